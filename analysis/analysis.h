@@ -1,0 +1,140 @@
+/* Which thread block needs what from which other block: block maps, their classes, their evidence (contract.md §3).
+ *
+ * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes perhaps written, per buffer, as
+ * sorted disjoint intervals. They come from running instrumented PTX through the driver API (record.c, instrument.c). From them
+ * maps.c computes pairs with the rule of contract.md §3, classify.c the classes. taint.c says what may be called proved.
+ */
+#ifndef DT_ANALYSIS_ANALYSIS_H
+#define DT_ANALYSIS_ANALYSIS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "device/device.h"
+#include "graph/graph.h"
+
+enum ana_evidence { ANA_PROVED, ANA_OBSERVED, ANA_DATA_DEPENDENT }; /* ordered: worse is larger */
+const char *ana_evidence_text(enum ana_evidence e);
+
+struct ana_interval { /* bytes [lo, hi) of a buffer */
+    uint64_t lo, hi;
+};
+struct ana_set { /* sorted, disjoint, not touching */
+    struct ana_interval *iv;
+    uint32_t n;
+};
+
+/* What one block of one launch does to one buffer. */
+struct ana_touch {
+    uint32_t buffer;
+    struct ana_set read, must_write, may_write; /* may_write: perhaps written; disjoint from must_write not required */
+};
+struct ana_block {
+    struct ana_touch *touch; /* by buffer, ascending */
+    uint32_t ntouch;
+};
+
+/* Per buffer and launch, over all its accesses. */
+struct ana_access {
+    uint32_t buffer;
+    enum ana_evidence read, write; /* meaningful where reads/writes */
+    bool reads, writes, atomics, fp_atomics, widened /* a data-dependent address counted as every byte */;
+    bool result_used;  /* an atomic's result is used */
+    uint32_t max_width; /* widest access, bytes */
+};
+
+struct ana_launch {
+    struct ana_block *block; /* nblock of dev_step */
+    uint32_t nblock;
+    struct ana_access *access;
+    uint32_t naccess;
+    bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted) */
+};
+
+struct ana_rows { /* compressed sparse rows: pairs of (consumer, producer) */
+    uint32_t *row;  /* consumers + 1 offsets */
+    uint32_t *col;  /* producers, ascending in a row */
+    uint32_t nrow;
+};
+static inline uint32_t ana_rows_pairs(const struct ana_rows *r) { return r->row ? r->row[r->nrow] : 0; }
+
+enum ana_class { ANA_ONE_TO_ONE = 1, ANA_MANY_TO_MANY = 2, ANA_FULL_INDEPENDENCE = 4, ANA_PARTIAL_INDEPENDENCE = 8 };
+enum ana_fan { ANA_FAN_NONE, ANA_FAN_ONE_TO_ONE, ANA_FAN_ONE_TO_MANY, ANA_FAN_MANY_TO_ONE, ANA_FAN_MANY_TO_MANY };
+
+struct ana_edge {
+    uint32_t producer, consumer; /* launches; producer < consumer */
+    struct ana_rows raw, war, waw, any; /* any: the union */
+    uint32_t *buffer; /* buffers that carry a hazard, ascending */
+    uint32_t nbuffer;
+    unsigned classes; /* bits of enum ana_class */
+    enum ana_fan fan;
+    enum ana_evidence evidence;
+    uint32_t pairs, components;
+    uint32_t ppc_min, ppc_max, cpp_min, cpp_max; /* producers per consumer, consumers per producer, of `any` */
+    uint32_t independent_blocks;
+    struct {
+        uint32_t buffer;
+        uint64_t bytes;
+    } *independent; /* independent_bytes by buffer */
+    uint32_t nindependent;
+};
+
+struct ana_result {
+    struct dt_arena arena;
+    const struct dev_prog *prog; /* borrowed */
+    struct ana_launch *launch;   /* graph->nlaunch */
+    struct ana_edge *edge;       /* every ordered pair with at least one hazard, then (all_edges) the others; by consumer, producer */
+    uint32_t nedge;
+};
+
+struct ana_options {
+    bool all_edges;
+    uint64_t max_bytes; /* of recorder memory, 0: 4 GiB */
+    dev_progress progress;
+    void *user;
+};
+
+/* Analyse. Runs the graph's launches in program order, instrumented, on `d`. DT_E_WEIGHT when a launch writes a weight or constant;
+ * DT_E_BOUNDS when an access leaves every buffer. */
+int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
+            struct dt_err *e);
+struct ana_result *ana_free(struct ana_result *r);
+
+const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t producer, uint32_t consumer); /* NULL: no hazard */
+
+/* The analysis document (contract.md §3); signature may be NULL. New reference. */
+json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
+json_t *dev_info_to_json(const struct dev_info *i); /* the "device" member of analysis and plan documents */
+
+/* ---- interval sets (sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set ----------------------- */
+struct ana_set ana_set_union(struct dt_arena *a, struct ana_set x, struct ana_set y);
+struct ana_set ana_set_minus(struct dt_arena *a, struct ana_set x, struct ana_set y);
+struct ana_set ana_set_intersect(struct dt_arena *a, struct ana_set x, struct ana_set y);
+bool ana_set_overlaps(struct ana_set x, struct ana_set y);
+bool ana_set_contains(struct ana_set x, struct ana_set y); /* y is a subset of x */
+uint64_t ana_set_bytes(struct ana_set x);
+
+/* ---- taint of one entry (taint.c) ------------------------------------------------------------------------------ */
+struct ana_site { /* one global access in the PTX */
+    uint32_t inst; /* index into entry->inst */
+    enum ana_evidence address, guard;
+    int param;     /* argument index its address comes from, -1: unknown or several */
+    bool reads, writes, atomic, fp_atomic, result_used;
+    uint32_t bytes; /* width */
+};
+struct ana_sites {
+    struct dt_arena arena;
+    struct ana_site *site;
+    uint32_t nsite;
+    bool opaque;    /* the entry has instructions nobody knows */
+    bool side_effects;
+};
+/* constant_param[i]: argument i points to a buffer with constant content (NULL: none does). */
+int ana_taint(const struct ptx_function *entry, const bool *constant_param, uint32_t nparam, struct ana_sites *ret,
+              struct dt_err *e);
+void ana_sites_done(struct ana_sites *s);
+
+#endif

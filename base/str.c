@@ -1,0 +1,81 @@
+/* See str.h. Growth is by doubling. */
+#include "base/str.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+static bool room(struct dt_str *s, size_t more)
+{
+    if (s->failed)
+        return false;
+    if (s->cap - s->len > more)
+        return true;
+    size_t cap = s->cap ? s->cap : 64;
+    while (cap - s->len <= more)
+        cap *= 2;
+    char *p = dt_realloc(s->s, cap);
+    if (!p) {
+        s->failed = true;
+        return false;
+    }
+    s->s = p;
+    s->cap = cap;
+    return true;
+}
+
+void dt_str_done(struct dt_str *s)
+{
+    free(s->s);
+    *s = (struct dt_str){0};
+}
+
+void dt_str_addn(struct dt_str *s, const void *p, size_t n)
+{
+    if (!room(s, n))
+        return;
+    if (n)
+        memcpy(s->s + s->len, p, n);
+    s->len += n;
+    s->s[s->len] = 0;
+}
+
+void dt_str_add(struct dt_str *s, const char *text) { dt_str_addn(s, text, strlen(text)); }
+void dt_str_addc(struct dt_str *s, char c) { dt_str_addn(s, &c, 1); }
+
+void dt_str_addfv(struct dt_str *s, const char *fmt, va_list ap)
+{
+    va_list ap2;
+    va_copy(ap2, ap);
+    int n = vsnprintf(NULL, 0, fmt, ap2);
+    va_end(ap2);
+    if (n < 0 || !room(s, (size_t)n)) {
+        s->failed = true;
+        return;
+    }
+    vsnprintf(s->s + s->len, (size_t)n + 1, fmt, ap);
+    s->len += (size_t)n;
+}
+
+void dt_str_addf(struct dt_str *s, const char *fmt, ...)
+{
+    va_list ap;
+    va_start(ap, fmt);
+    dt_str_addfv(s, fmt, ap);
+    va_end(ap);
+}
+
+char *dt_str_take(struct dt_str *s)
+{
+    char *p = s->s;
+    if (s->failed) {
+        dt_str_done(s);
+        return NULL;
+    }
+    if (!p)
+        p = dt_strdup("");
+    *s = (struct dt_str){0};
+    return p;
+}

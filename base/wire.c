@@ -1,0 +1,75 @@
+/* See wire.h. */
+#include "base/wire.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+void dt_wire_head(unsigned char head[DT_WIRE_HEAD], char type, size_t len)
+{
+    uint32_t n = (uint32_t)len + 1;
+    for (int i = 0; i < 4; i++)
+        head[i] = (unsigned char)(n >> (8 * i));
+    head[4] = (unsigned char)type;
+}
+
+size_t dt_wire_frame_size(const unsigned char head[DT_WIRE_HEAD])
+{
+    uint32_t n = 0;
+    for (int i = 0; i < 4; i++)
+        n |= (uint32_t)head[i] << (8 * i);
+    return n < 1 || n > DT_WIRE_MAX ? 0 : (size_t)n + 4;
+}
+
+int dt_wire_write(int fd, char type, const char *body, size_t len)
+{
+    unsigned char head[DT_WIRE_HEAD];
+    if (len >= DT_WIRE_MAX)
+        return DT_E_TOO_LARGE;
+    dt_wire_head(head, type, len);
+    int r = dt_write_full(fd, head, sizeof head);
+    return r < 0 ? r : dt_write_full(fd, body, len);
+}
+
+int dt_wire_read(int fd, char *ret_type, char **ret, size_t *ret_len, struct dt_err *e)
+{
+    unsigned char head[DT_WIRE_HEAD];
+    int r = dt_read_full(fd, head, sizeof head);
+    if (r)
+        return r < 0 ? dt_err_set(e, r, "the other side closed the connection") : r;
+    size_t n = dt_wire_frame_size(head);
+    if (!n)
+        return dt_err_set(e, DT_E_TOO_LARGE, "a frame is over %u bytes", DT_WIRE_MAX);
+    n -= DT_WIRE_HEAD;
+    char *p = dt_malloc(n + 1);
+    if (!p)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for a frame of %zu bytes", n);
+    if (n && dt_read_full(fd, p, n)) {
+        free(p);
+        return dt_err_set(e, DT_E_IO, "the other side closed the connection");
+    }
+    p[n] = 0;
+    *ret_type = (char)head[4];
+    *ret = p;
+    *ret_len = n;
+    return 0;
+}
+
+char *dt_problem_json(const struct dt_err *e)
+{
+    json_t *o = json_pack("{s:s, s:s, s:i, s:s, s:s}", "type", "about:blank", "title", dt_err_text(e->num), "status",
+                          dt_err_http(e->num), "code", dt_err_code(e->num), "detail",
+                          e->detail ? e->detail : dt_err_text(e->num));
+    if (!o) /* a detail that is not UTF-8 */
+        o = json_pack("{s:s, s:s, s:i, s:s}", "type", "about:blank", "title", dt_err_text(e->num), "status",
+                      dt_err_http(e->num), "code", dt_err_code(e->num));
+    if (o && e->pointer)
+        json_object_set_new(o, "pointer", json_string(e->pointer));
+    if (o && e->log)
+        json_object_set_new(o, "log", json_string(e->log));
+    char *s = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    json_decref(o);
+    return s;
+}

@@ -1,0 +1,51 @@
+/* Signatures, and the SQLite store they key (design.md §7).
+ *
+ * Documents are stored with canonical names (dt_graph_canon) and renamed to the caller's on the way out, so that two graphs that
+ * differ in names only share an entry. Every row carries a SHA-256 of its body; a row that does not match is a miss and is removed.
+ */
+#ifndef DT_CACHE_CACHE_H
+#define DT_CACHE_CACHE_H
+
+#include <jansson.h>
+
+#include "base/err.h"
+#include "base/hash.h"
+#include "graph/graph.h"
+#include "ptx/ptx.h"
+
+/* ---- signature (signature.c) ----------------------------------------------------------------------------------- */
+/* entry[i]: the parsed entry of launch i (NULL for memset and copy). arch: "sm_90". ret_factors (may be NULL): a JSON object that
+ * holds every factor by name and its own digest, for `dovetail explain` to name the one that missed. */
+int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry, const char *arch,
+                    char text[DT_SHA256_TEXT], json_t **ret_factors, struct dt_err *e);
+
+/* ---- store (store.c) ------------------------------------------------------------------------------------------- */
+struct cache;
+/* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or ~/.cache/dovetail/cache.db. A file
+ * that is no database of ours is moved aside (path.bad), never deleted. */
+int cache_open(const char *path, struct cache **ret, struct dt_err *e);
+struct cache *cache_close(struct cache *c);
+
+struct cache_key { /* all of it: an equal key gives an equal document */
+    const char *want;      /* "plan" or "analysis" */
+    const char *signature;
+    const char *device;    /* what the document was made for: "soft:h200", or name, SMs, driver of a real GPU */
+    const char *toolchain; /* versions: dovetail, rewriter, nvrtc, nvjitlink */
+    const char *policy;    /* canonical text of allow, deny, maps … */
+};
+/* 1 found (*ret: new reference, canonical names), 0 miss, negative error. */
+int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e);
+int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors, struct dt_err *e);
+
+/* Graph digest -> signature, so that an equal body is found without compiling. 1 found, 0 miss. The graph document is kept. */
+int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT], struct dt_err *e);
+int cache_digest_put(struct cache *c, const char *digest, const char *arch, const char *signature, json_t *graph,
+                     struct dt_err *e);
+/* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
+int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e);
+json_t *cache_stats(struct cache *c); /* entries, bytes, hits, misses, by want */
+
+/* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis document. In place. */
+int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e);
+
+#endif

@@ -1,0 +1,125 @@
+/* A CUDA device, software or real, through the driver API only; and the compilers that come with it.
+ *
+ * Nothing is linked: libcuda.so.1 (NVIDIA's, or build/softgpu/libcuda.so.1), libnvrtc and libnvJitLink are opened with dlopen,
+ * and a missing compiler is a result, not a crash. A dev_device belongs to one thread.
+ */
+#ifndef DT_DEVICE_DEVICE_H
+#define DT_DEVICE_DEVICE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "graph/graph.h"
+#include "ptx/ptx.h"
+
+/* ---- devices (device.c, symbols.c) --------------------------------------------------------------------------- */
+struct dev_device;
+
+struct dev_info {
+    char name[128], kind[8] /* "soft" or "cuda" */, arch[16] /* "sm_90" */, model[16] /* soft: "h200", else "" */;
+    unsigned sms, cc_major, cc_minor, max_threads_sm, max_blocks_sm, regs_sm, shared_sm, shared_block, shared_block_optin;
+    unsigned shared_reserved, l2_bytes;
+    int driver_version; /* 13000 */
+};
+
+/* spec: "auto", "cuda", "cuda:N", "soft", "soft:MODEL" (contract.md §5). auto: a real GPU if one answers, else soft. DT_E_NO_DEVICE. */
+int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e);
+struct dev_device *dev_close(struct dev_device *d);
+const struct dev_info *dev_info(const struct dev_device *d);
+/* All devices this machine offers, for `dovetail devices`: calls fn for each. Does not keep them open. */
+int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user), void *user, struct dt_err *e);
+
+/* ---- compilers (nvrtc.c, nvjitlink.c) ------------------------------------------------------------------------ */
+/* CUDA C++ to PTX for "sm_90" (compute_90). Options are allow-listed; the compiler runs in a child process with a deadline. DT_E_COMPILE with
+ * the log in e->log; DT_E_NO_COMPILER; DT_E_TIMEOUT. *ret_ptx: caller frees. */
+int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
+                     unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e);
+
+struct dev_resources { /* of one entry */
+    uint32_t registers, shared_static, spill_bytes, stack_bytes;
+    bool estimated; /* ptxas was not at hand: from liveness */
+};
+/* Assemble PTX with nvJitLink for `arch` and read each entry's resources off its verbose output. DT_E_PTX with the assembler's
+ * words when it refuses; DT_E_NO_COMPILER when nvJitLink is missing. *ret_cubin (may be NULL) caller frees. */
+int dev_assemble(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e);
+int dev_resources(const char *ptx, size_t len, const char *entry, const char *arch, struct dev_resources *ret,
+                  struct dt_err *e); /* falls back to estimate (ret->estimated) */
+const char *dev_nvrtc_version(void);     /* "13.0" or NULL */
+const char *dev_nvjitlink_version(void); /* "13.0" or NULL */
+
+/* ---- a graph made ready (prog.c) ----------------------------------------------------------------------------- */
+struct dev_step { /* one launch of the graph, checked against its entry */
+    const struct dt_launch *launch;
+    const struct ptx_function *entry; /* NULL for memset and copy */
+    struct dev_resources res;
+    uint32_t param_total;             /* bytes of the parameter block */
+    const uint32_t *param_offset;     /* per argument */
+    uint32_t blocks, threads;         /* grid and block products */
+    unsigned blocks_per_sm;           /* occupancy on this device; >= 1 */
+    const char *occupancy_limit;
+};
+struct dev_prog {
+    struct dt_arena arena;
+    const struct dt_graph *graph; /* borrowed */
+    struct dev_module {
+        const char *ptx; /* text, NUL-terminated */
+        size_t len;
+        struct ptx_module *ir;
+    } *module;
+    struct dev_step *step; /* graph->nlaunch */
+};
+typedef void (*dev_progress)(const char *stage, const char *message, unsigned done, unsigned of, void *user);
+
+/* Compile what is CUDA, parse and verify all, find entries, check argument counts and sizes, geometry, shared memory, offsets. */
+int dev_prog_new(struct dev_device *d, const struct dt_graph *g, dev_progress fn, void *user, struct dev_prog **ret,
+                 struct dt_err *e);
+struct dev_prog *dev_prog_free(struct dev_prog *p);
+
+/* ---- memory and launches, for the recorder and for tests ------------------------------------------------------ */
+typedef uint64_t dev_ptr;
+int dev_alloc(struct dev_device *d, uint64_t bytes, dev_ptr *ret, struct dt_err *e);
+void dev_free(struct dev_device *d, dev_ptr p);
+int dev_upload(struct dev_device *d, dev_ptr to, const void *from, uint64_t bytes, struct dt_err *e);
+int dev_download(struct dev_device *d, void *to, dev_ptr from, uint64_t bytes, struct dt_err *e);
+int dev_set(struct dev_device *d, dev_ptr to, uint8_t value, uint64_t bytes, struct dt_err *e);
+
+struct dev_module_handle; /* a loaded module */
+int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e);
+void dev_module_unload(struct dev_device *d, struct dev_module_handle *m);
+int dev_module_variable(struct dev_device *d, struct dev_module_handle *m, const char *name, dev_ptr *ret, uint64_t *ret_bytes,
+                        struct dt_err *e);
+/* One launch on the default stream; params is the parameter block as PTX lays it out. Asynchronous. */
+int dev_launch(struct dev_device *d, struct dev_module_handle *m, const char *entry, const uint32_t grid[3],
+               const uint32_t block[3], const uint32_t cluster[3], uint32_t shared, const void *params, size_t nparams,
+               struct dt_err *e);
+/* Wait; a fault of the device becomes DT_E_BOUNDS, DT_E_TRAP, DT_E_DEADLOCK, DT_E_RACE, … with kernel, block, thread, line. */
+int dev_sync(struct dev_device *d, struct dt_err *e);
+/* Software device only (no effect on a real one): block order seed (0: in order) and race check for later launches. */
+void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
+
+/* ---- running a whole graph or plan (run.c) -------------------------------------------------------------------- */
+struct dev_run; /* buffers in one arena with red zones, modules loaded: runs many times */
+int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run **ret, struct dt_err *e);
+struct dev_run *dev_run_free(struct dev_run *r);
+/* Fill every buffer (weights and constants with their own seed, the rest with seed_add added); outputs and intermediates get
+ * their fill, or `poison` bytes when poison >= 0. */
+int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err *e);
+int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr);
+int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e);
+int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e);
+/* The parameter block of step i with this run's addresses, dev_step.param_total bytes. */
+int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out);
+/* Launch everything once, streams and `after` honoured, and wait. */
+int dev_run_once(struct dev_run *r, struct dt_err *e);
+/* Time of one pass as a CUDA graph: median over `reps` replays after warm-up. method: "modeled:h200" on the software device,
+ * "measured:events" on a real one (CUPTI: later). ci95_us half width. Per-step times into step_us[nlaunch] if not NULL. */
+struct dev_time {
+    double time_us, ci95_us;
+    char method[32];
+    unsigned launches;
+};
+int dev_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double *step_us, struct dt_err *e);
+
+#endif

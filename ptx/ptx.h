@@ -1,0 +1,306 @@
+/* PTX as data: modules, functions, instructions, operands.
+ *
+ * Source: PTX ISA 9.0 (sections named below). One arena per module owns everything that hangs off it; pointers stay valid
+ * until ptx_module_free(). Nothing here is thread-safe for writing; a parsed module may be read by many threads.
+ *
+ * What the IR is: per function a flat vector of instructions. Labels, pragmas and branch-target lists are instructions of
+ * their own (PTX_OP_LABEL …), so that inserting code never moves a label. Nested `{ }` scopes are flattened: names that a scope
+ * shadows are renamed at parse. Debug (.loc, .file, .section) is dropped; each instruction keeps its line.
+ * An instruction that `ops.def` does not know is kept verbatim as PTX_OP_OPAQUE with its text: it prints back unchanged,
+ * analysis must treat it as reading and writing everything, the executor refuses it by name and line.
+ */
+#ifndef DT_PTX_PTX_H
+#define DT_PTX_PTX_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/str.h"
+
+/* ---- types (§5.2) -------------------------------------------------------------------------------------------- */
+enum ptx_type {
+    PTX_T_NONE,
+#define TYPE(NAME, text, bytes, kind) PTX_##NAME,
+#include "ptx/types.def" /* PTX_B8 PTX_B16 PTX_B32 PTX_B64 PTX_B128 PTX_U8… PTX_S8… PTX_F16 PTX_F16X2 PTX_BF16 PTX_BF16X2 PTX_TF32 PTX_F32 PTX_F64 PTX_PRED … */
+#undef TYPE
+    PTX_T_COUNT
+};
+unsigned ptx_type_bytes(enum ptx_type t);     /* 0 for .pred and none; sub-byte types count as 1 */
+const char *ptx_type_text(enum ptx_type t);   /* "f32", without the dot */
+bool ptx_type_is_float(enum ptx_type t);
+bool ptx_type_is_signed(enum ptx_type t);     /* .sN only */
+
+/* ---- state spaces (§5.1) ------------------------------------------------------------------------------------- */
+enum ptx_space {
+    PTX_GENERIC, PTX_GLOBAL, PTX_SHARED, PTX_SHARED_CLUSTER, PTX_LOCAL, PTX_CONST, PTX_PARAM, PTX_PARAM_FUNC, PTX_REG,
+    PTX_SPACE_COUNT
+};
+
+/* ---- modifiers: one row each in mods.def; canonical print order is row order --------------------------------- */
+enum ptx_mod {
+    PTX_M_NONE,
+#define MOD(NAME, text) PTX_M_##NAME,
+#include "ptx/mods.def" /* PTX_M_LO, PTX_M_HI, PTX_M_WIDE, PTX_M_RN, PTX_M_FTZ, PTX_M_SAT, PTX_M_V2, PTX_M_NC, PTX_M_LT, … */
+#undef MOD
+    PTX_M_COUNT
+};
+
+/* ---- operations: one row per mnemonic and shape in ops.def --------------------------------------------------- */
+enum ptx_op {
+    PTX_OP_LABEL,         /* opnd[0]: LABEL, defined here */
+    PTX_OP_PRAGMA,        /* text */
+    PTX_OP_BRANCHTARGETS, /* opnd[0]: LABEL (name of the list), opnd[1…]: LABELs */
+    PTX_OP_CALLPROTO,     /* opnd[0]: LABEL (name), text: the prototype, verbatim */
+    PTX_OP_OPAQUE,        /* text: the statement without predicate and `;` */
+#define OP(NAME, mnemonic, ...) PTX_OP_##NAME,
+#include "ptx/ops.def" /* PTX_OP_ADD, PTX_OP_LD, PTX_OP_ST, PTX_OP_ATOM, PTX_OP_RED, PTX_OP_BAR_SYNC, PTX_OP_BRA, … */
+#undef OP
+    PTX_OP_COUNT
+};
+
+enum ptx_op_flags {
+    PTX_F_READS = 1 << 0,      /* reads memory */
+    PTX_F_WRITES = 1 << 1,     /* writes memory */
+    PTX_F_ATOMIC = 1 << 2,     /* atom, red */
+    PTX_F_BARRIER = 1 << 3,    /* waits for, or signals, other threads of the block */
+    PTX_F_CONVERGENT = 1 << 4, /* result depends on which other threads take part: shfl, vote, match, activemask, mma … */
+    PTX_F_BRANCH = 1 << 5,     /* bra, brx */
+    PTX_F_TERMINATOR = 1 << 6, /* ret, exit, trap: control does not fall through when unpredicated */
+    PTX_F_CALL = 1 << 7,
+    PTX_F_SIDE = 1 << 8,       /* other effect that may not be dropped or duplicated: trap, brkpt, nanosleep, fence … */
+    PTX_F_NODST = 1 << 9,      /* opnd[0] is not a destination */
+    PTX_F_DST2 = 1 << 10,      /* setp p|q, shfl d|p …: second destination is opnd[1] when inst->dst2 */
+};
+
+struct ptx_op_info {
+    const char *mnemonic; /* "add", "bar.sync" */
+    unsigned flags;       /* PTX_F_* */
+    int addr_opnd;        /* index of the memory operand, -1 if none */
+    const char *shape;    /* operand shape, see ops.def's head */
+};
+const struct ptx_op_info *ptx_op_info(enum ptx_op op);
+
+/* ---- special registers (§10) --------------------------------------------------------------------------------- */
+enum ptx_sreg {
+    PTX_SR_NONE,
+#define SREG(NAME, text, type, flags) PTX_SR_##NAME,
+#include "ptx/sregs.def" /* PTX_SR_TID PTX_SR_NTID PTX_SR_CTAID PTX_SR_NCTAID (component in opnd.comp), PTX_SR_LANEID PTX_SR_WARPID PTX_SR_CLOCK64 … */
+#undef SREG
+    PTX_SR_COUNT
+};
+enum ptx_sreg_flags {
+    PTX_SRF_VECTOR = 1, /* has .x .y .z */
+    PTX_SRF_GEOMETRY = 2, /* a function of launch geometry, block and thread only: tid ntid ctaid nctaid laneid lanemask_* */
+    PTX_SRF_MACHINE = 4,  /* machine register of legality.md: smid nsmid warpid nwarpid gridid clock* globaltimer envreg* … */
+};
+const char *ptx_sreg_text(enum ptx_sreg r); /* "tid" */
+unsigned ptx_sreg_flags(enum ptx_sreg r);
+
+/* ---- operands ------------------------------------------------------------------------------------------------ */
+enum ptx_opnd_kind {
+    PTX_O_NONE,
+    PTX_O_REG,   /* reg; comp; neg: `!p` */
+    PTX_O_IMM,   /* bits, imm_type: an integer is sign- or zero-extended to 64 bits, PTX_F32: bits of 0f, PTX_F64: bits of 0d */
+    PTX_O_SREG,  /* sreg, comp */
+    PTX_O_VAR,   /* address of var, + off (mov %r, sym+8) */
+    PTX_O_FUNC,  /* func: call target or function address */
+    PTX_O_ADDR,  /* [base + off]: base_kind REG (reg), VAR (var), or NONE (absolute) */
+    PTX_O_VEC,   /* elem[0..n) */
+    PTX_O_SINK,  /* _ */
+    PTX_O_LABEL, /* label */
+};
+
+struct ptx_opnd {
+    uint8_t kind;      /* enum ptx_opnd_kind */
+    uint8_t neg;       /* predicate negated, or arithmetic minus where the shape allows it */
+    int8_t comp;       /* 0…3 for .x .y .z .w; -1 none */
+    uint8_t base_kind; /* PTX_O_ADDR: PTX_O_REG, PTX_O_VAR or PTX_O_NONE */
+    uint8_t imm_type;  /* PTX_S64 or PTX_U64 (integer), PTX_F32, PTX_F64 */
+    uint8_t n;         /* PTX_O_VEC */
+    uint32_t reg;      /* index into ptx_function.reg */
+    uint32_t label;    /* index into ptx_function.label */
+    uint16_t sreg;     /* enum ptx_sreg */
+    int64_t off;
+    union {
+        uint64_t bits;
+        struct ptx_var *var;
+        struct ptx_function *func;
+        struct ptx_opnd *elem;
+    };
+};
+
+/* ---- instructions -------------------------------------------------------------------------------------------- */
+#define PTX_NO_REG UINT32_MAX
+#define PTX_MAX_MODS 10
+#define PTX_MAX_TYPES 4
+
+struct ptx_inst {
+    uint16_t op;    /* enum ptx_op */
+    uint8_t nopnd;  /* in source order: destinations first */
+    uint8_t nmod;
+    uint8_t ntype;
+    uint8_t space;  /* enum ptx_space of the memory operand (ld st atom red cvta isspacep prefetch …); PTX_GENERIC if not written */
+    uint8_t space2; /* second space: cp.async .shared.global: space = PTX_SHARED, space2 = PTX_GLOBAL */
+    uint8_t vec;    /* 1, 2, 4 or 8: elements of ld/st .vN */
+    uint8_t dst2;   /* opnd[1] is a second destination written with `|` */
+    uint8_t pred_neg;
+    uint32_t pred;  /* register of @p, PTX_NO_REG if unpredicated */
+    uint8_t mod[PTX_MAX_MODS];   /* canonical order; see ptx_has() */
+    uint8_t type[PTX_MAX_TYPES]; /* in source order: cvt.rn.f32.s32 has {F32, S32} */
+    uint32_t line, col;          /* in the PTX text, from 1; 0 if made by a rewrite */
+    struct ptx_opnd *opnd;       /* owned by the module's arena */
+    const char *text;            /* OPAQUE, PRAGMA, CALLPROTO */
+};
+
+static inline bool ptx_has(const struct ptx_inst *i, enum ptx_mod m)
+{
+    for (unsigned k = 0; k < i->nmod; k++)
+        if (i->mod[k] == m)
+            return true;
+    return false;
+}
+/* Set or clear a modifier; keeps canonical order. False if there is no room. */
+bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m);
+void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
+
+/* ---- variables, registers, labels, functions, modules -------------------------------------------------------- */
+struct ptx_var {
+    const char *name;
+    uint8_t space;  /* GLOBAL CONST SHARED LOCAL PARAM */
+    uint8_t type;   /* element type */
+    uint8_t vec;    /* 1, 2, 4 */
+    bool is_extern, visible, weak, common;
+    bool is_ptr;    /* .param .ptr */
+    uint32_t align; /* bytes; natural alignment where not written */
+    uint64_t bytes; /* whole size; 0 for `extern .shared x[]` */
+    uint32_t index; /* place among its owner's vars or params; free for the owner's passes */
+    bool is_array;
+    uint32_t ndim;  /* array dimensions as written */
+    uint64_t *dim;
+    uint8_t *init;  /* `bytes` bytes, or NULL */
+    struct ptx_reloc {
+        uint64_t at; /* offset in init: 8 bytes get the address of target + addend (generic address if `generic`) */
+        struct ptx_var *var;
+        struct ptx_function *func;
+        int64_t addend;
+        bool generic;
+    } *reloc;
+    uint32_t nreloc;
+};
+
+struct ptx_reg {
+    const char *name; /* "%r12" */
+    uint8_t type;
+    uint8_t vec; /* 1 ordinarily */
+};
+
+struct ptx_label {
+    const char *name;
+};
+
+struct ptx_function {
+    struct ptx_module *module;
+    const char *name;
+    bool is_entry, is_extern, visible, weak, noreturn;
+    bool has_body;
+    struct ptx_var **param; /* .param in declaration order */
+    uint32_t nparam;
+    struct ptx_var **ret; /* return params of a .func */
+    uint32_t nret;
+    uint32_t maxntid[3], reqntid[3], minnctapersm, maxnreg, reqnctapercluster[3]; /* 0: not given */
+    struct ptx_reg *reg;
+    uint32_t nreg, reg_cap;
+    struct ptx_label *label;
+    uint32_t nlabel, label_cap;
+    struct ptx_var **var; /* shared, local, param variables declared inside */
+    uint32_t nvar, var_cap;
+    struct ptx_inst *inst;
+    uint32_t ninst, inst_cap;
+    uint32_t line;
+};
+
+struct ptx_module {
+    struct dt_arena arena;
+    unsigned version_major, version_minor;
+    const char *target; /* "sm_90", with options: "sm_90, texmode_independent" */
+    unsigned address_size;
+    struct ptx_var **var; /* module-scope .global .const .shared, in order */
+    uint32_t nvar, var_cap;
+    struct ptx_function **func; /* entries, functions, prototypes, in order */
+    uint32_t nfunc, func_cap;
+};
+
+/* ---- parse, print, verify ------------------------------------------------------------------------------------ */
+#define PTX_MAX_BYTES (64u << 20) /* larger text is refused before anything is allocated */
+
+/* Parse `len` bytes of text. On a syntax error DT_E_PTX with "line L, column C: …". *ret is untouched on failure. */
+int ptx_parse(const char *text, size_t len, struct ptx_module **ret, struct dt_err *e);
+void ptx_module_free(struct ptx_module *m);
+
+/* Canonical text, appended to `out`. ptx_parse(ptx_print(m)) is the same module: printing it again gives the same bytes. */
+int ptx_print(const struct ptx_module *m, struct dt_str *out);
+int ptx_print_function(const struct ptx_function *f, struct dt_str *out);
+int ptx_print_inst(const struct ptx_function *f, const struct ptx_inst *i, struct dt_str *out); /* one line, without newline */
+/* Print one function with registers renamed %r0 %r1 … and labels L0 L1 … by first appearance, its own name and those of its
+ * params left out, and the module variables and device functions that it uses (transitively) before it, so renamed too:
+ * what the signature hashes. */
+int ptx_print_canonical(const struct ptx_function *entry, struct dt_str *out);
+
+/* A module with everything copied (by print and parse), or only `entry` and what it uses when `entry` is not NULL. */
+int ptx_clone(const struct ptx_module *m, const char *entry, struct ptx_module **ret, struct dt_err *e);
+
+/* Types, operand shapes, register classes, labels defined, special registers only in mov and cvt (§ of each). DT_E_PTX + line. */
+int ptx_verify(const struct ptx_module *m, struct dt_err *e);
+
+struct ptx_function *ptx_find_function(const struct ptx_module *m, const char *name);
+struct ptx_var *ptx_find_var(const struct ptx_module *m, const char *name);
+
+/* ---- building (used by instrumenters and rewrites). NULL / PTX_NO_REG when memory is out; the arena remembers ------ */
+struct ptx_module *ptx_module_new(unsigned major, unsigned minor, const char *target);
+struct ptx_function *ptx_function_new(struct ptx_module *m, const char *name, bool entry);
+struct ptx_var *ptx_var_new(struct ptx_module *m, struct ptx_function *owner, const char *name, enum ptx_space space,
+                            enum ptx_type type, uint64_t count, uint32_t align); /* owner NULL: module scope; adds it */
+struct ptx_var *ptx_param_new(struct ptx_function *f, const char *name, enum ptx_type type, uint64_t bytes, uint32_t align);
+uint32_t ptx_reg_new(struct ptx_function *f, enum ptx_type type, const char *hint); /* fresh unique name from hint, e.g. "dt_r" */
+uint32_t ptx_label_new(struct ptx_function *f, const char *hint);
+struct ptx_inst *ptx_append(struct ptx_function *f, struct ptx_inst i); /* copies i and its operands into the arena */
+/* Parse instruction text ("add.s32 %dt_r0, %r1, 4; @%p1 bra L;") against f's names and append: the simplest way to emit
+ * code. Also takes `.reg .b32 %x;`, `.shared …;` and labels. */
+int ptx_append_text(struct ptx_function *f, struct dt_err *e, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+
+/* ---- flow (cfg.c, flow.c) ------------------------------------------------------------------------------------ */
+struct ptx_block { /* basic block: instructions [first, last] */
+    uint32_t first, last;
+    uint32_t nsucc, npred;
+    uint32_t *succ, *pred;
+    uint32_t ipdom; /* immediate post-dominator, UINT32_MAX: the exit */
+    uint32_t idom;  /* immediate dominator, UINT32_MAX for the entry block and unreachable ones */
+    bool reachable;
+};
+struct ptx_cfg {
+    struct dt_arena arena;
+    struct ptx_block *block;
+    uint32_t nblock;
+    uint32_t *block_of; /* per instruction */
+};
+int ptx_cfg_build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_err *e);
+void ptx_cfg_done(struct ptx_cfg *cfg);
+
+/* Registers an instruction reads and writes (predicate included in reads). Calls `fn(reg, is_write, user)`. A predicated
+ * write is both a write and a read (the old value may survive). */
+void ptx_inst_regs(const struct ptx_inst *i, void (*fn)(uint32_t reg, bool write, void *user), void *user);
+
+/* Live registers before each block as bit sets of nreg bits. */
+struct ptx_live {
+    struct dt_arena arena;
+    uint32_t words; /* 64-bit words per set */
+    uint64_t **in, **out;
+    uint32_t max_pressure_bytes; /* most bytes live at once: the estimate of registers is this / 4 */
+};
+int ptx_live_build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct ptx_live *l, struct dt_err *e);
+void ptx_live_done(struct ptx_live *l);
+
+#endif

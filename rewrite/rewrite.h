@@ -1,0 +1,42 @@
+/* Rewrites: PTX to PTX, legal or refused, verified or dropped (design.md §6, legality.md).
+ *
+ * A rewrite is a descriptor (`struct rw_rewrite`) in a file of its own, listed in registry.c. The planner (choose.c) tries
+ * candidates on a clone, verifies each (verify.c: bitwise against the original, poisoned outputs, several seeds, shuffled block
+ * orders with the race detector), times it, and keeps what is legal, right and faster.
+ */
+#ifndef DT_REWRITE_REWRITE_H
+#define DT_REWRITE_REWRITE_H
+
+#include <jansson.h>
+
+#include "analysis/analysis.h"
+#include "base/err.h"
+#include "device/device.h"
+
+enum rw_verdict { RW_KEPT, RW_REFUSED, RW_DROPPED };
+
+struct rw_options {
+    const char *const *allow; /* kinds; NULL: all that are on by default */
+    unsigned nallow;
+    const char *const *deny;
+    unsigned ndeny;
+    double budget_s;    /* 0: none */
+    unsigned inputs;    /* seeds to verify with, 0: 3 */
+    unsigned schedules; /* block orders, 0: 8 */
+    dev_progress progress;
+    void *user;
+};
+
+/* Plan the graph. *ret_plan is the plan document of contract.md §4 (new reference), with the graph's `buffers` in it, so that
+ * `run` needs nothing else. "No change" is a valid plan. */
+int rw_plan(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
+            const char *signature, json_t **ret_plan, struct dt_err *e);
+
+/* Compare two programs on the same inputs, byte by byte (outputs and inouts by buffer name). DT_E_INTERNAL with what differs, where. */
+int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
+              unsigned schedules, struct dt_err *e);
+
+/* Version of the rewriter: part of the plan key. Raise it when plans change. */
+#define RW_VERSION "1"
+
+#endif

@@ -1,0 +1,135 @@
+/* The software CUDA device, inside: what libcuda/ (the driver API) uses of the executor, the memory and the timing model.
+ *
+ * Addresses: a device address is the host address of the same byte, so that a load is one range check and one access. Shared and
+ * local memory are reached by generic addresses through two reserved windows (window base + offset; see sg_window). Every
+ * access to global memory is checked against the table of allocations.
+ *
+ * Threads: an sg_device may be used by several host threads; launches are executed one at a time (by the caller's thread, with a
+ * pool of CPU threads for the blocks).
+ */
+#ifndef DT_SOFTGPU_SG_H
+#define DT_SOFTGPU_SG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "ptx/ptx.h"
+
+/* ---- the modelled GPU (model.c; numbers with their sources in models.def) ------------------------------------ */
+struct sg_model {
+    const char *id;   /* "h200" */
+    const char *name; /* "NVIDIA H200 (modeled)" */
+    unsigned cc_major, cc_minor, sms, clock_khz, mem_clock_khz, bus_bits;
+    uint64_t dram_bytes, l2_bytes;
+    double dram_gbps, l2_gbps;              /* GB/s, whole chip */
+    unsigned max_threads_sm, max_blocks_sm, regs_sm, regs_block, max_regs_thread;
+    unsigned shared_sm, shared_block, shared_block_optin, shared_reserved; /* bytes */
+    unsigned reg_unit, shared_unit;         /* allocation granularity: registers per warp, bytes */
+    double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
+    double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_latency_ns, memcpy_gbps;
+};
+const struct sg_model *sg_model_find(const char *id); /* NULL: unknown; "" or NULL: the default, h200 */
+const struct sg_model *sg_model_at(size_t i);         /* NULL past the last */
+
+/* ---- memory (memory.c) --------------------------------------------------------------------------------------- */
+struct sg_device;
+int sg_device_new(const struct sg_model *m, struct sg_device **ret);
+struct sg_device *sg_device_free(struct sg_device *d);
+const struct sg_model *sg_device_model(const struct sg_device *d);
+
+/* Allocations are 512-byte aligned with a red zone on either side, filled with 0xFF bytes. DT_E_NOMEM over the model's memory
+ * or the host's. */
+int sg_mem_alloc(struct sg_device *d, uint64_t bytes, uint64_t *ret_addr);
+int sg_mem_free(struct sg_device *d, uint64_t addr); /* DT_E_NOT_FOUND: not the start of an allocation */
+/* Register memory that is not from sg_mem_alloc (host memory used as device memory, module variables). */
+int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only);
+int sg_mem_unregister(struct sg_device *d, void *p);
+bool sg_mem_find(const struct sg_device *d, uint64_t addr, uint64_t *ret_base, uint64_t *ret_bytes);
+bool sg_mem_ok(const struct sg_device *d, uint64_t addr, uint64_t bytes); /* wholly inside one allocation */
+void sg_mem_info(const struct sg_device *d, uint64_t *ret_free, uint64_t *ret_total);
+
+/* ---- modules and kernels (module.c, decode.c) ---------------------------------------------------------------- */
+struct sg_module;
+struct sg_kernel;
+/* Parse, verify, allocate and initialise module variables. Takes its own copy of the text. DT_E_PTX with line and column. */
+int sg_module_load(struct sg_device *d, const char *ptx, size_t len, struct sg_module **ret, struct dt_err *e);
+struct sg_module *sg_module_free(struct sg_module *m);
+struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *entry); /* decoded at first use; NULL: no such entry */
+unsigned sg_module_kernels(const struct sg_module *m);
+struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
+int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
+
+struct sg_kernel_info {
+    const char *name;
+    unsigned nparam;
+    const uint32_t *param_offset, *param_bytes; /* in the parameter block, as PTX lays them out */
+    uint32_t param_total;
+    uint32_t registers;     /* per thread: estimate from liveness, or set by sg_kernel_set_resources */
+    bool registers_estimated;
+    uint32_t shared_static, local_bytes, const_bytes;
+    uint32_t max_threads;   /* from .maxntid/.reqntid, else 1024 */
+    unsigned ptx_version;   /* 90 */
+};
+const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k);
+/* What ptxas said (dovetail passes it through the extension entry `dovetailFuncSetResources`). */
+void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers);
+
+/* ---- execution (exec*.c) ------------------------------------------------------------------------------------- */
+struct sg_launch {
+    struct sg_kernel *kernel;
+    uint32_t grid[3], block[3], cluster[3]; /* cluster 0: none */
+    uint32_t shared_dynamic;
+    const uint8_t *params; /* param_total bytes */
+    uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */
+    bool race_check;       /* blocks that touch a byte without order, one writing: an sg_fault of kind RACE */
+    uint64_t max_instructions; /* thread-instructions, 0: no limit */
+    volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
+};
+
+struct sg_fault { /* what went wrong, where */
+    int num; /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNSUPPORTED DT_E_TIMEOUT */
+    const char *kernel; /* borrowed from the module */
+    uint32_t block[3], thread[3];
+    uint32_t line;        /* in the PTX */
+    uint64_t address;     /* of the access */
+    uint32_t bytes;
+    char text[256];       /* the instruction, or what happened */
+};
+
+struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */
+    uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops;
+    uint64_t global_read_bytes, global_write_bytes; /* as coalesced by warp: 32-byte sectors touched */
+    uint64_t shared_bytes;
+    uint64_t unique_read_bytes, unique_write_bytes; /* distinct 32-byte sectors of the whole launch, for DRAM traffic */
+    double max_block_share; /* work of the heaviest block over the mean, 1 when even */
+};
+
+/* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. */
+int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *stats, struct sg_fault *fault);
+/* "kernel gemm, block (1,0,0), thread (5,0,0), PTX line 88: ld.global.f32 … : 4 bytes at 0x… are outside every allocation" */
+void sg_fault_text(const struct sg_fault *f, char *out, size_t n);
+
+/* ---- modelled time (timing.c) -------------------------------------------------------------------------------- */
+struct sg_occupancy {
+    unsigned blocks_per_sm;
+    const char *limit; /* "registers", "shared", "threads", "blocks" */
+};
+struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uint32_t registers, uint32_t shared_bytes);
+
+/* One piece of device work on the modelled timeline. A discrete-event simulation places the blocks of kernels that may run at
+ * the same time on SMs; see timing.c for what is modelled and what is not. */
+struct sg_work {
+    enum { SG_WORK_KERNEL, SG_WORK_COPY, SG_WORK_SET, SG_WORK_EVENT, SG_WORK_HOST } kind;
+    uint32_t blocks, threads, registers, shared_bytes;
+    struct sg_stats stats;
+    uint64_t bytes;         /* COPY, SET */
+    bool in_graph;          /* launch cost is graph_launch_us instead of launch_us */
+    const uint32_t *after;  /* indices of earlier works that must have ended (stream order is given by the caller as such) */
+    uint32_t nafter;
+    double start_us, end_us; /* out */
+};
+int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n);
+
+#endif

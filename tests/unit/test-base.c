@@ -1,0 +1,131 @@
+/* base/: errors, arenas, strings, hashes, frames. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/err.h"
+#include "base/hash.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "base/wire.h"
+
+static void err_keeps_the_first(void **s)
+{
+    struct dt_err e = {0};
+    assert_int_equal(dt_err_at(&e, DT_E_GRAPH, "/buffers/x", "no %s", "size"), DT_E_GRAPH);
+    assert_int_equal(dt_err_set(&e, DT_E_IO, "later"), DT_E_IO);
+    assert_int_equal(e.num, DT_E_GRAPH);
+    assert_string_equal(e.detail, "no size");
+    assert_string_equal(e.pointer, "/buffers/x");
+    assert_string_equal(dt_err_code(e.num), "bad-graph");
+    assert_int_equal(dt_err_exit(e.num), 3);
+    assert_int_equal(dt_err_from_code("bad-graph"), DT_E_GRAPH);
+    char *p = dt_problem_json(&e);
+    json_t *o = json_loads(p, 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(o, "code")), "bad-graph");
+    assert_int_equal(json_integer_value(json_object_get(o, "status")), 422);
+    json_decref(o);
+    free(p);
+    dt_err_done(&e);
+    assert_null(e.detail);
+}
+
+static void problem_of_bytes_that_are_not_utf8(void **s)
+{
+    struct dt_err e = {0};
+    dt_err_set(&e, DT_E_IO, "\xff\xfe");
+    char *p = dt_problem_json(&e);
+    assert_non_null(strstr(p, "\"io\""));
+    free(p);
+    dt_err_done(&e);
+}
+
+static void arena_is_zeroed_and_aligned(void **s)
+{
+    struct dt_arena a = {0};
+    for (int i = 1; i < 300; i++) {
+        unsigned char *p = dt_arena_alloc(&a, (size_t)i * 37);
+        assert_int_equal((uintptr_t)p % 16, 0);
+        for (int k = 0; k < i * 37; k++)
+            assert_int_equal(p[k], 0);
+        memset(p, 0xAA, (size_t)i * 37);
+    }
+    assert_null(dt_arena_array(&a, SIZE_MAX, 16));
+    assert_true(dt_arena_failed(&a));
+    dt_arena_done(&a);
+}
+
+static void str_fails_softly(void **s)
+{
+    struct dt_str t = {0};
+    dt_str_addf(&t, "%d-%s", 7, "x");
+    assert_string_equal(t.s, "7-x");
+    dt_alloc_fail_after(1);
+    for (int i = 0; i < 100; i++)
+        dt_str_add(&t, "more");
+    dt_alloc_fail_after(0);
+    assert_true(t.failed);
+    assert_null(dt_str_take(&t));
+}
+
+static void sha_and_splitmix(void **s)
+{
+    char t[DT_SHA256_TEXT];
+    assert_int_equal(dt_sha256_text("abc", 3, t), 0);
+    assert_string_equal(t, "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+    /* first outputs of the reference splitmix64 for seed 1234567 */
+    assert_true(dt_splitmix64(1234567, 0) == 6457827717110365317u);
+    assert_true(dt_splitmix64(1234567, 1) == 3203168211198807973u);
+}
+
+static void names(void **s)
+{
+    struct dt_names t = {0};
+    static char key[1000][8];
+    for (uint32_t i = 0; i < 1000; i++) {
+        sprintf(key[i], "n%u", i);
+        assert_int_equal(dt_names_put(&t, key[i], i), 0);
+    }
+    assert_int_equal(dt_names_put(&t, "n5", 9), 1);
+    for (uint32_t i = 0; i < 1000; i++)
+        assert_int_equal(dt_names_get(&t, key[i], strlen(key[i])), i);
+    assert_int_equal(dt_names_get(&t, "n", 1), DT_NAME_NONE);
+    dt_names_done(&t);
+}
+
+static void frames_cross_a_pipe(void **s)
+{
+    int fd[2];
+    char type, *body;
+    size_t len;
+    assert_int_equal(pipe(fd), 0);
+    assert_int_equal(dt_wire_write(fd[1], 'Q', "{}", 2), 0);
+    close(fd[1]);
+    assert_int_equal(dt_wire_read(fd[0], &type, &body, &len, NULL), 0);
+    assert_int_equal(type, 'Q');
+    assert_string_equal(body, "{}");
+    free(body);
+    assert_int_equal(dt_wire_read(fd[0], &type, &body, &len, NULL), 1);
+    close(fd[0]);
+    unsigned char huge[DT_WIRE_HEAD] = {0xff, 0xff, 0xff, 0xff, 'Q'};
+    assert_int_equal(dt_wire_frame_size(huge), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(err_keeps_the_first), cmocka_unit_test(problem_of_bytes_that_are_not_utf8),
+        cmocka_unit_test(arena_is_zeroed_and_aligned), cmocka_unit_test(str_fails_softly),
+        cmocka_unit_test(sha_and_splitmix), cmocka_unit_test(names), cmocka_unit_test(frames_cross_a_pipe),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
