@@ -1,4 +1,9 @@
-/* See file.h. */
+/* Files and time: the contract is in file.h.
+ *
+ * Reading is bounded by the caller before anything is allocated. Writing goes to a temporary beside the target and is then
+ * renamed, so that nobody sees half a file. Full reads and writes go on after EINTR and short counts. A file is not synced:
+ * what must survive a power cut is in the cache's database.
+ */
 #include "base/file.h"
 
 #include <errno.h>

@@ -1,4 +1,9 @@
-/* See hash.h. The name table is open addressing with FNV-1a, at most half full. */
+/* SHA-256 by OpenSSL's EVP, and the name table.
+ *
+ * Strings and numbers are added to a hash with their length or in fixed width, so that neighbouring fields cannot run together.
+ * The name table is open addressing with FNV-1a, at most half full, keys borrowed. It is for names of a document, whose number is
+ * bounded (graph.h), so a chosen set of keys can make it slow and not worse.
+ */
 #include "base/hash.h"
 
 #include <openssl/evp.h>
@@ -44,9 +49,9 @@ void dt_sha256_final(struct dt_sha256 *h, char text[DT_SHA256_TEXT])
     unsigned char md[EVP_MAX_MD_SIZE] = {0};
     unsigned len = 0;
     EVP_DigestFinal_ex(h->ctx, md, &len);
-    int at = sprintf(text, "sha256:");
+    memcpy(text, "sha256:", 7);
     for (unsigned i = 0; i < 32; i++)
-        at += sprintf(text + at, "%02x", md[i]);
+        snprintf(text + 7 + 2 * i, 3, "%02x", md[i]);
     dt_sha256_done(h);
 }
 

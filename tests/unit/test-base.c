@@ -92,7 +92,7 @@ static void names(void **s)
     struct dt_names t = {0};
     static char key[1000][8];
     for (uint32_t i = 0; i < 1000; i++) {
-        sprintf(key[i], "n%u", i);
+        snprintf(key[i], sizeof key[i], "n%u", i);
         assert_int_equal(dt_names_put(&t, key[i], i), 0);
     }
     assert_int_equal(dt_names_put(&t, "n5", 9), 1);

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""The rules of docs/ARCHITECTURE.md and the style that a script can check. Prints FILE:LINE: what, exit status 1 if any.
+
+  includes   `#include "folder/…"` only as the table in docs/ARCHITECTURE.md allows; no other folder's *-priv.h
+  length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
+  head       a .c file opens with a comment of 4 lines or more; a header or a test with a comment
+  banned     functions that overrun or that hide errors; in C only
+  paths      no path of somebody's machine, in any text file
+  shell      scripts set -euo pipefail
+
+Usage: lint.py [ROOT]. Reads the files that git tracks, or all files where there is no git.
+"""
+import os
+import re
+import subprocess
+import sys
+
+BANNED = {
+    "strcpy": "dt_str or memcpy with a length", "strcat": "dt_str", "sprintf": "snprintf or dt_str_addf",
+    "vsprintf": "vsnprintf", "gets": "getline", "strtok": "strtok_r or a loop", "atoi": "strtol", "atol": "strtol",
+    "atoll": "strtoll", "atof": "strtod", "alloca": "an arena", "system": "posix_spawn", "popen": "posix_spawn",
+    "tmpnam": "mkstemp", "mktemp": "mkstemp", "rand": "dt_splitmix64", "scanf": "strtol", "sscanf": "strtol",
+}
+# Names that show somebody's machine. Spelled apart, so that this file does not find itself.
+PATHS = re.compile(r"(?<![\w.])/(?:" + "|".join(("ho" + "me/[a-z]", "ro" + "ot/", "wo" + "rk/", "Us" + "ers/")) + ")")
+TEXT = (".c", ".h", ".def", ".md", ".py", ".build", ".txt", ".json", ".cu", ".ptx", ".sh", ".yaml", ".yml", ".sql", "")
+
+
+def files(root):
+    try:
+        out = subprocess.run(["git", "-c", "safe.directory=*", "ls-files", "-co", "--exclude-standard"], cwd=root,
+                             check=True, capture_output=True, text=True).stdout.split("\n")
+        return sorted({f for f in out if f and os.path.isfile(os.path.join(root, f))})
+    except (OSError, subprocess.CalledProcessError):
+        found = []
+        for d, dirs, names in os.walk(root):
+            dirs[:] = [x for x in dirs if not x.startswith((".", "build"))]
+            found += [os.path.relpath(os.path.join(d, n), root) for n in names]
+        return sorted(found)
+
+
+def include_table(root):
+    table = {}
+    for line in open(os.path.join(root, "docs/ARCHITECTURE.md"), encoding="utf-8"):
+        m = re.match(r"\| `(\w+)/` \|.*\| ([^|]*) \|$", line.rstrip())
+        if m:
+            table[m[1]] = set(re.findall(r"\w+", m[2])) - {"libc"} | {m[1]}
+    if len(table) < 10:
+        sys.exit("lint: docs/ARCHITECTURE.md: cannot read the table of folders")
+    return table
+
+
+def without_comments_and_strings(text):
+    """Same length and lines, with comments, strings and characters blanked."""
+    blank = lambda m: re.sub(r"[^\n]", " ", m[0])
+    return re.sub(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', blank, text, flags=re.S)
+
+
+def lint_c(path, text, table):
+    folder = path.split("/")[0]
+    lines = text.split("\n")
+    head = re.match(r"/\*.*?\*/|(?://[^\n]*\n)+", text, re.S)
+    need = 4 if path.endswith(".c") and folder != "tests" else 1
+    if not head or head[0].count("\n") + 1 < need:
+        yield 1, f"head: opens with no comment of {need} or more lines that says what it does"
+    if len(lines) > 1000 and "lint: long file" not in (head[0] if head else ""):
+        yield 1, f"length: {len(lines)} lines"
+    for n, line in enumerate(lines, 1):
+        m = re.match(r'\s*#\s*include\s+"([^"/]+)/([^"]+)"', line)
+        if m and m[1] in table and folder in table:
+            if m[1] not in table[folder]:
+                yield n, f"includes: {folder}/ may not include {m[1]}/ (docs/ARCHITECTURE.md)"
+            elif m[2].endswith("-priv.h") and m[1] != folder and folder != "tests":
+                yield n, f"includes: {m[1]}/{m[2]} is private to {m[1]}/"
+    code = without_comments_and_strings(text)
+    for m in re.finditer(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(", code):
+        yield code.count("\n", 0, m.start()) + 1, f"banned: {m[1]}; use {BANNED[m[1]]}"
+
+
+def main():
+    root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
+    table, bad, seen = include_table(root), 0, 0
+    for path in files(root):
+        if os.path.splitext(path)[1] not in TEXT or path == "LICENSE":
+            continue
+        try:
+            text = open(os.path.join(root, path), encoding="utf-8").read()
+        except UnicodeDecodeError:
+            continue  # a corpus of bytes
+        seen += 1
+        found = []
+        if path.endswith((".c", ".h")):
+            found += lint_c(path, text, table)
+        for m in PATHS.finditer(text):
+            found.append((text.count("\n", 0, m.start()) + 1, f"paths: {text[m.start():m.start() + 30].split()[0]}"))
+        if text.startswith(("#!/usr/bin/env bash", "#!/bin/bash")) and "set -euo pipefail" not in text:
+            found.append((1, "shell: no set -euo pipefail"))
+        for n, what in sorted(found):
+            print(f"{path}:{n}: {what}")
+        bad += len(found)
+    print(f"lint: {seen} files, {bad} findings")
+    return 1 if bad or not seen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
