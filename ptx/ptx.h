@@ -32,6 +32,7 @@ unsigned ptx_type_bytes(enum ptx_type t);     /* 0 for .pred and none; sub-byte 
 const char *ptx_type_text(enum ptx_type t);   /* "f32", without the dot */
 bool ptx_type_is_float(enum ptx_type t);
 bool ptx_type_is_signed(enum ptx_type t);     /* .sN only */
+bool ptx_type_is_bits(enum ptx_type t);       /* .bN only */
 
 /* ---- state spaces (§5.1) ------------------------------------------------------------------------------------- */
 enum ptx_space {
@@ -42,18 +43,30 @@ enum ptx_space {
 /* ---- modifiers: one row each in mods.def; canonical print order is row order --------------------------------- */
 enum ptx_mod {
     PTX_M_NONE,
-#define MOD(NAME, text) PTX_M_##NAME,
+#define MOD(NAME, text, class) PTX_M_##NAME,
 #include "ptx/mods.def" /* PTX_M_LO, PTX_M_HI, PTX_M_WIDE, PTX_M_RN, PTX_M_FTZ, PTX_M_SAT, PTX_M_V2, PTX_M_NC, PTX_M_LT, … */
 #undef MOD
     PTX_M_COUNT
 };
+/* Classes of modifiers: an instruction has at most one of a class. `.lo` and `.hi` are HALF in setp too, `.and .or .xor` BOOL in
+ * atom too, `.uni` is UNI in vote too. */
+enum ptx_mod_class {
+    PTX_MC_VOTE, PTX_MC_SYNC, PTX_MC_ALIGNED, PTX_MC_UNI, PTX_MC_SHFL, PTX_MC_CMP, PTX_MC_MMIO, PTX_MC_SEM, PTX_MC_SCOPE,
+    PTX_MC_PROXY, PTX_MC_SHAPE, PTX_MC_LAYOUT, PTX_MC_COUNT, PTX_MC_TRANS, PTX_MC_TO, PTX_MC_NC, PTX_MC_COP,
+    PTX_MC_LEVEL, PTX_MC_L1, PTX_MC_L2, PTX_MC_HINT, PTX_MC_L2SIZE, PTX_MC_ATOM, PTX_MC_BOOL, PTX_MC_POPC, PTX_MC_NOFTZ,
+    PTX_MC_TX, PTX_MC_MULTICAST, PTX_MC_CP_MASK, PTX_MC_NOINC, PTX_MC_PARITY, PTX_MC_READ, PTX_MC_HALF, PTX_MC_SHIFT,
+    PTX_MC_WRAP, PTX_MC_SHIFTAMT, PTX_MC_PRMT, PTX_MC_TESTP, PTX_MC_APPROX, PTX_MC_RND, PTX_MC_FTZ, PTX_MC_NANP,
+    PTX_MC_XORSIGN, PTX_MC_ABS, PTX_MC_SAT, PTX_MC_RELU, PTX_MC_SATFINITE, PTX_MC_OOB, PTX_MC_CC, PTX_MC_VEC,
+};
+const char *ptx_mod_text(enum ptx_mod m);            /* "rn", without the dot */
+enum ptx_mod_class ptx_mod_class(enum ptx_mod m);
 
 /* ---- operations: one row per mnemonic and shape in ops.def --------------------------------------------------- */
 enum ptx_op {
     PTX_OP_LABEL,         /* opnd[0]: LABEL, defined here */
     PTX_OP_PRAGMA,        /* text */
     PTX_OP_BRANCHTARGETS, /* opnd[0]: LABEL (name of the list), opnd[1…]: LABELs */
-    PTX_OP_CALLPROTO,     /* opnd[0]: LABEL (name), text: the prototype, verbatim */
+    PTX_OP_CALLPROTO,     /* opnd[0]: LABEL (name), text: `.callprototype …`, verbatim */
     PTX_OP_OPAQUE,        /* text: the statement without predicate and `;` */
 #define OP(NAME, mnemonic, ...) PTX_OP_##NAME,
 #include "ptx/ops.def" /* PTX_OP_ADD, PTX_OP_LD, PTX_OP_ST, PTX_OP_ATOM, PTX_OP_RED, PTX_OP_BAR_SYNC, PTX_OP_BRA, … */
@@ -73,13 +86,20 @@ enum ptx_op_flags {
     PTX_F_SIDE = 1 << 8,       /* other effect that may not be dropped or duplicated: trap, brkpt, nanosleep, fence … */
     PTX_F_NODST = 1 << 9,      /* opnd[0] is not a destination */
     PTX_F_DST2 = 1 << 10,      /* setp p|q, shfl d|p …: second destination is opnd[1] when inst->dst2 */
+    PTX_F_SPACE = 1 << 16,     /* takes a state space; the rest is for parser and printer: */
+    PTX_F_SPACE2 = 1 << 17,    /* takes two */
+    PTX_F_CTA = 1 << 18,       /* .shared prints as .shared::cta */
+    PTX_F_CLUSTER = 1 << 19,   /* .shared prints as .shared::cluster */
+    PTX_F_ORDERED = 1 << 20,   /* modifiers keep source order */
 };
 
 struct ptx_op_info {
     const char *mnemonic; /* "add", "bar.sync" */
     unsigned flags;       /* PTX_F_* */
-    int addr_opnd;        /* index of the memory operand, -1 if none */
+    int addr_opnd;        /* index of the memory operand, -1 if none; of the first where there are two (cp.async) */
     const char *shape;    /* operand shape, see ops.def's head */
+    int ntype;            /* number of types; -n: one to n */
+    uint64_t types0, types1, mods; /* bits of enum ptx_type allowed (0: any), bits of enum ptx_mod_class allowed */
 };
 const struct ptx_op_info *ptx_op_info(enum ptx_op op);
 
@@ -98,6 +118,7 @@ enum ptx_sreg_flags {
 };
 const char *ptx_sreg_text(enum ptx_sreg r); /* "tid" */
 unsigned ptx_sreg_flags(enum ptx_sreg r);
+enum ptx_type ptx_sreg_type(enum ptx_sreg r); /* of one component */
 
 /* ---- operands ------------------------------------------------------------------------------------------------ */
 enum ptx_opnd_kind {
@@ -162,6 +183,8 @@ static inline bool ptx_has(const struct ptx_inst *i, enum ptx_mod m)
             return true;
     return false;
 }
+/* The instruction's modifier of class c, PTX_M_NONE if it has none: ptx_mod_of(i, PTX_MC_RND) is PTX_M_RN, … */
+enum ptx_mod ptx_mod_of(const struct ptx_inst *i, enum ptx_mod_class c);
 /* Set or clear a modifier; keeps canonical order. False if there is no room. */
 bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m);
 void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
