@@ -96,6 +96,7 @@ struct dt_graph {
     uint32_t nbuffer;
     struct dt_launch *launch;
     uint32_t nlaunch;
+    json_t *assumes; /* plans: the checked `assumes` member, borrowed from json; NULL: none */
 };
 
 /* Limits that a document is held to before anything is allocated (DT_E_TOO_LARGE). */
@@ -104,16 +105,27 @@ struct dt_graph {
 #define DT_MAX_MODULES 1024
 #define DT_MAX_BUFFER_BYTES (UINT64_C(1) << 38)
 #define DT_MAX_TOTAL_BYTES (UINT64_C(1) << 40)
+#define DT_MAX_CONSTANT_BYTES (UINT64_C(1) << 30) /* of all constant buffers together: their content is hashed */
+#define DT_MAX_ARGS 4096                          /* of one launch */
+#define DT_MAX_ARG_BYTES 32764                    /* PTX: the whole parameter block */
+#define DT_MAX_NAME 1024
 #define DT_MAX_DOCUMENT (256u << 20)
+
+/* JSON text to a document, for every document that may hold a graph: duplicates, NUL and bad UTF-8 are refused (DT_E_JSON with
+ * line and column). A whole number that does not fit 64 signed bits stays exact as a string of its digits, or becomes a real when it
+ * does not fit unsigned either; dt_graph_from_json understands both. New reference. */
+int dt_json_load(const char *text, size_t len, json_t **ret, struct dt_err *e);
 
 /* Parse a graph or a plan (a document with "plan" members: launches that carry `stream`/`after`, or with `baseline`).
  * DT_E_JSON with line and column, DT_E_GRAPH with a JSON pointer, DT_E_TOO_LARGE, DT_E_UNSUPPORTED. */
 int dt_graph_parse(const char *text, size_t len, struct dt_graph **ret, struct dt_err *e);
-int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /* takes a reference of its own */
+int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /* takes a reference of its own; do not
+                                                                                * change doc while the graph lives */
 void dt_graph_free(struct dt_graph *g);
 
 /* The document again, canonical: members in the order of contract.md, defaults written out. New reference, NULL: memory. */
 json_t *dt_graph_to_json(const struct dt_graph *g);
+json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b);
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l);
 
 /* SHA-256 of the canonical form: names replaced by order of first use (launches in program order; buffers and modules by first
@@ -131,6 +143,10 @@ int dt_graph_canon(struct dt_graph *g, struct dt_canon *ret);
 /* Content a buffer starts a run with: n = buffer.bytes bytes into `out`. seed_add is added to the fill's seed (weights and
  * constants excepted). Exactly contract.md §2. */
 void dt_fill_bytes(const struct dt_buffer *b, uint64_t seed_add, uint8_t *out);
+/* n bytes of it from byte `first`, which is a multiple of 8. */
+void dt_fill_range(const struct dt_buffer *b, uint64_t seed_add, uint64_t first, uint64_t n, uint8_t *out);
+/* SHA-256 of the content at seed_add 0, made in pieces. */
+int dt_fill_sha256(const struct dt_buffer *b, char text[DT_SHA256_TEXT]);
 
 /* f32 -> f16 and bf16, round to nearest even, and back (exact). */
 uint16_t dt_f32_to_f16(float f);

@@ -1,0 +1,242 @@
+/* The document again: members in the order of contract.md, defaults written out, numbers as exact as they came.
+ *
+ * Parsing what is printed gives the same graph, and printing that gives the same document. A float is a JSON number while it is finite
+ * (jansson prints 17 digits, which read back to the same bits), else "0x…" of its bits; whole numbers over 2^63 - 1 are strings of
+ * their digits inside the tree (see load.c), which is how dt_graph_from_json takes them, and "0x…" where they are arguments. Building
+ * is by json_*_set_new, which takes NULL for "memory was out"; one flag per tree remembers it.
+ */
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/alloc.h"
+#include "graph-priv.h"
+
+static void put(json_t *obj, const char *key, json_t *v, bool *failed)
+{
+    if (json_object_set_new_nocheck(obj, key, v) < 0)
+        *failed = true;
+}
+
+static void push(json_t *array, json_t *v, bool *failed)
+{
+    if (json_array_append_new(array, v) < 0)
+        *failed = true;
+}
+
+static json_t *finish(json_t *v, bool failed)
+{
+    if (failed) {
+        json_decref(v);
+        return NULL;
+    }
+    return v;
+}
+
+static json_t *number(uint64_t v)
+{
+    char text[24];
+    if (v <= INT64_MAX)
+        return json_integer((json_int_t)v);
+    snprintf(text, sizeof text, "%" PRIu64, v);
+    return json_string_nocheck(text);
+}
+
+static json_t *triple(const uint32_t v[3]) { return json_pack("[I,I,I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]); }
+
+static json_t *encoded(const uint8_t *p, size_t n, bool hex)
+{
+    struct dt_str s = {0};
+    dt_str_add(&s, "");
+    if (hex)
+        for (size_t i = 0; i < n; i++)
+            dt_str_addf(&s, "%02x", p[i]);
+    else
+        g_base64_encode(p, n, &s);
+    json_t *v = s.failed ? NULL : json_stringn_nocheck(s.s, s.len);
+    dt_str_done(&s);
+    return v;
+}
+
+static json_t *fill(const struct dt_fill *f)
+{
+    json_t *v = json_object();
+    bool failed = !v;
+    if (f->kind == DT_FILL_ZERO) {
+        put(v, "zero", json_true(), &failed);
+        return finish(v, failed);
+    }
+    json_t *ends = json_array();
+    push(ends, json_real(f->lo), &failed);
+    push(ends, json_real(f->hi), &failed);
+    put(v, "uniform", ends, &failed);
+    put(v, "dtype", json_string_nocheck(dt_dtype_text(f->dtype)), &failed);
+    put(v, "seed", number(f->seed), &failed);
+    return finish(v, failed);
+}
+
+json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b)
+{
+    json_t *v = json_object();
+    bool failed = !v;
+    put(v, "bytes", number(b->bytes), &failed);
+    if (b->role != DT_SCRATCH)
+        put(v, "role", json_string_nocheck(dt_role_text(b->role)), &failed);
+    if (b->constant)
+        put(v, "constant", json_true(), &failed);
+    if (b->fill.kind == DT_FILL_DATA)
+        put(v, "data", encoded(b->fill.data, b->bytes, false), &failed);
+    else if (b->fill.kind != DT_FILL_NONE)
+        put(v, "fill", fill(&b->fill), &failed);
+    return finish(v, failed);
+}
+
+static json_t *scalar(const struct dt_arg *a)
+{
+    char text[24];
+    unsigned bits = dt_dtype_bytes(a->dtype) * 8;
+    if (a->dtype >= DT_F16) {
+        double d = g_float_value(a->bits, a->dtype);
+        if (isfinite(d))
+            return json_real(d);
+    } else if (a->dtype <= DT_I64) {
+        return json_integer((json_int_t)(a->bits << (64 - bits)) >> (64 - bits));
+    } else if (a->bits <= INT64_MAX) {
+        return json_integer((json_int_t)a->bits);
+    }
+    snprintf(text, sizeof text, "0x%0*" PRIx64, (int)bits / 4, a->bits);
+    return json_string_nocheck(text);
+}
+
+/* buffer and offset of g, into v. */
+static void place(const struct dt_graph *g, json_t *v, uint32_t buffer, uint64_t offset, bool *failed)
+{
+    put(v, "buffer", json_string_nocheck(g->buffer[buffer].name), failed);
+    put(v, "offset", number(offset), failed);
+}
+
+static json_t *argument(const struct dt_graph *g, const struct dt_arg *a)
+{
+    json_t *v = json_object();
+    bool failed = !v;
+    switch (a->kind) {
+    case DT_ARG_BUFFER:
+        place(g, v, a->buffer, a->offset, &failed);
+        break;
+    case DT_ARG_SCALAR:
+        put(v, dt_dtype_text(a->dtype), scalar(a), &failed);
+        break;
+    case DT_ARG_TENSOR_MAP: {
+        json_t *t = json_deep_copy(a->tensor);
+        if (!t)
+            failed = true;
+        put(t, "buffer", json_string_nocheck(g->buffer[a->buffer].name), &failed);
+        put(v, "tensor_map", t, &failed);
+        break;
+    }
+    case DT_ARG_BYTES:
+        put(v, "bytes", encoded(a->bytes, a->nbytes, true), &failed);
+        if (a->npointer) {
+            json_t *list = json_array();
+            for (uint32_t i = 0; i < a->npointer; i++) {
+                json_t *o = json_object();
+                put(o, "at", json_integer(a->pointer[i].at), &failed);
+                place(g, o, a->pointer[i].buffer, a->pointer[i].offset, &failed);
+                push(list, o, &failed);
+            }
+            put(v, "pointers", list, &failed);
+        }
+    }
+    return finish(v, failed);
+}
+
+static void kernel(const struct dt_graph *g, const struct dt_launch *l, json_t *v, bool *failed)
+{
+    put(v, "module", json_string_nocheck(g->module[l->module].name), failed);
+    put(v, "entry", json_string_nocheck(l->entry), failed);
+    put(v, "grid", triple(l->grid), failed);
+    put(v, "block", triple(l->block), failed);
+    if (l->cluster[0])
+        put(v, "cluster", triple(l->cluster), failed);
+    put(v, "shared", json_integer(l->shared), failed);
+    json_t *args = json_array();
+    for (uint32_t i = 0; i < l->narg; i++)
+        push(args, argument(g, &l->arg[i]), failed);
+    put(v, "args", args, failed);
+}
+
+json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l)
+{
+    json_t *v = json_object(), *o;
+    bool failed = !v;
+    put(v, "name", json_string_nocheck(l->name), &failed);
+    if (l->kind == DT_KERNEL) {
+        kernel(g, l, v, &failed);
+    } else if (l->kind == DT_MEMSET) {
+        o = json_object();
+        place(g, o, l->dst, l->dst_offset, &failed);
+        put(o, "bytes", number(l->bytes), &failed);
+        put(o, "value", json_integer(l->value), &failed);
+        put(v, "memset", o, &failed);
+    } else {
+        json_t *from = json_object(), *to = json_object();
+        o = json_object();
+        place(g, from, l->src, l->src_offset, &failed);
+        place(g, to, l->dst, l->dst_offset, &failed);
+        put(o, "from", from, &failed);
+        put(o, "to", to, &failed);
+        put(o, "bytes", number(l->bytes), &failed);
+        put(v, "copy", o, &failed);
+    }
+    if (g->is_plan) {
+        json_t *after = json_array();
+        for (uint32_t i = 0; i < l->nafter; i++)
+            push(after, json_string_nocheck(l->after[i]), &failed);
+        put(v, "stream", json_integer(l->stream), &failed);
+        put(v, "after", after, &failed);
+        put(v, "programmatic", json_boolean(l->programmatic), &failed);
+    }
+    return finish(v, failed);
+}
+
+static json_t *module(const struct dt_module *m)
+{
+    json_t *v = json_object();
+    bool failed = !v;
+    put(v, m->is_ptx ? "ptx" : "cuda", json_stringn_nocheck(m->source, m->len), &failed);
+    if (m->noption) {
+        json_t *options = json_array();
+        for (unsigned i = 0; i < m->noption; i++)
+            push(options, json_string_nocheck(m->option[i]), &failed);
+        put(v, "options", options, &failed);
+    }
+    return finish(v, failed);
+}
+
+json_t *dt_graph_to_json(const struct dt_graph *g)
+{
+    json_t *v = json_object(), *modules = json_object(), *buffers = json_object(), *scratch = json_object(),
+           *launches = json_array();
+    bool failed = !v;
+    for (uint32_t i = 0; i < g->nmodule; i++)
+        put(modules, g->module[i].name, module(&g->module[i]), &failed);
+    for (uint32_t i = 0; i < g->nbuffer; i++)
+        put(g->buffer[i].role == DT_SCRATCH ? scratch : buffers, g->buffer[i].name, dt_buffer_to_json(g, &g->buffer[i]), &failed);
+    for (uint32_t i = 0; i < g->nlaunch; i++)
+        push(launches, dt_launch_to_json(g, &g->launch[i]), &failed);
+    put(v, "dovetail", json_integer(1), &failed);
+    if (*g->name)
+        put(v, "name", json_string_nocheck(g->name), &failed);
+    put(v, "modules", modules, &failed);
+    put(v, "buffers", buffers, &failed);
+    if (g->is_plan) {
+        put(v, "scratch", scratch, &failed);
+        if (g->assumes)
+            put(v, "assumes", json_incref(g->assumes), &failed);
+    } else {
+        json_decref(scratch);
+    }
+    put(v, "launches", launches, &failed);
+    return finish(v, failed);
+}

@@ -1,0 +1,445 @@
+/* The graph document: what is taken, what is refused and where the pointer points, printing, digests, running out of memory. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "graph/graph.h"
+
+static const char good[] =
+    "{\"dovetail\": 1, \"name\": \"t\", \"extra\": [1],\n"
+    " \"modules\": {\"m\": {\"cuda\": \"src\", \"options\": [\"-DX=1\"]}, \"p\": {\"ptx\": \".version 9.0\"}},\n"
+    " \"buffers\": {\n"
+    "  \"x\": {\"bytes\": 1024, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 7}},\n"
+    "  \"w\": {\"bytes\": 64, \"role\": \"weight\", \"fill\": {\"zero\": true}},\n"
+    "  \"ix\": {\"bytes\": 4, \"role\": \"input\", \"constant\": true, \"data\": \"AQIDBA==\"},\n"
+    "  \"m::counter\": {\"bytes\": 4, \"role\": \"inout\"},\n"
+    "  \"y/~\": {\"bytes\": 1024, \"role\": \"output\"}},\n"
+    " \"launches\": [\n"
+    "  {\"name\": \"z\", \"memset\": {\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020, \"value\": 255}},\n"
+    "  {\"name\": \"k\", \"module\": \"m\", \"entry\": \"e\", \"grid\": [4, 2, 1], \"block\": [256, 1, 1], \"cluster\": [2, 1, 1],\n"
+    "   \"shared\": 512, \"args\": [{\"buffer\": \"x\", \"offset\": 16}, {\"buffer\": \"w\"}, {\"i8\": -128}, {\"u64\": 18446744073709551615},\n"
+    "    {\"f16\": 1.5}, {\"bf16\": -2}, {\"f32\": \"0x7fc00001\"}, {\"f64\": 0.1}, {\"i64\": -9223372036854775808}, {\"f32\": 16777217},\n"
+    "    {\"bytes\": \"000102030405060708090a0b0c0d0e0f\", \"pointers\": [{\"at\": 8, \"buffer\": \"ix\", \"offset\": 2}]},\n"
+    "    {\"tensor_map\": {\"buffer\": \"x\", \"rank\": 2}}]},\n"
+    "  {\"copy\": {\"from\": {\"buffer\": \"x\"}, \"to\": {\"buffer\": \"y/~\", \"offset\": 960}, \"bytes\": 64}}]}";
+
+static struct dt_graph *parse(const char *text)
+{
+    struct dt_graph *g = NULL;
+    struct dt_err e = {0};
+    if (dt_graph_parse(text, strlen(text), &g, &e) < 0)
+        fail_msg("%s: %s: %s", dt_err_code(e.num), e.pointer ? e.pointer : "", e.detail);
+    return g;
+}
+
+/* `good` with the first `from` replaced. */
+static char *edit(const char *from, const char *to)
+{
+    const char *at = strstr(good, from);
+    struct dt_str s = {0};
+    if (!at)
+        fail_msg("the test's document has no %s", from);
+    dt_str_addn(&s, good, (size_t)(at - good));
+    dt_str_add(&s, to);
+    dt_str_add(&s, at + strlen(from));
+    return dt_str_take(&s);
+}
+
+static void test_good(void **state)
+{
+    struct dt_graph *g = parse(good);
+    assert_false(g->is_plan);
+    assert_string_equal(g->name, "t");
+    assert_int_equal(g->nmodule, 2);
+    assert_int_equal(g->nbuffer, 5);
+    assert_int_equal(g->nlaunch, 3);
+    assert_string_equal(g->module[0].option[0], "-DX=1");
+    assert_true(g->module[1].is_ptx);
+    const struct dt_buffer *mv = &g->buffer[dt_graph_find_buffer(g, "m::counter")];
+    assert_int_equal(mv->module, 0);
+    assert_string_equal(mv->variable, "counter");
+    assert_int_equal(g->buffer[0].module, -1);
+    assert_memory_equal(g->buffer[2].fill.data, "\1\2\3\4", 4);
+    assert_int_equal(g->launch[0].kind, DT_MEMSET);
+    assert_int_equal(g->launch[0].value, 255);
+    assert_int_equal(g->launch[0].dst_offset, 4);
+    const struct dt_launch *k = &g->launch[1];
+    assert_int_equal(k->grid[0], 4);
+    assert_int_equal(k->cluster[0], 2);
+    assert_int_equal(k->shared, 512);
+    assert_int_equal(k->narg, 12);
+    static const uint64_t bits[] = {0x80, UINT64_MAX, 0x3e00, 0xc000, 0x7fc00001, 0x3fb999999999999a, 0x8000000000000000,
+                                    0x4b800000 /* 16777217 rounds to even */};
+    for (int i = 0; i < 8; i++)
+        assert_true(k->arg[2 + i].kind == DT_ARG_SCALAR && k->arg[2 + i].bits == bits[i]);
+    assert_int_equal(k->arg[10].nbytes, 16);
+    assert_int_equal(k->arg[10].pointer[0].at, 8);
+    assert_int_equal(k->arg[10].pointer[0].offset, 2);
+    assert_int_equal(k->arg[11].kind, DT_ARG_TENSOR_MAP);
+    assert_string_equal(g->launch[2].name, "launch2");
+    assert_int_equal(g->launch[2].src_offset, 0);
+    assert_int_equal(g->launch[2].dst_offset, 960);
+    assert_int_equal(dt_graph_find_launch(g, "k"), 1);
+    assert_int_equal(dt_graph_find_launch(g, "nope"), DT_NAME_NONE);
+    dt_graph_free(g);
+}
+
+static const struct bad {
+    const char *from, *to;
+    int num;
+    const char *pointer;
+} bads[] = {
+    {"\"dovetail\": 1, ", "", DT_E_GRAPH, "/dovetail"},
+    {"\"dovetail\": 1", "\"dovetail\": 2", DT_E_GRAPH, "/dovetail"},
+    {"\"name\": \"t\"", "\"name\": 5", DT_E_GRAPH, "/name"},
+    {"\"modules\"", "\"moduels\"", DT_E_GRAPH, "/modules"},
+    {"{\"cuda\": \"src\"", "{\"file\": \"k.cu\"", DT_E_GRAPH, "/modules/m/file"},
+    {"\"cuda\": \"src\"", "\"cuda\": {\"file\": \"k.cu\"}", DT_E_GRAPH, "/modules/m/cuda/file"},
+    {"\"cuda\": \"src\"", "\"cuda\": \"src\", \"ptx\": \"\"", DT_E_GRAPH, "/modules/m"},
+    {"\"cuda\": \"src\"", "\"cuda\": \"\"", DT_E_GRAPH, "/modules/m/cuda"},
+    {"\"cuda\": \"src\"", "\"cubin\": \"AA==\"", DT_E_UNSUPPORTED, "/modules/m/cubin"},
+    {"\"options\": [\"-DX=1\"]", "\"options\": [5]", DT_E_GRAPH, "/modules/m/options/0"},
+    {"\"p\": {\"ptx\"", "\"p::q\": {\"ptx\"", DT_E_GRAPH, "/modules/p::q"},
+    {"\"bytes\": 1024", "\"bytes\": -1", DT_E_GRAPH, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 0", DT_E_GRAPH, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 1000000000000000", DT_E_TOO_LARGE, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 1e15", DT_E_TOO_LARGE, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 10000000000000000000", DT_E_TOO_LARGE, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 100000000000000000000000", DT_E_TOO_LARGE, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": -100000000000000000000000", DT_E_GRAPH, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 10.5", DT_E_GRAPH, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": \"1024\"", DT_E_GRAPH, "/buffers/x/bytes"},
+    {"\"bytes\": 1024, ", "", DT_E_GRAPH, "/buffers/x/bytes"},
+    {"\"bytes\": 1024", "\"bytes\": 1022", DT_E_GRAPH, "/buffers/x/fill"},
+    {"\"bytes\": 64", "\"bytes\": 1073741825, \"constant\": true", DT_E_TOO_LARGE, "/buffers/w/bytes"},
+    {"\"role\": \"input\"", "\"role\": \"scratch\"", DT_E_GRAPH, "/buffers/x/role"},
+    {"\"role\": \"input\", \"fill\"", "\"fill\"", DT_E_GRAPH, "/buffers/x/role"},
+    {"\"role\": \"output\"", "\"role\": \"output\", \"constant\": true", DT_E_GRAPH, "/buffers/y~1~0/constant"},
+    {"\"constant\": true", "\"constant\": 1", DT_E_GRAPH, "/buffers/ix/constant"},
+    {"AQIDBA==", "AQIDBAU=", DT_E_GRAPH, "/buffers/ix/data"},
+    {"AQIDBA==", "AQID", DT_E_GRAPH, "/buffers/ix/data"},
+    {"AQIDBA==", "AQIDBB==", DT_E_GRAPH, "/buffers/ix/data"},
+    {"AQIDBA==", "AQ D BA==", DT_E_GRAPH, "/buffers/ix/data"},
+    {"\"data\": \"AQIDBA==\"", "\"data\": \"AQIDBA==\", \"fill\": {\"zero\": true}", DT_E_GRAPH, "/buffers/ix"},
+    {"[-1, 1]", "[-1]", DT_E_GRAPH, "/buffers/x/fill/uniform"},
+    {"[-1, 1]", "[1, -1]", DT_E_GRAPH, "/buffers/x/fill/uniform"},
+    {"[-1, 1]", "[-1, 1e39]", DT_E_GRAPH, "/buffers/x/fill/uniform"},
+    {"[-1, 1]", "[-3e38, 3e38]", DT_E_GRAPH, "/buffers/x/fill/uniform"},
+    {"[-1, 1], \"dtype\": \"f32\"", "[0, 257], \"dtype\": \"u8\"", DT_E_GRAPH, "/buffers/x/fill/uniform"},
+    {"[-1, 1], \"dtype\": \"f32\"", "[0.5, 2], \"dtype\": \"u8\"", DT_E_GRAPH, "/buffers/x/fill/uniform"},
+    {"\"dtype\": \"f32\"", "\"dtype\": \"f31\"", DT_E_GRAPH, "/buffers/x/fill/dtype"},
+    {"\"seed\": 7", "\"seed\": -7", DT_E_GRAPH, "/buffers/x/fill/seed"},
+    {"{\"zero\": true}", "{}", DT_E_GRAPH, "/buffers/w/fill"},
+    {"{\"zero\": true}", "{\"zero\": false}", DT_E_GRAPH, "/buffers/w/fill/zero"},
+    {"m::counter", "q::counter", DT_E_GRAPH, "/buffers/q::counter"},
+    {"m::counter", "m::", DT_E_GRAPH, "/buffers/m::"},
+    {"\"x\": {", "\"\": {", DT_E_GRAPH, "/buffers/"},
+    {"\"x\": {", "\"a\\nb\": {", DT_E_GRAPH, "/buffers/a\nb"},
+    {"\"buffer\": \"y/~\", \"offset\": 4", "\"buffer\": \"w\", \"offset\": 4", DT_E_GRAPH, "/launches/0/memset/bytes"},
+    {"\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020", "\"buffer\": \"w\", \"bytes\": 4", DT_E_WEIGHT, "/launches/0/memset/buffer"},
+    {"\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020", "\"buffer\": \"ix\", \"bytes\": 4", DT_E_WEIGHT, "/launches/0/memset/buffer"},
+    {"\"to\": {\"buffer\": \"y/~\", \"offset\": 960}", "\"to\": {\"buffer\": \"w\"}", DT_E_WEIGHT, "/launches/2/copy/to/buffer"},
+    {"\"to\": {\"buffer\": \"y/~\", \"offset\": 960}", "\"to\": {\"buffer\": \"x\", \"offset\": 63}", DT_E_GRAPH, "/launches/2/copy"},
+    {"\"bytes\": 1020", "\"bytes\": 1021", DT_E_GRAPH, "/launches/0/memset/bytes"},
+    {"\"bytes\": 1020", "\"bytes\": 0", DT_E_GRAPH, "/launches/0/memset/bytes"},
+    {"\"value\": 255", "\"value\": 256", DT_E_GRAPH, "/launches/0/memset/value"},
+    {"\"name\": \"z\"", "\"name\": \"k\"", DT_E_GRAPH, "/launches/1/name"},
+    {"\"name\": \"z\"", "\"name\": \"launch2\"", DT_E_GRAPH, "/launches/2/name"},
+    {"\"name\": \"k\", \"module\": \"m\"", "\"name\": \"k\", \"module\": \"mm\"", DT_E_GRAPH, "/launches/1/module"},
+    {"\"name\": \"k\", \"module\": \"m\", ", "", DT_E_GRAPH, "/launches/1/module"},
+    {"\"name\": \"k\", \"module\": \"m\"", "\"memset\": {}, \"module\": \"m\"", DT_E_GRAPH, "/launches/1"},
+    {"\"entry\": \"e\", ", "", DT_E_GRAPH, "/launches/1/entry"},
+    {"\"entry\": \"e\"", "\"entry\": \"e\", \"cooperative\": true", DT_E_UNSUPPORTED, "/launches/1/cooperative"},
+    {"\"grid\": [4, 2, 1]", "\"grid\": [0, 2, 1]", DT_E_GRAPH, "/launches/1/grid/0"},
+    {"\"grid\": [4, 2, 1]", "\"grid\": [4, -2, 1]", DT_E_GRAPH, "/launches/1/grid/1"},
+    {"\"grid\": [4, 2, 1]", "\"grid\": [4, 65536, 1]", DT_E_LAUNCH, "/launches/1/grid/1"},
+    {"\"grid\": [4, 2, 1]", "\"grid\": [4, 2]", DT_E_GRAPH, "/launches/1/grid"},
+    {"\"grid\": [4, 2, 1]", "\"grid\": [3, 2, 1]", DT_E_LAUNCH, "/launches/1/cluster/0"},
+    {"\"block\": [256, 1, 1]", "\"block\": [256, 8, 1]", DT_E_LAUNCH, "/launches/1/block"},
+    {"\"shared\": 512", "\"shared\": -1", DT_E_GRAPH, "/launches/1/shared"},
+    {"\"args\": [{\"buffer\": \"x\", \"offset\": 16}", "\"args\": [{\"buffer\": \"q\"}", DT_E_GRAPH, "/launches/1/args/0/buffer"},
+    {"\"offset\": 16", "\"offset\": 1024", DT_E_GRAPH, "/launches/1/args/0/offset"},
+    {"\"offset\": 16", "\"offset\": -4", DT_E_GRAPH, "/launches/1/args/0/offset"},
+    {"{\"buffer\": \"w\"}", "{\"bufer\": \"w\"}", DT_E_GRAPH, "/launches/1/args/1"},
+    {"{\"buffer\": \"w\"}", "{\"buffer\": \"w\", \"i32\": 1}", DT_E_GRAPH, "/launches/1/args/1"},
+    {"{\"buffer\": \"w\"}", "5", DT_E_GRAPH, "/launches/1/args/1"},
+    {"{\"i8\": -128}", "{\"i8\": -129}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"i8\": 128}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"u8\": -1}", DT_E_GRAPH, "/launches/1/args/2/u8"},
+    {"{\"i8\": -128}", "{\"i8\": 1.5}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"i8\": true}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"i8\": \"0x100\"}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"i8\": \"0x\"}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"i8\": \"12\"}", DT_E_GRAPH, "/launches/1/args/2/i8"},
+    {"{\"i8\": -128}", "{\"i64\": 9223372036854775808}", DT_E_GRAPH, "/launches/1/args/2/i64"},
+    {"{\"f16\": 1.5}", "{\"f16\": 65520}", DT_E_GRAPH, "/launches/1/args/4/f16"},
+    {"{\"f16\": 1.5}", "{\"f32\": 1e39}", DT_E_GRAPH, "/launches/1/args/4/f32"},
+    {"\"000102030405", "\"00010203040g", DT_E_GRAPH, "/launches/1/args/10/bytes"},
+    {"\"at\": 8", "\"at\": 9", DT_E_GRAPH, "/launches/1/args/10/pointers/0/at"},
+    {"{\"at\": 8", "{\"at\": 7, \"buffer\": \"x\"}, {\"at\": 8", DT_E_GRAPH, "/launches/1/args/10/pointers/1/at"},
+    {"\"offset\": 2}", "\"offset\": 4}", DT_E_GRAPH, "/launches/1/args/10/pointers/0/offset"},
+    {"{\"buffer\": \"x\", \"rank\": 2}", "{\"buffer\": \"q\"}", DT_E_GRAPH, "/launches/1/args/11/tensor_map/buffer"},
+    {"\"launches\": [", "\"launches\": 5, \"l\": [", DT_E_GRAPH, "/launches"},
+};
+
+static void test_bad(void **state)
+{
+    for (size_t i = 0; i < sizeof bads / sizeof *bads; i++) {
+        const struct bad *b = &bads[i];
+        char *text = edit(b->from, b->to);
+        struct dt_graph *g = NULL;
+        struct dt_err e = {0};
+        int r = dt_graph_parse(text, strlen(text), &g, &e);
+        if (r != b->num || e.num != r || !e.pointer || strcmp(e.pointer, b->pointer) || !e.detail || !*e.detail || g)
+            fail_msg("%s -> %s: %d (expected %d) at %s (expected %s): %s", b->from, b->to, r, b->num, e.pointer, b->pointer,
+                     e.detail);
+        dt_err_done(&e);
+        free(text);
+    }
+}
+
+static void test_bad_json(void **state)
+{
+    static const struct {
+        const char *text, *detail;
+    } cases[] = {
+        {"", "line 1"},
+        {"{\"dovetail\": 1,\n \"name\": }", "line 2, column 10"},
+        {"{\"a\": 1, \"a\": 2}", "duplicate"},
+        {"{\"a\": \"\\u0000\"}", "line 1"},
+        {"{\"a\": \"\xff\"}", "unable to decode byte 0xff"},
+        {"{} x", "line 1"},
+        {"{\"a\": 1e999}", "line 1"},
+        {"{\"a\": 99999999999999999999, \"b\": }", "line 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dt_graph *g = NULL;
+        struct dt_err e = {0};
+        assert_int_equal(dt_graph_parse(cases[i].text, strlen(cases[i].text), &g, &e), DT_E_JSON);
+        if (!strstr(e.detail, cases[i].detail))
+            fail_msg("%s: %s", cases[i].text, e.detail);
+        dt_err_done(&e);
+    }
+    struct dt_graph *g = NULL;
+    assert_int_equal(dt_graph_parse("{}\0", 3, &g, NULL), DT_E_JSON);
+    assert_int_equal(dt_graph_parse("[]", 2, &g, NULL), DT_E_GRAPH);
+}
+
+static void test_many(void **state)
+{
+    struct dt_str s = {0};
+    struct dt_graph *g = NULL;
+    struct dt_err e = {0};
+    dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {");
+    for (int i = 0; i <= DT_MAX_BUFFERS; i++)
+        dt_str_addf(&s, "%s\"b%d\": {\"bytes\": 1, \"role\": \"input\"}", i ? "," : "", i);
+    dt_str_add(&s, "}, \"launches\": []}");
+    assert_int_equal(dt_graph_parse(s.s, s.len, &g, &e), DT_E_TOO_LARGE);
+    assert_string_equal(e.pointer, "/buffers");
+    dt_err_done(&e);
+    dt_str_done(&s);
+    dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {");
+    for (int i = 0; i < 5; i++)
+        dt_str_addf(&s, "%s\"b%d\": {\"bytes\": 274877906944, \"role\": \"input\"}", i ? "," : "", i);
+    dt_str_add(&s, "}, \"launches\": []}");
+    assert_int_equal(dt_graph_parse(s.s, s.len, &g, &e), DT_E_TOO_LARGE);
+    assert_string_equal(e.pointer, "/buffers/b4/bytes");
+    dt_err_done(&e);
+    dt_str_done(&s);
+}
+
+/* print(parse(print(parse(t)))) = print(parse(t)), as text and through the tree, and the digest stays. */
+static void round_trip(const char *text)
+{
+    struct dt_graph *a = parse(text), *b, *c = NULL;
+    json_t *ja = dt_graph_to_json(a);
+    char *ta = json_dumps(ja, JSON_INDENT(1)), da[DT_SHA256_TEXT], db[DT_SHA256_TEXT];
+    b = parse(ta);
+    json_t *jb = dt_graph_to_json(b);
+    assert_true(json_equal(ja, jb));
+    assert_int_equal(a->is_plan, b->is_plan);
+    assert_int_equal(dt_graph_from_json(ja, &c, NULL), 0);
+    for (uint32_t i = 0; i < a->nlaunch; i++)
+        for (uint32_t k = 0; k < a->launch[i].narg; k++)
+            assert_true(a->launch[i].arg[k].bits == b->launch[i].arg[k].bits &&
+                        a->launch[i].arg[k].bits == c->launch[i].arg[k].bits);
+    assert_int_equal(dt_graph_digest(a, da, NULL), 0);
+    assert_int_equal(dt_graph_digest(b, db, NULL), 0);
+    assert_string_equal(da, db);
+    free(ta);
+    json_decref(ja);
+    json_decref(jb);
+    dt_graph_free(a);
+    dt_graph_free(b);
+    dt_graph_free(c);
+}
+
+static const char plan[] =
+    "{\"signature\": \"s\", \"baseline\": {\"time_us\": 4.5}, \"modules\": {\"f0\": {\"ptx\": \"x\"}},\n"
+    " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": 18446744073709551615}},\n"
+    "  \"y\": {\"bytes\": 16, \"role\": \"output\"}, \"gone::v\": {\"bytes\": 4, \"role\": \"inout\"}},\n"
+    " \"assumes\": {\"align\": {\"x\": 16}, \"constant\": {}, \"evidence\": \"proved\"},\n"
+    " \"scratch\": {\"t0\": {\"bytes\": 32, \"fill\": {\"zero\": true}}},\n"
+    " \"launches\": [{\"name\": \"a+b\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"t0\"}, {\"f32\": \"0xff800000\"}, {\"f32\": -0.0}], \"stream\": 1, \"after\": []},\n"
+    "  {\"name\": \"c\", \"copy\": {\"from\": {\"buffer\": \"t0\"}, \"to\": {\"buffer\": \"y\"}, \"bytes\": 4}, \"after\": [\"a+b\"], \"programmatic\": true}]}";
+
+static void test_round_trip(void **state)
+{
+    round_trip(good);
+    round_trip(plan);
+}
+
+static void test_plan(void **state)
+{
+    struct dt_graph *g = parse(plan);
+    assert_true(g->is_plan);
+    assert_int_equal(g->buffer[dt_graph_find_buffer(g, "t0")].role, DT_SCRATCH);
+    assert_true(g->buffer[0].fill.seed == UINT64_MAX);
+    assert_int_equal(g->launch[0].stream, 1);
+    assert_int_equal(g->launch[1].nafter, 1);
+    assert_string_equal(g->launch[1].after[0], "a+b");
+    assert_true(g->launch[1].programmatic);
+    assert_non_null(g->assumes);
+    dt_graph_free(g);
+    static const struct {
+        const char *from, *to, *pointer;
+    } wrong[] = {
+        {"\"after\": [\"a+b\"]", "\"after\": [\"c\"]", "/launches/1/after/0"},
+        {"\"after\": [\"a+b\"]", "\"after\": [\"a\"]", "/launches/1/after/0"},
+        {"\"stream\": 1", "\"stream\": 1024", "/launches/0/stream"},
+        {"\"programmatic\": true", "\"programmatic\": 1", "/launches/1/programmatic"},
+        {"{\"x\": 16}", "{\"x\": 12}", "/assumes/align/x"},
+        {"{\"x\": 16}", "{\"q\": 16}", "/assumes/align/q"},
+        {"\"constant\": {}", "\"constant\": {\"x\": \"sha256:00\"}", "/assumes/constant/x"},
+        {"\"proved\"", "\"data-dependent\"", "/assumes/evidence"},
+        {"\"t0\": {\"bytes\"", "\"y\": {\"bytes\"", "/scratch/y"},
+    };
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct dt_str s = {0};
+        struct dt_err e = {0};
+        const char *at = strstr(plan, wrong[i].from);
+        assert_non_null(at);
+        dt_str_addn(&s, plan, (size_t)(at - plan));
+        dt_str_add(&s, wrong[i].to);
+        dt_str_add(&s, at + strlen(wrong[i].from));
+        struct dt_graph *none = NULL;
+        assert_int_equal(dt_graph_parse(s.s, s.len, &none, &e), DT_E_GRAPH);
+        assert_string_equal(e.pointer, wrong[i].pointer);
+        dt_err_done(&e);
+        dt_str_done(&s);
+    }
+}
+
+/* The same graph: other names, other order of members, other modules and buffers that nothing uses, another fill of an input. */
+static const char renamed[] =
+    "{\"name\": \"other\", \"dovetail\": 1,\n"
+    " \"buffers\": {\"out\": {\"role\": \"output\", \"bytes\": 1024}, \"unused\": {\"bytes\": 5, \"role\": \"input\"},\n"
+    "  \"index\": {\"bytes\": 4, \"role\": \"input\", \"constant\": true, \"data\": \"AQIDBA==\"},\n"
+    "  \"M::counter\": {\"bytes\": 4, \"role\": \"inout\"},\n"
+    "  \"weights\": {\"bytes\": 64, \"role\": \"weight\"},\n"
+    "  \"in\": {\"bytes\": 1024, \"role\": \"input\"}},\n"
+    " \"modules\": {\"zz\": {\"ptx\": \"y\"}, \"M\": {\"options\": [\"-DX=1\"], \"cuda\": \"src\"}},\n"
+    " \"launches\": [\n"
+    "  {\"memset\": {\"buffer\": \"out\", \"offset\": 4, \"bytes\": 1020, \"value\": 255}},\n"
+    "  {\"name\": \"kk\", \"module\": \"M\", \"entry\": \"e\", \"grid\": [4, 2, 1], \"block\": [256, 1, 1], \"cluster\": [2, 1, 1],\n"
+    "   \"shared\": 512, \"args\": [{\"buffer\": \"in\", \"offset\": 16}, {\"buffer\": \"weights\", \"offset\": 0}, {\"i8\": \"0x80\"}, {\"u64\": \"0xffffffffffffffff\"},\n"
+    "    {\"f16\": 1.5}, {\"bf16\": -2.0}, {\"f32\": \"0x7fc00001\"}, {\"f64\": 1e-1}, {\"i64\": -9223372036854775808}, {\"f32\": 16777216},\n"
+    "    {\"bytes\": \"000102030405060708090A0B0C0D0E0F\", \"pointers\": [{\"at\": 8, \"buffer\": \"index\", \"offset\": 2}]},\n"
+    "    {\"tensor_map\": {\"rank\": 2, \"buffer\": \"in\"}}]},\n"
+    "  {\"copy\": {\"bytes\": 64, \"from\": {\"buffer\": \"in\"}, \"to\": {\"buffer\": \"out\", \"offset\": 960}}}]}";
+
+static void digest_of(const char *text, char out[DT_SHA256_TEXT])
+{
+    struct dt_graph *g = parse(text);
+    assert_int_equal(dt_graph_digest(g, out, NULL), 0);
+    dt_graph_free(g);
+}
+
+static void test_digest(void **state)
+{
+    static const struct {
+        const char *from, *to;
+    } changes[] = {
+        {"\"cuda\": \"src\"", "\"cuda\": \"src \""}, {"-DX=1", "-DX=2"},         {"AQIDBA==", "AQIDBQ=="},
+        {"\"bytes\": 64", "\"bytes\": 68"},          {"\"weight\"", "\"input\""}, {"\"value\": 255", "\"value\": 254"},
+        {"\"entry\": \"e\"", "\"entry\": \"f\""},    {"[4, 2, 1]", "[4, 4, 1]"},  {"\"offset\": 16", "\"offset\": 20"},
+        {"{\"f16\": 1.5}", "{\"f16\": 1.25}"},       {"\"rank\": 2", "\"rank\": 3"}, {"\"at\": 8", "\"at\": 0"},
+        {"\"offset\": 960", "\"offset\": 956"},      {"\"shared\": 512", "\"shared\": 0"}, {"m::counter", "m::count"},
+        {"{\"buffer\": \"w\"}", "{\"buffer\": \"x\"}"},
+    };
+    char a[DT_SHA256_TEXT], b[DT_SHA256_TEXT];
+    digest_of(good, a);
+    digest_of(renamed, b);
+    assert_string_equal(a, b);
+    for (size_t i = 0; i < sizeof changes / sizeof *changes; i++) {
+        char *text = edit(changes[i].from, changes[i].to);
+        digest_of(text, b);
+        if (!strcmp(a, b))
+            fail_msg("%s -> %s does not change the digest", changes[i].from, changes[i].to);
+        free(text);
+    }
+}
+
+static void test_canon(void **state)
+{
+    struct dt_graph *g = parse(renamed);
+    struct dt_canon c;
+    assert_int_equal(dt_graph_canon(g, &c), 0);
+    assert_int_equal(c.buffer[dt_graph_find_buffer(g, "out")], 0);
+    assert_int_equal(c.buffer[dt_graph_find_buffer(g, "M::counter")], 1);
+    assert_int_equal(c.buffer[dt_graph_find_buffer(g, "in")], 2);
+    assert_int_equal(c.buffer[dt_graph_find_buffer(g, "weights")], 3);
+    assert_int_equal(c.buffer[dt_graph_find_buffer(g, "index")], 4);
+    assert_int_equal(c.buffer[dt_graph_find_buffer(g, "unused")], DT_NAME_NONE);
+    assert_int_equal(c.module[0], DT_NAME_NONE);
+    assert_int_equal(c.module[1], 0);
+    assert_int_equal(c.launch[2], 2);
+    dt_graph_free(g);
+}
+
+/* Allocation 1, 2, 3 … fails until everything succeeds: each failure is DT_E_NOMEM or a NULL, nothing leaks (under ASan). */
+static void test_out_of_memory(void **state)
+{
+    json_set_alloc_funcs(dt_malloc, free);
+    bool done = false;
+    for (long n = 1; !done && n < 5000; n++) {
+        struct dt_graph *g = NULL;
+        struct dt_err e = {0};
+        char digest[DT_SHA256_TEXT];
+        dt_alloc_fail_after(n);
+        int r = dt_graph_parse(good, strlen(good), &g, &e);
+        json_t *j = r < 0 ? NULL : dt_graph_to_json(g);
+        int d = j ? dt_graph_digest(g, digest, &e) : 0;
+        dt_alloc_fail_after(0);
+        done = r == 0 && j && d == 0;
+        if (r < 0) {
+            if (r != DT_E_JSON) /* jansson reports some of its own failures as syntax errors */
+                assert_int_equal(r, DT_E_NOMEM);
+            assert_null(g);
+        } else if (!done) {
+            assert_true(!j || d == DT_E_NOMEM);
+        }
+        json_decref(j);
+        dt_err_done(&e);
+        dt_graph_free(g);
+    }
+    assert_true(done);
+    json_set_alloc_funcs(malloc, free);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_good),       cmocka_unit_test(test_bad),    cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_many),       cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_digest),     cmocka_unit_test(test_canon),  cmocka_unit_test(test_out_of_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
