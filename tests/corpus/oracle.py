@@ -146,7 +146,7 @@ def edge(g, p, c):
         found[name], bufs, level = hazard(first, second, a, b, dead)
         buffers, worst, every = buffers | bufs, max(worst, level), every | found[name]
     raw = found["raw"]
-    per_consumer, per_producer = degrees(raw, 0)["max"], degrees(raw, 1)["max"]
+    per_consumer, per_producer = degrees(raw, 0)["max"], degrees(raw, 1)["max"]  # producers of a consumer, and back
     independent_blocks = len(second.block) - len({x for x, _ in raw})
     independent = {}
     for buffer, mask in second.union("counted").items():
@@ -160,17 +160,13 @@ def edge(g, p, c):
         classes = ["one-to-one" if one and not independent_blocks else "many-to-many"]
         if independent_blocks or independent:
             classes.append("partial-independence")
-        fan = ("one" if per_producer_has_one(raw) else "many") + "-to-" + ("one" if per_producer == 1 else "many")
+        fan = ("one" if per_consumer == 1 else "many") + "-to-" + ("one" if per_producer == 1 else "many")
     return {"producer": first.name, "consumer": second.name, "buffers": sorted(buffers),
             "hazards": [h for h in ("raw", "war", "waw") if found[h]], "classes": classes, "fan": fan,
             "evidence": LEVELS[worst], "pairs": len(every), "components": components(every),
             "producers_per_consumer": degrees(every, 0), "consumers_per_producer": degrees(every, 1),
             "independent_blocks": independent_blocks, "independent_bytes": independent,
             "map": {h: rows(found[h]) for h in ("raw", "war", "waw")}}
-
-
-def per_producer_has_one(raw):
-    return degrees(raw, 0)["max"] == 1
 
 
 def document(g):

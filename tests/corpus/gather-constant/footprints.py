@@ -1,0 +1,11 @@
+def footprints(g):
+    l = g.launch("twice", 16)
+    for b in range(16):
+        l.read(b, "x", b * 64, b * 64 + 64)
+        l.write(b, "h", b * 64, b * 64 + 64)
+    l = g.launch("gather", 16)
+    for b in range(16):
+        l.read(b, "index", b * 64, b * 64 + 64)
+        l.write(b, "y", b * 64, b * 64 + 64)
+        for i in range(b * 64, b * 64 + 64):
+            l.read(b, "h", 5 * i % 1024, 5 * i % 1024 + 1, evidence="observed")  # index[i] is 5 i mod 1024
