@@ -28,6 +28,7 @@ struct sg_model {
     unsigned shared_sm, shared_block, shared_block_optin, shared_reserved; /* bytes */
     unsigned reg_unit, shared_unit;         /* allocation granularity: registers per warp, bytes */
     double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
+    double tensor_flops; /* f16 flops of the tensor units per clock and SM */
     double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_latency_ns, memcpy_gbps;
 };
 const struct sg_model *sg_model_find(const char *id); /* NULL: unknown; "" or NULL: the default, h200 */

@@ -1,0 +1,106 @@
+/* CUDA C++ to PTX, by NVRTC in a confined child (child.c).
+ *
+ * Options are checked against the allow-list (options.c), the target is the device's. What the compiler says comes back as the log of a
+ * DT_E_COMPILE. Equal source, options, target and compiler version give the same PTX, so results are kept (memo.c).
+ * Does not look at the PTX: it is as hostile as the source (inline asm passes unchecked) and goes through the parser like any other.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/vec.h"
+#include "device/device-priv.h"
+
+static struct {
+    pthread_mutex_t lock;
+    char text[2][32];
+    bool asked[2];
+} versions = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static const char *version_of(int which)
+{
+    pthread_mutex_lock(&versions.lock);
+    if (!versions.asked[which]) {
+        struct dev_reply r = {0};
+        if (!dev_child(which ? 'W' : 'V', NULL, 0, "", 0, 20000, &r, NULL) && r.result)
+            snprintf(versions.text[which], sizeof versions.text[which], "%s", r.result);
+        dev_reply_done(&r);
+        versions.asked[which] = true;
+    }
+    pthread_mutex_unlock(&versions.lock);
+    return *versions.text[which] ? versions.text[which] : NULL;
+}
+
+const char *dev_nvrtc_version(void)
+{
+    return version_of(0);
+}
+
+const char *dev_nvjitlink_version(void)
+{
+    return version_of(1);
+}
+
+int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
+                     unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
+{
+    char target[64], key[DT_SHA256_TEXT];
+    struct dt_vec(const char *) all = {0};
+    struct dev_reply reply = {0};
+    struct dt_sha256 h;
+
+    if (!dev_arch_ok(arch))
+        return dt_err_set(e, DT_E_USAGE, "\"%.40s\" is no architecture", arch ? arch : "");
+    if (strlen(source) != len)
+        return dt_err_set(e, DT_E_COMPILE, "the source has a zero byte in it");
+    int r = dev_check_options(option, noption, e);
+    if (r < 0)
+        return r;
+    snprintf(target, sizeof target, "--gpu-architecture=compute_%s", arch + 3);
+    if (!dt_push(&all, target))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (unsigned i = 0; i < noption; i++)
+        if (!dt_push(&all, option[i])) {
+            free(all.p);
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        }
+    const char *version = dev_nvrtc_version();
+    if (!version) {
+        free(all.p);
+        return dt_err_set(e, DT_E_NO_COMPILER, "NVRTC is not on this machine: CUDA C++ cannot be compiled, PTX can be posted");
+    }
+    r = dt_sha256_init(&h);
+    if (r < 0) {
+        free(all.p);
+        return dt_err_set(e, r, "out of memory");
+    }
+    dt_sha256_addstr(&h, "nvrtc");
+    dt_sha256_addstr(&h, version);
+    for (size_t i = 0; i < all.n; i++)
+        dt_sha256_addstr(&h, all.p[i]);
+    dt_sha256_addstr(&h, source);
+    dt_sha256_final(&h, key);
+    if (dev_memo_get(key, ret_ptx, ret_len)) {
+        free(all.p);
+        return 0;
+    }
+    r = dev_child('N', all.p, (unsigned)all.n, source, len, timeout_ms, &reply, e);
+    free(all.p);
+    if (r < 0)
+        return r;
+    if (reply.result) {
+        dev_memo_put(key, reply.result, reply.result_len);
+        *ret_ptx = reply.result;
+        *ret_len = reply.result_len;
+        reply.result = NULL;
+    } else {
+        r = dt_err_set(e, reply.missing ? DT_E_NO_COMPILER : DT_E_COMPILE, "NVRTC %s: %s", version, reply.error);
+        if (reply.log)
+            dt_err_log(e, reply.log);
+    }
+    dev_reply_done(&reply);
+    return r;
+}

@@ -1,0 +1,48 @@
+/* What build/softgpu/libcuda.so.1 offers beyond the CUDA Driver API, reached only through cuGetProcAddress by these names. A driver that
+ * knows none of them is a real one.
+ *
+ * This header holds types only: device/ includes it as it includes cuda.h.
+ */
+#ifndef DT_SOFTGPU_EXTENSION_H
+#define DT_SOFTGPU_EXTENSION_H
+
+#include <cuda.h>
+#include <stdint.h>
+
+struct dovetail_fault { /* the fault behind a sticky error */
+    int num;            /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNSUPPORTED DT_E_TIMEOUT; 0: there was none */
+    char kernel[256];
+    uint32_t block[3], thread[3], line, bytes;
+    uint64_t address;
+    char text[768]; /* one sentence with all of it */
+};
+
+struct dovetail_launch_stats { /* of the last launch that ran */
+    uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops, global_read_bytes, global_write_bytes,
+        shared_bytes, unique_read_bytes, unique_write_bytes;
+};
+
+/* EXT(result name, parameters) */
+#define DOVETAIL_EXTENSIONS(EXT)                                                                                                 \
+    /* The device that models `id` ("h200"); also where cuDeviceGetCount says 1. NOT_FOUND: no such model. */                     \
+    EXT(dovetailDeviceByModel, (CUdevice * device, const char *id))                                                              \
+    EXT(dovetailDeviceModel, (const char **id, CUdevice device))                                                                 \
+    /* Block order and race check of later launches in the current context. seed 0: blocks in order. */                          \
+    EXT(dovetailSetSchedule, (uint64_t seed, int race_check))                                                                    \
+    /* Wall-clock limit of each later launch in the current context; 0: none. */                                                 \
+    EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                            \
+    EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                                       \
+    EXT(dovetailFuncSetResources, (CUfunction f, unsigned registers))                                                            \
+    EXT(dovetailLastStats, (struct dovetail_launch_stats * stats))                                                               \
+    /* An address range of which nothing may be touched but what dovetailArenaAllow allows. */                                   \
+    EXT(dovetailArenaAlloc, (CUdeviceptr * base, size_t bytes))                                                                  \
+    EXT(dovetailArenaAllow, (CUdeviceptr p, size_t bytes))                                                                       \
+    EXT(dovetailArenaFree, (CUdeviceptr base))                                                                                   \
+    /* Modelled start and end of a node in the last launch of a graph, microseconds from that launch. */                         \
+    EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))
+
+#define EXT(name, params) typedef CUresult(*name##_t) params;
+DOVETAIL_EXTENSIONS(EXT)
+#undef EXT
+
+#endif

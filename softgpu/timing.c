@@ -1,0 +1,525 @@
+/* Modelled time: a discrete-event simulation of kernels, copies and events on a modelled GPU.
+ *
+ * Inputs are executed operation and byte counts (struct sg_stats), so a time is a function of the work and of the model's row only:
+ * the same on every machine. Doubles, `+ - * /` and comparisons in a fixed order; no libm.
+ *
+ * Cost of a block, from its kernel's mean: `issue`, microseconds of an SM that nothing else uses, is the largest of instructions over
+ * 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors over 64 bytes a clock, tensor flops;
+ * `floor`, what it takes however empty the SM is: block start, plus per thread 2 clocks an instruction (4 clocks latency, two
+ * independent chains), memory instructions at L2 or DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a
+ * barrier, and a block of fewer than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean.
+ *
+ * Running: blocks are placed on the least loaded SM that has threads, registers, shared memory and a slot for them; kernels that may run
+ * together are placed in program order, a later one only when the earlier ones have no block left to place (as hardware does). A
+ * block progresses at the rate that its floor, its SM's issue time, the L2 and the DRAM allow; each of these is shared max-min
+ * fair among the blocks in flight. Time goes from event to event (a start, an end of a group of equal blocks).
+ *
+ * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the timeline, 0 where all
+ * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint.
+ *
+ * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel starts graph_launch_us after the last
+ * thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET DRAM speed.
+ *
+ * Not modelled: caches per SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
+ * (their issue times add), copy engines in parallel, clock changes, power, clusters, programmatic launch overlap.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/vec.h"
+#include "softgpu/sg.h"
+
+#define ALU_CLOCKS 2.0
+#define SHARED_CLOCKS 24.0
+#define BARRIER_CLOCKS 24.0
+#define IN_FLIGHT 4.0
+#define SHARED_BYTES_CLOCK 128.0
+#define GLOBAL_BYTES_CLOCK 64.0
+#define ISSUE_CLOCK 128.0
+#define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
+#define NONE UINT32_MAX
+
+struct kern { /* a kernel that runs */
+    uint32_t work;
+    uint64_t to_place, live;
+    double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
+    double length, heavy;          /* work of an ordinary block and of the heaviest, 1 = the mean */
+    bool heavy_placed;
+    uint64_t warps, regs, shared;  /* what a block occupies */
+};
+
+struct group { /* blocks of one kernel that started together on one SM */
+    uint32_t sm, kern, count, next;
+    double left, rate;
+    bool live;
+};
+
+struct sm {
+    uint64_t warps, regs, shared;
+    uint32_t blocks, first;
+};
+
+struct sim {
+    const struct sg_model *m;
+    struct sg_work *w;
+    uint32_t n;
+    double now, clocks_us, miss;
+    struct sm *sm;
+    struct dt_vec(struct kern) kern;   /* running, in program order; finished ones stay until compacted */
+    struct dt_vec(struct group) group; /* free ones are chained through next from free_group */
+    uint32_t free_group, ngroup;
+    uint32_t *waits, *out, *out_at; /* open dependencies; dependents in rows */
+    uint8_t *state;
+    struct dt_vec(uint32_t) ready; /* may start at w.start_us; or run until w.end_us (copies) */
+    double *issue_at;              /* when the host has issued it */
+    uint32_t done;
+};
+enum { WAITING, READY, RUNNING, DONE };
+
+static double max2(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+static double over(double a, double b)
+{
+    return b > 0 ? a / b : 0;
+}
+
+static uint64_t up(uint64_t v, uint64_t unit)
+{
+    return unit ? (v + unit - 1) / unit * unit : v;
+}
+
+/* Microseconds an SM is busy with the mean block, and what a block takes at least. */
+static void block_cost(const struct sim *s, const struct sg_work *w, struct kern *k)
+{
+    const struct sg_model *m = s->m;
+    const struct sg_stats *st = &w->stats;
+    double n = w->blocks, threads = n * w->threads, warps = (w->threads + 31) / 32;
+    double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
+    double c = (double)st->instructions * pad / ISSUE_CLOCK;
+    c = max2(c, over((double)st->fp32 * pad, m->fp32_lanes));
+    c = max2(c, over((double)st->fp64 * pad, m->fp64_lanes));
+    c = max2(c, over((double)st->integer * pad, m->int_lanes));
+    c = max2(c, over((double)st->sfu * pad, m->sfu_lanes));
+    c = max2(c, over((double)st->memory * pad, m->lsu_lanes));
+    c = max2(c, over((double)st->tensor_flops, m->tensor_flops));
+    c = max2(c, (double)st->shared_bytes / SHARED_BYTES_CLOCK);
+    double global = (double)st->global_read_bytes + (double)st->global_write_bytes;
+    c = max2(c, global / GLOBAL_BYTES_CLOCK);
+    k->issue = c / n / s->clocks_us;
+
+    double shared_ops = (double)st->shared_bytes / 4;
+    if (shared_ops > (double)st->memory)
+        shared_ops = (double)st->memory;
+    double global_ops = (double)st->memory - shared_ops;
+    double latency_us = (m->l2_latency_ns + s->miss * (m->dram_latency_ns - m->l2_latency_ns)) / 1000;
+    double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
+    floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
+    floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
+    floor += global_ops / threads * latency_us / IN_FLIGHT;
+    if (global_ops > 0)
+        floor = max2(floor, latency_us);
+    if (warps < 4)
+        floor = max2(floor, k->issue * 4 / warps);
+    k->floor = floor + m->block_start_ns / 1000;
+    k->l2 = global / n;
+    k->dram = ((double)st->unique_read_bytes + (double)st->unique_write_bytes) * s->miss / n;
+}
+
+static int start_kernel(struct sim *s, uint32_t i)
+{
+    struct sg_work *w = &s->w[i];
+    struct kern k = {.work = i, .to_place = w->blocks, .length = 1, .heavy = 1};
+    struct sg_occupancy o = sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes);
+    if (!o.blocks_per_sm)
+        return DT_E_LAUNCH;
+    block_cost(s, w, &k);
+    k.warps = (w->threads + 31) / 32;
+    uint64_t per_warp = up((uint64_t)w->registers * 32, s->m->reg_unit); /* a warp's registers are in one quarter */
+    k.regs = per_warp ? s->m->regs_sm / (s->m->regs_sm / 4 / per_warp * 4) * k.warps : 0;
+    k.shared = up((uint64_t)w->shared_bytes + s->m->shared_reserved, s->m->shared_unit);
+    uint64_t most = (uint64_t)o.blocks_per_sm * s->m->sms * MAX_WAVES;
+    if (k.to_place > most)
+        k.to_place = most;
+    double n = (double)k.to_place, mean = w->blocks / n;
+    double share = w->stats.max_block_share > 1 ? w->stats.max_block_share : 1;
+    if (share > w->blocks)
+        share = w->blocks;
+    k.heavy = max2(mean, share);
+    k.length = n > 1 ? (w->blocks - k.heavy) / (n - 1) : k.heavy;
+    k.live = k.to_place;
+    return dt_push(&s->kern, k) ? 0 : DT_E_NOMEM;
+}
+
+static bool fits(const struct sim *s, const struct sm *p, const struct kern *k)
+{
+    const struct sg_model *m = s->m;
+    return p->blocks < m->max_blocks_sm && (p->warps + k->warps) * 32 <= m->max_threads_sm &&
+           p->regs + k->regs <= m->regs_sm && p->shared + k->shared <= m->shared_sm;
+}
+
+static int add_group(struct sim *s, uint32_t sm, uint32_t kern, uint32_t count, double length)
+{
+    uint32_t g = s->free_group;
+    if (g != NONE) {
+        s->free_group = s->group.p[g].next;
+    } else {
+        g = (uint32_t)s->group.n;
+        if (!dt_push(&s->group, (struct group){0}))
+            return DT_E_NOMEM;
+    }
+    s->group.p[g] = (struct group){sm, kern, count, s->sm[sm].first, length, 0, true};
+    s->sm[sm].first = g;
+    s->ngroup++;
+    return 0;
+}
+
+/* Give every SM what fits, the emptiest first, kernels in program order. */
+static int place(struct sim *s)
+{
+    for (uint32_t ki = 0; ki < s->kern.n; ki++) {
+        struct kern *k = &s->kern.p[ki];
+        if (!k->to_place)
+            continue;
+        uint32_t sms = s->m->sms, *given = dt_calloc(sms, sizeof *given);
+        if (!given)
+            return DT_E_NOMEM;
+        int r = 0;
+        for (uint32_t level = 0; level < s->m->max_blocks_sm && k->to_place; level++)
+            for (uint32_t i = 0; i < sms && k->to_place; i++) {
+                struct sm *p = &s->sm[i];
+                if (p->blocks != level || !fits(s, p, k))
+                    continue;
+                p->blocks++, p->warps += k->warps, p->regs += k->regs, p->shared += k->shared;
+                k->to_place--;
+                if (!k->heavy_placed && k->heavy > k->length) {
+                    k->heavy_placed = true;
+                    r = add_group(s, i, ki, 1, k->heavy);
+                    if (r < 0)
+                        goto out;
+                } else {
+                    given[i]++;
+                }
+            }
+        for (uint32_t i = 0; i < sms && !r; i++)
+            if (given[i])
+                r = add_group(s, i, ki, given[i], k->length);
+    out:
+        free(given);
+        if (r < 0)
+            return r;
+        if (k->to_place)
+            break;
+    }
+    return 0;
+}
+
+/* Max-min fair share: the largest lambda with sum count * min(demand, lambda) <= capacity, over the groups of SM `sm` or of all
+ * (NONE); negative if all demands fit. demand(g) is per block. */
+static double level_of(const struct sim *s, double capacity, double (*demand)(const struct sim *, const struct group *),
+                       uint32_t sm)
+{
+    double lambda = -1, last;
+    do {
+        double rest = capacity, blocks = 0, total = 0;
+        last = lambda;
+        uint32_t g = sm != NONE ? s->sm[sm].first : 0;
+        while (sm != NONE ? g != NONE : g < s->group.n) {
+            const struct group *p = &s->group.p[g];
+            g = sm != NONE ? p->next : g + 1;
+            if (!p->live)
+                continue;
+            double d = demand(s, p);
+            if (d <= 0)
+                continue;
+            total += d * p->count;
+            if (last >= 0 && d <= last)
+                rest -= d * p->count;
+            else
+                blocks += p->count;
+        }
+        if (total <= capacity)
+            return -1;
+        if (blocks == 0)
+            return last;
+        lambda = rest / blocks;
+    } while (lambda != last);
+    return lambda;
+}
+
+static double demand_issue(const struct sim *s, const struct group *g)
+{
+    const struct kern *k = &s->kern.p[g->kern];
+    return k->issue * g->rate;
+}
+
+static double demand_l2(const struct sim *s, const struct group *g)
+{
+    return s->kern.p[g->kern].l2 * g->rate;
+}
+
+static double demand_dram(const struct sim *s, const struct group *g)
+{
+    return s->kern.p[g->kern].dram * g->rate;
+}
+
+static void limit(struct sim *s, double capacity, double (*demand)(const struct sim *, const struct group *), uint32_t sm)
+{
+    double lambda = level_of(s, capacity, demand, sm);
+    if (lambda < 0)
+        return;
+    uint32_t g = sm != NONE ? s->sm[sm].first : 0;
+    while (sm != NONE ? g != NONE : g < s->group.n) {
+        struct group *p = &s->group.p[g];
+        g = sm != NONE ? p->next : g + 1;
+        double d = p->live ? demand(s, p) : 0;
+        if (d > lambda)
+            p->rate *= lambda / d;
+    }
+}
+
+static void rates(struct sim *s)
+{
+    for (size_t i = 0; i < s->group.n; i++)
+        if (s->group.p[i].live)
+            s->group.p[i].rate = 1 / s->kern.p[s->group.p[i].kern].floor;
+    for (uint32_t i = 0; i < s->m->sms; i++)
+        if (s->sm[i].first != NONE)
+            limit(s, 1, demand_issue, i);
+    limit(s, s->m->l2_gbps * 1000, demand_l2, NONE);
+    limit(s, s->m->dram_gbps * 1000, demand_dram, NONE);
+}
+
+/* Everything it waits for has ended: when may it start? */
+static int make_ready(struct sim *s, uint32_t i)
+{
+    struct sg_work *w = &s->w[i];
+    double t = 0;
+    for (uint32_t k = 0; k < w->nafter; k++)
+        t = max2(t, s->w[w->after[k]].end_us);
+    if (w->kind == SG_WORK_KERNEL)
+        t += s->m->graph_launch_us;
+    w->start_us = t; /* and not before the host has issued it */
+    s->state[i] = READY;
+    return dt_push(&s->ready, i) ? 0 : DT_E_NOMEM;
+}
+
+/* The host goes on: issue times of everything up to the next HOST work. */
+static void issue_from(struct sim *s, uint32_t i, double t)
+{
+    for (; i < s->n; i++) {
+        struct sg_work *w = &s->w[i];
+        if (w->kind == SG_WORK_HOST) {
+            s->issue_at[i] = t;
+            return;
+        }
+        if (!w->in_graph)
+            t += w->kind == SG_WORK_EVENT ? s->m->event_us : s->m->launch_us;
+        s->issue_at[i] = t;
+    }
+}
+
+static int finish(struct sim *s, uint32_t i)
+{
+    s->w[i].end_us = s->now;
+    s->state[i] = DONE;
+    s->done++;
+    if (s->w[i].kind == SG_WORK_HOST)
+        issue_from(s, i + 1, s->now);
+    int r = 0;
+    for (uint32_t k = s->out_at[i]; k < s->out_at[i + 1] && !r; k++)
+        if (--s->waits[s->out[k]] == 0)
+            r = make_ready(s, s->out[k]);
+    return r;
+}
+
+static int begin(struct sim *s, uint32_t i)
+{
+    struct sg_work *w = &s->w[i];
+    w->start_us = s->now;
+    s->state[i] = RUNNING;
+    switch (w->kind) {
+    case SG_WORK_KERNEL:
+        if (!w->blocks || !w->threads)
+            return finish(s, i);
+        return start_kernel(s, i);
+    case SG_WORK_COPY: w->end_us = s->now + (double)w->bytes / (s->m->memcpy_gbps * 1000); break;
+    case SG_WORK_SET: w->end_us = s->now + (double)w->bytes / (s->m->dram_gbps * 1000); break;
+    default: return finish(s, i);
+    }
+    return dt_push(&s->ready, i) ? 0 : DT_E_NOMEM;
+}
+
+/* Drop the blocks that are through; a kernel whose last block is through ends. */
+static int collect(struct sim *s)
+{
+    for (uint32_t i = 0; i < s->m->sms; i++)
+        for (uint32_t *at = &s->sm[i].first; *at != NONE;) {
+            struct group *g = &s->group.p[*at];
+            if (g->left > 1e-9) {
+                at = &g->next;
+                continue;
+            }
+            struct kern *k = &s->kern.p[g->kern];
+            uint32_t id = *at;
+            s->sm[i].blocks -= g->count;
+            s->sm[i].warps -= k->warps * g->count;
+            s->sm[i].regs -= k->regs * g->count;
+            s->sm[i].shared -= k->shared * g->count;
+            k->live -= g->count;
+            *at = g->next;
+            g->live = false;
+            g->next = s->free_group;
+            s->free_group = id;
+            s->ngroup--;
+        }
+    for (size_t i = 0; i < s->kern.n; i++)
+        if (s->state[s->kern.p[i].work] == RUNNING && !s->kern.p[i].live) {
+            int r = finish(s, s->kern.p[i].work);
+            if (r < 0)
+                return r;
+        }
+    if (!s->ngroup) { /* no group refers to a kernel: forget the finished ones */
+        size_t n = 0;
+        for (size_t i = 0; i < s->kern.n; i++)
+            if (s->kern.p[i].live)
+                s->kern.p[n++] = s->kern.p[i];
+        s->kern.n = n;
+    }
+    return 0;
+}
+
+static void insert_in_order(struct sim *s)
+{
+    for (size_t i = s->kern.n - 1; i > 0 && s->kern.p[i - 1].work > s->kern.p[i].work; i--) {
+        struct kern t = s->kern.p[i];
+        s->kern.p[i] = s->kern.p[i - 1];
+        s->kern.p[i - 1] = t;
+        for (size_t g = 0; g < s->group.n; g++)
+            if (s->group.p[g].live && s->group.p[g].kern == i - 1)
+                s->group.p[g].kern = (uint32_t)i;
+            else if (s->group.p[g].live && s->group.p[g].kern == i)
+                s->group.p[g].kern = (uint32_t)i - 1;
+    }
+}
+
+static int step(struct sim *s)
+{
+    double next = -1;
+    for (size_t i = 0; i < s->ready.n; i++) {
+        const struct sg_work *w = &s->w[s->ready.p[i]];
+        double t = s->state[s->ready.p[i]] == READY ? max2(w->start_us, s->issue_at[s->ready.p[i]]) : w->end_us;
+        if (next < 0 || t < next)
+            next = t;
+    }
+    for (size_t i = 0; i < s->group.n; i++) {
+        const struct group *g = &s->group.p[i];
+        if (g->live && (next < 0 || s->now + g->left / g->rate < next))
+            next = s->now + g->left / g->rate;
+    }
+    if (next < 0)
+        return DT_E_INTERNAL; /* a cycle: `after` names a later work */
+    double dt = next > s->now ? next - s->now : 0;
+    for (size_t i = 0; i < s->group.n; i++)
+        if (s->group.p[i].live)
+            s->group.p[i].left -= s->group.p[i].rate * dt;
+    s->now = max2(s->now, next);
+    int r = collect(s);
+    for (size_t i = 0; i < s->ready.n && !r;) {
+        uint32_t id = s->ready.p[i];
+        double t = s->state[id] == READY ? max2(s->w[id].start_us, s->issue_at[id]) : s->w[id].end_us;
+        if (t > s->now) {
+            i++;
+            continue;
+        }
+        memmove(&s->ready.p[i], &s->ready.p[i + 1], (s->ready.n - i - 1) * sizeof *s->ready.p);
+        s->ready.n--;
+        size_t kernels = s->kern.n;
+        r = s->state[id] == READY ? begin(s, id) : finish(s, id);
+        if (s->kern.n > kernels)
+            insert_in_order(s);
+    }
+    if (!r)
+        r = place(s);
+    if (!r)
+        rates(s);
+    return r;
+}
+
+static int dependents(struct sim *s)
+{
+    size_t edges = 0;
+    for (uint32_t i = 0; i < s->n; i++) {
+        for (uint32_t k = 0; k < s->w[i].nafter; k++)
+            if (s->w[i].after[k] >= i)
+                return DT_E_USAGE;
+        edges += s->w[i].nafter;
+        s->waits[i] = s->w[i].nafter;
+    }
+    s->out = dt_calloc(edges + 1, sizeof *s->out);
+    if (!s->out)
+        return DT_E_NOMEM;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t k = 0; k < s->w[i].nafter; k++)
+            s->out_at[s->w[i].after[k] + 1]++;
+    for (uint32_t i = 0; i < s->n; i++)
+        s->out_at[i + 1] += s->out_at[i];
+    uint32_t *fill = dt_memdup(s->out_at, (s->n + 1) * sizeof *fill);
+    if (!fill)
+        return DT_E_NOMEM;
+    for (uint32_t i = 0; i < s->n; i++)
+        for (uint32_t k = 0; k < s->w[i].nafter; k++)
+            s->out[fill[s->w[i].after[k]]++] = i;
+    free(fill);
+    return 0;
+}
+
+static double footprint(const struct sg_work *w, uint32_t n)
+{
+    double f = 0;
+    for (uint32_t i = 0; i < n; i++)
+        f += w[i].kind == SG_WORK_KERNEL ? (double)w[i].stats.unique_read_bytes + (double)w[i].stats.unique_write_bytes
+             : w[i].kind == SG_WORK_SET  ? (double)w[i].bytes
+                                         : 0;
+    return f;
+}
+
+int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
+{
+    if (!n)
+        return 0;
+    struct sim s = {.m = m, .w = w, .n = n, .clocks_us = m->clock_khz / 1000.0, .free_group = NONE};
+    double f = footprint(w, n);
+    s.miss = f <= (double)m->l2_bytes ? 0 : 1 - (double)m->l2_bytes / f;
+    s.sm = dt_calloc(m->sms, sizeof *s.sm);
+    s.waits = dt_calloc(n, sizeof *s.waits);
+    s.out_at = dt_calloc((size_t)n + 1, sizeof *s.out_at);
+    s.state = dt_calloc(n, 1);
+    s.issue_at = dt_calloc(n, sizeof *s.issue_at);
+    int r = s.sm && s.waits && s.out_at && s.state && s.issue_at ? dependents(&s) : DT_E_NOMEM;
+    if (!r) {
+        for (uint32_t i = 0; i < m->sms; i++)
+            s.sm[i].first = NONE;
+        for (uint32_t i = 0; i < n; i++)
+            s.issue_at[i] = 1e300; /* not issued before the HOST work in front of it is through */
+        issue_from(&s, 0, 0);
+        for (uint32_t i = 0; i < n && !r; i++)
+            if (!s.waits[i])
+                r = make_ready(&s, i);
+    }
+    while (!r && s.done < n)
+        r = step(&s);
+    free(s.sm);
+    free(s.waits);
+    free(s.out);
+    free(s.out_at);
+    free(s.state);
+    free(s.issue_at);
+    free(s.kern.p);
+    free(s.group.p);
+    free(s.ready.p);
+    return r;
+}

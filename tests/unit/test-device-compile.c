@@ -1,0 +1,153 @@
+/* The confined compilers: what compiles, what is refused, what cannot be read, what is stopped. Skips (77) without NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/str.h"
+#include "device/device.h"
+
+static const char good[] = "extern \"C\" __global__ void k(float *x, int n) { __shared__ float s[64]; int t = threadIdx.x;\n"
+                           "s[t % 64] = x[t]; __syncthreads(); x[t] = s[(t + n) % 64]; }\n";
+
+static int compile(const char *src, const char *const *o, unsigned n, unsigned ms, char **ptx, struct dt_err *e)
+{
+    size_t len = 0;
+    *ptx = NULL;
+    int r = dev_compile_cuda(src, strlen(src), o, n, "sm_90", ms, ptx, &len, e);
+    assert_true((r == 0) == (*ptx != NULL));
+    if (!r)
+        assert_int_equal(strlen(*ptx), len);
+    return r;
+}
+
+static void compiles(void **state)
+{
+    struct dt_err e = {0};
+    char *ptx, *again;
+    const char *o[] = {"--std=c++17", "-DN=3", "-D", "M=4", "--fmad=false"};
+    assert_int_equal(compile(good, o, 5, 60000, &ptx, &e), 0);
+    assert_non_null(strstr(ptx, ".target sm_90"));
+    assert_non_null(strstr(ptx, ".entry k("));
+    uint64_t t = dt_now_us();
+    assert_int_equal(compile(good, o, 5, 60000, &again, &e), 0); /* kept: far faster than a process */
+    assert_true(dt_now_us() - t < 5000);
+    assert_string_equal(ptx, again);
+    free(again);
+
+    struct dev_resources res;
+    assert_int_equal(dev_resources(ptx, strlen(ptx), "k", "sm_90", &res, &e), 0);
+    assert_false(res.estimated);
+    assert_in_range(res.registers, 4, 64);
+    assert_int_equal(res.shared_static, 256);
+    assert_int_equal(res.spill_bytes, 0);
+    void *bin = NULL;
+    size_t n = 0;
+    assert_int_equal(dev_assemble(ptx, strlen(ptx), "sm_90", &bin, &n, &e), 0);
+    assert_true(n > 200);
+    assert_memory_equal(bin, "\177ELF", 4);
+    free(bin);
+    free(ptx);
+}
+
+static void headers(void **state)
+{
+    struct dt_err e = {0};
+    char *ptx;
+    int r = compile("#include <cuda_fp16.h>\nextern \"C\" __global__ void h(__half *x) { x[0] = __hadd(x[1], x[2]); }", NULL, 0,
+                    60000, &ptx, &e);
+    if (r)
+        fail_msg("%s\n%s", e.detail, e.log ? e.log : "");
+    free(ptx);
+}
+
+static void says_why(void **state)
+{
+    struct dt_err e = {0};
+    char *ptx;
+    assert_int_equal(compile("__global__ void k() { nonsense(); }", NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
+    assert_non_null(e.log);
+    assert_non_null(strstr(e.log, "nonsense"));
+    assert_non_null(strstr(e.log, "kernel.cu(1)"));
+    dt_err_done(&e);
+
+    static const char bad[] = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { st.gloobal.u32 [%r1], 0; ret; }\n";
+    assert_int_equal(dev_assemble(bad, strlen(bad), "sm_90", NULL, NULL, &e), DT_E_PTX);
+    assert_non_null(strstr(e.detail, "gloobal"));
+    dt_err_done(&e);
+}
+
+static void options(void **state)
+{
+    static const char *const refused[] = {"-I/etc", "--include-path=/", "-arch=sm_80", "--gpu-architecture=sm_90", "--time=/tmp/x",
+                                          "--create-pch=/tmp/x", "-fdevice-time-trace=/tmp/x", "--ptxas-options=-v", "-Xptxas", "@/etc/passwd",
+                                          "-D", "-D1", "-DA=\n", "--std=gnu++17", "--fmad=maybe", "--maxrregcount=-1", "-include=x",
+                                          "--use_fast_mathx", "-dlto", "", "--pre-include=/etc/passwd"};
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        struct dt_err e = {0};
+        char *ptx;
+        assert_int_equal(compile(good, &refused[i], 1, 60000, &ptx, &e), DT_E_COMPILE);
+        assert_non_null(strstr(e.detail, refused[i]));
+        assert_non_null(strstr(e.detail, "not allowed"));
+        dt_err_done(&e);
+    }
+    size_t n;
+    char *p = NULL;
+    assert_int_equal(dev_compile_cuda(good, strlen(good), NULL, 0, "sm_9; rm", 1000, &p, &n, NULL), DT_E_USAGE);
+}
+
+/* A file outside the toolkit: not read, not quoted; a fifo: not waited for. */
+static void confined(void **state)
+{
+    char secret[] = "/tmp/dovetail-secret-XXXXXX", src[512], *ptx;
+    int fd = mkstemp(secret);
+    struct dt_err e = {0};
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "TOPSECRET not C\n", 16), 16);
+    close(fd);
+    snprintf(src, sizeof src, "#include \"%s\"\n%s", secret, good);
+    assert_int_equal(compile(src, NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
+    assert_true(!e.log || !strstr(e.log, "TOPSECRET"));
+    dt_err_done(&e);
+    unlink(secret);
+
+    assert_int_equal(mkfifo(secret, 0600), 0);
+    uint64_t t = dt_now_us();
+    assert_int_equal(compile(src, NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
+    assert_true(dt_now_us() - t < 30000000);
+    dt_err_done(&e);
+    unlink(secret);
+}
+
+/* Templates that double at every level: the compiler would take minutes. */
+static void stopped(void **state)
+{
+    struct dt_err e = {0};
+    char *ptx;
+    static const char slow[] = "template <int A, int B> struct T { enum { v = T<A - 1, 2 * B>::v + T<A - 1, 2 * B + 1>::v }; };\n"
+                               "template <int B> struct T<0, B> { enum { v = B }; };\n"
+                               "extern \"C\" __global__ void k(int *x) { x[0] = T<24, 0>::v; }\n";
+    uint64_t t = dt_now_us();
+    assert_int_equal(compile(slow, NULL, 0, 1500, &ptx, &e), DT_E_TIMEOUT);
+    assert_in_range(dt_now_us() - t, 1000000, 6000000);
+    dt_err_done(&e);
+}
+
+int main(void)
+{
+    if (!dev_nvrtc_version() || !dev_nvjitlink_version()) {
+        puts("NVRTC or nvJitLink is not here: skipped");
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(headers), cmocka_unit_test(says_why),
+                                       cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
