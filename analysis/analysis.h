@@ -16,7 +16,7 @@
 #include "device/device.h"
 #include "graph/graph.h"
 
-enum ana_evidence { ANA_PROVED, ANA_OBSERVED, ANA_DATA_DEPENDENT }; /* ordered: worse is larger */
+enum ana_evidence { ANA_PROVED, ANA_OBSERVED, ANA_DATA_DEPENDENT, ANA_EVIDENCES }; /* ordered: worse is larger */
 const char *ana_evidence_text(enum ana_evidence e);
 
 struct ana_interval { /* bytes [lo, hi) of a buffer */
@@ -32,6 +32,7 @@ struct ana_touch {
     uint32_t buffer;
     struct ana_set read, must_write, may_write; /* may_write: perhaps written; disjoint from must_write not required */
 };
+/* Equal sets of a launch share their intervals: the same `iv` pointer means the same set. */
 struct ana_block {
     struct ana_touch *touch; /* by buffer, ascending */
     uint32_t ntouch;
@@ -44,6 +45,8 @@ struct ana_access {
     bool reads, writes, atomics, fp_atomics, widened /* a data-dependent address counted as every byte */;
     bool result_used;  /* an atomic's result is used */
     uint32_t max_width; /* widest access, bytes */
+    /* Unions over all blocks: by the evidence of the access, the surely written bytes, the read bytes without widened reads. */
+    struct ana_set read_by[ANA_EVIDENCES], write_by[ANA_EVIDENCES], must, exact_read;
 };
 
 struct ana_launch {
@@ -55,11 +58,14 @@ struct ana_launch {
 };
 
 struct ana_rows { /* compressed sparse rows: pairs of (consumer, producer) */
-    uint32_t *row;  /* consumers + 1 offsets */
+    uint32_t *row;  /* consumers + 1 offsets; NULL: no pair, or more than ANA_MAX_PAIRS of them (then npairs says how many) */
     uint32_t *col;  /* producers, ascending in a row */
     uint32_t nrow;
+    uint64_t npairs;
 };
-static inline uint32_t ana_rows_pairs(const struct ana_rows *r) { return r->row ? r->row[r->nrow] : 0; }
+#define ANA_MAX_PAIRS (1u << 25) /* a relation with more pairs is counted and classified, but not kept */
+static inline uint64_t ana_rows_pairs(const struct ana_rows *r) { return r->npairs; }
+static inline bool ana_rows_kept(const struct ana_rows *r) { return r->row || !r->npairs; }
 
 enum ana_class { ANA_ONE_TO_ONE = 1, ANA_MANY_TO_MANY = 2, ANA_FULL_INDEPENDENCE = 4, ANA_PARTIAL_INDEPENDENCE = 8 };
 enum ana_fan { ANA_FAN_NONE, ANA_FAN_ONE_TO_ONE, ANA_FAN_ONE_TO_MANY, ANA_FAN_MANY_TO_ONE, ANA_FAN_MANY_TO_MANY };
@@ -72,7 +78,8 @@ struct ana_edge {
     unsigned classes; /* bits of enum ana_class */
     enum ana_fan fan;
     enum ana_evidence evidence;
-    uint32_t pairs, components;
+    uint64_t pairs;
+    uint32_t components;
     uint32_t ppc_min, ppc_max, cpp_min, cpp_max; /* producers per consumer, consumers per producer, of `any` */
     uint32_t independent_blocks;
     struct {
