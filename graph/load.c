@@ -39,7 +39,9 @@ static void copy_number(const char *s, size_t n, struct dt_str *out)
     bool minus = *s == '-';
     size_t digits = n - minus;
     uint64_t v;
-    bool whole = digits > 0 && s[minus] != '0' && strspn(s + minus, "0123456789") >= digits;
+    bool whole = digits > 0 && s[minus] != '0';
+    for (size_t i = minus; i < n; i++)
+        whole = whole && s[i] >= '0' && s[i] <= '9';
     bool fits = decimal(s + minus, digits, &v) && v <= (uint64_t)INT64_MAX + minus;
     if (!whole || fits) {
         dt_str_addn(out, s, n);
@@ -53,7 +55,7 @@ static void copy_number(const char *s, size_t n, struct dt_str *out)
     }
 }
 
-/* `text` is NUL-terminated at `len`, or NUL-free by then: a NUL outside a string is no number and is copied as it is. */
+/* `text` need not end in NUL. */
 static void rewrite(const char *text, size_t len, struct dt_str *out)
 {
     size_t i = 0;

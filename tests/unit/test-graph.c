@@ -404,24 +404,27 @@ static void test_canon(void **state)
     dt_graph_free(g);
 }
 
-/* Allocation 1, 2, 3 … fails until everything succeeds: each failure is DT_E_NOMEM or a NULL, nothing leaks (under ASan). */
+/* Allocation 1, 2, 3 … fails until everything succeeds: each failure is DT_E_NOMEM or a NULL, nothing leaks (under ASan). jansson's
+ * own parser is left out: it asserts when it runs out of memory in the middle of a number (2.14, load.c). */
 static void test_out_of_memory(void **state)
 {
+    json_t *doc = NULL;
+    assert_int_equal(dt_json_load(good, strlen(good), &doc, NULL), 0);
     json_set_alloc_funcs(dt_malloc, free);
     bool done = false;
-    for (long n = 1; !done && n < 5000; n++) {
+    long n;
+    for (n = 1; !done && n < 5000; n++) {
         struct dt_graph *g = NULL;
         struct dt_err e = {0};
         char digest[DT_SHA256_TEXT];
         dt_alloc_fail_after(n);
-        int r = dt_graph_parse(good, strlen(good), &g, &e);
+        int r = dt_graph_from_json(doc, &g, &e);
         json_t *j = r < 0 ? NULL : dt_graph_to_json(g);
         int d = j ? dt_graph_digest(g, digest, &e) : 0;
         dt_alloc_fail_after(0);
         done = r == 0 && j && d == 0;
         if (r < 0) {
-            if (r != DT_E_JSON) /* jansson reports some of its own failures as syntax errors */
-                assert_int_equal(r, DT_E_NOMEM);
+            assert_int_equal(r, DT_E_NOMEM);
             assert_null(g);
         } else if (!done) {
             assert_true(!j || d == DT_E_NOMEM);
@@ -430,8 +433,9 @@ static void test_out_of_memory(void **state)
         dt_err_done(&e);
         dt_graph_free(g);
     }
-    assert_true(done);
+    assert_true(done && n > 100);
     json_set_alloc_funcs(malloc, free);
+    json_decref(doc);
 }
 
 int main(void)
