@@ -41,9 +41,11 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
 int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT], struct dt_err *e);
 int cache_digest_put(struct cache *c, const char *digest, const char *arch, const char *signature, json_t *graph,
                      struct dt_err *e);
+/* The graph document that was kept under a digest, as posted. 1 found (new reference), 0 not. */
+int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e);
 /* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e);
-json_t *cache_stats(struct cache *c); /* entries, bytes, hits, misses, by want */
+json_t *cache_stats(struct cache *c); /* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same} */
 
 /* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis document. In place. */
 int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e);

@@ -1,0 +1,31 @@
+/* Inside cache/: the database handle. */
+#ifndef DT_CACHE_PRIV_H
+#define DT_CACHE_PRIV_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "cache/cache.h"
+
+#define CACHE_APPLICATION_ID 0x446f7674 /* "Dovt" in the file's header: a database of ours */
+#define CACHE_BUSY_MS 5000
+
+struct cache {
+    sqlite3 *db;
+    char *path;
+    dev_t dev; /* of the file that is open: another process may have moved it aside and made a new one */
+    ino_t ino;
+};
+
+/* Open or create at c->path, bring the schema up to date. A file that is no database, damaged, or somebody else's is moved aside. */
+int cache_db_open(struct cache *c, struct dt_err *e);
+void cache_db_close(struct cache *c);
+/* True when rc says that the file is damaged. */
+bool cache_db_damaged(int rc);
+/* After damage was met in use: move the file aside (unless another process did) and open a new one. */
+int cache_db_replace(struct cache *c, struct dt_err *e);
+/* DT_E_CACHE with SQLite's words. */
+int cache_db_error(struct cache *c, const char *what, struct dt_err *e);
+
+#endif

@@ -1,0 +1,204 @@
+/* The SQLite file: opening, migrations, and moving a bad one aside.
+ *
+ * The file is ours when it is empty or carries our application id. user_version counts the migrations of schema/sql/ that have been
+ * run; each runs in one transaction that takes the write lock first and looks again, so that two processes may start at once. A file
+ * with more migrations than we know is left alone (a newer dovetail made it) and is an error.
+ *
+ * A file that is no database, a damaged one, and somebody else's database are renamed to PATH.bad (PATH.bad.2 …: nothing is ever
+ * overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock; whoever finds that the file at PATH is not the one
+ * it had open just opens the new one.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "cache-priv.h"
+#include "migrations.h"
+
+#define NMIGRATION (sizeof schema_migrations / sizeof *schema_migrations)
+
+int cache_db_error(struct cache *c, const char *what, struct dt_err *e)
+{
+    return dt_err_set(e, DT_E_CACHE, "cache %s: %s: %s", c->path, what, c->db ? sqlite3_errmsg(c->db) : "not open");
+}
+
+bool cache_db_damaged(int rc)
+{
+    return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
+}
+
+void cache_db_close(struct cache *c)
+{
+    sqlite3_close(c->db);
+    c->db = NULL;
+}
+
+static int pragma(sqlite3 *db, const char *sql, int *ret)
+{
+    sqlite3_stmt *s;
+    int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(s);
+        if (rc == SQLITE_ROW)
+            *ret = sqlite3_column_int(s, 0);
+        rc = rc == SQLITE_ROW || rc == SQLITE_DONE ? SQLITE_OK : rc;
+        sqlite3_finalize(s);
+    }
+    return rc;
+}
+
+static int migrate(sqlite3 *db, int from)
+{
+    char mark[96];
+    int version = from, rc = SQLITE_OK;
+    while (rc == SQLITE_OK && version < (int)NMIGRATION) {
+        if ((rc = sqlite3_exec(db, "BEGIN IMMEDIATE", NULL, NULL, NULL)) != SQLITE_OK)
+            return rc;
+        rc = pragma(db, "PRAGMA user_version", &version); /* another process may have been faster */
+        if (rc == SQLITE_OK && version < (int)NMIGRATION) {
+            snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d", CACHE_APPLICATION_ID, version + 1);
+            rc = sqlite3_exec(db, schema_migrations[version], NULL, NULL, NULL);
+            if (rc == SQLITE_OK)
+                rc = sqlite3_exec(db, mark, NULL, NULL, NULL);
+            version++;
+        }
+        if (rc == SQLITE_OK)
+            rc = sqlite3_exec(db, "COMMIT", NULL, NULL, NULL);
+        if (rc != SQLITE_OK)
+            sqlite3_exec(db, "ROLLBACK", NULL, NULL, NULL);
+    }
+    return rc;
+}
+
+/* SQLITE_OK, SQLITE_NOTADB (damaged or not ours: move it aside), SQLITE_MISMATCH (newer), or another SQLite error. */
+static int open_once(struct cache *c)
+{
+    int id = 0, version = 0, tables = 0, rc;
+    struct stat st;
+    rc = sqlite3_open_v2(c->path, &c->db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_FULLMUTEX, NULL);
+    if (rc != SQLITE_OK)
+        return rc;
+    sqlite3_extended_result_codes(c->db, 1);
+    sqlite3_busy_timeout(c->db, CACHE_BUSY_MS);
+    if ((rc = pragma(c->db, "PRAGMA application_id", &id)) != SQLITE_OK ||
+        (rc = pragma(c->db, "PRAGMA user_version", &version)) != SQLITE_OK ||
+        (rc = pragma(c->db, "SELECT count(*) FROM sqlite_schema", &tables)) != SQLITE_OK)
+        return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "unsupported file format": a damaged header */
+    if (id != CACHE_APPLICATION_ID && (tables || version || id))
+        return SQLITE_NOTADB;
+    if (version > (int)NMIGRATION)
+        return SQLITE_MISMATCH;
+    if ((rc = sqlite3_exec(c->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF;"
+                                  "PRAGMA cell_size_check = ON", NULL, NULL, NULL)) != SQLITE_OK)
+        return rc;
+    if ((rc = migrate(c->db, version)) != SQLITE_OK)
+        return rc;
+    /* a statement on every table: damage in the schema shows now */
+    if ((rc = pragma(c->db, "SELECT (SELECT count(*) FROM (SELECT 1 FROM entry LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM "
+                            "graph LIMIT 1)) + (SELECT count(*) FROM known LIMIT 1) + (SELECT count(*) FROM counter)",
+                     &tables)) != SQLITE_OK)
+        return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
+    if (stat(c->path, &st) == 0) {
+        c->dev = st.st_dev;
+        c->ino = st.st_ino;
+    }
+    return SQLITE_OK;
+}
+
+static int rename_one(const char *path, const char *suffix, unsigned n, const char *tail)
+{
+    dt_free_ char *from = NULL, *to = NULL;
+    if (asprintf(&from, "%s%s", path, tail) < 0) {
+        from = NULL;
+        return -1;
+    }
+    if ((n < 2 ? asprintf(&to, "%s%s%s", path, suffix, tail) : asprintf(&to, "%s%s.%u%s", path, suffix, n, tail)) < 0) {
+        to = NULL;
+        return -1;
+    }
+    return rename(from, to);
+}
+
+static int move_aside(struct cache *c, struct dt_err *e)
+{
+    for (unsigned n = 1; n < 1000; n++) {
+        char to[4200];
+        if (n < 2)
+            snprintf(to, sizeof to, "%s.bad", c->path);
+        else
+            snprintf(to, sizeof to, "%s.bad.%u", c->path, n);
+        if (access(to, F_OK) == 0)
+            continue;
+        if (rename_one(c->path, ".bad", n, "") < 0)
+            return dt_err_set(e, DT_E_CACHE, "cache %s is damaged and cannot be moved aside: %s", c->path, strerror(errno));
+        rename_one(c->path, ".bad", n, "-wal"); /* may not exist */
+        rename_one(c->path, ".bad", n, "-shm");
+        return 0;
+    }
+    return dt_err_set(e, DT_E_CACHE, "cache %s is damaged, and so were 999 before it: remove them", c->path);
+}
+
+/* The lock that orders opening and moving aside between processes; -1 when it cannot be had (a read-only directory). */
+static int lock(const char *path)
+{
+    dt_free_ char *name = NULL;
+    if (*path == ':') /* SQLite's ":memory:" */
+        return -1;
+    if (asprintf(&name, "%s.lock", path) < 0) {
+        name = NULL;
+        return -1;
+    }
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        while (flock(fd, LOCK_EX) < 0 && errno == EINTR)
+            ;
+    return fd;
+}
+
+static int open_locked(struct cache *c, struct dt_err *e)
+{
+    int r = 0, rc = open_once(c);
+    if (cache_db_damaged(rc)) {
+        cache_db_close(c);
+        if ((r = move_aside(c, e)) < 0)
+            return r;
+        rc = open_once(c);
+    }
+    if (rc == SQLITE_OK)
+        return 0;
+    if (rc == SQLITE_MISMATCH)
+        r = dt_err_set(e, DT_E_CACHE, "cache %s was made by a newer dovetail; give another file with --cache", c->path);
+    else
+        r = cache_db_error(c, "cannot be opened", e);
+    cache_db_close(c);
+    return r;
+}
+
+int cache_db_open(struct cache *c, struct dt_err *e)
+{
+    int fd = lock(c->path), r = open_locked(c, e);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}
+
+int cache_db_replace(struct cache *c, struct dt_err *e)
+{
+    struct stat st;
+    int fd = lock(c->path), r = 0;
+    bool same = stat(c->path, &st) == 0 && st.st_dev == c->dev && st.st_ino == c->ino;
+    cache_db_close(c);
+    if (same)
+        r = move_aside(c, e);
+    if (r == 0)
+        r = open_locked(c, e);
+    if (fd >= 0)
+        close(fd);
+    return r;
+}

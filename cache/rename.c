@@ -1,0 +1,409 @@
+/* Names out of, and into, a plan or analysis document.
+ *
+ * In a stored document buffers are "b0", modules "m0", launches "l0", numbered by first use (dt_graph_canon), so that graphs which
+ * differ only in names share it. Names stand in these places and nowhere else:
+ *
+ *   analysis  launches[].name  edges[].producer .consumer .buffers[] and the keys of .independent_bytes
+ *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer, memset and copy steps;
+ *             rewrites[].launches[]; keys of modules, buffers, scratch, assumes.align, assumes.constant; and, between single
+ *             quotes, in rewrites[].reason
+ *
+ * A fused launch is named after its parts, "gemm0+bias": each part is a name. Everything else is a name that a rewrite made (f0, t0): it
+ * stays, except that (storing) one that looks like a canonical name is marked with a leading "_", and (loading) one that the
+ * caller's graph uses for something of its own gets trailing "_" until it is free. So loading what was stored for a graph gives that
+ * graph's document again, and for another graph never confuses two things.
+ *
+ * `buffers` of a plan holds fills and data, which are the poster's and no part of the signature: stored without them (constants
+ * excepted), and rebuilt from the caller's graph when loading. Members of what the graph does not use (a buffer that no launch
+ * names) are dropped when storing. The graph's own `name`, where the document has one, is handled in the same way.
+ *
+ * Works on a copy and puts it into `doc` at the end: after an error the document is as before.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "cache/cache.h"
+
+enum kind { BUFFER, MODULE, LAUNCH, NKIND };
+static const char letter[NKIND] = {'b', 'm', 'l'};
+
+struct renamer {
+    struct dt_graph *g;
+    struct dt_err *e;
+    bool out;
+    struct dt_names own[NKIND]; /* the graph's names */
+    const uint32_t *canon[NKIND];
+    uint32_t n[NKIND], used[NKIND];
+    uint32_t *back[NKIND]; /* canonical number -> index */
+    json_t *chosen[NKIND]; /* loading: generated or joined name -> what it became */
+    json_t *taken[NKIND];  /* loading: those, as keys */
+};
+
+static const char *own_name(const struct renamer *r, enum kind k, uint32_t i)
+{
+    return k == BUFFER ? r->g->buffer[i].name : k == MODULE ? r->g->module[i].name : r->g->launch[i].name;
+}
+
+static int nomem(struct renamer *r) { return dt_err_set(r->e, DT_E_NOMEM, "out of memory"); }
+
+/* The number of a canonical name of kind k, or DT_NAME_NONE. */
+static uint32_t canonical(const char *s, size_t n, enum kind k)
+{
+    uint64_t v = 0;
+    if (n < 2 || n > 8 || s[0] != letter[k] || (s[1] == '0' && n > 2))
+        return DT_NAME_NONE;
+    for (size_t i = 1; i < n; i++) {
+        if (!isdigit((unsigned char)s[i]))
+            return DT_NAME_NONE;
+        v = v * 10 + (uint64_t)(s[i] - '0');
+    }
+    return (uint32_t)v;
+}
+
+static bool looks_canonical(const char *s, size_t n)
+{
+    while (n && *s == '_') {
+        s++;
+        n--;
+    }
+    for (int k = 0; k < NKIND; k++)
+        if (canonical(s, n, (enum kind)k) != DT_NAME_NONE)
+            return true;
+    return false;
+}
+
+/* ---- storing ------------------------------------------------------------------------------------------------- */
+
+/* s[0..n) as one name: its canonical one appended and 1; 0 if it is no name of the graph; -1 if it is one that nothing uses. */
+static int in_exact(const struct renamer *r, enum kind k, const char *s, size_t n, struct dt_str *to)
+{
+    uint32_t i = dt_names_get(&r->own[k], s, n);
+    if (i == DT_NAME_NONE)
+        return 0;
+    if (r->canon[k][i] == DT_NAME_NONE)
+        return -1;
+    dt_str_addf(to, "%c%u", letter[k], r->canon[k][i]);
+    return 1;
+}
+
+/* Launch names may themselves contain '+': the longest run of parts that is a name is taken each time. */
+static int in_name(const struct renamer *r, enum kind k, const char *s, struct dt_str *to)
+{
+    size_t n = strlen(s);
+    int x = in_exact(r, k, s, n, to);
+    if (x)
+        return x;
+    while (n) {
+        size_t len = k == LAUNCH ? n : 0;
+        while (len && !(x = in_exact(r, k, s, len, to))) { /* shorten to the previous '+' */
+            while (len && s[--len] != '+')
+                ;
+        }
+        if (!len) {
+            const char *plus = k == LAUNCH ? memchr(s, '+', n) : NULL;
+            len = plus ? (size_t)(plus - s) : n;
+            if (looks_canonical(s, len))
+                dt_str_addc(to, '_');
+            dt_str_addn(to, s, len);
+        }
+        s += len;
+        n -= len;
+        if (n) { /* at '+' */
+            dt_str_addc(to, '+');
+            s++;
+            n--;
+        }
+    }
+    return 1;
+}
+
+/* ---- loading ------------------------------------------------------------------------------------------------- */
+
+static int out_part(struct renamer *r, enum kind k, const char *s, size_t n, bool *ret_made, struct dt_str *to)
+{
+    uint32_t c = canonical(s, n, k);
+    if (c != DT_NAME_NONE) {
+        if (c >= r->used[k])
+            return dt_err_set(r->e, DT_E_CACHE, "the entry names '%.*s', which this graph does not have", (int)n, s);
+        dt_str_add(to, own_name(r, k, r->back[k][c]));
+        return 0;
+    }
+    *ret_made = true;
+    if (n && *s == '_' && looks_canonical(s, n)) {
+        s++;
+        n--;
+    }
+    dt_str_addn(to, s, n);
+    return 0;
+}
+
+static int out_name(struct renamer *r, enum kind k, const char *s, struct dt_str *to)
+{
+    struct dt_str name = {0};
+    bool made = false;
+    const char *known = json_string_value(json_object_get(r->chosen[k], s));
+    int x = 0;
+    if (known) {
+        dt_str_add(to, known);
+        return 0;
+    }
+    for (const char *at = s;; at++) {
+        const char *plus = k == LAUNCH ? strchrnul(at, '+') : at + strlen(at);
+        if ((x = out_part(r, k, at, (size_t)(plus - at), &made, &name)) < 0 || !*plus)
+            break;
+        made = true;
+        dt_str_addc(&name, '+');
+        at = plus;
+    }
+    while (x == 0 && made && name.s && !name.failed &&
+           (dt_names_get(&r->own[k], name.s, name.len) != DT_NAME_NONE || json_object_get(r->taken[k], name.s)))
+        dt_str_addc(&name, '_');
+    if (x == 0 && (name.failed || (made && name.s && (json_object_set_new_nocheck(r->chosen[k], s, json_string_nocheck(name.s)) < 0 ||
+                                                      json_object_set_new_nocheck(r->taken[k], name.s, json_true()) < 0))))
+        x = nomem(r);
+    if (x == 0 && name.s)
+        dt_str_add(to, name.s);
+    dt_str_done(&name);
+    return x;
+}
+
+/* ---- places -------------------------------------------------------------------------------------------------- */
+
+/* 1: *to has the new name; 0: it is of something unused (storing only); negative: error. */
+static int name(struct renamer *r, enum kind k, const char *s, struct dt_str *to)
+{
+    int x = r->out ? out_name(r, k, s, to) : in_name(r, k, s, to);
+    if (x >= 0 && to->failed)
+        return nomem(r);
+    return r->out ? (x < 0 ? x : 1) : x > 0;
+}
+
+/* The new string for a string value; anything else stays. */
+static int value(struct renamer *r, enum kind k, json_t *v)
+{
+    struct dt_str to = {0};
+    if (!json_is_string(v))
+        return 0;
+    int x = name(r, k, json_string_value(v), &to);
+    if (x == 0)
+        x = dt_err_set(r->e, DT_E_INTERNAL, "the document names '%s', which no launch uses", json_string_value(v));
+    else if (x > 0)
+        x = json_string_set(v, to.s ? to.s : "") < 0 ? nomem(r) : 0;
+    dt_str_done(&to);
+    return x;
+}
+
+static int member(struct renamer *r, enum kind k, json_t *obj, const char *key) { return value(r, k, json_object_get(obj, key)); }
+
+static int list(struct renamer *r, enum kind k, json_t *array)
+{
+    size_t i;
+    json_t *v;
+    int x;
+    json_array_foreach(array, i, v)
+        if ((x = value(r, k, v)) < 0)
+            return x;
+    return 0;
+}
+
+/* Keys of obj[key]: the object is rebuilt in its order; a member of something unused is dropped. */
+static int keys(struct renamer *r, enum kind k, json_t *obj, const char *key)
+{
+    json_t *old = json_object_get(obj, key), *v, *fresh;
+    const char *s;
+    int x = 0;
+    if (!json_is_object(old))
+        return 0;
+    if (!(fresh = json_object()))
+        return nomem(r);
+    json_object_foreach(old, s, v)
+    {
+        struct dt_str to = {0};
+        x = name(r, k, s, &to);
+        if (x > 0)
+            x = json_object_set_nocheck(fresh, to.s ? to.s : "", v) < 0 ? nomem(r) : 0;
+        dt_str_done(&to);
+        if (x < 0)
+            break;
+    }
+    if (x == 0 && json_object_set(obj, key, fresh) < 0)
+        x = nomem(r);
+    json_decref(fresh);
+    return x;
+}
+
+static int argument(struct renamer *r, json_t *a)
+{
+    size_t i;
+    json_t *p;
+    int x;
+    if ((x = member(r, BUFFER, a, "buffer")) < 0 || (x = member(r, BUFFER, json_object_get(a, "tensor_map"), "buffer")) < 0)
+        return x;
+    json_array_foreach(json_object_get(a, "pointers"), i, p)
+        if ((x = member(r, BUFFER, p, "buffer")) < 0)
+            return x;
+    return 0;
+}
+
+static int launch(struct renamer *r, json_t *l)
+{
+    size_t i;
+    json_t *a, *copy = json_object_get(l, "copy");
+    int x;
+    if ((x = member(r, LAUNCH, l, "name")) < 0 || (x = member(r, MODULE, l, "module")) < 0 ||
+        (x = list(r, LAUNCH, json_object_get(l, "after"))) < 0 ||
+        (x = member(r, BUFFER, json_object_get(l, "memset"), "buffer")) < 0 ||
+        (x = member(r, BUFFER, json_object_get(copy, "from"), "buffer")) < 0 ||
+        (x = member(r, BUFFER, json_object_get(copy, "to"), "buffer")) < 0)
+        return x;
+    json_array_foreach(json_object_get(l, "args"), i, a)
+        if ((x = argument(r, a)) < 0)
+            return x;
+    return 0;
+}
+
+/* Names between single quotes in a sentence. A name is looked for among launches, then buffers, then modules; quoted text that is none stays. */
+static int sentence(struct renamer *r, json_t *v)
+{
+    struct dt_str to = {0};
+    const char *s = json_string_value(v);
+    int x = 0;
+    while (s && *s && x == 0) {
+        const char *a = strchrnul(s, '\''), *b = *a ? strchr(a + 1, '\'') : NULL;
+        if (!b) {
+            dt_str_add(&to, s);
+            break;
+        }
+        dt_str_addn(&to, s, (size_t)(a - s) + 1);
+        dt_free_ char *word = dt_calloc((size_t)(b - a), 1);
+        struct dt_str fresh = {0};
+        int hit = 0;
+        if (!word)
+            x = nomem(r);
+        else
+            memcpy(word, a + 1, (size_t)(b - a - 1));
+        for (int i = 0; word && i < NKIND && hit <= 0; i++) {
+            enum kind k = i == 0 ? LAUNCH : i == 1 ? BUFFER : MODULE;
+            bool is = r->out ? canonical(word, strcspn(word, k == LAUNCH ? "+" : ""), k) != DT_NAME_NONE
+                             : dt_names_get(&r->own[k], word, strlen(word)) != DT_NAME_NONE || (k == LAUNCH && strchr(word, '+'));
+            if (is)
+                hit = name(r, k, word, &fresh);
+        }
+        if (hit > 0 && fresh.s) {
+            dt_str_add(&to, fresh.s);
+            dt_str_addc(&to, '\'');
+            s = b + 1;
+        } else { /* this was an apostrophe: the next quote may open a name */
+            s = a + 1;
+        }
+        dt_str_done(&fresh);
+    }
+    if (x == 0 && v && json_is_string(v) && to.s && (to.failed || json_string_set(v, to.s) < 0))
+        x = nomem(r);
+    dt_str_done(&to);
+    return x;
+}
+
+/* `buffers` of a plan, from the graph. */
+static int buffers(struct renamer *r, json_t *doc)
+{
+    json_t *fresh;
+    char key[16];
+    int x = 0;
+    if (!json_object_get(doc, "buffers"))
+        return 0;
+    if (!(fresh = json_object()))
+        return nomem(r);
+    for (uint32_t c = 0; c < (r->out ? r->n[BUFFER] : r->used[BUFFER]) && x == 0; c++) {
+        struct dt_buffer b = r->g->buffer[r->out ? c : r->back[BUFFER][c]];
+        if (b.role == DT_SCRATCH)
+            continue;
+        snprintf(key, sizeof key, "b%u", c);
+        if (!r->out && !b.constant)
+            b.fill.kind = DT_FILL_NONE;
+        if (json_object_set_new_nocheck(fresh, r->out ? b.name : key, dt_buffer_to_json(r->g, &b)) < 0)
+            x = nomem(r);
+    }
+    if (x == 0 && json_object_set(doc, "buffers", fresh) < 0)
+        x = nomem(r);
+    json_decref(fresh);
+    return x;
+}
+
+static int document(struct renamer *r, json_t *doc)
+{
+    json_t *v, *assumes = json_object_get(doc, "assumes");
+    size_t i;
+    int x;
+    json_array_foreach(json_object_get(doc, "launches"), i, v)
+        if ((x = launch(r, v)) < 0)
+            return x;
+    json_array_foreach(json_object_get(doc, "edges"), i, v)
+        if ((x = member(r, LAUNCH, v, "producer")) < 0 || (x = member(r, LAUNCH, v, "consumer")) < 0 ||
+            (x = list(r, BUFFER, json_object_get(v, "buffers"))) < 0 || (x = keys(r, BUFFER, v, "independent_bytes")) < 0)
+            return x;
+    json_array_foreach(json_object_get(doc, "rewrites"), i, v)
+        if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 || (x = sentence(r, json_object_get(v, "reason"))) < 0)
+            return x;
+    if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
+        (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0)
+        return x;
+    if (json_is_string(json_object_get(doc, "name")) &&
+        json_object_set_new(doc, "name", json_string(r->out ? r->g->name : "")) < 0)
+        return nomem(r);
+    return buffers(r, doc);
+}
+
+/* ---- the renamer --------------------------------------------------------------------------------------------- */
+
+static int prepare(struct renamer *r)
+{
+    struct dt_canon c;
+    struct dt_graph *g = r->g;
+    if (dt_graph_canon(g, &c) < 0)
+        return nomem(r);
+    r->canon[BUFFER] = c.buffer;
+    r->canon[MODULE] = c.module;
+    r->canon[LAUNCH] = c.launch;
+    r->n[BUFFER] = g->nbuffer;
+    r->n[MODULE] = g->nmodule;
+    r->n[LAUNCH] = g->nlaunch;
+    for (int k = 0; k < NKIND; k++) {
+        r->back[k] = dt_new_array(&g->arena, uint32_t, r->n[k]);
+        r->chosen[k] = json_object();
+        r->taken[k] = json_object();
+        if (!r->back[k] || !r->chosen[k] || !r->taken[k])
+            return nomem(r);
+        for (uint32_t i = 0; i < r->n[k]; i++) {
+            if (dt_names_put(&r->own[k], own_name(r, (enum kind)k, i), i) < 0)
+                return nomem(r);
+            if (r->canon[k][i] != DT_NAME_NONE) {
+                r->back[k][r->canon[k][i]] = i;
+                r->used[k]++;
+            }
+        }
+    }
+    return 0;
+}
+
+int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e)
+{
+    struct renamer r = {.g = g, .e = e, .out = out};
+    json_t *copy = json_deep_copy(doc);
+    int x = copy ? prepare(&r) : nomem(&r);
+    if (x == 0)
+        x = document(&r, copy);
+    if (x == 0 && json_object_update(doc, copy) < 0) /* the same members: no room is needed */
+        x = nomem(&r);
+    for (int k = 0; k < NKIND; k++) {
+        dt_names_done(&r.own[k]);
+        json_decref(r.chosen[k]);
+        json_decref(r.taken[k]);
+    }
+    json_decref(copy);
+    return x;
+}

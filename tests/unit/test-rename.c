@@ -1,0 +1,229 @@
+/* Renaming: a document stored for one graph and loaded for another has exactly the other's names, and names that a rewrite made never
+ * meet the caller's. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+#include "cache/cache.h"
+
+/* %1$s … names: graph, module, module (unused), buffers x h y, unused buffer, launches 0 1 2. */
+static const char shape[] =
+    "{\"dovetail\": 1, \"name\": \"%1$s\", \"modules\": {\"%3$s\": {\"ptx\": \"u\"}, \"%2$s\": {\"ptx\": \"t\"}},"
+    "\"buffers\": {\"%6$s\": {\"bytes\": 64, \"role\": \"output\"},"
+    "  \"%7$s\": {\"bytes\": 4, \"role\": \"input\"},"
+    "  \"%4$s\": {\"bytes\": 64, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": %11$d}},"
+    "  \"%5$s\": {\"bytes\": 64, \"role\": \"intermediate\"}},"
+    "\"launches\": ["
+    "  {\"name\": \"%8$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"%4$s\"}, {\"buffer\": \"%5$s\"}]},"
+    "  {\"name\": \"%9$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"%5$s\"}, {\"buffer\": \"%6$s\"}]},"
+    "  {\"name\": \"%10$s\", \"copy\": {\"from\": {\"buffer\": \"%5$s\"}, \"to\": {\"buffer\": \"%6$s\"}, \"bytes\": 4}}]}";
+
+/* A plan in the same names; %12$s, %13$s, %14$s: generated module, scratch buffer, launch (not joined). */
+static const char plan[] =
+    "{\"signature\": \"s\", \"name\": \"%1$s\", \"baseline\": {\"time_us\": 1.5, \"launches\": 3},"
+    "\"rewrites\": [{\"kind\": \"block-fusion\", \"launches\": [\"%8$s\", \"%9$s\"], \"verdict\": \"kept\"},"
+    "  {\"kind\": \"split\", \"launches\": [\"%8$s+%9$s\"], \"verdict\": \"refused\", \"reason\": \"'%10$s' doesn't wait for '%8$s+%9$s' on '%5$s', 'really'\"}],"
+    "\"assumes\": {\"align\": {\"%4$s\": 16}, \"constant\": {}, \"evidence\": \"proved\"},"
+    "\"modules\": {\"%12$s\": {\"ptx\": \"x\"}, \"%2$s\": {\"ptx\": \"t\"}, \"%3$s\": {\"ptx\": \"u\"}},"
+    "\"buffers\": %15$s,"
+    "\"scratch\": {\"%13$s\": {\"bytes\": 4}},"
+    "\"launches\": ["
+    "  {\"name\": \"%8$s+%9$s\", \"module\": \"%12$s\", \"entry\": \"f\", \"grid\": [1,1,1], \"block\": [32,1,1],"
+    "   \"args\": [{\"buffer\": \"%4$s\", \"offset\": 4}, {\"i32\": 5}, {\"buffer\": \"%13$s\"}, {\"bytes\": \"0000000000000000\", \"pointers\": [{\"at\": 0, \"buffer\": \"%6$s\"}]}, {\"tensor_map\": {\"buffer\": \"%5$s\"}}], \"after\": []},"
+    "  {\"name\": \"%14$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [], \"after\": [\"%8$s+%9$s\"]},"
+    "  {\"name\": \"z1\", \"memset\": {\"buffer\": \"%6$s\", \"bytes\": 4, \"value\": 0}, \"after\": [\"%14$s\"]},"
+    "  {\"name\": \"%10$s\", \"copy\": {\"from\": {\"buffer\": \"%5$s\"}, \"to\": {\"buffer\": \"%6$s\"}, \"bytes\": 4}, \"after\": []}]}";
+
+static const char analysis[] =
+    "{\"signature\": \"s\", \"launches\": [{\"name\": \"%8$s\", \"blocks\": 1}, {\"name\": \"%9$s\"}, {\"name\": \"%10$s\"}],"
+    "\"edges\": [{\"producer\": \"%8$s\", \"consumer\": \"%9$s\", \"buffers\": [\"%5$s\", \"%6$s\"], \"hazards\": [\"raw\"],"
+    "  \"independent_bytes\": {\"%6$s\": 64, \"%4$s\": 7}, \"map\": {\"raw\": [[0, [0]]]}}]}";
+
+struct names {
+    const char *graph, *m, *mu, *x, *h, *y, *bu, *l0, *l1, *l2;
+    int seed;
+    const char *f, *t, *k; /* generated */
+};
+
+static char *spell(const char *format, const struct names *n, const char *buffers)
+{
+    char *s = NULL;
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat"
+    int r = asprintf(&s, format, n->graph, n->m, n->mu, n->x, n->h, n->y, n->bu, n->l0, n->l1, n->l2, n->seed, n->f, n->t, n->k, buffers);
+#pragma GCC diagnostic pop
+    assert_true(r > 0);
+    return s;
+}
+
+static struct dt_graph *graph_of(const struct names *n)
+{
+    char *text = spell(shape, n, "");
+    struct dt_graph *g = NULL;
+    struct dt_err e = {0};
+    if (dt_graph_parse(text, strlen(text), &g, &e) < 0)
+        fail_msg("%s: %s\n%s", e.pointer, e.detail, text);
+    free(text);
+    return g;
+}
+
+static json_t *document_of(const char *format, const struct names *n)
+{
+    struct dt_graph *g = graph_of(n);
+    json_t *j = dt_graph_to_json(g), *doc;
+    char *buffers = json_dumps(json_object_get(j, "buffers"), 0), *text = spell(format, n, buffers);
+    json_error_t e;
+    doc = json_loads(text, JSON_REJECT_DUPLICATES, &e);
+    if (!doc)
+        fail_msg("%s\n%s", e.text, text);
+    free(text);
+    free(buffers);
+    json_decref(j);
+    dt_graph_free(g);
+    return doc;
+}
+
+static json_t *renamed(json_t *doc, const struct names *n, bool out)
+{
+    struct dt_graph *g = graph_of(n);
+    struct dt_err e = {0};
+    json_t *copy = json_deep_copy(doc);
+    if (cache_rename(copy, g, out, &e) < 0)
+        fail_msg("%s", e.detail);
+    dt_graph_free(g);
+    return copy;
+}
+
+static void same(json_t *a, json_t *b)
+{
+    if (json_equal(a, b))
+        return;
+    char *s = json_dumps(a, JSON_INDENT(1)), *t = json_dumps(b, JSON_INDENT(1));
+    fail_msg("%s\n--- expected\n%s", s, t);
+}
+
+static const struct names first = {"g", "m", "unused", "x", "h", "y", "u", "gemm", "bias", "copy", 7, "f0", "t0", "tail"};
+
+/* Stored for `first`, loaded for `n`, whose generated names are expected to be n->f, n->t, n->k. The module nobody uses is gone. */
+static void across(const struct names *n)
+{
+    for (int i = 0; i < 2; i++) {
+        const char *format = i ? analysis : plan;
+        json_t *doc = document_of(format, &first), *stored = renamed(doc, &first, false), *back = renamed(stored, n, true),
+               *want = document_of(format, n);
+        char *text = json_dumps(stored, 0);
+        static const char *const leaks[] = {"gemm", "bias", "\"x\": 1", "\"h\"", "unused", "\"copy\": \"", "\"seed\""};
+        for (size_t k = 0; k < sizeof leaks / sizeof *leaks; k++)
+            if (strstr(text, leaks[k]))
+                fail_msg("%s is left in the stored document: %s", leaks[k], text);
+        json_object_del(json_object_get(want, "modules"), n->mu);
+        same(back, want);
+        json_decref(doc);
+        json_decref(stored);
+        json_decref(back);
+        json_decref(want);
+        free(text);
+    }
+}
+
+static void test_same_graph(void **state) { across(&first); }
+
+static void test_other_names(void **state)
+{
+    across(&(struct names){"other", "kernels", "more", "in", "mid", "out", "spare", "a", "b", "c", 9, "f0", "t0", "tail"});
+    /* canonical-looking names, in another order */
+    across(&(struct names){"", "m7", "m0", "b2", "b0", "b1", "b9", "l2", "l0", "l1", 9, "f0", "t0", "tail"});
+    /* names across kinds, and '+' inside */
+    across(&(struct names){"q", "x", "h", "a+b", "a", "b", "f", "a", "a+b", "b", 1, "f0", "t0", "tail"});
+}
+
+/* The caller uses the generated names for something of its own. */
+static void test_clash(void **state)
+{
+    across(&(struct names){"q", "f0", "f0_", "t0", "t0_", "y", "t0__", "tail", "tail_", "c", 3, "f0__", "t0___", "tail__"});
+}
+
+/* Generated names that look canonical survive, and do not become somebody's names. */
+static void test_generated_looks_canonical(void **state)
+{
+    struct names a = first, b = {"q", "mm", "uu", "xx", "hh", "yy", "bb", "one", "two", "three", 3, "m0", "b1", "l2"};
+    a.f = "m0";
+    a.t = "b1";
+    a.k = "l2";
+    json_t *doc = document_of(plan, &a), *stored = renamed(doc, &a, false), *back = renamed(stored, &b, true),
+           *want = document_of(plan, &b);
+    json_object_del(json_object_get(want, "modules"), "uu");
+    same(back, want);
+    json_decref(doc);
+    json_decref(stored);
+    json_decref(back);
+    json_decref(want);
+}
+
+/* Launch names with '+': the joined name of a, b and of a+b is taken apart so that it comes back the same. */
+static void test_plus(void **state)
+{
+    struct names a = {"q", "m", "u", "x", "h", "y", "v", "p", "p+q", "q", 1, "f0", "t0", "tail"};
+    json_t *doc = document_of(plan, &a), *stored = renamed(doc, &a, false), *back = renamed(stored, &a, true);
+    const char *name = json_string_value(json_object_get(json_array_get(json_object_get(stored, "launches"), 0), "name"));
+    assert_string_equal(name, "l0+l1");
+    json_object_del(json_object_get(doc, "modules"), "u");
+    same(back, doc);
+    json_decref(doc);
+    json_decref(stored);
+    json_decref(back);
+}
+
+/* A joined name that is the name of a launch of the caller's. */
+static void test_joined_clash(void **state)
+{
+    struct names b = {"q", "m", "u", "x", "h", "y", "v", "a", "b", "a+b", 1, "f0", "t0", "tail"};
+    json_t *doc = document_of(plan, &first), *stored = renamed(doc, &first, false), *back = renamed(stored, &b, true);
+    json_t *l = json_object_get(back, "launches");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(l, 0), "name")), "a+b_");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(l, 3), "name")), "a+b");
+    assert_string_equal(json_string_value(json_array_get(json_object_get(json_array_get(l, 1), "after"), 0)), "a+b_");
+    struct dt_graph *g = NULL;
+    assert_int_equal(dt_graph_from_json(back, &g, NULL), 0); /* still a plan that can be read */
+    dt_graph_free(g);
+    json_decref(doc);
+    json_decref(stored);
+    json_decref(back);
+}
+
+static void test_foreign(void **state)
+{
+    struct dt_graph *g = graph_of(&first);
+    struct dt_err e = {0};
+    json_t *doc = json_pack("{s:[{s:s}]}", "launches", "name", "l3"), *before = json_deep_copy(doc);
+    assert_int_equal(cache_rename(doc, g, true, &e), DT_E_CACHE);
+    same(doc, before);
+    dt_err_done(&e);
+    json_decref(doc);
+    json_decref(before);
+    doc = json_pack("{s:[{s:s, s:s, s:[s]}]}", "edges", "producer", "gemm", "consumer", "bias", "buffers", "u");
+    assert_int_equal(cache_rename(doc, g, false, &e), DT_E_INTERNAL);
+    dt_err_done(&e);
+    json_decref(doc);
+    /* wrong shapes are left alone, never a crash */
+    doc = json_pack("{s:[i, n, [], {s:i, s:[i], s:s}], s:i, s:s, s:n}", "launches", 1, "name", 5, "args", 7, "after", "x", "edges", 5,
+                    "modules", "m", "assumes");
+    assert_int_equal(cache_rename(doc, g, false, &e), 0);
+    json_decref(doc);
+    dt_graph_free(g);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_graph), cmocka_unit_test(test_other_names),
+                                       cmocka_unit_test(test_clash),      cmocka_unit_test(test_generated_looks_canonical),
+                                       cmocka_unit_test(test_plus),       cmocka_unit_test(test_joined_clash),
+                                       cmocka_unit_test(test_foreign)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

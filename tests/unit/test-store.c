@@ -1,0 +1,335 @@
+/* The store: round trips, keys, damage, migration, several processes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+#include <sqlite3.h>
+
+#include "base/file.h"
+#include "cache/cache.h"
+
+#define SIG "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
+#define DIG "sha256:ff112233445566778899aabbccddeeff00112233445566778899aabbccddee00"
+
+static char dir[64], path[128];
+
+static int set_up(void **state)
+{
+    strcpy(dir, "/tmp/dt-store-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(path, sizeof path, "%s/sub/cache.db", dir);
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    char cmd[128];
+    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
+    return system(cmd);
+}
+
+static struct cache *must_open(void)
+{
+    struct cache *c = NULL;
+    struct dt_err e = {0};
+    if (cache_open(path, &c, &e) < 0)
+        fail_msg("%s", e.detail);
+    return c;
+}
+
+static struct cache_key key(const char *device)
+{
+    return (struct cache_key){"plan", SIG, device, "dovetail 1", "allow=;deny="};
+}
+
+static void put(struct cache *c, const char *device, int n)
+{
+    struct cache_key k = key(device);
+    struct dt_err e = {0};
+    json_t *doc = json_pack("{s:i, s:f, s:s}", "n", n, "time_us", 41.3, "t", "\xc3\xa9\"\\");
+    if (cache_put(c, &k, DIG, doc, NULL, &e) < 0)
+        fail_msg("%s", e.detail);
+    json_decref(doc);
+}
+
+/* n of the document under the key, -1 for a miss. */
+static int get(struct cache *c, const char *device)
+{
+    struct cache_key k = key(device);
+    struct dt_err e = {0};
+    json_t *doc = NULL;
+    int r = cache_get(c, &k, &doc, &e), n = -1;
+    if (r < 0)
+        fail_msg("%s", e.detail);
+    if (r == 1) {
+        n = (int)json_integer_value(json_object_get(doc, "n"));
+        assert_string_equal(json_string_value(json_object_get(doc, "t")), "\xc3\xa9\"\\");
+        assert_true(json_real_value(json_object_get(doc, "time_us")) == 41.3);
+    }
+    json_decref(doc);
+    return n;
+}
+
+static void sql(const char *text)
+{
+    sqlite3 *db;
+    char *err = NULL;
+    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+    sqlite3_busy_timeout(db, 5000);
+    if (sqlite3_exec(db, text, NULL, NULL, &err) != SQLITE_OK)
+        fail_msg("%s: %s", text, err);
+    sqlite3_close(db);
+}
+
+static json_int_t figure(struct cache *c, const char *want, const char *name)
+{
+    json_t *s = cache_stats(c), *v = want ? json_object_get(json_object_get(s, "by_want"), want) : s;
+    json_int_t n = json_integer_value(json_object_get(v, name));
+    json_decref(s);
+    return n;
+}
+
+static void test_round_trip(void **state)
+{
+    struct cache *c = must_open();
+    assert_int_equal(get(c, "a"), -1);
+    put(c, "a", 1);
+    put(c, "b", 2);
+    assert_int_equal(get(c, "a"), 1);
+    assert_int_equal(get(c, "b"), 2);
+    put(c, "a", 3); /* again: the newer document */
+    cache_close(c);
+    c = must_open();
+    assert_int_equal(get(c, "a"), 3);
+    struct cache_key k = key("a");
+    json_t *doc = NULL;
+    k.policy = "allow=split;deny=";
+    assert_int_equal(cache_get(c, &k, &doc, NULL), 0);
+    k = key("a");
+    k.want = "analysis";
+    assert_int_equal(cache_get(c, &k, &doc, NULL), 0);
+    k = key("a");
+    k.toolchain = "dovetail 2";
+    assert_int_equal(cache_get(c, &k, &doc, NULL), 0);
+    assert_null(doc);
+    assert_int_equal(figure(c, NULL, "entries"), 2);
+    assert_int_equal(figure(c, "plan", "hits"), 3);
+    assert_int_equal(figure(c, "plan", "misses"), 3);
+    assert_int_equal(figure(c, "analysis", "misses"), 1);
+    assert_true(figure(c, NULL, "bytes") > 60);
+    cache_close(c);
+}
+
+static void test_find(void **state)
+{
+    struct cache *c = must_open();
+    json_t *doc = NULL;
+    assert_int_equal(cache_find(c, "plan", SIG, NULL, &doc, NULL), 0);
+    put(c, "a", 1);
+    put(c, "b", 2);
+    assert_int_equal(cache_find(c, "plan", SIG, NULL, &doc, NULL), 1);
+    assert_int_equal(json_integer_value(json_object_get(doc, "n")), 2);
+    json_decref(doc);
+    assert_int_equal(cache_find(c, "plan", SIG, "a", &doc, NULL), 1);
+    assert_int_equal(json_integer_value(json_object_get(doc, "n")), 1);
+    json_decref(doc);
+    assert_int_equal(cache_find(c, "analysis", SIG, "a", &doc, NULL), 0);
+    assert_int_equal(cache_find(c, "plan", DIG, NULL, &doc, NULL), 0);
+    cache_close(c);
+}
+
+static void test_digest(void **state)
+{
+    struct cache *c = must_open();
+    char sig[DT_SHA256_TEXT] = "untouched";
+    json_t *graph = json_pack("{s:i}", "dovetail", 1), *back = NULL;
+    assert_int_equal(cache_digest_get(c, DIG, "sm_90", sig, NULL), 0);
+    assert_string_equal(sig, "untouched");
+    assert_int_equal(cache_digest_put(c, DIG, "sm_90", SIG, graph, NULL), 0);
+    assert_int_equal(cache_digest_put(c, DIG, "sm_90", SIG, graph, NULL), 0);
+    assert_int_equal(cache_digest_get(c, DIG, "sm_90", sig, NULL), 1);
+    assert_string_equal(sig, SIG);
+    assert_int_equal(cache_digest_get(c, DIG, "sm_80", sig, NULL), 0);
+    assert_int_equal(cache_graph_get(c, DIG, &back, NULL), 1);
+    assert_true(json_equal(graph, back));
+    json_decref(back);
+    assert_int_equal(cache_digest_put(c, DIG, "sm_90", "nonsense", NULL, NULL), DT_E_INTERNAL);
+    sql("UPDATE known SET signature = '" DIG "'; UPDATE graph SET body = '{}'");
+    assert_int_equal(cache_digest_get(c, DIG, "sm_90", sig, NULL), 0);
+    assert_int_equal(cache_graph_get(c, DIG, &back, NULL), 0);
+    json_decref(graph);
+    cache_close(c);
+}
+
+/* A row that was changed, or whose body is no JSON, or that stands under another key, is a miss and is removed. */
+static void test_damaged_row(void **state)
+{
+    static const char *const harm[] = {
+        "UPDATE entry SET body = replace(body, '1', '7')", "UPDATE entry SET body = ''", "UPDATE entry SET sha256 = ''",
+        "UPDATE entry SET device = 'a' WHERE device = 'z'", "UPDATE entry SET factors = 'x'",
+    };
+    struct cache *c = must_open();
+    for (size_t i = 0; i < sizeof harm / sizeof *harm; i++) {
+        json_t *doc = NULL;
+        put(c, i == 3 ? "z" : "a", 1);
+        sql(harm[i]);
+        if (i == 0)
+            assert_int_equal(cache_find(c, "plan", SIG, NULL, &doc, NULL), 0);
+        assert_int_equal(get(c, "a"), -1);
+        assert_int_equal(figure(c, NULL, "entries"), 0);
+        assert_int_equal(figure(c, NULL, "damaged"), i + 1);
+    }
+    put(c, "a", 5);
+    assert_int_equal(get(c, "a"), 5);
+    cache_close(c);
+}
+
+static bool exists(const char *suffix)
+{
+    char name[160];
+    snprintf(name, sizeof name, "%s%s", path, suffix);
+    return access(name, F_OK) == 0;
+}
+
+static void overwrite(const char *with, size_t n, long at)
+{
+    FILE *f = fopen(path, "r+");
+    assert_non_null(f);
+    fseek(f, at, SEEK_SET);
+    fwrite(with, 1, n, f);
+    fclose(f);
+}
+
+static void test_no_database(void **state)
+{
+    char text[4096];
+    memset(text, 'x', sizeof text);
+    assert_int_equal(dt_mkdirs(dir, NULL), 0);
+    cache_close(must_open());
+    assert_int_equal(dt_write_file(path, text, sizeof text, NULL), 0); /* not SQLite at all */
+    struct cache *c = must_open();
+    assert_true(exists(".bad"));
+    put(c, "a", 1);
+    cache_close(c);
+    remove(path);
+    sql("CREATE TABLE theirs (x); INSERT INTO theirs VALUES (1)"); /* SQLite, but somebody else's */
+    c = must_open();
+    assert_true(exists(".bad.2"));
+    assert_int_equal(get(c, "a"), -1);
+    put(c, "a", 2);
+    cache_close(c);
+    overwrite(text, 100, 40); /* the header of ours: application id and more */
+    c = must_open();
+    assert_true(exists(".bad.3"));
+    assert_int_equal(get(c, "a"), -1);
+    cache_close(c);
+}
+
+/* Pages behind the first damaged while the file is open: calls go on as misses in a new file. */
+static void test_damaged_in_use(void **state)
+{
+    char junk[4096];
+    memset(junk, 0xee, sizeof junk);
+    struct cache *c = must_open();
+    for (int i = 0; i < 200; i++) {
+        char device[16];
+        snprintf(device, sizeof device, "d%d", i);
+        put(c, device, i);
+    }
+    cache_close(c); /* the log is written back */
+    c = must_open();
+    struct cache *other = must_open();
+    FILE *f = fopen(path, "r");
+    fseek(f, 0, SEEK_END);
+    long size = ftell(f);
+    fclose(f);
+    assert_true(size > 10 * 4096);
+    for (long at = 4096; at < size; at += 4096)
+        overwrite(junk, sizeof junk, at);
+    assert_int_equal(get(c, "d150"), -1);
+    put(c, "d150", 7);
+    assert_int_equal(get(c, "d150"), 7);
+    assert_true(exists(".bad"));
+    put(other, "d151", 8); /* still has the bad file open: finds the new one, does not move it */
+    assert_int_equal(get(c, "d151"), 8);
+    assert_false(exists(".bad.2"));
+    cache_close(c);
+    cache_close(other);
+}
+
+static void test_newer(void **state)
+{
+    struct cache *c = NULL;
+    struct dt_err e = {0};
+    cache_close(must_open());
+    sql("PRAGMA user_version = 99");
+    assert_int_equal(cache_open(path, &c, &e), DT_E_CACHE);
+    assert_non_null(strstr(e.detail, "newer"));
+    assert_null(c);
+    assert_false(exists(".bad"));
+    dt_err_done(&e);
+    assert_int_equal(cache_open("/proc/nowhere/cache.db", &c, &e), DT_E_IO);
+    dt_err_done(&e);
+}
+
+/* Four processes create the file at once, write and read; every document arrives. */
+static void test_processes(void **state)
+{
+    enum { NPROC = 4, NDOC = 25 };
+    pid_t pid[NPROC];
+    for (int p = 0; p < NPROC; p++) {
+        pid[p] = fork();
+        if (pid[p] == 0) {
+            struct cache *c = NULL;
+            int bad = cache_open(path, &c, NULL) < 0;
+            for (int i = 0; i < NDOC && !bad; i++) {
+                char device[32];
+                snprintf(device, sizeof device, "p%d.%d", p, i);
+                struct cache_key k = key(device);
+                json_t *doc = json_pack("{s:i}", "n", p * 1000 + i), *back = NULL;
+                bad = cache_put(c, &k, DIG, doc, NULL, NULL) < 0 || cache_get(c, &k, &back, NULL) != 1 || !json_equal(doc, back);
+                json_decref(doc);
+                json_decref(back);
+            }
+            cache_close(c);
+            _exit(bad);
+        }
+    }
+    for (int p = 0; p < NPROC; p++) {
+        int status;
+        assert_int_equal(waitpid(pid[p], &status, 0), pid[p]);
+        assert_int_equal(status, 0);
+    }
+    struct cache *c = must_open();
+    assert_int_equal(figure(c, NULL, "entries"), NPROC * NDOC);
+    assert_int_equal(figure(c, NULL, "hits"), NPROC * NDOC);
+    assert_false(exists(".bad"));
+    cache_close(c);
+}
+
+static void test_default_path(void **state)
+{
+    struct cache *c = NULL;
+    char file[128];
+    setenv("XDG_CACHE_HOME", dir, 1);
+    assert_int_equal(cache_open(NULL, &c, NULL), 0);
+    snprintf(file, sizeof file, "%s/dovetail/cache.db", dir);
+    assert_int_equal(access(file, F_OK), 0);
+    cache_close(c);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+    const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),           T(test_digest),  T(test_damaged_row),
+                                       T(test_no_database), T(test_damaged_in_use), T(test_newer),   T(test_processes),
+                                       T(test_default_path)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
