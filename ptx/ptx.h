@@ -65,9 +65,10 @@ enum ptx_mod_class ptx_mod_class(enum ptx_mod m);
 enum ptx_op {
     PTX_OP_LABEL,         /* opnd[0]: LABEL, defined here */
     PTX_OP_PRAGMA,        /* text */
-    PTX_OP_BRANCHTARGETS, /* opnd[0]: LABEL (name of the list), opnd[1…]: LABELs */
+    PTX_OP_BRANCHTARGETS, /* opnd[0]: LABEL (name of the list), opnd[1…]: LABELs; FUNCs if it is a .calltargets list */
     PTX_OP_CALLPROTO,     /* opnd[0]: LABEL (name), text: `.callprototype …`, verbatim */
-    PTX_OP_OPAQUE,        /* text: the statement without predicate and `;` */
+    PTX_OP_OPAQUE,        /* text: the statement without predicate and `;`, white space folded; opnd: the registers, variables and
+                           * functions that it names, in order of appearance (so that they stay declared and can be renamed) */
 #define OP(NAME, mnemonic, ...) PTX_OP_##NAME,
 #include "ptx/ops.def" /* PTX_OP_ADD, PTX_OP_LD, PTX_OP_ST, PTX_OP_ATOM, PTX_OP_RED, PTX_OP_BAR_SYNC, PTX_OP_BRA, … */
 #undef OP
@@ -89,8 +90,7 @@ enum ptx_op_flags {
     PTX_F_SPACE = 1 << 16,     /* takes a state space; the rest is for parser and printer: */
     PTX_F_SPACE2 = 1 << 17,    /* takes two */
     PTX_F_CTA = 1 << 18,       /* .shared prints as .shared::cta */
-    PTX_F_CLUSTER = 1 << 19,   /* .shared prints as .shared::cluster */
-    PTX_F_ORDERED = 1 << 20,   /* modifiers keep source order */
+    PTX_F_ORDERED = 1 << 19,   /* modifiers keep source order */
 };
 
 struct ptx_op_info {
@@ -128,7 +128,7 @@ enum ptx_opnd_kind {
     PTX_O_SREG,  /* sreg, comp */
     PTX_O_VAR,   /* address of var, + off (mov %r, sym+8) */
     PTX_O_FUNC,  /* func: call target or function address */
-    PTX_O_ADDR,  /* [base + off]: base_kind REG (reg), VAR (var), or NONE (absolute) */
+    PTX_O_ADDR,  /* [base + off]: base_kind REG (reg), VAR (var), or NONE (absolute). [reg, {…}]: coordinates in elem[0..n) */
     PTX_O_VEC,   /* elem[0..n) */
     PTX_O_SINK,  /* _ */
     PTX_O_LABEL, /* label */
@@ -160,7 +160,7 @@ struct ptx_opnd {
 
 struct ptx_inst {
     uint16_t op;    /* enum ptx_op */
-    uint8_t nopnd;  /* in source order: destinations first */
+    uint16_t nopnd; /* in source order: destinations first */
     uint8_t nmod;
     uint8_t ntype;
     uint8_t space;  /* enum ptx_space of the memory operand (ld st atom red cvta isspacep prefetch …); PTX_GENERIC if not written */
@@ -196,9 +196,13 @@ struct ptx_var {
     uint8_t type;   /* element type */
     uint8_t vec;    /* 1, 2, 4 */
     bool is_extern, visible, weak, common;
-    bool is_ptr;    /* .param .ptr */
+    bool is_ptr;    /* .param .ptr: of ptr_space (PTX_GENERIC where not written), to data aligned to ptr_align (0: not said) */
+    uint8_t ptr_space;
+    uint32_t ptr_align;
+    const char *attribute; /* text inside .attribute(…), or NULL */
     uint32_t align; /* bytes; natural alignment where not written */
     uint64_t bytes; /* whole size; 0 for `extern .shared x[]` */
+    struct ptx_function *owner; /* whose scope it is in; NULL: module scope */
     uint32_t index; /* place among its owner's vars or params; free for the owner's passes */
     bool is_array;
     uint32_t ndim;  /* array dimensions as written */
@@ -234,6 +238,7 @@ struct ptx_function {
     struct ptx_var **ret; /* return params of a .func */
     uint32_t nret;
     uint32_t maxntid[3], reqntid[3], minnctapersm, maxnreg, reqnctapercluster[3]; /* 0: not given */
+    const char *extra; /* other directives (.explicitcluster, .maxclusterrank 8, …) as text, or NULL */
     struct ptx_reg *reg;
     uint32_t nreg, reg_cap;
     struct ptx_label *label;
@@ -243,6 +248,7 @@ struct ptx_function {
     struct ptx_inst *inst;
     uint32_t ninst, inst_cap;
     uint32_t line;
+    struct ptx_scope *scope; /* names for ptx_append_text, private */
 };
 
 struct ptx_module {
@@ -252,8 +258,13 @@ struct ptx_module {
     unsigned address_size;
     struct ptx_var **var; /* module-scope .global .const .shared, in order */
     uint32_t nvar, var_cap;
-    struct ptx_function **func; /* entries, functions, prototypes, in order */
+    struct ptx_function **func; /* entries, functions, prototypes, in order; operands point to the one with the body if there is one */
     uint32_t nfunc, func_cap;
+    struct ptx_alias {
+        struct ptx_function *name, *target;
+    } *alias;
+    uint32_t nalias, alias_cap;
+    const char *pragma; /* module-scope .pragma directives as text, or NULL */
 };
 
 /* ---- parse, print, verify ------------------------------------------------------------------------------------ */

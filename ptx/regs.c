@@ -1,0 +1,45 @@
+/* Which registers an instruction reads and writes.
+ *
+ * Destinations are opnd[0], and opnd[1] where dst2, unless the row says PTX_F_NODST; a vector destination writes its elements. Address
+ * bases, coordinates and all else are reads. A predicated write, and one of a component, is a read too. A call writes what its list of
+ * returns names. An opaque statement reads and writes every register it names.
+ */
+#include "ptx/ptx.h"
+
+static void visit(const struct ptx_opnd *o, bool write, bool also_read, void (*fn)(uint32_t, bool, void *), void *user)
+{
+    switch (o->kind) {
+    case PTX_O_REG:
+        if (!write || also_read || o->comp >= 0)
+            fn(o->reg, false, user);
+        if (write)
+            fn(o->reg, true, user);
+        break;
+    case PTX_O_ADDR:
+        if (o->base_kind == PTX_O_REG) {
+            fn(o->reg, false, user);
+            for (unsigned k = 0; k < o->n; k++)
+                visit(&o->elem[k], false, false, fn, user);
+        }
+        break;
+    case PTX_O_VEC:
+        for (unsigned k = 0; k < o->n; k++)
+            visit(&o->elem[k], write, also_read, fn, user);
+        break;
+    }
+}
+
+void ptx_inst_regs(const struct ptx_inst *i, void (*fn)(uint32_t reg, bool write, void *user), void *user)
+{
+    const struct ptx_op_info *info = ptx_op_info(i->op);
+    bool guarded = i->pred != PTX_NO_REG;
+    unsigned ndst = info->flags & PTX_F_NODST ? 0 : i->dst2 ? 2 : 1;
+    if (i->op == PTX_OP_CALL)
+        ndst = 1;
+    if (guarded)
+        fn(i->pred, false, user);
+    for (unsigned k = ndst; k < i->nopnd; k++)
+        visit(&i->opnd[k], i->op == PTX_OP_OPAQUE, true, fn, user);
+    for (unsigned k = 0; k < ndst && k < i->nopnd; k++)
+        visit(&i->opnd[k], true, guarded, fn, user);
+}

@@ -1,0 +1,75 @@
+/* What a function needs of its module: variables and functions, transitively, in order of first appearance.
+ *
+ * A worklist of functions; for each, every operand of every instruction, then the symbols in the initialisers of the variables
+ * found. An alias brings its target. Variables of a function's own scope are its own and not listed. Linear in the text of what is used.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "ptx/priv.h"
+
+static int add_func(struct ptx_use *u, const struct ptx_function *f)
+{
+    int r = dt_names_put(&u->func_at, f->name, u->nfunc);
+    if (r)
+        return r < 0 ? r : 0;
+    if (!PTX_GROW(&u->arena, u->func, u->nfunc, u->func_cap))
+        return DT_E_NOMEM;
+    u->func[u->nfunc++] = f;
+    return 0;
+}
+
+static int add_var(struct ptx_use *u, const struct ptx_var *v)
+{
+    if (v->owner)
+        return 0;
+    int r = dt_names_put(&u->var_at, v->name, u->nvar);
+    if (r)
+        return r < 0 ? r : 0;
+    if (!PTX_GROW(&u->arena, u->var, u->nvar, u->var_cap))
+        return DT_E_NOMEM;
+    u->var[u->nvar++] = v;
+    return 0;
+}
+
+static int add_opnd(struct ptx_use *u, const struct ptx_opnd *o)
+{
+    int r = 0;
+    if (o->kind == PTX_O_FUNC)
+        return add_func(u, o->func);
+    if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR))
+        return add_var(u, o->var);
+    if (o->kind == PTX_O_VEC)
+        for (unsigned k = 0; k < o->n && r >= 0; k++)
+            r = add_opnd(u, &o->elem[k]);
+    return r;
+}
+
+int ptx_use_of(const struct ptx_function *f, struct ptx_use *u)
+{
+    const struct ptx_module *m = f->module;
+    int r = add_func(u, f);
+    for (uint32_t done = 0, vars = 0; r >= 0 && (done < u->nfunc || vars < u->nvar);) {
+        if (vars < u->nvar) {
+            const struct ptx_var *v = u->var[vars++];
+            for (uint32_t k = 0; k < v->nreloc && r >= 0; k++)
+                r = v->reloc[k].func ? add_func(u, v->reloc[k].func) : add_var(u, v->reloc[k].var);
+            continue;
+        }
+        const struct ptx_function *g = u->func[done++];
+        for (uint32_t i = 0; i < g->ninst && r >= 0; i++)
+            for (unsigned k = 0; k < g->inst[i].nopnd && r >= 0; k++)
+                r = add_opnd(u, &g->inst[i].opnd[k]);
+        for (uint32_t k = 0; k < m->nalias && r >= 0 && !g->has_body; k++)
+            if (!strcmp(m->alias[k].name->name, g->name))
+                r = add_func(u, m->alias[k].target);
+    }
+    return r;
+}
+
+void ptx_use_done(struct ptx_use *u)
+{
+    dt_names_done(&u->var_at);
+    dt_names_done(&u->func_at);
+    dt_arena_done(&u->arena);
+}
