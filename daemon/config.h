@@ -1,0 +1,29 @@
+/* Options of the service: a struct member per row of config.def. Strings are owned by the struct. */
+#ifndef DTD_CONFIG_H
+#define DTD_CONFIG_H
+
+#include <stddef.h>
+
+#include "base/err.h"
+
+struct dtd_config {
+#define STR(name, def, doc) char *name;
+#define NUM(name, def, min, max, doc) long name;
+#include "daemon/config.def"
+#undef STR
+#undef NUM
+};
+
+int dtd_config_init(struct dtd_config *c, struct dt_err *e); /* defaults */
+void dtd_config_done(struct dtd_config *c);
+/* DT_E_USAGE: no such option, or a value that is no number or out of range. */
+int dtd_config_set(struct dtd_config *c, const char *name, const char *value, struct dt_err *e);
+/* Lines NAME = VALUE; `where` names the file in errors. The first wrong line stops, with its number. */
+int dtd_config_parse(struct dtd_config *c, const char *text, const char *where, struct dt_err *e);
+int dtd_config_load(struct dtd_config *c, const char *path, struct dt_err *e);
+/* Fill in what depends on the surroundings (socket, worker), and check the device's spelling. */
+int dtd_config_finish(struct dtd_config *c, struct dt_err *e);
+/* "soft" -> "soft:h200", "cuda" -> "cuda:0", NULL or "" -> "auto"; the rest as it is. DT_E_USAGE when it is no device spec. */
+int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e);
+
+#endif

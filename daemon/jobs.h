@@ -1,0 +1,102 @@
+/* Jobs: what was posted, how far it is, what came of it. No I/O here: the pool moves jobs along, the HTTP side watches them.
+ *
+ *              post                start                done
+ *     (none) ───────▶ queued ────────────────▶ running ───────▶ done
+ *                       │  │                     │  │
+ *                       │  └── fail ─▶ failed ◀──┘  │   (no device; refused; worker lost; time limit)
+ *                       └───── cancel ─▶ cancelled ◀┘   (DELETE; the service stops)
+ *
+ * done, failed and cancelled are final. Only transitions in the table in jobs.c happen; anything else is a bug (assert) or,
+ * for cancel, answered with "already final".
+ */
+#ifndef DTD_JOBS_H
+#define DTD_JOBS_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+
+enum dtd_state { DTD_QUEUED, DTD_RUNNING, DTD_DONE, DTD_FAILED, DTD_CANCELLED, DTD_NSTATES };
+const char *dtd_state_text(enum dtd_state s);
+static inline bool dtd_state_final(enum dtd_state s) { return s >= DTD_DONE; }
+
+struct dtd_event {
+    uint64_t seq;
+    enum { DTD_EV_STATE, DTD_EV_PROGRESS } kind;
+    char *json; /* one object without line breaks, owned */
+};
+#define DTD_MAX_EVENTS 1024 /* of one job; older ones are forgotten */
+
+struct dtd_job;
+struct dtd_watch { /* told after every event; zero-initialise; belongs to whoever watches */
+    void (*fn)(struct dtd_watch *w, struct dtd_job *j);
+    struct dtd_watch *next;
+    struct dtd_job *job; /* NULL: not watching */
+};
+
+struct dtd_job {
+    char id[40];
+    char share[72];  /* equal: same graph, options, device, want */
+    char want[16], device[80];
+    enum dtd_state state;
+    unsigned posts; /* how many posts share it */
+    double timeout; /* seconds, 0: the service's */
+    uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
+    char *request;  /* body of the request frame; given to the worker at start */
+    size_t request_len;
+    char *progress; /* JSON object or NULL */
+    struct dtd_event *event; /* ring */
+    unsigned nevent, first;
+    uint64_t seq;
+    /* final */
+    char *result; /* the document's text */
+    size_t result_len;
+    char cache[8], signature[72], digest[72];
+    char *problem; /* problem document */
+    struct dtd_watch *watch;
+    struct dtd_job *prev, *next; /* all jobs, oldest first */
+};
+
+struct dtd_jobs {
+    struct dtd_job *head, *tail;
+    unsigned count[DTD_NSTATES]; /* jobs remembered, by state */
+    uint64_t total[DTD_NSTATES]; /* entered since start, by state */
+    uint64_t shared;             /* posts that joined an existing job */
+    double run_seconds;          /* sum over finished jobs that ran */
+    size_t result_bytes;
+    unsigned max_queued, max_finished;
+    size_t max_result_bytes;
+    uint32_t boot;
+    uint64_t next_id;
+};
+
+void dtd_jobs_init(struct dtd_jobs *js, unsigned max_queued, unsigned max_finished, size_t max_result_bytes);
+void dtd_jobs_done(struct dtd_jobs *js);
+struct dtd_job *dtd_jobs_find(struct dtd_jobs *js, const char *id);
+struct dtd_job *dtd_jobs_active(struct dtd_jobs *js, const char *share); /* queued or running with this share key */
+
+/* A new job, or the active one with the same share key (then 1, and `request` is freed). Takes `request` in any case.
+ * DT_E_BUSY when the queue is full. */
+int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, const char *device, double timeout,
+                  char *request, size_t len, struct dtd_job **ret, struct dt_err *e);
+
+/* Transitions. Strings are taken. */
+void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j);
+void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage, const char *message, unsigned done,
+                      unsigned of);
+void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
+                    char *result, size_t len);
+void dtd_job_fail(struct dtd_jobs *js, struct dtd_job *j, char *problem);
+void dtd_job_fail_err(struct dtd_jobs *js, struct dtd_job *j, struct dt_err *e); /* empties e */
+bool dtd_job_cancel(struct dtd_jobs *js, struct dtd_job *j, const char *why);   /* false: already final */
+
+/* A watched job is not forgotten. */
+void dtd_job_watch(struct dtd_job *j, struct dtd_watch *w);
+void dtd_job_unwatch(struct dtd_jobs *js, struct dtd_watch *w);
+const struct dtd_event *dtd_job_event_after(const struct dtd_job *j, uint64_t seq); /* the first with a larger number */
+
+json_t *dtd_job_json(const struct dtd_job *j); /* what GET /v1/jobs/ID answers */
+
+#endif

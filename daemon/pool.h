@@ -1,0 +1,56 @@
+/* Workers: one process per device, started when needed, talked to in frames (base/wire.h), killed when they hang.
+ *
+ *          spawn              hello answered                job                answered
+ *   (none) ─────▶ starting ─────────────────▶ idle ───────────────────▶ busy ───────────▶ idle
+ *                    │                         │ ping ▶ pinging ▶ idle    │ error after which the context is unusable,
+ *                    │ time, error, death      │ not needed, draining     │ time limit, cancel, death
+ *                    └────────────────────────▶└──────────▶ ending ◀──────┘
+ *                                                             │ process reaped and pipe at its end
+ *                                                             ▼ (gone; the default device's worker is started again)
+ */
+#ifndef DTD_POOL_H
+#define DTD_POOL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/err.h"
+
+struct dtd_service;
+struct dtd_job;
+struct dtd_pool;
+
+/* What a worker said about its device; enough to look documents up in the cache. */
+struct dtd_device {
+    char arch[16], key[192], toolchain[192];
+    json_t *info;    /* the "device" member of documents */
+    json_t *devices; /* all devices of the machine */
+};
+
+struct dtd_pool_counts {
+    uint64_t started, lost, killed;
+    unsigned alive, busy;
+};
+
+int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e);
+/* Start the default device's worker; `ready` is called once: err NULL when it answers, else why it never will. */
+void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, struct dt_err *err));
+void dtd_pool_kick(struct dtd_pool *p);                       /* give queued jobs to workers */
+void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j);  /* the job is no longer wanted: its worker, if any, is killed */
+const struct dtd_device *dtd_pool_device(const struct dtd_pool *p, const char *spec); /* NULL: not known yet */
+
+/* Ask the default worker for a sign of life. fn is called once, perhaps at once; ok: it answered, or is busy within its time. */
+struct dtd_ping {
+    void (*fn)(struct dtd_ping *p, bool ok, const char *what);
+    struct dtd_ping *next;
+};
+void dtd_pool_ping(struct dtd_pool *p, struct dtd_ping *ping);
+void dtd_pool_unping(struct dtd_pool *p, struct dtd_ping *ping);
+
+void dtd_pool_stop(struct dtd_pool *p, bool kill_busy); /* no new workers; idle ones end, busy ones after their job */
+bool dtd_pool_empty(const struct dtd_pool *p);
+struct dtd_pool *dtd_pool_free(struct dtd_pool *p);
+const struct dtd_pool_counts *dtd_pool_counts(struct dtd_pool *p);
+json_t *dtd_pool_json(const struct dtd_pool *p); /* workers, for GET /healthz and /v1/devices */
+
+#endif

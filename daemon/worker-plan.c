@@ -1,0 +1,193 @@
+/* Verbs analyze, optimize and explain: from a graph to its analysis and plan documents, by the cache where possible.
+ *
+ *   parse graph ─▶ digest known? document? ─hit─▶ answer
+ *                      │ miss
+ *                  compile, parse PTX ─▶ signature known? document? ─hit─▶ remember the digest, answer
+ *                      │ miss
+ *                  block maps (ana_run) ─▶ [plan (rw_plan)] ─▶ store with canonical names ─▶ answer
+ *
+ * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded. Trouble with
+ * the cache never fails a request; it is logged and the work is done.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analysis.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "daemon/worker.h"
+#include "rewrite/rewrite.h"
+
+struct job {
+    struct wrk *w;
+    const struct dtd_options *opt;
+    struct dt_graph *g;
+    struct dev_prog *prog;  /* after need_prog */
+    struct ana_result *ana; /* after need_analysis */
+    bool ana_all;           /* `ana` has all edges */
+    json_t *factors;
+    char digest[DT_SHA256_TEXT], signature[DT_SHA256_TEXT];
+};
+
+static void job_done(struct job *j)
+{
+    ana_free(j->ana);
+    dev_prog_free(j->prog);
+    json_decref(j->factors);
+    dt_graph_free(j->g);
+}
+
+static int job_init(struct job *j, struct wrk *w, json_t *graph, const struct dtd_options *o, struct dt_err *e)
+{
+    j->w = w;
+    j->opt = o;
+    int r = dt_graph_from_json(graph, &j->g, e);
+    if (r < 0)
+        return r;
+    if (j->g->is_plan)
+        return dt_err_set(e, DT_E_GRAPH, "this is a plan, not a graph: it can be run, but neither analysed nor optimised");
+    return wrk_open(w, e);
+}
+
+static struct dtd_lookup lookup_of(const struct job *j, const char *want)
+{
+    return (struct dtd_lookup){want, dev_info(j->w->dev)->arch, j->w->key, j->w->toolchain, j->opt};
+}
+
+/* Compile and check, and compute the signature. */
+static int need_prog(struct job *j, struct dt_err *e)
+{
+    if (j->prog)
+        return 0;
+    int r = dev_prog_new(j->w->dev, j->g, wrk_progress, j->w, &j->prog, e);
+    if (r < 0)
+        return r;
+    const struct ptx_function **entry = dt_calloc(j->g->nlaunch + 1, sizeof *entry);
+    if (!entry)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < j->g->nlaunch; i++)
+        entry[i] = j->prog->step[i].entry;
+    r = cache_signature(j->g, entry, dev_info(j->w->dev)->arch, j->signature, &j->factors, e);
+    free(entry);
+    return r;
+}
+
+static int need_analysis(struct job *j, bool all, struct dt_err *e)
+{
+    if (j->ana && (j->ana_all || !all))
+        return 0;
+    j->ana = ana_free(j->ana);
+    struct ana_options o = {.all_edges = all, .progress = wrk_progress, .user = j->w};
+    j->ana_all = all;
+    return ana_run(j->w->dev, j->prog, &o, &j->ana, e);
+}
+
+static void store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc)
+{
+    struct dt_err why = {0};
+    struct dtd_lookup l = lookup_of(j, want);
+    l.opt = opt;
+    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, j->factors, &why) < 0)
+        dt_log(DT_LOG_WARN, "not cached: %s", why.detail ? why.detail : dt_err_text(why.num));
+    dt_err_done(&why);
+}
+
+/* The document for want, from the cache or made. 1 hit, 0 made. */
+static int document(struct job *j, const char *want, json_t **ret, struct dt_err *e)
+{
+    struct dtd_lookup l = lookup_of(j, want);
+    bool plan = !strcmp(want, "plan");
+    int r = dtd_lookup(j->w->cache, &l, j->g, j->digest, j->signature, ret);
+    if (r == 1)
+        return 1;
+    if (r < 0)
+        return dt_err_set(e, r, "the graph has no digest: %s", dt_err_text(r));
+    r = need_prog(j, e);
+    if (r < 0)
+        return r;
+    if (dtd_lookup_signature(j->w->cache, &l, j->g, j->signature, ret) == 1) {
+        json_t *gj = dt_graph_to_json(j->g);
+        if (gj)
+            cache_digest_put(j->w->cache, j->digest, l.arch, j->signature, gj, NULL);
+        json_decref(gj);
+        return 1;
+    }
+    r = need_analysis(j, !plan && j->opt->all_edges, e);
+    if (r < 0)
+        return r;
+    const struct dev_info *info = dev_info(j->w->dev);
+    json_t *doc = NULL;
+    if (plan) {
+        const struct dtd_options *o = j->opt, plain = {0};
+        struct rw_options ro = {.allow = (const char *const *)o->allow, .nallow = o->nallow, .deny = (const char *const *)o->deny,
+                                .ndeny = o->ndeny, .budget_s = o->budget, .progress = wrk_progress, .user = j->w};
+        if (!o->nallow)
+            ro.allow = NULL;
+        json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
+        if (analysis)
+            store(j, "analysis", &plain, analysis); /* it is at hand, and explain will want it */
+        json_decref(analysis);
+        r = rw_plan(j->w->dev, j->prog, j->ana, &ro, j->signature, &doc, e);
+    } else {
+        doc = ana_to_json(j->ana, info, j->signature, j->opt->maps);
+        r = doc ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory for the analysis document");
+    }
+    if (r < 0)
+        return r;
+    store(j, want, j->opt, doc);
+    *ret = doc;
+    return 0;
+}
+
+static int answer(struct wrk *w, json_t *graph, const struct dtd_options *o, const char *want, struct wrk_answer *a,
+                  struct dt_err *e)
+{
+    struct job j = {0};
+    int r = job_init(&j, w, graph, o, e);
+    if (r >= 0)
+        r = document(&j, want, &a->document, e);
+    if (r >= 0) {
+        a->hit = r == 1;
+        strcpy(a->digest, j.digest);
+        strcpy(a->signature, j.signature);
+    }
+    job_done(&j);
+    return r < 0 ? r : 0;
+}
+
+int wrk_analyze(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    return answer(w, graph, o, "analysis", a, e);
+}
+
+int wrk_optimize(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    return answer(w, graph, o, "plan", a, e);
+}
+
+/* Both documents, and the factors of the signature when the graph had to be compiled. */
+int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    struct job j = {0};
+    json_t *analysis = NULL, *plan = NULL;
+    int r = job_init(&j, w, graph, o, e), r2 = 0;
+    if (r >= 0)
+        r = document(&j, "analysis", &analysis, e);
+    if (r >= 0)
+        r2 = document(&j, "plan", &plan, e);
+    if (r >= 0 && r2 >= 0) {
+        a->hit = r == 1 && r2 == 1;
+        strcpy(a->digest, j.digest);
+        strcpy(a->signature, j.signature);
+        a->document = json_pack("{s:s, s:s, s:b, s:O, s:O}", "signature", j.signature, "digest", j.digest, "cached", a->hit,
+                                "analysis", analysis, "plan", plan);
+        if (a->document && j.factors)
+            json_object_set(a->document, "factors", j.factors);
+        if (!a->document)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    json_decref(analysis);
+    json_decref(plan);
+    job_done(&j);
+    return r < 0 ? r : r2 < 0 ? r2 : 0;
+}

@@ -1,0 +1,148 @@
+/* Verb run: run a graph or a plan once, hash what it leaves, time it.
+ *
+ * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once, and each output
+ * and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if what it assumes holds for this
+ * binding: alignment of buffers and content of constants are checked; the plan document alone does not hold the original launches, so one
+ * that does not fit is refused, naming the assumption. `dump` adds the bytes as base64.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analysis.h"
+#include "base/alloc.h"
+#include "base/wire.h"
+#include "daemon/worker.h"
+
+#define REPS_REAL 20 /* a modelled time is the same every time */
+
+static char *base64(const uint8_t *p, uint64_t n)
+{
+    static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    char *out = n < DT_WIRE_MAX ? dt_malloc((n + 2) / 3 * 4 + 1) : NULL, *o = out;
+    for (uint64_t i = 0; out && i < n; i += 3) {
+        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0u);
+        *o++ = set[v >> 18];
+        *o++ = set[v >> 12 & 63];
+        *o++ = i + 1 < n ? set[v >> 6 & 63] : '=';
+        *o++ = i + 2 < n ? set[v & 63] : '=';
+    }
+    if (out)
+        *o = 0;
+    return out;
+}
+
+static int broken(struct dt_err *e, const char *kind, const char *buffer, const char *what)
+{
+    char pointer[256];
+    snprintf(pointer, sizeof pointer, "/assumes/%s/%.200s", kind, buffer);
+    return dt_err_at(e, DT_E_GRAPH, pointer, "the plan assumes something that does not hold for buffer %.200s: %s", buffer, what);
+}
+
+/* Does what the plan assumes hold? */
+static int check_assumes(const json_t *assumes, const struct dt_graph *g, struct dev_run *run, struct dt_err *e)
+{
+    const char *name;
+    json_t *v;
+    json_object_foreach(json_object_get(assumes, "align"), name, v) {
+        uint32_t b = dt_graph_find_buffer(g, name);
+        json_int_t align = json_integer_value(v);
+        dev_ptr at = 0;
+        if (b == DT_NAME_NONE)
+            continue; /* of no use to this binding */
+        if (align <= 0 || dev_run_buffer(run, b, &at) < 0 || at % (uint64_t)align)
+            return broken(e, "align", name, "its alignment");
+    }
+    json_object_foreach(json_object_get(assumes, "constant"), name, v) {
+        char text[DT_SHA256_TEXT];
+        uint32_t b = dt_graph_find_buffer(g, name);
+        if (b == DT_NAME_NONE)
+            return broken(e, "constant", name, "there is no such buffer");
+        uint8_t *p = dt_malloc(g->buffer[b].bytes + 1);
+        if (!p)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        dt_fill_bytes(&g->buffer[b], 0, p);
+        int r = dt_sha256_text(p, g->buffer[b].bytes, text);
+        free(p);
+        if (r < 0)
+            return dt_err_set(e, r, "out of memory");
+        if (!json_is_string(v) || strcmp(text, json_string_value(v)))
+            return broken(e, "constant", name, "its content");
+    }
+    return 0;
+}
+
+/* Read back and hash one buffer. */
+static int output(const struct dt_graph *g, uint32_t b, struct dev_run *run, bool dump, json_t *list, struct dt_err *e)
+{
+    const struct dt_buffer *buf = &g->buffer[b];
+    char text[DT_SHA256_TEXT];
+    uint8_t *p = dt_malloc(buf->bytes + 1);
+    if (!p)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for buffer %s", buf->name);
+    int r = dev_run_download(run, b, p, e);
+    if (r >= 0 && (r = dt_sha256_text(p, buf->bytes, text)) < 0)
+        dt_err_set(e, r, "out of memory");
+    if (r >= 0) {
+        json_t *o = json_pack("{s:s, s:s, s:I, s:s}", "buffer", buf->name, "role", dt_role_text(buf->role), "bytes",
+                              (json_int_t)buf->bytes, "sha256", text);
+        dt_free_ char *data = dump ? base64(p, buf->bytes) : NULL;
+        if (dump && !data)
+            r = dt_err_set(e, DT_E_TOO_LARGE, "buffer %s is too large to dump", buf->name);
+        else if (data)
+            json_object_set_new(o, "data", json_string(data));
+        json_array_append_new(list, o);
+    }
+    free(p);
+    return r;
+}
+
+static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *prog, const json_t *doc,
+               const struct dtd_options *o, json_t **ret, struct dt_err *e)
+{
+    struct dev_run *dr = NULL;
+    struct dev_time t = {0};
+    json_t *outputs = json_array();
+    int r = dev_run_new(w->dev, prog, &dr, e);
+    if (r >= 0)
+        r = check_assumes(json_object_get(doc, "assumes"), g, dr, e);
+    if (r >= 0)
+        r = dev_run_fill(dr, o->seed, -1, e);
+    if (r >= 0) {
+        wrk_progress("run", g->is_plan ? "running the plan" : "running the graph", 0, 1, w);
+        r = dev_run_once(dr, e);
+    }
+    for (uint32_t b = 0; r >= 0 && b < g->nbuffer; b++)
+        if (g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT)
+            r = output(g, b, dr, o->dump, outputs, e);
+    if (r >= 0) {
+        wrk_progress("time", "timing", 0, 1, w);
+        r = dev_run_time(dr, strcmp(dev_info(w->dev)->kind, "soft") ? REPS_REAL : 1, &t, NULL, e);
+    }
+    dev_run_free(dr);
+    if (r < 0) {
+        json_decref(outputs);
+        return r;
+    }
+    *ret = json_pack("{s:s, s:s, s:o, s:f, s:f, s:s, s:i, s:I, s:o}", "name", g->name ? g->name : "", "kind",
+                     g->is_plan ? "plan" : "graph", "outputs", outputs, "time_us", t.time_us, "ci95_us", t.ci95_us, "method",
+                     t.method, "launches", (int)t.launches, "seed", (json_int_t)o->seed, "device",
+                     dev_info_to_json(dev_info(w->dev)));
+    return *ret ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    struct dt_graph *g = NULL;
+    struct dev_prog *prog = NULL;
+    int r = dt_graph_from_json(graph, &g, e);
+    if (r >= 0)
+        r = wrk_open(w, e);
+    if (r >= 0)
+        r = dev_prog_new(w->dev, g, wrk_progress, w, &prog, e);
+    if (r >= 0)
+        r = run(w, g, prog, graph, o, &a->document, e);
+    dev_prog_free(prog);
+    dt_graph_free(g);
+    return r;
+}

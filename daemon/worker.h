@@ -1,0 +1,40 @@
+/* The worker process: the only one that touches kernels and the device. Private to worker*.c. */
+#ifndef DTD_WORKER_H
+#define DTD_WORKER_H
+
+#include <jansson.h>
+
+#include "cache/cache.h"
+#include "daemon/lookup.h"
+#include "daemon/options.h"
+#include "device/device.h"
+#include "graph/graph.h"
+
+struct wrk {
+    const char *spec;       /* --device */
+    const char *cache_path; /* --cache or NULL */
+    struct dev_device *dev; /* NULL until wrk_open */
+    struct cache *cache;    /* NULL: cannot be used, work goes on without */
+    char key[192], toolchain[192];
+    int out; /* frames go here */
+    uint64_t last_progress_us;
+    char last_stage[32];
+};
+
+/* What a verb gives back. */
+struct wrk_answer {
+    bool hit;
+    char signature[DT_SHA256_TEXT], digest[DT_SHA256_TEXT]; /* "" where there is none */
+    json_t *document;
+};
+
+int wrk_open(struct wrk *w, struct dt_err *e); /* device and cache, once */
+void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
+
+/* Verbs: `in` is the request's graph, or for a verb that takes none the whole request. */
+typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e);
+wrk_verb wrk_analyze, wrk_optimize, wrk_explain; /* worker-plan.c */
+wrk_verb wrk_run;                                /* worker-run.c */
+wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan; /* worker.c */
+
+#endif

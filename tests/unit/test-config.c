@@ -1,0 +1,130 @@
+/* daemon/config.c and options.c: defaults, files with mistakes, device spellings, options, cache policies. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "daemon/config.h"
+#include "daemon/options.h"
+
+static void defaults_and_file(void **state)
+{
+    struct dtd_config c;
+    struct dt_err e = {0};
+    assert_int_equal(dtd_config_init(&c, &e), 0);
+    assert_int_equal(c.job_timeout, 600);
+    assert_string_equal(c.device, "auto");
+    assert_null(c.socket);
+    assert_int_equal(dtd_config_parse(&c, "# a comment\n\n  job_timeout = 3 # three\nsocket=/tmp/x y.sock\n", "f", &e), 0);
+    assert_int_equal(c.job_timeout, 3);
+    assert_string_equal(c.socket, "/tmp/x y.sock");
+    assert_int_equal(dtd_config_set(&c, "device", "soft", &e), 0);
+    assert_int_equal(dtd_config_finish(&c, &e), 0);
+    assert_string_equal(c.device, "soft:h200");
+    dtd_config_done(&c);
+}
+
+static void wrong_lines(void **state)
+{
+    static const struct {
+        const char *text, *expect;
+    } cases[] = {
+        {"job_timeout = 0", "f:1: job_timeout = 0 is not a number from 1 to 86400"},
+        {"\njob_timeout = 3s", "f:2: job_timeout = 3s is not a number from 1 to 86400"},
+        {"job_timeout = 99999999999999999999", "f:1: job_timeout = 99999999999999999999 is not a number from 1 to 86400"},
+        {"jobtimeout = 3", "f:1: there is no option jobtimeout"},
+        {"nonsense", "f:1: expected NAME = VALUE"},
+        {"socket =", "f:1: socket needs a value"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dtd_config c;
+        struct dt_err e = {0};
+        assert_int_equal(dtd_config_init(&c, &e), 0);
+        assert_int_equal(dtd_config_parse(&c, cases[i].text, "f", &e), DT_E_USAGE);
+        assert_string_equal(e.detail, cases[i].expect);
+        assert_int_equal(c.job_timeout, 600);
+        dt_err_done(&e);
+        dtd_config_done(&c);
+    }
+}
+
+static void devices(void **state)
+{
+    static const char *const good[][2] = {{"", "auto"}, {"auto", "auto"}, {"soft", "soft:h200"}, {"soft:a100", "soft:a100"},
+                                          {"cuda", "cuda:0"}, {"cuda:3", "cuda:3"}};
+    static const char *const bad[] = {"gpu", "auto:1", "soft:", "cuda:x", "cuda:", "soft:a/b", "soft:a b", "softer", "soft:a\nb"};
+    char out[80];
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        assert_int_equal(dtd_device_normal(good[i][0], out, sizeof out, NULL), 0);
+        assert_string_equal(out, good[i][1]);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
+        assert_int_equal(dtd_device_normal(bad[i], out, sizeof out, NULL), DT_E_USAGE);
+}
+
+static void policies(void **state)
+{
+    struct dtd_options a = {0}, b = {0}, c = {0};
+    assert_int_equal(dtd_options_set(&a, "allow", "split,prefetch,split", NULL), 0);
+    assert_int_equal(dtd_options_set(&a, "deny", "recompute", NULL), 0);
+    assert_int_equal(dtd_options_set(&b, "deny", "recompute,", NULL), 0);
+    assert_int_equal(dtd_options_set(&b, "allow", "prefetch", NULL), 0);
+    assert_int_equal(dtd_options_set(&b, "allow", "split", NULL), 0);
+    char *p = dtd_policy(&a, "plan"), *q = dtd_policy(&b, "plan");
+    assert_string_equal(p, q);
+    assert_string_equal(p, "allow=prefetch,split deny=recompute budget=0");
+    free(q);
+    q = dtd_policy(&a, "analysis");
+    assert_string_equal(q, "maps=0 all_edges=0");
+    free(q);
+    /* over the wire and back: the worker must key as the service does */
+    assert_int_equal(dtd_options_set(&a, "budget", "2.5", NULL), 0);
+    assert_int_equal(dtd_options_set(&a, "maps", "1", NULL), 0);
+    assert_int_equal(dtd_options_set(&a, "seed", "41", NULL), 0);
+    json_t *j = dtd_options_to_json(&a);
+    assert_int_equal(dtd_options_from_json(&c, j, NULL), 0);
+    json_decref(j);
+    free(p);
+    p = dtd_policy(&a, "plan");
+    q = dtd_policy(&c, "plan");
+    assert_string_equal(p, q);
+    assert_true(c.maps);
+    assert_false(c.all_edges);
+    assert_int_equal(c.seed, 41);
+    free(p);
+    free(q);
+    dtd_options_done(&a);
+    dtd_options_done(&b);
+    dtd_options_done(&c);
+}
+
+static void wrong_options(void **state)
+{
+    static const char *const bad[][2] = {{"maps", "2"}, {"allow", "A"}, {"allow", "a b"}, {"budget", "-1"}, {"budget", "inf"},
+                                         {"budget", "nan"}, {"budget", "1x"}, {"seed", "-1"}, {"seed", "x"}, {"seed", ""},
+                                         {"seed", "99999999999999999999"}, {"timeout", "1e9"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        struct dtd_options o = {0};
+        assert_int_equal(dtd_options_set(&o, bad[i][0], bad[i][1], NULL), DT_E_USAGE);
+        dtd_options_done(&o);
+    }
+    struct dtd_options o = {0};
+    assert_int_equal(dtd_options_set(&o, "colour", "1", NULL), 1);
+    char many[2048] = "";
+    for (int i = 0; i < 40; i++)
+        snprintf(many + strlen(many), 16, "k%d,", i);
+    assert_int_equal(dtd_options_set(&o, "allow", many, NULL), DT_E_USAGE);
+    dtd_options_done(&o);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines), cmocka_unit_test(devices),
+                                       cmocka_unit_test(policies), cmocka_unit_test(wrong_options)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

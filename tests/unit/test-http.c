@@ -1,0 +1,326 @@
+/* daemon/http*.c: the pure helpers, and the server on a real socket, fed with right and broken bytes. The server runs in a thread of its own;
+ * its handler answers with what it was asked, streams on /stream, answers late on /late and never on /never.
+ */
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "daemon/http.h"
+
+static char path[64];
+static uv_loop_t loop;
+static uv_async_t quit;
+static uv_thread_t thread;
+static struct dtd_http *http;
+static int gone;
+
+struct late {
+    uv_timer_t timer;
+    struct dtd_req *r;
+};
+
+static void free_handle(uv_handle_t *h) { free(h); }
+
+static void on_late(uv_timer_t *t)
+{
+    struct late *l = (struct late *)t;
+    if (l->r)
+        dtd_reply(l->r, 200, "text/plain", NULL, "late");
+    uv_close((uv_handle_t *)t, free_handle);
+}
+
+static void on_gone(struct dtd_req *r) { gone++; }
+
+static void serve(struct dtd_req *r)
+{
+    if (!strcmp(r->path, "/stream")) {
+        dtd_stream_begin(r, "text/plain");
+        for (int i = 0; i < 3; i++)
+            dtd_stream_put(r, "line\n", 5);
+        dtd_stream_end(r);
+    } else if (!strcmp(r->path, "/late")) {
+        struct late *l = dt_calloc(1, sizeof *l);
+        uv_timer_init(&loop, &l->timer);
+        l->r = r;
+        uv_timer_start(&l->timer, on_late, 50, 0);
+    } else if (!strcmp(r->path, "/never")) {
+        r->gone = on_gone;
+    } else {
+        struct dt_str s = {0};
+        dt_str_addf(&s, "%s %s ?%s %zu", http_method_str(r->method), r->path, r->query, r->body_len);
+        size_t n = s.len;
+        dtd_reply_take(r, 200, "text/plain", NULL, dt_str_take(&s), n);
+    }
+}
+
+static void on_quit(uv_async_t *a)
+{
+    dtd_http_stop(http);
+    dtd_http_drop(http);
+    uv_close((uv_handle_t *)a, NULL);
+}
+
+static void run_loop(void *arg) { uv_run(&loop, UV_RUN_DEFAULT); }
+
+static int start(void **state)
+{
+    signal(SIGPIPE, SIG_IGN); /* as the service does */
+    struct dtd_http_limits l = {.max_body = 1000, .max_bodies = 1500, .max_connections = 4, .request_ms = 400, .idle_ms = 2000};
+    snprintf(path, sizeof path, "/tmp/dtd-test-http-%d.sock", (int)getpid());
+    uv_loop_init(&loop);
+    uv_async_init(&loop, &quit, on_quit);
+    if (dtd_http_new(&loop, &l, serve, NULL, &http, NULL) < 0 || dtd_http_listen(http, path, NULL) < 0)
+        return -1;
+    return uv_thread_create(&thread, run_loop, NULL);
+}
+
+static int stop(void **state)
+{
+    uv_async_send(&quit);
+    uv_thread_join(&thread);
+    dtd_http_free(http);
+    return uv_loop_close(&loop) || access(path, F_OK) == 0; /* every handle is closed, the socket file is gone */
+}
+
+static int dial(void)
+{
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    strcpy(a.sun_path, path);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&a, sizeof a), 0);
+    return fd;
+}
+
+/* Everything that comes until the server closes. */
+static char *read_all(int fd)
+{
+    struct dt_str s = {0};
+    char buf[4096];
+    for (ssize_t n; (n = read(fd, buf, sizeof buf)) > 0;)
+        dt_str_addn(&s, buf, (size_t)n);
+    close(fd);
+    dt_str_add(&s, "");
+    return dt_str_take(&s);
+}
+
+static char *talk(const char *bytes, size_t n)
+{
+    int fd = dial();
+    while (n) {
+        ssize_t w = send(fd, bytes, n, MSG_NOSIGNAL);
+        if (w <= 0)
+            break;
+        bytes += w;
+        n -= (size_t)w;
+    }
+    shutdown(fd, SHUT_WR);
+    return read_all(fd);
+}
+
+static void expect(const char *request, const char *status, const char *needle)
+{
+    char *r = talk(request, strlen(request));
+    if (strncmp(r + 9, status, 3) || (needle && !strstr(r, needle)))
+        fail_msg("request %.60s: expected %s with %s, got %.300s", request, status, needle ? needle : "-", r);
+    free(r);
+}
+
+static void right_requests(void **state)
+{
+    expect("GET / HTTP/1.1\r\n\r\n", "200", "GET / ? 0");
+    expect("GET /a%20b?x=1&y=%2f HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET /a b ?x=1&y=%2f 0");
+    expect("GET http://d/v1?q HTTP/1.1\r\n\r\n", "200", "GET /v1 ?q 0");
+    expect("POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "200", "POST /p ? 5");
+    expect("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n", "200", "POST /p ? 7");
+    expect("GET /stream HTTP/1.1\r\n\r\n", "200", "5\r\nline\n\r\n5\r\nline\n\r\n5\r\nline\n\r\n0\r\n\r\n");
+    expect("GET /stream HTTP/1.0\r\n\r\n", "200", "\r\n\r\nline\nline\nline\n");
+    expect("HEAD /x HTTP/1.1\r\n\r\n", "200", "Content-Length: 11\r\nConnection: keep-alive\r\n\r\n");
+    expect("GET /late HTTP/1.1\r\n\r\n", "200", "late"); /* the client has shut its side: it still gets its answer */
+    expect("POST / HTTP/1.1\r\nExpect: 100-continue\r\nContent-Length: 2\r\n\r\nhi", "100", "200 OK");
+}
+
+static void pipelined(void **state)
+{
+    const char *two = "GET /late HTTP/1.1\r\n\r\nGET /two HTTP/1.1\r\nConnection: close\r\n\r\n";
+    char *r = talk(two, strlen(two));
+    const char *a = strstr(r, "late"), *b = strstr(r, "GET /two");
+    assert_true(a && b && a < b);
+    free(r);
+}
+
+static void broken_requests(void **state)
+{
+    expect("nonsense\r\n\r\n", "400", "\"code\":\"usage\"");
+    expect("GET * HTTP/1.1\r\n\r\n", "400", NULL);
+    expect("GET /%zz HTTP/1.1\r\n\r\n", "400", NULL);
+    expect("GET /%00 HTTP/1.1\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabc", "400", NULL);
+    expect("POST / HTTP/1.1\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "400", NULL);
+    expect("POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nfffffffffffffffff\r\n", "400", NULL);
+    expect("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "400", NULL);
+}
+
+static void limits(void **state)
+{
+    struct dt_str s = {0};
+    dt_str_add(&s, "GET / HTTP/1.1\r\nX: ");
+    for (int i = 0; i < 40000; i++)
+        dt_str_addc(&s, 'x');
+    dt_str_add(&s, "\r\n\r\n");
+    expect(s.s, "431", "\"status\":431");
+    s.len = 0;
+    dt_str_add(&s, "GET /");
+    for (int i = 0; i < 9000; i++)
+        dt_str_addc(&s, 'x');
+    dt_str_add(&s, " HTTP/1.1\r\n\r\n");
+    expect(s.s, "414", NULL);
+    s.len = 0;
+    expect("POST / HTTP/1.1\r\nContent-Length: 1001\r\n\r\n", "413", "\"code\":\"too-large\"");
+    dt_str_add(&s, "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n7d0\r\n");
+    for (int i = 0; i < 2000; i++)
+        dt_str_addc(&s, 'x');
+    dt_str_add(&s, "\r\n0\r\n\r\n");
+    expect(s.s, "413", NULL);
+    dt_str_done(&s);
+}
+
+static void slow_and_half(void **state)
+{
+    /* a dribbling client is told, and its connection ends although it keeps it open */
+    int fd = dial();
+    assert_int_equal(write(fd, "GET / HT", 8), 8);
+    char *r = read_all(fd);
+    assert_int_equal(strncmp(r + 9, "408", 3), 0);
+    free(r);
+    /* half a request and then the end: closed without an answer */
+    r = talk("POST / HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc", 43);
+    assert_string_equal(r, "");
+    free(r);
+}
+
+static void bodies_together(void **state)
+{
+    /* two bodies under way of 900 and 800 bytes: the second is over the limit for all, and the first is not disturbed */
+    char body[901], head[] = "POST / HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
+    memset(body, 'x', sizeof body);
+    int a = dial(), b = dial();
+    assert_true(write(a, head, sizeof head - 1) > 0 && write(a, body, 900) == 900);
+    usleep(50000);
+    assert_true(write(b, head, sizeof head - 1) > 0 && write(b, body, 800) == 800);
+    char *r = read_all(b);
+    assert_int_equal(strncmp(r + 9, "503", 3), 0);
+    free(r);
+    assert_int_equal(write(a, body, 100), 100);
+    r = read_all(a);
+    assert_non_null(strstr(r, "POST / ? 1000"));
+    free(r);
+}
+
+static void too_many(void **state)
+{
+    int fd[4];
+    for (int i = 0; i < 300 && *(volatile const unsigned *)&dtd_http_counts(http)->connections; i++)
+        usleep(10000); /* connections of earlier cases are still being closed */
+    for (int i = 0; i < 4; i++) {
+        fd[i] = dial();
+        assert_true(write(fd[i], "GET /never HTTP/1.1\r\n\r\n", 23) == 23);
+    }
+    usleep(50000);
+    char *r = talk("GET / HTTP/1.1\r\n\r\n", 18);
+    if (*r && strncmp(r + 9, "503", 3))
+        fail_msg("expected 503, got %s", r);
+    free(r);
+    for (int i = 0; i < 4; i++)
+        close(fd[i]);
+    usleep(50000);
+}
+
+static void stale_socket(void **state)
+{
+    struct dtd_http *other;
+    struct dtd_http_limits l = {.max_connections = 1};
+    struct dt_err e = {0};
+    struct stat st;
+    char name[80];
+    uv_loop_t lp;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0660);
+    uv_loop_init(&lp);
+    assert_int_equal(dtd_http_new(&lp, &l, serve, NULL, &other, NULL), 0);
+    assert_int_equal(dtd_http_listen(other, path, &e), DT_E_IO); /* somebody listens there */
+    assert_non_null(strstr(e.detail, "another service"));
+    dt_err_done(&e);
+    snprintf(name, sizeof name, "%s.file", path);
+    fclose(fopen(name, "w"));
+    assert_int_equal(dtd_http_listen(other, name, &e), DT_E_IO); /* not a socket: left alone */
+    assert_int_equal(access(name, F_OK), 0);
+    unlink(name);
+    dt_err_done(&e);
+    /* a socket file that nobody listens on is replaced */
+    snprintf(name, sizeof name, "%s.old", path);
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    strcpy(a.sun_path, name);
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    close(fd);
+    assert_int_equal(dtd_http_listen(other, name, &e), 0);
+    dtd_http_stop(other);
+    assert_int_not_equal(access(name, F_OK), 0);
+    uv_run(&lp, UV_RUN_DEFAULT);
+    dtd_http_free(other);
+    assert_int_equal(uv_loop_close(&lp), 0);
+}
+
+static void queries_and_paths(void **state)
+{
+    const char *at = "a=1&&b=x%20y+z&c&d=";
+    char n[8], v[16];
+    const char *expect_n[] = {"a", "b", "c", "d"}, *expect_v[] = {"1", "x y z", "", ""};
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(dtd_query_next(&at, n, sizeof n, v, sizeof v), 1);
+        assert_string_equal(n, expect_n[i]);
+        assert_string_equal(v, expect_v[i]);
+    }
+    assert_int_equal(dtd_query_next(&at, n, sizeof n, v, sizeof v), 0);
+    static const char *const bad[] = {"a=%", "a=%1", "a=%g0", "a=%00", "verylongname=1", "a=0123456789abcdef"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        at = bad[i];
+        assert_int_equal(dtd_query_next(&at, n, sizeof n, v, sizeof v), DT_E_USAGE);
+    }
+    char buf[16];
+    const char *param[DTD_MAX_PARAMS];
+    assert_true(dtd_path_match("/v1/jobs/*", "/v1/jobs/7", buf, sizeof buf, param));
+    assert_string_equal(param[0], "7");
+    assert_true(dtd_path_match("/a/*/b/*", "/a/x/b/y", buf, sizeof buf, param));
+    assert_string_equal(param[1], "y");
+    assert_false(dtd_path_match("/v1/jobs/*", "/v1/jobs/", buf, sizeof buf, param));
+    assert_false(dtd_path_match("/v1/jobs/*", "/v1/jobs/7/x", buf, sizeof buf, param));
+    assert_false(dtd_path_match("/v1/jobs", "/v1/jobs/", buf, sizeof buf, param));
+    assert_false(dtd_path_match("/a/*", "/a/0123456789abcdef", buf, sizeof buf, param)); /* does not fit */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(queries_and_paths), cmocka_unit_test(right_requests), cmocka_unit_test(pipelined),
+        cmocka_unit_test(broken_requests),   cmocka_unit_test(limits),         cmocka_unit_test(slow_and_half),
+        cmocka_unit_test(bodies_together),   cmocka_unit_test(too_many),       cmocka_unit_test(stale_socket),
+    };
+    return cmocka_run_group_tests(tests, start, stop);
+}
