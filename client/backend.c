@@ -1,0 +1,151 @@
+/* Where the work is done: by the service (libdovetail), or with --local by a worker of our own (local.c). Either way the outcome is the
+ * document's text or a problem document.
+ */
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "client/cli.h"
+
+static void add_option(struct dt_str *q, const char *name, const char *value)
+{
+    if (!value)
+        return;
+    dt_str_addf(q, "%s%s=", q->len ? "&" : "", name);
+    for (; *value; value++)
+        if (isalnum((unsigned char)*value) || strchr("-_.,:", *value))
+            dt_str_addc(q, *value);
+        else
+            dt_str_addf(q, "%%%02x", (unsigned char)*value);
+}
+
+static json_t *list_json(const char *s)
+{
+    json_t *a = json_array();
+    while (*s) {
+        size_t n = strcspn(s, ",");
+        if (n)
+            json_array_append_new(a, json_stringn(s, n));
+        s += n + (s[n] == ',');
+    }
+    return a;
+}
+
+json_t *options_json(const struct cli *c)
+{
+    json_t *o = json_object();
+    if (c->maps)
+        json_object_set_new(o, "maps", json_true());
+    if (c->all_edges)
+        json_object_set_new(o, "all_edges", json_true());
+    if (c->dump)
+        json_object_set_new(o, "dump", json_true());
+    if (c->allow)
+        json_object_set_new(o, "allow", list_json(c->allow));
+    if (c->deny)
+        json_object_set_new(o, "deny", list_json(c->deny));
+    if (c->budget)
+        json_object_set_new(o, "budget", json_real(strtod(c->budget, NULL)));
+    if (c->seed)
+        json_object_set_new(o, "seed", json_integer(strtoll(c->seed, NULL, 10)));
+    return o;
+}
+
+static struct dovetail *open_service(struct cli *c, struct outcome *ret)
+{
+    struct dovetail *d = NULL;
+    struct dt_err e = {0};
+    if (dovetail_open(c->socket, &d) < 0) {
+        dt_err_set(&e, DT_E_NOMEM, "out of memory");
+        outcome_error(ret, &e);
+    }
+    return d;
+}
+
+static void problem_of(struct dovetail *d, struct outcome *ret)
+{
+    const char *p = dovetail_problem(d);
+    ret->failed = true;
+    ret->text = dt_strdup(p ? p : "{\"code\":\"out-of-memory\",\"detail\":\"out of memory\"}");
+    ret->len = ret->text ? strlen(ret->text) : 0;
+}
+
+static void take_result(struct dovetail_result *r, struct outcome *ret)
+{
+    ret->text = r->document;
+    ret->len = r->len;
+    r->document = NULL;
+    snprintf(ret->cache, sizeof ret->cache, "%s", r->cache ? r->cache : "miss");
+    snprintf(ret->signature, sizeof ret->signature, "%s", r->signature ? r->signature : "");
+    snprintf(ret->digest, sizeof ret->digest, "%s", r->digest ? r->digest : "");
+    dovetail_result_done(r);
+}
+
+static void on_event(const char *json, void *user)
+{
+    json_t *o = json_loads(json, 0, NULL);
+    const char *what = jstr(o, "event");
+    if (!strcmp(what, "progress"))
+        progress(user, jstr(o, "stage"), jstr(o, "message"), (long)jnum(o, "done"), (long)jnum(o, "of"));
+    else if (!strcmp(what, "queued"))
+        progress(user, "queued", "", 0, 0);
+    json_decref(o);
+}
+
+void backend_submit(struct cli *c, const char *want, const char *graph, size_t len, struct outcome *ret)
+{
+    static const char *const verbs[][2] = {{"plan", "optimize"}, {"analysis", "analyze"}, {"run", "run"}, {"explain", "explain"}};
+    memset(ret, 0, sizeof *ret);
+    if (c->local) {
+        for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
+            if (!strcmp(verbs[i][0], want))
+                local_request(c, verbs[i][1], "graph", graph, len, ret);
+        return;
+    }
+    struct dovetail *d = open_service(c, ret);
+    if (!d)
+        return;
+    struct dovetail_result r = {0};
+    struct dt_str q = {0};
+    add_option(&q, "device", c->device);
+    add_option(&q, "allow", c->allow);
+    add_option(&q, "deny", c->deny);
+    add_option(&q, "budget", c->budget);
+    add_option(&q, "seed", c->seed);
+    add_option(&q, "timeout", c->timeout);
+    add_option(&q, "maps", c->maps ? "1" : NULL);
+    add_option(&q, "all_edges", c->all_edges ? "1" : NULL);
+    add_option(&q, "dump", c->dump ? "1" : NULL);
+    if (q.failed || dovetail_submit(d, want, q.s, graph, len, on_event, c, &r) < 0)
+        problem_of(d, ret);
+    else
+        take_result(&r, ret);
+    dt_str_done(&q);
+    dovetail_close(d);
+}
+
+void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret)
+{
+    memset(ret, 0, sizeof *ret);
+    if (c->local) {
+        local_request(c, verb, signature ? "signature" : NULL, signature, signature ? strlen(signature) : 0, ret);
+        return;
+    }
+    struct dovetail *d = open_service(c, ret);
+    if (!d)
+        return;
+    struct dovetail_reply r = {0};
+    if (dovetail_request(d, "GET", path, NULL, 0, &r) < 0) {
+        problem_of(d, ret);
+    } else {
+        ret->failed = r.status / 100 != 2;
+        ret->text = r.body;
+        ret->len = r.len;
+        r.body = NULL;
+    }
+    dovetail_reply_done(&r);
+    dovetail_close(d);
+}

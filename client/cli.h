@@ -1,0 +1,68 @@
+/* The command line, inside: what the verbs share. One file and one row of the table in dovetail.c a verb. */
+#ifndef DOVETAIL_CLI_H
+#define DOVETAIL_CLI_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "base/err.h"
+#include "client/dovetail.h"
+
+struct cli {
+    /* options, NULL or false where not given */
+    bool json, local, maps, all_edges;
+    const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *dump;
+    /* the verb's arguments */
+    char **arg;
+    int narg;
+    /* how to print */
+    bool tty, color; /* stderr is a terminal; stdout may have colours */
+    bool progress_shown;
+    char stage[64];
+};
+
+/* What a request came to: a document, or a problem. */
+struct outcome {
+    char *text;  /* document, or problem document */
+    size_t len;
+    bool failed;
+    char cache[8], signature[80], digest[80];
+};
+void outcome_done(struct outcome *o);
+
+/* ---- backend.c, local.c ------------------------------------------------------------------------------------------ */
+/* want as in the service's query ("plan", "analysis", "run", "explain"); graph text. Through the service, or with --local through a worker. */
+void backend_submit(struct cli *c, const char *want, const char *graph, size_t len, struct outcome *ret);
+/* GET of the service. With --local only `verb` counts: the worker's verb that says the same, with `signature` as its member. */
+void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret);
+void local_request(struct cli *c, const char *verb, const char *member, const char *value, size_t len, struct outcome *ret);
+void outcome_error(struct outcome *ret, struct dt_err *e); /* empties e */
+json_t *options_json(const struct cli *c);
+
+/* ---- graphfile.c ------------------------------------------------------------------------------------------------- */
+/* Read a graph or plan; {"file": "k.cu"} becomes the file's text. *ret is what to post, caller frees. */
+int graph_read(const char *path, char **ret, size_t *ret_len, struct dt_err *e);
+
+/* ---- output.c ---------------------------------------------------------------------------------------------------- */
+int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const json_t *doc, const struct outcome *o));
+int fail(struct cli *c, struct dt_err *e);             /* report, empty e, exit status */
+void progress(struct cli *c, const char *stage, const char *message, long done, long of);
+void progress_end(struct cli *c);
+void print_clean(FILE *f, const char *s); /* control characters as '?': names come from files */
+const char *jstr(const json_t *o, const char *name); /* "" if missing */
+double jnum(const json_t *o, const char *name);      /* 0 if missing */
+char *join(const json_t *list, const char *between, const char *empty); /* strings of a list; caller frees */
+
+struct table {
+    unsigned ncol, nrow;
+    char **cell; /* owned */
+};
+void table_row(struct table *t, unsigned ncol, ...); /* char * each, copied */
+void table_print(struct table *t, const struct cli *c); /* first row: heads; empties t */
+
+/* ---- verbs ------------------------------------------------------------------------------------------------------- */
+typedef int verb_fn(struct cli *c);
+verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version;
+
+#endif

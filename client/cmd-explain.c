@@ -1,0 +1,151 @@
+/* dovetail explain GRAPH|SIGNATURE: the documents in sentences: why an edge has its class and its evidence, why a rewrite was kept, refused or
+ * dropped, and what the signature is made of. A signature is explained from what the cache holds, with canonical names.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "client/cli.h"
+
+static bool has(const json_t *list, const char *what)
+{
+    size_t i;
+    const json_t *v;
+    json_array_foreach(list, i, v)
+        if (json_is_string(v) && !strcmp(json_string_value(v), what))
+            return true;
+    return false;
+}
+
+static void range(const json_t *o, const char *what, const char *of)
+{
+    double lo = jnum(o, "min"), hi = jnum(o, "max");
+    if (lo == hi)
+        printf("    %s %.0f %s\n", what, lo, of);
+    else
+        printf("    %s %.0f to %.0f %s\n", what, lo, hi, of);
+}
+
+static void edge(const json_t *e)
+{
+    const json_t *classes = json_object_get(e, "classes"), *bytes = json_object_get(e, "independent_bytes"), *v;
+    const char *ev = jstr(e, "evidence"), *name;
+    dt_free_ char *cls = join(classes, ", ", "-"), *hz = join(json_object_get(e, "hazards"), ", ", "none");
+    dt_free_ char *bufs = join(json_object_get(e, "buffers"), ", ", "no buffer");
+    print_clean(stdout, jstr(e, "producer"));
+    fputs(" -> ", stdout);
+    print_clean(stdout, jstr(e, "consumer"));
+    printf(": %s\n", cls);
+    if (has(classes, "full-independence")) {
+        printf("    no block of the consumer reads what the producer writes");
+        printf(strcmp(hz, "none") ? "; still ordered, because of %s\n" : "; no order is needed%.0s\n", hz);
+    } else {
+        printf("    hazards %s through ", hz);
+        print_clean(stdout, bufs);
+        printf(": %.0f pairs of blocks in %.0f components, fan %s\n", jnum(e, "pairs"), jnum(e, "components"), jstr(e, "fan"));
+        range(json_object_get(e, "producers_per_consumer"), "a consumer block needs", "producer blocks");
+        range(json_object_get(e, "consumers_per_producer"), "a producer block feeds", "consumer blocks");
+        if (has(classes, "one-to-one"))
+            printf("    one-to-one: every consumer block needs exactly one producer block, and none is shared\n");
+    }
+    if (jnum(e, "independent_blocks") > 0)
+        printf("    %.0f consumer blocks need nothing from the producer\n", jnum(e, "independent_blocks"));
+    json_object_foreach((json_t *)bytes, name, v) {
+        printf("    %.0f bytes of ", json_number_value(v));
+        print_clean(stdout, name);
+        printf(" are read that nobody writes in between: they can be fetched early\n");
+    }
+    printf("    %s: %s\n", *ev ? ev : "-",
+           !strcmp(ev, "proved") ? "no address and no guard depends on loaded data, so the map holds for all inputs"
+           : !strcmp(ev, "observed") ? "addresses or guards depend on buffers that are declared constant, whose content is hashed"
+                                     : "addresses or guards depend on data, so the map is a superset");
+}
+
+static void rewrite(const json_t *r)
+{
+    dt_free_ char *launches = join(json_object_get(r, "launches"), " + ", "-");
+    const char *verdict = jstr(r, "verdict"), *reason = jstr(r, "reason"), *level = jstr(r, "level");
+    printf("%s%s%s of ", jstr(r, "kind"), *level ? ", level " : "", level);
+    print_clean(stdout, launches);
+    printf(": %s%s", verdict, !strcmp(verdict, "refused") ? " (not legal, or not provably so)" : !strcmp(verdict, "dropped") ? " (legal, but no gain)" : "");
+    fputs(*reason ? ": " : "", stdout);
+    print_clean(stdout, reason);
+    fputc('\n', stdout);
+}
+
+static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+{
+    const json_t *a = json_object_get(doc, "analysis"), *p = json_object_get(doc, "plan"), *f = json_object_get(doc, "factors");
+    const json_t *v;
+    const char *name;
+    size_t i;
+    printf("signature %s%s\n", jstr(doc, "signature"), json_is_true(json_object_get(doc, "cached")) ? " (in the cache)" : "");
+    json_object_foreach((json_t *)f, name, v) {
+        dt_free_ char *text = json_is_string(v) ? dt_strdup(json_string_value(v)) : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+        printf("    %s ", name);
+        print_clean(stdout, text ? text : "");
+        fputc('\n', stdout);
+    }
+    if (a)
+        printf("\nEdges\n");
+    json_array_foreach(json_object_get(a, "edges"), i, v)
+        edge(v);
+    if (p)
+        printf("\nRewrites\n");
+    json_array_foreach(json_object_get(p, "rewrites"), i, v)
+        rewrite(v);
+    if (p && !json_array_size(json_object_get(p, "rewrites")))
+        printf("no rewrite was tried\n");
+    return 0;
+}
+
+static int by_signature(struct cli *c, const char *sig)
+{
+    struct outcome parts[2], o = {0};
+    static const char *const what[2][3] = {{"analysis", "/v1/analyses/", "find-analysis"}, {"plan", "/v1/plans/", "find-plan"}};
+    json_t *doc = json_pack("{s:s, s:b}", "signature", sig, "cached", 1);
+    int found = 0;
+    for (int i = 0; i < 2; i++) {
+        char *path;
+        if (asprintf(&path, "%s%s", what[i][1], sig) < 0)
+            return 1;
+        backend_get(c, path, what[i][2], sig, &parts[i]);
+        free(path);
+        json_t *part = parts[i].failed ? NULL : json_loadb(parts[i].text, parts[i].len, 0, NULL);
+        if (part) {
+            json_object_set_new(doc, what[i][0], part);
+            found++;
+        }
+    }
+    if (!found) {
+        json_decref(doc);
+        outcome_done(&parts[1]);
+        return finish(c, &parts[0], human);
+    }
+    o.text = json_dumps(doc, JSON_COMPACT);
+    o.len = o.text ? strlen(o.text) : 0;
+    json_decref(doc);
+    outcome_done(&parts[0]);
+    outcome_done(&parts[1]);
+    return finish(c, &o, human);
+}
+
+int cmd_explain(struct cli *c)
+{
+    struct dt_err e = {0};
+    struct outcome o;
+    dt_free_ char *graph = NULL;
+    size_t len;
+    const char *s = c->arg[0];
+    if (!strncmp(s, "sha256:", 7)) {
+        if (strlen(s) != 71 || strspn(s + 7, "0123456789abcdef") != 64) {
+            dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
+            return fail(c, &e);
+        }
+        return by_signature(c, s);
+    }
+    if (graph_read(s, &graph, &len, &e) < 0)
+        return fail(c, &e);
+    backend_submit(c, "explain", graph, len, &o);
+    return finish(c, &o, human);
+}

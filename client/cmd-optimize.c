@@ -1,0 +1,119 @@
+/* dovetail optimize GRAPH [-o DIR]: one line per rewrite that was tried, times of the graph and of the plan.
+ *
+ * -o DIR leaves the plan document as DIR/plan.json and every module as DIR/NAME.ptx. Module names come from the document: what could leave
+ * DIR (slashes, leading dots) becomes an underscore.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "client/cli.h"
+
+static bool modeled(const json_t *o) { return strncmp(jstr(o, "method"), "modeled", 7) == 0; }
+
+/* "modeled 41.2 -> 37.0 us", or "" when the rewrite has no times. */
+static void times(const json_t *r, bool is_modeled, char *out, size_t n)
+{
+    static const char *const pairs[][2] = {{"before_us", "after_us"}, {"baseline_us", "optimized_us"}};
+    *out = 0;
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *b = json_object_get(r, pairs[i][0]), *a = json_object_get(r, pairs[i][1]);
+        if (json_is_number(b) && json_is_number(a)) {
+            snprintf(out, n, "%s %.2f -> %.2f us", is_modeled ? "modeled" : "measured", json_number_value(b), json_number_value(a));
+            return;
+        }
+    }
+}
+
+static void total(const char *what, const json_t *o, const char *more)
+{
+    printf("%-10s %9.2f us (%s), %.0f launches%s\n", what, jnum(o, "time_us"), jstr(o, "method"), jnum(o, "launches"), more);
+}
+
+static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+{
+    const json_t *base = json_object_get(doc, "baseline"), *opt = json_object_get(doc, "optimized"), *r;
+    const json_t *dev = json_object_get(doc, "device"), *ver = json_object_get(doc, "verified");
+    struct table t = {0};
+    size_t i;
+    printf("plan for %s (%s); cache %s\nsignature %s\n\n", jstr(dev, "name"), jstr(dev, "arch"), o->cache, jstr(doc, "signature"));
+    if (json_array_size(json_object_get(doc, "rewrites"))) {
+        table_row(&t, 5, "rewrite", "level", "launches", "verdict", "times, reason");
+        json_array_foreach(json_object_get(doc, "rewrites"), i, r) {
+            char us[96], *why;
+            dt_free_ char *launches = join(json_object_get(r, "launches"), " + ", "-");
+            times(r, modeled(base), us, sizeof us);
+            if (asprintf(&why, "%s%s%s", us, *us && *jstr(r, "reason") ? "; " : "", jstr(r, "reason")) < 0)
+                return 1;
+            table_row(&t, 5, jstr(r, "kind"), *jstr(r, "level") ? jstr(r, "level") : "-", launches, jstr(r, "verdict"), why);
+            free(why);
+        }
+        table_print(&t, c);
+        fputc('\n', stdout);
+    }
+    char gain[64] = "";
+    if (jnum(opt, "time_us") > 0)
+        snprintf(gain, sizeof gain, ", %.2f times as fast%s", jnum(base, "time_us") / jnum(opt, "time_us"),
+                 modeled(opt) ? " (modeled)" : "");
+    total("baseline", base, "");
+    total("optimized", opt, gain);
+    if (ver)
+        printf("verified   %s on %.0f inputs under %.0f block orders (%s)\n",
+               json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
+               jnum(ver, "schedules"), jstr(ver, "device"));
+    if (c->output)
+        printf("written to %s\n", c->output);
+    return 0;
+}
+
+static char *path_in(const char *dir, const char *name, const char *ending)
+{
+    char *p;
+    if (asprintf(&p, "%s/%s%s", dir, name, ending) < 0)
+        return NULL;
+    for (char *s = p + strlen(dir) + 1; *s; s++)
+        if (*s == '/' || (*s == '.' && s == p + strlen(dir) + 1))
+            *s = '_';
+    return p;
+}
+
+static int leave(const char *dir, const json_t *doc, struct dt_err *e)
+{
+    const char *name;
+    json_t *m;
+    int r = dt_mkdirs(dir, e);
+    dt_free_ char *text = json_dumps(doc, JSON_INDENT(1)), *path = path_in(dir, "plan", ".json");
+    if (r >= 0 && (!text || !path))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r >= 0)
+        r = dt_write_file(path, text, strlen(text), e);
+    json_object_foreach(json_object_get(doc, "modules"), name, m) {
+        const json_t *ptx = json_object_get(m, "ptx"), *src = ptx ? ptx : json_object_get(m, "cuda");
+        dt_free_ char *p = path_in(dir, name, ptx ? ".ptx" : ".cu");
+        if (r >= 0 && json_is_string(src))
+            r = p ? dt_write_file(p, json_string_value(src), json_string_length(src), e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    return r;
+}
+
+int cmd_optimize(struct cli *c)
+{
+    struct dt_err e = {0};
+    struct outcome o;
+    dt_free_ char *graph = NULL;
+    size_t len;
+    if (graph_read(c->arg[0], &graph, &len, &e) < 0)
+        return fail(c, &e);
+    backend_submit(c, "plan", graph, len, &o);
+    if (c->output && !o.failed) {
+        json_t *doc = json_loadb(o.text, o.len, 0, NULL);
+        int r = doc ? leave(c->output, doc, &e) : dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON");
+        json_decref(doc);
+        if (r < 0) {
+            outcome_done(&o);
+            return fail(c, &e);
+        }
+    }
+    return finish(c, &o, human);
+}

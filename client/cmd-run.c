@@ -1,0 +1,108 @@
+/* dovetail run GRAPH|PLAN [--seed N] [--dump DIR]: SHA-256 per output buffer, time and its method. The bytes of a dump come in the answer
+ * as base64 and are written here, to DIR/BUFFER.bin; with --json they stay out of what is printed.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "client/cli.h"
+
+static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+{
+    struct table t = {0};
+    size_t i;
+    const json_t *b;
+    table_row(&t, 4, "buffer", "role", "bytes", "content");
+    json_array_foreach(json_object_get(doc, "outputs"), i, b) {
+        char bytes[32];
+        snprintf(bytes, sizeof bytes, "%.0f", jnum(b, "bytes"));
+        table_row(&t, 4, jstr(b, "buffer"), jstr(b, "role"), bytes, jstr(b, "sha256"));
+    }
+    table_print(&t, c);
+    printf("time %.2f us (%s), %.0f launches on %s\n", jnum(doc, "time_us"), jstr(doc, "method"), jnum(doc, "launches"),
+           jstr(json_object_get(doc, "device"), "name"));
+    if (c->dump)
+        printf("written to %s\n", c->dump);
+    return 0;
+}
+
+static int value(int c)
+{
+    if (c >= 'A' && c <= 'Z')
+        return c - 'A';
+    if (c >= 'a' && c <= 'z')
+        return c - 'a' + 26;
+    if (c >= '0' && c <= '9')
+        return c - '0' + 52;
+    return c == '+' ? 62 : c == '/' ? 63 : -1;
+}
+
+/* Decode in place; the length, or -1. */
+static long decode(char *s, size_t n)
+{
+    size_t out = 0, i = 0;
+    if (n % 4)
+        return -1;
+    while (i < n) {
+        int v[4], pad = (s[i + 2] == '=') + (s[i + 3] == '=');
+        for (int k = 0; k < 4; k++)
+            v[k] = s[i + (size_t)k] == '=' && k >= 4 - pad && i + 4 == n ? 0 : value((unsigned char)s[i + (size_t)k]);
+        if (v[0] < 0 || v[1] < 0 || v[2] < 0 || v[3] < 0)
+            return -1;
+        unsigned w = (unsigned)v[0] << 18 | (unsigned)v[1] << 12 | (unsigned)v[2] << 6 | (unsigned)v[3];
+        for (int k = 0; k < 3 - pad; k++)
+            s[out++] = (char)(w >> (16 - 8 * k));
+        i += 4;
+    }
+    return (long)out;
+}
+
+/* Write the dumps and take them out of the document. */
+static int dump(const char *dir, const json_t *doc, struct dt_err *e)
+{
+    size_t i;
+    json_t *b;
+    int r = dt_mkdirs(dir, e);
+    json_array_foreach(json_object_get(doc, "outputs"), i, b) {
+        const json_t *data = json_object_get(b, "data");
+        dt_free_ char *path = NULL, *bytes = json_is_string(data) ? dt_strdup(json_string_value(data)) : NULL;
+        if (r < 0)
+            return r;
+        long n = bytes ? decode(bytes, json_string_length(data)) : -1;
+        if (n < 0)
+            return dt_err_set(e, DT_E_INTERNAL, "the answer has no content for buffer %s", jstr(b, "buffer"));
+        if (asprintf(&path, "%s/%s.bin", dir, jstr(b, "buffer")) < 0)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        for (char *s = path + strlen(dir) + 1; *s; s++) /* names come from the graph: stay in DIR */
+            if (*s == '/' || (*s == '.' && s == path + strlen(dir) + 1))
+                *s = '_';
+        r = dt_write_file(path, bytes, (size_t)n, e);
+        json_object_del(b, "data");
+    }
+    return r;
+}
+
+int cmd_run(struct cli *c)
+{
+    struct dt_err e = {0};
+    struct outcome o;
+    dt_free_ char *graph = NULL;
+    size_t len;
+    if (graph_read(c->arg[0], &graph, &len, &e) < 0)
+        return fail(c, &e);
+    backend_submit(c, "run", graph, len, &o);
+    if (c->dump && !o.failed) {
+        json_t *doc = json_loadb(o.text, o.len, 0, NULL);
+        int r = doc ? dump(c->dump, doc, &e) : dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON");
+        free(o.text);
+        o.text = r < 0 ? NULL : json_dumps(doc, JSON_COMPACT);
+        o.len = o.text ? strlen(o.text) : 0;
+        json_decref(doc);
+        if (r < 0) {
+            outcome_done(&o);
+            return fail(c, &e);
+        }
+    }
+    return finish(c, &o, human);
+}

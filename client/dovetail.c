@@ -1,0 +1,176 @@
+/* The command line: options, the table of verbs, help. Verbs are in cmd-*.c.
+ *
+ * Options may stand anywhere; which ones a verb takes is said by bits in its row, those of ANYWHERE go with all. Exit status
+ * (contract.md §5): 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 anything else.
+ */
+#include <getopt.h>
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/cli.h"
+
+enum {
+    O_JSON = 1, O_SOCKET = 1 << 1, O_LOCAL = 1 << 2, O_DEVICE = 1 << 3, O_CACHE = 1 << 4, O_TIMEOUT = 1 << 5, O_MAPS = 1 << 6,
+    O_EDGES = 1 << 7, O_OUTPUT = 1 << 8, O_ALLOW = 1 << 9, O_DENY = 1 << 10, O_BUDGET = 1 << 11, O_SEED = 1 << 12,
+    O_DUMP = 1 << 13, O_HELP = 1 << 14,
+};
+#define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
+
+static const struct opt {
+    const char *name, *value; /* value NULL: a switch */
+    int bit;
+    size_t offset;
+    const char *help;
+} opts[] = {
+    {"json", NULL, O_JSON, offsetof(struct cli, json), "data on stdout as JSON, nothing else"},
+    {"socket", "PATH", O_SOCKET, offsetof(struct cli, socket), "the service's socket (DOVETAIL_SOCKET)"},
+    {"local", NULL, O_LOCAL, offsetof(struct cli, local), "no service: start the worker directly"},
+    {"device", "SPEC", O_DEVICE, offsetof(struct cli, device), "auto, cuda[:N] or soft[:MODEL] (DOVETAIL_DEVICE)"},
+    {"cache", "FILE", O_CACHE, offsetof(struct cli, cache), "cache file, with --local"},
+    {"timeout", "SECONDS", O_TIMEOUT, offsetof(struct cli, timeout), "time limit of the job"},
+    {"maps", NULL, O_MAPS, offsetof(struct cli, maps), "with the block maps of every edge"},
+    {"all-edges", NULL, O_EDGES, offsetof(struct cli, all_edges), "also pairs of launches without any hazard"},
+    {"output", "DIR", O_OUTPUT, offsetof(struct cli, output), "-o: leave plan.json and the modules there"},
+    {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow), "allow kinds of rewrites"},
+    {"deny", "KIND,…", O_DENY, offsetof(struct cli, deny), "deny kinds of rewrites"},
+    {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning"},
+    {"seed", "N", O_SEED, offsetof(struct cli, seed), "added to the seed of every fill, weights and constants excepted"},
+    {"dump", "DIR", O_DUMP, offsetof(struct cli, dump), "write DIR/BUFFER.bin for every output and inout buffer"},
+    {"help", NULL, O_HELP, 0, "this text"},
+};
+#define NOPTS (sizeof opts / sizeof *opts)
+
+static const struct verb {
+    const char *name, *args;
+    int min, max; /* number of arguments */
+    int options;
+    verb_fn *fn;
+    const char *help;
+} verbs[] = {
+    {"analyze", "GRAPH", 1, 1, O_MAPS | O_EDGES, cmd_analyze, "which thread block needs what from which other"},
+    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET, cmd_optimize, "a verified plan that is not slower"},
+    {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP, cmd_run, "run it: SHA-256 per output buffer, time and its method"},
+    {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET, cmd_explain, "why an edge has its class, why a rewrite was refused"},
+    {"cache", "stats", 1, 1, 0, cmd_cache, "figures of the cache"},
+    {"devices", "", 0, 0, 0, cmd_devices, "devices of this machine"},
+    {"status", "", 0, 0, 0, cmd_status, "how the service is"},
+    {"version", "", 0, 0, 0, cmd_version, "version of this program"},
+};
+#define NVERBS (sizeof verbs / sizeof *verbs)
+
+static void print_help(FILE *f)
+{
+    fprintf(f, "usage: dovetail VERB [ARGUMENT] [OPTION…]\n\n");
+    for (size_t i = 0; i < NVERBS; i++) {
+        fprintf(f, "  %-9s %-16s %s\n", verbs[i].name, verbs[i].args, verbs[i].help);
+        for (size_t o = 0; o < NOPTS; o++)
+            if (verbs[i].options & opts[o].bit)
+                fprintf(f, "  %-26s --%s%s%s: %s\n", "", opts[o].name, opts[o].value ? " " : "",
+                        opts[o].value ? opts[o].value : "", opts[o].help);
+    }
+    fprintf(f, "\nEverywhere:\n");
+    for (size_t o = 0; o < NOPTS; o++)
+        if (ANYWHERE & opts[o].bit)
+            fprintf(f, "  --%-8s %-8s %s\n", opts[o].name, opts[o].value ? opts[o].value : "", opts[o].help);
+    fprintf(f, "\nGRAPH is a file, or - for stdin. Exit status: 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 other.\n");
+}
+
+/* Read all options into c; 0, or an error. Sets *given to their bits. */
+static int parse(int argc, char **argv, struct cli *c, int *given, struct dt_err *e)
+{
+    struct option longs[NOPTS + 1];
+    memset(longs, 0, sizeof longs);
+    for (size_t i = 0; i < NOPTS; i++)
+        longs[i] = (struct option){opts[i].name, opts[i].value ? required_argument : no_argument, NULL, 256 + (int)i};
+    opterr = 0;
+    for (int o; (o = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1;) {
+        size_t i = 0;
+        if (o == ':')
+            return dt_err_set(e, DT_E_USAGE, "%s needs a value", argv[optind - 1]);
+        if (o == '?')
+            return dt_err_set(e, DT_E_USAGE, "there is no option %s; see dovetail --help", argv[optind - 1]);
+        while (i < NOPTS && !(o == 256 + (int)i || (o == 'o' && opts[i].bit == O_OUTPUT) || (o == 'h' && opts[i].bit == O_HELP)))
+            i++;
+        *given |= opts[i].bit;
+        if (opts[i].value) {
+            if (!*optarg)
+                return dt_err_set(e, DT_E_USAGE, "--%s needs a value", opts[i].name);
+            *(const char **)((char *)c + opts[i].offset) = optarg;
+        } else if (opts[i].bit != O_HELP) {
+            *(bool *)((char *)c + opts[i].offset) = true;
+        }
+    }
+    return 0;
+}
+
+static int check_seconds(const char *name, const char *s, struct dt_err *e)
+{
+    char *end;
+    double v = s ? strtod(s, &end) : 0;
+    if (s && (end == s || *end || !(v >= 0 && v <= 1e6)))
+        return dt_err_set(e, DT_E_USAGE, "--%s takes a number of seconds", name);
+    return 0;
+}
+
+static int check(struct cli *c, const struct verb *v, int given, struct dt_err *e)
+{
+    for (size_t i = 0; i < NOPTS; i++)
+        if (given & opts[i].bit & ~(ANYWHERE | v->options))
+            return dt_err_set(e, DT_E_USAGE, "dovetail %s has no option --%s", v->name, opts[i].name);
+    if (c->narg < v->min || c->narg > v->max)
+        return dt_err_set(e, DT_E_USAGE, "usage: dovetail %s %s", v->name, v->args);
+    if (c->cache && !c->local)
+        return dt_err_set(e, DT_E_USAGE, "--cache goes with --local: the service has its own");
+    if (c->socket && c->local)
+        return dt_err_set(e, DT_E_USAGE, "--socket and --local exclude each other");
+    if (c->seed && (c->seed[strspn(c->seed, "0123456789")] || strlen(c->seed) > 18))
+        return dt_err_set(e, DT_E_USAGE, "--seed takes a number");
+    int r = check_seconds("budget", c->budget, e);
+    return r < 0 ? r : check_seconds("timeout", c->timeout, e);
+}
+
+int main(int argc, char **argv)
+{
+    struct cli c = {0};
+    struct dt_err e = {0};
+    int given = 0;
+    setlocale(LC_CTYPE, "");
+    signal(SIGPIPE, SIG_IGN);
+    const char *term = getenv("TERM"), *no = getenv("NO_COLOR"), *device = getenv("DOVETAIL_DEVICE");
+    c.tty = isatty(2) && !(term && !strcmp(term, "dumb"));
+    c.color = isatty(1) && !(no && *no) && !(term && !strcmp(term, "dumb"));
+    int r = parse(argc, argv, &c, &given, &e);
+    if (r < 0)
+        return fail(&c, &e);
+    if (given & O_HELP || (optind < argc && !strcmp(argv[optind], "help"))) {
+        print_help(stdout);
+        return 0;
+    }
+    if (optind >= argc) {
+        print_help(stderr);
+        return 2;
+    }
+    if (!c.device && device && *device)
+        c.device = device;
+    const struct verb *v = NULL;
+    for (size_t i = 0; i < NVERBS; i++)
+        if (!strcmp(verbs[i].name, argv[optind]))
+            v = &verbs[i];
+    c.arg = argv + optind + 1;
+    c.narg = argc - optind - 1;
+    if (!v)
+        r = dt_err_set(&e, DT_E_USAGE, "there is no verb %s; see dovetail --help", argv[optind]);
+    else
+        r = check(&c, v, given, &e);
+    if (r < 0)
+        return fail(&c, &e);
+    r = v->fn(&c);
+    if (fflush(stdout) || ferror(stdout)) {
+        fprintf(stderr, "dovetail: stdout cannot be written\n");
+        return r ? r : 1;
+    }
+    return r;
+}

@@ -1,0 +1,91 @@
+/* Reading a graph or plan file. `{"file": "k.cu"}` in a module is replaced by the file's text, found relative to the graph's folder
+ * (the current one for stdin): the service opens no path that a client names. By its ending the text becomes `ptx` or `cuda`. A document
+ * without such members is posted byte for byte. Everything else is left to the service, which has the full checks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "client/cli.h"
+
+#define DOCUMENT_MAX (256u << 20)
+#define SOURCE_MAX (64u << 20)
+
+static int read_source(const char *graph, const char *file, char **ret, size_t *len, struct dt_err *e)
+{
+    const char *slash = strcmp(graph, "-") ? strrchr(graph, '/') : NULL;
+    dt_free_ char *path = NULL;
+    if (*file == '/' || !slash)
+        path = dt_strdup(file);
+    else if (asprintf(&path, "%.*s/%s", (int)(slash - graph), graph, file) < 0)
+        path = NULL;
+    if (!path)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return dt_read_file(path, SOURCE_MAX, ret, len, e);
+}
+
+/* Replace the `file` members; 1 if there were any. */
+static int resolve(const char *graph, json_t *doc, struct dt_err *e)
+{
+    const char *name;
+    json_t *m;
+    int changed = 0;
+    json_object_foreach(json_object_get(doc, "modules"), name, m) {
+        const char *file = json_string_value(json_object_get(m, "file"));
+        if (!file)
+            continue;
+        dt_free_ char *text = NULL;
+        char pointer[256];
+        size_t len = 0, n = strlen(file);
+        struct dt_err why = {0};
+        snprintf(pointer, sizeof pointer, "/modules/%.200s/file", name);
+        if (read_source(graph, file, &text, &len, &why) < 0) {
+            int r = dt_err_at(e, DT_E_GRAPH, pointer, "%s", why.detail ? why.detail : dt_err_text(why.num));
+            dt_err_done(&why);
+            return r;
+        }
+        json_t *s = json_stringn(text, len);
+        if (!s)
+            return dt_err_at(e, DT_E_GRAPH, pointer, "%s is not UTF-8 text", file);
+        json_object_set_new(m, n > 4 && !strcmp(file + n - 4, ".ptx") ? "ptx" : "cuda", s);
+        json_object_del(m, "file");
+        changed = 1;
+    }
+    return changed;
+}
+
+int graph_read(const char *path, char **ret, size_t *ret_len, struct dt_err *e)
+{
+    char *text = NULL;
+    size_t len = 0;
+    json_error_t je;
+    int r = dt_read_file(path, DOCUMENT_MAX, &text, &len, e);
+    if (r < 0) {
+        if (e->num == DT_E_IO) /* a file that is not there is a wrong argument, not an infrastructure fault */
+            e->num = DT_E_USAGE;
+        return e->num;
+    }
+    json_t *doc = json_loadb(text, len, 0, &je);
+    if (!doc) {
+        free(text);
+        return dt_err_set(e, DT_E_JSON, "%s: line %d, column %d: %s", path, je.line, je.column, je.text);
+    }
+    r = resolve(path, doc, e);
+    if (r == 1) {
+        free(text);
+        text = json_dumps(doc, JSON_COMPACT);
+        len = text ? strlen(text) : 0;
+        if (!text)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    json_decref(doc);
+    if (r < 0) {
+        free(text);
+        return r;
+    }
+    *ret = text;
+    *ret_len = len;
+    return 0;
+}

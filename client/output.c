@@ -1,0 +1,201 @@
+/* What is printed: data on stdout (tables for people, or JSON), everything else on stderr. With --json stdout holds one JSON document:
+ * the answer, or the problem document. Text that comes from graphs is cleaned of control characters before it reaches a
+ * terminal. Progress is one line that is redrawn on a terminal, one line a stage otherwise.
+ */
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "base/wire.h"
+#include "client/cli.h"
+
+void print_clean(FILE *f, const char *s)
+{
+    for (; *s; s++) {
+        unsigned char u = (unsigned char)*s;
+        bool c1 = u == 0xC2 && (unsigned char)s[1] >= 0x80 && (unsigned char)s[1] < 0xA0; /* C1 controls in UTF-8 */
+        fputc(u < 32 || u == 127 || c1 ? '?' : u, f);
+        s += c1;
+    }
+}
+
+const char *jstr(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? s : "";
+}
+
+double jnum(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
+
+char *join(const json_t *list, const char *between, const char *empty)
+{
+    struct dt_str s = {0};
+    size_t i;
+    const json_t *v;
+    json_array_foreach(list, i, v)
+        dt_str_addf(&s, "%s%s", i ? between : "", json_string_value(v) ? json_string_value(v) : "?");
+    if (!s.len)
+        dt_str_add(&s, empty);
+    return dt_str_take(&s);
+}
+
+/* ---- progress --------------------------------------------------------------------------------------------------- */
+void progress(struct cli *c, const char *stage, const char *message, long done, long of)
+{
+    bool new_stage = strncmp(c->stage, stage, sizeof c->stage - 1) != 0;
+    snprintf(c->stage, sizeof c->stage, "%s", stage);
+    if (!c->tty && !new_stage)
+        return;
+    if (c->tty)
+        fputs("\r\033[K", stderr);
+    print_clean(stderr, stage);
+    if (message && *message) {
+        fputs(": ", stderr);
+        print_clean(stderr, message);
+    }
+    if (of > 1)
+        fprintf(stderr, " (%ld/%ld)", done, of);
+    if (!c->tty)
+        fputc('\n', stderr);
+    c->progress_shown = c->tty;
+    fflush(stderr);
+}
+
+void progress_end(struct cli *c)
+{
+    if (c->progress_shown)
+        fputs("\r\033[K", stderr);
+    c->progress_shown = false;
+    c->stage[0] = 0;
+}
+
+/* ---- outcomes --------------------------------------------------------------------------------------------------- */
+void outcome_done(struct outcome *o)
+{
+    free(o->text);
+    memset(o, 0, sizeof *o);
+}
+
+void outcome_error(struct outcome *ret, struct dt_err *e)
+{
+    memset(ret, 0, sizeof *ret);
+    ret->failed = true;
+    ret->text = dt_problem_json(e);
+    ret->len = ret->text ? strlen(ret->text) : 0;
+    dt_err_done(e);
+}
+
+static int report(struct cli *c, const char *problem)
+{
+    json_t *o = problem ? json_loads(problem, 0, NULL) : NULL;
+    const char *code = jstr(o, "code"), *detail = jstr(o, "detail"), *log = jstr(o, "log"), *at = jstr(o, "pointer");
+    int status = dt_err_exit(dt_err_from_code(*code ? code : NULL));
+    progress_end(c);
+    fputs("dovetail: ", stderr);
+    print_clean(stderr, *code ? code : "internal");
+    fputs(": ", stderr);
+    print_clean(stderr, *detail ? detail : jstr(o, "title"));
+    if (*at) {
+        fputs(" (at ", stderr);
+        print_clean(stderr, at);
+        fputc(')', stderr);
+    }
+    fputc('\n', stderr);
+    for (const char *p = log; *p;) { /* the log has lines */
+        char line[1024];
+        size_t n = strcspn(p, "\n"), k = n < sizeof line - 1 ? n : sizeof line - 1;
+        memcpy(line, p, k);
+        line[k] = 0;
+        print_clean(stderr, line);
+        fputc('\n', stderr);
+        p += n + (p[n] == '\n');
+    }
+    if (c->json && problem)
+        printf("%s\n", problem);
+    json_decref(o);
+    return status;
+}
+
+int fail(struct cli *c, struct dt_err *e)
+{
+    dt_free_ char *text = dt_problem_json(e);
+    dt_err_done(e);
+    return report(c, text);
+}
+
+int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const json_t *doc, const struct outcome *o))
+{
+    int r = 0;
+    progress_end(c);
+    if (o->failed) {
+        r = report(c, o->text);
+    } else {
+        json_error_t je;
+        json_t *doc = json_loadb(o->text, o->len, 0, &je);
+        if (!doc) {
+            struct dt_err e = {0};
+            dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON: %s", je.text);
+            r = fail(c, &e);
+        } else if (c->json) {
+            fwrite(o->text, 1, o->len, stdout);
+            fputc('\n', stdout);
+        } else {
+            r = human(c, doc, o);
+        }
+        json_decref(doc);
+    }
+    outcome_done(o);
+    return r;
+}
+
+/* ---- tables ----------------------------------------------------------------------------------------------------- */
+void table_row(struct table *t, unsigned ncol, ...)
+{
+    va_list ap;
+    char **cell = dt_reallocarray(t->cell, (size_t)(t->nrow + 1) * ncol, sizeof *cell);
+    if (!cell)
+        return;
+    t->cell = cell;
+    t->ncol = ncol;
+    va_start(ap, ncol);
+    for (unsigned i = 0; i < ncol; i++)
+        cell[t->nrow * ncol + i] = dt_strdup(va_arg(ap, const char *));
+    va_end(ap);
+    t->nrow++;
+}
+
+static unsigned width(const char *s) /* characters, not bytes */
+{
+    unsigned n = 0;
+    for (; s && *s; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+void table_print(struct table *t, const struct cli *c)
+{
+    for (unsigned r = 0; r < t->nrow; r++) {
+        if (!r && c->color)
+            fputs("\033[1m", stdout);
+        for (unsigned i = 0; i < t->ncol; i++) {
+            unsigned w = 0, mine = width(t->cell[r * t->ncol + i]);
+            for (unsigned k = 0; k < t->nrow; k++) {
+                unsigned x = width(t->cell[k * t->ncol + i]);
+                w = x > w ? x : w;
+            }
+            print_clean(stdout, t->cell[r * t->ncol + i] ? t->cell[r * t->ncol + i] : "");
+            if (i + 1 < t->ncol)
+                printf("%*s", (int)(w - mine) + 2, "");
+        }
+        if (!r && c->color)
+            fputs("\033[0m", stdout);
+        fputc('\n', stdout);
+    }
+    for (unsigned i = 0; i < t->nrow * t->ncol; i++)
+        free(t->cell[i]);
+    free(t->cell);
+    memset(t, 0, sizeof *t);
+}
