@@ -1,0 +1,342 @@
+/* What one entry contains that a rewrite must know: read off its PTX once per candidate.
+ *
+ * Each forbidden thing (enum rw_fact) is recorded at the first place where it occurs; the predicates of legal-body.c turn
+ * that into a refusal. Device functions that the entry calls are read too: they may compute, load and store, but nothing that
+ * belongs to a block (barriers, shared variables, thread and block numbers), since that is the caller's to rename.
+ *
+ * Shared memory: static arrays are laid out one after another by their alignment, dynamic shared memory follows (every
+ * `extern .shared` name starts at the same place, as on the device).
+ *
+ * A module-scope .global variable may only be one whose address reaches nothing but loads (tables of math functions):
+ * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels.
+ *
+ * Not here: which threads reach a barrier (vary.c), where addresses come from (prov.c).
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+struct scan {
+    struct dt_arena *a;
+    struct rw_body *b;
+    const struct dev_prog *prog;
+    const struct dt_launch *launch;
+    const struct ptx_function **seen;
+    unsigned nseen, depth;
+};
+
+#define MAX_FUNCS 256
+#define MAX_DEPTH 64
+
+static void found(struct rw_body *b, enum rw_fact k, uint32_t line, const char *what)
+{
+    if (!b->find[k].set)
+        b->find[k] = (struct rw_find){true, line, what};
+}
+
+bool rw_is_global_access(const struct ptx_inst *i)
+{
+    if (i->op == PTX_OP_OPAQUE)
+        return true;
+    const struct ptx_op_info *o = ptx_op_info(i->op);
+    if (!(o->flags & (PTX_F_READS | PTX_F_WRITES)) || (o->flags & PTX_F_CALL))
+        return false;
+    bool first = i->space == PTX_GLOBAL || i->space == PTX_GENERIC;
+    bool second = (o->flags & PTX_F_SPACE2) && (i->space2 == PTX_GLOBAL || i->space2 == PTX_GENERIC);
+    return first || second;
+}
+
+static bool is_block_barrier(unsigned op)
+{
+    return op == PTX_OP_BAR_SYNC || op == PTX_OP_BAR_ARRIVE || op == PTX_OP_BAR_RED || op == PTX_OP_BARRIER_SYNC ||
+           op == PTX_OP_BARRIER_ARRIVE || op == PTX_OP_BARRIER_RED;
+}
+
+/* Instructions whose effects outlive their place: asynchronous copies, memory barriers, matrix groups, clusters, and register
+ * reallocation. cp.async (non-bulk) is not among them, it is drained. */
+static bool is_async(const struct ptx_inst *i)
+{
+    switch (i->op) {
+    case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE:
+    case PTX_OP_GRIDDEPCONTROL_WAIT:
+    case PTX_OP_GRIDDEPCONTROL_LAUNCH:
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE:
+    case PTX_OP_BARRIER_CLUSTER_WAIT:
+    case PTX_OP_MAPA:
+    case PTX_OP_GETCTARANK:
+    case PTX_OP_FENCE_MBARRIER_INIT:
+    case PTX_OP_FENCE_PROXY:
+    case PTX_OP_MEMBAR_PROXY:
+    case PTX_OP_ELECT:
+        return true;
+    default:
+        break;
+    }
+    const char *m = ptx_op_info(i->op)->mnemonic;
+    static const char *const prefix[] = {"mbarrier.", "cp.async.bulk", "cp.reduce", "st.async", "red.async", "wgmma.",
+                                         "setmaxnreg", "tcgen05", "clusterlaunchcontrol"};
+    for (size_t k = 0; k < sizeof prefix / sizeof prefix[0]; k++)
+        if (!strncmp(m, prefix[k], strlen(prefix[k])))
+            return true;
+    return i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER;
+}
+
+static void scan_order(struct rw_body *b, const struct ptx_inst *i, const char *mn)
+{
+    enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM), scope = ptx_mod_of(i, PTX_MC_SCOPE);
+    if (i->op == PTX_OP_MEMBAR || i->op == PTX_OP_FENCE) {
+        if (scope != PTX_M_CTA)
+            found(b, RW_ORDERED, i->line, mn);
+        return;
+    }
+    if (ptx_has(i, PTX_M_MMIO))
+        found(b, RW_SIDE, i->line, mn);
+    if (!rw_is_global_access(i))
+        return;
+    bool atomic = ptx_op_info(i->op)->flags & PTX_F_ATOMIC;
+    if (sem == PTX_M_VOLATILE || (scope == PTX_M_SYS && !(ptx_op_info(i->op)->flags & PTX_F_READS)))
+        found(b, RW_SIDE, i->line, mn);
+    if (sem != PTX_M_NONE && sem != PTX_M_WEAK && !(atomic && sem == PTX_M_RELAXED))
+        found(b, RW_ORDERED, i->line, mn);
+}
+
+static void scan_barrier(struct rw_body *b, const struct ptx_inst *i, const char *mn)
+{
+    bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED;
+    unsigned at = red ? 1 : 0, rest = (unsigned)i->nopnd - at - (red ? 1 : 0);
+    b->barriers = true;
+    if (at >= i->nopnd || i->opnd[at].kind != PTX_O_IMM || i->opnd[at].bits > 15) {
+        found(b, RW_BARRIER_REG, i->line, mn);
+        return;
+    }
+    b->barrier_ids |= 1u << i->opnd[at].bits;
+    if (rest < 2)
+        return;
+    const struct ptx_opnd *count = &i->opnd[at + 1];
+    if (count->kind != PTX_O_IMM)
+        found(b, RW_BARRIER_REG, i->line, mn);
+    else if (i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BARRIER_ARRIVE || count->bits != b->threads)
+        found(b, RW_BARRIER_SPLIT, i->line, mn);
+}
+
+static int scan_function(struct scan *s, const struct ptx_function *f, bool top, struct dt_err *e);
+
+static int scan_call(struct scan *s, const struct ptx_inst *i, struct dt_err *e)
+{
+    struct rw_body *b = s->b;
+    const struct ptx_function *callee = NULL;
+    b->calls = true;
+    for (unsigned k = 0; k < i->nopnd; k++)
+        if (i->opnd[k].kind == PTX_O_FUNC)
+            callee = i->opnd[k].func;
+    if (!callee) {
+        found(b, RW_INDIRECT_CALL, i->line, "call");
+        return 0;
+    }
+    const struct ptx_function *def = ptx_find_function(callee->module, callee->name);
+    for (uint32_t k = 0; k < callee->module->nfunc && !(def && def->has_body); k++)
+        if (!strcmp(callee->module->func[k]->name, callee->name) && callee->module->func[k]->has_body)
+            def = callee->module->func[k];
+    if (!def || !def->has_body) {
+        found(b, RW_EXTERN_CALL, i->line, callee->name);
+        return 0;
+    }
+    return scan_function(s, def, false, e);
+}
+
+static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct ptx_inst *i, const struct ptx_opnd *o,
+                      bool top)
+{
+    struct rw_body *b = s->b;
+    if (o->kind == PTX_O_VEC) {
+        for (unsigned k = 0; k < o->n; k++)
+            scan_opnd(s, f, i, &o->elem[k], top);
+        return;
+    }
+    if (o->kind == PTX_O_SREG) {
+        unsigned flags = ptx_sreg_flags(o->sreg);
+        if (!(flags & PTX_SRF_GEOMETRY))
+            found(b, RW_MACHINE, i->line, ptx_sreg_text(o->sreg));
+        else if (!top)
+            found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
+    }
+    if (o->kind == PTX_O_FUNC && i->op != PTX_OP_CALL)
+        found(b, RW_INDIRECT_CALL, i->line, o->func->name);
+    const struct ptx_var *v = NULL;
+    if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR))
+        v = o->var;
+    if (!v)
+        return;
+    switch (v->space) {
+    case PTX_SHARED:
+        if (!top)
+            found(b, RW_FUNC_CONTEXT, i->line, v->name);
+        b->shared_used = true;
+        break;
+    case PTX_GLOBAL:
+        if (v->is_extern || !rw_readonly_variable(f->module, v))
+            found(b, RW_GLOBAL_VAR, i->line, v->name);
+        for (uint32_t k = 0; k < s->prog->graph->nbuffer; k++) {
+            const struct dt_buffer *q = &s->prog->graph->buffer[k];
+            if (q->module == (int)s->launch->module && q->variable && !strcmp(q->variable, v->name))
+                found(b, RW_GLOBAL_VAR, i->line, v->name);
+        }
+        break;
+    case PTX_CONST:
+        if (v->is_extern)
+            found(b, RW_GLOBAL_VAR, i->line, v->name);
+        break;
+    case PTX_PARAM:
+        if (o->kind == PTX_O_VAR && i->op != PTX_OP_CALL && top) {
+            for (uint32_t k = 0; k < f->nparam; k++)
+                if (f->param[k] == v)
+                    found(b, RW_PARAM_ADDRESS, i->line, v->name);
+        }
+        break;
+    default:
+        break;
+    }
+}
+
+static int scan_function(struct scan *s, const struct ptx_function *f, bool top, struct dt_err *e)
+{
+    struct rw_body *b = s->b;
+    if (s->depth >= MAX_DEPTH) {
+        found(b, RW_RECURSION, f->line, f->name);
+        return 0;
+    }
+    for (unsigned k = 0; k < s->depth; k++)
+        if (s->seen[k] == f) {
+            found(b, RW_RECURSION, f->line, f->name);
+            return 0;
+        }
+    if (s->nseen++ >= MAX_FUNCS) {
+        found(b, RW_RECURSION, f->line, f->name);
+        return 0;
+    }
+    s->seen[s->depth++] = f;
+    for (uint32_t n = 0; n < f->ninst; n++) {
+        const struct ptx_inst *i = &f->inst[n];
+        if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS)
+            continue;
+        if (i->op == PTX_OP_CALLPROTO) {
+            found(b, RW_INDIRECT_CALL, i->line, "callprototype");
+            continue;
+        }
+        if (i->op == PTX_OP_OPAQUE) {
+            found(b, RW_OPAQUE, i->line, i->text);
+            continue;
+        }
+        const struct ptx_op_info *o = ptx_op_info(i->op);
+        for (unsigned k = 0; k < i->nopnd; k++)
+            scan_opnd(s, f, i, &i->opnd[k], top);
+        if (is_async(i))
+            found(b, RW_ASYNC, i->line, o->mnemonic);
+        if (i->op == PTX_OP_CP_ASYNC)
+            b->cp_async = true;
+        if (is_block_barrier(i->op)) {
+            if (top)
+                scan_barrier(b, i, o->mnemonic);
+            else
+                found(b, RW_FUNC_CONTEXT, i->line, o->mnemonic);
+        } else if (o->flags & PTX_F_CONVERGENT) {
+            b->convergent = true;
+        }
+        if (i->op == PTX_OP_ACTIVEMASK || (i->op == PTX_OP_VOTE && !ptx_has(i, PTX_M_SYNC)))
+            found(b, RW_ACTIVEMASK, i->line, o->mnemonic);
+        if (i->op == PTX_OP_EXIT && !top)
+            found(b, RW_EXIT_IN_FUNC, i->line, "exit");
+        if (i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT)
+            found(b, RW_SIDE, i->line, o->mnemonic);
+        if (i->op == PTX_OP_LDU)
+            found(b, RW_LDU, i->line, o->mnemonic);
+        scan_order(b, i, o->mnemonic);
+        if (i->op == PTX_OP_CALL) {
+            int r = scan_call(s, i, e);
+            if (r < 0)
+                return r;
+        }
+    }
+    s->depth--;
+    return 0;
+}
+
+/* ---- shared memory ------------------------------------------------------------------------------------------------ */
+
+static bool uses_var(const struct ptx_function *f, const struct ptx_var *v)
+{
+    for (uint32_t n = 0; n < f->ninst; n++)
+        for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
+            const struct ptx_opnd *o = &f->inst[n].opnd[k];
+            if ((o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) && o->var == v)
+                return true;
+        }
+    return false;
+}
+
+static int lay_out_shared(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
+{
+    const struct ptx_function *f = b->f;
+    uint32_t cap = f->nvar + f->module->nvar;
+    uint64_t at = 0;
+    uint32_t dyn_align = 16;
+    b->shared_var = dt_new_array(a, struct ptx_var *, cap + 1);
+    b->shared_at = dt_new_array(a, uint32_t, cap + 1);
+    if (dt_arena_failed(a))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    b->shared_align = 16;
+    for (uint32_t k = 0; k < cap; k++) {
+        struct ptx_var *v = k < f->nvar ? f->var[k] : f->module->var[k - f->nvar];
+        if (v->space != PTX_SHARED || (k >= f->nvar && !uses_var(f, v)))
+            continue;
+        uint32_t align = v->align ? v->align : 1;
+        if (align > b->shared_align)
+            b->shared_align = align;
+        b->shared_var[b->nshared] = v;
+        if (v->is_extern || v->bytes == 0) {
+            b->shared_at[b->nshared++] = UINT32_MAX; /* dynamic: filled in below */
+            if (align > dyn_align)
+                dyn_align = align;
+            continue;
+        }
+        at = (at + align - 1) / align * align;
+        b->shared_at[b->nshared++] = (uint32_t)at;
+        at += v->bytes;
+        if (at > (1u << 30))
+            return dt_err_set(e, DT_E_TOO_LARGE, "entry %s has too much shared memory", f->name);
+    }
+    b->static_bytes = (uint32_t)at;
+    at = (at + dyn_align - 1) / dyn_align * dyn_align;
+    b->dynamic_at = (uint32_t)at;
+    for (uint32_t k = 0; k < b->nshared; k++)
+        if (b->shared_at[k] == UINT32_MAX)
+            b->shared_at[k] = b->dynamic_at;
+    uint32_t dynamic = b->step->launch->shared;
+    b->shared_bytes = dynamic ? b->dynamic_at + dynamic : b->static_bytes;
+    return 0;
+}
+
+int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, struct rw_body *ret, struct dt_err *e)
+{
+    const struct dev_step *step = &p->step[launch];
+    const struct dt_launch *l = step->launch;
+    const struct ptx_function *seen[MAX_DEPTH];
+    memset(ret, 0, sizeof *ret);
+    ret->f = step->entry;
+    ret->step = step;
+    if (!step->entry)
+        return dt_err_set(e, DT_E_INTERNAL, "launch %s has no kernel", l->name);
+    memcpy(ret->grid, l->grid, sizeof ret->grid);
+    memcpy(ret->block, l->block, sizeof ret->block);
+    ret->threads = step->threads;
+    struct scan s = {.a = a, .b = ret, .prog = p, .launch = l, .seen = seen};
+    int r = scan_function(&s, step->entry, true, e);
+    if (r < 0)
+        return r;
+    for (uint32_t k = 0; k < step->entry->module->nvar; k++)
+        if (step->entry->module->var[k]->space == PTX_CONST && uses_var(step->entry, step->entry->module->var[k]))
+            ret->const_bytes += step->entry->module->var[k]->bytes + 16;
+    if ((r = lay_out_shared(a, ret, e)) < 0 || (r = rw_vary(ret, e)) < 0)
+        return r;
+    return rw_prov(a, ret, e);
+}

@@ -1,0 +1,489 @@
+/* Which rewrites are kept: pairs in order of promise, each built, timed against what there is, verified, and taken when faster.
+ *
+ *   state 0 = the posted graph; repeat:
+ *     for every hazard edge of the newest state, most promising first (smallest components, then most bytes between the two):
+ *       legality for the pair; a bound from the launches' own times; level shared, then global: build, time
+ *       faster than the newest state by more than the noise -> verify -> analyse the new graph, push it as the newest state, start over
+ *   until nothing is left or the budget is spent. Then the newest state is verified in full against the original; while that
+ *   fails, states are popped, so what is returned has always passed.
+ *
+ * Every pair that was looked at has one entry in `rewrites`. A fused launch is a launch: chains and trees come from the same loop.
+ * Names of launches identify a pair across states: one that was dropped or refused for what its kernels are is not tried
+ * again; one that stood in the wrong order is, since another fusion may have cleared the way.
+ * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the times.
+ *
+ * The bound: a fused block runs its component's blocks one after the other. With per-block times from the launches themselves (divided by
+ * how many blocks share an SM, so it is optimistic) the fused launch takes at least the longest component, and at least all
+ * components over all slots. Over 1.5 times what both take now, the candidate is not built.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define NOISE 0.001
+#define BOUND 1.5
+
+void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of)
+{
+    if (o->progress)
+        o->progress("rewrite", message, done, of, o->user);
+}
+
+/* ---- entries --------------------------------------------------------------------------------------------------------- */
+
+static const char *name_of(const struct rw_state *s, uint32_t launch) { return s->graph->launch[launch].name; }
+
+static struct rw_entry *find_entry(struct rw_planner *p, const char *kind, const char *first, const char *second)
+{
+    for (size_t k = 0; k < p->entry.n; k++)
+        if (!strcmp(p->entry.p[k].kind, kind) && !strcmp(p->entry.p[k].first, first) && !strcmp(p->entry.p[k].second, second))
+            return &p->entry.p[k];
+    return NULL;
+}
+
+/* Record what became of a pair; takes over *reason. */
+static int record(struct rw_planner *p, const struct rw_rewrite *w, const char *first, const char *second, const char *level,
+                  enum rw_verdict v, struct dt_str *reason, double before, double after, struct dt_err *e)
+{
+    struct rw_entry *x = find_entry(p, w->name, first, second);
+    struct rw_entry n = {.kind = w->name, .verdict = v, .before_us = before, .after_us = after};
+    if (!x) {
+        n.first = dt_strdup(first);
+        n.second = dt_strdup(second);
+        if (!n.first || !n.second || !dt_push(&p->entry, n)) {
+            free(n.first);
+            free(n.second);
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        }
+        x = &p->entry.p[p->entry.n - 1];
+    } else {
+        free(x->level);
+        free(x->reason);
+        x->verdict = v;
+        x->before_us = before;
+        x->after_us = after;
+    }
+    x->level = level ? dt_strdup(level) : NULL;
+    x->reason = reason && reason->len ? dt_str_take(reason) : NULL;
+    return 0;
+}
+
+/* ---- states ------------------------------------------------------------------------------------------------------------ */
+
+static void state_done(struct rw_state *s)
+{
+    if (!s->borrowed) {
+        ana_free(s->ana);
+        dev_prog_free(s->prog);
+        dt_graph_free(s->graph);
+    }
+    json_decref(s->doc);
+    free(s->step_us);
+    memset(s, 0, sizeof *s);
+}
+
+static int time_state(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    struct dev_run *run = NULL;
+    bool soft = !strcmp(dev_info(p->dev)->kind, "soft");
+    int r = 0;
+    free(s->step_us);
+    s->step_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->step_us);
+    if (!s->step_us)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if ((r = dev_run_new(p->dev, s->prog, &run, e)) < 0 || (r = dev_run_fill(run, 0, -1, e)) < 0 ||
+        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0) {
+        dev_run_free(run);
+        return r;
+    }
+    dev_run_free(run);
+    return 0;
+}
+
+/* The candidate's graph made ready and timed. */
+static int make_state(struct rw_planner *p, const struct rw_cand *c, struct rw_state *ret, struct dt_err *e)
+{
+    struct rw_state s = {0};
+    int r;
+    s.doc = rw_cand_graph(c);
+    if (!s.doc)
+        return dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
+    if ((r = dt_graph_from_json(s.doc, &s.graph, e)) < 0 || (r = dev_prog_new(p->dev, s.graph, NULL, NULL, &s.prog, e)) < 0 ||
+        (r = time_state(p, &s, e)) < 0) {
+        state_done(&s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+/* ---- one pair ---------------------------------------------------------------------------------------------------------- */
+
+/* An optimistic time of the fused launch from the times of the two. */
+static double bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
+{
+    double block[2], longest = 0, total = 0;
+    unsigned per_sm = UINT32_MAX;
+    *ret_now = 0;
+    for (int k = 0; k < 2; k++) {
+        const struct dev_step *st = &s->prog->step[c->launch[k]];
+        unsigned sms = c->dev->sms ? c->dev->sms : 1, bps = st->blocks_per_sm ? st->blocks_per_sm : 1;
+        unsigned waves = (unsigned)(((uint64_t)st->blocks + (uint64_t)sms * bps - 1) / ((uint64_t)sms * bps));
+        unsigned resident = (st->blocks + sms - 1) / sms;
+        if (resident > bps)
+            resident = bps;
+        block[k] = s->step_us[c->launch[k]] / waves / resident;
+        *ret_now += s->step_us[c->launch[k]];
+        if (bps < per_sm)
+            per_sm = bps;
+    }
+    for (uint32_t k = 0; k < c->comps.n; k++) {
+        double t = 0;
+        for (int i = 0; i < 2; i++)
+            t += block[i] * (c->comps.list[i].row[k + 1] - c->comps.list[i].row[k]);
+        total += t;
+        if (t > longest)
+            longest = t;
+    }
+    total /= (double)(c->dev->sms ? c->dev->sms : 1);
+    return total > longest ? total : longest;
+}
+
+static bool faster(const struct rw_state *now, const struct rw_state *next)
+{
+    double noise = now->time.time_us * NOISE;
+    if (now->time.ci95_us + next->time.ci95_us > noise)
+        noise = now->time.ci95_us + next->time.ci95_us;
+    return next->time.time_us < now->time.time_us - noise;
+}
+
+static const char *how(const struct rw_state *s)
+{
+    return strncmp(s->time.method, "modeled", 7) ? "measured" : "modeled";
+}
+
+/* Push the state, with its analysis. */
+static int keep(struct rw_planner *p, struct rw_state *next, enum ana_evidence ev, struct dt_err *e)
+{
+    struct ana_options o = {0};
+    int r = ana_run(p->dev, next->prog, &o, &next->ana, e);
+    if (r < 0)
+        return r;
+    next->evidence = p->state.p[p->state.n - 1].evidence;
+    if (ev == ANA_OBSERVED && next->evidence < ev)
+        next->evidence = ev;
+    next->nentry = p->entry.n;
+    if (!dt_push(&p->state, *next))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    memset(next, 0, sizeof *next);
+    return 0;
+}
+
+static bool name_taken(const struct rw_planner *p, const char *name)
+{
+    for (size_t s = 0; s < p->state.n; s++) {
+        const struct dt_graph *g = p->state.p[s].graph;
+        for (uint32_t k = 0; k < g->nmodule; k++)
+            if (!strcmp(g->module[k].name, name))
+                return true;
+    }
+    return false;
+}
+
+/* 1 kept, 0 not, negative error. */
+static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const struct ana_edge *edge, struct dt_err *e)
+{
+    struct rw_state *now = &p->state.p[p->state.n - 1], next = {0};
+    const struct dev_info *dev = dev_info(p->dev);
+    const char *first = name_of(now, edge->producer), *second = name_of(now, edge->consumer);
+    struct rw_cand c;
+    struct dt_str why = {0}, note = {0};
+    double before = 0, after = 0, bound, both;
+    const char *level = NULL;
+    int r, out = 0;
+    enum rw_verdict verdict = RW_REFUSED;
+
+    if ((r = rw_cand_init(&c, dev, now->prog, now->ana, p->opt, edge->producer, edge->consumer, e)) < 0)
+        goto done;
+    if (!rw_legal_check(&c, &why)) {
+        r = record(p, w, first, second, NULL, RW_REFUSED, &why, 0, 0, e);
+        goto done;
+    }
+    bound = bound_us(&c, now, &both);
+    if (bound > both * BOUND) {
+        uint32_t np = c.comps.list[0].max, nc = c.comps.list[1].max;
+        dt_str_addf(&why,
+                    "%s %.2f → at least %.2f us for the two: %u components, of up to %u producer and %u consumer blocks one after "
+                    "the other, on %u SMs (estimated from the launches' own times, not built)",
+                    how(now), both, bound, c.comps.n, np, nc, dev->sms);
+        r = record(p, w, first, second, NULL, RW_DROPPED, &why, both, bound, e);
+        goto done;
+    }
+    for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL && !out; l++) {
+        struct dt_str reason = {0};
+        do
+            snprintf(c.name, sizeof c.name, "f%u", p->nname++);
+        while (name_taken(p, c.name));
+        r = w->apply(&c, (enum rw_level)l, &reason, e);
+        if (r == 0) {
+            for (int s = 0; s < 2 && r == 0; s++) {
+                enum rw_identity id = rw_identity(c.body[s].f->module, c.body[s].f->name, dev->arch, &reason);
+                r = id == RW_IDENTICAL ? 0 : 1;
+            }
+        }
+        if (r == 0)
+            r = make_state(p, &c, &next, e);
+        if (r < 0) {
+            dt_str_done(&reason);
+            break;
+        }
+        if (r == 1) { /* refused at this level */
+            p->nname--;
+            if (l == RW_LEVEL_SHARED)
+                dt_str_addf(&note, "%s", reason.s ? reason.s : "");
+            else if (verdict == RW_REFUSED)
+                dt_str_addf(&why, "%s", reason.s ? reason.s : "");
+            dt_str_done(&reason);
+            r = 0;
+            continue;
+        }
+        before = now->time.time_us;
+        if (!faster(now, &next)) {
+            if (verdict == RW_REFUSED || next.time.time_us < after) {
+                after = next.time.time_us;
+                level = rw_level_text((enum rw_level)l);
+            }
+            verdict = RW_DROPPED;
+            dt_str_addf(&why, "%slevel %s %s %.2f → %.2f us", why.len ? "; " : "", rw_level_text((enum rw_level)l), how(&next),
+                        before, next.time.time_us);
+            p->nname--;
+            state_done(&next);
+            continue;
+        }
+        struct dt_err bad = {0};
+        bool original;
+        after = next.time.time_us;
+        level = rw_level_text((enum rw_level)l);
+        r = rw_verify_full(p->dev, p->state.p[0].prog, next.prog, 1, 2, &original, &bad);
+        if (r < 0 && (original || r == DT_E_NOMEM || r == DT_E_DEVICE)) {
+            dt_err_move(e, &bad);
+            break;
+        }
+        if (r < 0) {
+            verdict = RW_REFUSED;
+            dt_str_done(&why);
+            dt_str_addf(&why, "verification: %s", bad.detail ? bad.detail : "the results differ");
+            rw_bundle(p->state.p[0].prog, next.prog, why.s ? why.s : "");
+            state_done(&next);
+            dt_err_done(&bad);
+            r = 0;
+            break;
+        }
+        out = 1;
+        verdict = RW_KEPT;
+        dt_str_done(&why);
+        if (note.len)
+            dt_str_addf(&why, "%s", note.s);
+        if ((r = record(p, w, first, second, level, verdict, &why, before, after, e)) < 0)
+            break;
+        r = keep(p, &next, edge->evidence, e);
+    }
+    if (r == 0 && !out) {
+        if (!why.len && note.len)
+            dt_str_addf(&why, "%s", note.s);
+        r = record(p, w, first, second, level, verdict, &why, before, after, e);
+    }
+done:
+    state_done(&next);
+    dt_str_done(&why);
+    dt_str_done(&note);
+    rw_cand_done(&c);
+    return r < 0 ? r : out;
+}
+
+/* ---- the order of tries -------------------------------------------------------------------------------------------------- */
+
+struct promise {
+    const struct ana_edge *edge;
+    uint32_t size;  /* blocks of the largest component */
+    uint64_t bytes; /* of the buffers between the two */
+};
+
+static int by_promise(const void *x, const void *y)
+{
+    const struct promise *a = x, *b = y;
+    if (a->size != b->size)
+        return a->size < b->size ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes > b->bytes ? -1 : 1;
+    if (a->edge->consumer != b->edge->consumer)
+        return a->edge->consumer < b->edge->consumer ? -1 : 1;
+    return a->edge->producer < b->edge->producer ? -1 : a->edge->producer > b->edge->producer;
+}
+
+static int rank(const struct rw_state *s, const struct rw_rewrite *w, struct promise **ret, size_t *ret_n, struct dt_err *e)
+{
+    struct promise *v = dt_calloc(s->ana->nedge + 1, sizeof *v);
+    size_t n = 0;
+    if (!v)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < s->ana->nedge; k++) {
+        const struct ana_edge *x = &s->ana->edge[k];
+        struct dt_arena a = {0};
+        struct rw_comps comps = {0};
+        if (!w->match(s->ana, x))
+            continue;
+        v[n].edge = x;
+        v[n].size = UINT32_MAX;
+        if (ana_rows_kept(&x->any)) {
+            int r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, &comps, e);
+            if (r < 0) {
+                dt_arena_done(&a);
+                free(v);
+                return r;
+            }
+            v[n].size = comps.list[0].max + comps.list[1].max;
+        }
+        for (uint32_t j = 0; j < x->nbuffer; j++)
+            v[n].bytes += s->graph->buffer[x->buffer[j]].bytes;
+        n++;
+        dt_arena_done(&a);
+    }
+    qsort(v, n, sizeof *v, by_promise);
+    *ret = v;
+    *ret_n = n;
+    return 0;
+}
+
+/* Is there nothing new to say about the pair? */
+static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const struct rw_state *s, const struct ana_edge *x)
+{
+    const struct rw_entry *n = find_entry(p, w->name, name_of(s, x->producer), name_of(s, x->consumer));
+    return n && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6));
+}
+
+static bool late(struct rw_planner *p)
+{
+    if (p->deadline_us && dt_now_us() > p->deadline_us)
+        p->budget_spent = true;
+    return p->budget_spent;
+}
+
+/* 1: something was kept; 0: nothing left. */
+static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt_err *e)
+{
+    const struct rw_state *s = &p->state.p[p->state.n - 1];
+    struct promise *v = NULL;
+    size_t n = 0;
+    int r = rank(s, w, &v, &n, e);
+    for (size_t k = 0; r == 0 && k < n; k++) {
+        if (settled(p, w, s, v[k].edge))
+            continue;
+        if (late(p)) {
+            struct dt_str why = {0};
+            dt_str_add(&why, "budget: the time for planning was over before this pair was tried");
+            r = record(p, w, name_of(s, v[k].edge->producer), name_of(s, v[k].edge->consumer), NULL, RW_REFUSED, &why, 0, 0, e);
+            dt_str_done(&why);
+            continue;
+        }
+        struct dt_str say = {0};
+        dt_str_addf(&say, "%s + %s", name_of(s, v[k].edge->producer), name_of(s, v[k].edge->consumer));
+        rw_say(p->opt, say.s ? say.s : w->name, (unsigned)k, (unsigned)n);
+        dt_str_done(&say);
+        r = try_pair(p, w, v[k].edge, e);
+        s = &p->state.p[p->state.n - 1]; /* the array may have moved */
+        if (r == 1)
+            break;
+    }
+    free(v);
+    return r;
+}
+
+/* Refuse every pair of the original with one reason. */
+static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
+{
+    const struct rw_state *s = &p->state.p[0];
+    int r = 0;
+    for (unsigned i = 0; i < rw_nregistry; i++)
+        for (uint32_t k = 0; k < s->ana->nedge && r == 0; k++) {
+            const struct ana_edge *x = &s->ana->edge[k];
+            struct dt_str why = {0};
+            if (!rw_registry[i]->match(s->ana, x))
+                continue;
+            dt_str_add(&why, text);
+            r = record(p, rw_registry[i], name_of(s, x->producer), name_of(s, x->consumer), NULL, RW_REFUSED, &why, 0, 0, e);
+            dt_str_done(&why);
+        }
+    return r;
+}
+
+static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedules, struct dt_err *e)
+{
+    for (;;) {
+        struct rw_state *top = &p->state.p[p->state.n - 1];
+        struct dt_err bad = {0};
+        bool original = false;
+        rw_say(p->opt, "verify", 0, 1);
+        int r = rw_verify_full(p->dev, p->state.p[0].prog, top->prog, inputs, schedules, &original, &bad);
+        if (r == 0) {
+            p->verified_inputs = inputs;
+            p->verified_schedules = schedules;
+            return 0;
+        }
+        if (original || p->state.n == 1 || r == DT_E_NOMEM || r == DT_E_DEVICE) {
+            dt_err_move(e, &bad);
+            return r;
+        }
+        /* the newest rewrite goes, and what was decided after it with it */
+        struct rw_entry *x = &p->entry.p[top->nentry - 1];
+        rw_bundle(p->state.p[0].prog, top->prog, bad.detail ? bad.detail : "");
+        free(x->reason);
+        struct dt_str why = {0};
+        dt_str_addf(&why, "verification: %s", bad.detail ? bad.detail : "the results differ");
+        x->reason = dt_str_take(&why);
+        x->verdict = RW_REFUSED;
+        dt_err_done(&bad);
+        state_done(top);
+        p->state.n--;
+    }
+}
+
+int rw_choose(struct rw_planner *p, struct dt_err *e)
+{
+    unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
+    int r = time_state(p, &p->state.p[0], e);
+    if (r < 0)
+        return r;
+    if (!strcmp(dev_info(p->dev)->kind, "soft")) {
+        struct dt_err race = {0};
+        struct dev_run *run = NULL;
+        dev_set_schedule(p->dev, 0, true);
+        if ((r = dev_run_new(p->dev, p->state.p[0].prog, &run, &race)) == 0 && (r = dev_run_fill(run, 0, -1, &race)) == 0)
+            r = dev_run_once(run, &race);
+        dev_run_free(run);
+        dev_set_schedule(p->dev, 0, false);
+        if (r == DT_E_RACE) {
+            struct dt_str why = {0};
+            dt_str_addf(&why, "race: the posted launches themselves race: %s", race.detail ? race.detail : "");
+            r = refuse_all(p, why.s ? why.s : "race", e);
+            dt_str_done(&why);
+            dt_err_done(&race);
+            return r;
+        }
+        if (r < 0) {
+            dt_err_move(e, &race);
+            return r;
+        }
+    }
+    for (unsigned k = 0; k < rw_nregistry; k++) {
+        if (!rw_kind_allowed(p->opt, rw_registry[k]))
+            continue;
+        do
+            r = one_round(p, rw_registry[k], e);
+        while (r == 1);
+        if (r < 0)
+            return r;
+    }
+    return verify_final(p, inputs, schedules, e);
+}

@@ -1,0 +1,130 @@
+/* From a block map to the fused grid: connected components and the lists of blocks that each fused block runs.
+ *
+ * Two blocks are in one component when a chain of pairs (RAW, WAR or WAW: the union) joins them; blocks without a pair are
+ * components of their own. So no byte that one component's blocks touch in conflict is touched by another's, across the two
+ * launches; within one launch legal.c refuses conflicts altogether. Components are numbered by size, largest first (a long one
+ * that starts last would be a tail), then by their first producer, then first consumer.
+ *
+ * A phase's list is affine, col(k, j) = a + b k + c j, where it can be; otherwise the kernel reads it from a table in constant
+ * memory: `row` (n + 1 entries) where the components differ in size, then `col`, in 16 bits where all numbers fit.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint32_t find(uint32_t *up, uint32_t x)
+{
+    while (up[x] != x) {
+        up[x] = up[up[x]];
+        x = up[x];
+    }
+    return x;
+}
+
+struct comp {
+    uint32_t root, size, first;
+};
+
+static int by_size(const void *x, const void *y)
+{
+    const struct comp *a = x, *b = y;
+    if (a->size != b->size)
+        return a->size > b->size ? -1 : 1;
+    return a->first < b->first ? -1 : a->first > b->first;
+}
+
+static void fit_affine(struct rw_list *l, uint32_t n)
+{
+    uint32_t m = n ? l->row[1] - l->row[0] : 0;
+    bool even = true, narrow = true;
+    l->max = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t c = l->row[k + 1] - l->row[k];
+        even &= c == m;
+        if (c > l->max)
+            l->max = c;
+    }
+    for (uint32_t i = 0; i < l->row[n]; i++)
+        narrow &= l->col[i] < 65536;
+    l->m = even ? m : UINT32_MAX;
+    l->narrow = narrow && l->row[n] < 65536;
+    l->affine = even;
+    if (even && m) {
+        l->a = l->col[0];
+        l->b = n > 1 ? l->col[m] - l->col[0] : 0;
+        l->c = m > 1 ? l->col[1] - l->col[0] : 0;
+        for (uint32_t k = 0; k < n && l->affine; k++)
+            for (uint32_t j = 0; j < m; j++)
+                if (l->col[(size_t)k * m + j] != l->a + l->b * k + l->c * j) {
+                    l->affine = false;
+                    break;
+                }
+    }
+    l->table_bytes = 0;
+    if (!l->affine)
+        l->table_bytes = ((uint64_t)l->row[n] + (even ? 0 : n + 1)) * (l->narrow ? 2 : 4);
+}
+
+int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
+                   struct rw_comps *ret, struct dt_err *e)
+{
+    uint64_t total = (uint64_t)producers + consumers;
+    if (total > (1u << 28))
+        return dt_err_set(e, DT_E_TOO_LARGE, "too many blocks");
+    uint32_t n = (uint32_t)total;
+    uint32_t *up = dt_new_array(a, uint32_t, n + 1), *rank = dt_new_array(a, uint32_t, n + 1);
+    uint32_t *size = dt_new_array(a, uint32_t, n + 1);
+    if (!up || !rank || !size)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < n; i++)
+        up[i] = i;
+    for (uint32_t c = 0; any->row && c < any->nrow && c < consumers; c++)
+        for (uint32_t k = any->row[c]; k < any->row[c + 1]; k++) {
+            if (any->col[k] >= producers)
+                return dt_err_set(e, DT_E_INTERNAL, "the block map names a block that is not there");
+            uint32_t x = find(up, any->col[k]), y = find(up, producers + c);
+            if (x < y)
+                up[y] = x;
+            else
+                up[x] = y;
+        }
+    uint32_t ncomp = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        size[find(up, i)]++;
+        ncomp += up[i] == i;
+    }
+    struct comp *comp = dt_new_array(a, struct comp, ncomp + 1);
+    struct rw_comps out = {.n = ncomp};
+    for (int s = 0; s < 2; s++) {
+        out.list[s].row = dt_new_array(a, uint32_t, ncomp + 2);
+        out.list[s].col = dt_new_array(a, uint32_t, (s ? consumers : producers) + 1);
+    }
+    if (dt_arena_failed(a))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < n; i++)
+        if (up[i] == i)
+            comp[at++] = (struct comp){i, size[i], i}; /* roots are the smallest member: producers first */
+    qsort(comp, ncomp, sizeof *comp, by_size);
+    for (uint32_t k = 0; k < ncomp; k++)
+        rank[comp[k].root] = k;
+    for (uint32_t i = 0; i < n; i++)
+        out.list[i >= producers].row[rank[find(up, i)] + 1]++;
+    for (int s = 0; s < 2; s++)
+        for (uint32_t k = 0; k < ncomp; k++)
+            out.list[s].row[k + 1] += out.list[s].row[k];
+    memset(size, 0, sizeof *size * n);
+    uint32_t *fill[2] = {dt_new_array(a, uint32_t, ncomp + 1), dt_new_array(a, uint32_t, ncomp + 1)};
+    if (!fill[0] || !fill[1])
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < n; i++) {
+        int s = i >= producers;
+        uint32_t k = rank[find(up, i)];
+        out.list[s].col[out.list[s].row[k] + fill[s][k]++] = s ? i - producers : i;
+    }
+    for (int s = 0; s < 2; s++)
+        fit_affine(&out.list[s], ncomp);
+    *ret = out;
+    return 0;
+}

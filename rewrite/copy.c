@@ -1,0 +1,430 @@
+/* One body's instructions on their way into the fused kernel.
+ *
+ *   before                              after
+ *   mov.u32 %r1, %ctaid.x;              mov.u32 %r1, VIRTUAL;          block numbers come from the component's list
+ *   mov.u32 %r2, %ntid.x;               mov.u32 %r2, 256;              geometry is the original's
+ *   ret;  exit;                         bra END;                       the phase's end
+ *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is larger
+ *   mul.f32 …                           mul.rn.f32 …                   so that ptxas contracts nothing across bodies (identity.c)
+ *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers go
+ *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared memory
+ *   mov.u32 %r3, As;                    mov.u32 %r3, dt_smem+OFFSET;   all shared arrays are parts of one
+ *   ld.param.u64 %rd1, [h];             mov.u64 %rd1, OFFSET;          where no access to the argument's buffer remains
+ *
+ * What is not handled here never arrives: the predicates (legal.def) refuse it first.
+ */
+#include "rewrite/join-priv.h"
+
+#include <string.h>
+
+static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+
+struct ptx_var *rw_map_var(struct rw_join *j, const struct ptx_var *v, uint32_t *ret_offset)
+{
+    for (size_t k = 0; k < j->vars.n; k++)
+        if (j->vars.p[k].from == v) {
+            *ret_offset = j->vars.p[k].offset;
+            return j->vars.p[k].to;
+        }
+    return NULL;
+}
+
+static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
+{
+    uint32_t off = 0;
+    switch (o->kind) {
+    case PTX_O_REG:
+        o->reg = p->reg[o->reg];
+        break;
+    case PTX_O_ADDR:
+        if (o->base_kind == PTX_O_REG)
+            o->reg = p->reg[o->reg];
+        if (o->base_kind != PTX_O_VAR)
+            break;
+        /* fall through */
+    case PTX_O_VAR:
+        if (!(o->var = rw_map_var(j, o->var, &off)))
+            return dt_err_set(j->e, DT_E_INTERNAL, "a variable was not mapped");
+        o->off += off;
+        break;
+    case PTX_O_LABEL:
+        o->label = p->label[o->label];
+        break;
+    case PTX_O_FUNC:
+        for (size_t k = 0; k < j->funcs.n; k++)
+            if (!strcmp(j->funcs.p[k].from->name, o->func->name) && j->funcs.p[k].from->module == o->func->module) {
+                o->func = j->funcs.p[k].to;
+                return 0;
+            }
+        return dt_err_set(j->e, DT_E_INTERNAL, "function %s was not mapped", o->func->name);
+    case PTX_O_VEC: {
+        struct ptx_opnd *elem = dt_new_array(&j->m->arena, struct ptx_opnd, o->n ? o->n : 1);
+        if (!elem)
+            return nomem(j);
+        memcpy(elem, o->elem, sizeof *elem * o->n);
+        o->elem = elem;
+        for (unsigned k = 0; k < o->n; k++) {
+            int r = map_opnd(j, p, &elem[k]);
+            if (r < 0)
+                return r;
+        }
+        break;
+    }
+    default:
+        break;
+    }
+    return 0;
+}
+
+/* What a geometry register is in the fused kernel: a register or a constant. */
+static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned sreg, int comp)
+{
+    const struct rw_body *b = &j->c->body[p->side];
+    struct ptx_opnd imm = {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64};
+    struct ptx_opnd reg = {.kind = PTX_O_REG, .comp = -1};
+    if (comp < 0 || comp > 2) {
+        imm.bits = sreg == PTX_SR_NTID || sreg == PTX_SR_NCTAID ? 1 : 0;
+        return imm;
+    }
+    switch (sreg) {
+    case PTX_SR_NTID:
+        imm.bits = b->block[comp];
+        return imm;
+    case PTX_SR_NCTAID:
+        imm.bits = b->grid[comp];
+        return imm;
+    case PTX_SR_TID:
+        reg.reg = p->tid[comp];
+        break;
+    default:
+        reg.reg = p->ctaid[comp];
+        break;
+    }
+    if (reg.reg == PTX_NO_REG)
+        return imm; /* a dimension of 1 */
+    return reg;
+}
+
+static bool is_geometry(const struct ptx_opnd *o)
+{
+    return o->kind == PTX_O_SREG &&
+           (o->sreg == PTX_SR_TID || o->sreg == PTX_SR_NTID || o->sreg == PTX_SR_CTAID || o->sreg == PTX_SR_NCTAID);
+}
+
+static int append(struct rw_join *j, const struct ptx_inst *i)
+{
+    return ptx_append(j->f, *i) ? 0 : nomem(j);
+}
+
+/* mov and cvt that read a geometry register; `i` is already mapped. */
+static int copy_geometry(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
+{
+    struct ptx_opnd src = i->opnd[1];
+    if (i->opnd[0].kind == PTX_O_VEC) { /* mov.v4.u32 {…}, %tid */
+        struct ptx_opnd dst = i->opnd[0], two[2];
+        struct ptx_inst one = *i;
+        ptx_clear_mod(&one, PTX_M_V2);
+        ptx_clear_mod(&one, PTX_M_V4);
+        one.vec = 1;
+        for (unsigned k = 0; k < dst.n; k++) {
+            if (dst.elem[k].kind == PTX_O_SINK)
+                continue;
+            two[0] = dst.elem[k];
+            two[1] = geometry(j, p, src.sreg, (int)k);
+            one.opnd = two;
+            int r = append(j, &one);
+            if (r < 0)
+                return r;
+        }
+        return 0;
+    }
+    i->opnd[1] = geometry(j, p, src.sreg, src.comp);
+    /* A 16-bit read of a 32-bit register is a conversion. */
+    if (i->op == PTX_OP_MOV && ptx_type_bytes(i->type[0]) == 2 && i->opnd[1].kind == PTX_O_REG) {
+        i->op = PTX_OP_CVT;
+        i->ntype = 2;
+        i->type[0] = PTX_U16;
+        i->type[1] = PTX_U32;
+    }
+    if (i->op == PTX_OP_CVT && i->opnd[1].kind == PTX_O_IMM) {
+        i->op = PTX_OP_MOV;
+        i->ntype = 1;
+        i->nmod = 0;
+    }
+    return append(j, i);
+}
+
+/* bar.* -> barrier.*, counted where the phase has fewer threads than the fused block. */
+static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
+{
+    bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED;
+    struct ptx_opnd opnd[6];
+    unsigned at = red ? 2 : 1;
+    i->op = red ? PTX_OP_BARRIER_RED : PTX_OP_BARRIER_SYNC;
+    ptx_clear_mod(i, PTX_M_ALIGNED);
+    if (p->barrier_count && i->nopnd == (red ? 3u : 1u)) {
+        memcpy(opnd, i->opnd, sizeof *opnd * at);
+        opnd[at] = (struct ptx_opnd){.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64, .bits = p->barrier_count};
+        if (red)
+            opnd[at + 1] = i->opnd[at];
+        i->opnd = opnd;
+        i->nopnd++;
+    }
+    return append(j, i);
+}
+
+static bool written_here(const struct rw_join *j, const struct rw_phase *p, uint64_t prov)
+{
+    const struct dt_launch *l = j->c->body[p->side].step->launch;
+    if (prov & RW_PROV_OTHER)
+        return true;
+    for (int s = 0; s < 2; s++) {
+        const struct ana_launch *al = &j->c->ana->launch[j->c->launch[s]];
+        for (uint32_t k = 0; k < al->naccess; k++)
+            if (al->access[k].writes && (rw_args_of(l, al->access[k].buffer) & prov))
+                return true;
+    }
+    return false;
+}
+
+static void drop_hints(struct ptx_inst *i)
+{
+    if (ptx_has(i, PTX_M_L2_HINT) && i->nopnd > 2)
+        i->nopnd--; /* the policy operand */
+    for (unsigned k = i->nmod; k-- > 0;)
+        switch (ptx_mod_class(i->mod[k])) {
+        case PTX_MC_NC:
+        case PTX_MC_COP:
+        case PTX_MC_LEVEL:
+        case PTX_MC_L1:
+        case PTX_MC_L2:
+        case PTX_MC_HINT:
+        case PTX_MC_L2SIZE:
+            ptx_clear_mod(i, i->mod[k]);
+            break;
+        default:
+            break;
+        }
+}
+
+/* The redirection a site belongs to, -1: none. `i` is the original instruction. */
+static int redirection(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *i)
+{
+    if (j->c->level != RW_LEVEL_SHARED || !rw_is_global_access(i) || (i->op != PTX_OP_LD && i->op != PTX_OP_ST))
+        return -1;
+    uint64_t m = rw_prov_of(&j->c->body[p->side], i);
+    for (uint32_t k = 0; k < j->c->nredirect; k++)
+        if (m & j->c->redirect[k].args[p->side] && !(m & ~j->c->redirect[k].args[p->side]))
+            return (int)k;
+    return -1;
+}
+
+/* A register with the shared address of [reg + off]; *ret_off is what remains to be added. */
+static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw_redirect *r, uint32_t base,
+                          uint32_t origin, const struct ptx_opnd *a, uint32_t *ret_reg, int64_t *ret_off)
+{
+    int x;
+    *ret_off = 0;
+    if (a->base_kind != PTX_O_REG)
+        return dt_err_set(j->e, DT_E_INTERNAL, "a redirected access has no address register");
+    for (unsigned k = 0; k < p->nknown && !r->pitch; k++)
+        if (p->known[k].from == a->reg) {
+            *ret_reg = p->known[k].to;
+            *ret_off = a->off;
+            return 0;
+        }
+    uint32_t s = ptx_reg_new(j->f, PTX_B32, "dt_s");
+    if (s == PTX_NO_REG)
+        return nomem(j);
+    bool wide = ptx_type_bytes(j->f->reg[a->reg].type) == 8;
+    if (wide)
+        x = rw_emit(j, "cvt.u32.u64 %s, %s;", rw_rname(j, s), rw_rname(j, a->reg));
+    else
+        x = rw_emit(j, "mov.b32 %s, %s;", rw_rname(j, s), rw_rname(j, a->reg));
+    if (x < 0)
+        return x;
+    if (!r->pitch) {
+        if ((x = rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, s), rw_rname(j, s), rw_rname(j, base))) < 0)
+            return x;
+        if (p->nknown < 32) {
+            p->known[p->nknown].from = a->reg;
+            p->known[p->nknown++].to = s;
+        }
+        *ret_off = a->off;
+    } else {
+        uint32_t q = ptx_reg_new(j->f, PTX_B32, "dt_q");
+        if (q == PTX_NO_REG)
+            return nomem(j);
+        const char *S = rw_rname(j, s), *Q = rw_rname(j, q);
+        if ((x = rw_emit(j, "sub.s32 %s, %s, %s;", S, S, rw_rname(j, base))) < 0)
+            return x;
+        if (a->off && (x = rw_emit(j, "add.s32 %s, %s, %lld;", S, S, (long long)(int32_t)a->off)) < 0)
+            return x;
+        /* row = s / pitch; s = s % pitch + row * width = s - row * (pitch - width) */
+        if ((r->pitch & (r->pitch - 1)) == 0)
+            x = rw_emit(j, "shr.u32 %s, %s, %d;", Q, S, __builtin_ctz(r->pitch));
+        else
+            x = rw_emit(j, "div.u32 %s, %s, %u;", Q, S, r->pitch);
+        if (x < 0 || (x = rw_emit(j, "mul.lo.u32 %s, %s, %u;", Q, Q, r->pitch - r->width)) < 0 ||
+            (x = rw_emit(j, "sub.s32 %s, %s, %s;", S, S, Q)) < 0)
+            return x;
+        if ((x = rw_emit(j, "add.s32 %s, %s, %s;", S, S, rw_rname(j, origin))) < 0)
+            return x;
+    }
+    *ret_reg = s;
+    return 0;
+}
+
+/* The argument that a ld.param reads, if no access to its buffer remains (drop_arg); NULL otherwise. */
+static const struct dt_arg *dropped_arg(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *o)
+{
+    const struct rw_body *b = &j->c->body[p->side];
+    if (o->op != PTX_OP_LD || o->space != PTX_PARAM || j->c->level != RW_LEVEL_SHARED || o->opnd[1].base_kind != PTX_O_VAR)
+        return NULL;
+    for (uint32_t n = 0; n < b->f->nparam && n < 62; n++)
+        for (uint32_t r = 0; r < j->c->nredirect; r++)
+            if (b->f->param[n] == o->opnd[1].var && j->c->redirect[r].drop_arg && ((j->c->redirect[r].args[p->side] >> n) & 1))
+                return &b->step->launch->arg[n];
+    return NULL;
+}
+
+/* A load or store of an intermediate; `o` is the original, `i` its mapped copy. */
+static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *o, struct ptx_inst *i, int k)
+{
+    const struct rw_redirect *r = &j->c->redirect[k];
+    unsigned at = o->op == PTX_OP_LD ? 1 : 0;
+    bool both = o->op == PTX_OP_ST && (p->side == 1 || r->keep_global);
+    uint32_t s = PTX_NO_REG;
+    int64_t off = 0;
+    int x = shared_address(j, p, r, p->base[k], p->origin[k], &i->opnd[at], &s, &off);
+    if (x < 0)
+        return x;
+    drop_hints(i);
+    if (both && (x = append(j, i)) < 0)
+        return x;
+    struct ptx_opnd opnd[4];
+    memcpy(opnd, i->opnd, sizeof *opnd * i->nopnd);
+    opnd[at].reg = s;
+    opnd[at].off = off;
+    i->opnd = opnd;
+    i->space = PTX_SHARED;
+    return append(j, i);
+}
+
+static void on_write(uint32_t reg, bool write, void *user)
+{
+    struct rw_phase *p = user;
+    for (unsigned k = 0; write && k < p->nknown;) {
+        if (p->known[k].from == reg)
+            p->known[k] = p->known[--p->nknown];
+        else
+            k++;
+    }
+}
+
+static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *o)
+{
+    const struct rw_body *b = &j->c->body[p->side];
+    struct ptx_inst i = *o;
+    struct ptx_opnd opnd[16];
+    int x;
+    if (o->nopnd > 14) { /* branch target lists and calls may be long */
+        i.opnd = dt_new_array(&j->m->arena, struct ptx_opnd, o->nopnd);
+        if (!i.opnd)
+            return nomem(j);
+    } else {
+        i.opnd = opnd;
+    }
+    if (o->nopnd)
+        memcpy(i.opnd, o->opnd, sizeof *opnd * o->nopnd);
+    const struct dt_arg *gone = dropped_arg(j, p, o);
+    if (gone) { /* addresses in its buffer count from 0 */
+        i.op = PTX_OP_MOV;
+        i.space = PTX_GENERIC;
+        i.nmod = 0;
+        i.opnd[1] = (struct ptx_opnd){.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64, .bits = gone->offset};
+    }
+    for (unsigned k = 0; k < i.nopnd; k++)
+        if ((x = map_opnd(j, p, &i.opnd[k])) < 0)
+            return x;
+    if (i.pred != PTX_NO_REG)
+        i.pred = p->reg[i.pred];
+    i.line = i.col = 0;
+    switch (o->op) {
+    case PTX_OP_LABEL:
+    case PTX_OP_PRAGMA:
+    case PTX_OP_BRANCHTARGETS:
+        p->nknown = 0;
+        return append(j, &i);
+    case PTX_OP_RET:
+    case PTX_OP_EXIT:
+        return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
+    case PTX_OP_BAR_SYNC:
+    case PTX_OP_BAR_RED:
+    case PTX_OP_BARRIER_SYNC:
+    case PTX_OP_BARRIER_RED:
+        return copy_barrier(j, p, &i);
+    default:
+        break;
+    }
+    if ((o->op == PTX_OP_MOV || o->op == PTX_OP_CVT) && o->nopnd > 1 && is_geometry(&o->opnd[1])) {
+        x = copy_geometry(j, p, &i);
+    } else {
+        int k = redirection(j, p, o);
+        if (k >= 0) {
+            x = copy_redirected(j, p, o, &i, k);
+        } else {
+            rw_round_inst(&i);
+            if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j, p, rw_prov_of(b, o)))
+                drop_hints(&i);
+            x = append(j, &i);
+        }
+    }
+    if (x < 0)
+        return x;
+    struct ptx_inst mapped = i; /* what this instruction overwrites */
+    mapped.opnd = i.opnd;
+    if (o->nopnd && !(ptx_op_info(o->op)->flags & PTX_F_NODST))
+        ptx_inst_regs(&mapped, on_write, p);
+    return 0;
+}
+
+/* A device function: names mapped, arithmetic made explicit, loads without .nc (whatever they point to may be written now). */
+int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f)
+{
+    for (uint32_t n = 0; n < f->ninst; n++) {
+        struct ptx_inst i = f->inst[n];
+        i.opnd = dt_new_array(&j->m->arena, struct ptx_opnd, i.nopnd + 1);
+        if (!i.opnd)
+            return nomem(j);
+        if (i.nopnd)
+            memcpy(i.opnd, f->inst[n].opnd, sizeof *i.opnd * i.nopnd);
+        for (unsigned k = 0; k < i.nopnd; k++) {
+            int r = map_opnd(j, p, &i.opnd[k]);
+            if (r < 0)
+                return r;
+        }
+        if (i.pred != PTX_NO_REG)
+            i.pred = p->reg[i.pred];
+        i.line = i.col = 0;
+        rw_round_inst(&i);
+        if (i.op == PTX_OP_LD && rw_is_global_access(&i))
+            drop_hints(&i);
+        int r = append(j, &i);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int rw_copy_body(struct rw_join *j, struct rw_phase *p)
+{
+    const struct ptx_function *f = j->c->body[p->side].f;
+    p->nknown = 0;
+    for (uint32_t n = 0; n < f->ninst; n++) {
+        int r = copy_inst(j, p, &f->inst[n]);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

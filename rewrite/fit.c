@@ -1,0 +1,378 @@
+/* Which intermediates of a pair can live in shared memory, and where in it.
+ *
+ * Per component, the footprint of buffer B is every byte that the component's producer blocks write (surely or perhaps), as recorded.
+ * It is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a constant `pitch`; the smaller of the
+ * two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) % pitch of the region.
+ *
+ * Conditions, each checked on every recorded footprint (legality.md, Joining bodies 6):
+ *   reads       the component's consumers read a subset of what its own producers write for certain (not of the fitted box)
+ *   sites       every access that may reach B reaches B alone, is a plain ld or st, and its address is stored nowhere
+ *   widths      base, pitch and width are multiples of the widest access, so that no access straddles a row
+ *   addresses   none depends on data (a widened access is the whole buffer)
+ *   producers   do not read B, no atomics on either side
+ *   consumers   that write B write inside the footprint: they store to both places
+ * The producer's global store stays (keep_global) unless B is an intermediate that no other launch reads from it. When nothing of
+ * B's buffer is left in the fused kernel and its pointer only goes through additions, the argument goes as well (drop_arg).
+ * What does not fit takes the `global` level; `no_redirect` says why.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+static const struct ana_touch *touch_of(const struct ana_launch *l, uint32_t block, uint32_t buffer)
+{
+    const struct ana_block *b = &l->block[block];
+    for (uint32_t k = 0; k < b->ntouch; k++)
+        if (b->touch[k].buffer == buffer)
+            return &b->touch[k];
+    return NULL;
+}
+
+static const struct ana_access *access_of(const struct ana_launch *l, uint32_t buffer)
+{
+    for (uint32_t k = 0; k < l->naccess; k++)
+        if (l->access[k].buffer == buffer)
+            return &l->access[k];
+    return NULL;
+}
+
+static bool plain_access(const struct ptx_inst *i)
+{
+    enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
+    return (i->op == PTX_OP_LD || i->op == PTX_OP_ST) && (sem == PTX_M_NONE || sem == PTX_M_WEAK) &&
+           !ptx_has(i, PTX_M_MMIO);
+}
+
+static bool has_address(const struct ptx_inst *i)
+{
+    for (unsigned k = 0; k < i->nopnd; k++)
+        if (i->opnd[k].kind == PTX_O_ADDR)
+            return true;
+    return false;
+}
+
+/* Every site that may touch the arguments' buffer is plain and touches it alone; *width: the widest. */
+static bool sites_ok(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why)
+{
+    const struct dt_launch *l = b->step->launch;
+    if (args & ~RW_PROV_ARGS) {
+        dt_str_addf(why, "%s has too many arguments to follow", l->name);
+        return false;
+    }
+    for (uint32_t k = 0; k < l->narg && k < 62; k++)
+        if (((args >> k) & 1) && (l->arg[k].kind != DT_ARG_BUFFER || b->f->param[k]->bytes != 8)) {
+            dt_str_addf(why, "%s gets the buffer inside a struct", l->name);
+            return false;
+        }
+    if (b->stored_prov & (args | RW_PROV_OTHER)) {
+        dt_str_addf(why, "%s stores the buffer's address", l->name);
+        return false;
+    }
+    for (uint32_t n = 0; n < b->f->ninst; n++) {
+        const struct ptx_inst *i = &b->f->inst[n];
+        if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS)
+            continue;
+        bool global = rw_is_global_access(i);
+        if (!global && !(i->op != PTX_OP_OPAQUE && has_address(i) && i->space == PTX_GLOBAL))
+            continue;
+        uint64_t m = rw_prov_of(b, i);
+        if (!(m & (args | RW_PROV_OTHER)))
+            continue;
+        if (m & ~args) {
+            dt_str_addf(why, "an access of %s (PTX line %u) may reach other memory too", l->name, i->line);
+            return false;
+        }
+        if (!plain_access(i) || (producer && i->op != PTX_OP_ST)) {
+            dt_str_addf(why, "%s touches it by `%s` (PTX line %u)", l->name, ptx_op_info(i->op)->mnemonic, i->line);
+            return false;
+        }
+        uint32_t w = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
+        if (w > 16) {
+            dt_str_addf(why, "%s moves %u bytes at once, shared memory takes 16", l->name, w);
+            return false;
+        }
+        if (w > *width)
+            *width = w;
+    }
+    return true;
+}
+
+/* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
+static bool only_addresses(const struct rw_body *b, uint64_t args)
+{
+    for (uint32_t n = 0; n < b->f->ninst; n++) {
+        const struct ptx_inst *i = &b->f->inst[n];
+        unsigned carriers = 0, first = 0;
+        if (i->pred != PTX_NO_REG && i->pred < b->f->nreg && (b->prov[i->pred] & args))
+            return false;
+        const struct ptx_op_info *o =
+            i->op == PTX_OP_OPAQUE || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS
+                ? NULL
+                : ptx_op_info(i->op);
+        for (unsigned k = o && !(o->flags & PTX_F_NODST) ? 1 : 0; k < i->nopnd; k++) {
+            const struct ptx_opnd *q = &i->opnd[k];
+            if (q->kind == PTX_O_VEC)
+                for (unsigned j = 0; j < q->n; j++)
+                    if (q->elem[j].kind == PTX_O_REG && (b->prov[q->elem[j].reg] & args))
+                        return false;
+            bool reg = q->kind == PTX_O_REG || (q->kind == PTX_O_ADDR && q->base_kind == PTX_O_REG);
+            if (reg && (b->prov[q->reg] & args)) {
+                if (!carriers++)
+                    first = k;
+            }
+        }
+        if (!carriers)
+            continue;
+        if (carriers > 1 || !o)
+            return false;
+        bool wide = ptx_type_bytes(i->type[0]) == 8;
+        switch (i->op) {
+        case PTX_OP_LD:
+        case PTX_OP_ST:
+            if (i->opnd[first].kind != PTX_O_ADDR)
+                return false;
+            break;
+        case PTX_OP_MOV:
+        case PTX_OP_CVTA:
+        case PTX_OP_ADD:
+            if (!wide)
+                return false;
+            break;
+        case PTX_OP_SUB:
+            if (!wide || first != 1)
+                return false;
+            break;
+        case PTX_OP_MAD:
+            if (first != 3 || !(wide || ptx_has(i, PTX_M_WIDE)))
+                return false;
+            break;
+        default:
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Footprints of one component. */
+struct foot {
+    struct ana_set box, must, read;
+    uint64_t base;
+};
+
+static struct foot footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, struct dt_arena *a, bool *ret_c_writes)
+{
+    struct foot f = {0};
+    const struct ana_launch *pl = &c->ana->launch[c->launch[0]], *cl = &c->ana->launch[c->launch[1]];
+    const struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
+    struct ana_set cw = {0};
+    for (uint32_t i = p->row[k]; i < p->row[k + 1]; i++) {
+        const struct ana_touch *t = touch_of(pl, p->col[i], buffer);
+        if (!t)
+            continue;
+        f.must = ana_set_union(a, f.must, t->must_write);
+        f.box = ana_set_union(a, f.box, ana_set_union(a, t->must_write, t->may_write));
+    }
+    for (uint32_t i = q->row[k]; i < q->row[k + 1]; i++) {
+        const struct ana_touch *t = touch_of(cl, q->col[i], buffer);
+        if (!t)
+            continue;
+        f.read = ana_set_union(a, f.read, t->read);
+        cw = ana_set_union(a, cw, ana_set_union(a, t->must_write, t->may_write));
+    }
+    if (cw.n && !ana_set_contains(f.box, cw))
+        *ret_c_writes = true;
+    return f;
+}
+
+/* One region for all components: contiguous or rows at a pitch. */
+static bool fit_boxes(struct foot *f, uint32_t n, uint32_t align, struct rw_redirect *r, struct dt_str *why)
+{
+    uint64_t hull = 0, pitch = 0, width = 0, rows = 0;
+    bool rowsfit = true;
+    for (uint32_t k = 0; k < n; k++) {
+        const struct ana_set *b = &f[k].box;
+        if (!b->n)
+            continue;
+        f[k].base = b->iv[0].lo / align * align;
+        uint64_t span = b->iv[b->n - 1].hi - f[k].base;
+        if (span > hull)
+            hull = span;
+        if (b->n > 1 && !pitch)
+            pitch = b->iv[1].lo - b->iv[0].lo;
+        for (uint32_t i = 0; i < b->n; i++)
+            if (b->iv[i].hi - b->iv[i].lo > width)
+                width = b->iv[i].hi - b->iv[i].lo;
+    }
+    hull = (hull + align - 1) / align * align;
+    width = (width + align - 1) / align * align;
+    if (hull > (1u << 30)) {
+        dt_str_add(why, "its footprint in one component spans over 1 GiB");
+        return false;
+    }
+    rowsfit = pitch && pitch % align == 0 && width <= pitch;
+    for (uint32_t k = 0; k < n && rowsfit; k++) {
+        const struct ana_set *b = &f[k].box;
+        for (uint32_t i = 0; i < b->n && rowsfit; i++) {
+            uint64_t o = b->iv[i].lo - f[k].base;
+            rowsfit = o % pitch + (b->iv[i].hi - b->iv[i].lo) <= width;
+            if (o / pitch + 1 > rows)
+                rows = o / pitch + 1;
+        }
+    }
+    if (rowsfit && rows * width < hull) {
+        r->pitch = (uint32_t)pitch;
+        r->width = (uint32_t)width;
+        r->rows = (uint32_t)rows;
+        r->bytes = (uint32_t)(rows * width);
+    } else {
+        r->pitch = 0;
+        r->width = (uint32_t)hull;
+        r->rows = 1;
+        r->bytes = (uint32_t)hull;
+    }
+    return true;
+}
+
+static void fit_base(struct rw_redirect *r, const struct foot *f, uint32_t n)
+{
+    uint32_t k0 = UINT32_MAX, k1 = UINT32_MAX;
+    for (uint32_t k = 0; k < n; k++)
+        if (f[k].box.n) {
+            if (k0 == UINT32_MAX)
+                k0 = k;
+            else if (k1 == UINT32_MAX)
+                k1 = k;
+            r->base[k] = (uint32_t)f[k].base;
+        }
+    r->base_affine = true;
+    if (k1 != UINT32_MAX) {
+        r->base_affine = k1 == k0 + 1;
+        r->base_b = r->base[k1] - r->base[k0];
+    }
+    if (k0 != UINT32_MAX)
+        r->base_a = r->base[k0] - r->base_b * k0;
+    for (uint32_t k = 0; k < n && r->base_affine; k++)
+        if (f[k].box.n && r->base[k] != r->base_a + r->base_b * k)
+            r->base_affine = false;
+}
+
+/* 1 redirected, 0 not (why says), negative error. */
+static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *ret, struct dt_str *why, struct dt_err *e)
+{
+    const struct ana_launch *pl = &c->ana->launch[c->launch[0]], *cl = &c->ana->launch[c->launch[1]];
+    const struct ana_access *pa = access_of(pl, buffer), *ca = access_of(cl, buffer);
+    const struct dt_buffer *q = &c->prog->graph->buffer[buffer];
+    struct rw_redirect r = {.buffer = buffer};
+    uint32_t align = 4;
+    if (!pa || !ca || !pa->writes || !ca->reads)
+        return 0; /* no data flows through it */
+    if (pa->reads) {
+        dt_str_add(why, "the producer reads it too");
+        return 0;
+    }
+    if (pa->atomics || ca->atomics) {
+        dt_str_add(why, "it is updated by atomics");
+        return 0;
+    }
+    if (pa->widened || ca->widened) {
+        dt_str_add(why, "an address in it depends on data");
+        return 0;
+    }
+    for (int s = 0; s < 2; s++) {
+        r.args[s] = rw_args_of(c->body[s].step->launch, buffer);
+        if (!sites_ok(&c->body[s], r.args[s], s == 0, &align, why))
+            return 0;
+    }
+    uint32_t n = c->comps.n;
+    struct dt_arena tmp = {0};
+    struct foot *f = dt_new_array(&tmp, struct foot, n + 1);
+    r.base = dt_new_array(&c->arena, uint32_t, n + 1);
+    int out = 0;
+    if (!f || !r.base) {
+        out = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        goto done;
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        bool outside = false;
+        f[k] = footprint(c, k, buffer, &tmp, &outside);
+        if (outside) {
+            dt_str_add(why, "the consumer writes it outside what the producer wrote");
+            goto done;
+        }
+        if (!ana_set_contains(f[k].must, f[k].read)) {
+            dt_str_add(why, "a consumer block reads bytes that its own producer blocks do not write for certain");
+            goto done;
+        }
+    }
+    if (dt_arena_failed(&tmp)) {
+        out = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        goto done;
+    }
+    if (!fit_boxes(f, n, align, &r, why))
+        goto done;
+    fit_base(&r, f, n);
+    r.keep_global = q->role != DT_INTERMEDIATE;
+    for (uint32_t k = 0; k < c->ana->nedge && !r.keep_global; k++) {
+        const struct ana_edge *x = &c->ana->edge[k];
+        if (x->producer != c->launch[0] || x->consumer == c->launch[1] || !ana_rows_pairs(&x->raw))
+            continue;
+        for (uint32_t j = 0; j < x->nbuffer; j++)
+            r.keep_global |= x->buffer[j] == buffer;
+    }
+    r.drop_arg = !r.keep_global && !ca->writes && only_addresses(&c->body[0], r.args[0]) &&
+                 only_addresses(&c->body[1], r.args[1]);
+    *ret = r;
+    out = 1;
+done:
+    dt_arena_done(&tmp);
+    return out;
+}
+
+int rw_fit(struct rw_cand *c, struct dt_err *e)
+{
+    c->redirect = dt_new_array(&c->arena, struct rw_redirect, c->edge->nbuffer + 1);
+    c->nredirect = 0;
+    dt_str_done(&c->no_redirect);
+    if (!c->redirect)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < c->edge->nbuffer; k++) {
+        struct dt_str why = {0};
+        int r = try_buffer(c, c->edge->buffer[k], &c->redirect[c->nredirect], &why, e);
+        if (r == 1)
+            c->nredirect++;
+        else if (r == 0 && why.len)
+            dt_str_addf(&c->no_redirect, "%s%s stays in global memory: %s", c->no_redirect.len ? "; " : "",
+                        c->prog->graph->buffer[c->edge->buffer[k]].name, why.s);
+        dt_str_done(&why);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+bool rw_layout(struct rw_cand *c, struct dt_str *why)
+{
+    uint32_t t = c->body[0].threads > c->body[1].threads ? c->body[0].threads : c->body[1].threads;
+    uint64_t at = 0;
+    c->threads = (t + 31) / 32 * 32;
+    c->shared_align = 16;
+    for (int s = 0; s < 2; s++) {
+        if (c->body[s].shared_bytes > at)
+            at = c->body[s].shared_bytes;
+        if (c->body[s].shared_align > c->shared_align)
+            c->shared_align = c->body[s].shared_align;
+    }
+    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+        at = (at + 15) / 16 * 16;
+        c->redirect[k].at = (uint32_t)at;
+        at += c->redirect[k].bytes;
+    }
+    if (at > c->dev->shared_block_optin) {
+        dt_str_addf(why, "it needs %llu bytes of shared memory, a block may have %u", (unsigned long long)at,
+                    c->dev->shared_block_optin);
+        return false;
+    }
+    c->shared_bytes = (uint32_t)at;
+    c->shared_dynamic = at > c->dev->shared_block;
+    return true;
+}

@@ -1,0 +1,137 @@
+/* Block fusion: one launch whose blocks run a component's producer blocks, a barrier, and its consumer blocks.
+ *
+ *   before                                after
+ *   gemm<<<(4, 2), 256>>>(x, w, h)        gemm+gelu<<<8, 256>>>(x, w, y)     block k: gemm's block k, barrier, gelu's blocks 4k … 4k+3
+ *   gelu<<<32, 256>>>(h, y)
+ *
+ * Level `shared`: the intermediate h lives in shared memory (fit.c says when); level `global`: it stays in its buffer, and the
+ * block's barrier orders it (loads and stores of one block, through L1/L2).
+ *
+ * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a component
+ * producers come before consumers with a barrier between, and what each block computes is unchanged (.rn, identity.c).
+ * What could break it: a hazard that the map does not show (hence no cross-block talk, no unknown instruction), threads that do not
+ * reach a barrier (vary.c), a launch between the two (order.c), arithmetic contracted across the bodies (identity.c).
+ * The fused launch is a launch: the new graph is analysed again, and it fuses further.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+const char *rw_level_text(enum rw_level l) { return l == RW_LEVEL_SHARED ? "shared" : "global"; }
+
+int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e)
+{
+    static const struct rw_options defaults;
+    memset(c, 0, sizeof *c);
+    c->dev = dev;
+    c->prog = p;
+    c->ana = a;
+    c->opt = o ? o : &defaults;
+    c->launch[0] = producer;
+    c->launch[1] = consumer;
+    c->level = RW_LEVEL_GLOBAL;
+    c->edge = ana_find_edge(a, producer, consumer);
+    if (!c->edge)
+        return dt_err_set(e, DT_E_INTERNAL, "launches %u and %u have no edge", producer, consumer);
+    for (int s = 0; s < 2; s++) {
+        if (p->graph->launch[c->launch[s]].kind != DT_KERNEL)
+            return 0; /* plain_launches refuses it */
+        int r = rw_body_init(&c->arena, p, c->launch[s], &c->body[s], e);
+        if (r < 0)
+            return r;
+    }
+    if (!ana_rows_kept(&c->edge->any))
+        return 0; /* block_map refuses it */
+    int r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, &c->comps, e);
+    if (r < 0)
+        return r;
+    uint32_t t = c->body[0].threads > c->body[1].threads ? c->body[0].threads : c->body[1].threads;
+    c->threads = (t + 31) / 32 * 32;
+    return 0;
+}
+
+void rw_cand_done(struct rw_cand *c)
+{
+    dt_str_done(&c->ptx);
+    dt_str_done(&c->no_redirect);
+    dt_arena_done(&c->arena);
+    memset(c, 0, sizeof *c);
+}
+
+static bool match(const struct ana_result *r, const struct ana_edge *e)
+{
+    return r->prog->graph->launch[e->producer].kind == DT_KERNEL && r->prog->graph->launch[e->consumer].kind == DT_KERNEL &&
+           e->pairs;
+}
+
+/* Registers and spills of what was emitted, from ptxas where it is at hand. */
+static int resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_err mine = {0};
+    int r = dev_resources(c->ptx.s, c->ptx.len, c->name, c->dev->arch, &c->res, &mine);
+    if (r == DT_E_PTX || r == DT_E_COMPILE) {
+        dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s", mine.detail ? mine.detail : "?");
+        dt_err_done(&mine);
+        return 1;
+    }
+    if (r < 0) {
+        dt_err_move(e, &mine);
+        return r;
+    }
+    dt_err_done(&mine);
+    uint64_t regs = (uint64_t)c->threads * ((c->res.registers + 7) / 8 * 8);
+    if (regs > c->dev->regs_sm) {
+        dt_str_addf(why, "resources: %u threads of %u registers do not fit an SM", c->threads, c->res.registers);
+        return 1;
+    }
+    uint32_t spill = 0;
+    for (int s = 0; s < 2; s++)
+        if (c->body[s].step->res.spill_bytes > spill)
+            spill = c->body[s].step->res.spill_bytes;
+    if (!c->res.estimated && c->res.spill_bytes > spill) {
+        dt_str_addf(why, "resources: with %u threads a block the fused kernel spills %u bytes of registers", c->threads,
+                    c->res.spill_bytes);
+        return 1;
+    }
+    return 0;
+}
+
+static int apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+{
+    int r;
+    c->level = RW_LEVEL_GLOBAL;
+    if (c->body[0].f && c->body[1].f && level == RW_LEVEL_SHARED && rw_legal_check(c, why)) {
+        /* only now: footprints of an illegal pair are of no interest */
+        if ((r = rw_fit(c, e)) < 0)
+            return r;
+        if (!c->nredirect) {
+            dt_str_addf(why, "shared level: %s", c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
+            return 1;
+        }
+        c->level = level;
+    } else if (level == RW_LEVEL_SHARED && why->len) {
+        return 1;
+    }
+    struct dt_str room = {0};
+    if (c->body[0].f && c->body[1].f && !rw_layout(c, &room)) {
+        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+        dt_str_done(&room);
+        return 1;
+    }
+    dt_str_done(&room);
+    if (!rw_legal_check(c, why))
+        return 1;
+    if ((r = rw_join(c, e)) < 0)
+        return r;
+    return resources(c, why, e);
+}
+
+const struct rw_rewrite rw_block_fusion = {
+    .name = "block-fusion",
+    .needs = "components of the block map small enough for one block; every row of rewrite/legal.def",
+    .keeps = "what every block computes; the order of blocks in conflict",
+    .on = true,
+    .match = match,
+    .apply = apply,
+};

@@ -1,0 +1,149 @@
+/* Arithmetic identity: no product and sum may be contracted that were not in the original.
+ *
+ * PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction: ptxas may make an FFMA of a
+ * mul.f32 and an add.f32 that meet in one kernel, and does so, also when only the store between them goes away. With `.rn` it may
+ * not. So every emitted add, sub and mul carries .rn. That must not change the original's own code either: the entry is printed
+ * both ways, assembled both ways, and the machine code compared byte for byte (nvcc contracts before it writes PTX, so this
+ * ordinarily holds; PTX from elsewhere may lean on ptxas, and is then refused).
+ * Without nvJitLink nothing can be compared: an entry is then taken only if it has no unmodified mul, or nothing to add it to.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <elf.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool open_to_contraction(const struct ptx_inst *i)
+{
+    if (i->op != PTX_OP_ADD && i->op != PTX_OP_SUB && i->op != PTX_OP_MUL)
+        return false;
+    return i->ntype && ptx_type_is_float(i->type[0]) && ptx_mod_of(i, PTX_MC_RND) == PTX_M_NONE;
+}
+
+bool rw_round_inst(struct ptx_inst *i)
+{
+    if (i->op == PTX_OP_OPAQUE || !open_to_contraction(i))
+        return false;
+    return ptx_set_mod(i, PTX_M_RN);
+}
+
+unsigned rw_round_all(struct ptx_function *f)
+{
+    unsigned n = 0;
+    for (uint32_t k = 0; k < f->ninst; k++)
+        n += rw_round_inst(&f->inst[k]);
+    return n;
+}
+
+/* ---- machine code ---------------------------------------------------------------------------------------------------- */
+
+struct elf {
+    const uint8_t *p;
+    size_t n;
+    Elf64_Ehdr h;
+    const char *names;
+    size_t nnames;
+};
+
+static bool section(const struct elf *f, unsigned i, Elf64_Shdr *s)
+{
+    uint64_t at = f->h.e_shoff + (uint64_t)i * sizeof *s;
+    if (f->h.e_shoff > f->n || at > f->n || f->n - at < sizeof *s)
+        return false;
+    memcpy(s, f->p + at, sizeof *s);
+    return s->sh_type == SHT_NOBITS || (s->sh_offset <= f->n && s->sh_size <= f->n - s->sh_offset);
+}
+
+static bool elf_open(struct elf *f, const void *p, size_t n)
+{
+    Elf64_Shdr s;
+    memset(f, 0, sizeof *f);
+    f->p = p;
+    f->n = n;
+    if (!p || n < sizeof f->h)
+        return false;
+    memcpy(&f->h, p, sizeof f->h);
+    if (memcmp(f->h.e_ident, ELFMAG, SELFMAG) || f->h.e_ident[EI_CLASS] != ELFCLASS64 ||
+        f->h.e_shentsize != sizeof(Elf64_Shdr) || !section(f, f->h.e_shstrndx, &s) || s.sh_type == SHT_NOBITS)
+        return false;
+    f->names = (const char *)p + s.sh_offset;
+    f->nnames = s.sh_size;
+    return f->nnames && f->names[f->nnames - 1] == 0;
+}
+
+static bool is_text(const struct elf *f, const Elf64_Shdr *s)
+{
+    return s->sh_name < f->nnames && s->sh_type == SHT_PROGBITS && !strncmp(f->names + s->sh_name, ".text.", 6);
+}
+
+bool rw_same_code(const void *a, size_t na, const void *b, size_t nb)
+{
+    struct elf x, y;
+    unsigned found = 0, other = 0;
+    if (!elf_open(&x, a, na) || !elf_open(&y, b, nb))
+        return false;
+    for (unsigned i = 0; i < x.h.e_shnum; i++) {
+        Elf64_Shdr s, t;
+        if (!section(&x, i, &s))
+            return false;
+        if (!is_text(&x, &s))
+            continue;
+        bool same = false;
+        for (unsigned k = 0; k < y.h.e_shnum && !same; k++)
+            same = section(&y, k, &t) && is_text(&y, &t) && !strcmp(x.names + s.sh_name, y.names + t.sh_name) &&
+                   s.sh_size == t.sh_size && !memcmp(x.p + s.sh_offset, y.p + t.sh_offset, s.sh_size);
+        if (!same)
+            return false;
+        found++;
+    }
+    for (unsigned k = 0; k < y.h.e_shnum; k++) {
+        Elf64_Shdr t;
+        other += section(&y, k, &t) && is_text(&y, &t);
+    }
+    return found && found == other;
+}
+
+enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch, struct dt_str *why)
+{
+    struct ptx_module *one = NULL;
+    struct dt_str before = {0}, after = {0};
+    void *x = NULL, *y = NULL;
+    size_t nx = 0, ny = 0;
+    bool mul = false, add = false;
+    unsigned changed = 0;
+    enum rw_identity out = RW_UNKNOWN;
+    if (ptx_clone(m, entry, &one, NULL) < 0 || ptx_print(one, &before) < 0)
+        goto done;
+    for (uint32_t k = 0; k < one->nfunc; k++) {
+        for (uint32_t i = 0; i < one->func[k]->ninst; i++) {
+            const struct ptx_inst *q = &one->func[k]->inst[i];
+            if (q->op == PTX_OP_OPAQUE)
+                continue;
+            mul |= q->op == PTX_OP_MUL && open_to_contraction(q);
+            add |= q->op != PTX_OP_MUL && open_to_contraction(q);
+        }
+        changed += rw_round_all(one->func[k]);
+    }
+    if (!changed || !mul || !add) { /* nothing that could meet */
+        out = RW_IDENTICAL;
+        goto done;
+    }
+    if (ptx_print(one, &after) < 0 || before.failed || after.failed)
+        goto done;
+    if (dev_assemble(before.s, before.len, arch, &x, &nx, NULL) < 0 || dev_assemble(after.s, after.len, arch, &y, &ny, NULL) < 0)
+        goto done;
+    out = rw_same_code(x, nx, y, ny) ? RW_IDENTICAL : RW_CONTRACTED;
+done:
+    if (why && out == RW_CONTRACTED)
+        dt_str_addf(why, "%s leaves multiply-adds for ptxas to contract; joined, they could be contracted otherwise", entry);
+    if (why && out == RW_UNKNOWN)
+        dt_str_addf(why,
+                    "%s has unmodified mul and add, and without nvJitLink nobody can say that `.rn` leaves its code the same",
+                    entry);
+    dt_str_done(&before);
+    dt_str_done(&after);
+    free(x);
+    free(y);
+    ptx_module_free(one);
+    return out;
+}

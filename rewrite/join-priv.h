@@ -1,0 +1,53 @@
+/* Inside the emitter: join.c (the frame), copy.c (one body's instructions). */
+#ifndef DT_REWRITE_JOIN_PRIV_H
+#define DT_REWRITE_JOIN_PRIV_H
+
+#include "rewrite/rewrite-priv.h"
+
+struct rw_var_pair {
+    const struct ptx_var *from;
+    struct ptx_var *to;
+    uint32_t offset; /* added to every use: places of static arrays in the one array */
+};
+
+struct rw_join {
+    struct rw_cand *c;
+    struct ptx_module *m;
+    struct ptx_function *f;
+    struct dt_vec(struct rw_var_pair) vars;
+    struct dt_vec(struct rw_func_pair {
+        const struct ptx_function *from;
+        struct ptx_function *to;
+    }) funcs;
+    struct ptx_var *smem;  /* the block's shared memory, NULL if none */
+    struct ptx_var *table; /* constant data, NULL if none */
+    uint32_t t, k;         /* registers: linear thread number, component */
+    struct dt_err *e;
+    unsigned nunique;
+};
+
+struct rw_phase { /* one body on its way into the fused kernel */
+    int side; /* 0 producer, 1 consumer */
+    uint32_t *reg, *label;
+    uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
+    uint32_t *base;            /* per redirection: register with what is subtracted from an address */
+    uint32_t *origin;          /* and, with a pitch, register with the shared address of the region */
+    uint32_t end;              /* label */
+    unsigned barrier_count;    /* threads that bar.sync waits for; 0: all of the fused block */
+    struct {
+        uint32_t from, to; /* address register -> register with its shared address, while both hold */
+    } known[32];
+    unsigned nknown;
+};
+
+/* Text with names of registers in it, appended to the fused function. */
+int rw_emit(struct rw_join *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+const char *rw_rname(const struct rw_join *j, uint32_t reg);
+int rw_emit_label(struct rw_join *j, uint32_t label);
+int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg);
+/* copy.c: the body's instructions, rewritten. */
+int rw_copy_body(struct rw_join *j, struct rw_phase *p);
+int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);
+struct ptx_var *rw_map_var(struct rw_join *j, const struct ptx_var *v, uint32_t *ret_offset);
+
+#endif

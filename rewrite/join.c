@@ -1,0 +1,647 @@
+/* The fused kernel: two bodies in one entry.
+ *
+ *   .const .b8 dt_tab[…] = {…};                     lists of blocks and bases that are not affine
+ *   .visible .entry fN(producer's parameters, consumer's parameters that differ)
+ *   .maxntid T                                      T = the larger thread count, rounded up to warps
+ *   {
+ *       k = %ctaid.x; t = %tid.x;                   component; linear thread
+ *       for each producer block b of component k:
+ *           ctaid = (b % gx, b / gx % gy, b / gx / gy)
+ *           if (t < producer's threads) BODY        ret -> end of the phase
+ *           barrier.sync                            between successive virtual blocks, and between the phases
+ *       for each consumer block b of component k: the same
+ *   }
+ *
+ * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is 0 when both phases use every thread of the block, else
+ * a number that neither body uses, so that a counted barrier of a body never shares a number with it.
+ * Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time), the intermediates
+ * follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size.
+ * Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
+ *
+ * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
+ */
+#include "rewrite/join-priv.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+
+const char *rw_rname(const struct rw_join *j, uint32_t reg) { return j->f->reg[reg].name; }
+
+int rw_emit(struct rw_join *j, const char *fmt, ...)
+{
+    struct dt_str s = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    dt_str_addfv(&s, fmt, ap);
+    va_end(ap);
+    int r = s.failed || !s.s ? nomem(j) : ptx_append_text(j->f, j->e, "%s", s.s);
+    dt_str_done(&s);
+    return r < 0 ? r : 0;
+}
+
+int rw_emit_label(struct rw_join *j, uint32_t label)
+{
+    struct ptx_opnd o = {.kind = PTX_O_LABEL, .comp = -1, .label = label};
+    struct ptx_inst i = {.op = PTX_OP_LABEL, .nopnd = 1, .pred = PTX_NO_REG, .vec = 1, .opnd = &o};
+    return ptx_append(j->f, i) ? 0 : nomem(j);
+}
+
+int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg)
+{
+    struct ptx_opnd o = {.kind = PTX_O_LABEL, .comp = -1, .label = label};
+    struct ptx_inst i = {.op = PTX_OP_BRA, .nopnd = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = &o};
+    return ptx_append(j->f, i) ? 0 : nomem(j);
+}
+
+static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
+{
+    uint32_t r = ptx_reg_new(j->f, t, hint);
+    if (r == PTX_NO_REG)
+        nomem(j);
+    return r;
+}
+
+/* ---- parameters, variables, functions ------------------------------------------------------------------------------ */
+
+static bool same_arg(const struct dt_arg *x, const struct dt_arg *y)
+{
+    if (x->kind != y->kind)
+        return false;
+    if (x->kind == DT_ARG_BUFFER)
+        return x->buffer == y->buffer && x->offset == y->offset;
+    return x->kind == DT_ARG_SCALAR && x->bits == y->bits && x->dtype == y->dtype;
+}
+
+static bool dropped(const struct rw_cand *c, int s, uint32_t arg)
+{
+    for (uint32_t r = 0; c->level == RW_LEVEL_SHARED && r < c->nredirect && arg < 62; r++)
+        if (c->redirect[r].drop_arg && ((c->redirect[r].args[s] >> arg) & 1))
+            return true;
+    return false;
+}
+
+/* The fused entry's parameters; c->arg_keep and c->arg_same say the same for the launch's arguments. */
+static int make_params(struct rw_join *j)
+{
+    struct rw_cand *c = j->c;
+    c->arg_same = dt_new_array(&c->arena, int64_t, c->body[1].f->nparam + 1);
+    c->arg_keep[0] = c->arg_keep[1] = ~UINT64_C(0);
+    if (!c->arg_same)
+        return nomem(j);
+    for (int s = 0; s < 2; s++) {
+        const struct ptx_function *f = c->body[s].f;
+        const struct dt_launch *l = c->body[s].step->launch;
+        for (uint32_t i = 0; i < f->nparam; i++) {
+            const struct ptx_var *v = f->param[i];
+            struct ptx_var *to = NULL;
+            uint32_t off;
+            if (s)
+                c->arg_same[i] = -1;
+            if (dropped(c, s, i)) {
+                c->arg_keep[s] &= ~(UINT64_C(1) << i);
+                continue;
+            }
+            for (uint32_t k = 0; s && k < c->body[0].f->nparam && k < l->narg && i < l->narg; k++) {
+                const struct ptx_var *w = c->body[0].f->param[k];
+                if (k >= c->body[0].step->launch->narg || dropped(c, 0, k) || w->bytes != v->bytes ||
+                    w->align != v->align || w->is_array != v->is_array ||
+                    !same_arg(&c->body[0].step->launch->arg[k], &l->arg[i]))
+                    continue;
+                if ((to = rw_map_var(j, w, &off))) {
+                    c->arg_same[i] = k;
+                    break;
+                }
+            }
+            if (!to) {
+                char name[64];
+                snprintf(name, sizeof name, "%s_param_%u", c->name, j->f->nparam);
+                to = ptx_param_new(j->f, name, v->is_array ? PTX_B8 : v->type, v->bytes, v->align);
+                if (!to)
+                    return nomem(j);
+                to->is_array = v->is_array;
+            }
+            if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0}))
+                return nomem(j);
+        }
+    }
+    return 0;
+}
+
+static struct ptx_var *copy_data(struct rw_join *j, const struct ptx_var *v)
+{
+    char name[96];
+    snprintf(name, sizeof name, "dt_v%u_%.60s", j->nunique++, v->name);
+    struct ptx_var *to = ptx_var_new(j->m, NULL, name, v->space, PTX_B8, v->bytes, v->align ? v->align : 1);
+    if (to && v->init) {
+        to->init = dt_arena_alloc(&j->m->arena, v->bytes);
+        if (!to->init)
+            return NULL;
+        memcpy(to->init, v->init, v->bytes);
+    }
+    return to;
+}
+
+/* Module variables that a function names, into the new module. */
+static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
+{
+    for (uint32_t n = 0; n < f->ninst; n++)
+        for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
+            const struct ptx_opnd *o = &f->inst[n].opnd[k];
+            bool var = o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR);
+            uint32_t off;
+            if (!var || (o->var->space != PTX_GLOBAL && o->var->space != PTX_CONST) || rw_map_var(j, o->var, &off))
+                continue;
+            struct ptx_var *to = copy_data(j, o->var);
+            if (!to || !dt_push(&j->vars, (struct rw_var_pair){o->var, to, 0}))
+                return nomem(j);
+        }
+    return 0;
+}
+
+/* Local and parameter-space variables declared in a function. */
+static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, struct ptx_function *to)
+{
+    for (uint32_t k = 0; k < f->nvar; k++) {
+        const struct ptx_var *v = f->var[k];
+        char name[96];
+        if (v->space == PTX_SHARED)
+            continue;
+        unsigned size = ptx_type_bytes(v->type);
+        bool scalar = !v->is_array && size;
+        snprintf(name, sizeof name, "dt_l%u_%.60s", j->nunique++, v->name);
+        struct ptx_var *w = ptx_var_new(j->m, to, name, v->space, scalar ? v->type : PTX_B8, scalar ? 1 : v->bytes,
+                                        v->align ? v->align : 1);
+        if (!w)
+            return nomem(j);
+        w->is_array = v->is_array;
+        if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0}))
+            return nomem(j);
+    }
+    return 0;
+}
+
+static const struct ptx_function *definition(const struct ptx_function *f)
+{
+    for (uint32_t k = 0; k < f->module->nfunc; k++)
+        if (f->module->func[k]->has_body && !strcmp(f->module->func[k]->name, f->name))
+            return f->module->func[k];
+    return f;
+}
+
+/* Device functions that `f` calls go into a module of their own by print and parse (ptx_clone keeps what an entry uses); here
+ * they are copied by text with fresh names, callees first. */
+static int copy_callees(struct rw_join *j, const struct ptx_function *f);
+
+static int copy_function(struct rw_join *j, const struct ptx_function *f)
+{
+    for (size_t k = 0; k < j->funcs.n; k++)
+        if (j->funcs.p[k].from == f)
+            return 0;
+    int r = copy_callees(j, f);
+    if (r < 0 || (r = copy_module_vars(j, f)) < 0)
+        return r;
+    char name[96];
+    snprintf(name, sizeof name, "dt_f%u_%.60s", j->nunique++, f->name);
+    struct ptx_function *to = ptx_function_new(j->m, name, false), *outer = j->f;
+    if (!to)
+        return nomem(j);
+    to->noreturn = f->noreturn;
+    to->has_body = true;
+    to->ret = dt_new_array(&j->m->arena, struct ptx_var *, f->nret + 1);
+    for (uint32_t k = 0; k < f->nret + f->nparam; k++) {
+        const struct ptx_var *v = k < f->nret ? f->ret[k] : f->param[k - f->nret];
+        char pname[32];
+        snprintf(pname, sizeof pname, "dt_p%u", j->nunique++);
+        struct ptx_var *w = ptx_param_new(to, pname, v->is_array ? PTX_B8 : v->type, v->bytes, v->align);
+        if (!w || !to->ret)
+            return nomem(j);
+        w->is_array = v->is_array;
+        w->space = v->space;
+        if (k < f->nret) { /* ptx_param_new adds at the end of param */
+            to->nparam--;
+            to->ret[to->nret++] = w;
+        }
+        if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0}))
+            return nomem(j);
+    }
+    if ((r = copy_function_vars(j, f, to)) < 0)
+        return r;
+    struct rw_phase p = {.side = 0};
+    p.reg = dt_new_array(&j->m->arena, uint32_t, f->nreg + 1);
+    p.label = dt_new_array(&j->m->arena, uint32_t, f->nlabel + 1);
+    if (!p.reg || !p.label)
+        return nomem(j);
+    for (uint32_t k = 0; k < f->nreg; k++) {
+        if ((p.reg[k] = ptx_reg_new(to, f->reg[k].type, "r")) == PTX_NO_REG)
+            return nomem(j);
+        to->reg[p.reg[k]].vec = f->reg[k].vec;
+    }
+    for (uint32_t k = 0; k < f->nlabel; k++)
+        if ((p.label[k] = ptx_label_new(to, "L")) == PTX_NO_REG)
+            return nomem(j);
+    j->f = to;
+    r = rw_copy_function(j, &p, f);
+    j->f = outer;
+    if (r < 0)
+        return r;
+    return dt_push(&j->funcs, (struct rw_func_pair){f, to}) ? 0 : nomem(j);
+}
+
+static int copy_callees(struct rw_join *j, const struct ptx_function *f)
+{
+    for (uint32_t n = 0; n < f->ninst; n++)
+        for (unsigned k = 0; f->inst[n].op == PTX_OP_CALL && k < f->inst[n].nopnd; k++)
+            if (f->inst[n].opnd[k].kind == PTX_O_FUNC) {
+                int r = copy_function(j, definition(f->inst[n].opnd[k].func));
+                if (r < 0)
+                    return r;
+            }
+    return 0;
+}
+
+static int make_shared(struct rw_join *j)
+{
+    struct rw_cand *c = j->c;
+    if (!c->shared_bytes)
+        return 0;
+    char name[48];
+    snprintf(name, sizeof name, "%s_smem", c->name);
+    /* `extern .shared` is declared at module scope */
+    j->smem = ptx_var_new(j->m, c->shared_dynamic ? NULL : j->f, name, PTX_SHARED, PTX_B8,
+                          c->shared_dynamic ? 0 : c->shared_bytes, c->shared_align);
+    if (!j->smem)
+        return nomem(j);
+    if (c->shared_dynamic) {
+        j->smem->is_extern = true;
+        j->smem->is_array = true;
+        j->smem->bytes = 0;
+    }
+    for (int s = 0; s < 2; s++)
+        for (uint32_t k = 0; k < c->body[s].nshared; k++)
+            if (!dt_push(&j->vars, (struct rw_var_pair){c->body[s].shared_var[k], j->smem, c->body[s].shared_at[k]}))
+                return nomem(j);
+    return 0;
+}
+
+/* ---- constant data ------------------------------------------------------------------------------------------------- */
+
+struct table { /* where the parts of dt_tab lie; UINT32_MAX: not there */
+    uint32_t row[2], col[2], *base;
+};
+
+static void put(struct dt_str *s, uint32_t v, unsigned bytes)
+{
+    for (unsigned k = 0; k < bytes; k++)
+        dt_str_addc(s, (char)(v >> (8 * k)));
+}
+
+static int make_table(struct rw_join *j, struct table *t)
+{
+    struct rw_cand *c = j->c;
+    struct dt_str s = {0};
+    t->base = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
+    if (!t->base)
+        return nomem(j);
+    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+        t->base[k] = (uint32_t)s.len;
+        for (uint32_t i = 0; !c->redirect[k].base_affine && i < c->comps.n; i++)
+            put(&s, c->redirect[k].base[i], 4);
+    }
+    for (int w = 4; w >= 2; w -= 2) /* wide entries first, for alignment */
+        for (int p = 0; p < 2; p++) {
+            const struct rw_list *l = &c->comps.list[p];
+            if (l->affine || l->narrow != (w == 2))
+                continue;
+            t->row[p] = (uint32_t)s.len;
+            for (uint32_t i = 0; l->m == UINT32_MAX && i <= c->comps.n; i++)
+                put(&s, l->row[i], (unsigned)w);
+            t->col[p] = (uint32_t)s.len;
+            for (uint32_t i = 0; i < l->row[c->comps.n]; i++)
+                put(&s, l->col[i], (unsigned)w);
+        }
+    int r = 0;
+    if (s.failed)
+        r = nomem(j);
+    else if (s.len) {
+        char name[48];
+        snprintf(name, sizeof name, "%s_tab", c->name);
+        j->table = ptx_var_new(j->m, NULL, name, PTX_CONST, PTX_B8, s.len, 4);
+        if (!j->table || !(j->table->init = dt_arena_alloc(&j->m->arena, s.len)))
+            r = nomem(j);
+        else
+            memcpy(j->table->init, s.s, s.len);
+    }
+    dt_str_done(&s);
+    return r;
+}
+
+/* reg = table[at + size * index] */
+static int emit_lookup(struct rw_join *j, uint32_t reg, uint32_t at, unsigned size, uint32_t index, unsigned plus)
+{
+    uint32_t a = new_reg(j, PTX_B64, "dt_a"), b = new_reg(j, PTX_B64, "dt_b");
+    if (a == PTX_NO_REG || b == PTX_NO_REG)
+        return DT_E_NOMEM;
+    const char *A = rw_rname(j, a), *B = rw_rname(j, b);
+    int r = rw_emit(j, "mov.u64 %s, %s;", A, j->table->name);
+    if (r < 0 || (r = rw_emit(j, "mul.wide.u32 %s, %s, %u;", B, rw_rname(j, index), size)) < 0 ||
+        (r = rw_emit(j, "add.s64 %s, %s, %s;", A, A, B)) < 0)
+        return r;
+    return rw_emit(j, "ld.const.u%u %s, [%s+%u];", size * 8, rw_rname(j, reg), A, at + plus);
+}
+
+/* ---- phases -------------------------------------------------------------------------------------------------------- */
+
+static bool reads_sreg(const struct ptx_function *f, unsigned sreg, int comp)
+{
+    for (uint32_t n = 0; n < f->ninst; n++)
+        for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
+            const struct ptx_opnd *o = &f->inst[n].opnd[k];
+            if (o->kind == PTX_O_SREG && o->sreg == sreg && (o->comp == comp || o->comp < 0))
+                return true;
+        }
+    return false;
+}
+
+/* out = v / div % mod (div 1: none, mod 0: none) */
+static int emit_divmod(struct rw_join *j, uint32_t out, uint32_t v, uint32_t div, uint32_t mod)
+{
+    const char *O = rw_rname(j, out), *V = rw_rname(j, v);
+    int r = 0;
+    if (div > 1) {
+        if ((div & (div - 1)) == 0)
+            r = rw_emit(j, "shr.u32 %s, %s, %d;", O, V, __builtin_ctz(div));
+        else
+            r = rw_emit(j, "div.u32 %s, %s, %u;", O, V, div);
+        V = O;
+    }
+    if (r == 0 && mod) {
+        if ((mod & (mod - 1)) == 0)
+            r = rw_emit(j, "and.b32 %s, %s, %u;", O, V, mod - 1);
+        else
+            r = rw_emit(j, "rem.u32 %s, %s, %u;", O, V, mod);
+        V = O;
+    }
+    if (r == 0 && V != O)
+        r = rw_emit(j, "mov.b32 %s, %s;", O, V);
+    return r;
+}
+
+/* dim: sizes; coordinates of linear number v into reg[], for those that the body reads. */
+static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned sreg, uint32_t v, const uint32_t dim[3],
+                       uint32_t reg[3], const char *hint)
+{
+    for (int k = 0; k < 3; k++) {
+        reg[k] = PTX_NO_REG;
+        if (!reads_sreg(f, sreg, k) || dim[k] <= 1)
+            continue;
+        if ((reg[k] = new_reg(j, PTX_U32, hint)) == PTX_NO_REG)
+            return DT_E_NOMEM;
+        uint32_t below = k == 0 ? 1 : k == 1 ? dim[0] : dim[0] * dim[1];
+        uint32_t above = k == 0 ? dim[1] * dim[2] : k == 1 ? dim[2] : 1;
+        int r = emit_divmod(j, reg[k], v, below, above > 1 ? dim[k] : 0);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+/* What is subtracted from an address of each redirected buffer. */
+static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table *t)
+{
+    struct rw_cand *c = j->c;
+    int r = 0;
+    p->base = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
+    p->origin = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
+    if (!p->base || !p->origin)
+        return nomem(j);
+    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+        const struct rw_redirect *q = &c->redirect[k];
+        uint32_t b = p->base[k] = new_reg(j, PTX_B32, "dt_base"), o = p->origin[k] = new_reg(j, PTX_B32, "dt_org");
+        if (b == PTX_NO_REG || o == PTX_NO_REG)
+            return DT_E_NOMEM;
+        const char *B = rw_rname(j, b), *O = rw_rname(j, o);
+        if (!q->base_affine)
+            r = emit_lookup(j, b, t->base[k], 4, j->k, 0);
+        else if (q->base_b == 0)
+            r = rw_emit(j, "mov.b32 %s, %lld;", B, (long long)(int32_t)q->base_a);
+        else
+            r = rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", B, rw_rname(j, j->k), (long long)(int32_t)q->base_b,
+                        (long long)(int32_t)q->base_a);
+        if (r < 0)
+            return r;
+        if (!q->drop_arg && q->args[p->side]) {
+            unsigned arg = (unsigned)__builtin_ctzll(q->args[p->side]);
+            const struct ptx_var *from = c->body[p->side].f->param[arg];
+            uint32_t off, w = new_reg(j, PTX_B64, "dt_w"), x = new_reg(j, PTX_B32, "dt_x");
+            struct ptx_var *to = rw_map_var(j, from, &off);
+            if (w == PTX_NO_REG || x == PTX_NO_REG || !to)
+                return nomem(j);
+            const char *W = rw_rname(j, w), *X = rw_rname(j, x);
+            long long offset = (int32_t)(uint32_t)c->body[p->side].step->launch->arg[arg].offset;
+            if ((r = rw_emit(j, "ld.param.u64 %s, [%s];", W, to->name)) < 0 ||
+                (r = rw_emit(j, "cvt.u32.u64 %s, %s;", X, W)) < 0 ||
+                (r = rw_emit(j, "add.s32 %s, %s, %s;", B, B, X)) < 0 ||
+                (offset && (r = rw_emit(j, "sub.s32 %s, %s, %lld;", B, B, offset)) < 0))
+                return r;
+        }
+        if ((r = rw_emit(j, "mov.u32 %s, %s;", O, j->smem->name)) < 0 ||
+            (q->at && (r = rw_emit(j, "add.s32 %s, %s, %u;", O, O, q->at)) < 0) ||
+            (!q->pitch && (r = rw_emit(j, "sub.s32 %s, %s, %s;", B, B, O)) < 0))
+            return r;
+    }
+    return 0;
+}
+
+static int emit_phase_barrier(struct rw_join *j, unsigned id)
+{
+    bool warp = j->c->body[0].convergent || j->c->body[1].convergent;
+    int r = 0;
+    /* bodies with warp collectives want their warps whole again after a divergent exit */
+    if (warp)
+        r = rw_emit(j, "bar.warp.sync -1;");
+    return r < 0 ? r : rw_emit(j, "barrier.sync %u;", id);
+}
+
+static int emit_phase(struct rw_join *j, int side, const struct table *t, unsigned barrier)
+{
+    struct rw_cand *c = j->c;
+    const struct rw_body *b = &c->body[side];
+    const struct rw_list *l = &c->comps.list[side];
+    struct rw_phase p = {.side = side};
+    const struct ptx_function *f = b->f;
+    bool loop = l->m == UINT32_MAX || l->m > 1;
+    int r;
+    if (l->m == 0)
+        return 0;
+    p.reg = dt_new_array(&c->arena, uint32_t, f->nreg + 1);
+    p.label = dt_new_array(&c->arena, uint32_t, f->nlabel + 1);
+    if (!p.reg || !p.label)
+        return nomem(j);
+    for (uint32_t k = 0; k < f->nreg; k++) {
+        if ((p.reg[k] = new_reg(j, f->reg[k].type, side ? "c" : "p")) == PTX_NO_REG)
+            return DT_E_NOMEM;
+        j->f->reg[p.reg[k]].vec = f->reg[k].vec;
+    }
+    for (uint32_t k = 0; k < f->nlabel; k++)
+        if ((p.label[k] = ptx_label_new(j->f, side ? "C" : "P")) == UINT32_MAX)
+            return nomem(j);
+    p.end = ptx_label_new(j->f, side ? "CEND" : "PEND");
+    uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT");
+    uint32_t blk = new_reg(j, PTX_U32, "dt_blk"), i = new_reg(j, PTX_U32, "dt_i"), n = new_reg(j, PTX_U32, "dt_n");
+    uint32_t pr = new_reg(j, PTX_PRED, "dt_p"), first = new_reg(j, PTX_U32, "dt_first");
+    if (p.end == UINT32_MAX || top == UINT32_MAX || out == UINT32_MAX || first == PTX_NO_REG || pr == PTX_NO_REG ||
+        n == PTX_NO_REG || i == PTX_NO_REG || blk == PTX_NO_REG)
+        return nomem(j);
+    const char *K = rw_rname(j, j->k), *BLK = rw_rname(j, blk), *I = rw_rname(j, i), *N = rw_rname(j, n),
+               *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
+    p.barrier_count = b->threads == c->threads ? 0 : b->threads;
+    if ((r = emit_coords(j, f, PTX_SR_TID, j->t, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0)
+        return r;
+    /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
+    if (l->affine) {
+        r = l->b ? rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", BLK, K, (long long)(int32_t)l->b, (long long)(int32_t)l->a)
+                 : rw_emit(j, "mov.b32 %s, %lld;", BLK, (long long)(int32_t)l->a);
+    } else if (l->m != UINT32_MAX) {
+        r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", FIRST, K, l->m);
+    } else {
+        unsigned size = l->narrow ? 2 : 4;
+        if ((r = emit_lookup(j, first, t->row[side], size, j->k, 0)) < 0 ||
+            (r = emit_lookup(j, n, t->row[side], size, j->k, size)) < 0 ||
+            (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, FIRST, N)) < 0)
+            return r;
+        r = rw_emit_bra(j, out, pr, false);
+    }
+    if (r < 0)
+        return r;
+    if (l->m != UINT32_MAX && loop && (l->affine ? (r = rw_emit(j, "mov.b32 %s, 0;", I)) < 0 : false))
+        return r;
+    if (!l->affine && (r = rw_emit(j, "mov.b32 %s, %s;", I, FIRST)) < 0)
+        return r;
+    if (!l->affine && l->m != UINT32_MAX && loop && (r = rw_emit(j, "add.s32 %s, %s, %u;", N, FIRST, l->m)) < 0)
+        return r;
+    if (loop && (r = rw_emit_label(j, top)) < 0)
+        return r;
+    if (!l->affine && (r = emit_lookup(j, blk, t->col[side], l->narrow ? 2 : 4, i, 0)) < 0)
+        return r;
+    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0)
+        return r;
+    if (b->threads != c->threads) {
+        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, rw_rname(j, j->t), b->threads)) < 0 ||
+            (r = rw_emit_bra(j, p.end, pr, false)) < 0)
+            return r;
+    }
+    if ((r = rw_copy_body(j, &p)) < 0 || (r = rw_emit_label(j, p.end)) < 0)
+        return r;
+    if (b->cp_async && (r = rw_emit(j, "cp.async.wait_all;")) < 0)
+        return r;
+    if (loop) {
+        if (l->affine && l->c && (r = rw_emit(j, "add.s32 %s, %s, %lld;", BLK, BLK, (long long)(int32_t)l->c)) < 0)
+            return r;
+        if ((r = rw_emit(j, "add.s32 %s, %s, 1;", I, I)) < 0)
+            return r;
+        r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, I, l->m) : rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, I, N);
+        if (r < 0 || (r = rw_emit_bra(j, out, pr, false)) < 0 || (r = emit_phase_barrier(j, barrier)) < 0 ||
+            (r = rw_emit_bra(j, top, PTX_NO_REG, false)) < 0)
+            return r;
+    }
+    return rw_emit_label(j, out);
+}
+
+/* A number for the barrier between virtual blocks; legal.c has seen that there is one. */
+static unsigned phase_barrier(const struct rw_cand *c)
+{
+    if (c->body[0].threads == c->threads && c->body[1].threads == c->threads)
+        return 0;
+    unsigned used = c->body[0].barrier_ids | c->body[1].barrier_ids, id = 0;
+    while (id < 15 && ((used >> id) & 1))
+        id++;
+    return id;
+}
+
+/* ---- the module ------------------------------------------------------------------------------------------------------ */
+
+static int target_number(const char *t)
+{
+    const char *s = strstr(t ? t : "", "sm_");
+    return s ? atoi(s + 3) : 0;
+}
+
+static int check_text(struct rw_join *j, struct dt_str *out)
+{
+    struct ptx_module *again = NULL;
+    struct dt_str second = {0};
+    int r = ptx_verify(j->m, j->e);
+    if (r < 0)
+        return r;
+    if ((r = ptx_print(j->m, out)) < 0)
+        return dt_err_set(j->e, r, "the fused kernel cannot be printed");
+    if (out->failed)
+        return nomem(j);
+    if ((r = ptx_parse(out->s, out->len, &again, j->e)) < 0)
+        return r;
+    if ((r = ptx_print(again, &second)) == 0 && (second.failed || second.len != out->len || memcmp(second.s, out->s, out->len)))
+        r = dt_err_set(j->e, DT_E_INTERNAL, "the fused kernel does not print and parse to itself");
+    dt_str_done(&second);
+    ptx_module_free(again);
+    return r;
+}
+
+int rw_join(struct rw_cand *c, struct dt_err *e)
+{
+    const struct ptx_module *m0 = c->body[0].f->module, *m1 = c->body[1].f->module;
+    unsigned v0 = m0->version_major * 100 + m0->version_minor, v1 = m1->version_major * 100 + m1->version_minor;
+    unsigned v = v0 > v1 ? v0 : v1;
+    struct rw_join j = {.c = c, .e = e};
+    struct table t = {0};
+    dt_str_done(&c->ptx);
+    j.m = ptx_module_new(v / 100, v % 100, target_number(m0->target) >= target_number(m1->target) ? m0->target : m1->target);
+    if (!j.m)
+        return nomem(&j);
+    j.m->address_size = 64;
+    int r = 0;
+    for (int s = 0; s < 2 && r == 0; s++)
+        if ((r = copy_module_vars(&j, c->body[s].f)) == 0)
+            r = copy_callees(&j, c->body[s].f);
+    if (r < 0)
+        goto out;
+    if ((r = make_table(&j, &t)) < 0)
+        goto out;
+    j.f = ptx_function_new(j.m, c->name, true);
+    if (!j.f) {
+        r = nomem(&j);
+        goto out;
+    }
+    j.f->visible = true;
+    j.f->has_body = true;
+    j.f->maxntid[0] = c->threads;
+    j.f->maxntid[1] = j.f->maxntid[2] = 1;
+    if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0)
+        goto out;
+    for (int s = 0; s < 2; s++)
+        if ((r = copy_function_vars(&j, c->body[s].f, j.f)) < 0)
+            goto out;
+    j.t = new_reg(&j, PTX_U32, "dt_t");
+    j.k = new_reg(&j, PTX_U32, "dt_k");
+    if (j.t == PTX_NO_REG || j.k == PTX_NO_REG) {
+        r = DT_E_NOMEM;
+        goto out;
+    }
+    unsigned id = phase_barrier(c);
+    if ((r = rw_emit(&j, "mov.u32 %s, %%tid.x;", rw_rname(&j, j.t))) < 0 ||
+        (r = rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.k))) < 0 || (r = emit_phase(&j, 0, &t, id)) < 0)
+        goto out;
+    if (c->comps.list[0].m && c->comps.list[1].m && (r = emit_phase_barrier(&j, id)) < 0)
+        goto out;
+    if ((r = emit_phase(&j, 1, &t, id)) < 0 || (r = rw_emit(&j, "ret;")) < 0)
+        goto out;
+    r = check_text(&j, &c->ptx);
+out:
+    free(j.vars.p);
+    free(j.funcs.p);
+    ptx_module_free(j.m);
+    return r;
+}

@@ -1,0 +1,141 @@
+/* Predicates on what the two kernels contain: each turns a find of body.c into one sentence. See legal.def. */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+/* False when either body has the find; the sentence names launch, line and thing. */
+static bool none(const struct rw_cand *c, enum rw_fact k, struct dt_str *why, const char *what)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct rw_find *f = &c->body[s].find[k];
+        if (!f->set)
+            continue;
+        dt_str_addf(why, "%s %s (`%.60s`, PTX line %u)", c->body[s].step->launch->name, what, f->what ? f->what : "?",
+                    f->line);
+        return false;
+    }
+    return true;
+}
+
+bool rw_legal_opaque(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_OPAQUE, why, "has an instruction nobody here knows");
+}
+
+bool rw_legal_ordered_access(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_ORDERED, why, "may talk to other blocks of its launch");
+}
+
+bool rw_legal_side_effects(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_SIDE, why, "has an effect that others can see");
+}
+
+bool rw_legal_machine_registers(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_MACHINE, why, "reads a machine register");
+}
+
+bool rw_legal_functions(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_INDIRECT_CALL, why, "calls through a pointer") && none(c, RW_RECURSION, why, "calls recursively") &&
+           none(c, RW_EXTERN_CALL, why, "calls a function that is not in its module") &&
+           none(c, RW_EXIT_IN_FUNC, why, "exits inside a function") &&
+           none(c, RW_FUNC_CONTEXT, why, "calls a function that uses its block's threads, barriers or shared memory");
+}
+
+bool rw_legal_module_variables(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_GLOBAL_VAR, why, "uses a module variable that may be written");
+}
+
+bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
+{
+    uint64_t bytes = 0;
+    if (!none(c, RW_PARAM_ADDRESS, why, "takes a parameter's address") || !none(c, RW_LDU, why, "loads by ldu"))
+        return false;
+    for (int s = 0; s < 2; s++) {
+        for (uint32_t k = 0; k < c->body[s].f->nparam; k++)
+            bytes += c->body[s].f->param[k]->bytes + 16;
+        if (c->body[s].f->nparam != c->body[s].step->launch->narg) {
+            dt_str_addf(why, "%s has other arguments than parameters", c->body[s].step->launch->name);
+            return false;
+        }
+    }
+    if (bytes > 4352) {
+        dt_str_addf(why, "the parameters of both take %llu bytes, a launch takes 4352 everywhere", (unsigned long long)bytes);
+        return false;
+    }
+    return true;
+}
+
+/* "sm_90" and "sm_80" may be joined (at 90); what is for one chip only ("sm_90a") joins only itself. */
+bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
+{
+    const char *a = c->body[0].f->module->target, *b = c->body[1].f->module->target;
+    bool special = false;
+    for (int s = 0; s < 2; s++) {
+        const char *t = c->body[s].f->module->target, *n = t ? strstr(t, "sm_") : NULL;
+        if (!n || strchr(t, ',')) {
+            dt_str_addf(why, "%s is for target %s", c->body[s].step->launch->name, t ? t : "?");
+            return false;
+        }
+        n += 3 + strspn(n + 3, "0123456789");
+        special |= *n != 0;
+    }
+    if (c->body[0].f->module->address_size != 64 || c->body[1].f->module->address_size != 64) {
+        dt_str_add(why, "addresses are not 64 bits wide");
+        return false;
+    }
+    if (special && strcmp(a, b)) {
+        dt_str_addf(why, "one is for %s, the other for %s", a, b);
+        return false;
+    }
+    return true;
+}
+
+bool rw_legal_uniform_barriers(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_BARRIER_VARYING, why, "has a barrier that some threads of a block may not reach");
+}
+
+bool rw_legal_barrier_numbers(const struct rw_cand *c, struct dt_str *why)
+{
+    if (!none(c, RW_BARRIER_REG, why, "has a barrier whose number or count is in a register") ||
+        !none(c, RW_BARRIER_SPLIT, why, "has a barrier for some of the block's threads"))
+        return false;
+    bool whole = c->body[0].threads == c->threads && c->body[1].threads == c->threads;
+    if (!whole && (c->body[0].barrier_ids | c->body[1].barrier_ids) == 0xFFFF) {
+        dt_str_add(why, "the two bodies use all 16 barrier numbers");
+        return false;
+    }
+    return true;
+}
+
+bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct rw_body *b = &c->body[s];
+        if (b->threads % 32 && (b->barriers || b->convergent)) {
+            dt_str_addf(why, "%s has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,
+                        b->barriers ? "barriers" : "warp collectives");
+            return false;
+        }
+    }
+    if (c->threads > 1024) {
+        dt_str_addf(why, "a block would have %u threads", c->threads);
+        return false;
+    }
+    return true;
+}
+
+bool rw_legal_active_mask(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_ACTIVEMASK, why, "depends on which lanes run together");
+}
+
+bool rw_legal_async(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_ASYNC, why, "has asynchronous work that a phase's end does not wait for");
+}

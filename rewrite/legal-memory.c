@@ -1,0 +1,104 @@
+/* Predicates on launches, block maps, atomics and space. See legal.def. */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct dt_launch *l = &c->prog->graph->launch[c->launch[s]];
+        if (l->kind != DT_KERNEL) {
+            dt_str_addf(why, "%s is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
+            return false;
+        }
+        if (l->cluster[0] || c->body[s].f->reqnctapercluster[0]) {
+            dt_str_addf(why, "%s is launched in clusters", l->name);
+            return false;
+        }
+        if (l->programmatic) {
+            dt_str_addf(why, "%s has a programmatic edge", l->name);
+            return false;
+        }
+        for (uint32_t k = 0; k < l->narg; k++)
+            if (l->arg[k].kind == DT_ARG_TENSOR_MAP) {
+                dt_str_addf(why, "%s takes a tensor map", l->name);
+                return false;
+            }
+    }
+    return true;
+}
+
+bool rw_legal_order(const struct rw_cand *c, struct dt_str *why)
+{
+    uint32_t between;
+    uint32_t *order = dt_calloc(c->prog->graph->nlaunch + 1, sizeof *order);
+    bool ok = order && rw_order(c->ana, c->launch[0], c->launch[1], order, &between);
+    if (!ok && order && between != UINT32_MAX)
+        dt_str_addf(why, "%s depends on %s and %s depends on it", c->prog->graph->launch[between].name,
+                    c->prog->graph->launch[c->launch[0]].name, c->prog->graph->launch[c->launch[1]].name);
+    dt_freep_(&order);
+    return ok;
+}
+
+bool rw_legal_block_map(const struct rw_cand *c, struct dt_str *why)
+{
+    if (ana_rows_kept(&c->edge->any))
+        return true;
+    dt_str_addf(why, "the block map has %llu pairs, too many to keep", (unsigned long long)c->edge->pairs);
+    return false;
+}
+
+bool rw_legal_self_conflict(const struct rw_cand *c, struct dt_str *why)
+{
+    for (int s = 0; s < 2; s++)
+        if (c->ana->launch[c->launch[s]].self_conflict) {
+            dt_str_addf(why, "two blocks of %s touch the same byte, one of them writing",
+                        c->prog->graph->launch[c->launch[s]].name);
+            return false;
+        }
+    return true;
+}
+
+bool rw_legal_float_atomics(const struct rw_cand *c, struct dt_str *why)
+{
+    for (unsigned k = 0; k < c->opt->nallow; k++)
+        if (!strcmp(c->opt->allow[k], "reorder-atomics"))
+            return true;
+    for (int s = 0; s < 2; s++) {
+        const struct ana_launch *l = &c->ana->launch[c->launch[s]];
+        for (uint32_t k = 0; k < l->naccess; k++)
+            if (l->access[k].fp_atomics) {
+                dt_str_addf(why, "%s adds floating point into %s atomically; another order of blocks rounds otherwise",
+                            c->prog->graph->launch[c->launch[s]].name, c->prog->graph->buffer[l->access[k].buffer].name);
+                return false;
+            }
+    }
+    return true;
+}
+
+#define CONST_SPACE 65536
+
+bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
+{
+    uint64_t n = c->body[0].const_bytes + c->body[1].const_bytes;
+    n += c->comps.list[0].table_bytes + c->comps.list[1].table_bytes;
+    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++)
+        if (!c->redirect[k].base_affine)
+            n += 4 * (uint64_t)c->comps.n;
+    if (n > CONST_SPACE) {
+        dt_str_addf(why, "its block lists are irregular and need %llu bytes of constant memory, there are %u",
+                    (unsigned long long)n, CONST_SPACE);
+        return false;
+    }
+    return true;
+}
+
+bool rw_legal_shared_space(const struct rw_cand *c, struct dt_str *why)
+{
+    if (c->shared_bytes > c->dev->shared_block_optin) {
+        dt_str_addf(why, "a block would need %u bytes of shared memory, the device allows %u", c->shared_bytes,
+                    c->dev->shared_block_optin);
+        return false;
+    }
+    return true;
+}

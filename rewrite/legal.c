@@ -1,0 +1,26 @@
+/* The table of predicates and its one user. Each row of legal.def is a function of its own, so that a test can break it alone. */
+#include "rewrite/rewrite-priv.h"
+
+const struct rw_legal rw_legal[] = {
+#define LEGAL(NAME, text) {#NAME, rw_legal_##NAME},
+#include "rewrite/legal.def"
+#undef LEGAL
+};
+const unsigned rw_nlegal = sizeof rw_legal / sizeof rw_legal[0];
+
+bool rw_legal_check(const struct rw_cand *c, struct dt_str *why)
+{
+    for (unsigned k = 0; k < rw_nlegal; k++) {
+        struct dt_str s = {0};
+        bool ok = rw_legal[k].fn(c, &s);
+        if (!ok) {
+            for (const char *p = rw_legal[k].name; *p; p++)
+                dt_str_addc(why, *p == '_' ? '-' : *p);
+            dt_str_addf(why, ": %s", s.s ? s.s : "it does not hold");
+        }
+        dt_str_done(&s);
+        if (!ok)
+            return false;
+    }
+    return true;
+}

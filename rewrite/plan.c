@@ -1,0 +1,212 @@
+/* The plan document (contract.md §4) of the newest state, and rw_plan that makes it.
+ *
+ * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names the launches it has
+ * a hazard with, without those that another of them already waits for. All launches are on stream 0.
+ * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
+ * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset.
+ * Beside the contract: before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+static json_t *us(double t) { return json_real(round(t * 1000) / 1000); }
+
+static json_t *timing(const struct rw_state *s)
+{
+    return json_pack("{s:o,s:s,s:I,s:o}", "time_us", us(s->time.time_us), "method", s->time.method, "launches",
+                     (json_int_t)s->graph->nlaunch, "ci95_us", us(s->time.ci95_us));
+}
+
+static json_t *rewrites(const struct rw_planner *p)
+{
+    static const char *const verdict[] = {[RW_KEPT] = "kept", [RW_REFUSED] = "refused", [RW_DROPPED] = "dropped"};
+    json_t *list = json_array();
+    bool ok = list;
+    for (size_t k = 0; ok && k < p->entry.n; k++) {
+        const struct rw_entry *x = &p->entry.p[k];
+        json_t *o = json_object();
+        ok = o && put(o, "kind", json_string(x->kind)) && (!x->level || put(o, "level", json_string(x->level))) &&
+             put(o, "launches", json_pack("[s,s]", x->first, x->second)) && put(o, "verdict", json_string(verdict[x->verdict]));
+        if (ok && x->reason)
+            ok = put(o, "reason", json_string(x->reason));
+        if (ok && x->before_us > 0)
+            ok = put(o, "before_us", us(x->before_us)) && put(o, "after_us", us(x->after_us));
+        ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
+    }
+    if (!ok) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *assumes(const struct rw_state *s, struct dt_err *e)
+{
+    const struct dt_graph *g = s->graph;
+    json_t *o = json_object(), *align = json_object(), *constant = json_object();
+    uint32_t *width = dt_calloc(g->nbuffer + 1, sizeof *width);
+    bool ok = o && align && constant && width;
+    for (uint32_t l = 0; ok && l < g->nlaunch; l++)
+        for (uint32_t k = 0; k < s->ana->launch[l].naccess; k++) {
+            const struct ana_access *a = &s->ana->launch[l].access[k];
+            uint32_t w = a->max_width ? a->max_width : 1;
+            if (w > width[a->buffer])
+                width[a->buffer] = w;
+        }
+    for (uint32_t k = 0; ok && k < g->nbuffer; k++) {
+        if (width[k])
+            ok = put(align, g->buffer[k].name, json_integer(width[k]));
+        if (!ok || !g->buffer[k].constant || !width[k] || s->evidence != ANA_OBSERVED)
+            continue;
+        char text[DT_SHA256_TEXT];
+        uint8_t *p = dt_malloc(g->buffer[k].bytes + 1);
+        ok = p != NULL;
+        if (ok) {
+            dt_fill_bytes(&g->buffer[k], 0, p);
+            ok = dt_sha256_text(p, g->buffer[k].bytes, text) == 0 && put(constant, g->buffer[k].name, json_string(text));
+        }
+        free(p);
+    }
+    ok = ok && put(o, "align", json_incref(align)) && put(o, "constant", json_incref(constant)) &&
+         put(o, "evidence", json_string(ana_evidence_text(s->evidence)));
+    json_decref(align);
+    json_decref(constant);
+    free(width);
+    if (!ok) {
+        json_decref(o);
+        dt_err_set(e, DT_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    return o;
+}
+
+/* The launches that launch i must follow, without those that another one of them follows. */
+static json_t *after(const struct rw_state *s, uint32_t i)
+{
+    json_t *list = json_array();
+    bool ok = list;
+    for (uint32_t x = 0; ok && x < i; x++) {
+        if (!ana_find_edge(s->ana, x, i))
+            continue;
+        bool covered = false;
+        for (uint32_t y = x + 1; y < i && !covered; y++)
+            covered = ana_find_edge(s->ana, x, y) && ana_find_edge(s->ana, y, i);
+        if (!covered)
+            ok = json_array_append_new(list, json_string(s->graph->launch[x].name)) == 0;
+    }
+    if (!ok) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *launches(const struct rw_state *s)
+{
+    json_t *list = json_array();
+    bool ok = list;
+    for (uint32_t k = 0; ok && k < s->graph->nlaunch; k++) {
+        json_t *o = dt_launch_to_json(s->graph, &s->graph->launch[k]);
+        ok = o && put(o, "stream", json_integer(0)) && put(o, "after", after(s, k)) && put(o, "programmatic", json_false());
+        ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
+    }
+    if (!ok) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+static json_t *toolchain(const struct dev_info *d)
+{
+    json_t *o = json_object();
+    char driver[32];
+    snprintf(driver, sizeof driver, "%s %d.%d", d->kind, d->driver_version / 1000, d->driver_version % 1000 / 10);
+    const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
+    if (!o || !put(o, "dovetail", json_string(DOVETAIL_VERSION)) || !put(o, "rewriter", json_string(RW_VERSION)) ||
+        !put(o, "nvrtc", nvrtc ? json_string(nvrtc) : json_null()) ||
+        !put(o, "nvjitlink", link ? json_string(link) : json_null()) || !put(o, "driver", json_string(driver))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
+{
+    const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
+    const struct dev_info *d = dev_info(p->dev);
+    json_t *doc = json_object(), *ptx = rw_graph_ptx(last->prog), *mine = rw_graph_ptx(first->prog), *scratch;
+    bool ok = doc && ptx && mine;
+    ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
+         put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
+         put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
+         put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "rewrites", rewrites(p)) &&
+         put(doc, "assumes", assumes(last, e)) &&
+         put(doc, "verified", json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0, "inputs",
+                                        (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
+                                        "device", d->kind)) &&
+         put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
+    if (ok) {
+        scratch = json_object_get(ptx, "scratch");
+        ok = put(doc, "scratch", scratch ? json_incref(scratch) : json_object()) && put(doc, "launches", launches(last)) &&
+             put(doc, "buffers", json_incref(json_object_get(mine, "buffers")));
+    }
+    json_decref(ptx);
+    json_decref(mine);
+    if (!ok) {
+        json_decref(doc);
+        dt_err_set(e, DT_E_NOMEM, "out of memory");
+        return NULL;
+    }
+    return doc;
+}
+
+static void planner_done(struct rw_planner *p)
+{
+    for (size_t k = 0; k < p->state.n; k++) {
+        struct rw_state *s = &p->state.p[k];
+        if (!s->borrowed) {
+            ana_free(s->ana);
+            dev_prog_free(s->prog);
+            dt_graph_free(s->graph);
+        }
+        json_decref(s->doc);
+        free(s->step_us);
+    }
+    for (size_t k = 0; k < p->entry.n; k++) {
+        free(p->entry.p[k].level);
+        free(p->entry.p[k].first);
+        free(p->entry.p[k].second);
+        free(p->entry.p[k].reason);
+    }
+    free(p->state.p);
+    free(p->entry.p);
+}
+
+int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
+            const char *signature, json_t **ret_plan, struct dt_err *e)
+{
+    static const struct rw_options defaults;
+    struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature};
+    struct rw_state s = {.borrowed = true};
+    if (p.opt->budget_s > 0)
+        p.deadline_us = dt_now_us() + (uint64_t)(p.opt->budget_s * 1e6);
+    /* the state owns none of the three; the casts only share the struct with states that do */
+    s.graph = (struct dt_graph *)prog->graph;
+    s.prog = (struct dev_prog *)prog;
+    s.ana = (struct ana_result *)a;
+    if (!dt_push(&p.state, s))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = rw_choose(&p, e);
+    json_t *doc = r < 0 ? NULL : rw_plan_json(&p, e);
+    planner_done(&p);
+    if (!doc)
+        return r < 0 ? r : DT_E_NOMEM;
+    *ret_plan = doc;
+    return 0;
+}

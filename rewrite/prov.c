@@ -1,0 +1,234 @@
+/* Where addresses come from: per register, the set of buffer arguments its value may have been computed from.
+ *
+ * A flow-insensitive union over every instruction: a result may point wherever one of its register operands may. Loads give what
+ * was ever stored by this entry (one cell for all of memory), so that a pointer that travels through local or shared memory or a
+ * call is not lost. Sources: ld.param of an argument that is a buffer, or a struct with addresses in it. Scalars give nothing.
+ * The set is a superset, so "this site reaches buffer B alone" may be relied on; it says nothing about which bytes.
+ *
+ * A module variable's, shared or local address is marked RW_PROV_LOCAL; arguments from number 62 on share RW_PROV_OTHER.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t arg_bit(uint32_t i) { return i < 62 ? UINT64_C(1) << i : RW_PROV_OTHER; }
+
+uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer)
+{
+    uint64_t bits = 0;
+    for (uint32_t i = 0; i < l->narg; i++) {
+        const struct dt_arg *a = &l->arg[i];
+        if ((a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP) && a->buffer == buffer)
+            bits |= arg_bit(i);
+        if (a->kind == DT_ARG_BYTES)
+            for (uint32_t k = 0; k < a->npointer; k++)
+                if (a->pointer[k].buffer == buffer)
+                    bits |= arg_bit(i);
+    }
+    return bits;
+}
+
+struct flow {
+    struct rw_body *b;
+    uint64_t in, out; /* union of what is read; what to give to what is written */
+    bool give, changed;
+};
+
+static void on_reg(uint32_t reg, bool write, void *user)
+{
+    struct flow *w = user;
+    if (reg >= w->b->f->nreg)
+        return;
+    if (!w->give && !write)
+        w->in |= w->b->prov[reg];
+    if (w->give && write && (w->b->prov[reg] | w->out) != w->b->prov[reg]) {
+        w->b->prov[reg] |= w->out;
+        w->changed = true;
+    }
+}
+
+/* What the operands name directly: variables and parameters. */
+static uint64_t named(const struct rw_body *b, const struct ptx_inst *i, const struct ptx_opnd *o)
+{
+    if (o->kind == PTX_O_VEC) {
+        uint64_t m = 0;
+        for (unsigned k = 0; k < o->n; k++)
+            m |= named(b, i, &o->elem[k]);
+        return m;
+    }
+    bool addr = o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR;
+    if (o->kind != PTX_O_VAR && !addr)
+        return 0;
+    if (o->var->space != PTX_PARAM)
+        return RW_PROV_LOCAL;
+    for (uint32_t k = 0; k < b->f->nparam; k++) {
+        if (b->f->param[k] != o->var)
+            continue;
+        const struct dt_launch *l = b->step->launch;
+        if (k >= l->narg)
+            return RW_PROV_OTHER;
+        switch (l->arg[k].kind) {
+        case DT_ARG_SCALAR:
+            return 0;
+        case DT_ARG_BYTES:
+            return l->arg[k].npointer ? arg_bit(k) : 0;
+        default:
+            return arg_bit(k);
+        }
+    }
+    return 0; /* a call's argument or result: covered by the memory cell */
+}
+
+uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i)
+{
+    uint64_t m = 0;
+    bool any = false;
+    if (i->op == PTX_OP_OPAQUE)
+        return ~UINT64_C(0);
+    for (unsigned k = 0; k < i->nopnd; k++) {
+        const struct ptx_opnd *o = &i->opnd[k];
+        if (o->kind != PTX_O_ADDR)
+            continue;
+        any = true;
+        if (o->base_kind == PTX_O_REG)
+            m |= o->reg < b->f->nreg ? b->prov[o->reg] : ~UINT64_C(0);
+        else
+            m |= named(b, i, o);
+    }
+    /* An address made from nothing that is known may be anything. */
+    return any && m ? m : ~UINT64_C(0);
+}
+
+int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
+{
+    const struct ptx_function *f = b->f;
+    b->prov = dt_new_array(a, uint64_t, (size_t)f->nreg + 1);
+    if (!b->prov)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    bool changed;
+    do {
+        changed = false;
+        for (uint32_t n = 0; n < f->ninst; n++) {
+            const struct ptx_inst *i = &f->inst[n];
+            if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+                i->op == PTX_OP_CALLPROTO || i->op == PTX_OP_OPAQUE)
+                continue;
+            const struct ptx_op_info *o = ptx_op_info(i->op);
+            struct flow w = {.b = b};
+            ptx_inst_regs(i, on_reg, &w);
+            for (unsigned k = 0; k < i->nopnd; k++)
+                w.in |= named(b, i, &i->opnd[k]);
+            if (o->flags & (PTX_F_WRITES | PTX_F_CALL)) {
+                /* the address is among `in` too: keep only what the value operands carry */
+                uint64_t value = 0;
+                for (unsigned k = 0; k < i->nopnd; k++) {
+                    const struct ptx_opnd *q = &i->opnd[k];
+                    if (q->kind == PTX_O_REG && q->reg < f->nreg)
+                        value |= b->prov[q->reg];
+                    for (unsigned j = 0; q->kind == PTX_O_VEC && j < q->n; j++)
+                        if (q->elem[j].kind == PTX_O_REG && q->elem[j].reg < f->nreg)
+                            value |= b->prov[q->elem[j].reg];
+                }
+                if ((b->stored_prov | value) != b->stored_prov) {
+                    b->stored_prov |= value;
+                    changed = true;
+                }
+            }
+            if (o->flags & (PTX_F_READS | PTX_F_CALL)) {
+                const struct ptx_opnd *p = o->addr_opnd >= 0 && o->addr_opnd < i->nopnd ? &i->opnd[o->addr_opnd] : NULL;
+                if (p && i->space == PTX_PARAM && p->kind == PTX_O_ADDR && p->base_kind == PTX_O_VAR)
+                    w.out = named(b, i, p) | b->stored_prov;
+                else
+                    w.out = b->stored_prov;
+            } else {
+                w.out = w.in;
+            }
+            w.give = true;
+            ptx_inst_regs(i, on_reg, &w);
+            changed |= w.changed;
+        }
+    } while (changed);
+    return 0;
+}
+
+/* ---- module variables ------------------------------------------------------------------------------------------------ */
+
+struct derived {
+    bool *reg;
+    uint32_t nreg;
+    bool in, give, changed;
+};
+
+static void on_derived(uint32_t reg, bool write, void *user)
+{
+    struct derived *d = user;
+    if (reg >= d->nreg)
+        return;
+    if (!d->give && !write && d->reg[reg])
+        d->in = true;
+    if (d->give && write && !d->reg[reg])
+        d->reg[reg] = d->changed = true;
+}
+
+static bool names(const struct ptx_inst *i, const struct ptx_var *v)
+{
+    for (unsigned k = 0; k < i->nopnd; k++) {
+        const struct ptx_opnd *o = &i->opnd[k];
+        if ((o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) && o->var == v)
+            return true;
+    }
+    return false;
+}
+
+/* In one function: the variable's address only goes through arithmetic into the addresses of loads. */
+static bool only_loaded(const struct ptx_function *f, const struct ptx_var *v)
+{
+    bool used = false, ok = true;
+    for (uint32_t n = 0; n < f->ninst && !used; n++)
+        used = f->inst[n].op == PTX_OP_OPAQUE || names(&f->inst[n], v);
+    if (!used)
+        return true;
+    struct derived d = {.reg = dt_calloc((size_t)f->nreg + 1, 1), .nreg = f->nreg};
+    if (!d.reg)
+        return false;
+    do {
+        d.changed = false;
+        for (uint32_t n = 0; n < f->ninst && ok; n++) {
+            const struct ptx_inst *i = &f->inst[n];
+            if (i->op == PTX_OP_OPAQUE) {
+                ok = false;
+                break;
+            }
+            if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+                i->op == PTX_OP_CALLPROTO)
+                continue;
+            d.in = names(i, v);
+            d.give = false;
+            ptx_inst_regs(i, on_derived, &d);
+            if (!d.in)
+                continue;
+            unsigned flags = ptx_op_info(i->op)->flags;
+            if (flags & (PTX_F_WRITES | PTX_F_CALL | PTX_F_ATOMIC)) {
+                ok = false; /* stored to, stored, or handed on */
+            } else if (!(flags & PTX_F_READS)) {
+                d.give = true;
+                ptx_inst_regs(i, on_derived, &d);
+            }
+        }
+    } while (ok && d.changed);
+    free(d.reg);
+    return ok;
+}
+
+bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v)
+{
+    for (uint32_t k = 0; k < m->nvar; k++)
+        for (uint32_t j = 0; j < m->var[k]->nreloc; j++)
+            if (m->var[k]->reloc[j].var == v)
+                return false;
+    for (uint32_t k = 0; k < m->nfunc; k++)
+        if (m->func[k]->has_body && !only_loaded(m->func[k], v))
+            return false;
+    return v->nreloc == 0;
+}

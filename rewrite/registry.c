@@ -1,0 +1,29 @@
+/* The rewrites there are, in the order in which they are tried. To add one: its file, a line here, a row in docs, a test. */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+const struct rw_rewrite *const rw_registry[] = {
+    &rw_block_fusion,
+};
+const unsigned rw_nregistry = sizeof rw_registry / sizeof rw_registry[0];
+
+const struct rw_rewrite *rw_find_rewrite(const char *name)
+{
+    for (unsigned k = 0; k < rw_nregistry; k++)
+        if (!strcmp(rw_registry[k]->name, name))
+            return rw_registry[k];
+    return NULL;
+}
+
+/* deny wins; allow adds what is off by default (and knows words that are no kind, as reorder-atomics). */
+bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r)
+{
+    for (unsigned k = 0; k < o->ndeny; k++)
+        if (!strcmp(o->deny[k], r->name))
+            return false;
+    for (unsigned k = 0; k < o->nallow; k++)
+        if (!strcmp(o->allow[k], r->name))
+            return true;
+    return r->on;
+}

@@ -1,0 +1,248 @@
+/* Inside rewrite/: bodies, components, redirections, candidates, the predicates, and the state of one planning.
+ *
+ * Ownership: a candidate (rw_cand) owns an arena, everything that hangs off it lives there, and it borrows the program and the
+ * analysis it was made from. A state (rw_state) owns graph, program and analysis.
+ */
+#ifndef DT_REWRITE_PRIV_H
+#define DT_REWRITE_PRIV_H
+
+#include "base/alloc.h"
+#include "base/arena.h"
+#include "base/file.h"
+#include "base/str.h"
+#include "base/vec.h"
+#include "rewrite/rewrite.h"
+
+/* ---- facts read off one entry (body.c, vary.c) ------------------------------------------------------------------- */
+/* Things an entry may have that some predicate of legal.def refuses. The first place where each occurs is kept. */
+enum rw_fact {
+    RW_OPAQUE,          /* an instruction that ops.def does not know */
+    RW_INDIRECT_CALL,   /* call through a register, or a function's address taken */
+    RW_RECURSION,       /* a function that reaches itself */
+    RW_EXTERN_CALL,     /* vprintf, malloc, device-side launch, an unresolved name */
+    RW_EXIT_IN_FUNC,    /* exit inside a .func */
+    RW_FUNC_CONTEXT,    /* a .func that has barriers, shared variables or reads geometry: it would need the caller's block */
+    RW_SIDE,            /* trap, brkpt, stores that are volatile or at .sys scope … */
+    RW_ORDERED,         /* volatile, relaxed, acquire, release, fence: talk between blocks of one launch */
+    RW_MACHINE,         /* machine registers */
+    RW_ACTIVEMASK,      /* activemask: depends on which lanes happen to be together */
+    RW_BARRIER_REG,     /* a barrier number, or count, in a register */
+    RW_BARRIER_SPLIT,   /* bar.arrive, or a barrier with a count: named barriers of warp-specialised code */
+    RW_BARRIER_VARYING, /* a barrier reachable on one side only of a branch, or after an exit, that differs between threads */
+    RW_ASYNC,           /* mbarrier, bulk and tensor copies, wgmma, tcgen05, clusters, griddepcontrol … */
+    RW_GLOBAL_VAR,      /* a module-scope .global variable that something may write */
+    RW_PARAM_ADDRESS,   /* the address of a parameter is taken */
+    RW_LDU,             /* ldu: no plain form of it is known to be the same */
+    RW_FACT_COUNT
+};
+
+struct rw_find {
+    bool set;
+    uint32_t line;    /* in the PTX */
+    const char *what; /* mnemonic, register or variable */
+};
+
+struct rw_body {
+    const struct ptx_function *f;
+    const struct dev_step *step;
+    uint32_t grid[3], block[3], threads;
+    struct rw_find find[RW_FACT_COUNT];
+    uint32_t barrier_ids; /* bit set of barrier numbers used */
+    bool barriers;        /* any barrier of the block */
+    bool convergent;      /* any warp collective */
+    bool cp_async;        /* non-bulk cp.async: drained at the end of the phase */
+    bool calls;
+    bool shared_used;
+    /* shared memory as the joined kernel lays it out: offset of every static array (by place in shared_var), then dynamic */
+    struct ptx_var **shared_var;
+    uint32_t *shared_at, nshared;
+    uint32_t static_bytes, dynamic_at, shared_bytes, shared_align;
+    uint64_t const_bytes;
+    /* prov.c: which buffer arguments each register's value may point into; bit i: argument i (63: others, 62: not a buffer) */
+    uint64_t *prov;
+    uint64_t stored_prov; /* union of what is stored to memory or handed to functions */
+};
+
+#define RW_PROV_OTHER (UINT64_C(1) << 63) /* arguments from 62 on, or unknown */
+#define RW_PROV_LOCAL (UINT64_C(1) << 62) /* module variables, shared or local memory */
+#define RW_PROV_ARGS (RW_PROV_LOCAL - 1)
+
+/* Everything about the entry of `step`; `a` owns what is allocated. */
+int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, struct rw_body *ret, struct dt_err *e);
+/* vary.c: find barriers that not all threads of a block need reach; sets RW_BARRIER_VARYING. */
+int rw_vary(struct rw_body *b, struct dt_err *e);
+/* prov.c */
+int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e);
+uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i); /* of the global address(es) of a memory access */
+bool rw_is_global_access(const struct ptx_inst *i);                     /* may touch global memory */
+/* Arguments of the launch that are bound to `buffer`, as bits. */
+uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer);
+bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v); /* its address reaches only loads */
+
+/* ---- components (comps.c) ---------------------------------------------------------------------------------------- */
+struct rw_list { /* the blocks of one phase, by component */
+    uint32_t *row, *col; /* CSR: row[n + 1], col: linear block numbers */
+    bool affine;         /* col(k, j) = a + b * k + c * j, j < m */
+    uint32_t a, b, c;    /* modulo 2^32 */
+    uint32_t m;          /* blocks per component where all have the same number, else UINT32_MAX */
+    uint32_t max;        /* most blocks of one component */
+    bool narrow;         /* table entries are 16 bits wide */
+    uint64_t table_bytes; /* constant memory taken; 0 where affine */
+};
+struct rw_comps {
+    uint32_t n;
+    struct rw_list list[2]; /* producer, consumer */
+};
+int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
+                   struct rw_comps *ret, struct dt_err *e);
+
+/* ---- order (order.c) --------------------------------------------------------------------------------------------- */
+/* Launches by hazards: can p and c stand side by side? *ret_between: a launch on a path between them if not. On success `order`
+ * (nlaunch - 1 numbers) is the new sequence, in which the producer's number stands for both. */
+bool rw_order(const struct ana_result *r, uint32_t p, uint32_t c, uint32_t *order, uint32_t *ret_between);
+
+/* ---- intermediates in shared memory (fit.c) ------------------------------------------------------------------------ */
+struct rw_redirect {
+    uint32_t buffer;
+    bool keep_global;   /* the producer's store to global memory stays: another reader, or live-out */
+    bool drop_arg;      /* no access to the buffer remains: its addresses are computed from 0 */
+    uint64_t args[2];   /* argument bits per body */
+    uint32_t width, pitch, rows; /* bytes; pitch 0: contiguous */
+    uint32_t bytes;     /* of shared memory */
+    uint32_t at;        /* offset in the block's shared memory */
+    bool base_affine;
+    uint32_t base_a, base_b; /* base(k) = a + b * k, modulo 2^32 */
+    uint32_t *base;     /* per component, low 32 bits */
+};
+
+/* ---- a candidate --------------------------------------------------------------------------------------------------- */
+enum rw_level { RW_LEVEL_SHARED, RW_LEVEL_GLOBAL };
+const char *rw_level_text(enum rw_level l);
+
+struct rw_cand {
+    struct dt_arena arena;
+    const struct dev_info *dev;
+    const struct dev_prog *prog;
+    const struct ana_result *ana;
+    const struct rw_options *opt;
+    const struct ana_edge *edge;
+    uint32_t launch[2]; /* producer, consumer */
+    uint32_t *order;
+    struct rw_body body[2];
+    struct rw_comps comps;
+    enum rw_level level;
+    struct rw_redirect *redirect;
+    uint32_t nredirect;
+    struct dt_str no_redirect; /* why intermediates stay in global memory */
+    uint32_t threads;          /* of the fused block */
+    uint32_t shared_bytes, shared_align;
+    bool shared_dynamic;
+    /* the result */
+    struct dt_str ptx;
+    char name[32];             /* entry and module name, "f0" */
+    uint64_t arg_keep[2];      /* arguments of each body that the fused entry takes (bit i; those past 63 always) */
+    int64_t *arg_same;         /* consumer's argument i is the producer's argument arg_same[i], -1: its own */
+    struct dev_resources res;
+};
+/* Facts, components, order of the pair. Cheap; needs no compiler. `edge` from ana_find_edge. */
+int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e);
+void rw_cand_done(struct rw_cand *c);
+
+/* ---- legality (legal.c, legal-body.c, legal-memory.c): rows of legal.def ------------------------------------------- */
+typedef bool (*rw_predicate)(const struct rw_cand *c, struct dt_str *why);
+struct rw_legal {
+    const char *name; /* "machine-registers" */
+    rw_predicate fn;  /* true: holds; false: `why` is one sentence */
+};
+extern const struct rw_legal rw_legal[];
+extern const unsigned rw_nlegal;
+/* All predicates in order; false at the first that does not hold, `why` filled as "NAME: sentence". */
+bool rw_legal_check(const struct rw_cand *c, struct dt_str *why);
+#define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why);
+#include "rewrite/legal.def"
+#undef LEGAL
+
+/* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and
+ * c->no_redirect then says why. */
+int rw_fit(struct rw_cand *c, struct dt_err *e);
+/* Lay out the fused block's shared memory and threads for c->level. False with `why` where it does not fit the device. */
+bool rw_layout(struct rw_cand *c, struct dt_str *why);
+
+/* ---- making the kernel (join.c, phase.c, copy.c) ------------------------------------------------------------------- */
+/* Emit the fused kernel as PTX text into c->ptx, entry c->name; verified by ptx_verify and print-parse equality. */
+int rw_join(struct rw_cand *c, struct dt_err *e);
+
+/* ---- arithmetic identity (identity.c) ------------------------------------------------------------------------------ */
+/* Put .rn on every unmodified add, sub, mul of floating point. How many were changed. */
+unsigned rw_round_all(struct ptx_function *f);
+bool rw_round_inst(struct ptx_inst *i);
+enum rw_identity { RW_IDENTICAL, RW_CONTRACTED, RW_UNKNOWN };
+/* Is `entry` of the module, printed with .rn, the same machine code? *why (may be NULL) one sentence if not. */
+enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch, struct dt_str *why);
+/* Both cubins have the same bytes in every .text section. */
+bool rw_same_code(const void *a, size_t na, const void *b, size_t nb);
+
+/* ---- documents (document.c) ---------------------------------------------------------------------------------------- */
+/* The graph document with the pair replaced by the fused launch; modules are PTX, only those used. New reference. */
+json_t *rw_cand_graph(const struct rw_cand *c);
+json_t *rw_graph_ptx(const struct dev_prog *p); /* the program's graph, every module as PTX, unused ones left out */
+
+/* ---- rewrites (registry.c) ----------------------------------------------------------------------------------------- */
+struct rw_rewrite {
+    const char *name;  /* kind of contract.md §4 */
+    const char *needs; /* one line for `explain` */
+    const char *keeps;
+    bool on;           /* by default */
+    /* Is the pair one this rewrite speaks about at all? */
+    bool (*match)(const struct ana_result *r, const struct ana_edge *edge);
+    /* Build it into c at the given level. 0: c->ptx is there; 1: refused or not applicable, `why` says so; negative: error. */
+    int (*apply)(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+};
+extern const struct rw_rewrite *const rw_registry[];
+extern const unsigned rw_nregistry;
+extern const struct rw_rewrite rw_block_fusion;
+const struct rw_rewrite *rw_find_rewrite(const char *name);
+bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
+
+/* ---- planning (choose.c, plan.c, verify.c) ------------------------------------------------------------------------- */
+struct rw_entry { /* one row of the plan's `rewrites` */
+    const char *kind;
+    char *level;      /* NULL: none */
+    char *first, *second; /* launch names */
+    enum rw_verdict verdict;
+    char *reason;     /* NULL where kept */
+    double before_us, after_us; /* 0: not timed */
+};
+struct rw_state { /* a graph on its way to the plan */
+    json_t *doc;
+    struct dt_graph *graph;
+    struct dev_prog *prog;
+    struct ana_result *ana;
+    struct dev_time time;
+    double *step_us;
+    bool borrowed; /* the first one: prog and ana are the caller's */
+    size_t nentry; /* entries that were there when it was made: what is undone with it */
+    enum ana_evidence evidence;
+};
+struct rw_planner {
+    struct dev_device *dev;
+    const struct rw_options *opt;
+    const char *signature;
+    uint64_t deadline_us; /* 0: none */
+    struct dt_vec(struct rw_state) state; /* [0] is the original */
+    struct dt_vec(struct rw_entry) entry;
+    unsigned nname;       /* next fN */
+    unsigned verified_inputs, verified_schedules;
+    bool budget_spent;
+};
+int rw_choose(struct rw_planner *p, struct dt_err *e);
+json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
+void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
+/* verify.c: as rw_verify; DT_E_RACE with *ret_original set when the original itself is at fault. */
+int rw_verify_full(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
+                   unsigned schedules, bool *ret_original, struct dt_err *e);
+/* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set. */
+void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
+
+#endif

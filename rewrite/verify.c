@@ -1,0 +1,212 @@
+/* Original and plan on the same inputs, byte by byte.
+ *
+ *   1. The original runs once under the race detector: if it races itself there is nothing to hold the plan to.
+ *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan run, every output and
+ *      inout buffer compared. The last input is an edge case: zeros, infinities' neighbours, denormals and signs scattered over every
+ *      floating-point input.
+ *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time.
+ *
+ * Both programs live on the device one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's
+ * buffers. Not here: sampling of components at sizes that are too large for the software device.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_output(const struct dt_buffer *b) { return b->role == DT_OUTPUT || b->role == DT_INOUT; }
+
+static void edge_value(uint8_t *p, enum dt_dtype t, uint64_t which)
+{
+    static const uint32_t f32[] = {0x00000000, 0x80000000, 0x00000001, 0x807FFFFF, 0x00800000, 0x3F800000,
+                                   0xBF800000, 0x7149F2CA /* 1e30 */, 0x3F800001, 0xC2C80000 /* -100 */};
+    static const uint16_t f16[] = {0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0x3C01, 0xD640};
+    static const uint16_t bf16[] = {0x0000, 0x8000, 0x0001, 0x807F, 0x0080, 0x3F80, 0xBF80, 0x714A, 0x3F81, 0xC2C8};
+    static const uint64_t f64[] = {0, UINT64_C(1) << 63, 1, 0x800FFFFFFFFFFFFF, 0x0010000000000000, 0x3FF0000000000000,
+                                   0xBFF0000000000000, 0x7E37E43C8800759C, 0x3FF0000000000001, 0xC059000000000000};
+    which %= 10;
+    switch (t) {
+    case DT_F16:
+        memcpy(p, &f16[which], 2);
+        break;
+    case DT_BF16:
+        memcpy(p, &bf16[which], 2);
+        break;
+    case DT_F32:
+        memcpy(p, &f32[which], 4);
+        break;
+    case DT_F64:
+        memcpy(p, &f64[which], 8);
+        break;
+    default:
+        break;
+    }
+}
+
+/* Every 37th element or so of a floating-point input becomes an edge value. */
+static int upload_edges(struct dev_run *r, const struct dt_graph *g, struct dt_err *e)
+{
+    for (uint32_t k = 0; k < g->nbuffer; k++) {
+        const struct dt_buffer *b = &g->buffer[k];
+        unsigned size = dt_dtype_bytes(b->fill.dtype);
+        if ((b->role != DT_INPUT && b->role != DT_INOUT) || b->constant || b->fill.kind != DT_FILL_UNIFORM ||
+            b->fill.dtype < DT_F16)
+            continue;
+        uint8_t *p = dt_malloc(b->bytes + 1);
+        if (!p)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        dt_fill_bytes(b, 0, p);
+        for (uint64_t i = 0; (i + 1) * size <= b->bytes; i++) {
+            uint64_t z = dt_splitmix64(k + 1, i);
+            if (z % 37 == 0)
+                edge_value(p + i * size, b->fill.dtype, z >> 32);
+        }
+        int x = dev_run_upload(r, k, p, e);
+        free(p);
+        if (x < 0)
+            return x;
+    }
+    return 0;
+}
+
+struct outputs {
+    uint8_t **p; /* by buffer of its graph; NULL where no output */
+    uint32_t n;
+};
+
+static void outputs_done(struct outputs *o)
+{
+    for (uint32_t k = 0; o->p && k < o->n; k++)
+        free(o->p[k]);
+    free(o->p);
+    memset(o, 0, sizeof *o);
+}
+
+static int fill(struct dev_run *r, const struct dt_graph *g, unsigned input, bool edges, struct dt_err *e)
+{
+    static const int poison[] = {0xFF, 0xA5, 0x00, 0x5A};
+    int x = dev_run_fill(r, (uint64_t)input * 7919, poison[input % 4], e);
+    return x < 0 || !edges ? x : upload_edges(r, g, e);
+}
+
+static int fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o, struct dt_err *e)
+{
+    o->n = g->nbuffer;
+    if (!(o->p = dt_calloc(o->n + 1, sizeof *o->p)))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < g->nbuffer; k++) {
+        if (!is_output(&g->buffer[k]))
+            continue;
+        if (!(o->p[k] = dt_malloc(g->buffer[k].bytes + 1)))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        int x = dev_run_download(r, k, o->p[k], e);
+        if (x < 0)
+            return x;
+    }
+    return 0;
+}
+
+static int compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp, const struct outputs *p,
+                   const char *what, struct dt_err *e)
+{
+    for (uint32_t k = 0; k < go->nbuffer; k++) {
+        if (!is_output(&go->buffer[k]))
+            continue;
+        uint32_t n = dt_graph_find_buffer(gp, go->buffer[k].name);
+        if (n == DT_NAME_NONE || !p->p[n] || gp->buffer[n].bytes != go->buffer[k].bytes)
+            return dt_err_set(e, DT_E_INTERNAL, "the plan has no buffer %s of its size", go->buffer[k].name);
+        for (uint64_t i = 0; i < go->buffer[k].bytes; i++)
+            if (o->p[k][i] != p->p[n][i])
+                return dt_err_set(e, DT_E_INTERNAL, "with %s, %s differs at byte %llu: %02x became %02x", what,
+                                  go->buffer[k].name, (unsigned long long)i, o->p[k][i], p->p[n][i]);
+    }
+    return 0;
+}
+
+int rw_verify_full(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
+                   unsigned schedules, bool *ret_original, struct dt_err *e)
+{
+    struct dev_run *run = NULL;
+    struct outputs *want = NULL, got = {0};
+    char what[64];
+    int r;
+    *ret_original = true;
+    if (!inputs)
+        inputs = 1;
+    if (!(want = dt_calloc(inputs, sizeof *want)))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    bool soft = !strcmp(dev_info(d)->kind, "soft");
+    if ((r = dev_run_new(d, original, &run, e)) < 0)
+        goto out;
+    for (unsigned k = 0; k < inputs; k++) {
+        dev_set_schedule(d, 0, soft && k == 0);
+        if ((r = fill(run, original->graph, k, inputs > 1 && k + 1 == inputs, e)) < 0 || (r = dev_run_once(run, e)) < 0 ||
+            (r = fetch(run, original->graph, &want[k], e)) < 0)
+            goto out;
+    }
+    run = dev_run_free(run);
+    *ret_original = false;
+    if ((r = dev_run_new(d, plan, &run, e)) < 0)
+        goto out;
+    for (unsigned k = 0; k < inputs + schedules; k++) {
+        unsigned input = k < inputs ? k : 0;
+        dev_set_schedule(d, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs);
+        if (k < inputs)
+            snprintf(what, sizeof what, "input %u", k);
+        else
+            snprintf(what, sizeof what, "block order %u", k - inputs + 1);
+        if ((r = fill(run, plan->graph, input, inputs > 1 && input + 1 == inputs, e)) < 0 ||
+            (r = dev_run_once(run, e)) < 0 || (r = fetch(run, plan->graph, &got, e)) < 0 ||
+            (r = compare(original->graph, &want[input], plan->graph, &got, what, e)) < 0)
+            goto out;
+        outputs_done(&got);
+    }
+out:
+    dev_set_schedule(d, 0, false);
+    dev_run_free(run);
+    outputs_done(&got);
+    for (unsigned k = 0; want && k < inputs; k++)
+        outputs_done(&want[k]);
+    free(want);
+    return r < 0 ? r : 0;
+}
+
+int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
+              unsigned schedules, struct dt_err *e)
+{
+    bool mine;
+    return rw_verify_full(d, original, plan, inputs, schedules, &mine, e);
+}
+
+void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
+{
+    const char *base = getenv("DOVETAIL_BUNDLES");
+    struct dt_str dir = {0}, path = {0};
+    char *doc[2] = {NULL, NULL}, digest[DT_SHA256_TEXT];
+    json_t *j;
+    if (!base || !*base)
+        return;
+    for (int k = 0; k < 2; k++) {
+        j = rw_graph_ptx(k ? plan : original);
+        doc[k] = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
+        json_decref(j);
+    }
+    if (!doc[0] || !doc[1] || dt_sha256_text(doc[1], strlen(doc[1]), digest) < 0)
+        goto out;
+    dt_str_addf(&dir, "%s/%.16s", base, digest + 7);
+    if (dir.failed || dt_mkdirs(dir.s, NULL) < 0)
+        goto out;
+    const char *name[] = {"original.json", "plan.json", "what.txt"};
+    for (int k = 0; k < 3; k++) {
+        const char *text = k < 2 ? doc[k] : what;
+        dt_str_addf(&path, "%s/%s", dir.s, name[k]);
+        if (!path.failed)
+            dt_write_file(path.s, text, strlen(text), NULL);
+        dt_str_done(&path);
+    }
+out:
+    free(doc[0]);
+    free(doc[1]);
+    dt_str_done(&dir);
+}

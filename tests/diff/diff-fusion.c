@@ -1,0 +1,369 @@
+/* Fused against original, on the software device: every edge of every graph below is joined at both levels, whether it brings anything or
+ * not, and the result is held to the original byte by byte under several inputs and block orders with the race detector. What each case must
+ * give (joined or refused, and why) is written beside it. Last, each graph is joined until nothing is left to join: chains.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rewrite/rewrite-priv.h"
+
+static const char source[] =
+    "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n"
+    "  __shared__ float as[16][17], bs[16][16];\n"
+    "  int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx; float acc = 0;\n"
+    "  for (int t = 0; t < k; t += 16) {\n"
+    "    as[ty][tx] = a[row * k + t + tx]; bs[ty][tx] = b[(t + ty) * n + col]; __syncthreads();\n"
+    "    for (int i = 0; i < 16; i++) acc += as[ty][i] * bs[i][tx];\n"
+    "    __syncthreads(); }\n"
+    "  c[row * n + col] = acc; }\n"
+    "extern \"C\" __global__ void bias(const float *h, const float *__restrict__ b, float *y, int n, int cols) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + b[i % cols]; }\n"
+    "extern \"C\" __global__ void gelu(const float *__restrict__ h, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n"
+    "  y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); }\n"
+    "extern \"C\" __global__ void scale(float *x, float f, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = x[i] * f; }\n"
+    "extern \"C\" __global__ void softmax(const float *x, float *y, int cols) {\n"
+    "  extern __shared__ float s[]; int r = blockIdx.x, t = threadIdx.x; float m = -1e30f;\n"
+    "  for (int i = t; i < cols; i += blockDim.x) m = fmaxf(m, x[r * cols + i]);\n"
+    "  s[t] = m; __syncthreads();\n"
+    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] = fmaxf(s[t], s[t + k]); __syncthreads(); }\n"
+    "  m = s[0]; __syncthreads(); float z = 0;\n"
+    "  for (int i = t; i < cols; i += blockDim.x) z += expf(x[r * cols + i] - m);\n"
+    "  s[t] = z; __syncthreads();\n"
+    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] += s[t + k]; __syncthreads(); }\n"
+    "  z = s[0];\n"
+    "  for (int i = t; i < cols; i += blockDim.x) y[r * cols + i] = expf(x[r * cols + i] - m) / z; }\n"
+    "extern \"C\" __global__ void rowsum(const float *x, float *y, int cols) {\n"
+    "  int lane = threadIdx.x % 32, r = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; float v = 0;\n"
+    "  for (int i = lane; i < cols; i += 32) v += x[r * cols + i];\n"
+    "  for (int k = 16; k; k >>= 1) v += __shfl_xor_sync(0xffffffffu, v, k);\n"
+    "  if (lane == 0) y[r] = v; }\n"
+    "extern \"C\" __global__ void tile(const float *x, float *y, int cols) {\n"
+    "  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; y[r * cols + c] = x[r * cols + c] * 2.0f + 1.0f; }\n"
+    "extern \"C\" __global__ void flip(const float *x, float *y, int cols) {\n"
+    "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n"
+    "  y[(r + ty) * cols + c + tx] = x[(r + tx) * cols + c + ty] - 3.0f; }\n"
+    "extern \"C\" __global__ void flip8(const float *x, float *y, int cols) {\n"
+    "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n"
+    "  for (int k = 0; k < 2; k++) y[(r + ty + 8 * k) * cols + c + tx] = x[(r + tx) * cols + c + ty + 8 * k] - 3.0f; }\n"
+    "extern \"C\" __global__ void cube(const float *x, float *y) {\n"
+    "  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+    "  int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
+    "  int n = blockDim.x * blockDim.y * blockDim.z; y[b * n + i] = x[b * n + i] * (float)(blockIdx.y + 1) + (float)threadIdx.z; }\n"
+    "extern \"C\" __global__ void vec4(const float4 *x, float4 *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = x[i]; v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w; y[i] = v; }\n"
+    "extern \"C\" __global__ void half_guard(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) y[i] = x[i]; }\n"
+    "extern \"C\" __global__ void shift(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + (i ? x[i - 1] : 0.0f); }\n"
+    "extern \"C\" __global__ void many(const float *x, float *y, int n) {\n"
+    "  int b = (int)((blockIdx.x * 5 + 3) % gridDim.x), i = b * (int)blockDim.x + (int)threadIdx.x; y[i] = x[i] * 3.0f; }\n"
+    "extern \"C\" __global__ void leave(const float *x, float *y, int n) {\n"
+    "  __shared__ float s[128]; if (blockIdx.x == 3) return; int i = blockIdx.x * 128 + threadIdx.x; s[threadIdx.x] = x[i];\n"
+    "  __syncthreads(); y[i] = s[127 - threadIdx.x]; }\n";
+
+struct want {
+    const char *first, *second;
+    const char *level;  /* "shared": joined at both; "global": only there; NULL: refused */
+    const char *reason; /* of what is not joined */
+};
+struct graph {
+    const char *name, *buffers, *launches;
+    struct want want[6];
+    unsigned left; /* launches after all has been joined */
+};
+
+#define F(n, bytes, role) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"" role "\", \"fill\": {\"uniform\": [-2, 2], \"dtype\": \"f32\", \"seed\": 5}}"
+#define I(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"intermediate\"}"
+#define O(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"output\"}"
+#define L(name, entry, grid, block, args) "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block ", \"args\": [" args "]}"
+#define LS(name, entry, grid, block, shared, args) "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block ", \"shared\": " #shared ", \"args\": [" args "]}"
+#define B(n) "{\"buffer\": \"" n "\"}"
+#define BO(n, o) "{\"buffer\": \"" n "\", \"offset\": " #o "}"
+#define N(v) "{\"i32\": " #v "}"
+
+static const struct graph graphs[] = {
+    {"gemm-bias-gelu: tiles, then rows of other thread counts",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," F("b", 256, "weight") "," I("h", 16384) "," I("g", 16384) "," O("y", 16384),
+     L("gemm", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) ","
+     L("bias", "bias", "[32,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(4096) "," N(64)) ","
+     L("gelu", "gelu", "[8,1,1]", "[512,1,1]", B("g") "," B("y") "," N(4096)),
+     {{"gemm", "bias", "shared", NULL}, {"bias", "gelu", "shared", NULL}},
+     1},
+    {"one producer feeds three consumers",
+     F("x", 18432, "input") "," F("b", 1536, "weight") "," I("h", 18432) "," O("y", 18432),
+     L("p", "bias", "[12,1,1]", "[384,1,1]", B("x") "," B("b") "," B("h") "," N(4608) "," N(384)) ","
+     L("c", "gelu", "[36,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4608)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"two producers of 128 for a consumer of 256, read by .nc",
+     F("x", 16384, "input") "," F("b", 512, "weight") "," I("h", 16384) "," O("y", 16384),
+     L("p", "bias", "[32,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(4096) "," N(128)) ","
+     L("c", "gelu", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"tiles at a constant pitch, transposed inside",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("p", "tile", "[4,4,1]", "[16,16,1]", B("x") "," B("h") "," N(64)) ","
+     L("c", "flip", "[4,4,1]", "[16,16,1]", B("h") "," B("y") "," N(64)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"tiles at a pitch that is no power of two, fewer threads in the consumer",
+     F("x", 30720, "input") "," I("h", 30720) "," O("y", 30720),
+     L("p", "tile", "[5,6,1]", "[16,16,1]", B("x") "," B("h") "," N(80)) ","
+     L("c", "flip8", "[5,6,1]", "[16,8,1]", B("h") "," B("y") "," N(80)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"in place: the consumer reads and writes the intermediate",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," I("h", 8192) "," O("y", 8192),
+     L("p", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(2048) "," N(128)) ","
+     L("s", "scale", "[8,1,1]", "[256,1,1]", B("h") ",{\"f32\": 1.5}," N(2048)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
+     {{"p", "s", "shared", NULL}, {"s", "c", "global", "producer reads it"}, {"p", "c", NULL, "order"}},
+     1},
+    {"in place on an inout buffer",
+     F("x", 8192, "inout") "," O("y", 8192),
+     L("s", "scale", "[8,1,1]", "[256,1,1]", B("x") ",{\"f32\": 1.5}," N(2048)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("y") "," N(2048)),
+     {{"s", "c", "global", "producer reads it"}},
+     1},
+    {"a further reader keeps the global store",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," I("h", 8192) "," O("y", 8192) "," O("z", 8192),
+     L("p", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(2048) "," N(128)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)) ","
+     L("d", "shift", "[16,1,1]", "[128,1,1]", B("h") "," B("z") "," N(2048)),
+     {{"p", "c", "shared", NULL}, {"p", "d", "global", "do not write for certain"}},
+     1},
+    {"the intermediate is an output, and lies at an offset",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," O("h", 16384) "," O("y", 8192),
+     L("p", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," BO("h", 8192) "," N(2048) "," N(128)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", BO("h", 8192) "," B("y") "," N(2048)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"the same view at an offset, as an intermediate",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," I("h", 16384) "," O("y", 8192),
+     L("p", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," BO("h", 8192) "," N(2048) "," N(128)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", BO("h", 8192) "," B("y") "," N(2048)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"three-dimensional grids and blocks",
+     F("x", 24576, "input") "," I("h", 24576) "," O("y", 24576),
+     L("p", "cube", "[2,3,4]", "[8,4,8]", B("x") "," B("h")) ","
+     L("c", "cube", "[4,3,2]", "[4,8,8]", B("h") "," B("y")),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"dynamic shared memory on both sides; over 48 KB together",
+     F("x", 32768, "input") "," I("h", 32768) "," I("g", 32768) "," O("y", 32768),
+     LS("p", "softmax", "[16,1,1]", "[128,1,1]", 50000, B("x") "," B("h") "," N(512)) ","
+     LS("c", "softmax", "[16,1,1]", "[64,1,1]", 256, B("h") "," B("g") "," N(512)) ","
+     L("d", "gelu", "[32,1,1]", "[256,1,1]", B("g") "," B("y") "," N(8192)),
+     {{"p", "c", "shared", NULL}, {"c", "d", "shared", NULL}},
+     1},
+    {"softmax rows, then warp reductions of several rows a block",
+     F("x", 32768, "input") "," I("h", 32768) "," O("y", 256),
+     LS("p", "softmax", "[64,1,1]", "[64,1,1]", 256, B("x") "," B("h") "," N(128)) ","
+     L("c", "rowsum", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(128)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"vector accesses",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("p", "vec4", "[8,1,1]", "[128,1,1]", B("x") "," B("h")) ","
+     L("c", "gelu", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"block numbers permuted: lists from a table",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("p", "many", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "gelu", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"a whole block leaves before a barrier; its consumer would read what is not written",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," I("h", 8192) "," I("g", 8192) "," O("y", 8192),
+     L("q", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(2048) "," N(128)) ","
+     L("p", "leave", "[16,1,1]", "[128,1,1]", B("h") "," B("g") "," N(2048)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("g") "," B("y") "," N(2048)),
+     {{"q", "p", "shared", NULL}, {"p", "c", "global", "do not write for certain"}},
+     1},
+    {"a guard on data: written perhaps",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," I("h", 8192) "," O("y", 8192),
+     L("q", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(2048) "," N(128)) ","
+     L("p", "half_guard", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
+     {{"q", "p", "global", "no data flows"}, {"p", "c", "global", "do not write for certain"}},
+     1},
+};
+
+static struct dev_device *device;
+
+static char *document(const struct graph *g)
+{
+    struct dt_str s = {0};
+    dt_str_add(&s, "{\"dovetail\": 1, \"name\": \"t\", \"modules\": {\"m\": {\"cuda\": ");
+    json_t *text = json_string(source);
+    char *q = json_dumps(text, JSON_ENCODE_ANY);
+    dt_str_add(&s, q);
+    dt_str_addf(&s, "}}, \"buffers\": {%s}, \"launches\": [%s]}", g->buffers, g->launches);
+    free(q);
+    json_decref(text);
+    return dt_str_take(&s);
+}
+
+struct made {
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct ana_result *a;
+};
+
+static void made_done(struct made *m)
+{
+    ana_free(m->a);
+    dev_prog_free(m->p);
+    dt_graph_free(m->g);
+    memset(m, 0, sizeof *m);
+}
+
+static void make(const char *text, json_t *doc, struct made *m)
+{
+    struct dt_err e = {0};
+    int r = text ? dt_graph_parse(text, strlen(text), &m->g, &e) : dt_graph_from_json(doc, &m->g, &e);
+    if (r < 0 || dev_prog_new(device, m->g, NULL, NULL, &m->p, &e) < 0 || ana_run(device, m->p, NULL, &m->a, &e) < 0)
+        fail_msg("%s\n%s", e.detail ? e.detail : "?", e.log ? e.log : "");
+}
+
+/* 1 joined, 0 refused; the fused graph in *ret. */
+static int join(const struct made *m, uint32_t p, uint32_t c, enum rw_level level, json_t **ret, struct dt_str *why, unsigned n)
+{
+    struct rw_cand cand;
+    struct dt_err e = {0};
+    if (rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
+        fail_msg("%s", e.detail);
+    snprintf(cand.name, sizeof cand.name, "f%u", n);
+    int r = rw_block_fusion.apply(&cand, level, why, &e);
+    if (r < 0)
+        fail_msg("%s", e.detail ? e.detail : "?");
+    if (r == 0) {
+        *ret = rw_cand_graph(&cand);
+        assert_non_null(*ret);
+    }
+    rw_cand_done(&cand);
+    return r == 0;
+}
+
+static void hold(const struct made *original, const struct made *now, const char *what)
+{
+    struct dt_err e = {0};
+    if (rw_verify(device, original->p, now->p, 3, 4, &e) < 0)
+        fail_msg("%s: %s\n%s", what, e.detail ? e.detail : "?", now->p->module[now->g->nmodule - 1].ptx);
+}
+
+static const struct want *wanted(const struct graph *g, const char *p, const char *c)
+{
+    for (unsigned k = 0; k < 6 && g->want[k].first; k++)
+        if (!strcmp(g->want[k].first, p) && !strcmp(g->want[k].second, c))
+            return &g->want[k];
+    return NULL;
+}
+
+static void every_edge(const struct graph *g)
+{
+    struct made m = {0};
+    char *text = document(g);
+    make(text, NULL, &m);
+    unsigned seen = 0, want = 0;
+    while (want < 6 && g->want[want].first)
+        want++;
+    for (uint32_t k = 0; k < m.a->nedge; k++) {
+        const struct ana_edge *x = &m.a->edge[k];
+        const char *p = m.g->launch[x->producer].name, *c = m.g->launch[x->consumer].name;
+        const struct want *w = wanted(g, p, c);
+        seen += w != NULL;
+        for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL; l++) {
+            struct dt_str why = {0};
+            json_t *doc = NULL;
+            int joined = join(&m, x->producer, x->consumer, (enum rw_level)l, &doc, &why, 0);
+            if (w && joined != (w->level && (l == RW_LEVEL_GLOBAL || !strcmp(w->level, "shared"))))
+                fail_msg("%s: %s -> %s at %s: %s %s", g->name, p, c, rw_level_text((enum rw_level)l),
+                         joined ? "joined" : "refused", why.s ? why.s : "");
+            if (w && !joined && w->reason && !strstr(why.s, w->reason))
+                fail_msg("%s: %s -> %s: wanted '%s', got '%s'", g->name, p, c, w->reason, why.s);
+            if (joined) {
+                struct made n = {0};
+                make(NULL, doc, &n);
+                assert_int_equal(n.g->nlaunch + 1, m.g->nlaunch);
+                hold(&m, &n, g->name);
+                made_done(&n);
+            }
+            json_decref(doc);
+            dt_str_done(&why);
+        }
+    }
+    assert_int_equal(seen, want);
+    made_done(&m);
+    free(text);
+}
+
+/* Join the first pair that can be, shared before global, and again. */
+static void chain(const struct graph *g)
+{
+    struct made m = {0}, now = {0};
+    char *text = document(g);
+    unsigned n = 0;
+    make(text, NULL, &m);
+    make(text, NULL, &now);
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t k = 0; k < now.a->nedge && !more; k++)
+            for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL && !more; l++) {
+                struct dt_str why = {0};
+                json_t *doc = NULL;
+                if (join(&now, now.a->edge[k].producer, now.a->edge[k].consumer, (enum rw_level)l, &doc, &why, n)) {
+                    n++;
+                    made_done(&now);
+                    make(NULL, doc, &now);
+                    more = true;
+                }
+                json_decref(doc);
+                dt_str_done(&why);
+            }
+    }
+    if (now.g->nlaunch != g->left)
+        fail_msg("%s: %u launches are left, wanted %u", g->name, now.g->nlaunch, g->left);
+    hold(&m, &now, g->name);
+    made_done(&m);
+    made_done(&now);
+    free(text);
+}
+
+static void run_one(void **state)
+{
+    const struct graph *g = *state;
+    every_edge(g);
+    chain(g);
+}
+
+int main(void)
+{
+    struct dt_err e = {0};
+    struct CMUnitTest tests[sizeof graphs / sizeof graphs[0]];
+    if (dev_open("soft", &device, &e) < 0) {
+        fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
+        return 1;
+    }
+    if (!dev_nvrtc_version()) {
+        printf("no NVRTC: skipped\n");
+        return 77;
+    }
+    for (size_t k = 0; k < sizeof graphs / sizeof graphs[0]; k++)
+        tests[k] = (struct CMUnitTest){graphs[k].name, run_one, NULL, NULL, (void *)&graphs[k]};
+    int r = _cmocka_run_group_tests("fusion", tests, sizeof graphs / sizeof graphs[0], NULL, NULL);
+    dev_close(device);
+    return r;
+}

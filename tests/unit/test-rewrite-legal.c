@@ -1,0 +1,386 @@
+/* Every row of rewrite/legal.def is broken on purpose and must refuse, by its name; the pair it is broken from must pass. */
+#include "rewrite-fixture.h"
+
+#define PARAMS(e) ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS
+#define REGS                                                                                                           \
+    ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
+#define START(e)                                                                                                       \
+    "ld.param.u64 %rd1, [" e "_0];\nld.param.u64 %rd2, [" e "_1];\ncvta.to.global.u64 %rd1, %rd1;\n"                     \
+    "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"              \
+    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %rd3, %r4, 4;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
+#define END "ld.global.f32 %f1, [%rd1];\nadd.f32 %f2, %f1, 0f3F800000;\nst.global.f32 [%rd2], %f2;\nret;\n}\n"
+#define ENTRY(e, body) PARAMS(e) START(e) body END
+#define PLAIN(e) ENTRY(e, "")
+
+#define BOTH(before, body) HEAD before ENTRY("p", body) PLAIN("c")
+
+static const struct fix_spec plain = {.ptx = HEAD PLAIN("p") PLAIN("c"), .gp = 8, .bp = 128, .gc = 8, .bc = 128, .hp = 512, .hc = 512};
+
+/* The pair must be refused, and by this predicate. */
+static void refused(struct fix *f, const char *name)
+{
+    struct dt_str why = {0};
+    bool ok = rw_legal_check(&f->c, &why);
+    if (ok)
+        fail_msg("%s did not refuse", name);
+    if (strncmp(why.s, name, strlen(name)) || why.s[strlen(name)] != ':')
+        fail_msg("wanted %s, got: %s", name, why.s);
+    if (strlen(why.s) < strlen(name) + 12)
+        fail_msg("%s gives no reason", name);
+    dt_str_done(&why);
+}
+
+static void refused_ptx(const char *ptx, const char *name)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    s.ptx = ptx;
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, name);
+    fix_close(&f);
+}
+
+static void accepted_ptx(const char *ptx)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_str why = {0};
+    s.ptx = ptx;
+    fix_open(&f, &s);
+    fix_cand(&f);
+    if (!rw_legal_check(&f.c, &why))
+        fail_msg("refused: %s", why.s);
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
+static void test_plain(void **state) { accepted_ptx(plain.ptx); }
+
+static void test_plain_launches(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    s.more = ", \"cluster\": [2,1,1]";
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "plain-launches");
+    fix_close(&f);
+    fix_open(&f, &plain);
+    f.g->launch[1].kind = DT_MEMSET;
+    fix_cand(&f);
+    refused(&f, "plain-launches");
+    fix_close(&f);
+    fix_open(&f, &plain);
+    f.g->launch[1].programmatic = true;
+    fix_cand(&f);
+    refused(&f, "plain-launches");
+    fix_close(&f);
+}
+
+static void test_opaque(void **state) { refused_ptx(BOTH("", "frobnicate.b32 %r5, %r6;\n"), "opaque"); }
+
+/* p -> x -> c: nothing can bring p and c together. */
+static void test_order(void **state)
+{
+    struct fix f;
+    uint32_t order[3], between;
+    fix_open(&f, &plain);
+    /* a third launch between them: the consumer becomes number 2 */
+    struct dt_launch *l = dt_new_array(&f.a, struct dt_launch, 3);
+    l[0] = f.g->launch[0];
+    l[1] = f.g->launch[1];
+    l[1].name = "x";
+    l[2] = f.g->launch[1];
+    f.g->launch = l;
+    f.g->nlaunch = 3;
+    f.prog.step[2] = f.prog.step[1];
+    f.ana.launch[2] = f.ana.launch[1];
+    for (int k = 0; k < 3; k++)
+        f.prog.step[k].launch = &l[k];
+    fix_edge(&f, &f.ana.edge[0], 0, 1);
+    fix_edge(&f, &f.ana.edge[1], 0, 2);
+    fix_edge(&f, &f.ana.edge[2], 1, 2);
+    f.ana.nedge = 3;
+    f.ana.edge[2].any.npairs = f.ana.edge[2].pairs = 1;
+    struct dt_err e = {0};
+    assert_int_equal(rw_cand_init(&f.c, &f.dev, &f.prog, &f.ana, &f.opt, 0, 2, &e), 0);
+    refused(&f, "order");
+    assert_false(rw_order(&f.ana, 0, 2, order, &between));
+    assert_int_equal(between, 1);
+    rw_cand_done(&f.c);
+    /* without x -> c it moves behind the pair, without p -> x before it */
+    f.ana.edge[2].consumer = 99;
+    f.ana.nedge = 2;
+    assert_true(rw_order(&f.ana, 0, 2, order, &between));
+    assert_int_equal(order[0], 0);
+    assert_int_equal(order[1], 1);
+    f.ana.edge[0] = f.ana.edge[1];
+    fix_edge(&f, &f.ana.edge[1], 1, 2);
+    f.ana.edge[1].any.npairs = f.ana.edge[1].pairs = 1;
+    assert_true(rw_order(&f.ana, 0, 2, order, &between));
+    assert_int_equal(order[0], 1);
+    assert_int_equal(order[1], 0);
+    fix_close(&f);
+}
+
+static void test_block_map(void **state)
+{
+    struct fix f;
+    fix_open(&f, &plain);
+    f.ana.edge[0].any.row = NULL;
+    fix_cand(&f);
+    refused(&f, "block-map");
+    fix_close(&f);
+}
+
+static void test_self_conflict(void **state)
+{
+    struct fix f;
+    for (int k = 0; k < 2; k++) {
+        fix_open(&f, &plain);
+        f.ana.launch[k].self_conflict = true;
+        fix_cand(&f);
+        refused(&f, "self-conflict");
+        fix_close(&f);
+    }
+}
+
+static void test_ordered_access(void **state)
+{
+    refused_ptx(BOTH("", "membar.gl;\n"), "ordered-access");
+    refused_ptx(BOTH("", "fence.acq_rel.gpu;\n"), "ordered-access");
+    refused_ptx(BOTH("", "ld.acquire.gpu.global.u32 %r5, [%rd1];\n"), "ordered-access");
+    refused_ptx(BOTH("", "ld.relaxed.gpu.global.u32 %r5, [%rd1];\n"), "ordered-access");
+    refused_ptx(BOTH("", "atom.add.acq_rel.gpu.global.u32 %r5, [%rd1], 1;\n"), "ordered-access");
+    accepted_ptx(BOTH("", "membar.cta;\n"));
+    accepted_ptx(BOTH("", "red.global.add.u32 [%rd1], 1;\n"));
+}
+
+static void test_side_effects(void **state)
+{
+    refused_ptx(BOTH("", "setp.eq.s32 %p1, %r1, 77;\n@%p1 trap;\n"), "side-effects");
+    refused_ptx(BOTH("", "brkpt;\n"), "side-effects");
+    /* volatile is refused too, as talk between blocks */
+    refused_ptx(BOTH("", "st.volatile.global.u32 [%rd1], %r5;\n"), "ordered-access");
+}
+
+static void test_float_atomics(void **state)
+{
+    struct fix f;
+    struct dt_str why = {0};
+    static const char *const allow[] = {"reorder-atomics"};
+    fix_open(&f, &plain);
+    f.ana.launch[1].access[1].fp_atomics = true;
+    fix_cand(&f);
+    refused(&f, "float-atomics");
+    f.opt.allow = allow;
+    f.opt.nallow = 1;
+    assert_true(rw_legal_check(&f.c, &why));
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
+static void test_machine_registers(void **state)
+{
+    refused_ptx(BOTH("", "mov.u32 %r5, %smid;\n"), "machine-registers");
+    refused_ptx(BOTH("", "mov.u64 %rd5, %clock64;\n"), "machine-registers");
+    refused_ptx(BOTH("", "mov.b32 %r5, %envreg2;\n"), "machine-registers");
+    refused_ptx(BOTH("", "mov.u32 %r5, %warpid;\n"), "machine-registers");
+    refused_ptx(BOTH("", "mov.u32 %r5, %dynamic_smem_size;\n"), "machine-registers");
+    accepted_ptx(BOTH("", "mov.u32 %r5, %laneid;\n"));
+}
+
+#define CALL(f) "{ .param .b32 q0; st.param.b32 [q0], %r1; call.uni " f ", (q0); }\n"
+
+static void test_functions(void **state)
+{
+    refused_ptx(BOTH(".extern .func ext (.param .b32 a);\n", CALL("ext")), "functions");
+    refused_ptx(BOTH(".func leave (.param .b32 a) { exit; }\n", CALL("leave")), "functions");
+    refused_ptx(BOTH(".func again (.param .b32 a) { .reg .b32 %r1; ld.param.b32 %r1, [a]; { .param .b32 q0; st.param.b32 [q0], %r1;"
+                     " call.uni again, (q0); } ret; }\n", CALL("again")), "functions");
+    refused_ptx(BOTH(".func sync (.param .b32 a) { bar.sync 0; ret; }\n", CALL("sync")), "functions");
+    refused_ptx(BOTH(".func where (.param .b32 a) { .reg .b32 %r1; mov.u32 %r1, %tid.x; ret; }\n", CALL("where")), "functions");
+    refused_ptx(BOTH("", "mov.u64 %rd6, %rd1;\nprot: .callprototype _ ();\ncall %rd6, (), prot;\n"), "functions");
+    accepted_ptx(BOTH(".func fine (.param .b32 a) { ret; }\n", CALL("fine")));
+}
+
+static void test_module_variables(void **state)
+{
+    refused_ptx(BOTH(".global .align 4 .u32 counter;\n", "st.global.u32 [counter], %r1;\n"), "module-variables");
+    refused_ptx(BOTH(".global .align 4 .u32 counter;\n", "mov.u64 %rd5, counter;\nst.global.u64 [%rd1], %rd5;\n"),
+                "module-variables");
+    accepted_ptx(BOTH(".global .align 4 .b8 tab[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n",
+                      "mov.u64 %rd5, tab;\ncvta.global.u64 %rd6, %rd5;\nld.u32 %r5, [%rd6+4];\n"));
+}
+
+static void test_parameters(void **state)
+{
+    struct fix f;
+    refused_ptx(BOTH("", "mov.b64 %rd5, p_0;\n"), "parameters");
+    refused_ptx(BOTH("", "ldu.global.u32 %r5, [%rd1];\n"), "parameters");
+    fix_open(&f, &plain);
+    fix_cand(&f);
+    f.prog.module[0].ir->func[0]->param[0]->bytes = 5000;
+    refused(&f, "parameters");
+    fix_close(&f);
+}
+
+static void test_targets(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    s.ptx = ".version 8.0\n.target sm_90a\n.address_size 64\n" PLAIN("p");
+    s.ptx2 = HEAD PLAIN("c");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "targets");
+    fix_close(&f);
+}
+
+static void test_uniform_barriers(void **state)
+{
+    /* threads leave before a barrier */
+    refused_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 ret;\nbar.sync 0;\n"), "uniform-barriers");
+    refused_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 exit;\nbar.sync 0;\n"), "uniform-barriers");
+    refused_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 bra OUT;\nbar.sync 0;\nOUT:\n"), "uniform-barriers");
+    refused_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 bar.sync 0;\n"), "uniform-barriers");
+    /* a loop whose length differs between threads */
+    refused_ptx(BOTH("", "mov.u32 %r5, %r3;\nTOP:\nbar.sync 0;\nsub.s32 %r5, %r5, 1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra TOP;\n"),
+                "uniform-barriers");
+    /* the varying value comes around through a register assigned under a varying branch */
+    refused_ptx(BOTH("", "mov.u32 %r5, 0;\nsetp.gt.s32 %p1, %r3, 5;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n"
+                         "@%p2 bra OUT;\nbar.sync 0;\nOUT:\n"), "uniform-barriers");
+    /* the whole block leaves, or none: fine */
+    accepted_ptx(BOTH("", "setp.gt.s32 %p1, %r1, 5;\n@%p1 ret;\nbar.sync 0;\n"));
+    /* a divergent part that joins before the barrier: fine */
+    accepted_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 bra A;\nadd.s32 %r5, %r5, 1;\nA:\nbar.sync 0;\n"));
+    /* threads leave after the last barrier: fine */
+    accepted_ptx(BOTH("", "bar.sync 0;\nsetp.gt.s32 %p1, %r3, 5;\n@%p1 ret;\n"));
+}
+
+static void test_barrier_numbers(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_str all = {0}, why = {0};
+    refused_ptx(BOTH("", "bar.sync %r1;\n"), "barrier-numbers");
+    refused_ptx(BOTH("", "bar.sync 1, 64;\n"), "barrier-numbers");
+    refused_ptx(BOTH("", "bar.arrive 1, 128;\n"), "barrier-numbers");
+    accepted_ptx(BOTH("", "bar.sync 1, 128;\n"));
+    dt_str_add(&all, HEAD PARAMS("p") START("p"));
+    for (int k = 0; k < 16; k++)
+        dt_str_addf(&all, "bar.sync %d;\n", k);
+    dt_str_add(&all, END PLAIN("c"));
+    s.ptx = all.s;
+    s.bc = 256; /* the phases differ, so a number of its own is needed */
+    s.gc = 4;
+    s.hc = 1024;
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "barrier-numbers");
+    fix_close(&f);
+    s.bc = 128;
+    s.gc = 8;
+    s.hc = 512;
+    fix_open(&f, &s);
+    fix_cand(&f);
+    assert_true(rw_legal_check(&f.c, &why));
+    fix_close(&f);
+    dt_str_done(&all);
+}
+
+static void test_thread_counts(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_str why = {0};
+    s.bp = 48;
+    s.hp = 192;
+    s.ptx = BOTH("", "bar.sync 0;\n");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "thread-counts");
+    fix_close(&f);
+    s.ptx = BOTH("", "shfl.sync.bfly.b32 %r5, %r3, 1, 31, -1;\n");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    refused(&f, "thread-counts");
+    fix_close(&f);
+    s.ptx = plain.ptx;
+    fix_open(&f, &s);
+    fix_cand(&f);
+    assert_true(rw_legal_check(&f.c, &why));
+    f.c.threads = 1056;
+    refused(&f, "thread-counts");
+    fix_close(&f);
+}
+
+static void test_active_mask(void **state)
+{
+    refused_ptx(BOTH("", "activemask.b32 %r5;\n"), "active-mask");
+}
+
+static void test_async(void **state)
+{
+    refused_ptx(BOTH("", ".shared .align 8 .b64 bar;\nmbarrier.init.shared.b64 [bar], 128;\n"), "async");
+    accepted_ptx(BOTH("", ".shared .align 16 .b8 buf[2048];\nmov.u32 %r5, buf;\ncp.async.ca.shared.global [%r5], [%rd1], 4;\n"
+                          "cp.async.wait_all;\n"));
+}
+
+static void test_constant_space(void **state)
+{
+    struct fix f;
+    fix_open(&f, &plain);
+    fix_cand(&f);
+    f.c.comps.list[0].table_bytes = 70000;
+    refused(&f, "constant-space");
+    fix_close(&f);
+}
+
+static void test_shared_space(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_str why = {0};
+    s.sp = 100000;
+    s.ptx = HEAD ".extern .shared .align 16 .b8 dyn[];\n" ENTRY("p", "st.shared.u32 [dyn], %r1;\n") PLAIN("c");
+    fix_open(&f, &s);
+    fix_cand(&f);
+    assert_true(rw_layout(&f.c, &why));
+    assert_true(f.c.shared_dynamic);
+    assert_int_equal(f.c.shared_bytes, 100000);
+    f.c.shared_bytes = 250000;
+    refused(&f, "shared-space");
+    f.dev.shared_block_optin = 65536;
+    assert_false(rw_layout(&f.c, &why));
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
+/* Each predicate of the table has a test here; a new row without one fails. */
+static void test_all_covered(void **state)
+{
+    static const char *const covered[] = {
+        "plain_launches", "opaque", "order", "block_map", "self_conflict", "ordered_access", "side_effects", "float_atomics",
+        "machine_registers", "functions", "module_variables", "parameters", "targets", "uniform_barriers", "barrier_numbers",
+        "thread_counts", "active_mask", "async", "constant_space", "shared_space"};
+    assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
+    for (unsigned k = 0; k < rw_nlegal; k++)
+        assert_string_equal(rw_legal[k].name, covered[k]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_plain),           cmocka_unit_test(test_plain_launches), cmocka_unit_test(test_opaque),
+        cmocka_unit_test(test_order),           cmocka_unit_test(test_block_map),      cmocka_unit_test(test_self_conflict),
+        cmocka_unit_test(test_ordered_access),  cmocka_unit_test(test_side_effects),   cmocka_unit_test(test_float_atomics),
+        cmocka_unit_test(test_machine_registers), cmocka_unit_test(test_functions),    cmocka_unit_test(test_module_variables),
+        cmocka_unit_test(test_parameters),      cmocka_unit_test(test_targets),        cmocka_unit_test(test_uniform_barriers),
+        cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
+        cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
+        cmocka_unit_test(test_all_covered),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
