@@ -65,4 +65,74 @@ int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink
                  struct ana_rows *rows, struct ana_degree *ret, struct dt_err *e);
 void ana_classify(struct ana_edge *edge, const struct ana_degree *raw, uint32_t nconsumer);
 
+/* ---- taint.c, with what the recorder knows beside ----------------------------------------------------------------- */
+enum ana_var { ANA_VAR_FIXED /* never written */, ANA_VAR_MUTABLE, ANA_VAR_CONSTANT /* a buffer with constant content */ };
+struct ana_taint_in {
+    const bool *constant_param; /* or NULL */
+    const bool *pointer_param;  /* arguments that are or hold addresses; NULL: any may */
+    uint32_t nparam;
+    const uint8_t *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
+};
+struct ana_tainted {
+    struct ana_sites sites;
+    struct ptx_cfg cfg;
+    uint8_t *reg, *block; /* enum ana_evidence: taint of registers, of the reaching of basic blocks; in sites.arena */
+    bool *escapes;        /* by place in module->var: its address is stored, or passed to a call */
+    bool param_address;   /* a generic address of a parameter is taken */
+};
+int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret, struct dt_err *e);
+void ana_tainted_done(struct ana_tainted *t);
+/* Which module variables can change while entries of the module run: out[i] for module->var[i], enum ana_var. */
+int ana_module_vars(const struct ptx_module *m, uint8_t *out, struct dt_err *e);
+
+/* ---- hoist.c: where and under what condition to record an access that data may skip -------------------------------- */
+struct ana_hoist {
+    uint32_t at;       /* record before this instruction (entry->ninst: at the end) */
+    uint32_t *slice;   /* instructions to compute the address (and conditions) from, in order, before that place */
+    uint32_t nslice;
+    struct ana_cond {  /* record only where all hold: `reg` is its copy by the slice where the slice defines it */
+        uint32_t reg;
+        bool neg;
+    } *cond;
+    uint32_t ncond;
+};
+/* 1: found (arrays in `a`), 0: no such place, negative: error. */
+int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t, const struct ana_site *site,
+              struct ana_hoist *ret);
+
+/* ---- instrument.c: an entry that records ------------------------------------------------------------------------- */
+#define ANA_CTL "__dovetail_ctl" /* the module variable through which the recorder is told where to write */
+struct ana_ctl {                 /* its content */
+    uint64_t rec, tab, err;      /* device addresses: bitmaps, buffer table, error slot */
+    uint64_t stride, plane;      /* bytes of bitmap per block, per plane of a block */
+    uint32_t first, count;       /* blocks to record: [first, first + count) */
+    uint32_t entries, pad;       /* of the table; it is there twice, so that a search may begin anywhere */
+};
+struct ana_tab { /* one entry: a buffer, or memory that is none and may be touched */
+    uint64_t base, bytes;
+    uint64_t bit; /* of granule 0 in a plane, a multiple of 32; ~0: not recorded */
+    uint64_t pad; /* base % 32: granules count from base - pad */
+};
+struct ana_fault { /* the error slot */
+    uint32_t site; /* + 1; 0: none */
+    uint32_t block;
+    uint64_t address;
+    uint32_t tid[3], pad;
+};
+struct ana_code {
+    struct dt_arena arena;
+    char *text;           /* the instrumented function; free() */
+    struct ana_sites sites; /* of the original */
+    uint8_t *kinds;       /* per site: bits 1 << enum ana_kind */
+    bool *wide;           /* per site: not recorded, counts as every byte */
+    unsigned shift;       /* granule: 1 << shift bytes */
+    int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
+    unsigned nplane;
+};
+/* Instrument `entry` of `m` under the name `name`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the search
+ * for what argument i points to begins. threads: of the largest block it is launched with. */
+int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
+                   const uint32_t *hint, uint32_t threads, struct ana_code *ret, struct dt_err *e);
+void ana_code_done(struct ana_code *c);
+
 #endif

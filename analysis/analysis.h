@@ -130,7 +130,11 @@ struct ana_site { /* one global access in the PTX */
     enum ana_evidence address, guard;
     int param;     /* argument index its address comes from, -1: unknown or several */
     bool reads, writes, atomic, fp_atomic, result_used;
-    uint32_t bytes; /* width */
+    uint32_t bytes; /* width; 0: not followed (bulk copies, matrix loads, calls …), counts as any byte */
+    uint8_t opnd;   /* the operand that is the address; 0xFF: a call */
+    uint32_t *params, nparams;         /* all arguments that the address may come from, ascending */
+    const struct ptx_var **vars;       /* module variables that it may point into */
+    uint32_t nvars;
 };
 struct ana_sites {
     struct dt_arena arena;

@@ -1,0 +1,433 @@
+/* An entry that records which bytes each block touches, while it does its work.
+ *
+ * Before every access that taint.c found, code is put in that finds the buffer (a table of address ranges, searched from the
+ * argument that the address most likely comes from), checks that the whole access lies inside, and sets one bit per granule in
+ * the bitmap of (block, plane) by `red.global.or`. A plane is a kind of access with an evidence; only planes that occur have
+ * bitmaps. Where to write comes from a module variable (struct ana_ctl), so the parameters stay as they are. An access outside
+ * every buffer leaves its place in the error slot and ends the thread.
+ *
+ *   clean address, clean guard        recorded where it happens, under its own predicate: a certain access
+ *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c); where it happens, bounds only.
+ *                                     Threads for which it would lie outside (and which never do it) are passed over.
+ *   anything else                     widened (record.c counts every byte of its buffers); where it happens, bounds only
+ *
+ * The granule is the narrowest access that is recorded, so that a bit never stands for a byte that was not touched.
+ * `cp.async` with a source size or ignore operand is recorded where the size is not 0 (a shorter read counts whole: superset).
+ *
+ * The original instructions are kept, in order, with the same registers. What it does not do: slicing.
+ */
+#include "analysis/analysis-priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+enum mode { EXACT, BOUNDS, AHEAD };
+
+struct inst {
+    struct ptx_function *f;
+    const struct ana_tainted *t;
+    struct ana_code *code;
+    struct ana_hoist *hoist; /* per site */
+    bool *ahead;             /* per site: hoisted */
+    const uint32_t *hint;
+    uint32_t nhint;
+    uint32_t label; /* numbers of labels made */
+    struct ptx_inst *old;
+    uint32_t nold;
+    struct dt_err *e;
+};
+
+#define EMIT(s, ...)                                                                                                   \
+    do {                                                                                                               \
+        int rc_ = ptx_append_text((s)->f, (s)->e, __VA_ARGS__);                                                        \
+        if (rc_)                                                                                                       \
+            return rc_;                                                                                                \
+    } while (0)
+
+/* ---- what to record ---------------------------------------------------------------------------------------------- */
+static bool commutes(const struct ptx_inst *i)
+{
+    return ptx_has(i, PTX_M_ADD) || ptx_has(i, PTX_M_MIN) || ptx_has(i, PTX_M_MAX) || ptx_has(i, PTX_M_AND) ||
+           ptx_has(i, PTX_M_OR) || ptx_has(i, PTX_M_XOR);
+}
+
+static bool same_operation(const struct ptx_inst *x, const struct ptx_inst *y)
+{
+    static const enum ptx_mod m[] = {PTX_M_ADD, PTX_M_MIN, PTX_M_MAX, PTX_M_AND, PTX_M_OR, PTX_M_XOR};
+    for (unsigned k = 0; k < sizeof m / sizeof *m; k++)
+        if (ptx_has(x, m[k]) != ptx_has(y, m[k]))
+            return false;
+    return x->type[0] == y->type[0];
+}
+
+/* Kinds of every site; reductions that do not all commute with each other are reads and writes. */
+static void kinds(struct inst *s)
+{
+    const struct ana_sites *v = &s->code->sites;
+    const struct ptx_inst *first = NULL;
+    bool mixed = false;
+    for (uint32_t k = 0; k < v->nsite; k++) {
+        const struct ana_site *x = &v->site[k];
+        const struct ptx_inst *i = &s->f->inst[x->inst];
+        bool red = x->atomic && !x->fp_atomic && !x->result_used && commutes(i) && x->bytes;
+        s->code->kinds[k] = red ? 1u << ANA_RED : (x->reads ? 1u << ANA_READ : 0) | (x->writes ? 1u << ANA_WRITE : 0);
+        if (!red)
+            continue;
+        mixed |= first && !same_operation(first, i);
+        first = i;
+    }
+    for (uint32_t k = 0; k < v->nsite && mixed; k++)
+        if (s->code->kinds[k] == 1u << ANA_RED)
+            s->code->kinds[k] = 1u << ANA_READ | 1u << ANA_WRITE;
+}
+
+static enum ana_evidence evidence(const struct ana_site *x) { return x->address > x->guard ? x->address : x->guard; }
+
+static int plan(struct inst *s)
+{
+    struct ana_code *c = s->code;
+    uint32_t n = c->sites.nsite, narrow = 16;
+    c->kinds = dt_new_array(&c->arena, uint8_t, (size_t)n + 1);
+    c->wide = dt_new_array(&c->arena, bool, (size_t)n + 1);
+    s->hoist = dt_new_array(&c->arena, struct ana_hoist, (size_t)n + 1);
+    s->ahead = dt_new_array(&c->arena, bool, (size_t)n + 1);
+    if (!c->kinds || !c->wide || !s->hoist || !s->ahead)
+        return DT_E_NOMEM;
+    kinds(s);
+    for (unsigned k = 0; k < ANA_KINDS; k++)
+        for (unsigned ev = 0; ev < ANA_EVIDENCES; ev++)
+            c->plane[k][ev] = -1;
+    for (uint32_t k = 0; k < n; k++) {
+        const struct ana_site *x = &c->sites.site[k];
+        c->wide[k] = x->address == ANA_DATA_DEPENDENT || !x->bytes;
+        if (!c->wide[k] && x->guard == ANA_DATA_DEPENDENT) {
+            int rc = ana_hoist(&c->arena, s->f, s->t, x, &s->hoist[k]);
+            if (rc < 0)
+                return rc;
+            s->ahead[k] = rc;
+            c->wide[k] = !rc;
+        }
+        if (c->wide[k])
+            continue;
+        if (x->bytes < narrow)
+            narrow = x->bytes;
+        for (unsigned q = 0; q < ANA_KINDS; q++)
+            if (c->kinds[k] >> q & 1 && c->plane[q][evidence(x)] < 0)
+                c->plane[q][evidence(x)] = (int)c->nplane++;
+    }
+    while ((1u << c->shift) < narrow)
+        c->shift++;
+    return 0;
+}
+
+/* ---- code -------------------------------------------------------------------------------------------------------- */
+static int prologue(struct inst *s)
+{
+    EMIT(s, ".reg .b64 %%dt_rec, %%dt_tab, %%dt_err, %%dt_pl, %%dt_a, %%dt_b, %%dt_s, %%dt_e, %%dt_o, %%dt_w;"
+            ".reg .b32 %%dt_n0, %%dt_n, %%dt_blk, %%dt_x, %%dt_y, %%dt_m, %%dt_k, %%dt_site;"
+            ".reg .pred %%dt_in, %%dt_p, %%dt_q;");
+    EMIT(s, "mov.u32 %%dt_x, %%nctaid.y; mov.u32 %%dt_y, %%ctaid.z; mov.u32 %%dt_k, %%ctaid.y;"
+            "mad.lo.s32 %%dt_blk, %%dt_y, %%dt_x, %%dt_k;"
+            "mov.u32 %%dt_x, %%nctaid.x; mov.u32 %%dt_y, %%ctaid.x;"
+            "mad.lo.s32 %%dt_blk, %%dt_blk, %%dt_x, %%dt_y;");
+    EMIT(s, "ld.global.u64 %%dt_rec, [" ANA_CTL "]; ld.global.u64 %%dt_tab, [" ANA_CTL "+8];"
+            "ld.global.u64 %%dt_err, [" ANA_CTL "+16]; ld.global.u64 %%dt_a, [" ANA_CTL "+24];"
+            "ld.global.u64 %%dt_pl, [" ANA_CTL "+32]; ld.global.u32 %%dt_x, [" ANA_CTL "+40];"
+            "ld.global.u32 %%dt_k, [" ANA_CTL "+44]; ld.global.u32 %%dt_n0, [" ANA_CTL "+48];");
+    EMIT(s, "sub.s32 %%dt_y, %%dt_blk, %%dt_x; setp.lt.u32 %%dt_in, %%dt_y, %%dt_k;"
+            "cvt.u64.u32 %%dt_b, %%dt_y; mul.lo.s64 %%dt_b, %%dt_b, %%dt_a; add.s64 %%dt_rec, %%dt_rec, %%dt_b;");
+    return 0;
+}
+
+static int epilogue(struct inst *s)
+{
+    EMIT(s, "ret; $dt_fault: atom.global.cas.b32 %%dt_k, [%%dt_err], 0, %%dt_site;"
+            "setp.ne.u32 %%dt_p, %%dt_k, 0; @%%dt_p bra $dt_quit;"
+            "st.global.u32 [%%dt_err+4], %%dt_blk; st.global.u64 [%%dt_err+8], %%dt_a;"
+            "mov.u32 %%dt_x, %%tid.x; st.global.u32 [%%dt_err+16], %%dt_x;"
+            "mov.u32 %%dt_x, %%tid.y; st.global.u32 [%%dt_err+20], %%dt_x;"
+            "mov.u32 %%dt_x, %%tid.z; st.global.u32 [%%dt_err+24], %%dt_x;"
+            "$dt_quit: exit;");
+    return 0;
+}
+
+static int set_bits(struct inst *s, uint32_t k)
+{
+    const struct ana_code *c = s->code;
+    const struct ana_site *x = &c->sites.site[k];
+    uint64_t mask = (UINT64_C(1) << (x->bytes >> c->shift)) - 1;
+    EMIT(s, "add.s64 %%dt_o, %%dt_o, %%dt_s; shr.u64 %%dt_o, %%dt_o, %u; add.s64 %%dt_o, %%dt_o, %%dt_b;"
+            "cvt.u32.u64 %%dt_k, %%dt_o; and.b32 %%dt_k, %%dt_k, 31; mov.u32 %%dt_m, %u;"
+            "shl.b32 %%dt_m, %%dt_m, %%dt_k; shr.u64 %%dt_o, %%dt_o, 5; shl.b64 %%dt_o, %%dt_o, 2;"
+            "add.s64 %%dt_o, %%dt_o, %%dt_rec;",
+         c->shift, (unsigned)(uint32_t)mask);
+    for (unsigned q = 0; q < ANA_KINDS; q++) {
+        if (!(c->kinds[k] >> q & 1))
+            continue;
+        int plane = c->plane[q][evidence(x)];
+        if (plane)
+            EMIT(s, "mul.lo.s64 %%dt_w, %%dt_pl, %d; add.s64 %%dt_w, %%dt_w, %%dt_o;", plane);
+        else
+            EMIT(s, "mov.u64 %%dt_w, %%dt_o;");
+        EMIT(s, "red.global.or.b32 [%%dt_w], %%dt_m;");
+    }
+    return 0;
+}
+
+/* Where the table search for a site begins. */
+static uint32_t start(const struct inst *s, const struct ana_site *x)
+{
+    return x->nparams && s->hint && x->params[0] < s->nhint ? s->hint[x->params[0]] : 0;
+}
+
+/* Record site k; its address is in %dt_a. skip: number of the label behind. */
+static int find_and_set(struct inst *s, uint32_t k, enum mode mode, uint32_t skip)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ptx_inst *i = &s->old[x->inst];
+    uint32_t id = s->label++, at = start(s, x);
+    char out[32];
+    snprintf(out, sizeof out, mode == AHEAD ? "$dt_s%u" : "$dt_fault", skip);
+    if (i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd) {
+        EMIT(s, "isspacep.shared %%dt_p, %%dt_a; @%%dt_p bra $dt_s%u; isspacep.local %%dt_p, %%dt_a; @%%dt_p bra $dt_s%u;",
+             skip, skip);
+        if (s->t->param_address)
+            EMIT(s, "isspacep.param %%dt_p, %%dt_a; @%%dt_p bra $dt_s%u;", skip);
+    }
+    if (at)
+        EMIT(s, "add.s64 %%dt_e, %%dt_tab, %u;", at * (unsigned)sizeof(struct ana_tab));
+    else
+        EMIT(s, "mov.u64 %%dt_e, %%dt_tab;");
+    EMIT(s, "mov.u32 %%dt_site, %u; mov.u32 %%dt_n, %%dt_n0; $dt_l%u: ld.global.u64 %%dt_b, [%%dt_e];"
+            "ld.global.u64 %%dt_s, [%%dt_e+8]; sub.s64 %%dt_o, %%dt_a, %%dt_b; setp.lt.u64 %%dt_p, %%dt_o, %%dt_s;"
+            "@%%dt_p bra $dt_f%u; add.s64 %%dt_e, %%dt_e, 32; add.s32 %%dt_n, %%dt_n, -1;"
+            "setp.ne.u32 %%dt_p, %%dt_n, 0; @%%dt_p bra $dt_l%u; bra %s;",
+         k + 1, id, id, id, out);
+    EMIT(s, "$dt_f%u: add.s64 %%dt_w, %%dt_o, %u; setp.gt.u64 %%dt_p, %%dt_w, %%dt_s; @%%dt_p bra %s;", id,
+         x->bytes ? x->bytes : 1, out);
+    if (mode == BOUNDS)
+        return 0;
+    EMIT(s, "@!%%dt_in bra $dt_s%u; ld.global.u64 %%dt_b, [%%dt_e+16]; ld.global.u64 %%dt_s, [%%dt_e+24];"
+            "setp.eq.u64 %%dt_p, %%dt_b, -1; @%%dt_p bra $dt_s%u;",
+         skip, skip);
+    return set_bits(s, k);
+}
+
+static const char *reg_name(const struct inst *s, uint32_t r) { return s->f->reg[r].name; }
+
+/* Site k, where it happens. */
+static int record_here(struct inst *s, uint32_t k)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ptx_inst *i = &s->old[x->inst];
+    if (x->opnd == 0xFF || !x->bytes)
+        return 0; /* widened; the device checks it */
+    const struct ptx_opnd *o = &i->opnd[x->opnd];
+    uint32_t skip = s->label++;
+    if (o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)
+        return dt_err_set(s->e, DT_E_UNSUPPORTED, "%s, PTX line %u: an absolute address", s->f->name, i->line);
+    if (i->pred != PTX_NO_REG)
+        EMIT(s, "@%s%s bra $dt_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
+    if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_REG) { /* size, or ignore */
+        if (s->f->reg[i->opnd[3].reg].type == PTX_PRED)
+            EMIT(s, "@%s%s bra $dt_s%u;", i->opnd[3].neg ? "!" : "", reg_name(s, i->opnd[3].reg), skip);
+        else
+            EMIT(s, "setp.eq.u32 %%dt_p, %s, 0; @%%dt_p bra $dt_s%u;", reg_name(s, i->opnd[3].reg), skip);
+    } else if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_IMM && !i->opnd[3].bits) {
+        EMIT(s, "bra $dt_s%u;", skip);
+    }
+    if (o->base_kind == PTX_O_REG)
+        EMIT(s, "add.s64 %%dt_a, %s, %lld;", reg_name(s, o->reg), (long long)o->off);
+    else
+        EMIT(s, "mov.u64 %%dt_a, %s; add.s64 %%dt_a, %%dt_a, %lld;", o->var->name, (long long)o->off);
+    int rc = find_and_set(s, k, s->code->wide[k] || s->ahead[k] ? BOUNDS : EXACT, skip);
+    if (rc)
+        return rc;
+    EMIT(s, "$dt_s%u:", skip);
+    return 0;
+}
+
+struct copy {
+    struct inst *s;
+    uint32_t *to; /* per register of the original: its copy, or PTX_NO_REG */
+};
+
+static void rename_operand(struct copy *c, struct ptx_opnd *o)
+{
+    if ((o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG)) && c->to[o->reg] != PTX_NO_REG)
+        o->reg = c->to[o->reg];
+    for (unsigned k = 0; o->kind == PTX_O_VEC && k < o->n; k++)
+        rename_operand(c, &o->elem[k]);
+}
+
+static void fresh_copy(uint32_t r, bool write, void *user)
+{
+    struct copy *c = user;
+    if (write && c->to[r] == PTX_NO_REG)
+        c->to[r] = ptx_reg_new(c->s->f, c->s->f->reg[r].type, "dt_h");
+}
+
+static int emit_copy(struct inst *s, struct copy *c, uint32_t at)
+{
+    struct ptx_inst i = s->old[at];
+    struct dt_arena *a = &s->code->arena;
+    struct ptx_opnd *o = dt_new_array(a, struct ptx_opnd, (size_t)i.nopnd + 1);
+    if (!o)
+        return DT_E_NOMEM;
+    memcpy(o, i.opnd, i.nopnd * sizeof *o);
+    for (unsigned k = 0; k < i.nopnd; k++)
+        if (o[k].kind == PTX_O_VEC && o[k].n) {
+            struct ptx_opnd *v = dt_new_array(a, struct ptx_opnd, o[k].n);
+            if (!v)
+                return DT_E_NOMEM;
+            memcpy(v, o[k].elem, o[k].n * sizeof *v);
+            o[k].elem = v;
+        }
+    i.opnd = o;
+    ptx_inst_regs(&s->old[at], fresh_copy, c);
+    for (unsigned k = 0; k < i.nopnd; k++)
+        rename_operand(c, &o[k]);
+    return ptx_append(s->f, i) ? 0 : DT_E_NOMEM;
+}
+
+/* Site k, before the branch that data decides. */
+static int record_ahead(struct inst *s, uint32_t k)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ana_hoist *h = &s->hoist[k];
+    const struct ptx_opnd *o = &s->old[x->inst].opnd[x->opnd];
+    uint32_t nreg = s->f->nreg, skip = s->label++;
+    struct copy c = {s, dt_reallocarray(NULL, (size_t)nreg + 1, sizeof *c.to)};
+    int rc = c.to ? 0 : DT_E_NOMEM;
+    for (uint32_t r = 0; r < nreg && c.to; r++)
+        c.to[r] = PTX_NO_REG;
+    for (uint32_t q = 0; q < h->nslice && !rc; q++)
+        rc = emit_copy(s, &c, h->slice[q]);
+    for (uint32_t q = 0; q < h->ncond && !rc; q++) {
+        uint32_t r = c.to[h->cond[q].reg] != PTX_NO_REG ? c.to[h->cond[q].reg] : h->cond[q].reg;
+        rc = ptx_append_text(s->f, s->e, "@%s%s bra $dt_s%u;", h->cond[q].neg ? "" : "!", reg_name(s, r), skip);
+    }
+    if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG) {
+        uint32_t r = c.to[o->reg] != PTX_NO_REG ? c.to[o->reg] : o->reg;
+        rc = ptx_append_text(s->f, s->e, "add.s64 %%dt_a, %s, %lld;", reg_name(s, r), (long long)o->off);
+    } else if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) {
+        rc = ptx_append_text(s->f, s->e, "mov.u64 %%dt_a, %s; add.s64 %%dt_a, %%dt_a, %lld;", o->var->name, (long long)o->off);
+    }
+    free(c.to);
+    if (!rc)
+        rc = find_and_set(s, k, AHEAD, skip);
+    if (!rc)
+        rc = ptx_append_text(s->f, s->e, "$dt_s%u:", skip);
+    return rc;
+}
+
+/* The function again, with recording in it. */
+static int rebuild(struct inst *s)
+{
+    const struct ana_sites *v = &s->code->sites;
+    s->old = s->f->inst;
+    s->nold = s->f->ninst;
+    s->f->inst = NULL;
+    s->f->ninst = s->f->inst_cap = 0;
+    /* sites to record before each instruction: a list through `next`, by site number + 1 */
+    uint32_t *head = dt_new_array(&s->code->arena, uint32_t, (size_t)s->nold + 1);
+    uint32_t *next = dt_new_array(&s->code->arena, uint32_t, (size_t)v->nsite + 1);
+    int rc = head && next ? prologue(s) : DT_E_NOMEM;
+    for (uint32_t k = v->nsite; k-- > 0 && !rc;)
+        if (s->ahead[k]) {
+            next[k] = head[s->hoist[k].at];
+            head[s->hoist[k].at] = k + 1;
+        }
+    for (uint32_t i = 0, here = 0; i <= s->nold && !rc; i++) {
+        for (uint32_t k = head[i]; k && !rc; k = next[k - 1])
+            rc = record_ahead(s, k - 1);
+        if (i == s->nold)
+            break;
+        for (; here < v->nsite && v->site[here].inst == i && !rc; here++)
+            rc = record_here(s, here);
+        if (!rc && !ptx_append(s->f, s->old[i]))
+            rc = DT_E_NOMEM;
+    }
+    return rc ? rc : epilogue(s);
+}
+
+static int map_vars(const struct ptx_module *m, const struct ptx_module *copy, const uint8_t *var, uint8_t *out)
+{
+    for (uint32_t i = 0; i < copy->nvar; i++) {
+        out[i] = copy->var[i]->space == PTX_GLOBAL ? ANA_VAR_MUTABLE : ANA_VAR_FIXED;
+        for (uint32_t k = 0; var && k < m->nvar; k++)
+            if (!strcmp(m->var[k]->name, copy->var[i]->name))
+                out[i] = var[k];
+    }
+    return 0;
+}
+
+int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
+                   const uint32_t *hint, uint32_t threads, struct ana_code *ret, struct dt_err *e)
+{
+    struct ptx_module *copy = NULL;
+    struct ana_tainted t = {0};
+    struct ana_code code = {0};
+    struct dt_str text = {0};
+    int rc = ptx_clone(m, entry, &copy, e);
+    if (rc)
+        return rc;
+    struct inst s = {.f = ptx_find_function(copy, entry), .t = &t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
+    uint8_t *var = dt_calloc((size_t)copy->nvar + 1, 1);
+    struct ana_taint_in mine = *in;
+    mine.var = var;
+    if (!var || !s.f || !ptx_var_new(copy, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8))
+        rc = var && s.f ? DT_E_NOMEM : DT_E_INTERNAL;
+    if (!rc)
+        rc = map_vars(m, copy, in->var, var);
+    if (!rc)
+        rc = ana_taint_run(s.f, &mine, &t, e);
+    if (!rc) {
+        code.sites = t.sites;
+        rc = plan(&s);
+    }
+    if (!rc && threads && !s.f->maxntid[0] && !s.f->reqntid[0])
+        s.f->maxntid[0] = threads, s.f->maxntid[1] = s.f->maxntid[2] = 1;
+    if (!rc)
+        rc = rebuild(&s);
+    if (!rc) {
+        s.f->name = name;
+        rc = ptx_print_function(s.f, &text);
+        code.text = dt_str_take(&text);
+        if (!rc && !code.text)
+            rc = DT_E_NOMEM;
+    }
+    /* names of variables in sites must outlive the clone */
+    for (uint32_t k = 0; k < code.sites.nsite && !rc; k++)
+        for (uint32_t q = 0; q < code.sites.site[k].nvars; q++) {
+            const char *n = code.sites.site[k].vars[q]->name;
+            code.sites.site[k].vars[q] = NULL;
+            for (uint32_t i = 0; i < m->nvar; i++)
+                if (!strcmp(m->var[i]->name, n))
+                    code.sites.site[k].vars[q] = m->var[i];
+        }
+    struct dt_arena keep = t.sites.arena; /* owned by code.sites, with the taint arrays */
+    t.sites = (struct ana_sites){0};
+    code.sites.arena = keep;
+    ptx_cfg_done(&t.cfg);
+    dt_str_done(&text);
+    free(var);
+    ptx_module_free(copy);
+    if (rc) {
+        ana_code_done(&code);
+        return dt_err_set(e, rc, "no memory to instrument %s", entry);
+    }
+    *ret = code;
+    return 0;
+}
+
+void ana_code_done(struct ana_code *c)
+{
+    ana_sites_done(&c->sites);
+    dt_arena_done(&c->arena);
+    free(c->text);
+    *c = (struct ana_code){0};
+}

@@ -1,0 +1,524 @@
+/* ana_run() end to end on the software device: footprints of kernels against a byte-by-byte account of what they do.
+ *
+ * A case is a module, launches, and a function that walks blocks and threads as the kernel does and marks each byte it touches
+ * (`mark`). The footprints must be equal, byte by byte, with their evidence. How pairs and classes follow from footprints is
+ * test-analysis-maps; whole graphs are tests/corpus.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analysis-priv.h"
+#include "base/hash.h"
+
+enum { R, M, Y, KINDS }; /* read, must-write, may-write */
+enum { MAX_BYTES = 16384, MAX_BLOCK = 64 };
+
+static struct dev_device *device;
+
+static uint8_t *marks; /* [block][buffer][byte]: bits 1 << (kind * 3 + evidence) */
+static uint32_t nbuf;
+static void mark(uint32_t block, uint32_t buffer, int kind, int ev, uint64_t lo, uint64_t n)
+{
+    assert_true(block < MAX_BLOCK && lo + n <= MAX_BYTES);
+    for (uint64_t i = lo; i < lo + n; i++)
+        ((uint16_t *)marks)[((size_t)block * nbuf + buffer) * MAX_BYTES + i] |= (uint16_t)(1u << (kind * 3 + ev));
+}
+
+struct graph {
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct ana_result *r;
+    struct dt_err e;
+};
+
+static int analyse_with(struct graph *x, const char *json, struct ana_options *o)
+{
+    memset(x, 0, sizeof *x);
+    int rc = dt_graph_parse(json, strlen(json), &x->g, &x->e);
+    if (!rc)
+        rc = dev_prog_new(device, x->g, NULL, NULL, &x->p, &x->e);
+    if (!rc)
+        rc = ana_run(device, x->p, o, &x->r, &x->e);
+    return rc;
+}
+
+static void analyse(struct graph *x, const char *json, struct ana_options *o)
+{
+    if (analyse_with(x, json, o))
+        fail_msg("%s: %s%s%s", dt_err_code(x->e.num), x->e.detail ? x->e.detail : "", x->e.log ? "\n" : "", x->e.log ? x->e.log : "");
+    nbuf = x->g->nbuffer;
+    free(marks);
+    marks = calloc((size_t)MAX_BLOCK * nbuf * MAX_BYTES, 2);
+}
+
+static void release(struct graph *x)
+{
+    ana_free(x->r);
+    dev_prog_free(x->p);
+    dt_graph_free(x->g);
+    dt_err_done(&x->e);
+}
+
+static bool in_set(struct ana_set s, uint64_t i)
+{
+    for (uint32_t k = 0; k < s.n; k++)
+        if (s.iv[k].lo <= i && i < s.iv[k].hi)
+            return true;
+    return false;
+}
+
+/* Compare launch l with the marks, exactly; marks are cleared. */
+static void compare(struct graph *x, uint32_t l)
+{
+    const struct ana_launch *a = &x->r->launch[l];
+    const uint16_t *m = (const uint16_t *)marks;
+    static const char *const what[] = {"read", "must-write", "may-write"};
+    for (uint32_t b = 0; b < nbuf; b++) {
+        const struct ana_access *acc = NULL;
+        for (uint32_t k = 0; k < a->naccess; k++)
+            if (a->access[k].buffer == b)
+                acc = &a->access[k];
+        uint16_t *all = calloc(MAX_BYTES, 2);
+        for (uint32_t k = 0; k < a->nblock; k++) {
+            struct ana_touch t = {0};
+            for (uint32_t q = 0; q < a->block[k].ntouch; q++)
+                if (a->block[k].touch[q].buffer == b)
+                    t = a->block[k].touch[q];
+            const struct ana_set got[KINDS] = {t.read, t.must_write, t.may_write};
+            for (uint64_t i = 0; i < x->g->buffer[b].bytes; i++) {
+                unsigned w = m[((size_t)k * nbuf + b) * MAX_BYTES + i];
+                all[i] |= w;
+                for (int q = 0; q < KINDS; q++)
+                    if (in_set(got[q], i) != ((w >> q * 3 & 7) != 0))
+                        fail_msg("launch %s, block %u, %s, byte %lu: %s is %d", x->g->launch[l].name, k,
+                                 x->g->buffer[b].name, (unsigned long)i, what[q], in_set(got[q], i));
+            }
+        }
+        for (uint64_t i = 0; i < x->g->buffer[b].bytes; i++)
+            for (int ev = 0; ev < 3; ev++) {
+                bool rd = all[i] >> ev & 1, wr = (all[i] >> 3 | all[i] >> 6) >> ev & 1;
+                if ((acc && in_set(acc->read_by[ev], i)) != rd || (acc && in_set(acc->write_by[ev], i)) != wr)
+                    fail_msg("launch %s, %s, byte %lu: evidence %s: read %d, written %d expected", x->g->launch[l].name,
+                             x->g->buffer[b].name, (unsigned long)i, ana_evidence_text(ev), rd, wr);
+            }
+        free(all);
+    }
+    memset(marks, 0, (size_t)MAX_BLOCK * nbuf * MAX_BYTES * 2);
+}
+
+/* A graph document of one CUDA module; `buffers` and `launches` are JSON text with ' for ". */
+static char *document(const char *kind, const char *source, const char *buffers, const char *launches)
+{
+    json_error_t err;
+    char *b = strdup(buffers), *l = strdup(launches);
+    for (char *p = b; *p; p++)
+        *p = *p == '\'' ? '"' : *p;
+    for (char *p = l; *p; p++)
+        *p = *p == '\'' ? '"' : *p;
+    json_t *bj = json_loads(b, 0, &err), *lj = json_loads(l, 0, &err);
+    if (!bj || !lj)
+        fail_msg("%s", err.text);
+    json_t *d = json_pack("{s:i, s:s, s:{s:{s:s}}, s:o, s:o}", "dovetail", 1, "name", "t", "modules", "m", kind, source, "buffers",
+                          bj, "launches", lj);
+    char *text = json_dumps(d, 0);
+    json_decref(d);
+    free(b), free(l);
+    return text;
+}
+
+#define XY "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"                \
+           " 'y': {'bytes': 4096, 'role': 'output'}, 'z': {'bytes': 4096, 'role': 'output'}}"
+
+static void guarded_tail(void **state)
+{
+    char *d = document("cuda",
+                       "extern \"C\" __global__ void k(const float *x, float *y, int n)\n"
+                       "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * 2; }",
+                       XY, "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [9, 1, 1], 'block': [64, 1, 1], 'args':"
+                           "[{'buffer': 'x', 'offset': 256}, {'buffer': 'y'}, {'i32': 531}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    for (uint32_t i = 0; i < 9 * 64; i++)
+        if (i < 531) {
+            mark(i / 64, 0, R, 0, 256 + i * 4, 4);
+            mark(i / 64, 1, M, 0, i * 4, 4);
+        }
+    compare(&g, 0);
+    assert_false(g.r->launch[0].self_conflict);
+    release(&g);
+    free(d);
+}
+
+static void guards_that_look_at_data(void **state)
+{
+    static const char source[] =
+        "#define I int i = blockIdx.x * blockDim.x + threadIdx.x\n"
+        /* predicated or branched, as NVRTC likes */
+        "extern \"C\" __global__ void simple(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) y[i] = x[i]; }\n"
+        "extern \"C\" __global__ void both(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) y[i] = sqrtf(x[i]) / 3; else z[i] = logf(-x[i]); }\n"
+        /* a branch that stays one: barriers cannot be predicated, nor can calls of volatile assembly */
+        "extern \"C\" __global__ void branch(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i + 1] = 1; z[2 * i] = 2; } z[i] = 3; }\n"
+        "extern \"C\" __global__ void early(const float *x, float *y, float *z, int n) { I; if (x[i] < 0) return; asm volatile(\"nanosleep.u32 1;\"); if (i < n) y[i] = 1; }\n"
+        "extern \"C\" __global__ void either(const float *x, float *y, float *z, int n) { I; if (x[i] > 0 || x[i + 512] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i] = 1; } }\n"
+        "extern \"C\" __global__ void nested(const float *x, float *y, float *z, int n) { I; if (i < n) { if (x[i] > 0) { asm volatile(\"nanosleep.u32 1;\"); if (x[i + 512] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i] = 1; } z[i] = 2; } } }\n";
+    static const char *const name[] = {"simple", "both", "branch", "early", "either", "nested"};
+    char launches[2048] = "[";
+    for (unsigned k = 0; k < 6; k++)
+        snprintf(launches + strlen(launches), sizeof launches - strlen(launches),
+                 "%s{'name': '%s', 'module': 'm', 'entry': '%s', 'grid': [8, 1, 1], 'block': [64, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 500}]}%s",
+                 k ? "," : "", name[k], name[k], k == 5 ? "]" : "");
+    char *d = document("cuda", source, XY, launches);
+    struct graph g;
+    analyse(&g, d, NULL);
+    const int D = ANA_DATA_DEPENDENT;
+    for (uint32_t k = 0; k < 6; k++) {
+        for (uint32_t i = 0; i < 512; i++) {
+            uint32_t b = i / 64;
+            if (k != 5 || i < 500)
+                mark(b, 0, R, 0, i * 4, 4);
+            switch (k) {
+            case 0: mark(b, 1, Y, D, i * 4, 4); break;
+            case 1: mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4); break;
+            case 2: mark(b, 1, Y, D, i * 4 + 4, 4), mark(b, 2, Y, D, i * 8, 4), mark(b, 2, M, 0, i * 4, 4); break;
+            case 3:
+                if (i < 500)
+                    mark(b, 1, Y, D, i * 4, 4);
+                break;
+            case 4: mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4); break;
+            case 5:
+                if (i < 500)
+                    mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4);
+            }
+        }
+        compare(&g, k);
+    }
+    release(&g);
+    free(d);
+}
+
+static void addresses_that_look_at_data(void **state)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void gather(const int *ix, const float *x, float *y)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[ix[i]]; }\n"
+        "extern \"C\" __global__ void count(const int *ix, unsigned *bins)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; atomicAdd(&bins[ix[i]], 1u); }\n"
+        "extern \"C\" __global__ void find(const int *ix, const float *x, float *y)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; int k = 0; while (k < 7 && x[i + k] < 0.5f) { y[i + k] = k; k++; } }\n"
+        "extern \"C\" __global__ void tickets(const int *ix, unsigned *next, float *y)\n"
+        "{ __shared__ unsigned t; if (threadIdx.x == 0) t = atomicAdd(next, 1u); __syncthreads(); y[t * 64 + threadIdx.x] = 1; }\n";
+    for (int constant = 0; constant < 2; constant++) {
+        char buffers[1024];
+        snprintf(buffers, sizeof buffers,
+                 "{'ix': {'bytes': 1024, 'role': 'input', 'constant': %s, 'fill': {'uniform': [0, 256], 'dtype': 'i32', 'seed': 4}},"
+                 " 'x': {'bytes': 2048, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"
+                 " 'y': {'bytes': 2048, 'role': 'output'}, 'bins': {'bytes': 1024, 'role': 'inout', 'fill': {'zero': true}}}",
+                 constant ? "true" : "false");
+        char *d = document("cuda", source, buffers,
+                           "[{'name': 'gather', 'module': 'm', 'entry': 'gather', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+                           "[{'buffer': 'ix'}, {'buffer': 'x'}, {'buffer': 'y'}]},"
+                           "{'name': 'count', 'module': 'm', 'entry': 'count', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+                           "[{'buffer': 'ix'}, {'buffer': 'bins'}]},"
+                           "{'name': 'find', 'module': 'm', 'entry': 'find', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+                           "[{'buffer': 'ix'}, {'buffer': 'x'}, {'buffer': 'y'}]},"
+                           "{'memset': {'buffer': 'bins', 'offset': 0, 'bytes': 4, 'value': 0}, 'name': 'zero'},"
+                           "{'name': 'tickets', 'module': 'm', 'entry': 'tickets', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+                           "[{'buffer': 'ix'}, {'buffer': 'bins'}, {'buffer': 'y'}]}]");
+        struct graph g;
+        analyse(&g, d, NULL);
+        int32_t ix[256];
+        dt_fill_bytes(&g.g->buffer[0], 0, (uint8_t *)ix);
+        const int E = constant ? ANA_OBSERVED : ANA_DATA_DEPENDENT;
+        for (uint32_t i = 0; i < 256; i++) {
+            mark(i / 64, 0, R, 0, i * 4, 4);
+            mark(i / 64, 2, M, 0, i * 4, 4);
+            if (constant)
+                mark(i / 64, 1, R, E, (uint64_t)ix[i] * 4, 4);
+            else
+                mark(i / 64, 1, R, E, 0, 2048);
+        }
+        compare(&g, 0);
+        assert_false(g.r->launch[0].self_conflict);
+        for (uint32_t i = 0; i < 256; i++) {
+            mark(i / 64, 0, R, 0, i * 4, 4);
+            for (int k = 0; k < 2; k++)
+                if (constant)
+                    mark(i / 64, 3, k ? M : R, E, (uint64_t)ix[i] * 4, 4);
+                else
+                    mark(i / 64, 3, k ? Y : R, E, 0, 1024);
+        }
+        compare(&g, 1);
+        assert_false(g.r->launch[1].self_conflict); /* integer sums whose result nobody uses */
+        /* data decides how long it runs: at least what it did, nothing for certain but the first read */
+        const struct ana_launch *l = &g.r->launch[2];
+        for (uint32_t k = 0; k < l->nblock; k++)
+            for (uint32_t t = 0; t < l->block[k].ntouch; t++) {
+                assert_int_equal(l->block[k].touch[t].must_write.n, 0);
+                for (uint32_t i = k * 64; i < k * 64 + 70 && l->block[k].touch[t].buffer == 2; i++)
+                    assert_true(in_set(l->block[k].touch[t].may_write, i * 4));
+                for (uint32_t i = k * 64; i < k * 64 + 70 && l->block[k].touch[t].buffer == 1; i++)
+                    assert_true(in_set(l->block[k].touch[t].read, i * 4));
+            }
+        mark(0, 3, M, 0, 0, 4);
+        compare(&g, 3);
+        for (uint32_t k = 0; k < 4; k++) {
+            mark(k, 3, R, 0, 0, 4), mark(k, 3, M, 0, 0, 4);
+            mark(k, 2, Y, ANA_DATA_DEPENDENT, 0, 2048);
+        }
+        compare(&g, 4);
+        assert_true(g.r->launch[4].self_conflict);
+        release(&g);
+        free(d);
+    }
+}
+
+static void widths_offsets_and_structs(void **state)
+{
+    static const char source[] =
+        "struct two { const float4 *x; char *y; int n; };\n"
+        "extern \"C\" __global__ void mixed(two a, short *z)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = a.x[i]; a.y[3 * i + 1] = (char)v.x;"
+        "  z[i] = (short)v.y; *(double *)(a.y + 2048 + 8 * i) = v.z; }\n"
+        "extern \"C\" __global__ void alias(const float *p, float *q) /* one buffer */\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; q[i] = p[i] + p[i + 1]; }\n";
+    char *d = document("cuda", source, XY,
+                       "[{'name': 'mixed', 'module': 'm', 'entry': 'mixed', 'grid': [4, 1, 1], 'block': [32, 1, 1], 'args':"
+                       "[{'bytes': '000000000000000000000000000000000000000000000000', 'pointers': [{'at': 0, 'buffer': 'x',"
+                       "'offset': 16}, {'at': 8, 'buffer': 'y', 'offset': 0}]}, {'buffer': 'z', 'offset': 2}]},"
+                       "{'name': 'alias', 'module': 'm', 'entry': 'alias', 'grid': [2, 1, 1], 'block': [64, 1, 1], 'args':"
+                       "[{'buffer': 'y', 'offset': 4}, {'buffer': 'y', 'offset': 2048}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    for (uint32_t i = 0; i < 128; i++) {
+        mark(i / 32, 0, R, 0, 16 + i * 16, 16);
+        mark(i / 32, 1, M, 0, 3 * i + 1, 1);
+        mark(i / 32, 1, M, 0, 2048 + 8 * i, 8);
+        mark(i / 32, 2, M, 0, 2 + 2 * i, 2);
+    }
+    compare(&g, 0);
+    for (uint32_t i = 0; i < 128; i++) {
+        mark(i / 64, 1, R, 0, 4 + i * 4, 8);
+        mark(i / 64, 1, M, 0, 2048 + i * 4, 4);
+    }
+    compare(&g, 1);
+    release(&g);
+    free(d);
+}
+
+static void grids_loops_and_shared_memory(void **state)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void cube(const float *x, float *y)\n"
+        "{ int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
+        "  int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+        "  y[b * 24 + t] = x[(23 - b) * 24 + t]; }\n"
+        "extern \"C\" __global__ void tiles(const float *x, float *y, int n) /* y = transpose of x, 32 by 32, by 8 by 8 tiles */\n"
+        "{ __shared__ float t[8][9]; int r = blockIdx.y * 8 + threadIdx.y, c = blockIdx.x * 8 + threadIdx.x;\n"
+        "  t[threadIdx.y][threadIdx.x] = x[r * n + c]; __syncthreads();\n"
+        "  y[(blockIdx.x * 8 + threadIdx.y) * n + blockIdx.y * 8 + threadIdx.x] = t[threadIdx.x][threadIdx.y]; }\n"
+        "extern \"C\" __global__ void sums(const float *x, float *y, int n)\n"
+        "{ __shared__ float part[32]; float s = 0; for (int i = threadIdx.x; i < n; i += 32) s += x[blockIdx.x * n + i];\n"
+        "  part[threadIdx.x] = s; __syncthreads();\n"
+        "  for (int k = 16; k; k >>= 1) { if (threadIdx.x < k) part[threadIdx.x] += part[threadIdx.x + k]; __syncthreads(); }\n"
+        "  if (threadIdx.x == 0) y[blockIdx.x] = part[0]; }\n";
+    char *d = document("cuda", source, XY,
+                       "[{'name': 'cube', 'module': 'm', 'entry': 'cube', 'grid': [2, 3, 4], 'block': [2, 3, 4], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}]},"
+                       "{'name': 'tiles', 'module': 'm', 'entry': 'tiles', 'grid': [4, 4, 1], 'block': [8, 8, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'z'}, {'i32': 32}]},"
+                       "{'name': 'sums', 'module': 'm', 'entry': 'sums', 'grid': [10, 1, 1], 'block': [32, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 100}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    for (uint32_t b = 0; b < 24; b++)
+        mark(b, 1, M, 0, b * 96, 96), mark(b, 0, R, 0, (23 - b) * 96, 96);
+    compare(&g, 0);
+    for (uint32_t b = 0; b < 16; b++)
+        for (uint32_t k = 0; k < 8; k++) {
+            mark(b, 0, R, 0, ((b / 4 * 8 + k) * 32 + b % 4 * 8) * 4, 32);
+            mark(b, 2, M, 0, ((b % 4 * 8 + k) * 32 + b / 4 * 8) * 4, 32);
+        }
+    compare(&g, 1);
+    for (uint32_t b = 0; b < 10; b++)
+        mark(b, 0, R, 0, b * 400, 400), mark(b, 1, M, 0, b * 4, 4);
+    compare(&g, 2);
+    release(&g);
+    free(d);
+}
+
+static void module_variables_are_buffers(void **state)
+{
+    static const char source[] =
+        "__device__ float table[64]; __constant__ int shift = 3;\n"
+        "extern \"C\" __global__ void put(const float *x) { int i = blockIdx.x * 32 + threadIdx.x; table[i] = x[i]; }\n"
+        "extern \"C\" __global__ void get(float *y) { int i = blockIdx.x * 16 + threadIdx.x; y[i + shift] = table[i]; }\n";
+    static const char launches[] = "[{'name': 'put', 'module': 'm', 'entry': 'put', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
+                                   "[{'buffer': 'x'}]},"
+                                   "{'name': 'get', 'module': 'm', 'entry': 'get', 'grid': [4, 1, 1], 'block': [16, 1, 1], 'args':"
+                                   "[{'buffer': 'y'}]}]";
+    char *d = document("cuda", source,
+                       "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"
+                       " 'y': {'bytes': 4096, 'role': 'output'}, 'm::table': {'bytes': 256, 'role': 'intermediate'}}",
+                       launches);
+    struct graph g;
+    analyse(&g, d, NULL);
+    for (uint32_t i = 0; i < 64; i++)
+        mark(i / 32, 0, R, 0, i * 4, 4), mark(i / 32, 2, M, 0, i * 4, 4);
+    compare(&g, 0);
+    for (uint32_t i = 0; i < 64; i++)
+        mark(i / 16, 2, R, 0, i * 4, 4), mark(i / 16, 1, M, 0, i * 4 + 12, 4);
+    compare(&g, 1);
+    const struct ana_edge *e = ana_find_edge(g.r, 0, 1);
+    assert_non_null(e);
+    assert_int_equal(e->fan, ANA_FAN_ONE_TO_MANY);
+    assert_int_equal(e->evidence, ANA_PROVED);
+    release(&g);
+    free(d);
+    d = document("cuda", source, XY, launches);
+    assert_int_not_equal(analyse_with(&g, d, NULL), 0); /* written, and not declared */
+    assert_non_null(strstr(g.e.detail, "table"));
+    release(&g);
+    free(d);
+}
+
+/* One kernel, many strides: what it touches is worked out from the same integers. */
+static void random_strides(void **state)
+{
+    static const char source[] =
+        "template <class T> __device__ void body(const T *x, T *y, int n, int a, int b, int c, int d, int k, int mx, int my)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  for (int t = 0; t < k; t++) if ((i * 7 + t) % 5 < n) y[(unsigned)(i * c + t * d) % my] = x[(unsigned)(i * a + t * b) % mx]; }\n"
+        "#define K(T) extern \"C\" __global__ void k_##T(const T *x, T *y, int n, int a, int b, int c, int d, int k, int mx, int my)\\\n"
+        "{ body<T>(x, y, n, a, b, c, d, k, mx, my); }\n"
+        "K(char) K(short) K(float) K(double) K(float4)\n";
+    static const struct {
+        const char *name;
+        unsigned bytes;
+    } type[] = {{"char", 1}, {"short", 2}, {"float", 4}, {"double", 8}, {"float4", 16}};
+    enum { N = 40 };
+    struct {
+        uint32_t type, grid, block, n, a, b, c, d, k, mx, my, offset;
+    } v[N];
+    size_t size = 65536;
+    char *launches = malloc(size);
+    strcpy(launches, "[");
+    uint64_t c = 0;
+#define RND(n) ((uint32_t)(dt_splitmix64(99, c++) >> 33) % (n))
+    for (unsigned i = 0; i < N; i++) {
+        v[i].type = RND(5), v[i].grid = 1 + RND(12), v[i].block = 1 + RND(70), v[i].n = RND(6);
+        v[i].a = RND(5), v[i].b = RND(40), v[i].c = RND(5), v[i].d = RND(40), v[i].k = RND(4);
+        uint32_t max = 4096 / type[v[i].type].bytes;
+        v[i].offset = RND(3) * 16;
+        v[i].mx = 1 + RND(max - 4), v[i].my = 1 + RND(max - 4 - v[i].offset / type[v[i].type].bytes);
+        snprintf(launches + strlen(launches), size - strlen(launches),
+                 "%s{'name': 'l%u', 'module': 'm', 'entry': 'k_%s', 'grid': [%u, 1, 1], 'block': [%u, 1, 1], 'args': [{'buffer': 'x'},"
+                 "{'buffer': 'y', 'offset': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u},"
+                 "{'i32': %u}, {'i32': %u}]}",
+                 i ? "," : "", i, type[v[i].type].name, v[i].grid, v[i].block, v[i].offset, v[i].n, v[i].a, v[i].b, v[i].c,
+                 v[i].d, v[i].k, v[i].mx, v[i].my);
+    }
+    strcat(launches, "]");
+    char *d = document("cuda", source, XY, launches);
+    struct graph g;
+    analyse(&g, d, NULL);
+    for (uint32_t l = 0; l < N; l++) {
+        uint32_t w = type[v[l].type].bytes;
+        for (uint32_t i = 0; i < v[l].grid * v[l].block; i++)
+            for (uint32_t t = 0; t < v[l].k; t++)
+                if ((i * 7 + t) % 5 < v[l].n) {
+                    mark(i / v[l].block, 0, R, 0, (uint64_t)((i * v[l].a + t * v[l].b) % v[l].mx) * w, w);
+                    mark(i / v[l].block, 1, M, 0, v[l].offset + (uint64_t)((i * v[l].c + t * v[l].d) % v[l].my) * w, w);
+                }
+        compare(&g, l);
+    }
+    /* in windows of a block or two, the same */
+    json_t *one = ana_to_json(g.r, dev_info(device), NULL, true);
+    struct graph h;
+    analyse(&h, d, &(struct ana_options){.max_bytes = 700});
+    json_t *two = ana_to_json(h.r, dev_info(device), NULL, true);
+    assert_true(json_equal(one, two));
+    json_decref(one);
+    json_decref(two);
+    release(&g);
+    release(&h);
+    free(d);
+    free(launches);
+}
+
+static void refusals(void **state)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void far(const float *x, float *y, int n)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i]; }\n"
+        "extern \"C\" __global__ void any(const int *x, float *y) { y[x[threadIdx.x] & 15] = 1; }\n";
+    static const struct {
+        const char *launch;
+        int num;
+        const char *say[3];
+    } c[] = {
+        {"{'name': 'a', 'module': 'm', 'entry': 'far', 'grid': [17, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 1025}]}",
+         DT_E_BOUNDS, {"far", "block (16,0,0)", "PTX line"}},
+        {"{'name': 'b', 'module': 'm', 'entry': 'far', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'w'}, {'i32': 4}]}",
+         DT_E_WEIGHT, {"launch b", "w", "weight"}},
+        {"{'name': 'c', 'module': 'm', 'entry': 'any', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'k'}]}",
+         DT_E_WEIGHT, {"launch c", "k", "constant"}},
+    };
+    for (unsigned i = 0; i < sizeof c / sizeof *c; i++) {
+        char launches[1024];
+        snprintf(launches, sizeof launches, "[%s]", c[i].launch);
+        char *d = document("cuda", source,
+                           "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'zero': true}}, 'y': {'bytes': 4096, 'role': 'output'},"
+                           " 'w': {'bytes': 4096, 'role': 'weight', 'fill': {'zero': true}},"
+                           " 'k': {'bytes': 4096, 'role': 'input', 'constant': true, 'fill': {'zero': true}}}",
+                           launches);
+        struct graph g;
+        int rc = analyse_with(&g, d, NULL);
+        if (rc != c[i].num)
+            fail_msg("case %u: %s: %s", i, dt_err_code(rc), g.e.detail ? g.e.detail : "");
+        for (unsigned k = 0; k < 3; k++)
+            if (!strstr(g.e.detail, c[i].say[k]))
+                fail_msg("case %u: \"%s\" lacks \"%s\"", i, g.e.detail, c[i].say[k]);
+        release(&g);
+        free(d);
+    }
+}
+
+static int open_device(void **state)
+{
+    struct dt_err e = {0};
+    if (dev_open("soft", &device, &e)) {
+        print_message("%s\n", e.detail ? e.detail : "no device");
+        return -1;
+    }
+    return 0;
+}
+
+static int close_device(void **state)
+{
+    device = dev_close(device);
+    free(marks);
+    return 0;
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(guarded_tail),
+        cmocka_unit_test(guards_that_look_at_data),
+        cmocka_unit_test(addresses_that_look_at_data),
+        cmocka_unit_test(widths_offsets_and_structs),
+        cmocka_unit_test(grids_loops_and_shared_memory),
+        cmocka_unit_test(module_variables_are_buffers),
+        cmocka_unit_test(random_strides),
+        cmocka_unit_test(refusals),
+    };
+    return cmocka_run_group_tests(t, open_device, close_device);
+}

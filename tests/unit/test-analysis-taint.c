@@ -1,0 +1,219 @@
+/* analysis/taint.c: what may be called proved, on small kernels in PTX. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/analysis-priv.h"
+
+#define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
+#define THREAD                                                                                                         \
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.s32 %r4, %r1, %r2, %r3;"                   \
+    "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r9, [n];"                                           \
+    "cvta.to.global.u64 %rd3, %rd1; cvta.to.global.u64 %rd4, %rd2; mul.wide.s32 %rd5, %r4, 4;"                         \
+    "add.s64 %rd6, %rd3, %rd5; add.s64 %rd7, %rd4, %rd5;"
+#define KERNEL(vars, body)                                                                                             \
+    HEAD vars ".visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) {"                                       \
+              ".reg .pred %p<9>; .reg .b32 %r<40>; .reg .f32 %f<20>; .reg .b64 %rd<40>;" THREAD body "ret; }"
+
+enum { P = ANA_PROVED, O = ANA_OBSERVED, D = ANA_DATA_DEPENDENT };
+
+struct want {
+    int address, guard, param;
+    bool reads, writes;
+};
+
+static void check(const char *ptx, bool x_constant, unsigned n, const struct want *want)
+{
+    struct ptx_module *m = NULL;
+    struct dt_err e = {0};
+    if (ptx_parse(ptx, strlen(ptx), &m, &e))
+        fail_msg("%s", e.detail);
+    const bool constant[3] = {x_constant, false, false}, pointer[3] = {true, true, false};
+    uint8_t var[16];
+    assert_true(m->nvar <= 16);
+    assert_int_equal(ana_module_vars(m, var, &e), 0);
+    struct ana_taint_in in = {constant, pointer, 3, var};
+    struct ana_tainted t;
+    assert_int_equal(ana_taint_run(ptx_find_function(m, "k"), &in, &t, &e), 0);
+    if (t.sites.nsite != n)
+        for (uint32_t i = 0; i < t.sites.nsite; i++)
+            print_message("site at line %u\n", ptx_find_function(m, "k")->inst[t.sites.site[i].inst].line);
+    assert_int_equal(t.sites.nsite, n);
+    for (unsigned i = 0; i < n; i++) {
+        const struct ana_site *s = &t.sites.site[i];
+        if ((int)s->address != want[i].address || (int)s->guard != want[i].guard || s->param != want[i].param)
+            fail_msg("site %u: address %s, guard %s, argument %d", i, ana_evidence_text(s->address),
+                     ana_evidence_text(s->guard), s->param);
+        assert_int_equal(s->reads, want[i].reads);
+        assert_int_equal(s->writes, want[i].writes);
+    }
+    ana_tainted_done(&t);
+    ptx_module_free(m);
+    dt_err_done(&e);
+}
+#define SITES(...) (sizeof((struct want[]){__VA_ARGS__}) / sizeof(struct want)), (const struct want[]){__VA_ARGS__}
+#define READ(a, g, p) {a, g, p, true, false}
+#define WRITE(a, g, p) {a, g, p, false, true}
+#define BOTH(a, g, p) {a, g, p, true, true}
+
+static void straight_code_is_proved(void **state)
+{
+    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 bra E; ld.global.f32 %f1, [%rd6]; add.f32 %f2, %f1, %f1;"
+                     "st.global.f32 [%rd7], %f2; E:"),
+          false, SITES(READ(P, P, 0), WRITE(P, P, 1)));
+}
+
+static void gathers(void **state)
+{
+    const char *k = KERNEL("", "ld.global.nc.u32 %r10, [%rd6]; mul.wide.s32 %rd10, %r10, 4; add.s64 %rd11, %rd4, %rd10;"
+                               "ld.global.f32 %f1, [%rd11]; st.global.f32 [%rd7], %f1;");
+    check(k, false, SITES(READ(P, P, 0), READ(D, P, 1), WRITE(P, P, 1)));
+    check(k, true, SITES(READ(P, P, 0), READ(O, P, 1), WRITE(P, P, 1)));
+}
+
+static void guards(void **state)
+{
+    /* by predicate */
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 st.global.f32 [%rd7], %f1;"), false,
+          SITES(READ(P, P, 0), WRITE(P, D, 1)));
+    /* by branch, the address made behind it; the store after the meeting point is certain again */
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra E;"
+                     "add.s64 %rd20, %rd7, 4; st.global.f32 [%rd20], %f1; E: st.global.f32 [%rd7+8], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(P, D, 1), WRITE(P, P, 1)));
+    /* early exit: everything after it */
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 ret; st.global.f32 [%rd7], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(P, D, 1)));
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra T; bra F; T: trap;"
+                     "F: st.global.f32 [%rd7], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(P, D, 1)));
+}
+
+static void merges(void **state)
+{
+    /* an address chosen by data */
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; mov.u32 %r20, 4; @%p1 bra E;"
+                     "mov.u32 %r20, 8; E: cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; selp.b32 %r20, 4, 8, %p1;"
+                     "cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; mov.u32 %r20, 4; @%p1 mov.u32 %r20, 8;"
+                     "cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    /* a loop that data ends: what it counted is data behind it (and, registers being one cell each, in it) */
+    check(KERNEL("", "mov.u32 %r20, 0; L: mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd6, %rd20;"
+                     "ld.global.f32 %f1, [%rd21]; add.s32 %r20, %r20, 1; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra L;"
+                     "mul.wide.u32 %rd22, %r20, 4; add.s64 %rd23, %rd7, %rd22; st.global.f32 [%rd23], %f1;"
+                     "st.global.f32 [%rd7], %f1;"),
+          false, SITES(READ(D, D, 0), WRITE(D, P, 1), WRITE(P, P, 1)));
+    /* a loop with a clean count that looks at data inside stays clean */
+    check(KERNEL("", "mov.u32 %r20, 0; mov.f32 %f2, 0f00000000; L: mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd6, %rd20;"
+                     "ld.global.f32 %f1, [%rd21]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra S; add.f32 %f2, %f2, %f1;"
+                     "S: add.s32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, %r9; @%p2 bra L; st.global.f32 [%rd7], %f2;"),
+          false, SITES(READ(P, P, 0), WRITE(P, P, 1)));
+}
+
+static void shared_memory(void **state)
+{
+    /* staging of data: addresses stay clean */
+    check(KERNEL(".shared .align 4 .b8 t[128];",
+                 "mov.u32 %r20, t; shl.b32 %r21, %r3, 2; add.s32 %r22, %r20, %r21; ld.global.f32 %f1, [%rd6];"
+                 "st.shared.f32 [%r22], %f1; bar.sync 0; ld.shared.f32 %f2, [%r22]; st.global.f32 [%rd7], %f2;"),
+          false, SITES(READ(P, P, 0), WRITE(P, P, 1)));
+    /* an index through shared memory: clean only if what was stored is, and if a barrier is between */
+    check(KERNEL(".shared .align 4 .b8 t[4];",
+                 "st.shared.u32 [t], %r1; bar.sync 0; ld.shared.u32 %r20, [t]; mul.wide.u32 %rd20, %r20, 4;"
+                 "add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+          false, SITES(WRITE(P, P, 1)));
+    check(KERNEL(".shared .align 4 .b8 t[4];",
+                 "ld.shared.u32 %r20, [t]; mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20;"
+                 "st.global.u32 [%rd21], %r1;"),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL(".shared .align 4 .b8 t[4];",
+                 "ld.global.u32 %r10, [%rd6]; st.shared.u32 [t], %r10; bar.sync 0; ld.shared.u32 %r20, [t];"
+                 "mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    /* a store that data may skip */
+    check(KERNEL(".shared .align 4 .b8 t[4];",
+                 "ld.global.u32 %r10, [%rd6]; setp.eq.s32 %p1, %r10, 0; st.shared.u32 [t], 0; @%p1 st.shared.u32 [t], 1;"
+                 "bar.sync 0; ld.shared.u32 %r20, [t]; mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20;"
+                 "st.global.u32 [%rd21], %r1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+}
+
+static void other_sources(void **state)
+{
+    check(KERNEL("", "atom.global.add.u32 %r10, [%rd6], 1; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20;"
+                     "st.global.u32 [%rd21], %r1;"),
+          false, SITES(BOTH(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "mov.u32 %r10, %smid; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", "mul.wide.u32 %rd20, %r33, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"), false,
+          SITES(WRITE(D, P, 1))); /* %r33 is never written */
+    check(KERNEL("", "shfl.sync.idx.b32 %r10, %r3, 0, 31, -1; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20;"
+                     "st.global.u32 [%rd21], %r1;"),
+          false, SITES(WRITE(P, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r11, [%rd6]; shfl.sync.idx.b32 %r10, %r11, 0, 31, -1; mul.wide.u32 %rd20, %r10, 4;"
+                     "add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "activemask.b32 %r10; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+          false, SITES(WRITE(D, P, 1)));
+}
+
+static void tables(void **state)
+{
+    /* never written: content is part of the module */
+    check(KERNEL(".const .align 4 .b32 t[4] = {3, 2, 1, 0};",
+                 "mov.u64 %rd19, t; and.b32 %r20, %r3, 3; mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd19, %rd20;"
+                 "ld.const.u32 %r21, [%rd21]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22;"
+                 "st.global.u32 [%rd23], %r1;"),
+          false, SITES(WRITE(P, P, 1)));
+    check(KERNEL(".global .align 4 .u32 t = 7;",
+                 "ld.global.u32 %r21, [t]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22; st.global.u32 [%rd23], %r1;"),
+          false, SITES(WRITE(P, P, 1)));
+    /* written by another entry of the module */
+    check(KERNEL(".global .align 4 .u32 t = 7; .visible .entry other() { st.global.u32 [t], 1; ret; }",
+                 "ld.global.u32 %r21, [t]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22; st.global.u32 [%rd23], %r1;"),
+          false, SITES(READ(P, P, -1), WRITE(D, P, 1)));
+}
+
+static void provenance(void **state)
+{
+    check(KERNEL("", "setp.lt.s32 %p1, %r4, %r9; selp.b64 %rd20, %rd6, %rd7, %p1; st.global.u32 [%rd20], %r1;"), false,
+          SITES(WRITE(P, P, -1)));
+    check(KERNEL("", "ld.global.u64 %rd20, [%rd6]; st.global.u32 [%rd20], %r1;"), false,
+          SITES(READ(P, P, 0), WRITE(D, P, -1)));
+}
+
+static void unknown_instructions(void **state)
+{
+    const char *k = KERNEL("", "frobnicate.b32 %r10, %r4; st.global.u32 [%rd7], %r1;");
+    struct ptx_module *m = NULL;
+    struct ana_sites s;
+    struct dt_err e = {0};
+    if (ptx_parse(k, strlen(k), &m, &e))
+        fail_msg("%s", e.detail);
+    assert_int_equal(ana_taint(ptx_find_function(m, "k"), NULL, 3, &s, &e), 0);
+    assert_true(s.opaque);
+    for (uint32_t i = 0; i < s.nsite; i++)
+        assert_int_equal(s.site[i].address, ANA_DATA_DEPENDENT);
+    assert_true(s.nsite >= 2);
+    ana_sites_done(&s);
+    ptx_module_free(m);
+}
+
+int main(void)
+{
+    const struct CMUnitTest t[] = {
+        cmocka_unit_test(straight_code_is_proved), cmocka_unit_test(gathers),      cmocka_unit_test(guards),
+        cmocka_unit_test(merges),                  cmocka_unit_test(shared_memory), cmocka_unit_test(other_sources),
+        cmocka_unit_test(tables),                  cmocka_unit_test(provenance),   cmocka_unit_test(unknown_instructions),
+    };
+    return cmocka_run_group_tests(t, NULL, NULL);
+}
