@@ -5,7 +5,8 @@
  *   format          "dovetail signature 1"; raised when this file hashes something else
  *   arch            "sm_90"
  *   launches        how many
- *   l0.kernel       SHA-256 of the canonical PTX of launch 0's entry; "memset" and "copy" for those steps
+ *   l0.kernel       SHA-256 of the canonical PTX of launch 0's entry (and of the PTX as it is, where the graph binds variables of
+ *                   the module: canonical text does not say which one is which); "memset" and "copy" for those steps
  *   l0.geometry     "grid … block … cluster … shared … module m0"
  *   l0.arguments    every argument: buffers by number and offset, scalars by type and bits, structs by bytes and addresses, tensor maps
  *   b0.shape        bytes, role, "constant", variable name of a module-scope variable
@@ -63,7 +64,16 @@ static int factor(struct sign *s, char kind, uint32_t n, const char *what, struc
     return failed ? nomem(s) : 0;
 }
 
-static int kernel_sum(struct sign *s, const struct ptx_function *f, const char **ret)
+/* Does the graph bind variables of the module? Which one a kernel uses does not show in canonical text. */
+static bool has_variables(const struct dt_graph *g, uint32_t module)
+{
+    for (uint32_t i = 0; i < g->nbuffer; i++)
+        if (g->buffer[i].module == (int)module)
+            return true;
+    return false;
+}
+
+static int kernel_sum(struct sign *s, const struct ptx_function *f, uint32_t module, const char **ret)
 {
     for (size_t i = 0; i < s->printed.n; i++)
         if (s->printed.p[i].entry == f) {
@@ -73,6 +83,8 @@ static int kernel_sum(struct sign *s, const struct ptx_function *f, const char *
     struct printed p = {.entry = f};
     struct dt_str text = {0};
     int r = ptx_print_canonical(f, &text);
+    if (r >= 0 && has_variables(s->g, module))
+        r = ptx_print_function(f, &text);
     if (r < 0 || text.failed)
         r = r < 0 ? dt_err_set(s->e, r, "entry '%s' cannot be printed", f->name) : nomem(s);
     else if (dt_sha256_text(text.s ? text.s : "", text.len, p.sum) < 0 || !dt_push(&s->printed, p))
@@ -128,7 +140,7 @@ static int launch(struct sign *s, uint32_t i, const struct ptx_function *entry)
     if (l->kind == DT_KERNEL) {
         if (!entry)
             return dt_err_set(s->e, DT_E_INTERNAL, "launch '%s' has no entry to sign", l->name);
-        if ((r = kernel_sum(s, entry, &sum)) < 0)
+        if ((r = kernel_sum(s, entry, l->module, &sum)) < 0)
             return r;
         dt_str_add(&kernel, sum);
         dt_str_addf(&geometry, "grid %u,%u,%u block %u,%u,%u cluster %u,%u,%u shared %u module m%u", l->grid[0], l->grid[1],
