@@ -8,7 +8,7 @@
  *             rewrites[].launches[]; keys of modules, buffers, scratch, assumes.align, assumes.constant; and, between single
  *             quotes, in rewrites[].reason
  *
- * A fused launch is named after its parts, "gemm0+bias": each part is a name. Everything else is a name that a rewrite made (f0, t0): it
+ * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else is a name that a rewrite made (f0, t0): it
  * stays, except that (storing) one that looks like a canonical name is marked with a leading "_", and (loading) one that the
  * caller's graph uses for something of its own gets trailing "_" until it is free. So loading what was stored for a graph gives that
  * graph's document again, and for another graph never confuses two things.
@@ -64,8 +64,18 @@ static uint32_t canonical(const char *s, size_t n, enum kind k)
     return (uint32_t)v;
 }
 
+/* Length without a trailing "~2" (any digits); n when there is none. */
+static size_t without_count(const char *s, size_t n)
+{
+    size_t i = n;
+    while (i && isdigit((unsigned char)s[i - 1]))
+        i--;
+    return i && i < n && s[i - 1] == '~' ? i - 1 : n;
+}
+
 static bool looks_canonical(const char *s, size_t n)
 {
+    n = without_count(s, n);
     while (n && *s == '_') {
         s++;
         n--;
@@ -106,9 +116,14 @@ static int in_name(const struct renamer *r, enum kind k, const char *s, struct d
         if (!len) {
             const char *plus = k == LAUNCH ? memchr(s, '+', n) : NULL;
             len = plus ? (size_t)(plus - s) : n;
-            if (looks_canonical(s, len))
-                dt_str_addc(to, '_');
-            dt_str_addn(to, s, len);
+            size_t stem = k == LAUNCH ? without_count(s, len) : len;
+            if (stem < len && in_exact(r, k, s, stem, to) > 0) {
+                dt_str_addn(to, s + stem, len - stem);
+            } else {
+                if (looks_canonical(s, len))
+                    dt_str_addc(to, '_');
+                dt_str_addn(to, s, len);
+            }
         }
         s += len;
         n -= len;
@@ -125,11 +140,14 @@ static int in_name(const struct renamer *r, enum kind k, const char *s, struct d
 
 static int out_part(struct renamer *r, enum kind k, const char *s, size_t n, bool *ret_made, struct dt_str *to)
 {
-    uint32_t c = canonical(s, n, k);
+    size_t stem = k == LAUNCH ? without_count(s, n) : n;
+    uint32_t c = canonical(s, stem, k);
     if (c != DT_NAME_NONE) {
         if (c >= r->used[k])
             return dt_err_set(r->e, DT_E_CACHE, "the entry names '%.*s', which this graph does not have", (int)n, s);
         dt_str_add(to, own_name(r, k, r->back[k][c]));
+        dt_str_addn(to, s + stem, n - stem);
+        *ret_made |= stem < n;
         return 0;
     }
     *ret_made = true;
@@ -288,7 +306,7 @@ static int sentence(struct renamer *r, json_t *v)
             memcpy(word, a + 1, (size_t)(b - a - 1));
         for (int i = 0; word && i < NKIND && hit <= 0; i++) {
             enum kind k = i == 0 ? LAUNCH : i == 1 ? BUFFER : MODULE;
-            bool is = r->out ? canonical(word, strcspn(word, k == LAUNCH ? "+" : ""), k) != DT_NAME_NONE
+            bool is = r->out ? canonical(word, strcspn(word, k == LAUNCH ? "+~" : ""), k) != DT_NAME_NONE
                              : dt_names_get(&r->own[k], word, strlen(word)) != DT_NAME_NONE || (k == LAUNCH && strchr(word, '+'));
             if (is)
                 hit = name(r, k, word, &fresh);

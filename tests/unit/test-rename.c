@@ -197,6 +197,29 @@ static void test_joined_clash(void **state)
     json_decref(back);
 }
 
+/* "a+b~2", as a rewrite makes names unique. */
+static void test_count(void **state)
+{
+    struct dt_graph *g = graph_of(&first), *other = graph_of(&(struct names){"q", "m", "u", "x", "h", "y", "v", "l1~2", "q", "r", 1, "f0", "t0", "k"});
+    json_t *doc = json_pack("{s:[{s:s},{s:s},{s:s}]}", "launches", "name", "gemm+bias~2", "name", "l0~3", "name", "gemm~x"), *was = json_deep_copy(doc);
+    assert_int_equal(cache_rename(doc, g, false, NULL), 0);
+    json_t *l = json_object_get(doc, "launches");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(l, 0), "name")), "l0+l1~2");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(l, 1), "name")), "_l0~3");
+    json_t *too = json_deep_copy(doc);
+    assert_int_equal(cache_rename(doc, g, true, NULL), 0);
+    same(doc, was);
+    assert_int_equal(cache_rename(too, other, true, NULL), 0);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(too, "launches"), 0), "name")), "l1~2+q~2");
+    assert_int_equal(cache_rename(too, other, false, NULL), 0);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(too, "launches"), 0), "name")), "l0+l1~2");
+    json_decref(doc);
+    json_decref(was);
+    json_decref(too);
+    dt_graph_free(g);
+    dt_graph_free(other);
+}
+
 static void test_foreign(void **state)
 {
     struct dt_graph *g = graph_of(&first);
@@ -224,6 +247,6 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_graph), cmocka_unit_test(test_other_names),
                                        cmocka_unit_test(test_clash),      cmocka_unit_test(test_generated_looks_canonical),
                                        cmocka_unit_test(test_plus),       cmocka_unit_test(test_joined_clash),
-                                       cmocka_unit_test(test_foreign)};
+                                       cmocka_unit_test(test_count),      cmocka_unit_test(test_foreign)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <ftw.h>
 #include <cmocka.h>
 #include <sqlite3.h>
 
@@ -21,19 +22,16 @@ static char dir[64], path[128];
 
 static int set_up(void **state)
 {
-    strcpy(dir, "/tmp/dt-store-XXXXXX");
+    snprintf(dir, sizeof dir, "/tmp/dt-store-XXXXXX");
     if (!mkdtemp(dir))
         return -1;
     snprintf(path, sizeof path, "%s/sub/cache.db", dir);
     return 0;
 }
 
-static int tear_down(void **state)
-{
-    char cmd[128];
-    snprintf(cmd, sizeof cmd, "rm -rf %s", dir);
-    return system(cmd);
-}
+static int remove_one(const char *name, const struct stat *st, int kind, struct FTW *at) { return remove(name); }
+
+static int tear_down(void **state) { return nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS); }
 
 static struct cache *must_open(void)
 {

@@ -1,0 +1,190 @@
+#!/usr/bin/env python3
+"""The schemas against documents: samples of every kind fit, each wrong edit of one does not and is found where it is; the graphs of
+tests/corpus fit; the schemas agree with base/err.def and daemon/routes.c."""
+import copy
+import glob
+import json
+import os
+import re
+import sys
+
+try:
+    import jsonschema
+except ImportError:
+    print("python3-jsonschema is not installed")
+    sys.exit(77)
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
+sys.path.insert(0, HERE)
+import check  # noqa: E402
+
+SHA = "sha256:" + "0123456789abcdef" * 4
+DEVICE = {"name": "NVIDIA H200 (modeled)", "kind": "soft", "arch": "sm_90", "sms": 132}
+BUFFERS = {
+    "x": {"bytes": 64, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 7}},
+    "ix": {"bytes": 4, "role": "input", "constant": True, "data": "AQIDBA=="},
+    "h": {"bytes": 64, "role": "intermediate"},
+    "y": {"bytes": 64, "role": "output", "fill": {"zero": True}},
+}
+KERNEL = {"name": "gemm0", "module": "m", "entry": "gemm", "grid": [12, 2, 1], "block": [256, 1, 1], "shared": 0,
+          "args": [{"buffer": "x"}, {"buffer": "h", "offset": 4}, {"i32": -128}, {"f32": 1.5}, {"f32": "0x7fc00000"},
+                   {"u64": 18446744073709551615},
+                   {"bytes": "0011223344556677", "pointers": [{"at": 0, "buffer": "ix"}]},
+                   {"tensor_map": {"buffer": "x", "rank": 2}}]}
+SAMPLES = {
+    "graph": {"dovetail": 1, "name": "ffn", "modules": {"m": {"cuda": "x", "options": ["--std=c++17"]}, "p": {"ptx": ".version 9.0"}},
+              "buffers": BUFFERS, "unknown": 1,
+              "launches": [KERNEL, {"memset": {"buffer": "h", "offset": 0, "bytes": 4, "value": 0}},
+                           {"copy": {"from": {"buffer": "h"}, "to": {"buffer": "y"}, "bytes": 64}}]},
+    "analysis": {"signature": SHA, "device": DEVICE,
+                 "launches": [{"name": "gemm0", "blocks": 24, "threads": 256, "registers": 64, "shared_bytes": 8448,
+                               "blocks_per_sm": 4, "waves": 1, "idle_slots": 0.95}],
+                 "edges": [{"producer": "gemm0", "consumer": "gemm1", "buffers": ["h"], "hazards": ["raw"],
+                            "classes": ["many-to-many", "partial-independence"], "fan": "many-to-many", "evidence": "proved",
+                            "pairs": 288, "components": 2, "producers_per_consumer": {"min": 12, "max": 12},
+                            "consumers_per_producer": {"min": 12, "max": 12}, "independent_blocks": 0,
+                            "independent_bytes": {"w2": 65536}, "map": {"raw": [[0, [0, 1]]], "war": [], "waw": None}}]},
+    "plan": {"signature": SHA, "device": DEVICE, "toolchain": {"dovetail": "0.1.0", "nvrtc": "13.0", "driver": "soft 13.0"},
+             "baseline": {"time_us": 41.2, "method": "modeled:h200", "launches": 6, "ci95_us": 0.0},
+             "optimized": {"time_us": 27.9, "method": "modeled", "launches": 3, "ci95_us": 0.2},
+             "rewrites": [{"kind": "block-fusion", "level": "shared", "launches": ["gemm0", "bias"], "verdict": "kept"},
+                          {"kind": "split", "launches": ["gemm1"], "verdict": "refused", "reason": "order: x"},
+                          {"kind": "prefetch", "launches": ["gemm1"], "verdict": "dropped", "before_us": 1.0, "after_us": 2.0}],
+             "assumes": {"align": {"x": 16}, "constant": {"ix": SHA}, "evidence": "observed"},
+             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft"},
+             "modules": {"f0": {"ptx": "x"}}, "scratch": {"t0": {"bytes": 1024, "fill": {"zero": True}}}, "buffers": BUFFERS,
+             "launches": [dict(KERNEL, module="f0", cluster=[2, 1, 1], stream=0, after=[], programmatic=False)]},
+    "problem": {"type": "about:blank", "title": "the graph document is wrong", "status": 422, "code": "bad-graph",
+                "detail": "member 'bytes' is missing", "pointer": "/buffers/a~1b~0/bytes"},
+    "job": {"id": "1", "state": "done", "want": "plan", "device": "soft:h200", "posts": 1, "created": "2026-01-01T00:00:00.000Z",
+            "finished": "2026-01-01T00:00:01.000Z", "events": 4, "cache": "miss", "signature": SHA, "digest": SHA,
+            "progress": {"stage": "compile", "message": "m", "done": 1, "of": 2},
+            "links": {"self": "/v1/jobs/1", "events": "/v1/jobs/1/events", "result": "/v1/jobs/1/result"}},
+    "event": {"event": "progress", "seq": 2, "time": "2026-01-01T00:00:00.000Z", "stage": "compile", "message": "m", "done": 1, "of": 2},
+    "results": {"date": "2026-12-01", "commit": "abc", "host": {"cpu": "c", "cores": 2}, "gpu": None,
+                "plans": [{"graph": "ffn", "method": "measured:cupti", "baseline_us": 41.2, "plan_us": 27.9, "torch_us": 33.0, "bitwise": True}],
+                "maps": [{"graph": "ffn", "device": "soft", "analysis_us": 900, "plain_run_us": 15000}],
+                "model": [{"name": "gemm0", "measured_us": 10.1, "modeled_us": 9.2}],
+                "figures": [{"name": "softgpu.gemm.ginstr_per_s_core", "value": 2.4, "runs": 5, "min": 2.2, "max": 2.5}]},
+    "cache": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0, "graphs": 1, "path": "/x",
+              "by_want": {"plan": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0}}},
+}
+GONE = object()
+# kind, place, new value (GONE: removed); the first fault must be at the place, or above it when a member is missing or too many
+WRONG = [
+    ("graph", "/dovetail", 2), ("graph", "/dovetail", GONE), ("graph", "/modules", GONE), ("graph", "/launches", []),
+    ("graph", "/modules/m/cuda", GONE), ("graph", "/modules/m/cuda", 5), ("graph", "/modules/p/options", ["-x"]),
+    ("graph", "/modules/a::b", {"ptx": "x"}), ("graph", "/buffers/x/bytes", -1), ("graph", "/buffers/x/bytes", 10**15),
+    ("graph", "/buffers/x/bytes", 1.5), ("graph", "/buffers/x/bytes", GONE), ("graph", "/buffers/x/role", "scratch"),
+    ("graph", "/buffers/ix/fill", {"zero": True}), ("graph", "/buffers/ix/role", "output"), ("graph", "/buffers/x/fill/dtype", "f31"),
+    ("graph", "/buffers/x/fill/seed", -1), ("graph", "/buffers/y/fill", {}), ("graph", "/launches/0/grid", [1, 1]),
+    ("graph", "/launches/0/grid/0", 0), ("graph", "/launches/0/entry", GONE), ("graph", "/launches/0/memset", {"buffer": "x", "bytes": 1, "value": 0}),
+    ("graph", "/launches/0/args/0/i32", 1), ("graph", "/launches/0/args/1/offset", -1), ("graph", "/launches/0/args/2/i32", 1.5),
+    ("graph", "/launches/0/args/4/f32", "7fc0"), ("graph", "/launches/0/args/6/bytes", "001"), ("graph", "/launches/1/memset/value", 256),
+    ("graph", "/launches/2/copy/from", GONE), ("graph", "/launches/0/cooperative", True), ("graph", "/buffers/a\nb", {"bytes": 1, "role": "input"}),
+    ("analysis", "/edges/0/classes", ["partial-independence"]), ("analysis", "/edges/0/fan", "all"), ("analysis", "/edges/0/independent_bytes", GONE),
+    ("analysis", "/edges/0/evidence", "sure"), ("analysis", "/edges/0/map/raw/0", [0]), ("analysis", "/edges/0/hazards", ["raw", "raw"]),
+    ("analysis", "/device/kind", "gpu"), ("analysis", "/edges/0/extra", 1), ("analysis", "/launches/0/waves", GONE),
+    ("plan", "/baseline/method", "guessed"), ("plan", "/rewrites/1/reason", GONE), ("plan", "/rewrites/2/after_us", GONE),
+    ("plan", "/rewrites/0/level", GONE), ("plan", "/rewrites/0/verdict", "maybe"), ("plan", "/assumes/constant/ix", "x"),
+    ("plan", "/assumes/evidence", "data-dependent"), ("plan", "/launches/0/extra", 1), ("plan", "/launches/0/after", GONE),
+    ("plan", "/launches/0/stream", -1), ("plan", "/extra", 1), ("plan", "/scratch/t0/bytes", 0), ("plan", "/verified", GONE),
+    ("problem", "/code", "oops"), ("problem", "/status", 200), ("problem", "/pointer", "buffers"), ("problem", "/extra", 1),
+    ("job", "/state", "lost"), ("job", "/links/result", GONE), ("job", "/state", "failed"), ("job", "/problem", {"code": "io"}),
+    ("event", "/event", "ping"), ("event", "/seq", 0), ("event", "/stage", GONE), ("event", "/extra", 1),
+    ("results", "/plans/0/method", "fast"), ("results", "/date", "today"), ("results", "/host/cores", 0), ("results", "/figures/0/value", "1"),
+    ("cache", "/entries", -1), ("cache", "/by_want/plan/extra", 1),
+]
+
+failed = []
+
+
+def expect(ok, what):
+    if not ok:
+        failed.append(what)
+        print(f"FAIL: {what}")
+
+
+def edited(document, place, value):
+    document = copy.deepcopy(document)
+    *up, last = [p.replace("~1", "/").replace("~0", "~") for p in place.split("/")[1:]]
+    at = document
+    for p in up:
+        at = at[int(p) if isinstance(at, list) else p]
+    if value is GONE:
+        del at[last]
+    else:
+        at[int(last) if isinstance(at, list) else last] = value
+    return document
+
+
+def refs(node):
+    if isinstance(node, dict):
+        if isinstance(node.get("$ref"), str):
+            yield node["$ref"]
+        for v in node.values():
+            yield from refs(v)
+    elif isinstance(node, list):
+        for v in node:
+            yield from refs(v)
+
+
+def corpus_graph(path):
+    """As the command line sends it: files inline."""
+    with open(path, encoding="utf-8") as f:
+        graph = json.load(f)
+    for name, m in graph["modules"].items():
+        if "file" in m:
+            with open(os.path.join(os.path.dirname(path), m["file"]), encoding="utf-8") as f:
+                text = f.read()
+            graph["modules"][name] = {"ptx" if m["file"].endswith(".ptx") else "cuda": text,
+                                      **{k: v for k, v in m.items() if k != "file"}}
+    return graph
+
+
+for kind, document in SAMPLES.items():
+    found = check.faults(document, kind)
+    expect(not found, f"the {kind} sample fits: {found}")
+for kind, place, value in WRONG:
+    found = check.faults(edited(SAMPLES[kind], place, value), kind)
+    above = place.rsplit("/", 1)[0] or "(document)"
+    expect(found, f"{kind} {place} = {value!r} is refused")
+    expect(any(f.startswith((place + ":", place + "/", above + ":")) for f in found), f"{kind} {place}: found at {found}")
+
+for file in sorted(glob.glob(os.path.join(ROOT, "tests", "corpus", "*", "graph.json"))):
+    found = check.faults(corpus_graph(file), "graph")
+    expect(not found, f"{file}: {found}")
+
+for closed in (False, True):
+    everything = check.bundle(closed)
+    for name in check.KINDS:
+        jsonschema.Draft202012Validator.check_schema(everything["$defs"][name])
+    for r in set(refs(everything)):
+        node = everything
+        try:
+            for part in r[2:].split("/"):
+                node = node[part.replace("~1", "/").replace("~0", "~")]
+        except KeyError:
+            expect(False, f"{r} leads nowhere")
+
+with open(os.path.join(ROOT, "base", "err.def"), encoding="utf-8") as f:
+    codes = re.findall(r'^ERR\(\w+,\s*\d+, "([a-z-]+)"', f.read(), re.M)
+with open(os.path.join(ROOT, "schema", "problem.schema.json"), encoding="utf-8") as f:
+    expect(json.load(f)["properties"]["code"]["enum"] == codes, "problem.schema.json lists the codes of base/err.def, in order")
+
+routes = os.path.join(ROOT, "daemon", "routes.c")
+if os.path.exists(routes):
+    with open(routes, encoding="utf-8") as f:
+        served = set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', f.read()))
+    declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path)) for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items()
+                for m in item if m != "parameters"}
+    expect(served == declared, f"openapi.json and daemon/routes.c differ: {sorted(served ^ declared)}")
+
+expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=200) == [], "a job is what GET /v1/jobs/ID answers")
+expect(check.faults(SAMPLES["problem"], "GET /v1/jobs/{id}", status=404) == [], "a problem is what it answers with 404")
+expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=404), "a job is not what it answers with 404")
+expect("declares no status 418" in check.faults({}, "GET /v1/jobs/{id}", status=418)[0], "an undeclared status fails")
+
+print(f"{len(SAMPLES)} samples, {len(WRONG)} wrong ones, {len(failed)} failures")
+sys.exit(1 if failed else 0)
