@@ -115,8 +115,9 @@ static void scan_barrier(struct rw_body *b, const struct ptx_inst *i, const char
     const struct ptx_opnd *count = &i->opnd[at + 1];
     if (count->kind != PTX_O_IMM)
         found(b, RW_BARRIER_REG, i->line, mn);
-    else if (i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BARRIER_ARRIVE || count->bits != b->threads)
+    else if (i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BARRIER_ARRIVE)
         found(b, RW_BARRIER_SPLIT, i->line, mn);
+    b->counted_ids |= 1u << i->opnd[at].bits;
 }
 
 static int scan_function(struct scan *s, const struct ptx_function *f, bool top, struct dt_err *e);

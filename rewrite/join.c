@@ -12,8 +12,8 @@
  *       for each consumer block b of component k: the same
  *   }
  *
- * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is 0 when both phases use every thread of the block, else
- * a number that neither body uses, so that a counted barrier of a body never shares a number with it.
+ * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is 0 when both phases use every thread of the block and
+ * never count, else a number that neither body uses: a counted barrier of a body never shares a number with it.
  * Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time), the intermediates
  * follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size.
  * Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
@@ -554,12 +554,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
 /* A number for the barrier between virtual blocks; legal.c has seen that there is one. */
 static unsigned phase_barrier(const struct rw_cand *c)
 {
-    if (c->body[0].threads == c->threads && c->body[1].threads == c->threads)
-        return 0;
-    unsigned used = c->body[0].barrier_ids | c->body[1].barrier_ids, id = 0;
-    while (id < 15 && ((used >> id) & 1))
-        id++;
-    return id;
+    int id = rw_phase_barrier(c);
+    return id < 0 ? 0 : (unsigned)id;
 }
 
 /* ---- the module ------------------------------------------------------------------------------------------------------ */
@@ -567,7 +563,7 @@ static unsigned phase_barrier(const struct rw_cand *c)
 static int target_number(const char *t)
 {
     const char *s = strstr(t ? t : "", "sm_");
-    return s ? atoi(s + 3) : 0;
+    return s ? (int)strtol(s + 3, NULL, 10) : 0;
 }
 
 static int check_text(struct rw_join *j, struct dt_str *out)

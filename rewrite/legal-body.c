@@ -1,4 +1,8 @@
-/* Predicates on what the two kernels contain: each turns a find of body.c into one sentence. See legal.def. */
+/* Predicates on what the two kernels contain.
+ *
+ * Each turns a find of body.c or vary.c into one sentence that names the launch, the instruction and its line. The conditions themselves,
+ * and how to add one, are in legal.def; nothing here looks at block maps or launches (legal-memory.c does).
+ */
 #include "rewrite/rewrite-priv.h"
 
 #include <string.h>
@@ -100,13 +104,24 @@ bool rw_legal_uniform_barriers(const struct rw_cand *c, struct dt_str *why)
     return none(c, RW_BARRIER_VARYING, why, "has a barrier that some threads of a block may not reach");
 }
 
+int rw_phase_barrier(const struct rw_cand *c)
+{
+    unsigned used = c->body[0].barrier_ids | c->body[1].barrier_ids;
+    unsigned counted = c->body[0].counted_ids | c->body[1].counted_ids;
+    if (c->body[0].threads == c->threads && c->body[1].threads == c->threads && !(counted & 1))
+        return 0;
+    for (int id = 0; id < 16; id++)
+        if (!((used >> id) & 1))
+            return id;
+    return -1;
+}
+
 bool rw_legal_barrier_numbers(const struct rw_cand *c, struct dt_str *why)
 {
     if (!none(c, RW_BARRIER_REG, why, "has a barrier whose number or count is in a register") ||
-        !none(c, RW_BARRIER_SPLIT, why, "has a barrier for some of the block's threads"))
+        !none(c, RW_BARRIER_SPLIT, why, "arrives at a barrier without waiting"))
         return false;
-    bool whole = c->body[0].threads == c->threads && c->body[1].threads == c->threads;
-    if (!whole && (c->body[0].barrier_ids | c->body[1].barrier_ids) == 0xFFFF) {
+    if (rw_phase_barrier(c) < 0) {
         dt_str_add(why, "the two bodies use all 16 barrier numbers");
         return false;
     }

@@ -1,4 +1,8 @@
-/* Predicates on launches, block maps, atomics and space. See legal.def. */
+/* Predicates on launches, block maps, atomics and space.
+ *
+ * What the analysis and the launch geometry say: order between launches, conflicts inside one, floating-point atomics, room in constant
+ * and shared memory. The conditions themselves, and how to add one, are in legal.def.
+ */
 #include "rewrite/rewrite-priv.h"
 
 #include <string.h>

@@ -1,4 +1,8 @@
-/* The table of predicates and its one user. Each row of legal.def is a function of its own, so that a test can break it alone. */
+/* The table of predicates and its one user.
+ *
+ * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the table's order; the first that does
+ * not hold gives the reason, "NAME: sentence", with dashes in the name.
+ */
 #include "rewrite/rewrite-priv.h"
 
 const struct rw_legal rw_legal[] = {

@@ -1,4 +1,8 @@
-/* The rewrites there are, in the order in which they are tried. To add one: its file, a line here, a row in docs, a test. */
+/* The rewrites there are, in the order in which they are tried, and which of them a policy allows.
+ *
+ * To add one: its file with a `struct rw_rewrite`, a line here, its predicates in legal.def, graphs in tests/diff/.
+ * Names are the kinds of contract.md §4.
+ */
 #include "rewrite/rewrite-priv.h"
 
 #include <string.h>

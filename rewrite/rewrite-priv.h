@@ -27,7 +27,7 @@ enum rw_fact {
     RW_MACHINE,         /* machine registers */
     RW_ACTIVEMASK,      /* activemask: depends on which lanes happen to be together */
     RW_BARRIER_REG,     /* a barrier number, or count, in a register */
-    RW_BARRIER_SPLIT,   /* bar.arrive, or a barrier with a count: named barriers of warp-specialised code */
+    RW_BARRIER_SPLIT,   /* bar.arrive: an arrival may be left over at the end of a phase */
     RW_BARRIER_VARYING, /* a barrier reachable on one side only of a branch, or after an exit, that differs between threads */
     RW_ASYNC,           /* mbarrier, bulk and tensor copies, wgmma, tcgen05, clusters, griddepcontrol … */
     RW_GLOBAL_VAR,      /* a module-scope .global variable that something may write */
@@ -48,6 +48,7 @@ struct rw_body {
     uint32_t grid[3], block[3], threads;
     struct rw_find find[RW_FACT_COUNT];
     uint32_t barrier_ids; /* bit set of barrier numbers used */
+    uint32_t counted_ids; /* of those, the ones used with a thread count: by some of the threads only, perhaps */
     bool barriers;        /* any barrier of the block */
     bool convergent;      /* any warp collective */
     bool cp_async;        /* non-bulk cp.async: drained at the end of the phase */
@@ -157,6 +158,8 @@ struct rw_legal {
 };
 extern const struct rw_legal rw_legal[];
 extern const unsigned rw_nlegal;
+/* The number of the barrier between virtual blocks, -1: none is left. */
+int rw_phase_barrier(const struct rw_cand *c);
 /* All predicates in order; false at the first that does not hold, `why` filled as "NAME: sentence". */
 bool rw_legal_check(const struct rw_cand *c, struct dt_str *why);
 #define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why);

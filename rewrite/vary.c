@@ -10,6 +10,9 @@
  * branch (its successors up to the immediate post-dominator, loops included) vary too. Iterated to a fixpoint. Then: a block
  * barrier in the region of a varying branch, or under a varying predicate, is a find.
  *
+ * Barriers with a count are left alone: exits never release those, so the original reaches them with just that many threads, and so does
+ * the joined kernel (its own phases with fewer threads are made of them).
+ *
  * A dimension of the block that is 1 makes its thread number the constant 0.
  */
 #include "rewrite/rewrite-priv.h"
@@ -167,10 +170,12 @@ static void iterate(struct vary *v)
     } while (v->changed);
 }
 
-static bool is_barrier(unsigned op)
+/* A barrier for all threads: one without a count. */
+static bool is_barrier(const struct ptx_inst *i)
 {
-    return op == PTX_OP_BAR_SYNC || op == PTX_OP_BAR_ARRIVE || op == PTX_OP_BAR_RED || op == PTX_OP_BARRIER_SYNC ||
-           op == PTX_OP_BARRIER_ARRIVE || op == PTX_OP_BARRIER_RED;
+    if (i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED)
+        return i->nopnd < 4;
+    return (i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BARRIER_SYNC) && i->nopnd < 2;
 }
 
 int rw_vary(struct rw_body *body, struct dt_err *e)
@@ -193,7 +198,7 @@ int rw_vary(struct rw_body *body, struct dt_err *e)
     for (uint32_t n = 0; n < v.cfg.nblock; n++)
         for (uint32_t k = v.cfg.block[n].first; k <= v.cfg.block[n].last && k < v.f->ninst; k++) {
             const struct ptx_inst *i = &v.f->inst[k];
-            if (!is_barrier(i->op) || !v.cfg.block[n].reachable)
+            if (!is_barrier(i) || !v.cfg.block[n].reachable)
                 continue;
             bool guard = i->pred != PTX_NO_REG && v.reg[i->pred];
             if ((v.region[n] || guard) && !body->find[RW_BARRIER_VARYING].set)

@@ -265,7 +265,8 @@ static void test_barrier_numbers(void **state)
     struct fix_spec s = plain;
     struct dt_str all = {0}, why = {0};
     refused_ptx(BOTH("", "bar.sync %r1;\n"), "barrier-numbers");
-    refused_ptx(BOTH("", "bar.sync 1, 64;\n"), "barrier-numbers");
+    refused_ptx(BOTH("", "bar.sync 1, %r1;\n"), "barrier-numbers");
+    accepted_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 63;\n@%p1 bra A;\nbar.sync 1, 64;\nA:\n"));
     refused_ptx(BOTH("", "bar.arrive 1, 128;\n"), "barrier-numbers");
     accepted_ptx(BOTH("", "bar.sync 1, 128;\n"));
     dt_str_add(&all, HEAD PARAMS("p") START("p"));
