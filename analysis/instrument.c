@@ -126,31 +126,31 @@ static int plan(struct inst *s)
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 static int prologue(struct inst *s)
 {
-    EMIT(s, ".reg .b64 %%dt_rec, %%dt_tab, %%dt_err, %%dt_pl, %%dt_a, %%dt_b, %%dt_s, %%dt_e, %%dt_o, %%dt_w;"
-            ".reg .b32 %%dt_n0, %%dt_n, %%dt_blk, %%dt_x, %%dt_y, %%dt_m, %%dt_k, %%dt_site;"
-            ".reg .pred %%dt_in, %%dt_p, %%dt_q;");
-    EMIT(s, "mov.u32 %%dt_x, %%nctaid.y; mov.u32 %%dt_y, %%ctaid.z; mov.u32 %%dt_k, %%ctaid.y;"
-            "mad.lo.s32 %%dt_blk, %%dt_y, %%dt_x, %%dt_k;"
-            "mov.u32 %%dt_x, %%nctaid.x; mov.u32 %%dt_y, %%ctaid.x;"
-            "mad.lo.s32 %%dt_blk, %%dt_blk, %%dt_x, %%dt_y;");
-    EMIT(s, "ld.global.u64 %%dt_rec, [" ANA_CTL "]; ld.global.u64 %%dt_tab, [" ANA_CTL "+8];"
-            "ld.global.u64 %%dt_err, [" ANA_CTL "+16]; ld.global.u64 %%dt_a, [" ANA_CTL "+24];"
-            "ld.global.u64 %%dt_pl, [" ANA_CTL "+32]; ld.global.u32 %%dt_x, [" ANA_CTL "+40];"
-            "ld.global.u32 %%dt_k, [" ANA_CTL "+44]; ld.global.u32 %%dt_n0, [" ANA_CTL "+48];");
-    EMIT(s, "sub.s32 %%dt_y, %%dt_blk, %%dt_x; setp.lt.u32 %%dt_in, %%dt_y, %%dt_k;"
-            "cvt.u64.u32 %%dt_b, %%dt_y; mul.lo.s64 %%dt_b, %%dt_b, %%dt_a; add.s64 %%dt_rec, %%dt_rec, %%dt_b;");
+    EMIT(s, ".reg .b64 %%ana_rec, %%ana_tab, %%ana_err, %%ana_pl, %%ana_a, %%ana_b, %%ana_s, %%ana_e, %%ana_o, %%ana_w;"
+            ".reg .b32 %%ana_n0, %%ana_n, %%ana_blk, %%ana_x, %%ana_y, %%ana_m, %%ana_k, %%ana_site;"
+            ".reg .pred %%ana_in, %%ana_p, %%ana_q;");
+    EMIT(s, "mov.u32 %%ana_x, %%nctaid.y; mov.u32 %%ana_y, %%ctaid.z; mov.u32 %%ana_k, %%ctaid.y;"
+            "mad.lo.s32 %%ana_blk, %%ana_y, %%ana_x, %%ana_k;"
+            "mov.u32 %%ana_x, %%nctaid.x; mov.u32 %%ana_y, %%ctaid.x;"
+            "mad.lo.s32 %%ana_blk, %%ana_blk, %%ana_x, %%ana_y;");
+    EMIT(s, "ld.global.u64 %%ana_rec, [" ANA_CTL "]; ld.global.u64 %%ana_tab, [" ANA_CTL "+8];"
+            "ld.global.u64 %%ana_err, [" ANA_CTL "+16]; ld.global.u64 %%ana_a, [" ANA_CTL "+24];"
+            "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];"
+            "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; ld.global.u32 %%ana_n0, [" ANA_CTL "+48];");
+    EMIT(s, "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
+            "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
     return 0;
 }
 
 static int epilogue(struct inst *s)
 {
-    EMIT(s, "ret; $dt_fault: atom.global.cas.b32 %%dt_k, [%%dt_err], 0, %%dt_site;"
-            "setp.ne.u32 %%dt_p, %%dt_k, 0; @%%dt_p bra $dt_quit;"
-            "st.global.u32 [%%dt_err+4], %%dt_blk; st.global.u64 [%%dt_err+8], %%dt_a;"
-            "mov.u32 %%dt_x, %%tid.x; st.global.u32 [%%dt_err+16], %%dt_x;"
-            "mov.u32 %%dt_x, %%tid.y; st.global.u32 [%%dt_err+20], %%dt_x;"
-            "mov.u32 %%dt_x, %%tid.z; st.global.u32 [%%dt_err+24], %%dt_x;"
-            "$dt_quit: exit;");
+    EMIT(s, "ret; $ana_fault: atom.global.cas.b32 %%ana_k, [%%ana_err], 0, %%ana_site;"
+            "setp.ne.u32 %%ana_p, %%ana_k, 0; @%%ana_p bra $ana_quit;"
+            "st.global.u32 [%%ana_err+4], %%ana_blk; st.global.u64 [%%ana_err+8], %%ana_a;"
+            "mov.u32 %%ana_x, %%tid.x; st.global.u32 [%%ana_err+16], %%ana_x;"
+            "mov.u32 %%ana_x, %%tid.y; st.global.u32 [%%ana_err+20], %%ana_x;"
+            "mov.u32 %%ana_x, %%tid.z; st.global.u32 [%%ana_err+24], %%ana_x;"
+            "$ana_quit: exit;");
     return 0;
 }
 
@@ -159,20 +159,20 @@ static int set_bits(struct inst *s, uint32_t k)
     const struct ana_code *c = s->code;
     const struct ana_site *x = &c->sites.site[k];
     uint64_t mask = (UINT64_C(1) << (x->bytes >> c->shift)) - 1;
-    EMIT(s, "add.s64 %%dt_o, %%dt_o, %%dt_s; shr.u64 %%dt_o, %%dt_o, %u; add.s64 %%dt_o, %%dt_o, %%dt_b;"
-            "cvt.u32.u64 %%dt_k, %%dt_o; and.b32 %%dt_k, %%dt_k, 31; mov.u32 %%dt_m, %u;"
-            "shl.b32 %%dt_m, %%dt_m, %%dt_k; shr.u64 %%dt_o, %%dt_o, 5; shl.b64 %%dt_o, %%dt_o, 2;"
-            "add.s64 %%dt_o, %%dt_o, %%dt_rec;",
+    EMIT(s, "add.s64 %%ana_o, %%ana_o, %%ana_s; shr.u64 %%ana_o, %%ana_o, %u; add.s64 %%ana_o, %%ana_o, %%ana_b;"
+            "cvt.u32.u64 %%ana_k, %%ana_o; and.b32 %%ana_k, %%ana_k, 31; mov.u32 %%ana_m, %u;"
+            "shl.b32 %%ana_m, %%ana_m, %%ana_k; shr.u64 %%ana_o, %%ana_o, 5; shl.b64 %%ana_o, %%ana_o, 2;"
+            "add.s64 %%ana_o, %%ana_o, %%ana_rec;",
          c->shift, (unsigned)(uint32_t)mask);
     for (unsigned q = 0; q < ANA_KINDS; q++) {
         if (!(c->kinds[k] >> q & 1))
             continue;
         int plane = c->plane[q][evidence(x)];
         if (plane)
-            EMIT(s, "mul.lo.s64 %%dt_w, %%dt_pl, %d; add.s64 %%dt_w, %%dt_w, %%dt_o;", plane);
+            EMIT(s, "mul.lo.s64 %%ana_w, %%ana_pl, %d; add.s64 %%ana_w, %%ana_w, %%ana_o;", plane);
         else
-            EMIT(s, "mov.u64 %%dt_w, %%dt_o;");
-        EMIT(s, "red.global.or.b32 [%%dt_w], %%dt_m;");
+            EMIT(s, "mov.u64 %%ana_w, %%ana_o;");
+        EMIT(s, "red.global.or.b32 [%%ana_w], %%ana_m;");
     }
     return 0;
 }
@@ -183,35 +183,35 @@ static uint32_t start(const struct inst *s, const struct ana_site *x)
     return x->nparams && s->hint && x->params[0] < s->nhint ? s->hint[x->params[0]] : 0;
 }
 
-/* Record site k; its address is in %dt_a. skip: number of the label behind. */
+/* Record site k; its address is in %ana_a. skip: number of the label behind. */
 static int find_and_set(struct inst *s, uint32_t k, enum mode mode, uint32_t skip)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = &s->old[x->inst];
     uint32_t id = s->label++, at = start(s, x);
     char out[32];
-    snprintf(out, sizeof out, mode == AHEAD ? "$dt_s%u" : "$dt_fault", skip);
+    snprintf(out, sizeof out, mode == AHEAD ? "$ana_s%u" : "$ana_fault", skip);
     if (i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd) {
-        EMIT(s, "isspacep.shared %%dt_p, %%dt_a; @%%dt_p bra $dt_s%u; isspacep.local %%dt_p, %%dt_a; @%%dt_p bra $dt_s%u;",
+        EMIT(s, "isspacep.shared %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u; isspacep.local %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u;",
              skip, skip);
         if (s->t->param_address)
-            EMIT(s, "isspacep.param %%dt_p, %%dt_a; @%%dt_p bra $dt_s%u;", skip);
+            EMIT(s, "isspacep.param %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u;", skip);
     }
     if (at)
-        EMIT(s, "add.s64 %%dt_e, %%dt_tab, %u;", at * (unsigned)sizeof(struct ana_tab));
+        EMIT(s, "add.s64 %%ana_e, %%ana_tab, %u;", at * (unsigned)sizeof(struct ana_tab));
     else
-        EMIT(s, "mov.u64 %%dt_e, %%dt_tab;");
-    EMIT(s, "mov.u32 %%dt_site, %u; mov.u32 %%dt_n, %%dt_n0; $dt_l%u: ld.global.u64 %%dt_b, [%%dt_e];"
-            "ld.global.u64 %%dt_s, [%%dt_e+8]; sub.s64 %%dt_o, %%dt_a, %%dt_b; setp.lt.u64 %%dt_p, %%dt_o, %%dt_s;"
-            "@%%dt_p bra $dt_f%u; add.s64 %%dt_e, %%dt_e, 32; add.s32 %%dt_n, %%dt_n, -1;"
-            "setp.ne.u32 %%dt_p, %%dt_n, 0; @%%dt_p bra $dt_l%u; bra %s;",
+        EMIT(s, "mov.u64 %%ana_e, %%ana_tab;");
+    EMIT(s, "mov.u32 %%ana_site, %u; mov.u32 %%ana_n, %%ana_n0; $ana_l%u: ld.global.u64 %%ana_b, [%%ana_e];"
+            "ld.global.u64 %%ana_s, [%%ana_e+8]; sub.s64 %%ana_o, %%ana_a, %%ana_b; setp.lt.u64 %%ana_p, %%ana_o, %%ana_s;"
+            "@%%ana_p bra $ana_f%u; add.s64 %%ana_e, %%ana_e, 32; add.s32 %%ana_n, %%ana_n, -1;"
+            "setp.ne.u32 %%ana_p, %%ana_n, 0; @%%ana_p bra $ana_l%u; bra %s;",
          k + 1, id, id, id, out);
-    EMIT(s, "$dt_f%u: add.s64 %%dt_w, %%dt_o, %u; setp.gt.u64 %%dt_p, %%dt_w, %%dt_s; @%%dt_p bra %s;", id,
+    EMIT(s, "$ana_f%u: add.s64 %%ana_w, %%ana_o, %u; setp.gt.u64 %%ana_p, %%ana_w, %%ana_s; @%%ana_p bra %s;", id,
          x->bytes ? x->bytes : 1, out);
     if (mode == BOUNDS)
         return 0;
-    EMIT(s, "@!%%dt_in bra $dt_s%u; ld.global.u64 %%dt_b, [%%dt_e+16]; ld.global.u64 %%dt_s, [%%dt_e+24];"
-            "setp.eq.u64 %%dt_p, %%dt_b, -1; @%%dt_p bra $dt_s%u;",
+    EMIT(s, "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u64 %%ana_s, [%%ana_e+24];"
+            "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
          skip, skip);
     return set_bits(s, k);
 }
@@ -230,23 +230,23 @@ static int record_here(struct inst *s, uint32_t k)
     if (o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)
         return dt_err_set(s->e, DT_E_UNSUPPORTED, "%s, PTX line %u: an absolute address", s->f->name, i->line);
     if (i->pred != PTX_NO_REG)
-        EMIT(s, "@%s%s bra $dt_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
+        EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
     if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_REG) { /* size, or ignore */
         if (s->f->reg[i->opnd[3].reg].type == PTX_PRED)
-            EMIT(s, "@%s%s bra $dt_s%u;", i->opnd[3].neg ? "!" : "", reg_name(s, i->opnd[3].reg), skip);
+            EMIT(s, "@%s%s bra $ana_s%u;", i->opnd[3].neg ? "!" : "", reg_name(s, i->opnd[3].reg), skip);
         else
-            EMIT(s, "setp.eq.u32 %%dt_p, %s, 0; @%%dt_p bra $dt_s%u;", reg_name(s, i->opnd[3].reg), skip);
+            EMIT(s, "setp.eq.u32 %%ana_p, %s, 0; @%%ana_p bra $ana_s%u;", reg_name(s, i->opnd[3].reg), skip);
     } else if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_IMM && !i->opnd[3].bits) {
-        EMIT(s, "bra $dt_s%u;", skip);
+        EMIT(s, "bra $ana_s%u;", skip);
     }
     if (o->base_kind == PTX_O_REG)
-        EMIT(s, "add.s64 %%dt_a, %s, %lld;", reg_name(s, o->reg), (long long)o->off);
+        EMIT(s, "add.s64 %%ana_a, %s, %lld;", reg_name(s, o->reg), (long long)o->off);
     else
-        EMIT(s, "mov.u64 %%dt_a, %s; add.s64 %%dt_a, %%dt_a, %lld;", o->var->name, (long long)o->off);
+        EMIT(s, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
     int rc = find_and_set(s, k, s->code->wide[k] || s->ahead[k] ? BOUNDS : EXACT, skip);
     if (rc)
         return rc;
-    EMIT(s, "$dt_s%u:", skip);
+    EMIT(s, "$ana_s%u:", skip);
     return 0;
 }
 
@@ -267,7 +267,7 @@ static void fresh_copy(uint32_t r, bool write, void *user)
 {
     struct copy *c = user;
     if (write && c->to[r] == PTX_NO_REG)
-        c->to[r] = ptx_reg_new(c->s->f, c->s->f->reg[r].type, "dt_h");
+        c->to[r] = ptx_reg_new(c->s->f, c->s->f->reg[r].type, "ana_h");
 }
 
 static int emit_copy(struct inst *s, struct copy *c, uint32_t at)
@@ -308,19 +308,19 @@ static int record_ahead(struct inst *s, uint32_t k)
         rc = emit_copy(s, &c, h->slice[q]);
     for (uint32_t q = 0; q < h->ncond && !rc; q++) {
         uint32_t r = c.to[h->cond[q].reg] != PTX_NO_REG ? c.to[h->cond[q].reg] : h->cond[q].reg;
-        rc = ptx_append_text(s->f, s->e, "@%s%s bra $dt_s%u;", h->cond[q].neg ? "" : "!", reg_name(s, r), skip);
+        rc = ptx_append_text(s->f, s->e, "@%s%s bra $ana_s%u;", h->cond[q].neg ? "" : "!", reg_name(s, r), skip);
     }
     if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG) {
         uint32_t r = c.to[o->reg] != PTX_NO_REG ? c.to[o->reg] : o->reg;
-        rc = ptx_append_text(s->f, s->e, "add.s64 %%dt_a, %s, %lld;", reg_name(s, r), (long long)o->off);
+        rc = ptx_append_text(s->f, s->e, "add.s64 %%ana_a, %s, %lld;", reg_name(s, r), (long long)o->off);
     } else if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) {
-        rc = ptx_append_text(s->f, s->e, "mov.u64 %%dt_a, %s; add.s64 %%dt_a, %%dt_a, %lld;", o->var->name, (long long)o->off);
+        rc = ptx_append_text(s->f, s->e, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
     }
     free(c.to);
     if (!rc)
         rc = find_and_set(s, k, AHEAD, skip);
     if (!rc)
-        rc = ptx_append_text(s->f, s->e, "$dt_s%u:", skip);
+        rc = ptx_append_text(s->f, s->e, "$ana_s%u:", skip);
     return rc;
 }
 

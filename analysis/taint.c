@@ -452,7 +452,7 @@ static void apply_branch(struct state *s, uint32_t b, uint8_t level)
             ptx_inst_regs(&s->f->inst[i], mark_def, def);
     }
     for (uint32_t x = 0; x < n; x++) {
-        if (x != meet && count[x] < 2)
+        if ((x != meet && count[x] < 2) || !s->live.in)
             continue;
         for (uint32_t w = 0; w < s->live.words; w++)
             for (uint64_t v = s->live.in[x][w] & def[w]; v; v &= v - 1)
@@ -745,7 +745,7 @@ static bool prepare(struct state *s)
         s->known[b] = k[b].v;
         s->known_bit[b] = k[b].bit;
     }
-    if (s->cfg.nblock) /* may be read before written */
+    if (s->cfg.nblock && s->live.in) /* may be read before written */
         for (uint32_t w = 0; w < s->live.words; w++)
             for (uint64_t v = s->live.in[0][w]; v; v &= v - 1) {
                 uint32_t r = w * 64 + (uint32_t)__builtin_ctzll(v);
@@ -763,15 +763,20 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     int rc = ptx_cfg_build(f, &s.cfg, e);
     if (rc)
         return rc;
-    rc = ptx_live_build(f, &s.cfg, &s.live, e);
-    if (rc) {
+    struct dt_err large = {0};
+    rc = ptx_live_build(f, &s.cfg, &s.live, &large);
+    if (rc && rc != DT_E_TOO_LARGE) {
         ptx_cfg_done(&s.cfg);
+        dt_err_move(e, &large);
         return rc;
     }
+    dt_err_done(&large);
     t.reg = s.reg = dt_new_array(&t.sites.arena, uint8_t, (size_t)f->nreg + 1);
     t.block = s.block = dt_new_array(&t.sites.arena, uint8_t, (size_t)s.cfg.nblock + 1);
     t.escapes = s.escapes = dt_new_array(&t.sites.arena, bool, (size_t)f->module->nvar + 1);
     bool ok = s.reg && s.block && s.escapes && prepare(&s);
+    if (ok && rc)
+        everything(&s); /* too large for liveness: nothing can be said */
     do {
         s.changed = false;
         struct dt_arena keep = s.a, scratch = {0};
