@@ -9,6 +9,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "base/alloc.h"
 #include "cache/cache.h"
 
 /* %1$s … names: graph, module, module (unused), buffers x h y, unused buffer, launches 0 1 2. */
@@ -242,11 +243,45 @@ static void test_foreign(void **state)
     dt_graph_free(g);
 }
 
+/* Allocation 1, 2, 3 … fails: DT_E_NOMEM, and the document is as it was. */
+static void test_out_of_memory(void **state)
+{
+    json_t *doc = document_of(plan, &first), *want = renamed(doc, &first, false), *back = renamed(want, &first, true);
+    struct dt_graph *g = graph_of(&first);
+    json_set_alloc_funcs(dt_malloc, free);
+    for (int out = 0; out < 2; out++) {
+        int r = DT_E_NOMEM;
+        long n;
+        for (n = 1; r < 0 && n < 5000; n++) {
+            struct dt_err e = {0};
+            json_t *copy = json_deep_copy(out ? want : doc);
+            dt_alloc_fail_after(n);
+            r = cache_rename(copy, g, out, &e);
+            dt_alloc_fail_after(0);
+            if (r < 0) {
+                assert_int_equal(r, DT_E_NOMEM);
+                same(copy, out ? want : doc);
+            } else {
+                same(copy, out ? back : want);
+            }
+            dt_err_done(&e);
+            json_decref(copy);
+        }
+        assert_true(r == 0 && n > 100);
+    }
+    json_set_alloc_funcs(malloc, free);
+    dt_graph_free(g);
+    json_decref(doc);
+    json_decref(want);
+    json_decref(back);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_graph), cmocka_unit_test(test_other_names),
                                        cmocka_unit_test(test_clash),      cmocka_unit_test(test_generated_looks_canonical),
                                        cmocka_unit_test(test_plus),       cmocka_unit_test(test_joined_clash),
-                                       cmocka_unit_test(test_count),      cmocka_unit_test(test_foreign)};
+                                       cmocka_unit_test(test_count),      cmocka_unit_test(test_foreign),
+                                       cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
