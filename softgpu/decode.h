@@ -1,0 +1,86 @@
+/* Inside softgpu: state of decoding one kernel (decode.c), used by decode-inst.c. */
+#ifndef DT_SOFTGPU_DECODE_H
+#define DT_SOFTGPU_DECODE_H
+
+#include "base/vec.h"
+#include "softgpu/exec.h"
+
+struct sg_fix { /* a branch whose target was not known yet; label UINT32_MAX: the end of the function instance */
+    uint32_t op, ext, label; /* ext UINT32_MAX: op->imm, else index into ext, relative to op */
+};
+
+struct sg_place { /* where a shared, local or parameter variable lies */
+    const struct ptx_var *var;
+    uint64_t offset;
+};
+
+struct sg_fn_regs { /* the registers of a function that occurs in the kernel */
+    const struct ptx_function *f;
+    uint32_t *ref; /* per register */
+    bool active;   /* being decoded: a call to it is recursion */
+};
+
+struct sg_dec {
+    struct sg_kernel *k;
+    const struct ptx_module *m;
+    const sg_fn *h;
+    struct sg_code *c;
+    bool nomem;
+    struct dt_vec(struct sg_op) op;
+    struct dt_vec(struct sg_src) src;
+    struct dt_vec(uint32_t) ext;
+    struct dt_vec(struct sg_bb) bb;
+    struct dt_vec(uint8_t) konst;
+    struct dt_vec(struct sg_param_copy) param;
+    struct dt_vec(struct sg_place) place;
+    struct dt_vec(struct sg_fn_regs) fn;
+    struct dt_vec(struct sg_fix) fix;
+    struct konst_slot {
+        uint64_t bits;
+        uint32_t ref;
+        bool wide, used;
+    } *kmap;
+    uint32_t kmap_cap, kmap_n;
+    uint64_t local, shared; /* bytes laid out so far */
+    uint32_t regs;          /* bytes of registers laid out so far */
+    uint32_t temp, temp_next, ptemp, ptemp_next;
+    uint32_t nsite;
+    bool need_bb;
+
+    /* the instruction at hand */
+    const struct ptx_function *f;
+    const struct ptx_inst *i;
+    struct sg_fn_regs *regs_of; /* invalid after a call */
+    uint32_t *ref;
+    bool guarded; /* put its predicate on every operation */
+    struct post { /* copies after it, into registers of another width */
+        uint32_t d, a;
+        uint16_t handler;
+    } post[16];
+    unsigned npost;
+};
+
+#define SG_TEMPS 24  /* rows of 256 bytes */
+#define SG_PTEMPS 16 /* temporary predicates */
+
+int sg_dec_error(struct sg_dec *d, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+struct sg_op *sg_emit(struct sg_dec *d, sg_fn fn); /* a fresh one, valid until the next call; a dummy when memory is out */
+static inline struct sg_op *sg_emit_h(struct sg_dec *d, unsigned h) { return sg_emit(d, d->h[h]); }
+void sg_begin_bb(struct sg_dec *d);
+uint32_t sg_ext(struct sg_dec *d, uint32_t v); /* append; returns its index */
+uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide);
+uint32_t sg_temp(struct sg_dec *d);  /* a row of 32 64-bit lanes; two in a row for 128 bits */
+uint32_t sg_ptemp(struct sg_dec *d); /* a predicate */
+uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
+uint32_t sg_dest(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
+uint32_t sg_pred(struct sg_dec *d, const struct ptx_opnd *o, bool *ret_not);
+uint32_t sg_pred_dest(struct sg_dec *d, const struct ptx_opnd *o);
+/* Where `var` lies in its space (shared offset, local offset, parameter offset, or global address). */
+int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret);
+bool sg_is_kernel_param(const struct sg_dec *d, const struct ptx_var *v);
+unsigned sg_width(enum ptx_type t); /* of a register: 0 predicate, 4, 8, 16 */
+int sg_decode_inst(struct sg_dec *d); /* d->i, which is neither label nor control nor call */
+int sg_decode_memory(struct sg_dec *d); /* decode-mem.c: ld st atom red cp.async cvta isspacep … */
+int sg_decode_function(struct sg_dec *d, const struct ptx_function *f);
+
+#endif

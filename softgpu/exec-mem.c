@@ -1,0 +1,469 @@
+/* Memory, one lane at a time: what the lane loops leave over, generic addresses, local and parameter memory, atomics, asynchronous
+ * copies; bounds and alignment; which sectors a launch touched; and the race detector.
+ *
+ * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of the const space.
+ *
+ * Race detector (race_check): a shadow of every byte of global memory holds the last writing block and the reading block, or
+ * "several". A block that writes what another one read or wrote, or reads what another one wrote, is a race, unless both accesses
+ * are atomics. It knows no order between blocks: fences and flags do not excuse.
+ */
+#include "softgpu/exec.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "softgpu/bits.h"
+
+#define SHADOW_MANY UINT32_MAX
+
+uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane)
+{
+    if (op->flags & SG_A64)
+        return SG_P(uint64_t, op->a)[lane] + (uint64_t)op->imm;
+    return (uint32_t)(SG_P(uint32_t, op->a)[lane] + (uint32_t)op->imm);
+}
+
+const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes)
+{
+    const struct sg_run *run = w->wk->run;
+    size_t a = 0, b = run->nrange;
+    while (a < b) {
+        size_t mid = a + (b - a) / 2;
+        if (run->range[mid].end > lo)
+            b = mid;
+        else
+            a = mid + 1;
+    }
+    if (a == run->nrange || run->range[a].base > lo || bytes > run->range[a].end - lo)
+        return NULL;
+    w->wk->site[op->site] = &run->range[a];
+    return &run->range[a];
+}
+
+static void *bad(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, const char *what,
+                 uint64_t limit)
+{
+    sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "%u bytes at %s address 0x%llx are outside its %llu bytes", bytes, what,
+                (unsigned long long)addr, (unsigned long long)limit);
+    return NULL;
+}
+
+uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, bool write)
+{
+    static const char *const name[] = {"global", "shared", "local", "parameter"};
+    unsigned window = 0;
+    uint64_t at = addr;
+    switch (op->space) {
+    case PTX_SHARED:
+    case PTX_SHARED_CLUSTER: window = 1; break;
+    case PTX_LOCAL:
+    case PTX_PARAM_FUNC: window = 2; break;
+    case PTX_PARAM: window = 3; break;
+    case PTX_GLOBAL:
+    case PTX_CONST: break;
+    default: window = (unsigned)(addr >> SG_WINDOW_SHIFT); at = addr & ((1ull << SG_WINDOW_SHIFT) - 1);
+    }
+    unsigned align = bytes & (0u - bytes);
+    if (addr & (align - 1)) {
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "address 0x%llx is misaligned for %u bytes", (unsigned long long)addr,
+                    bytes);
+        return NULL;
+    }
+    switch (window) {
+    case 0: {
+        const struct sg_range *r = w->wk->site[op->site];
+        if (at < r->base || at > r->end || bytes > r->end - at)
+            r = sg_find_range(w, op, at, bytes);
+        if (!r) {
+            char where[160];
+            const struct sg_run *run = w->wk->run;
+            sg_mem_describe(run->alloc, run->nrange, at, where, sizeof where);
+            sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at 0x%llx are outside every allocation (%s)", bytes,
+                        (unsigned long long)at, where);
+            return NULL;
+        }
+        if (write && r->read_only) {
+            sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at 0x%llx are read-only", bytes, (unsigned long long)at);
+            return NULL;
+        }
+        return (uint8_t *)(uintptr_t)at;
+    }
+    case 1:
+        if (at > w->shared_bytes || bytes > w->shared_bytes - at)
+            return bad(w, op, lane, at, bytes, name[1], w->shared_bytes);
+        return w->shared + at;
+    case 2:
+        if (at > w->local_bytes || bytes > w->local_bytes - at)
+            return bad(w, op, lane, at, bytes, name[2], w->local_bytes);
+        return w->local + lane * w->local_bytes + at;
+    case 3: {
+        uint64_t n = w->code->param_total;
+        if (write || at > n || bytes > n - at)
+            return bad(w, op, lane, at, bytes, name[3], n);
+        return (uint8_t *)(uintptr_t)w->wk->run->l->params + at;
+    }
+    default:
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "%u bytes at 0x%llx are outside every allocation", bytes,
+                    (unsigned long long)addr);
+        return NULL;
+    }
+}
+
+/* ---- what a launch touched -------------------------------------------------------------------------------------- */
+static void see(const struct sg_range *r, uint64_t lo, uint64_t bytes, bool write)
+{
+    uint64_t *map = r->seen[write];
+    if (!map)
+        return;
+    for (uint64_t s = (lo >> 5) - (r->base >> 5), e = ((lo + bytes - 1) >> 5) - (r->base >> 5); s <= e; s++) {
+        uint64_t bit = 1ull << (s & 63);
+        if (!(__atomic_load_n(&map[s >> 6], __ATOMIC_RELAXED) & bit))
+            __atomic_fetch_or(&map[s >> 6], bit, __ATOMIC_RELAXED);
+    }
+}
+
+/* A race that is found ends the launch: the fault is set, and the warp stops at its next basic block (sg_out_of_fuel). */
+static void race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
+                       enum sg_access how)
+{
+    if (!r->shadow || w->wk->fault)
+        return;
+    uint32_t me = (uint32_t)w->blk->linear + 1;
+    for (uint64_t i = 0; i < bytes; i++) {
+        struct sg_shadow *s = &r->shadow[lo + i - r->base];
+        bool hit = false;
+        uint32_t other = s->writer;
+        if (s->writer && s->writer != me)
+            hit = !(how == SG_ATOMIC && s->atomic);
+        if (!hit && how != SG_READ && s->reader && s->reader != me) {
+            hit = true;
+            other = s->reader;
+        }
+        if (hit) {
+            char who[32] = "several blocks";
+            if (other != SHADOW_MANY)
+                snprintf(who, sizeof who, "block %u", other - 1);
+            sg_fault_at(w, op, DT_E_RACE, lane, lo + i, (uint32_t)bytes, "the byte at 0x%llx is also %s by %s, in no order",
+                        (unsigned long long)(lo + i), s->writer && s->writer != me ? "written" : "read", who);
+            w->fuel = 0;
+            return;
+        }
+        if (how == SG_READ) {
+            s->reader = !s->reader || s->reader == me ? me : SHADOW_MANY;
+        } else {
+            s->atomic = how == SG_ATOMIC && (!s->writer || s->atomic);
+            s->writer = me;
+        }
+    }
+}
+
+void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes, enum sg_access how)
+{
+    uint64_t n = ((lo + bytes - 1) >> 5) - (lo >> 5) + 1;
+    struct sg_worker *wk = w->wk;
+    if (how != SG_WRITE) {
+        wk->sectors[0] += n;
+        see(r, lo, bytes, false);
+    }
+    if (how != SG_READ) {
+        wk->sectors[1] += n;
+        see(r, lo, bytes, true);
+    }
+    if (wk->race) {
+        uint64_t step = (uint64_t)op->size * op->n;
+        for (uint64_t at = lo; at < lo + bytes; at += step ? step : bytes) {
+            unsigned lane = step && bytes > step ? (unsigned)((at - lo) / step) : (unsigned)__builtin_ctz(w->mask);
+            race_check(w, op, r, lane, at, step ? step : bytes, how);
+        }
+    }
+}
+
+/* Distinct sectors of one warp access: exact when addresses ascend, else by a small hash set. */
+static unsigned distinct(const uint64_t *addr, uint32_t mask, unsigned bytes)
+{
+    uint64_t set[256];
+    uint8_t used[256] = {0};
+    unsigned n = 0;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        uint64_t a = addr[__builtin_ctz(m)];
+        for (uint64_t s = a >> 5; s <= (a + bytes - 1) >> 5; s++) {
+            unsigned h = (unsigned)((s * 0x9E3779B97F4A7C15u) >> 56);
+            while (used[h] && set[h] != s)
+                h = (h + 1) & 255;
+            if (!used[h]) {
+                used[h] = 1;
+                set[h] = s;
+                n++;
+            }
+        }
+    }
+    return n;
+}
+
+void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes, enum sg_access how)
+{
+    struct sg_worker *wk = w->wk;
+    uint64_t last = 0, n = 0;
+    bool ascend = true;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        uint64_t lo = addr[l], s = lo >> 5, e = (lo + bytes - 1) >> 5;
+        const struct sg_range *r = wk->site[op->site];
+        if (lo < r->base || lo >= r->end)
+            r = sg_find_range(w, op, lo, bytes);
+        if (!r)
+            continue; /* shared or local, through a generic address */
+        if (s != last || !n) {
+            ascend = ascend && s >= last;
+            n += e - s + (s != last);
+            if (how != SG_WRITE)
+                see(r, lo, bytes, false);
+            if (how != SG_READ)
+                see(r, lo, bytes, true);
+        }
+        last = e;
+        if (wk->race)
+            race_check(w, op, r, l, lo, bytes, how);
+    }
+    if (!ascend)
+        n = distinct(addr, mask, bytes);
+    if (how != SG_WRITE)
+        wk->sectors[0] += n;
+    if (how != SG_READ)
+        wk->sectors[1] += n;
+}
+
+/* ---- loads and stores by lane ----------------------------------------------------------------------------------- */
+static bool is_global(const struct sg_op *op, uint64_t addr)
+{
+    return op->space == PTX_GLOBAL || op->space == PTX_CONST || (op->space == PTX_GENERIC && !(addr >> SG_WINDOW_SHIFT));
+}
+
+/* Resolve all active lanes; false when one faulted. */
+static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned bytes, enum sg_access how, uint8_t *at[SG_LANES])
+{
+    uint64_t ad[SG_LANES];
+    uint32_t global = 0;
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        ad[l] = sg_address(w, op, l);
+        at[l] = sg_resolve(w, op, l, ad[l], bytes, how != SG_READ);
+        if (!at[l])
+            return false;
+        if (is_global(op, ad[l]))
+            global |= 1u << l;
+    }
+    if (global && w->wk->track)
+        sg_track_lanes(w, op, ad, global, bytes, how);
+    return true;
+}
+
+static void put(struct sg_warp *w, const struct sg_op *op, uint32_t ref, unsigned lane, const uint8_t *p)
+{
+    unsigned bytes = op->size;
+    if (bytes == 16) {
+        memcpy(&SG_P(uint64_t, ref)[lane], p, 8);
+        memcpy(&SG_P(uint64_t, ref)[lane + SG_LANES], p + 8, 8);
+        return;
+    }
+    uint64_t v = 0;
+    memcpy(&v, p, bytes);
+    if (op->flags & SG_SIGNED && bytes < 8)
+        v = (uint64_t)((int64_t)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes));
+    if (bytes == 8 || op->flags & SG_D64)
+        SG_P(uint64_t, ref)[lane] = v;
+    else
+        SG_P(uint32_t, ref)[lane] = (uint32_t)v & (op->type == 2 ? 0xFFFFu : SG_ALL);
+}
+
+static void get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p)
+{
+    if (bytes == 16) {
+        memcpy(p, &SG_P(uint64_t, ref)[lane], 8);
+        memcpy(p + 8, &SG_P(uint64_t, ref)[lane + SG_LANES], 8);
+    } else if (bytes == 8) {
+        memcpy(p, &SG_P(uint64_t, ref)[lane], 8);
+    } else {
+        memcpy(p, &SG_P(uint32_t, ref)[lane], bytes);
+    }
+}
+
+const struct sg_op *sg_load_slow(struct sg_warp *w, const struct sg_op *op)
+{
+    uint8_t *at[SG_LANES];
+    if (!resolve_all(w, op, op->size * op->n, SG_READ, at))
+        return NULL;
+    for (unsigned e = 0; e < op->n; e++) {
+        uint32_t ref = op->n == 1 ? op->d : w->code->ext[op->x + e];
+        for (uint32_t m = w->mask; m; m &= m - 1) {
+            unsigned l = (unsigned)__builtin_ctz(m);
+            put(w, op, ref, l, at[l] + e * op->size);
+        }
+    }
+    return op + 1;
+}
+
+const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op)
+{
+    uint8_t *at[SG_LANES];
+    if (!resolve_all(w, op, op->size * op->n, SG_WRITE, at))
+        return NULL;
+    for (unsigned e = 0; e < op->n; e++) {
+        uint32_t ref = op->n == 1 ? op->b : w->code->ext[op->x + e];
+        for (uint32_t m = w->mask; m; m &= m - 1) {
+            unsigned l = (unsigned)__builtin_ctz(m);
+            get(w, op->size, ref, l, at[l] + e * op->size);
+        }
+    }
+    return op + 1;
+}
+
+/* cp.async: `size` bytes from global memory (address: ref b, 64 bits, plus ext[x + 1]) to shared memory (address a), at once. ext[x]: ref
+ * of the number of bytes to read, the rest are zero; UINT32_MAX: all. */
+const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op)
+{
+    const uint32_t *ext = w->code->ext + op->x;
+    struct sg_op from = *op;
+    from.space = PTX_GLOBAL;
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        uint64_t ad[SG_LANES];
+        uint8_t *to = sg_resolve(w, op, l, sg_address(w, op, l), op->size, true);
+        if (!to)
+            return NULL;
+        uint32_t n = ext[0] == UINT32_MAX ? op->size : SG_P(uint32_t, ext[0])[l];
+        if (n > op->size)
+            n = op->size;
+        ad[l] = SG_P(uint64_t, op->b)[l] + (uint64_t)(int64_t)(int32_t)ext[1];
+        if (n) {
+            /* `n` bytes are read, but the address is aligned to the whole size */
+            uint8_t *p = ad[l] & (op->size - 1u) ? sg_resolve(w, &from, l, ad[l], op->size, false)
+                                                 : sg_resolve(w, &from, l, ad[l], n & (0u - n), false);
+            if (!p || !sg_find_range(w, op, ad[l], n)) {
+                sg_resolve(w, &from, l, ad[l], op->size, false);
+                return NULL;
+            }
+            if (w->wk->track)
+                sg_track_lanes(w, op, ad, 1u << l, n, SG_READ);
+            memcpy(to, p, n);
+        }
+        memset(to + n, 0, op->size - n);
+    }
+    return op + 1;
+}
+
+/* ---- atomics ------------------------------------------------------------------------------------------------------ */
+static float fadd32(float a, float b, bool ftz)
+{
+    if (ftz)
+        a = sg_flush(a), b = sg_flush(b);
+    float r = a + b;
+    if (r != r)
+        return sg_float(SG_NAN32);
+    return ftz ? sg_flush(r) : r;
+}
+
+static uint32_t fadd16(uint32_t a, uint32_t b, bool bf)
+{
+    if (bf)
+        return sg_f32_to_bf16(sg_bits(sg_float(sg_bf16_to_f32(a)) + sg_float(sg_bf16_to_f32(b))));
+    return sg_f32_to_f16(sg_bits(sg_float(sg_f16_to_f32(a)) + sg_float(sg_f16_to_f32(b))));
+}
+static uint32_t fminmax16(uint32_t a, uint32_t b, bool bf, bool max)
+{
+    uint32_t x = bf ? sg_bf16_to_f32(a) : sg_f16_to_f32(a), y = bf ? sg_bf16_to_f32(b) : sg_f16_to_f32(b);
+    uint32_t r = max ? sg_fmax(x, y) : sg_fmin(x, y);
+    return bf ? sg_f32_to_bf16(r) : sg_f32_to_f16(r);
+}
+
+/* One atomic operation (enum ptx_mod in `sub`) on `old`, of PTX type `type`. */
+static uint64_t atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c)
+{
+    unsigned bits = op->size * 8u;
+    uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
+    int64_t so = (int64_t)(old << (64 - bits)) >> (64 - bits), sb = (int64_t)(b << (64 - bits)) >> (64 - bits);
+    bool sign = ptx_type_is_signed((enum ptx_type)op->type);
+    switch (op->sub) {
+    case PTX_M_ADD:
+        switch (op->type) {
+        case PTX_F32:
+            /* global atomics flush nothing; in shared memory they do, as red.shared on hardware */
+            return sg_bits(fadd32(sg_float((uint32_t)old), sg_float((uint32_t)b), op->rnd & SG_FTZ));
+        case PTX_F64: {
+            double r = sg_double(old) + sg_double(b);
+            return r == r ? sg_bits64(r) : SG_NAN64;
+        }
+        case PTX_F16:
+        case PTX_BF16: return fadd16((uint32_t)old, (uint32_t)b, op->type == PTX_BF16);
+        case PTX_F16X2:
+        case PTX_BF16X2: {
+            bool bf = op->type == PTX_BF16X2;
+            return fadd16(old & 0xFFFF, b & 0xFFFF, bf) | fadd16(old >> 16 & 0xFFFF, b >> 16 & 0xFFFF, bf) << 16;
+        }
+        default: return (old + b) & mask;
+        }
+    case PTX_M_INC: return old >= b ? 0 : old + 1;
+    case PTX_M_DEC: return !old || old > b ? b : old - 1;
+    case PTX_M_EXCH: return b;
+    case PTX_M_CAS: return old == b ? c : old;
+    case PTX_M_AND: return old & b;
+    case PTX_M_OR: return old | b;
+    case PTX_M_XOR: return old ^ b;
+    case PTX_M_MIN:
+    case PTX_M_MAX: {
+        bool max = op->sub == PTX_M_MAX;
+        switch (op->type) {
+        case PTX_F16:
+        case PTX_BF16: return fminmax16((uint32_t)old, (uint32_t)b, op->type == PTX_BF16, max);
+        case PTX_F16X2:
+        case PTX_BF16X2: {
+            bool bf = op->type == PTX_BF16X2;
+            return fminmax16(old & 0xFFFF, b & 0xFFFF, bf, max) | fminmax16(old >> 16 & 0xFFFF, b >> 16 & 0xFFFF, bf, max) << 16;
+        }
+        default: break;
+        }
+        bool less = sign ? sb < so : b < old;
+        return max ? (less ? old : b) : (less ? b : old);
+    }
+    default: return old;
+    }
+}
+
+/* Lanes in order. ext[x]: compare-and-swap's value; with n > 1 (.v2, .v4) ext[x + 1 …] hold destinations, then sources. */
+const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
+{
+    uint8_t *at[SG_LANES];
+    unsigned n = op->n;
+    if (!resolve_all(w, op, op->size * n, SG_ATOMIC, at))
+        return NULL;
+    const uint32_t *ext = w->code->ext + op->x;
+    w->spin = true;
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        for (unsigned e = 0; e < n; e++) {
+            uint32_t d = n == 1 ? op->d : ext[1 + e], s = n == 1 ? op->b : ext[1 + n + e];
+            uint8_t old[16], b[16], c[16], r[16];
+            memcpy(old, at[l] + e * op->size, op->size);
+            get(w, op->size, s, l, b);
+            if (op->size == 16) { /* exch and cas of b128 */
+                if (op->sub == PTX_M_CAS)
+                    get(w, 16, ext[0], l, c);
+                memcpy(r, op->sub == PTX_M_EXCH ? b : !memcmp(old, b, 16) ? c : old, 16);
+            } else {
+                uint64_t vo = 0, vb = 0, vc = 0;
+                memcpy(&vo, old, op->size);
+                memcpy(&vb, b, op->size);
+                if (op->sub == PTX_M_CAS) {
+                    get(w, op->size, ext[0], l, c);
+                    memcpy(&vc, c, op->size);
+                }
+                uint64_t v = atomic_value(op, vo, vb, vc);
+                memcpy(r, &v, op->size);
+            }
+            if (!(op->flags & SG_NO_RESULT))
+                put(w, op, d, l, old);
+            memcpy(at[l] + e * op->size, r, op->size);
+        }
+    }
+    return op + 1;
+}

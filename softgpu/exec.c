@@ -1,0 +1,628 @@
+/* Launches: blocks over CPU threads, warps within a block, limits, faults and counters.
+ *
+ * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (decoded operations). Kernels whose blocks
+ * cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS threads (default: one per CPU), started only when the launch has lasted
+ * HELP_AFTER; kernels with atomics, fences or volatile accesses run on one thread, in block order, so that results are the same
+ * in every run. A block that keeps spinning lets later ones in beside it. With a seed, the order of blocks is a
+ * permutation and several blocks take turns after random amounts of work.
+ *
+ * The first fault in block order wins: blocks after it are not started, blocks before it run on. Cancellation and the instruction limit
+ * are looked at between two helpings of fuel.
+ *
+ * Not here: what operations do (lanes.inc, exec-warp.c, exec-mem.c), decoding (decode.c), time (timing.c).
+ */
+#include "softgpu/exec.h"
+
+#include <fenv.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+
+enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, SPINNING = 100 };
+#define HELP_AFTER 100e-6
+
+const sg_fn *sg_isa(void)
+{
+#if defined(__x86_64__) && !defined(__clang__)
+    static const sg_fn *chosen;
+    const sg_fn *t = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+    if (t)
+        return t;
+    const char *want = getenv("DOVETAIL_SOFTGPU_ISA"); /* v1, v3: for comparing them */
+    __builtin_cpu_init();
+    t = sg_lanes_v1;
+    if (__builtin_cpu_supports("x86-64-v3") && !(want && !strcmp(want, "v1")))
+        t = sg_lanes_v3;
+    if (__builtin_cpu_supports("x86-64-v4") && !(want && (!strcmp(want, "v1") || !strcmp(want, "v3"))))
+        t = sg_lanes_v4;
+    __atomic_store_n(&chosen, t, __ATOMIC_RELAXED);
+    return t;
+#else
+    return sg_lanes_v1;
+#endif
+}
+
+/* ---- faults ------------------------------------------------------------------------------------------------------- */
+static void thread_of(const struct sg_launch *l, uint32_t linear, uint32_t ret[3])
+{
+    ret[0] = linear % l->block[0];
+    ret[1] = linear / l->block[0] % l->block[1];
+    ret[2] = linear / l->block[0] / l->block[1];
+}
+
+const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr, uint32_t bytes,
+                                const char *what, ...)
+{
+    struct sg_worker *wk = w->wk;
+    w->stop = SG_FAULT;
+    if (wk->fault)
+        return NULL;
+    wk->fault = num;
+    struct sg_fault *f = &wk->f;
+    const struct sg_launch *l = wk->run->l;
+    *f = (struct sg_fault){.num = num, .kernel = l->kernel->info.name, .address = addr, .bytes = bytes};
+    memcpy(f->block, w->blk->id, sizeof f->block);
+    thread_of(l, w->index * SG_LANES + lane, f->thread);
+    struct dt_str s = {0};
+    if (op && op >= w->code->op && op < w->code->op + w->code->nop) {
+        const struct sg_src *src = &w->code->src[op->src];
+        if (src->f && src->inst < src->f->ninst) {
+            f->line = src->f->inst[src->inst].line;
+            ptx_print_inst(src->f, &src->f->inst[src->inst], &s);
+        }
+    }
+    const char *text = s.s ? s.s : "";
+    while (*text == ' ' || *text == '\t')
+        text++;
+    int n = snprintf(f->text, sizeof f->text / 2, "%s", text);
+    if (n >= (int)sizeof f->text / 2)
+        n = (int)sizeof f->text / 2 - 1;
+    if (n > 0 && f->text[n - 1] == ';')
+        n--;
+    if (n > 0)
+        n += snprintf(f->text + n, sizeof f->text - (size_t)n, ": ");
+    va_list ap;
+    va_start(ap, what);
+    vsnprintf(f->text + n, sizeof f->text - (size_t)n, what, ap);
+    va_end(ap);
+    dt_str_done(&s);
+    return NULL;
+}
+
+void sg_fault_text(const struct sg_fault *f, char *out, size_t n)
+{
+    char line[32] = "";
+    if (f->line)
+        snprintf(line, sizeof line, "PTX line %u: ", f->line);
+    snprintf(out, n, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), %s%s", f->kernel ? f->kernel : "?", f->block[0], f->block[1],
+             f->block[2], f->thread[0], f->thread[1], f->thread[2], line, f->text);
+}
+
+/* A fault of the launch as a whole. */
+static int refuse(const struct sg_launch *l, struct sg_fault *fault, int num, uint32_t line, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static int refuse(const struct sg_launch *l, struct sg_fault *fault, int num, uint32_t line, const char *fmt, ...)
+{
+    *fault = (struct sg_fault){.num = num, .kernel = l->kernel ? l->kernel->info.name : NULL, .line = line};
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(fault->text, sizeof fault->text, fmt, ap);
+    va_end(ap);
+    return num;
+}
+
+/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+static void fill32(void *p, uint32_t v)
+{
+    for (unsigned l = 0; l < SG_LANES; l++)
+        ((uint32_t *)p)[l] = v;
+}
+
+static void *aligned(size_t n)
+{
+    void *p = NULL;
+    if (posix_memalign(&p, 128, n ? n : 128))
+        return NULL;
+    return p;
+}
+
+static void block_free(struct sg_block *b)
+{
+    free(b->warp);
+    free(b->regs);
+    free(b->shared);
+    free(b->local);
+    free(b->konst);
+}
+
+/* Memory of a resident block. */
+static int block_init(struct sg_worker *wk, struct sg_block *b)
+{
+    const struct sg_run *run = wk->run;
+    const struct sg_code *c = run->code;
+    size_t threads = (size_t)run->nwarp * SG_LANES;
+    *b = (struct sg_block){.wk = wk, .nwarp = run->nwarp};
+    b->warp = aligned(run->nwarp * sizeof *b->warp);
+    b->regs = aligned((size_t)run->nwarp * c->reg_bytes);
+    b->shared = aligned(run->shared_bytes);
+    b->local = aligned(threads * c->local_bytes);
+    b->konst = aligned(SG_BLOCK_BYTES);
+    if (!b->warp || !b->regs || !b->shared || !b->local || !b->konst)
+        return DT_E_NOMEM;
+    memset(b->regs, 0, (size_t)run->nwarp * c->reg_bytes);
+    for (uint32_t i = 0; i < run->nwarp; i++) {
+        struct sg_warp *w = &b->warp[i];
+        memset(w, 0, sizeof *w);
+        uint8_t *r = b->regs + (size_t)i * c->reg_bytes;
+        w->base[0] = r;
+        w->base[1] = run->konst;
+        w->base[2] = b->konst;
+        w->base[3] = r;
+        w->wk = wk;
+        w->blk = b;
+        w->code = c;
+        w->index = i;
+        w->shared = b->shared;
+        w->shared_bytes = run->shared_bytes;
+        w->local = b->local + (size_t)i * SG_LANES * c->local_bytes;
+        w->local_bytes = c->local_bytes;
+        for (unsigned l = 0; l < SG_LANES; l++) {
+            uint32_t t[3];
+            thread_of(run->l, i * SG_LANES + l, t);
+            ((uint32_t *)(r + SG_REG_TIDX))[l] = t[0];
+            ((uint32_t *)(r + SG_REG_TIDY))[l] = t[1];
+            ((uint32_t *)(r + SG_REG_TIDZ))[l] = t[2];
+        }
+        fill32(r + SG_REG_WARPID, i);
+    }
+    return 0;
+}
+
+static void block_start(struct sg_block *b, uint64_t linear)
+{
+    const struct sg_run *run = b->wk->run;
+    const struct sg_code *c = run->code;
+    const uint32_t *grid = run->l->grid;
+    b->linear = linear;
+    b->id[0] = (uint32_t)(linear % grid[0]);
+    b->id[1] = (uint32_t)(linear / grid[0] % grid[1]);
+    b->id[2] = (uint32_t)(linear / grid[0] / grid[1]);
+    fill32(b->konst + SG_BLOCK_CTAIDX, b->id[0]);
+    fill32(b->konst + SG_BLOCK_CTAIDY, b->id[1]);
+    fill32(b->konst + SG_BLOCK_CTAIDZ, b->id[2]);
+    const struct sg_model *m = sg_device_model(run->device);
+    fill32(b->konst + SG_BLOCK_SMID, (uint32_t)(linear % (m && m->sms ? m->sms : 1)));
+    memset(b->shared, 0xFF, run->shared_bytes);
+    memset(b->local, 0xFF, (size_t)run->nwarp * SG_LANES * c->local_bytes);
+    for (unsigned i = 0; i < SG_BARRIERS; i++)
+        b->bar[i] = (struct sg_barrier){.all = 1};
+    b->alive = run->threads;
+    b->next = 0;
+    b->live = true;
+    b->executed = 0;
+    b->passes = 0;
+    for (uint32_t i = 0; i < b->nwarp; i++) {
+        struct sg_warp *w = &b->warp[i];
+        uint32_t left = run->threads - i * SG_LANES;
+        w->alive = left >= SG_LANES ? SG_ALL : (1u << left) - 1;
+        memset(w->base[0] + SG_REG_FIXED, 0, c->reg_bytes - SG_REG_FIXED);
+        w->frag[0] = (struct sg_frag){.op = c->op, .mask = w->alive, .state = SG_F_RUN};
+        w->nfrag = 1;
+        w->ready = 1;
+        w->tick = w->stick = w->cc = 0;
+        w->spin = false;
+        w->stop = SG_GO;
+    }
+}
+
+static void deadlock(struct sg_block *b)
+{
+    for (uint32_t i = 0; i < b->nwarp; i++)
+        for (uint32_t k = 0; k < b->warp[i].nfrag; k++) {
+            const struct sg_frag *f = &b->warp[i].frag[k];
+            unsigned lane = (unsigned)__builtin_ctz(f->mask);
+            if (f->state == SG_F_BAR) {
+                const struct sg_barrier *bar = &b->bar[f->bar];
+                sg_fault_at(&b->warp[i], f->op - 1, DT_E_DEADLOCK, lane, 0, 0,
+                            "waits for ever at barrier %u, where %u of %u threads are", f->bar, bar->arrived,
+                            bar->expected ? bar->expected : b->alive);
+            } else {
+                sg_fault_at(&b->warp[i], f->op, DT_E_DEADLOCK, lane, 0, 0,
+                            "waits for ever for lanes of its member mask (lanes 0x%x are here)", f->mask);
+            }
+            return;
+        }
+}
+
+/* One helping of fuel for each warp that can run. SG_YIELD, SG_DONE or SG_FAULT. */
+static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
+{
+    bool ran = false;
+    struct sg_worker *wk = b->wk;
+    for (uint32_t i = 0; i < b->nwarp; i++) {
+        struct sg_warp *w = &b->warp[b->next];
+        b->next = b->next + 1 == b->nwarp ? 0 : b->next + 1;
+        if (!w->ready)
+            continue;
+        ran = true;
+        w->fuel = fuel;
+        const struct sg_op *op = sg_pick(w);
+        while (op)
+            op = op->fn(w, op);
+        if (w->stop == SG_FAULT || wk->fault)
+            return SG_FAULT;
+    }
+    if (!b->alive)
+        return SG_DONE;
+    if (!ran) {
+        deadlock(b);
+        return SG_FAULT;
+    }
+    return SG_YIELD;
+}
+
+/* ---- order of blocks ----------------------------------------------------------------------------------------------------
+ * A permutation of [0, n): a 4-round Feistel network over the next even power of two, walked until it lands inside. */
+static uint64_t permute(uint64_t i, uint64_t n, uint64_t seed)
+{
+    unsigned half = 1;
+    while (half < 32 && 1ull << (2 * half) < n)
+        half++;
+    uint64_t mask = (1ull << half) - 1;
+    do {
+        uint64_t left = i >> half, right = i & mask;
+        for (unsigned r = 0; r < 4; r++) {
+            uint64_t t = left ^ (dt_splitmix64(seed ^ right << 8, r) & mask);
+            left = right;
+            right = t;
+        }
+        i = left << half | right;
+    } while (i >= n);
+    return i;
+}
+
+static bool next_block(struct sg_run *run, uint64_t *ret_place, uint64_t *ret_linear)
+{
+    if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
+        return false;
+    uint64_t i = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
+    if (i >= run->nblocks || i > __atomic_load_n(&run->fault_block, __ATOMIC_RELAXED))
+        return false;
+    *ret_place = i;
+    *ret_linear = run->l->seed ? permute(i, run->nblocks, run->l->seed) : i;
+    return true;
+}
+
+/* Between two turns: the cancel flag and the instruction limit. False: stop. */
+static bool go_on(struct sg_worker *wk)
+{
+    struct sg_run *run = wk->run;
+    if (run->l->max_instructions) {
+        uint64_t sum = __atomic_add_fetch(&run->executed, wk->executed - wk->flushed, __ATOMIC_RELAXED);
+        wk->flushed = wk->executed;
+        if (sum > run->l->max_instructions)
+            __atomic_store_n(&run->stop, 1, __ATOMIC_RELAXED);
+    }
+    if (run->l->cancel && __atomic_load_n(run->l->cancel, __ATOMIC_RELAXED))
+        __atomic_store_n(&run->stop, 2, __ATOMIC_RELAXED);
+    return !__atomic_load_n(&run->stop, __ATOMIC_RELAXED);
+}
+
+static void record_fault(struct sg_run *run, struct sg_worker *wk, struct sg_block *b)
+{
+    wk->fault_place = b->place;
+    uint64_t old = __atomic_load_n(&run->fault_block, __ATOMIC_RELAXED);
+    while (b->place < old && !__atomic_compare_exchange_n(&run->fault_block, &old, b->place, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+static void start_helpers(struct sg_run *run);
+
+/* Run blocks until there are none left, or a stop, or a fault in a block of ours. */
+static void work(struct sg_worker *wk)
+{
+    struct sg_run *run = wk->run;
+    uint32_t target = run->l->seed ? RESIDENT : 1, live = 0, turn = 0;
+    fenv_t env;
+    feholdexcept(&env);
+    fesetround(FE_TONEAREST);
+    bool more = true;
+    struct timespec t0;
+    clock_gettime(CLOCK_MONOTONIC, &t0);
+    while (!wk->fault && go_on(wk)) {
+        if (wk == run->first && !run->helping) {
+            struct timespec t1;
+            clock_gettime(CLOCK_MONOTONIC, &t1);
+            if ((double)(t1.tv_sec - t0.tv_sec) + 1e-9 * (double)(t1.tv_nsec - t0.tv_nsec) > HELP_AFTER)
+                start_helpers(run);
+        }
+        for (uint32_t i = 0; more && live < target && i < target; i++) {
+            struct sg_block *b = &wk->block[i];
+            if (b->live)
+                continue;
+            uint64_t place, linear;
+            more = next_block(run, &place, &linear);
+            if (!more)
+                break;
+            if (i >= wk->nblock) {
+                int r = block_init(wk, b);
+                wk->nblock = i + 1;
+                if (r < 0) {
+                    __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
+                    goto out;
+                }
+            }
+            block_start(b, linear);
+            b->place = place;
+            live++;
+        }
+        if (!live)
+            break;
+        struct sg_block *b;
+        int64_t fuel = FUEL;
+        if (run->l->seed) {
+            uint64_t r = dt_splitmix64(run->l->seed, wk->rng++);
+            fuel = 20 + (int64_t)(r >> 32) % 2000;
+            turn = (uint32_t)r;
+        }
+        do
+            b = &wk->block[turn++ % wk->nblock];
+        while (!b->live);
+        uint64_t before = wk->executed;
+        enum sg_stop stop = block_turn(b, fuel);
+        b->executed += wk->executed - before;
+        if (stop == SG_FAULT) {
+            record_fault(run, wk, b);
+            break;
+        }
+        if (stop == SG_DONE) {
+            b->live = false;
+            live--;
+            if (b->executed > wk->heaviest)
+                wk->heaviest = b->executed;
+        } else if (++b->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered) {
+            target++;
+        }
+    }
+out:
+    fesetenv(&env);
+}
+
+static void *work_thread(void *p)
+{
+    work(p);
+    return NULL;
+}
+
+static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
+{
+    static const struct sg_range nothing = {.base = 1, .end = 0};
+    *wk = (struct sg_worker){.run = run, .track = track || run->l->race_check, .race = run->l->race_check};
+    wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
+    wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
+    wk->block = dt_calloc(MAX_RESIDENT, sizeof *wk->block);
+    if (!wk->bb || !wk->site || !wk->block)
+        return DT_E_NOMEM;
+    for (uint32_t i = 0; i <= run->code->nsite; i++)
+        wk->site[i] = &nothing;
+    return 0;
+}
+
+static void worker_done(struct sg_worker *wk)
+{
+    for (uint32_t i = 0; wk->block && i < wk->nblock; i++)
+        block_free(&wk->block[i]);
+    free(wk->block);
+    free(wk->bb);
+    free(wk->site);
+}
+
+static void start_helpers(struct sg_run *run)
+{
+    run->helping = true;
+    uint64_t left = run->nblocks - __atomic_load_n(&run->next, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&run->next, __ATOMIC_RELAXED) >= run->nblocks)
+        return;
+    for (uint32_t i = 1; i < run->nworker && left-- > 0; i++)
+        if (worker_init(run, &run->first[i], run->first->track) == 0) {
+            run->first[i].rng = (uint64_t)i << 32;
+            if (pthread_create(&run->first[i].thread, NULL, work_thread, &run->first[i]) == 0)
+                run->first[i].started = true;
+        }
+}
+
+static uint32_t thread_count(void)
+{
+    const char *s = getenv("DOVETAIL_SOFTGPU_THREADS");
+    long n = s && *s ? atol(s) : sysconf(_SC_NPROCESSORS_ONLN);
+    return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (uint32_t)n;
+}
+
+/* ---- one launch ------------------------------------------------------------------------------------------------------- */
+static void fill_konst(struct sg_run *run)
+{
+    const struct sg_code *c = run->code;
+    const struct sg_launch *l = run->l;
+    uint8_t *k = run->konst;
+    memcpy(k, c->konst, c->konst_bytes);
+    for (unsigned i = 0; i < 3; i++) {
+        fill32(k + SG_K_NTID + i * 128, l->block[i]);
+        fill32(k + SG_K_NCTAID + i * 128, l->grid[i]);
+    }
+    fill32(k + SG_K_NWARPID, run->nwarp);
+    const struct sg_model *m = sg_device_model(run->device);
+    fill32(k + SG_K_NSMID, m ? m->sms : 1);
+    fill32(k + SG_K_DYNSMEM, l->shared_dynamic);
+    fill32(k + SG_K_TOTSMEM, run->shared_bytes);
+    for (uint32_t i = 0; i < c->nparam; i++) {
+        const struct sg_param_copy *p = &c->param[i];
+        uint64_t v = 0;
+        memcpy(&v, l->params + p->from, p->bytes);
+        if (p->sign && p->bytes < 8)
+            v = (uint64_t)((int64_t)(v << (64 - 8 * p->bytes)) >> (64 - 8 * p->bytes));
+        for (unsigned lane = 0; lane < SG_LANES; lane++)
+            if (p->wide)
+                ((uint64_t *)(k + p->to))[lane] = v;
+            else
+                ((uint32_t *)(k + p->to))[lane] = (uint32_t)v & (p->narrow ? 0xFFFFu : SG_ALL);
+    }
+}
+
+static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, bool seen, bool shadow)
+{
+    run->range = dt_calloc(n + 1, sizeof *run->range);
+    if (!run->range)
+        return DT_E_NOMEM;
+    run->nrange = n;
+    for (size_t i = 0; i < n; i++) {
+        struct sg_range *r = &run->range[i];
+        *r = (struct sg_range){.base = a[i].base, .end = a[i].end, .read_only = a[i].read_only};
+        uint64_t bytes = r->end - r->base;
+        for (int k = 0; seen && k < 2; k++)
+            if (!(r->seen[k] = dt_calloc((bytes + 63) / 32 / 64 + 2, 8)))
+                return DT_E_NOMEM;
+        if (shadow && !r->read_only && !(r->shadow = dt_calloc(bytes, sizeof *r->shadow)))
+            return DT_E_NOMEM;
+    }
+    return 0;
+}
+
+static void collect(struct sg_run *run, struct sg_stats *s)
+{
+    *s = (struct sg_stats){0};
+    uint64_t heaviest = 0;
+    for (uint32_t i = 0; i < run->nworker; i++) {
+        const struct sg_worker *wk = &run->first[i];
+        if (!wk->bb)
+            continue;
+        for (uint32_t b = 0; b < run->code->nbb; b++) {
+            const struct sg_bb *bb = &run->code->bb[b];
+            uint64_t n = wk->bb[b];
+            s->fp32 += n * bb->count[SG_C_FP32];
+            s->fp64 += n * bb->count[SG_C_FP64];
+            s->integer += n * bb->count[SG_C_INT];
+            s->sfu += n * bb->count[SG_C_SFU];
+            s->memory += n * bb->count[SG_C_MEMORY];
+            s->barriers += n * bb->count[SG_C_BARRIER];
+            s->tensor_flops += n * bb->count[SG_C_TENSOR];
+            s->shared_bytes += n * bb->count[SG_C_SHARED];
+        }
+        s->instructions += wk->executed;
+        s->global_read_bytes += wk->sectors[0] * 32;
+        s->global_write_bytes += wk->sectors[1] * 32;
+        if (wk->heaviest > heaviest)
+            heaviest = wk->heaviest;
+    }
+    for (size_t i = 0; i < run->nrange; i++) {
+        const struct sg_range *r = &run->range[i];
+        uint64_t words = (r->end - r->base + 63) / 32 / 64 + 2;
+        for (uint64_t k = 0; r->seen[0] && r->seen[1] && k < words; k++) {
+            s->unique_read_bytes += 32 * (uint64_t)__builtin_popcountll(r->seen[0][k]);
+            s->unique_write_bytes += 32 * (uint64_t)__builtin_popcountll(r->seen[1][k]);
+        }
+    }
+    s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
+}
+
+static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault,
+                 uint64_t *ret_blocks, uint32_t *ret_threads)
+{
+    if (c->error)
+        return refuse(l, fault, c->error, c->error_line, "%s", c->error_text);
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1], blocks = (uint64_t)l->grid[0] * l->grid[1];
+    if (!l->grid[0] || !l->grid[1] || !l->grid[2] || !l->block[0] || !l->block[1] || !l->block[2])
+        return refuse(l, fault, DT_E_LAUNCH, 0, "a grid or block dimension is 0");
+    if (l->grid[0] > INT32_MAX || l->grid[1] > 65535 || l->grid[2] > 65535)
+        return refuse(l, fault, DT_E_LAUNCH, 0, "grid (%u,%u,%u) is too large", l->grid[0], l->grid[1], l->grid[2]);
+    if (l->block[2] > 64 || threads > 1024 || threads * l->block[2] > l->kernel->info.max_threads)
+        return refuse(l, fault, DT_E_LAUNCH, 0, "block (%u,%u,%u) is over the kernel's limit of %u threads", l->block[0], l->block[1],
+                      l->block[2], l->kernel->info.max_threads);
+    const struct sg_model *m = sg_device_model(d);
+    uint32_t limit = m && m->shared_block_optin ? m->shared_block_optin : 227 << 10;
+    if (c->shared_static > limit || l->shared_dynamic > limit - c->shared_static)
+        return refuse(l, fault, DT_E_LAUNCH, 0, "%u + %u bytes of shared memory are over the device's %u", c->shared_static,
+                      l->shared_dynamic, limit);
+    if (l->cluster[0] > 1 || l->cluster[1] > 1 || l->cluster[2] > 1)
+        return refuse(l, fault, DT_E_UNSUPPORTED, 0, "the software device does not run clusters of blocks yet");
+    if (c->param_total && !l->params)
+        return refuse(l, fault, DT_E_ARGS, 0, "no parameters given");
+    *ret_blocks = blocks * l->grid[2];
+    *ret_threads = (uint32_t)(threads * l->block[2]);
+    return 0;
+}
+
+int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *stats, struct sg_fault *fault)
+{
+    struct sg_fault dummy;
+    if (!fault)
+        fault = &dummy;
+    struct sg_code *c = sg_kernel_code(l->kernel);
+    if (!c)
+        return refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
+    struct sg_run run = {.device = d, .l = l, .code = c, .fault_block = UINT64_MAX};
+    int r = check(d, l, c, fault, &run.nblocks, &run.threads);
+    if (r < 0)
+        return r;
+    if (l->race_check && run.nblocks >= UINT32_MAX - 1)
+        return refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
+    run.nwarp = (run.threads + SG_LANES - 1) / SG_LANES;
+    run.shared_bytes = c->shared_static + l->shared_dynamic;
+
+    size_t nalloc;
+    r = sg_mem_pin(d, &run.alloc, &nalloc);
+    if (r < 0)
+        return refuse(l, fault, r, 0, "memory is out");
+    run.nworker = c->ordered || l->race_check ? 1 : thread_count();
+    if (run.nworker > run.nblocks)
+        run.nworker = (uint32_t)run.nblocks;
+    run.helping = run.nworker == 1;
+    run.first = dt_calloc(run.nworker, sizeof *run.first);
+    run.konst = aligned(c->konst_bytes);
+    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc, stats != NULL, l->race_check);
+    if (r == 0)
+        r = worker_init(&run, run.first, stats != NULL);
+    if (r == 0) {
+        fill_konst(&run);
+        work(run.first);
+        for (uint32_t i = 1; i < run.nworker; i++)
+            if (run.first[i].started)
+                pthread_join(run.first[i].thread, NULL);
+        const struct sg_worker *bad = NULL;
+        for (uint32_t i = 0; i < run.nworker; i++)
+            if (run.first[i].fault && (!bad || run.first[i].fault_place < bad->fault_place))
+                bad = &run.first[i];
+        if (bad) {
+            *fault = bad->f;
+            r = bad->fault;
+        } else if (run.stop == 1) {
+            r = refuse(l, fault, DT_E_TIMEOUT, 0, "over the limit of %llu thread-instructions", (unsigned long long)l->max_instructions);
+        } else if (run.stop == 2) {
+            r = refuse(l, fault, DT_E_TIMEOUT, 0, "the launch was cancelled");
+        } else if (run.stop) {
+            r = DT_E_NOMEM;
+        }
+        if (stats)
+            collect(&run, stats);
+    }
+    if (r == DT_E_NOMEM)
+        refuse(l, fault, r, 0, "memory is out");
+    for (uint32_t i = 0; run.first && i < run.nworker; i++)
+        worker_done(&run.first[i]);
+    for (size_t i = 0; i < run.nrange; i++) {
+        free(run.range[i].seen[0]);
+        free(run.range[i].seen[1]);
+        free(run.range[i].shadow);
+    }
+    free(run.range);
+    free(run.first);
+    free(run.konst);
+    free(run.alloc);
+    sg_mem_unpin(d);
+    return r;
+}

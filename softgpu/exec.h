@@ -1,0 +1,331 @@
+/* Inside softgpu: decoded kernels and the state of running blocks.
+ *
+ * Registers. A register of up to 32 bits is a row of 32 lanes of uint32_t (128 bytes), a 64-bit one 32 lanes of uint64_t, a
+ * 128-bit one two such rows (low, high), a predicate one uint32_t with a bit per lane. 8- and 16-bit values are kept zero-extended.
+ * An operand is a `ref`: a byte offset with the number of its base in the low two bits: 0 the warp's registers, 1 the launch's
+ * constants (immediates, parameters, broadcast to 32 lanes), 2 the block's constants (%ctaid).
+ *
+ * Code. A decoded kernel is one array of struct sg_op, device functions inlined. `fn` does the operation for all lanes of `w->mask` and
+ * returns the next operation, or NULL when the warp has to stop (w->stop says why). Each basic block starts with a BB operation,
+ * which counts, looks for other diverged threads of the warp, and gives way when the warp's fuel is spent: branch targets,
+ * and places where diverged threads meet, are always BB operations.
+ *
+ * Divergence. A warp runs one fragment (op, mask) at a time; the others wait in w->frag: runnable, at a barrier, or at a
+ * collective for lanes that are still missing. Lowest position first, equal ones merged; see exec-warp.c.
+ *
+ * Three copies of the lane loops (lanes.inc) are compiled, for x86-64 of levels 1, 3 and 4; sg_isa() picks one.
+ */
+#ifndef DT_SOFTGPU_EXEC_H
+#define DT_SOFTGPU_EXEC_H
+
+#include <pthread.h>
+
+#include "softgpu/mem.h"
+
+#define SG_LANES 32
+#define SG_ALL 0xFFFFFFFFu
+
+/* Windows of the generic address space. No user-space address of the host has bits above 56. */
+#define SG_WINDOW_SHIFT 56
+#define SG_WINDOW_SHARED (1ull << SG_WINDOW_SHIFT)
+#define SG_WINDOW_LOCAL (2ull << SG_WINDOW_SHIFT)
+#define SG_WINDOW_PARAM (3ull << SG_WINDOW_SHIFT)
+#define SG_MAX_LOCAL (512u << 10) /* bytes per thread, as CUDA */
+#define SG_MAX_OPS (1u << 20)     /* of a decoded kernel */
+#define SG_BARRIERS 16
+
+struct sg_warp;
+struct sg_op;
+typedef const struct sg_op *(*sg_fn)(struct sg_warp *w, const struct sg_op *op);
+
+enum sg_op_flags {
+    SG_GUARD_NOT = 1,  /* the guard predicate is negated */
+    SG_A64 = 2,        /* the address operand has 64-bit lanes */
+    SG_SIGNED = 4,     /* sign-extend what is loaded */
+    SG_D64 = 8,        /* the destination has 64-bit lanes */
+    SG_C_NOT = 16,     /* predicate operand c is negated */
+    SG_NO_RESULT = 32, /* red: no destination */
+    SG_HAS_Q = 64,     /* second destination */
+};
+
+struct sg_op {
+    sg_fn fn;
+    sg_fn inner;         /* behind the guard, when fn is sg_guarded */
+    uint32_t d, a, b, c; /* refs */
+    uint32_t guard;      /* ref of the guard predicate */
+    uint32_t x;          /* more: second destination, number of a basic block, index into code->ext, memory site */
+    int64_t imm;         /* address offset, branch target, sub-operation */
+    uint32_t src;        /* index into code->src */
+    uint32_t site;       /* memory operations: index into the worker's range cache */
+    uint8_t size, n;     /* memory: bytes of an element, elements */
+    uint8_t space, flags;
+    uint8_t sub, type;   /* sub-operation, enum ptx_type */
+    uint16_t rnd;        /* SG_RN… | SG_FTZ | SG_SAT */
+};
+
+enum sg_rnd { SG_RN, SG_RZ, SG_RM, SG_RP, SG_RNA, SG_RND_MASK = 7, SG_FTZ = 8, SG_SAT = 16, SG_RELU = 32, SG_INTEGRAL = 64,
+              SG_SATFINITE = 128, SG_NANP = 256, SG_XORSIGN = 512 };
+
+/* What one instruction of a basic block adds to the counters, per active lane. */
+enum sg_count { SG_C_FP32, SG_C_FP64, SG_C_INT, SG_C_SFU, SG_C_MEMORY, SG_C_BARRIER, SG_C_TENSOR, SG_C_SHARED, SG_C_COUNT };
+
+struct sg_bb {
+    uint32_t instructions; /* of PTX */
+    uint32_t ops;          /* decoded: fuel */
+    uint32_t count[SG_C_COUNT];
+};
+
+struct sg_src {
+    const struct ptx_function *f;
+    uint32_t inst;
+};
+
+struct sg_param_copy { /* a kernel parameter (or a piece of one) as a launch constant */
+    uint32_t from, bytes, to;
+    bool sign, wide, narrow; /* wide: 64-bit lanes; narrow: a 16-bit register */
+};
+
+struct sg_code {
+    struct dt_arena arena;
+    struct sg_op *op;
+    struct sg_src *src;
+    uint32_t *ext; /* extra refs and branch tables */
+    struct sg_bb *bb;
+    uint8_t *konst; /* image of the launch constants */
+    struct sg_param_copy *param;
+    uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite;
+    uint32_t konst_bytes, reg_bytes, fixed_bytes; /* the first fixed_bytes of the registers are %tid and the like */
+    uint32_t local_bytes, shared_static, param_total;
+    bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
+    int error;    /* decoding failed: DT_E_* and why */
+    uint32_t error_line;
+    char error_text[256];
+};
+
+/* Refs with a fixed place. */
+enum { SG_REG_TIDX = 0, SG_REG_TIDY = 128, SG_REG_TIDZ = 256, SG_REG_WARPID = 384, SG_REG_FIXED = 512 };
+enum { SG_BLOCK_CTAIDX = 0, SG_BLOCK_CTAIDY = 128, SG_BLOCK_CTAIDZ = 256, SG_BLOCK_SMID = 384, SG_BLOCK_BYTES = 512 };
+/* Launch constants filled in by sg_execute. */
+enum { SG_K_FALSE = 0, SG_K_TRUE = 4, SG_K_LANEID = 128, SG_K_LANEMASK = 256 /* eq le lt ge gt */, SG_K_NTID = 896,
+       SG_K_NCTAID = 1280, SG_K_NWARPID = 1664, SG_K_NSMID = 1792, SG_K_DYNSMEM = 1920, SG_K_TOTSMEM = 2048, SG_K_ZERO64 = 2176,
+       SG_K_ONE = 2432, SG_K_FIXED = 2560 };
+
+struct sg_kernel {
+    struct sg_module *module;
+    struct ptx_function *f;
+    struct sg_kernel_info info;
+    struct sg_code *code; /* NULL until first use */
+};
+
+struct sg_module {
+    struct sg_device *device;
+    struct ptx_module *ptx;
+    uint64_t *var_addr; /* per module variable, 0: shared, or not allocated */
+    struct sg_kernel *kernel;
+    unsigned nkernel;
+    pthread_mutex_t lock; /* decoding */
+};
+int sg_decode(struct sg_kernel *k, struct sg_code **ret); /* fails only with DT_E_NOMEM; other errors are in the code */
+void sg_code_free(struct sg_code *c);
+struct sg_code *sg_kernel_code(struct sg_kernel *k);
+uint64_t sg_module_var(const struct sg_module *m, const struct ptx_var *v);
+
+/* ---- running ------------------------------------------------------------------------------------------------- */
+enum sg_frag_state { SG_F_RUN, SG_F_BAR, SG_F_WARP };
+struct sg_frag {
+    const struct sg_op *op;
+    uint32_t mask;
+    uint8_t state, bar; /* enum sg_frag_state; barrier number */
+    uint32_t tick;      /* when it was parked */
+};
+
+enum sg_stop { SG_GO, SG_YIELD, SG_BLOCKED, SG_DONE, SG_FAULT };
+
+struct sg_range { /* an allocation, as a launch sees it */
+    uint64_t base, end;
+    bool read_only;
+    uint64_t *seen[2];       /* sectors of 32 bytes read, written */
+    struct sg_shadow *shadow; /* one per byte, race_check only */
+};
+struct sg_shadow {
+    uint32_t writer, reader; /* block number + 1; SG_SHADOW_MANY readers */
+    uint8_t atomic;          /* the writer's accesses were atomic */
+};
+
+struct sg_warp {
+    uint8_t *base[4];
+    uint32_t mask;  /* active lanes */
+    uint32_t full;  /* no lane that still lives is inactive: operations may compute all 32 */
+    uint32_t alive; /* lanes that exist and have not exited */
+    uint32_t nfrag; /* waiting fragments */
+    int64_t fuel;
+    struct sg_worker *wk;
+    struct sg_block *blk;
+    const struct sg_code *code;
+    uint8_t *shared, *local;
+    uint64_t shared_bytes, local_bytes;
+    uint32_t cc;    /* carry flags */
+    uint32_t index; /* in the block */
+    uint32_t tick, stick;
+    uint32_t stop;  /* enum sg_stop */
+    uint32_t ready; /* some fragment can run */
+    bool spin;      /* did an atomic since it last gave way to another fragment */
+    struct sg_frag frag[2 * SG_LANES];
+};
+
+struct sg_barrier {
+    uint32_t arrived, expected; /* expected 0: all threads of the block */
+    uint32_t blocked;           /* of `arrived`, those that wait */
+    uint32_t any, all, count;   /* bar.red */
+};
+
+struct sg_block {
+    struct sg_worker *wk;
+    uint64_t linear;
+    uint32_t id[3];
+    uint32_t nwarp, alive; /* threads */
+    struct sg_warp *warp;
+    uint8_t *regs, *shared, *local, *konst;
+    struct sg_barrier bar[SG_BARRIERS];
+    uint32_t result[SG_BARRIERS], all[SG_BARRIERS], any[SG_BARRIERS]; /* of bar.red */
+    uint32_t next;                /* warp to run next */
+    uint32_t passes;              /* turns so far */
+    uint64_t place, executed;     /* in the order of blocks; thread-instructions so far */
+    bool live;
+};
+
+struct sg_run;
+struct sg_worker {
+    struct sg_run *run;
+    uint64_t *bb;               /* lane executions per basic block */
+    const struct sg_range **site; /* last allocation, per memory operation */
+    uint64_t executed, flushed; /* thread-instructions; what of them the run knows */
+    uint64_t ticks;             /* reads of a clock */
+    uint64_t sectors[2];        /* read, written */
+    uint64_t heaviest;
+    bool track, race;
+    struct sg_block *block; /* resident blocks */
+    uint32_t nblock;
+    uint64_t rng;
+    int fault;
+    uint64_t fault_place; /* of the faulting block in the order of blocks */
+    struct sg_fault f;
+    pthread_t thread;
+    bool started;
+};
+
+struct sg_run {
+    struct sg_device *device;
+    const struct sg_launch *l;
+    const struct sg_code *code;
+    struct sg_range *range;
+    size_t nrange;
+    struct sg_alloc *alloc; /* the pinned table, for messages */
+    uint8_t *konst;
+    uint32_t threads, nwarp, shared_bytes;
+    uint64_t nblocks, next, fault_block; /* next and fault_block are atomics */
+    uint64_t executed;                   /* atomic */
+    int stop;                            /* atomic: 1 instruction limit, 2 cancelled, 3 out of memory */
+    struct sg_worker *first;             /* nworker of them; the first is the caller's thread */
+    uint32_t nworker;
+    bool helping;                        /* the other threads have been started, or are not wanted */
+};
+
+static inline void *sg_ref(const struct sg_warp *w, uint32_t ref) { return w->base[ref & 3] + (ref & ~3u); }
+#define SG_P(T, ref) ((T *)sg_ref(w, ref))
+
+static inline void sg_set_mask(struct sg_warp *w, uint32_t mask)
+{
+    w->mask = mask;
+    w->full = (mask | ~w->alive) == SG_ALL;
+}
+
+/* ---- exec-warp.c: control -------------------------------------------------------------------------------------- */
+#define SG_NONE UINT32_MAX /* no such operand */
+const struct sg_op *sg_guarded(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_nop(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_bra(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_exit(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_trap(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_assertfail(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op);
+enum sg_collective { SG_SYNC, SG_SHFL_UP, SG_SHFL_DOWN, SG_SHFL_BFLY, SG_SHFL_IDX, SG_VOTE_ALL, SG_VOTE_ANY, SG_VOTE_UNI,
+                     SG_VOTE_BALLOT, SG_MATCH_ANY, SG_MATCH_ALL, SG_REDUX_ADD, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND,
+                     SG_REDUX_OR, SG_REDUX_XOR, SG_ELECT };
+enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
+const struct sg_op *sg_pick(struct sg_warp *w);                           /* the next fragment to run; NULL: stop is set */
+const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
+const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
+/* Where printf of kernels goes; NULL: nowhere. Set by libcuda. */
+extern void (*sg_print)(const char *text, size_t n);
+
+/* ---- exec-mem.c ------------------------------------------------------------------------------------------------- */
+/* The host address of `bytes` at `addr` in `space` for one lane; NULL with the fault set. */
+uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, bool write);
+/* As above, for global memory only; *ret_range gets the allocation. NULL without a fault when it is not accessible. */
+const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
+enum sg_access { SG_READ, SG_WRITE, SG_ATOMIC };
+void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
+                    enum sg_access how);
+void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
+                    enum sg_access how);
+const struct sg_op *sg_load_slow(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op);
+uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane);
+
+/* ---- exec-slow.c: lane by lane, all types and rounding modes; op->sub says what --------------------------------------- */
+enum sg_slow { SG_S_ADD, SG_S_SUB, SG_S_MUL, SG_S_FMA, SG_S_DIV, SG_S_RCP, SG_S_SQRT, SG_S_RSQRT, SG_S_SIN, SG_S_COS, SG_S_LG2,
+               SG_S_EX2, SG_S_TANH, SG_S_MIN, SG_S_MAX, SG_S_ABS, SG_S_NEG, SG_S_MIN3, SG_S_MAX3 };
+const struct sg_op *sg_slow_float(struct sg_warp *w, const struct sg_op *op);
+enum sg_testp { SG_T_FINITE, SG_T_INFINITE, SG_T_NUMBER, SG_T_NAN, SG_T_NORMAL, SG_T_SUBNORMAL };
+const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op);
+/* Integers that the lane loops do not have. carry: a op b (op c), with w->cc in (SG_CC_IN) and out (SG_CC_OUT), in op->imm. */
+enum sg_int { SG_I_ADD, SG_I_SUB, SG_I_MADLO, SG_I_MADHI, SG_I_FNS, SG_I_DP2A, SG_I_CVT_PACK, SG_I_X2 };
+enum { SG_CC_IN = 1, SG_CC_OUT = 2 };
+const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_odd_int(struct sg_warp *w, const struct sg_op *op);
+/* exec-cvt.c: op->type from, op->sub to, op->rnd */
+const struct sg_op *sg_cvt(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_cvt_x2(struct sg_warp *w, const struct sg_op *op);
+/* value = (-1)^sign * mant * 2^exp, plus something smaller than the last place if `sticky`; rounded into a float type's bits */
+struct sg_parts {
+    bool sign, nan, inf, sticky;
+    uint64_t mant;
+    int exp;
+};
+struct sg_parts sg_parts_of(uint64_t bits, enum ptx_type t);
+uint64_t sg_parts_round(struct sg_parts p, enum ptx_type t, unsigned rnd);
+uint64_t sg_get_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane);
+void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane, uint64_t v);
+
+/* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ----------------------------- */
+const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
+                                uint32_t bytes, const char *what, ...) __attribute__((format(printf, 7, 8)));
+
+/* ---- handlers ------------------------------------------------------------------------------------------------ */
+enum sg_lane_op { /* lanes.inc; one table per instruction set */
+#define A1(NAME, ...) SG_H_##NAME,
+#define A2(NAME, ...) SG_H_##NAME,
+#define A3(NAME, ...) SG_H_##NAME,
+#define C2(NAME, ...) SG_H_##NAME,
+#define M(NAME, ...) SG_H_##NAME,
+#include "softgpu/lanes.def"
+#undef A1
+#undef A2
+#undef A3
+#undef C2
+#undef M
+    SG_H_COUNT
+};
+const sg_fn *sg_isa(void); /* the table for this CPU */
+extern const sg_fn sg_lanes_v1[SG_H_COUNT], sg_lanes_v3[SG_H_COUNT], sg_lanes_v4[SG_H_COUNT];
+
+#endif

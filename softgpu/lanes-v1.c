@@ -1,0 +1,3 @@
+/* The lane loops for any x86-64, and every other architecture. See lanes.inc; chosen by sg_isa() in exec.c. */
+#define SG_TABLE sg_lanes_v1
+#include "softgpu/lanes.inc"

@@ -1,0 +1,9 @@
+/* The lane loops for x86-64 level 3: AVX2, FMA. See lanes.inc; chosen by sg_isa() in exec.c. */
+#if defined(__x86_64__) && !defined(__clang__)
+#pragma GCC target("arch=x86-64-v3")
+#define SG_TABLE sg_lanes_v3
+#include "softgpu/lanes.inc"
+#else
+#include "softgpu/exec.h"
+const sg_fn sg_lanes_v3[SG_H_COUNT]; /* never chosen */
+#endif

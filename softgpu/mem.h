@@ -1,0 +1,42 @@
+/* Inside softgpu: the table of allocations as the executor sees it (memory.c).
+ *
+ * A launch works on a snapshot: `sg_mem_pin` takes the execution lock, so that nothing that the launch can reach is freed
+ * under it; sg_mem_free and sg_mem_unregister wait for that lock. New allocations may be made meanwhile; the running launch does not
+ * see them.
+ */
+#ifndef DT_SOFTGPU_MEM_H
+#define DT_SOFTGPU_MEM_H
+
+#include <pthread.h>
+
+#include "softgpu/sg.h"
+
+struct sg_alloc {
+    uint64_t base, end; /* [base, end) */
+    void *raw;          /* what mmap gave, NULL for registered memory */
+    uint64_t raw_bytes;
+    bool read_only;
+};
+
+struct sg_device {
+    const struct sg_model *model;
+    pthread_mutex_t lock;      /* the table */
+    pthread_mutex_t exec_lock; /* held while a launch runs; taken before `lock` */
+    struct sg_alloc *alloc;    /* sorted by base, disjoint */
+    size_t nalloc, cap;
+    uint64_t used;
+};
+
+/* As sg_mem_alloc, for module variables. */
+int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_t *ret_addr);
+
+/* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. */
+int sg_mem_pin(struct sg_device *d, struct sg_alloc **ret, size_t *ret_n);
+void sg_mem_unpin(struct sg_device *d);
+
+/* The allocation that holds `addr`, or NULL. */
+const struct sg_alloc *sg_mem_search(const struct sg_alloc *a, size_t n, uint64_t addr);
+/* "12 bytes past the end of the 1024 bytes at 0x…": where `addr` is, for a person. */
+void sg_mem_describe(const struct sg_alloc *a, size_t n, uint64_t addr, char *out, size_t size);
+
+#endif
