@@ -17,6 +17,9 @@
  * excepted), and rebuilt from the caller's graph when loading. Members of what the graph does not use (a buffer that no launch
  * names) are dropped when storing. The graph's own `name`, where the document has one, is handled in the same way.
  *
+ * Buffers and modules are put in order: canonical when storing, the graph's when loading, names that rewrites made behind them as they
+ * came. So an entry made for the same graph in another order of members reads as if it had been made for the caller's.
+ *
  * Works on a copy and puts it into `doc` at the end: after an error the document is as before.
  */
 #include <ctype.h>
@@ -228,30 +231,88 @@ static int list(struct renamer *r, enum kind k, json_t *array)
     return 0;
 }
 
-/* Keys of obj[key]: the object is rebuilt in its order; a member of something unused is dropped. */
+struct ranked {
+    size_t rank, at; /* place in the order wanted, and where it stood */
+    char *key;       /* owned, of keys() */
+    json_t *v;
+};
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct ranked *x = a, *y = b;
+    return x->rank != y->rank ? (x->rank < y->rank ? -1 : 1) : (x->at > y->at) - (x->at < y->at);
+}
+
+/* Where a new name stands: the graph's or canonical number, made-up names behind. */
+static size_t rank(const struct renamer *r, enum kind k, const char *s)
+{
+    uint32_t i = r->out ? dt_names_get(&r->own[k], s, strlen(s)) : canonical(s, strlen(s), k);
+    return i == DT_NAME_NONE ? SIZE_MAX : i;
+}
+
+/* A list of buffers, renamed and in order. */
+static int buffer_list(struct renamer *r, json_t *array)
+{
+    size_t n = json_array_size(array), i;
+    json_t *v;
+    int x = list(r, BUFFER, array);
+    if (x < 0 || n < 2)
+        return x;
+    dt_free_ struct ranked *all = dt_calloc(n, sizeof *all);
+    if (!all)
+        return nomem(r);
+    json_array_foreach(array, i, v)
+        all[i] = (struct ranked){json_is_string(v) ? rank(r, BUFFER, json_string_value(v)) : SIZE_MAX, i, NULL, json_incref(v)};
+    qsort(all, n, sizeof *all, by_rank);
+    for (i = 0; i < n; i++)
+        json_array_set_new(array, i, all[i].v);
+    return 0;
+}
+
+/* Keys of obj[key]: the object is rebuilt in order; a member of something unused is dropped. */
 static int keys(struct renamer *r, enum kind k, json_t *obj, const char *key)
 {
-    json_t *old = json_object_get(obj, key), *v, *fresh;
+    json_t *old = json_object_get(obj, key), *v, *fresh = NULL;
     const char *s;
+    size_t n = 0;
     int x = 0;
     if (!json_is_object(old))
         return 0;
-    if (!(fresh = json_object()))
+    struct ranked *all = dt_calloc(json_object_size(old) + 1, sizeof *all);
+    if (!all || !(fresh = json_object())) {
+        free(all);
         return nomem(r);
+    }
     json_object_foreach(old, s, v)
     {
         struct dt_str to = {0};
-        x = name(r, k, s, &to);
-        if (x > 0)
-            x = json_object_set_nocheck(fresh, to.s ? to.s : "", v) < 0 ? nomem(r) : 0;
-        dt_str_done(&to);
-        if (x < 0)
+        if ((x = name(r, k, s, &to)) <= 0) {
+            dt_str_done(&to);
+            if (x < 0)
+                break;
+            continue;
+        }
+        dt_str_add(&to, "");
+        all[n] = (struct ranked){0, n, dt_str_take(&to), v};
+        if (!all[n].key) {
+            x = nomem(r);
             break;
+        }
+        all[n].rank = rank(r, k, all[n].key);
+        n++;
     }
-    if (x == 0 && json_object_set(obj, key, fresh) < 0)
+    if (x >= 0)
+        qsort(all, n, sizeof *all, by_rank);
+    for (size_t i = 0; i < n; i++) {
+        if (x >= 0 && json_object_set_nocheck(fresh, all[i].key, all[i].v) < 0)
+            x = nomem(r);
+        free(all[i].key);
+    }
+    free(all);
+    if (x >= 0 && json_object_set(obj, key, fresh) < 0)
         x = nomem(r);
     json_decref(fresh);
-    return x;
+    return x < 0 ? x : 0;
 }
 
 static int argument(struct renamer *r, json_t *a)
@@ -362,7 +423,7 @@ static int document(struct renamer *r, json_t *doc)
             return x;
     json_array_foreach(json_object_get(doc, "edges"), i, v)
         if ((x = member(r, LAUNCH, v, "producer")) < 0 || (x = member(r, LAUNCH, v, "consumer")) < 0 ||
-            (x = list(r, BUFFER, json_object_get(v, "buffers"))) < 0 || (x = keys(r, BUFFER, v, "independent_bytes")) < 0)
+            (x = buffer_list(r, json_object_get(v, "buffers"))) < 0 || (x = keys(r, BUFFER, v, "independent_bytes")) < 0)
             return x;
     json_array_foreach(json_object_get(doc, "rewrites"), i, v)
         if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 || (x = sentence(r, json_object_get(v, "reason"))) < 0)

@@ -42,7 +42,7 @@ static const char plan[] =
 
 static const char analysis[] =
     "{\"signature\": \"s\", \"launches\": [{\"name\": \"%8$s\", \"blocks\": 1}, {\"name\": \"%9$s\"}, {\"name\": \"%10$s\"}],"
-    "\"edges\": [{\"producer\": \"%8$s\", \"consumer\": \"%9$s\", \"buffers\": [\"%5$s\", \"%6$s\"], \"hazards\": [\"raw\"],"
+    "\"edges\": [{\"producer\": \"%8$s\", \"consumer\": \"%9$s\", \"buffers\": [\"%6$s\", \"%5$s\"], \"hazards\": [\"raw\"],"
     "  \"independent_bytes\": {\"%6$s\": 64, \"%4$s\": 7}, \"map\": {\"raw\": [[0, [0]]]}}]}";
 
 struct names {
@@ -221,6 +221,37 @@ static void test_count(void **state)
     dt_graph_free(other);
 }
 
+/* Byte for byte what would have been made for a graph with its buffers in another order. */
+static void test_order(void **state)
+{
+    static const char graph[] = "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"%s\": {\"bytes\": 4, \"role\": \"inout\"}, \"%s\": "
+                                "{\"bytes\": 4, \"role\": \"inout\"}}, \"launches\": [{\"copy\": {\"from\": {\"buffer\": \"p\"}, "
+                                "\"to\": {\"buffer\": \"q\"}, \"bytes\": 4}}]}";
+    static const char edge[] = "{\"edges\":[{\"buffers\":[\"%s\",\"%s\"],\"independent_bytes\":{\"%s\":1,\"%s\":1}}]}";
+    static const char *const order[2][2] = {{"p", "q"}, {"q", "p"}};
+    char text[512], want[2][256], *got;
+    for (int i = 0; i < 4; i++) {
+        const char *const *from = order[i & 1], *const *to = order[i >> 1];
+        struct dt_graph *a = NULL, *b = NULL;
+        assert_int_equal(dt_graph_parse(text, (size_t)snprintf(text, sizeof text, graph, from[0], from[1]), &a, NULL), 0);
+        assert_int_equal(dt_graph_parse(text, (size_t)snprintf(text, sizeof text, graph, to[0], to[1]), &b, NULL), 0);
+        snprintf(want[0], sizeof want[0], edge, from[0], from[1], from[0], from[1]);
+        snprintf(want[1], sizeof want[1], edge, to[0], to[1], to[0], to[1]);
+        json_t *doc = json_loads(want[0], 0, NULL);
+        assert_int_equal(cache_rename(doc, a, false, NULL), 0);
+        got = json_dumps(doc, JSON_COMPACT);
+        assert_string_equal(got, "{\"edges\":[{\"buffers\":[\"b0\",\"b1\"],\"independent_bytes\":{\"b0\":1,\"b1\":1}}]}");
+        free(got);
+        assert_int_equal(cache_rename(doc, b, true, NULL), 0);
+        got = json_dumps(doc, JSON_COMPACT);
+        assert_string_equal(got, want[1]);
+        free(got);
+        json_decref(doc);
+        dt_graph_free(a);
+        dt_graph_free(b);
+    }
+}
+
 static void test_foreign(void **state)
 {
     struct dt_graph *g = graph_of(&first);
@@ -281,7 +312,7 @@ int main(void)
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_graph), cmocka_unit_test(test_other_names),
                                        cmocka_unit_test(test_clash),      cmocka_unit_test(test_generated_looks_canonical),
                                        cmocka_unit_test(test_plus),       cmocka_unit_test(test_joined_clash),
-                                       cmocka_unit_test(test_count),      cmocka_unit_test(test_foreign),
+                                       cmocka_unit_test(test_count),      cmocka_unit_test(test_order),      cmocka_unit_test(test_foreign),
                                        cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
