@@ -1,12 +1,13 @@
 /* The SQLite file: opening, migrations, and moving a bad one aside.
  *
- * The file is ours when it is empty or carries our application id. user_version counts the migrations of schema/sql/ that have been
- * run; each runs in one transaction that takes the write lock first and looks again, so that two processes may start at once. A file
- * with more migrations than we know is left alone (a newer dovetail made it) and is an error.
+ * The file is ours when it is empty or carries our application id. user_version counts the migrations of schema/sql/
+ * that have been run; each runs in one transaction that takes the write lock first and looks again, so that two
+ * processes may start at once. A file with more migrations than we know is left alone (a newer dovetail made it) and is
+ * an error.
  *
- * A file that is no database, a damaged one, and somebody else's database are renamed to PATH.bad (PATH.bad.2 …: nothing is ever
- * overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock; whoever finds that the file at PATH is not the one
- * it had open just opens the new one.
+ * A file that is no database, a damaged one, and somebody else's database are renamed to PATH.bad (PATH.bad.2 …:
+ * nothing is ever overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock; whoever finds that the
+ * file at PATH is not the one it had open just opens the new one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -28,10 +29,7 @@ int cache_db_error(struct cache *c, const char *what, struct dt_err *e)
     return dt_err_set(e, DT_E_CACHE, "cache %s: %s: %s", c->path, what, c->db ? sqlite3_errmsg(c->db) : "not open");
 }
 
-bool cache_db_damaged(int rc)
-{
-    return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB;
-}
+bool cache_db_damaged(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
 void cache_db_close(struct cache *c)
 {
@@ -62,7 +60,8 @@ static int migrate(sqlite3 *db, int from)
             return rc;
         rc = pragma(db, "PRAGMA user_version", &version); /* another process may have been faster */
         if (rc == SQLITE_OK && version < (int)NMIGRATION) {
-            snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d", CACHE_APPLICATION_ID, version + 1);
+            snprintf(mark, sizeof mark, "PRAGMA application_id = %d; PRAGMA user_version = %d", CACHE_APPLICATION_ID,
+                     version + 1);
             rc = sqlite3_exec(db, schema_migrations[version], NULL, NULL, NULL);
             if (rc == SQLITE_OK)
                 rc = sqlite3_exec(db, mark, NULL, NULL, NULL);
@@ -94,15 +93,19 @@ static int open_once(struct cache *c)
         return SQLITE_NOTADB;
     if (version > (int)NMIGRATION)
         return SQLITE_MISMATCH;
-    if ((rc = sqlite3_exec(c->db, "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF;"
-                                  "PRAGMA cell_size_check = ON", NULL, NULL, NULL)) != SQLITE_OK)
+    if ((rc = sqlite3_exec(c->db,
+                           "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; PRAGMA trusted_schema = OFF;"
+                           "PRAGMA cell_size_check = ON",
+                           NULL, NULL, NULL)) != SQLITE_OK)
         return rc;
     if ((rc = migrate(c->db, version)) != SQLITE_OK)
         return rc;
     /* a statement on every table: damage in the schema shows now */
-    if ((rc = pragma(c->db, "SELECT (SELECT count(*) FROM (SELECT 1 FROM entry LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM "
-                            "graph LIMIT 1)) + (SELECT count(*) FROM known LIMIT 1) + (SELECT count(*) FROM counter)",
-                     &tables)) != SQLITE_OK)
+    if ((rc = pragma(
+             c->db,
+             "SELECT (SELECT count(*) FROM (SELECT 1 FROM entry LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM "
+             "graph LIMIT 1)) + (SELECT count(*) FROM known LIMIT 1) + (SELECT count(*) FROM counter)",
+             &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
     if (stat(c->path, &st) == 0) {
         c->dev = st.st_dev;
@@ -136,7 +139,8 @@ static int move_aside(struct cache *c, struct dt_err *e)
         if (access(to, F_OK) == 0)
             continue;
         if (rename_one(c->path, ".bad", n, "") < 0)
-            return dt_err_set(e, DT_E_CACHE, "cache %s is damaged and cannot be moved aside: %s", c->path, strerror(errno));
+            return dt_err_set(e, DT_E_CACHE, "cache %s is damaged and cannot be moved aside: %s", c->path,
+                              strerror(errno));
         rename_one(c->path, ".bad", n, "-wal"); /* may not exist */
         rename_one(c->path, ".bad", n, "-shm");
         return 0;

@@ -1,24 +1,27 @@
 /* Names out of, and into, a plan or analysis document.
  *
- * In a stored document buffers are "b0", modules "m0", launches "l0", numbered by first use (dt_graph_canon), so that graphs which
- * differ only in names share it. Names stand in these places and nowhere else:
+ * In a stored document buffers are "b0", modules "m0", launches "l0", numbered by first use (dt_graph_canon), so that
+ * graphs which differ only in names share it. Names stand in these places and nowhere else:
  *
  *   analysis  launches[].name  edges[].producer .consumer .buffers[] and the keys of .independent_bytes
- *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer, memset and copy steps;
- *             rewrites[].launches[]; keys of modules, buffers, scratch, assumes.align, assumes.constant; and, between single
- *             quotes, in rewrites[].reason
+ *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
+ * memset and copy steps; rewrites[].launches[]; keys of modules, buffers, scratch, assumes.align, assumes.constant;
+ * and, between single quotes, in rewrites[].reason
  *
- * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else is a name that a rewrite made (f0, t0): it
- * stays, except that (storing) one that looks like a canonical name is marked with a leading "_", and (loading) one that the
- * caller's graph uses for something of its own gets trailing "_" until it is free. So loading what was stored for a graph gives that
- * graph's document again, and for another graph never confuses two things.
+ * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
+ * is a name that a rewrite made (f0, t0): it stays, except that (storing) one that looks like a canonical name is
+ * marked with a leading "_", and (loading) one that the caller's graph uses for something of its own gets trailing "_"
+ * until it is free. So loading what was stored for a graph gives that graph's document again, and for another graph
+ * never confuses two things.
  *
- * `buffers` of a plan holds fills and data, which are the poster's and no part of the signature: stored without them (constants
- * excepted), and rebuilt from the caller's graph when loading. Members of what the graph does not use (a buffer that no launch
- * names) are dropped when storing. The graph's own `name`, where the document has one, is handled in the same way.
+ * `buffers` of a plan holds fills and data, which are the poster's and no part of the signature: stored without them
+ * (constants excepted), and rebuilt from the caller's graph when loading. Members of what the graph does not use (a
+ * buffer that no launch names) are dropped when storing. The graph's own `name`, where the document has one, is handled
+ * in the same way.
  *
- * Buffers and modules are put in order: canonical when storing, the graph's when loading, names that rewrites made behind them as they
- * came. So an entry made for the same graph in another order of members reads as if it had been made for the caller's.
+ * Buffers and modules are put in order: canonical when storing, the graph's when loading, names that rewrites made
+ * behind them as they came. So an entry made for the same graph in another order of members reads as if it had been
+ * made for the caller's.
  *
  * Works on a copy and puts it into `doc` at the end: after an error the document is as before.
  */
@@ -91,7 +94,8 @@ static bool looks_canonical(const char *s, size_t n)
 
 /* ---- storing ------------------------------------------------------------------------------------------------- */
 
-/* s[0..n) as one name: its canonical one appended and 1; 0 if it is no name of the graph; -1 if it is one that nothing uses. */
+/* s[0..n) as one name: its canonical one appended and 1; 0 if it is no name of the graph; -1 if it is one that nothing
+ * uses. */
 static int in_exact(const struct renamer *r, enum kind k, const char *s, size_t n, struct dt_str *to)
 {
     uint32_t i = dt_names_get(&r->own[k], s, n);
@@ -183,8 +187,9 @@ static int out_name(struct renamer *r, enum kind k, const char *s, struct dt_str
     while (x == 0 && made && name.s && !name.failed &&
            (dt_names_get(&r->own[k], name.s, name.len) != DT_NAME_NONE || json_object_get(r->taken[k], name.s)))
         dt_str_addc(&name, '_');
-    if (x == 0 && (name.failed || (made && name.s && (json_object_set_new_nocheck(r->chosen[k], s, json_string_nocheck(name.s)) < 0 ||
-                                                      json_object_set_new_nocheck(r->taken[k], name.s, json_true()) < 0))))
+    if (x == 0 && (name.failed || (made && name.s &&
+                                   (json_object_set_new_nocheck(r->chosen[k], s, json_string_nocheck(name.s)) < 0 ||
+                                    json_object_set_new_nocheck(r->taken[k], name.s, json_true()) < 0))))
         x = nomem(r);
     if (x == 0 && name.s)
         dt_str_add(to, name.s);
@@ -218,16 +223,17 @@ static int value(struct renamer *r, enum kind k, json_t *v)
     return x;
 }
 
-static int member(struct renamer *r, enum kind k, json_t *obj, const char *key) { return value(r, k, json_object_get(obj, key)); }
+static int member(struct renamer *r, enum kind k, json_t *obj, const char *key)
+{
+    return value(r, k, json_object_get(obj, key));
+}
 
 static int list(struct renamer *r, enum kind k, json_t *array)
 {
     size_t i;
     json_t *v;
     int x;
-    json_array_foreach(array, i, v)
-        if ((x = value(r, k, v)) < 0)
-            return x;
+    json_array_foreach(array, i, v) if ((x = value(r, k, v)) < 0) return x;
     return 0;
 }
 
@@ -261,8 +267,8 @@ static int buffer_list(struct renamer *r, json_t *array)
     dt_free_ struct ranked *all = dt_calloc(n, sizeof *all);
     if (!all)
         return nomem(r);
-    json_array_foreach(array, i, v)
-        all[i] = (struct ranked){json_is_string(v) ? rank(r, BUFFER, json_string_value(v)) : SIZE_MAX, i, NULL, json_incref(v)};
+    json_array_foreach(array, i, v) all[i] =
+        (struct ranked){json_is_string(v) ? rank(r, BUFFER, json_string_value(v)) : SIZE_MAX, i, NULL, json_incref(v)};
     qsort(all, n, sizeof *all, by_rank);
     for (i = 0; i < n; i++)
         json_array_set_new(array, i, all[i].v);
@@ -320,11 +326,10 @@ static int argument(struct renamer *r, json_t *a)
     size_t i;
     json_t *p;
     int x;
-    if ((x = member(r, BUFFER, a, "buffer")) < 0 || (x = member(r, BUFFER, json_object_get(a, "tensor_map"), "buffer")) < 0)
+    if ((x = member(r, BUFFER, a, "buffer")) < 0 ||
+        (x = member(r, BUFFER, json_object_get(a, "tensor_map"), "buffer")) < 0)
         return x;
-    json_array_foreach(json_object_get(a, "pointers"), i, p)
-        if ((x = member(r, BUFFER, p, "buffer")) < 0)
-            return x;
+    json_array_foreach(json_object_get(a, "pointers"), i, p) if ((x = member(r, BUFFER, p, "buffer")) < 0) return x;
     return 0;
 }
 
@@ -339,13 +344,12 @@ static int launch(struct renamer *r, json_t *l)
         (x = member(r, BUFFER, json_object_get(copy, "from"), "buffer")) < 0 ||
         (x = member(r, BUFFER, json_object_get(copy, "to"), "buffer")) < 0)
         return x;
-    json_array_foreach(json_object_get(l, "args"), i, a)
-        if ((x = argument(r, a)) < 0)
-            return x;
+    json_array_foreach(json_object_get(l, "args"), i, a) if ((x = argument(r, a)) < 0) return x;
     return 0;
 }
 
-/* Names between single quotes in a sentence. A name is looked for among launches, then buffers, then modules; quoted text that is none stays. */
+/* Names between single quotes in a sentence. A name is looked for among launches, then buffers, then modules; quoted
+ * text that is none stays. */
 static int sentence(struct renamer *r, json_t *v)
 {
     struct dt_str to = {0};
@@ -368,7 +372,8 @@ static int sentence(struct renamer *r, json_t *v)
         for (int i = 0; word && i < NKIND && hit <= 0; i++) {
             enum kind k = i == 0 ? LAUNCH : i == 1 ? BUFFER : MODULE;
             bool is = r->out ? canonical(word, strcspn(word, k == LAUNCH ? "+~" : ""), k) != DT_NAME_NONE
-                             : dt_names_get(&r->own[k], word, strlen(word)) != DT_NAME_NONE || (k == LAUNCH && strchr(word, '+'));
+                             : dt_names_get(&r->own[k], word, strlen(word)) != DT_NAME_NONE ||
+                                   (k == LAUNCH && strchr(word, '+'));
             if (is)
                 hit = name(r, k, word, &fresh);
         }
@@ -418,16 +423,15 @@ static int document(struct renamer *r, json_t *doc)
     json_t *v, *assumes = json_object_get(doc, "assumes");
     size_t i;
     int x;
-    json_array_foreach(json_object_get(doc, "launches"), i, v)
-        if ((x = launch(r, v)) < 0)
-            return x;
-    json_array_foreach(json_object_get(doc, "edges"), i, v)
-        if ((x = member(r, LAUNCH, v, "producer")) < 0 || (x = member(r, LAUNCH, v, "consumer")) < 0 ||
-            (x = buffer_list(r, json_object_get(v, "buffers"))) < 0 || (x = keys(r, BUFFER, v, "independent_bytes")) < 0)
-            return x;
-    json_array_foreach(json_object_get(doc, "rewrites"), i, v)
-        if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 || (x = sentence(r, json_object_get(v, "reason"))) < 0)
-            return x;
+    json_array_foreach(json_object_get(doc, "launches"), i, v) if ((x = launch(r, v)) < 0) return x;
+    json_array_foreach(json_object_get(doc, "edges"), i,
+                       v) if ((x = member(r, LAUNCH, v, "producer")) < 0 ||
+                              (x = member(r, LAUNCH, v, "consumer")) < 0 ||
+                              (x = buffer_list(r, json_object_get(v, "buffers"))) < 0 ||
+                              (x = keys(r, BUFFER, v, "independent_bytes")) < 0) return x;
+    json_array_foreach(json_object_get(doc, "rewrites"), i,
+                       v) if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
+                              (x = sentence(r, json_object_get(v, "reason"))) < 0) return x;
     if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
         (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0)
         return x;

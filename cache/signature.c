@@ -5,20 +5,22 @@
  *   format          "dovetail signature 1"; raised when this file hashes something else
  *   arch            "sm_90"
  *   launches        how many
- *   l0.kernel       SHA-256 of the canonical PTX of launch 0's entry (and of the PTX as it is, where the graph binds variables of
- *                   the module: canonical text does not say which one is which); "memset" and "copy" for those steps
+ *   l0.kernel       SHA-256 of the canonical PTX of launch 0's entry (and of the PTX as it is, where the graph binds
+ * variables of the module: canonical text does not say which one is which); "memset" and "copy" for those steps
  *   l0.geometry     "grid … block … cluster … shared … module m0"
- *   l0.arguments    every argument: buffers by number and offset, scalars by type and bits, structs by bytes and addresses, tensor maps
- *   b0.shape        bytes, role, "constant", variable name of a module-scope variable
- *   b0.content      SHA-256 of the content of a constant buffer
+ *   l0.arguments    every argument: buffers by number and offset, scalars by type and bits, structs by bytes and
+ * addresses, tensor maps b0.shape        bytes, role, "constant", variable name of a module-scope variable b0.content
+ * SHA-256 of the content of a constant buffer
  *
- * A value longer than 200 bytes stands as its own SHA-256. The signature hashes all (key, value) pairs, length-prefixed, so what
- * `dovetail explain` shows is exactly what was hashed: two graphs miss each other if and only if a factor differs.
+ * A value longer than 200 bytes stands as its own SHA-256. The signature hashes all (key, value) pairs,
+ * length-prefixed, so what `dovetail explain` shows is exactly what was hashed: two graphs miss each other if and only
+ * if a factor differs.
  *
- * Launches are taken in program order, which is the canonical order for now: two programs that differ only in the order of independent
- * launches have two signatures. Which buffers are the same one (alias pattern) is in the numbers and offsets; buffers never
- * overlap. A module's number is hashed because launches of one module share its variables. Fills of buffers that are not constant, names, the
- * entry's own name and the compiler's options have no part: options show in the PTX.
+ * Launches are taken in program order, which is the canonical order for now: two programs that differ only in the order
+ * of independent launches have two signatures. Which buffers are the same one (alias pattern) is in the numbers and
+ * offsets; buffers never overlap. A module's number is hashed because launches of one module share its variables. Fills
+ * of buffers that are not constant, names, the entry's own name and the compiler's options have no part: options show
+ * in the PTX.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -122,7 +124,8 @@ static void argument(struct sign *s, struct dt_str *out, const struct dt_arg *a)
     case DT_ARG_TENSOR_MAP: {
         json_t *t = json_copy(a->tensor);
         dt_free_ char *text = NULL;
-        if (!t || json_object_set_new(t, "buffer", json_null()) < 0 || !(text = json_dumps(t, JSON_COMPACT | JSON_SORT_KEYS)))
+        if (!t || json_object_set_new(t, "buffer", json_null()) < 0 ||
+            !(text = json_dumps(t, JSON_COMPACT | JSON_SORT_KEYS)))
             out->failed = true;
         buffer(s, out, a->buffer, 0);
         dt_str_add(out, text ? text : "");
@@ -143,9 +146,9 @@ static int launch(struct sign *s, uint32_t i, const struct ptx_function *entry)
         if ((r = kernel_sum(s, entry, l->module, &sum)) < 0)
             return r;
         dt_str_add(&kernel, sum);
-        dt_str_addf(&geometry, "grid %u,%u,%u block %u,%u,%u cluster %u,%u,%u shared %u module m%u", l->grid[0], l->grid[1],
-                    l->grid[2], l->block[0], l->block[1], l->block[2], l->cluster[0], l->cluster[1], l->cluster[2], l->shared,
-                    s->canon.module[l->module]);
+        dt_str_addf(&geometry, "grid %u,%u,%u block %u,%u,%u cluster %u,%u,%u shared %u module m%u", l->grid[0],
+                    l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->cluster[0], l->cluster[1],
+                    l->cluster[2], l->shared, s->canon.module[l->module]);
         for (uint32_t k = 0; k < l->narg; k++)
             argument(s, &args, &l->arg[k]);
     } else {
@@ -166,7 +169,8 @@ static int one_buffer(struct sign *s, uint32_t n, const struct dt_buffer *b)
     struct dt_str shape = {0}, content = {0};
     dt_str_addf(&shape, "bytes %" PRIu64 " role %s%s", b->bytes, dt_role_text(b->role), b->constant ? " constant" : "");
     if (b->variable)
-        dt_str_addf(&shape, " variable m%u::%s", b->module >= 0 ? s->canon.module[b->module] : DT_NAME_NONE, b->variable);
+        dt_str_addf(&shape, " variable m%u::%s", b->module >= 0 ? s->canon.module[b->module] : DT_NAME_NONE,
+                    b->variable);
     int r = factor(s, 'b', n, "shape", &shape);
     if (r < 0 || !b->constant)
         return r;
@@ -209,8 +213,8 @@ static int all(struct sign *s, const struct ptx_function *const *entry, const ch
     return 0;
 }
 
-int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry, const char *arch, char text[DT_SHA256_TEXT],
-                    json_t **ret_factors, struct dt_err *e)
+int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry, const char *arch,
+                    char text[DT_SHA256_TEXT], json_t **ret_factors, struct dt_err *e)
 {
     struct sign s = {.g = g, .factors = json_object(), .e = e};
     struct dt_sha256 h = {0};

@@ -1,9 +1,9 @@
 /* Documents by key, graphs and signatures by digest.
  *
- * Every call is its own transaction; writers of several processes wait for each other up to five seconds. A row carries the SHA-256 of all
- * it says, key included (row_sum): one that does not match, or whose body is no JSON, is deleted and is a miss. When SQLite finds the
- * file itself damaged, it is moved aside, a new one begins, and the call goes on as a miss. Counting hits is best effort: a busy or
- * read-only file never turns a hit into an error.
+ * Every call is its own transaction; writers of several processes wait for each other up to five seconds. A row carries
+ * the SHA-256 of all it says, key included (row_sum): one that does not match, or whose body is no JSON, is deleted and
+ * is a miss. When SQLite finds the file itself damaged, it is moved aside, a new one begins, and the call goes on as a
+ * miss. Counting hits is best effort: a busy or read-only file never turns a hit into an error.
  *
  * Not here: what a document means, names (rename.c), when to evict.
  */
@@ -210,7 +210,8 @@ int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct d
     sqlite3_int64 id;
     int r = first(c, k->want,
                   "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 AND toolchain = ?4 "
-                  "AND policy = ?5", text, 5, ret, &id, e);
+                  "AND policy = ?5",
+                  text, 5, ret, &id, e);
     if (r > 0)
         touch(c, id);
     if (r >= 0)
@@ -218,7 +219,8 @@ int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct d
     return r;
 }
 
-int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e)
+int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,
+               struct dt_err *e)
 {
     const char *text[] = {want, signature, device ? device : ""};
     sqlite3_int64 id;
@@ -226,7 +228,8 @@ int cache_find(struct cache *c, const char *want, const char *signature, const c
                  device ? "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 "
                           "ORDER BY created DESC, id DESC LIMIT 1"
                         : "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 "
-                          "ORDER BY created DESC, id DESC LIMIT 1", text, device ? 3 : 2, ret, &id, e);
+                          "ORDER BY created DESC, id DESC LIMIT 1",
+                 text, device ? 3 : 2, ret, &id, e);
 }
 
 /* Run an insert; when the file proves damaged, once more in a new one. */
@@ -256,7 +259,8 @@ static int dump(json_t *doc, char **ret, struct dt_err *e)
     return 0;
 }
 
-int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors, struct dt_err *e)
+int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
+              struct dt_err *e)
 {
     dt_free_ char *body = NULL, *why = NULL;
     char sum[DT_SHA256_TEXT];
@@ -266,10 +270,13 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
     const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, digest, body, why ? why : "", sum};
     if (row_sum(text, 8, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    return insert(c, "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
-                     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch()) "
-                     "ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, factors = excluded.factors, "
-                     "sha256 = excluded.sha256, created = excluded.created, used = excluded.used", text, 9, e);
+    return insert(
+        c,
+        "INSERT INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
+        "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch()) "
+        "ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, factors = excluded.factors, "
+        "sha256 = excluded.sha256, created = excluded.created, used = excluded.used",
+        text, 9, e);
 }
 
 /* ---- digests ------------------------------------------------------------------------------------------------- */
@@ -279,7 +286,8 @@ static bool is_sha256(const char *s)
     return strlen(s) == DT_SHA256_TEXT - 1 && !strncmp(s, "sha256:", 7) && strspn(s + 7, "0123456789abcdef") == 64;
 }
 
-int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT], struct dt_err *e)
+int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT],
+                     struct dt_err *e)
 {
     const char *text[] = {digest, arch};
     char sum[DT_SHA256_TEXT], found[DT_SHA256_TEXT] = "";
@@ -310,7 +318,8 @@ int cache_digest_get(struct cache *c, const char *digest, const char *arch, char
     return 1;
 }
 
-int cache_digest_put(struct cache *c, const char *digest, const char *arch, const char *signature, json_t *graph, struct dt_err *e)
+int cache_digest_put(struct cache *c, const char *digest, const char *arch, const char *signature, json_t *graph,
+                     struct dt_err *e)
 {
     const char *row[] = {digest, arch, signature, NULL};
     char sum[DT_SHA256_TEXT];
@@ -329,7 +338,8 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
     const char *kept[] = {digest, body, sum};
     if (row_sum(kept, 2, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    return insert(c, "INSERT OR IGNORE INTO graph (digest, body, sha256, created) VALUES (?1, ?2, ?3, unixepoch())", kept, 3, e);
+    return insert(c, "INSERT OR IGNORE INTO graph (digest, body, sha256, created) VALUES (?1, ?2, ?3, unixepoch())",
+                  kept, 3, e);
 }
 
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e)
@@ -368,8 +378,9 @@ static json_t *member(json_t *obj, const char *key)
 {
     json_t *v = json_object_get(obj, key);
     if (!v)
-        json_object_set_new(obj, key, v = json_pack("{s:i, s:i, s:i, s:i, s:i}", "entries", 0, "bytes", 0, "hits", 0, "misses", 0,
-                                                    "damaged", 0));
+        json_object_set_new(
+            obj, key,
+            v = json_pack("{s:i, s:i, s:i, s:i, s:i}", "entries", 0, "bytes", 0, "hits", 0, "misses", 0, "damaged", 0));
     return v;
 }
 
@@ -388,7 +399,8 @@ json_t *cache_stats(struct cache *c)
         add(all, keys[i], 0);
     member(by, "analysis");
     member(by, "plan");
-    if (prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0, &s) == SQLITE_OK) {
+    if (prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0, &s) ==
+        SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW) {
             add(member(by, column(s, 0)), "entries", sqlite3_column_int64(s, 1));
             add(member(by, column(s, 0)), "bytes", sqlite3_column_int64(s, 2));
@@ -400,9 +412,8 @@ json_t *cache_stats(struct cache *c)
             add(member(by, column(s, 0)), column(s, 1), sqlite3_column_int64(s, 2));
         sqlite3_finalize(s);
     }
-    json_object_foreach(by, want, v)
-        for (size_t i = 0; i < 5; i++)
-            add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
+    json_object_foreach(by, want, v) for (size_t i = 0; i < 5; i++)
+        add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
     if (prepare(c, "SELECT count(*) FROM graph", NULL, 0, &s) == SQLITE_OK) {
         if (sqlite3_step(s) == SQLITE_ROW)
             add(all, "graphs", sqlite3_column_int64(s, 0));

@@ -2,11 +2,12 @@
  *
  *   {"buffer": NAME, "offset": N}        an address inside a buffer; the offset names a byte of it
  *   {"i32": 5}, {"f32": 1.5}, …          a number in the type's range, or a string "0x…" of the value's bits
- *   {"bytes": HEX, "pointers": […]}      a struct by value; 8 bytes at each `at` are replaced by an address; patches do not overlap
+ *   {"bytes": HEX, "pointers": […]}      a struct by value; 8 bytes at each `at` are replaced by an address; patches do
+ * not overlap
  *   {"tensor_map": {"buffer": NAME, …}}  fields of cuTensorMapEncodeTiled, kept as they are for the device layer
  *
- * Reals are rounded to nearest even (f16 and bf16 by way of f32, as fills are) and may not round to infinity; a whole number that is
- * written as a real (1e3) is taken for an integer while it is exact.
+ * Reals are rounded to nearest even (f16 and bf16 by way of f32, as fills are) and may not round to infinity; a whole
+ * number that is written as a real (1e3) is taken for an integer while it is exact.
  */
 #include <math.h>
 #include <string.h>
@@ -18,7 +19,8 @@ static int hex_bits(struct g_parser *p, const char *s, const struct g_at *at, en
     size_t n = strlen(s + 2), max = dt_dtype_bytes(t) * 2;
     uint64_t v = 0;
     if (!n || n > max || strspn(s + 2, "0123456789abcdefABCDEF") != n)
-        return g_bad(p, DT_E_GRAPH, at, "the bits of %s are \"0x\" and 1 to %zu hexadecimal digits", dt_dtype_text(t), max);
+        return g_bad(p, DT_E_GRAPH, at, "the bits of %s are \"0x\" and 1 to %zu hexadecimal digits", dt_dtype_text(t),
+                     max);
     for (s += 2; *s; s++)
         v = v << 4 | (uint64_t)(*s <= '9' ? *s - '0' : (*s | 32) - 'a' + 10);
     *ret = v;
@@ -26,14 +28,16 @@ static int hex_bits(struct g_parser *p, const char *s, const struct g_at *at, en
 }
 
 /* Bits of an integer: `mag` with sign, held to the type's range, in two's complement of the type's size. */
-static int integer_bits(struct g_parser *p, bool minus, uint64_t mag, const struct g_at *at, enum dt_dtype t, uint64_t *ret)
+static int integer_bits(struct g_parser *p, bool minus, uint64_t mag, const struct g_at *at, enum dt_dtype t,
+                        uint64_t *ret)
 {
     unsigned bits = dt_dtype_bytes(t) * 8;
     bool is_signed = t <= DT_I64;
     uint64_t all = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
     uint64_t top = is_signed ? (minus ? (all >> 1) + 1 : all >> 1) : (minus ? 0 : all);
     if (mag > top)
-        return g_bad(p, DT_E_GRAPH, at, "%s%llu does not fit %s", minus ? "-" : "", (unsigned long long)mag, dt_dtype_text(t));
+        return g_bad(p, DT_E_GRAPH, at, "%s%llu does not fit %s", minus ? "-" : "", (unsigned long long)mag,
+                     dt_dtype_text(t));
     *ret = (minus ? 0 - mag : mag) & all;
     return 0;
 }
@@ -139,7 +143,8 @@ static int bytes(struct g_parser *p, json_t *obj, json_t *v, const struct g_at *
         return r;
     size_t n = strlen(hex);
     if (!n || n > 2 * DT_MAX_ARG_BYTES)
-        return g_bad(p, n ? DT_E_TOO_LARGE : DT_E_GRAPH, here, "expected 1 to %d bytes in hexadecimal", DT_MAX_ARG_BYTES);
+        return g_bad(p, n ? DT_E_TOO_LARGE : DT_E_GRAPH, here, "expected 1 to %d bytes in hexadecimal",
+                     DT_MAX_ARG_BYTES);
     uint8_t *out = dt_arena_alloc(&p->g->arena, n / 2 + 1);
     if (!out)
         return g_nomem(p);

@@ -1,14 +1,15 @@
 /* Canonical numbers, and the digest of a graph with its names left out.
  *
  * Buffers, modules and launches are numbered by first use: launches in program order; of a launch its module, then its
- * buffers in argument order (a struct's addresses in the order of `pointers`; a copy's source before its destination). A module's
- * variables (MODULE::name) are numbered when the module is, by variable name, since the arguments do not show them. What nothing uses has
- * no number and no part in the digest.
+ * buffers in argument order (a struct's addresses in the order of `pointers`; a copy's source before its destination).
+ * A module's variables (MODULE::name) are numbered when the module is, by variable name, since the arguments do not
+ * show them. What nothing uses has no number and no part in the digest.
  *
- * The digest hashes everything that decides what the graph does: launch by launch, with a module's text and options where it first
- * occurs and numbers otherwise, then the used buffers by number with size, role and constant content. The document's spelling, its order of members, names and
- * non-constant fills have no part. Strings and arrays are length-prefixed, so that no two graphs give the same bytes. Content is
- * hashed as the document gives it (data, or the fill's description): the digest must be cheap. The signature hashes content itself.
+ * The digest hashes everything that decides what the graph does: launch by launch, with a module's text and options
+ * where it first occurs and numbers otherwise, then the used buffers by number with size, role and constant content.
+ * The document's spelling, its order of members, names and non-constant fills have no part. Strings and arrays are
+ * length-prefixed, so that no two graphs give the same bytes. Content is hashed as the document gives it (data, or the
+ * fill's description): the digest must be cheap. The signature hashes content itself.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -97,7 +98,7 @@ struct digest {
     const struct dt_graph *g;
     const uint32_t *buffer, *module;
     struct dt_names launches; /* of plans */
-    uint32_t seen_module; /* modules numbered below are hashed already */
+    uint32_t seen_module;     /* modules numbered below are hashed already */
     bool failed;
 };
 

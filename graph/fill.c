@@ -1,9 +1,9 @@
 /* What a buffer starts with, bit for bit as contract.md §2 says.
  *
- * Element i of a uniform fill is lo + (hi - lo) * u, every operation rounded to the element's type and none contracted (the
- * build sets -ffp-contract=off); u comes from the top bits of splitmix64(seed, i). Integers are computed in f64 with the 24-bit u.
- * f16 and bf16 are rounded from the f32 value. Values depend on the element's index alone, so that any piece can be made by itself.
- * The parser has checked ranges and that the buffer is a whole number of elements.
+ * Element i of a uniform fill is lo + (hi - lo) * u, every operation rounded to the element's type and none contracted
+ * (the build sets -ffp-contract=off); u comes from the top bits of splitmix64(seed, i). Integers are computed in f64
+ * with the 24-bit u. f16 and bf16 are rounded from the f32 value. Values depend on the element's index alone, so that
+ * any piece can be made by itself. The parser has checked ranges and that the buffer is a whole number of elements.
  */
 #include <math.h>
 #include <stdlib.h>

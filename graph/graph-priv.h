@@ -5,7 +5,8 @@
 #include "base/str.h"
 #include "graph/graph.h"
 
-/* A place in the document, as a chain on the stack from the innermost member out; rendered only when an error needs it. */
+/* A place in the document, as a chain on the stack from the innermost member out; rendered only when an error needs it.
+ */
 struct g_at {
     const struct g_at *up; /* NULL: the document itself */
     const char *key;       /* member name, or NULL for an element */
@@ -23,7 +24,8 @@ struct g_parser {
 
 /* RFC 6901 text of a place, appended. */
 void g_at_text(const struct g_at *at, struct dt_str *out);
-int g_bad(struct g_parser *p, int num, const struct g_at *at, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+int g_bad(struct g_parser *p, int num, const struct g_at *at, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 int g_nomem(struct g_parser *p);
 
 /* Members. Each returns 0 or the error it set; `ret` is untouched on failure. */
@@ -44,7 +46,8 @@ int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at);
 int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at);
 
 bool g_dtype(const char *text, enum dt_dtype *ret);
-/* Bits of a double in type t (floats only), by way of f32 for f16 and bf16. False when the value is too large for the type. */
+/* Bits of a double in type t (floats only), by way of f32 for f16 and bf16. False when the value is too large for the
+ * type. */
 bool g_float_bits(double v, enum dt_dtype t, uint64_t *ret);
 double g_float_value(uint64_t bits, enum dt_dtype t);
 

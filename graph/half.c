@@ -1,7 +1,8 @@
 /* f16 and bf16 to and from f32, and the table of element types.
  *
- * To nearest, ties to even, with subnormals; a value that rounds past the largest finite one becomes infinity; a NaN stays a NaN
- * (quiet, upper payload bits kept). Pure integer arithmetic, so that the result does not depend on the CPU or its modes.
+ * To nearest, ties to even, with subnormals; a value that rounds past the largest finite one becomes infinity; a NaN
+ * stays a NaN (quiet, upper payload bits kept). Pure integer arithmetic, so that the result does not depend on the CPU
+ * or its modes.
  */
 #include <math.h>
 #include <string.h>
@@ -12,8 +13,8 @@ static const struct {
     const char *text;
     unsigned bytes;
 } types[] = {
-    [DT_I8] = {"i8", 1},   [DT_I16] = {"i16", 2}, [DT_I32] = {"i32", 4}, [DT_I64] = {"i64", 8},
-    [DT_U8] = {"u8", 1},   [DT_U16] = {"u16", 2}, [DT_U32] = {"u32", 4}, [DT_U64] = {"u64", 8},
+    [DT_I8] = {"i8", 1},   [DT_I16] = {"i16", 2},   [DT_I32] = {"i32", 4}, [DT_I64] = {"i64", 8},
+    [DT_U8] = {"u8", 1},   [DT_U16] = {"u16", 2},   [DT_U32] = {"u32", 4}, [DT_U64] = {"u64", 8},
     [DT_F16] = {"f16", 2}, [DT_BF16] = {"bf16", 2}, [DT_F32] = {"f32", 4}, [DT_F64] = {"f64", 8},
 };
 #define NTYPE (sizeof types / sizeof *types)
@@ -53,7 +54,8 @@ uint16_t dt_f32_to_f16(float f)
     if (mag >= 0x47800000) /* 65536 and more */
         return (uint16_t)(sign | 0x7c00);
     uint32_t shift, frac;
-    if (mag >= 0x38800000) { /* normal: rebias by 112, then drop 13 bits; a carry goes into the exponent, at the top to infinity */
+    if (mag >= 0x38800000) { /* normal: rebias by 112, then drop 13 bits; a carry goes into the exponent, at the top to
+                                infinity */
         shift = 13;
         frac = mag - (112u << 23);
     } else { /* subnormal: 2^-24 units */

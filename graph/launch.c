@@ -1,9 +1,10 @@
 /* The steps of a graph: kernel launches, memsets, copies; and what a plan's launches carry besides.
  *
- * A step has exactly one of `module`, `memset`, `copy`. Geometry is held to what every CUDA device allows (more is DT_E_LAUNCH); what
- * one device allows is for the device layer. Ranges lie inside their buffers, a copy does not overlap itself, and no step writes a
- * weight or a constant (DT_E_WEIGHT; kernels are checked when they run). Names are unique; a step without one is "launchN" after its
- * place. `after` names earlier steps only, so order in the document is always an order to run in.
+ * A step has exactly one of `module`, `memset`, `copy`. Geometry is held to what every CUDA device allows (more is
+ * DT_E_LAUNCH); what one device allows is for the device layer. Ranges lie inside their buffers, a copy does not
+ * overlap itself, and no step writes a weight or a constant (DT_E_WEIGHT; kernels are checked when they run). Names are
+ * unique; a step without one is "launchN" after its place. `after` names earlier steps only, so order in the document
+ * is always an order to run in.
  */
 #include <string.h>
 
@@ -51,7 +52,8 @@ static int triple(struct g_parser *p, json_t *v, const struct g_at *at, const ui
 
 static int kernel(struct g_parser *p, json_t *o, const struct g_at *at, struct dt_launch *l)
 {
-    static const uint32_t max_grid[3] = {INT32_MAX, 65535, 65535}, max_block[3] = {1024, 1024, 64}, max_cluster[3] = {16, 16, 16};
+    static const uint32_t max_grid[3] = {INT32_MAX, 65535, 65535}, max_block[3] = {1024, 1024, 64},
+                          max_cluster[3] = {16, 16, 16};
     const char *module, *entry;
     json_t *v, *args;
     bool coop = false;
@@ -61,7 +63,8 @@ static int kernel(struct g_parser *p, json_t *o, const struct g_at *at, struct d
     if ((v = json_object_get(o, "cooperative")) && (r = g_bool(p, v, G_KEY(at, "cooperative"), &coop)) < 0)
         return r;
     if (coop)
-        return g_bad(p, DT_E_UNSUPPORTED, G_KEY(at, "cooperative"), "cooperative launches are refused: blocks that wait for each "
+        return g_bad(p, DT_E_UNSUPPORTED, G_KEY(at, "cooperative"),
+                     "cooperative launches are refused: blocks that wait for each "
                      "other across the grid cannot be moved");
     if ((r = g_need(p, o, at, "module", &v)) < 0 || (r = g_string(p, v, G_KEY(at, "module"), &module)) < 0)
         return r;
@@ -87,8 +90,8 @@ static int kernel(struct g_parser *p, json_t *o, const struct g_at *at, struct d
             return g_bad(p, DT_E_LAUNCH, G_KEY(at, "cluster"), "a cluster has at most 16 blocks");
         for (size_t i = 0; i < 3; i++)
             if (l->grid[i] % l->cluster[i])
-                return g_bad(p, DT_E_LAUNCH, G_INDEX(G_KEY(at, "cluster"), i), "%u does not divide the grid's %u", l->cluster[i],
-                             l->grid[i]);
+                return g_bad(p, DT_E_LAUNCH, G_INDEX(G_KEY(at, "cluster"), i), "%u does not divide the grid's %u",
+                             l->cluster[i], l->grid[i]);
     }
     if ((v = json_object_get(o, "shared"))) {
         if ((r = g_number(p, v, G_KEY(at, "shared"), 0, 1u << 20, DT_E_LAUNCH, &n)) < 0)
@@ -111,14 +114,16 @@ static int range(struct g_parser *p, json_t *o, const struct g_at *at, const str
     if ((r = g_object(p, o, at)) < 0 || (r = g_need(p, o, at, "buffer", &v)) < 0 ||
         (r = g_buffer_ref(p, v, G_KEY(at, "buffer"), &b)) < 0)
         return r;
-    if ((v = json_object_get(o, "offset")) && (r = g_number(p, v, G_KEY(at, "offset"), 0, UINT64_MAX, DT_E_GRAPH, &off)) < 0)
+    if ((v = json_object_get(o, "offset")) &&
+        (r = g_number(p, v, G_KEY(at, "offset"), 0, UINT64_MAX, DT_E_GRAPH, &off)) < 0)
         return r;
     const struct dt_buffer *buf = &p->g->buffer[b];
     if (off >= buf->bytes)
         return g_bad(p, DT_E_GRAPH, G_KEY(at, "offset"), "offset %llu is outside buffer '%s', which has %llu bytes",
                      (unsigned long long)off, buf->name, (unsigned long long)buf->bytes);
     if (bytes > buf->bytes - off)
-        return g_bad(p, DT_E_GRAPH, bytes_at, "%llu bytes from offset %llu run past the end of buffer '%s', which has %llu bytes",
+        return g_bad(p, DT_E_GRAPH, bytes_at,
+                     "%llu bytes from offset %llu run past the end of buffer '%s', which has %llu bytes",
                      (unsigned long long)bytes, (unsigned long long)off, buf->name, (unsigned long long)buf->bytes);
     *ret_buffer = b;
     *ret_offset = off;
@@ -130,7 +135,8 @@ static int may_write(struct g_parser *p, uint32_t b, const struct g_at *at)
     const struct dt_buffer *buf = &p->g->buffer[b];
     if (buf->role != DT_WEIGHT && !buf->constant)
         return 0;
-    return g_bad(p, DT_E_WEIGHT, at, "this step writes '%s', which is %s", buf->name, buf->constant ? "constant" : "a weight");
+    return g_bad(p, DT_E_WEIGHT, at, "this step writes '%s', which is %s", buf->name,
+                 buf->constant ? "constant" : "a weight");
 }
 
 static int step_bytes(struct g_parser *p, json_t *o, const struct g_at *at, uint64_t *ret)
@@ -160,7 +166,8 @@ static int copy_step(struct g_parser *p, json_t *o, const struct g_at *at, struc
     json_t *from, *to;
     int r;
     l->kind = DT_COPY;
-    if ((r = g_object(p, o, at)) < 0 || (r = step_bytes(p, o, at, &l->bytes)) < 0 || (r = g_need(p, o, at, "from", &from)) < 0 ||
+    if ((r = g_object(p, o, at)) < 0 || (r = step_bytes(p, o, at, &l->bytes)) < 0 ||
+        (r = g_need(p, o, at, "from", &from)) < 0 ||
         (r = range(p, from, G_KEY(at, "from"), G_KEY(at, "bytes"), l->bytes, &l->src, &l->src_offset)) < 0 ||
         (r = g_need(p, o, at, "to", &to)) < 0 ||
         (r = range(p, to, G_KEY(at, "to"), G_KEY(at, "bytes"), l->bytes, &l->dst, &l->dst_offset)) < 0 ||
@@ -216,7 +223,9 @@ static int step(struct g_parser *p, json_t *o, const struct g_at *at, uint32_t i
         return g_bad(p, DT_E_GRAPH, at, "a step is one of a kernel ('module'), a 'memset' or a 'copy'");
     if ((r = launch_name(p, json_object_get(o, "name"), G_KEY(at, "name"), index, &l->name)) < 0)
         return r;
-    r = set ? memset_step(p, set, G_KEY(at, "memset"), l) : copy ? copy_step(p, copy, G_KEY(at, "copy"), l) : kernel(p, o, at, l);
+    r = set    ? memset_step(p, set, G_KEY(at, "memset"), l)
+        : copy ? copy_step(p, copy, G_KEY(at, "copy"), l)
+               : kernel(p, o, at, l);
     return r < 0 || !p->g->is_plan ? r : plan_members(p, o, at, l);
 }
 

@@ -1,10 +1,11 @@
 /* JSON text to a document, exactly.
  *
- * jansson does the parsing: duplicate members, NUL characters, bad UTF-8, over-deep nesting and trailing text are errors with line and
- * column. jansson holds whole numbers as 64 signed bits and refuses larger ones; graph documents may say u64 values up to 2^64 - 1 and
- * careless ones say 10^20 bytes, which must be "too large" and not "bad JSON". So, and only after jansson said "overflow", the
- * text is copied with each such number replaced: by a string of its digits when it fits 64 unsigned bits (g_big() knows them), else
- * by a real. Strings in the text are skipped, so nothing inside one changes.
+ * jansson does the parsing: duplicate members, NUL characters, bad UTF-8, over-deep nesting and trailing text are
+ * errors with line and column. jansson holds whole numbers as 64 signed bits and refuses larger ones; graph documents
+ * may say u64 values up to 2^64 - 1 and careless ones say 10^20 bytes, which must be "too large" and not "bad JSON".
+ * So, and only after jansson said "overflow", the text is copied with each such number replaced: by a string of its
+ * digits when it fits 64 unsigned bits (g_big() knows them), else by a real. Strings in the text are skipped, so
+ * nothing inside one changes.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* What every part of the parser needs: places as JSON pointers, and members checked for presence, type and range.
  *
- * A wrong or missing member is DT_E_GRAPH with the RFC 6901 pointer of that member (of where it should be, when it is missing) and a
- * sentence that says what was expected and what was found. Whole numbers may also be written as reals (1e3) while a double holds
- * them exactly.
+ * A wrong or missing member is DT_E_GRAPH with the RFC 6901 pointer of that member (of where it should be, when it is
+ * missing) and a sentence that says what was expected and what was found. Whole numbers may also be written as reals
+ * (1e3) while a double holds them exactly.
  */
 #include <math.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* The graph document and the plan's graph: the top level, modules and buffers. Launches are in launch.c, arguments in args.c.
+/* The graph document and the plan's graph: the top level, modules and buffers. Launches are in launch.c, arguments in
+ * args.c.
  *
- * Order: what kind of document it is, modules, buffers, scratch (plans), launches, assumptions (plans), so that every reference is
- * to something already read. Limits are checked before anything of that size is allocated. A document is a plan when it has one of
- * `baseline`, `optimized`, `rewrites`, `scratch`, or a launch that carries `stream`, `after` or `programmatic`; a graph must say
- * "dovetail": 1, a plan need not. Names are copied into the arena; module text and tensor maps stay in the document, which the graph
- * holds a reference to. Members nobody knows are ignored.
+ * Order: what kind of document it is, modules, buffers, scratch (plans), launches, assumptions (plans), so that every
+ * reference is to something already read. Limits are checked before anything of that size is allocated. A document is a
+ * plan when it has one of `baseline`, `optimized`, `rewrites`, `scratch`, or a launch that carries `stream`, `after` or
+ * `programmatic`; a graph must say "dovetail": 1, a plan need not. Names are copied into the arena; module text and
+ * tensor maps stay in the document, which the graph holds a reference to. Members nobody knows are ignored.
  *
  * Not here: PTX, compilation, whether an entry exists or its parameters fit, limits of one device.
  */
@@ -44,9 +45,10 @@ static int no_files(struct g_parser *p, json_t *v, const struct g_at *at)
 {
     if (!json_is_object(v) || !json_object_get(v, "file"))
         return 0;
-    return g_bad(p, DT_E_GRAPH, G_KEY(at, "file"),
-                 "the service opens no file that a client names: send the text inline as 'cuda' or 'ptx' (the dovetail command "
-                 "reads the file and does so)");
+    return g_bad(
+        p, DT_E_GRAPH, G_KEY(at, "file"),
+        "the service opens no file that a client names: send the text inline as 'cuda' or 'ptx' (the dovetail command "
+        "reads the file and does so)");
 }
 
 static int module(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_module *m)
@@ -60,7 +62,8 @@ static int module(struct g_parser *p, json_t *v, const struct g_at *at, struct d
         return g_bad(p, DT_E_GRAPH, at, "a module is CUDA C++ ('cuda') or PTX ('ptx'), not both");
     for (size_t i = 0; !cuda && !ptx && i < sizeof binary / sizeof *binary; i++)
         if (json_object_get(v, binary[i]))
-            return g_bad(p, DT_E_UNSUPPORTED, G_KEY(at, binary[i]), "modules that hold machine code only are refused; send PTX");
+            return g_bad(p, DT_E_UNSUPPORTED, G_KEY(at, binary[i]),
+                         "modules that hold machine code only are refused; send PTX");
     if (!cuda && !ptx)
         return g_bad(p, DT_E_GRAPH, at, "member 'cuda' or 'ptx' is missing");
     const struct g_at *here = G_KEY(at, cuda ? "cuda" : "ptx");
@@ -131,7 +134,8 @@ static int real(struct g_parser *p, json_t *v, const struct g_at *at, double *re
     return 0;
 }
 
-/* Ends of a uniform fill that the type can hold; of integers hi may be one more than the largest, as it is never reached. */
+/* Ends of a uniform fill that the type can hold; of integers hi may be one more than the largest, as it is never
+ * reached. */
 static int ends_ok(struct g_parser *p, const struct dt_fill *f, const struct g_at *at)
 {
     const char *t = dt_dtype_text(f->dtype);
@@ -141,7 +145,8 @@ static int ends_ok(struct g_parser *p, const struct dt_fill *f, const struct g_a
     if (f->dtype >= DT_F16) {
         enum dt_dtype width = f->dtype == DT_F64 ? DT_F64 : DT_F32;
         double d = width == DT_F64 ? f->hi - f->lo : (double)(float)f->hi - (double)(float)f->lo;
-        if (!g_float_bits(f->lo, f->dtype, &bits) || !g_float_bits(f->hi, f->dtype, &bits) || !g_float_bits(d, width, &bits))
+        if (!g_float_bits(f->lo, f->dtype, &bits) || !g_float_bits(f->hi, f->dtype, &bits) ||
+            !g_float_bits(d, width, &bits))
             return g_bad(p, DT_E_GRAPH, at, "%s cannot hold %g to %g and their difference", t, f->lo, f->hi);
         return 0;
     }
@@ -161,7 +166,8 @@ static int fill(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_
         return r;
     json_t *zero = json_object_get(v, "zero"), *u = json_object_get(v, "uniform"), *m;
     if (!zero == !u)
-        return g_bad(p, DT_E_GRAPH, at, "a fill is {\"zero\": true} or {\"uniform\": [LO, HI], \"dtype\": TYPE, \"seed\": N}");
+        return g_bad(p, DT_E_GRAPH, at,
+                     "a fill is {\"zero\": true} or {\"uniform\": [LO, HI], \"dtype\": TYPE, \"seed\": N}");
     struct dt_fill *f = &b->fill;
     if (zero) {
         if (!json_is_true(zero))
@@ -207,7 +213,8 @@ static int data(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_
     if (got < 0)
         return g_bad(p, DT_E_GRAPH, at, "not base64 (RFC 4648 with padding, no white space)");
     if ((uint64_t)got != b->bytes)
-        return g_bad(p, DT_E_GRAPH, at, "the base64 holds %ld bytes and the buffer has %llu", got, (unsigned long long)b->bytes);
+        return g_bad(p, DT_E_GRAPH, at, "the base64 holds %ld bytes and the buffer has %llu", got,
+                     (unsigned long long)b->bytes);
     b->fill.kind = DT_FILL_DATA;
     b->fill.data = out;
     return 0;
@@ -225,7 +232,8 @@ static int role(struct g_parser *p, json_t *obj, const struct g_at *at, enum dt_
             *ret = (enum dt_role)i;
             return 0;
         }
-    return g_bad(p, DT_E_GRAPH, G_KEY(at, "role"), "there is no role '%s' (input, weight, intermediate, output, inout)", text);
+    return g_bad(p, DT_E_GRAPH, G_KEY(at, "role"), "there is no role '%s' (input, weight, intermediate, output, inout)",
+                 text);
 }
 
 /* "MODULE::variable": of a plan the module may be one that its rewritten launches no longer have. */
@@ -321,14 +329,13 @@ static bool looks_like_plan(json_t *doc)
     for (size_t k = 0; k < sizeof top / sizeof *top; k++)
         if (json_object_get(doc, top[k]))
             return true;
-    json_array_foreach(json_object_get(doc, "launches"), i, l)
-        for (size_t k = 0; k < sizeof each / sizeof *each; k++)
-            if (json_object_get(l, each[k]))
-                return true;
+    json_array_foreach(json_object_get(doc, "launches"), i, l) for (size_t k = 0; k < sizeof each / sizeof *each;
+                                                                    k++) if (json_object_get(l, each[k])) return true;
     return false;
 }
 
-/* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed"}, all optional. */
+/* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed"}, all
+ * optional. */
 int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
 {
     const char *key, *text;
@@ -338,7 +345,8 @@ int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
     int r = g_object(p, v, at);
     if (r < 0)
         return r;
-    json_t *align = json_object_get(v, "align"), *constant = json_object_get(v, "constant"), *ev = json_object_get(v, "evidence");
+    json_t *align = json_object_get(v, "align"), *constant = json_object_get(v, "constant"),
+           *ev = json_object_get(v, "evidence");
     const struct g_at *here = G_KEY(at, "align");
     if (align && (r = g_object(p, align, here)) < 0)
         return r;
@@ -362,7 +370,8 @@ int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
             return g_bad(p, DT_E_GRAPH, member, "there is no buffer '%s'", key);
         if ((r = g_string(p, o, member, &text)) < 0)
             return r;
-        if (strlen(text) != DT_SHA256_TEXT - 1 || strncmp(text, "sha256:", 7) || strspn(text + 7, "0123456789abcdef") != 64)
+        if (strlen(text) != DT_SHA256_TEXT - 1 || strncmp(text, "sha256:", 7) ||
+            strspn(text + 7, "0123456789abcdef") != 64)
             return g_bad(p, DT_E_GRAPH, member, "expected \"sha256:\" and 64 hexadecimal digits");
     }
     here = G_KEY(at, "evidence");
@@ -391,7 +400,8 @@ static int document(struct g_parser *p, json_t *doc)
     if (v && ((r = g_number(p, v, G_KEY(NULL, "dovetail"), 1, UINT64_MAX, DT_E_GRAPH, &version)) < 0))
         return r;
     if (v && version != 1)
-        return g_bad(p, DT_E_GRAPH, G_KEY(NULL, "dovetail"), "version %llu of the graph document is not known; this dovetail reads 1",
+        return g_bad(p, DT_E_GRAPH, G_KEY(NULL, "dovetail"),
+                     "version %llu of the graph document is not known; this dovetail reads 1",
                      (unsigned long long)version);
     g->name = "";
     if ((v = json_object_get(doc, "name"))) {
@@ -402,7 +412,8 @@ static int document(struct g_parser *p, json_t *doc)
             return r;
     }
     if ((r = g_need(p, doc, NULL, "modules", &modules)) < 0 ||
-        (r = g_parse_modules(p, modules, G_KEY(NULL, "modules"))) < 0 || (r = g_need(p, doc, NULL, "buffers", &buffers)) < 0 ||
+        (r = g_parse_modules(p, modules, G_KEY(NULL, "modules"))) < 0 ||
+        (r = g_need(p, doc, NULL, "buffers", &buffers)) < 0 ||
         (r = g_parse_buffers(p, buffers, G_KEY(NULL, "buffers"), false)) < 0)
         return r;
     if (g->is_plan && (v = json_object_get(doc, "scratch")) &&

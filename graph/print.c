@@ -1,9 +1,10 @@
 /* The document again: members in the order of contract.md, defaults written out, numbers as exact as they came.
  *
- * Parsing what is printed gives the same graph, and printing that gives the same document. A float is a JSON number while it is finite
- * (jansson prints 17 digits, which read back to the same bits), else "0x…" of its bits; whole numbers over 2^63 - 1 are strings of
- * their digits inside the tree (see load.c), which is how dt_graph_from_json takes them, and "0x…" where they are arguments. Building
- * is by json_*_set_new, which takes NULL for "memory was out"; one flag per tree remembers it.
+ * Parsing what is printed gives the same graph, and printing that gives the same document. A float is a JSON number
+ * while it is finite (jansson prints 17 digits, which read back to the same bits), else "0x…" of its bits; whole
+ * numbers over 2^63 - 1 are strings of their digits inside the tree (see load.c), which is how dt_graph_from_json takes
+ * them, and "0x…" where they are arguments. Building is by json_*_set_new, which takes NULL for "memory was out"; one
+ * flag per tree remembers it.
  */
 #include <inttypes.h>
 #include <math.h>
@@ -43,7 +44,10 @@ static json_t *number(uint64_t v)
     return json_string_nocheck(text);
 }
 
-static json_t *triple(const uint32_t v[3]) { return json_pack("[I,I,I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]); }
+static json_t *triple(const uint32_t v[3])
+{
+    return json_pack("[I,I,I]", (json_int_t)v[0], (json_int_t)v[1], (json_int_t)v[2]);
+}
 
 static json_t *encoded(const uint8_t *p, size_t n, bool hex)
 {
@@ -222,7 +226,8 @@ json_t *dt_graph_to_json(const struct dt_graph *g)
     for (uint32_t i = 0; i < g->nmodule; i++)
         put(modules, g->module[i].name, module(&g->module[i]), &failed);
     for (uint32_t i = 0; i < g->nbuffer; i++)
-        put(g->buffer[i].role == DT_SCRATCH ? scratch : buffers, g->buffer[i].name, dt_buffer_to_json(g, &g->buffer[i]), &failed);
+        put(g->buffer[i].role == DT_SCRATCH ? scratch : buffers, g->buffer[i].name, dt_buffer_to_json(g, &g->buffer[i]),
+            &failed);
     for (uint32_t i = 0; i < g->nlaunch; i++)
         push(launches, dt_launch_to_json(g, &g->launch[i]), &failed);
     put(v, "dovetail", json_integer(1), &failed);

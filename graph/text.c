@@ -1,7 +1,7 @@
 /* base64 and hex: the two ways in which a graph document carries bytes.
  *
- * base64 is RFC 4648 §4 with padding and nothing else: no white space, no URL alphabet, no bits set past the end, so that every
- * content has exactly one spelling. Hex is pairs of digits of either case.
+ * base64 is RFC 4648 §4 with padding and nothing else: no white space, no URL alphabet, no bits set past the end, so
+ * that every content has exactly one spelling. Hex is pairs of digits of either case.
  */
 #include "graph-priv.h"
 

@@ -1,5 +1,6 @@
-/* Any bytes as a graph document or plan. Whatever is taken must print to a document that is taken again, prints the same and has the
- * same digest; whatever is refused must come with an error number and a sentence. Fills of small buffers are made.
+/* Any bytes as a graph document or plan. Whatever is taken must print to a document that is taken again, prints the
+ * same and has the same digest; whatever is refused must come with an error number and a sentence. Fills of small
+ * buffers are made.
  */
 #include <stdint.h>
 #include <stdio.h>

@@ -1,8 +1,10 @@
-/* main() for fuzz targets that are built without libFuzzer: runs every file named, and every file of every directory named, through
- * LLVMFuzzerTestOneInput, so that what fuzzing once found is tested in every run. A directory without files is an error.
+/* main() for fuzz targets that are built without libFuzzer: runs every file named, and every file of every directory
+ * named, through LLVMFuzzerTestOneInput, so that what fuzzing once found is tested in every run. A directory without
+ * files is an error.
  *
- * A file up to 64 KiB also runs damaged: cut short at 32 places, then 100 times with one to four bytes changed by splitmix64, the same
- * on every machine. So every test run covers error paths, and the sanitizers see them, where there is no clang.
+ * A file up to 64 KiB also runs damaged: cut short at 32 places, then 100 times with one to four bytes changed by
+ * splitmix64, the same on every machine. So every test run covers error paths, and the sanitizers see them, where there
+ * is no clang.
  */
 #include <dirent.h>
 #include <stdint.h>

@@ -1,5 +1,5 @@
-/* Fills bit for bit, against values computed by an independent program (Python, IEEE rounding by its struct module), and the half
- * conversions against an exhaustive oracle that rounds by comparing distances in double. */
+/* Fills bit for bit, against values computed by an independent program (Python, IEEE rounding by its struct module),
+ * and the half conversions against an exhaustive oracle that rounds by comparing distances in double. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -24,8 +24,14 @@ static const struct {
     {"i8", "[-128, 128]", "3", {0x9d, 0x33, 0x1c, 0xbf}},
     {"u8", "[0, 256]", "3", {0x1d, 0xb3, 0x9c, 0x3f}},
     {"i32", "[-100000, 100000]", "4", {0xffffca73, 0x13291, 0x1188f, 0xd98}},
-    {"u64", "[0, 1.8446744073709552e+19]", "5", {0x63033b0000000000, 0xc097310000000000, 0x3b92d30000000000, 0xa5d7170000000000}},
-    {"i64", "[-9.223372036854776e+18, 9.223372036854776e+18]", "6", {0x3d64a50000000000, 0xf2419d0000000000, 0x8e6c7d0000000000, 0xa58d930000000000}},
+    {"u64",
+     "[0, 1.8446744073709552e+19]",
+     "5",
+     {0x63033b0000000000, 0xc097310000000000, 0x3b92d30000000000, 0xa5d7170000000000}},
+    {"i64",
+     "[-9.223372036854776e+18, 9.223372036854776e+18]",
+     "6",
+     {0x3d64a50000000000, 0xf2419d0000000000, 0x8e6c7d0000000000, 0xa58d930000000000}},
     {"u16", "[5, 5]", "1", {0x5, 0x5, 0x5, 0x5}},
     {"i16", "[-7, 9]", "2", {0x2, 0x4, 0x2, 0xfffa}},
     {"u32", "[0, 4294967296]", "10", {0x8871200, 0xbbff7c00, 0x21876e00, 0x817b7900}},
@@ -38,7 +44,8 @@ static struct dt_graph *graph_of(const char *buffer)
     struct dt_err e = {0};
     int n = snprintf(text, sizeof text,
                      "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": %s},"
-                     "\"launches\": [{\"memset\": {\"buffer\": \"x\", \"bytes\": 1, \"value\": 0}}]}", buffer);
+                     "\"launches\": [{\"memset\": {\"buffer\": \"x\", \"bytes\": 1, \"value\": 0}}]}",
+                     buffer);
     if (dt_graph_parse(text, (size_t)n, &g, &e) < 0)
         fail_msg("%s: %s", e.pointer, e.detail);
     return g;
@@ -61,8 +68,8 @@ static void test_uniform(void **state)
             uint64_t v = 0;
             memcpy(&v, all + where[k] * size, size);
             if (v != cases[i].at[k])
-                fail_msg("%s %s seed %s, element %u: 0x%llx, expected 0x%llx", cases[i].type, cases[i].ends, cases[i].seed,
-                         where[k], (unsigned long long)v, (unsigned long long)cases[i].at[k]);
+                fail_msg("%s %s seed %s, element %u: 0x%llx, expected 0x%llx", cases[i].type, cases[i].ends,
+                         cases[i].seed, where[k], (unsigned long long)v, (unsigned long long)cases[i].at[k]);
         }
         dt_fill_range(&g->buffer[0], 0, 4096, 2048, part);
         assert_memory_equal(part, all + 4096, 2048);
@@ -95,17 +102,20 @@ static void test_seed_add(void **state)
     static const char *const roles[3] = {"\"input\"", "\"weight\"", "\"input\", \"constant\": true"};
     uint8_t base[64], moved[64], seed9[64];
     char text[512], sha[DT_SHA256_TEXT], want[DT_SHA256_TEXT];
-    struct dt_graph *g9 = graph_of("{\"bytes\": 64, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": 9}}");
+    struct dt_graph *g9 = graph_of(
+        "{\"bytes\": 64, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": 9}}");
     dt_fill_bytes(&g9->buffer[0], 0, seed9);
     for (int i = 0; i < 3; i++) {
         snprintf(text, sizeof text,
-                 "{\"bytes\": 64, \"role\": %s, \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": 7}}", roles[i]);
+                 "{\"bytes\": 64, \"role\": %s, \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": 7}}",
+                 roles[i]);
         struct dt_graph *g = NULL;
         char doc[1024];
-        int n = snprintf(doc, sizeof doc,
-                         "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": %s, \"y\": {\"bytes\": 64, \"role\": \"output\"}},"
-                         "\"launches\": [{\"copy\": {\"from\": {\"buffer\": \"x\"}, \"to\": {\"buffer\": \"y\"}, \"bytes\": 1}}]}",
-                         text);
+        int n = snprintf(
+            doc, sizeof doc,
+            "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": %s, \"y\": {\"bytes\": 64, \"role\": \"output\"}},"
+            "\"launches\": [{\"copy\": {\"from\": {\"buffer\": \"x\"}, \"to\": {\"buffer\": \"y\"}, \"bytes\": 1}}]}",
+            text);
         assert_int_equal(dt_graph_parse(doc, (size_t)n, &g, NULL), 0);
         dt_fill_bytes(&g->buffer[0], 0, base);
         dt_fill_bytes(&g->buffer[0], 2, moved);
@@ -120,7 +130,10 @@ static void test_seed_add(void **state)
     dt_graph_free(g9);
 }
 
-static double f16_value(unsigned h) { return ldexp((h >> 10 & 31) ? 1024 + (h & 1023) : (h & 1023), (int)((h >> 10 & 31) ? (h >> 10 & 31) : 1) - 25); }
+static double f16_value(unsigned h)
+{
+    return ldexp((h >> 10 & 31) ? 1024 + (h & 1023) : (h & 1023), (int)((h >> 10 & 31) ? (h >> 10 & 31) : 1) - 25);
+}
 
 /* Nearest of all non-negative finite halves, infinity standing for 2^16; ties go to the even one. */
 static unsigned f16_oracle(double v)
@@ -170,8 +183,8 @@ static void test_half(void **state)
             fail_msg("%a gives 0x%04x, expected 0x%04x", (double)f, dt_f32_to_f16(f), want);
     }
     assert_int_equal(dt_f32_to_bf16(1.0f), 0x3f80);
-    assert_int_equal(dt_f32_to_bf16(0x1.01p0f), 0x3f80);  /* tie to even */
-    assert_int_equal(dt_f32_to_bf16(0x1.03p0f), 0x3f82);  /* tie to even */
+    assert_int_equal(dt_f32_to_bf16(0x1.01p0f), 0x3f80); /* tie to even */
+    assert_int_equal(dt_f32_to_bf16(0x1.03p0f), 0x3f82); /* tie to even */
     assert_int_equal(dt_f32_to_bf16(0x1.0101p0f), 0x3f81);
     assert_int_equal(dt_f32_to_bf16(0x1.fffffep127f), 0x7f80);
     assert_true((dt_f32_to_bf16(NAN) & 0x7fff) > 0x7f80);

@@ -1,4 +1,5 @@
-/* The graph document: what is taken, what is refused and where the pointer points, printing, digests, running out of memory. */
+/* The graph document: what is taken, what is refused and where the pointer points, printing, digests, running out of
+ * memory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,17 +17,22 @@ static const char good[] =
     "{\"dovetail\": 1, \"name\": \"t\", \"extra\": [1],\n"
     " \"modules\": {\"m\": {\"cuda\": \"src\", \"options\": [\"-DX=1\"]}, \"p\": {\"ptx\": \".version 9.0\"}},\n"
     " \"buffers\": {\n"
-    "  \"x\": {\"bytes\": 1024, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 7}},\n"
+    "  \"x\": {\"bytes\": 1024, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": "
+    "7}},\n"
     "  \"w\": {\"bytes\": 64, \"role\": \"weight\", \"fill\": {\"zero\": true}},\n"
     "  \"ix\": {\"bytes\": 4, \"role\": \"input\", \"constant\": true, \"data\": \"AQIDBA==\"},\n"
     "  \"m::counter\": {\"bytes\": 4, \"role\": \"inout\"},\n"
     "  \"y/~\": {\"bytes\": 1024, \"role\": \"output\"}},\n"
     " \"launches\": [\n"
     "  {\"name\": \"z\", \"memset\": {\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020, \"value\": 255}},\n"
-    "  {\"name\": \"k\", \"module\": \"m\", \"entry\": \"e\", \"grid\": [4, 2, 1], \"block\": [256, 1, 1], \"cluster\": [2, 1, 1],\n"
-    "   \"shared\": 512, \"args\": [{\"buffer\": \"x\", \"offset\": 16}, {\"buffer\": \"w\"}, {\"i8\": -128}, {\"u64\": 18446744073709551615},\n"
-    "    {\"f16\": 1.5}, {\"bf16\": -2}, {\"f32\": \"0x7fc00001\"}, {\"f64\": 0.1}, {\"i64\": -9223372036854775808}, {\"f32\": 16777217},\n"
-    "    {\"bytes\": \"000102030405060708090a0b0c0d0e0f\", \"pointers\": [{\"at\": 8, \"buffer\": \"ix\", \"offset\": 2}]},\n"
+    "  {\"name\": \"k\", \"module\": \"m\", \"entry\": \"e\", \"grid\": [4, 2, 1], \"block\": [256, 1, 1], "
+    "\"cluster\": [2, 1, 1],\n"
+    "   \"shared\": 512, \"args\": [{\"buffer\": \"x\", \"offset\": 16}, {\"buffer\": \"w\"}, {\"i8\": -128}, "
+    "{\"u64\": 18446744073709551615},\n"
+    "    {\"f16\": 1.5}, {\"bf16\": -2}, {\"f32\": \"0x7fc00001\"}, {\"f64\": 0.1}, {\"i64\": -9223372036854775808}, "
+    "{\"f32\": 16777217},\n"
+    "    {\"bytes\": \"000102030405060708090a0b0c0d0e0f\", \"pointers\": [{\"at\": 8, \"buffer\": \"ix\", \"offset\": "
+    "2}]},\n"
     "    {\"tensor_map\": {\"buffer\": \"x\", \"rank\": 2}}]},\n"
     "  {\"copy\": {\"from\": {\"buffer\": \"x\"}, \"to\": {\"buffer\": \"y/~\", \"offset\": 960}, \"bytes\": 64}}]}";
 
@@ -75,8 +81,9 @@ static void test_good(void **state)
     assert_int_equal(k->cluster[0], 2);
     assert_int_equal(k->shared, 512);
     assert_int_equal(k->narg, 12);
-    static const uint64_t bits[] = {0x80, UINT64_MAX, 0x3e00, 0xc000, 0x7fc00001, 0x3fb999999999999a, 0x8000000000000000,
-                                    0x4b800000 /* 16777217 rounds to even */};
+    static const uint64_t bits[] = {
+        0x80,      UINT64_MAX, 0x3e00, 0xc000, 0x7fc00001, 0x3fb999999999999a, 0x8000000000000000,
+        0x4b800000 /* 16777217 rounds to even */};
     for (int i = 0; i < 8; i++)
         assert_true(k->arg[2 + i].kind == DT_ARG_SCALAR && k->arg[2 + i].bits == bits[i]);
     assert_int_equal(k->arg[10].nbytes, 16);
@@ -143,10 +150,14 @@ static const struct bad {
     {"\"x\": {", "\"\": {", DT_E_GRAPH, "/buffers/"},
     {"\"x\": {", "\"a\\nb\": {", DT_E_GRAPH, "/buffers/a\nb"},
     {"\"buffer\": \"y/~\", \"offset\": 4", "\"buffer\": \"w\", \"offset\": 4", DT_E_GRAPH, "/launches/0/memset/bytes"},
-    {"\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020", "\"buffer\": \"w\", \"bytes\": 4", DT_E_WEIGHT, "/launches/0/memset/buffer"},
-    {"\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020", "\"buffer\": \"ix\", \"bytes\": 4", DT_E_WEIGHT, "/launches/0/memset/buffer"},
-    {"\"to\": {\"buffer\": \"y/~\", \"offset\": 960}", "\"to\": {\"buffer\": \"w\"}", DT_E_WEIGHT, "/launches/2/copy/to/buffer"},
-    {"\"to\": {\"buffer\": \"y/~\", \"offset\": 960}", "\"to\": {\"buffer\": \"x\", \"offset\": 63}", DT_E_GRAPH, "/launches/2/copy"},
+    {"\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020", "\"buffer\": \"w\", \"bytes\": 4", DT_E_WEIGHT,
+     "/launches/0/memset/buffer"},
+    {"\"buffer\": \"y/~\", \"offset\": 4, \"bytes\": 1020", "\"buffer\": \"ix\", \"bytes\": 4", DT_E_WEIGHT,
+     "/launches/0/memset/buffer"},
+    {"\"to\": {\"buffer\": \"y/~\", \"offset\": 960}", "\"to\": {\"buffer\": \"w\"}", DT_E_WEIGHT,
+     "/launches/2/copy/to/buffer"},
+    {"\"to\": {\"buffer\": \"y/~\", \"offset\": 960}", "\"to\": {\"buffer\": \"x\", \"offset\": 63}", DT_E_GRAPH,
+     "/launches/2/copy"},
     {"\"bytes\": 1020", "\"bytes\": 1021", DT_E_GRAPH, "/launches/0/memset/bytes"},
     {"\"bytes\": 1020", "\"bytes\": 0", DT_E_GRAPH, "/launches/0/memset/bytes"},
     {"\"value\": 255", "\"value\": 256", DT_E_GRAPH, "/launches/0/memset/value"},
@@ -164,7 +175,8 @@ static const struct bad {
     {"\"grid\": [4, 2, 1]", "\"grid\": [3, 2, 1]", DT_E_LAUNCH, "/launches/1/cluster/0"},
     {"\"block\": [256, 1, 1]", "\"block\": [256, 8, 1]", DT_E_LAUNCH, "/launches/1/block"},
     {"\"shared\": 512", "\"shared\": -1", DT_E_GRAPH, "/launches/1/shared"},
-    {"\"args\": [{\"buffer\": \"x\", \"offset\": 16}", "\"args\": [{\"buffer\": \"q\"}", DT_E_GRAPH, "/launches/1/args/0/buffer"},
+    {"\"args\": [{\"buffer\": \"x\", \"offset\": 16}", "\"args\": [{\"buffer\": \"q\"}", DT_E_GRAPH,
+     "/launches/1/args/0/buffer"},
     {"\"offset\": 16", "\"offset\": 1024", DT_E_GRAPH, "/launches/1/args/0/offset"},
     {"\"offset\": 16", "\"offset\": -4", DT_E_GRAPH, "/launches/1/args/0/offset"},
     {"{\"buffer\": \"w\"}", "{\"bufer\": \"w\"}", DT_E_GRAPH, "/launches/1/args/1"},
@@ -198,8 +210,8 @@ static void test_bad(void **state)
         struct dt_err e = {0};
         int r = dt_graph_parse(text, strlen(text), &g, &e);
         if (r != b->num || e.num != r || !e.pointer || strcmp(e.pointer, b->pointer) || !e.detail || !*e.detail || g)
-            fail_msg("%s -> %s: %d (expected %d) at %s (expected %s): %s", b->from, b->to, r, b->num, e.pointer, b->pointer,
-                     e.detail);
+            fail_msg("%s -> %s: %d (expected %d) at %s (expected %s): %s", b->from, b->to, r, b->num, e.pointer,
+                     b->pointer, e.detail);
         dt_err_done(&e);
         free(text);
     }
@@ -283,12 +295,15 @@ static void round_trip(const char *text)
 
 static const char plan[] =
     "{\"signature\": \"s\", \"baseline\": {\"time_us\": 4.5}, \"modules\": {\"f0\": {\"ptx\": \"x\"}},\n"
-    " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": 18446744073709551615}},\n"
+    " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", "
+    "\"seed\": 18446744073709551615}},\n"
     "  \"y\": {\"bytes\": 16, \"role\": \"output\"}, \"gone::v\": {\"bytes\": 4, \"role\": \"inout\"}},\n"
     " \"assumes\": {\"align\": {\"x\": 16}, \"constant\": {}, \"evidence\": \"proved\"},\n"
     " \"scratch\": {\"t0\": {\"bytes\": 32, \"fill\": {\"zero\": true}}},\n"
-    " \"launches\": [{\"name\": \"a+b\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"t0\"}, {\"f32\": \"0xff800000\"}, {\"f32\": -0.0}], \"stream\": 1, \"after\": []},\n"
-    "  {\"name\": \"c\", \"copy\": {\"from\": {\"buffer\": \"t0\"}, \"to\": {\"buffer\": \"y\"}, \"bytes\": 4}, \"after\": [\"a+b\"], \"programmatic\": true}]}";
+    " \"launches\": [{\"name\": \"a+b\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], "
+    "\"args\": [{\"buffer\": \"t0\"}, {\"f32\": \"0xff800000\"}, {\"f32\": -0.0}], \"stream\": 1, \"after\": []},\n"
+    "  {\"name\": \"c\", \"copy\": {\"from\": {\"buffer\": \"t0\"}, \"to\": {\"buffer\": \"y\"}, \"bytes\": 4}, "
+    "\"after\": [\"a+b\"], \"programmatic\": true}]}";
 
 static void test_round_trip(void **state)
 {
@@ -337,10 +352,12 @@ static void test_plan(void **state)
     }
 }
 
-/* The same graph: other names, other order of members, other modules and buffers that nothing uses, another fill of an input. */
+/* The same graph: other names, other order of members, other modules and buffers that nothing uses, another fill of an
+ * input. */
 static const char renamed[] =
     "{\"name\": \"other\", \"dovetail\": 1,\n"
-    " \"buffers\": {\"out\": {\"role\": \"output\", \"bytes\": 1024}, \"unused\": {\"bytes\": 5, \"role\": \"input\"},\n"
+    " \"buffers\": {\"out\": {\"role\": \"output\", \"bytes\": 1024}, \"unused\": {\"bytes\": 5, \"role\": "
+    "\"input\"},\n"
     "  \"index\": {\"bytes\": 4, \"role\": \"input\", \"constant\": true, \"data\": \"AQIDBA==\"},\n"
     "  \"M::counter\": {\"bytes\": 4, \"role\": \"inout\"},\n"
     "  \"weights\": {\"bytes\": 64, \"role\": \"weight\"},\n"
@@ -348,10 +365,14 @@ static const char renamed[] =
     " \"modules\": {\"zz\": {\"ptx\": \"y\"}, \"M\": {\"options\": [\"-DX=1\"], \"cuda\": \"src\"}},\n"
     " \"launches\": [\n"
     "  {\"memset\": {\"buffer\": \"out\", \"offset\": 4, \"bytes\": 1020, \"value\": 255}},\n"
-    "  {\"name\": \"kk\", \"module\": \"M\", \"entry\": \"e\", \"grid\": [4, 2, 1], \"block\": [256, 1, 1], \"cluster\": [2, 1, 1],\n"
-    "   \"shared\": 512, \"args\": [{\"buffer\": \"in\", \"offset\": 16}, {\"buffer\": \"weights\", \"offset\": 0}, {\"i8\": \"0x80\"}, {\"u64\": \"0xffffffffffffffff\"},\n"
-    "    {\"f16\": 1.5}, {\"bf16\": -2.0}, {\"f32\": \"0x7fc00001\"}, {\"f64\": 1e-1}, {\"i64\": -9223372036854775808}, {\"f32\": 16777216},\n"
-    "    {\"bytes\": \"000102030405060708090A0B0C0D0E0F\", \"pointers\": [{\"at\": 8, \"buffer\": \"index\", \"offset\": 2}]},\n"
+    "  {\"name\": \"kk\", \"module\": \"M\", \"entry\": \"e\", \"grid\": [4, 2, 1], \"block\": [256, 1, 1], "
+    "\"cluster\": [2, 1, 1],\n"
+    "   \"shared\": 512, \"args\": [{\"buffer\": \"in\", \"offset\": 16}, {\"buffer\": \"weights\", \"offset\": 0}, "
+    "{\"i8\": \"0x80\"}, {\"u64\": \"0xffffffffffffffff\"},\n"
+    "    {\"f16\": 1.5}, {\"bf16\": -2.0}, {\"f32\": \"0x7fc00001\"}, {\"f64\": 1e-1}, {\"i64\": "
+    "-9223372036854775808}, {\"f32\": 16777216},\n"
+    "    {\"bytes\": \"000102030405060708090A0B0C0D0E0F\", \"pointers\": [{\"at\": 8, \"buffer\": \"index\", "
+    "\"offset\": 2}]},\n"
     "    {\"tensor_map\": {\"rank\": 2, \"buffer\": \"in\"}}]},\n"
     "  {\"copy\": {\"bytes\": 64, \"from\": {\"buffer\": \"in\"}, \"to\": {\"buffer\": \"out\", \"offset\": 960}}}]}";
 
@@ -367,11 +388,21 @@ static void test_digest(void **state)
     static const struct {
         const char *from, *to;
     } changes[] = {
-        {"\"cuda\": \"src\"", "\"cuda\": \"src \""}, {"-DX=1", "-DX=2"},         {"AQIDBA==", "AQIDBQ=="},
-        {"\"bytes\": 64", "\"bytes\": 68"},          {"\"weight\"", "\"input\""}, {"\"value\": 255", "\"value\": 254"},
-        {"\"entry\": \"e\"", "\"entry\": \"f\""},    {"[4, 2, 1]", "[4, 4, 1]"},  {"\"offset\": 16", "\"offset\": 20"},
-        {"{\"f16\": 1.5}", "{\"f16\": 1.25}"},       {"\"rank\": 2", "\"rank\": 3"}, {"\"at\": 8", "\"at\": 0"},
-        {"\"offset\": 960", "\"offset\": 956"},      {"\"shared\": 512", "\"shared\": 0"}, {"m::counter", "m::count"},
+        {"\"cuda\": \"src\"", "\"cuda\": \"src \""},
+        {"-DX=1", "-DX=2"},
+        {"AQIDBA==", "AQIDBQ=="},
+        {"\"bytes\": 64", "\"bytes\": 68"},
+        {"\"weight\"", "\"input\""},
+        {"\"value\": 255", "\"value\": 254"},
+        {"\"entry\": \"e\"", "\"entry\": \"f\""},
+        {"[4, 2, 1]", "[4, 4, 1]"},
+        {"\"offset\": 16", "\"offset\": 20"},
+        {"{\"f16\": 1.5}", "{\"f16\": 1.25}"},
+        {"\"rank\": 2", "\"rank\": 3"},
+        {"\"at\": 8", "\"at\": 0"},
+        {"\"offset\": 960", "\"offset\": 956"},
+        {"\"shared\": 512", "\"shared\": 0"},
+        {"m::counter", "m::count"},
         {"{\"buffer\": \"w\"}", "{\"buffer\": \"x\"}"},
     };
     char a[DT_SHA256_TEXT], b[DT_SHA256_TEXT];
@@ -404,8 +435,9 @@ static void test_canon(void **state)
     dt_graph_free(g);
 }
 
-/* Allocation 1, 2, 3 … fails until everything succeeds: each failure is DT_E_NOMEM or a NULL, nothing leaks (under ASan). jansson's
- * own parser is left out: it asserts when it runs out of memory in the middle of a number (2.14, load.c). */
+/* Allocation 1, 2, 3 … fails until everything succeeds: each failure is DT_E_NOMEM or a NULL, nothing leaks (under
+ * ASan). jansson's own parser is left out: it asserts when it runs out of memory in the middle of a number (2.14,
+ * load.c). */
 static void test_out_of_memory(void **state)
 {
     json_t *doc = NULL;
@@ -441,9 +473,9 @@ static void test_out_of_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),       cmocka_unit_test(test_bad),    cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_many),       cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan),
-        cmocka_unit_test(test_digest),     cmocka_unit_test(test_canon),  cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_good),   cmocka_unit_test(test_bad),        cmocka_unit_test(test_bad_json),
+        cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_digest), cmocka_unit_test(test_canon),      cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Renaming: a document stored for one graph and loaded for another has exactly the other's names, and names that a rewrite made never
- * meet the caller's. */
+/* Renaming: a document stored for one graph and loaded for another has exactly the other's names, and names that a
+ * rewrite made never meet the caller's. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,32 +17,43 @@ static const char shape[] =
     "{\"dovetail\": 1, \"name\": \"%1$s\", \"modules\": {\"%3$s\": {\"ptx\": \"u\"}, \"%2$s\": {\"ptx\": \"t\"}},"
     "\"buffers\": {\"%6$s\": {\"bytes\": 64, \"role\": \"output\"},"
     "  \"%7$s\": {\"bytes\": 4, \"role\": \"input\"},"
-    "  \"%4$s\": {\"bytes\": 64, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": %11$d}},"
+    "  \"%4$s\": {\"bytes\": 64, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", \"seed\": "
+    "%11$d}},"
     "  \"%5$s\": {\"bytes\": 64, \"role\": \"intermediate\"}},"
     "\"launches\": ["
-    "  {\"name\": \"%8$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"%4$s\"}, {\"buffer\": \"%5$s\"}]},"
-    "  {\"name\": \"%9$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"%5$s\"}, {\"buffer\": \"%6$s\"}]},"
-    "  {\"name\": \"%10$s\", \"copy\": {\"from\": {\"buffer\": \"%5$s\"}, \"to\": {\"buffer\": \"%6$s\"}, \"bytes\": 4}}]}";
+    "  {\"name\": \"%8$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": "
+    "[{\"buffer\": \"%4$s\"}, {\"buffer\": \"%5$s\"}]},"
+    "  {\"name\": \"%9$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": "
+    "[{\"buffer\": \"%5$s\"}, {\"buffer\": \"%6$s\"}]},"
+    "  {\"name\": \"%10$s\", \"copy\": {\"from\": {\"buffer\": \"%5$s\"}, \"to\": {\"buffer\": \"%6$s\"}, \"bytes\": "
+    "4}}]}";
 
 /* A plan in the same names; %12$s, %13$s, %14$s: generated module, scratch buffer, launch (not joined). */
 static const char plan[] =
     "{\"signature\": \"s\", \"name\": \"%1$s\", \"baseline\": {\"time_us\": 1.5, \"launches\": 3},"
     "\"rewrites\": [{\"kind\": \"block-fusion\", \"launches\": [\"%8$s\", \"%9$s\"], \"verdict\": \"kept\"},"
-    "  {\"kind\": \"split\", \"launches\": [\"%8$s+%9$s\"], \"verdict\": \"refused\", \"reason\": \"'%10$s' doesn't wait for '%8$s+%9$s' on '%5$s', 'really'\"}],"
+    "  {\"kind\": \"split\", \"launches\": [\"%8$s+%9$s\"], \"verdict\": \"refused\", \"reason\": \"'%10$s' doesn't "
+    "wait for '%8$s+%9$s' on '%5$s', 'really'\"}],"
     "\"assumes\": {\"align\": {\"%4$s\": 16}, \"constant\": {}, \"evidence\": \"proved\"},"
     "\"modules\": {\"%12$s\": {\"ptx\": \"x\"}, \"%2$s\": {\"ptx\": \"t\"}, \"%3$s\": {\"ptx\": \"u\"}},"
     "\"buffers\": %15$s,"
     "\"scratch\": {\"%13$s\": {\"bytes\": 4}},"
     "\"launches\": ["
     "  {\"name\": \"%8$s+%9$s\", \"module\": \"%12$s\", \"entry\": \"f\", \"grid\": [1,1,1], \"block\": [32,1,1],"
-    "   \"args\": [{\"buffer\": \"%4$s\", \"offset\": 4}, {\"i32\": 5}, {\"buffer\": \"%13$s\"}, {\"bytes\": \"0000000000000000\", \"pointers\": [{\"at\": 0, \"buffer\": \"%6$s\"}]}, {\"tensor_map\": {\"buffer\": \"%5$s\"}}], \"after\": []},"
-    "  {\"name\": \"%14$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [], \"after\": [\"%8$s+%9$s\"]},"
+    "   \"args\": [{\"buffer\": \"%4$s\", \"offset\": 4}, {\"i32\": 5}, {\"buffer\": \"%13$s\"}, {\"bytes\": "
+    "\"0000000000000000\", \"pointers\": [{\"at\": 0, \"buffer\": \"%6$s\"}]}, {\"tensor_map\": {\"buffer\": "
+    "\"%5$s\"}}], \"after\": []},"
+    "  {\"name\": \"%14$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": "
+    "[], \"after\": [\"%8$s+%9$s\"]},"
     "  {\"name\": \"z1\", \"memset\": {\"buffer\": \"%6$s\", \"bytes\": 4, \"value\": 0}, \"after\": [\"%14$s\"]},"
-    "  {\"name\": \"%10$s\", \"copy\": {\"from\": {\"buffer\": \"%5$s\"}, \"to\": {\"buffer\": \"%6$s\"}, \"bytes\": 4}, \"after\": []}]}";
+    "  {\"name\": \"%10$s\", \"copy\": {\"from\": {\"buffer\": \"%5$s\"}, \"to\": {\"buffer\": \"%6$s\"}, \"bytes\": "
+    "4}, \"after\": []}]}";
 
 static const char analysis[] =
-    "{\"signature\": \"s\", \"launches\": [{\"name\": \"%8$s\", \"blocks\": 1}, {\"name\": \"%9$s\"}, {\"name\": \"%10$s\"}],"
-    "\"edges\": [{\"producer\": \"%8$s\", \"consumer\": \"%9$s\", \"buffers\": [\"%6$s\", \"%5$s\"], \"hazards\": [\"raw\"],"
+    "{\"signature\": \"s\", \"launches\": [{\"name\": \"%8$s\", \"blocks\": 1}, {\"name\": \"%9$s\"}, {\"name\": "
+    "\"%10$s\"}],"
+    "\"edges\": [{\"producer\": \"%8$s\", \"consumer\": \"%9$s\", \"buffers\": [\"%6$s\", \"%5$s\"], \"hazards\": "
+    "[\"raw\"],"
     "  \"independent_bytes\": {\"%6$s\": 64, \"%4$s\": 7}, \"map\": {\"raw\": [[0, [0]]]}}]}";
 
 struct names {
@@ -57,7 +68,8 @@ static char *spell(const char *format, const struct names *n, const char *buffer
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
 #pragma GCC diagnostic ignored "-Wformat"
-    int r = asprintf(&s, format, n->graph, n->m, n->mu, n->x, n->h, n->y, n->bu, n->l0, n->l1, n->l2, n->seed, n->f, n->t, n->k, buffers);
+    int r = asprintf(&s, format, n->graph, n->m, n->mu, n->x, n->h, n->y, n->bu, n->l0, n->l1, n->l2, n->seed, n->f,
+                     n->t, n->k, buffers);
 #pragma GCC diagnostic pop
     assert_true(r > 0);
     return s;
@@ -109,15 +121,17 @@ static void same(json_t *a, json_t *b)
     fail_msg("%s\n--- expected\n%s", s, t);
 }
 
-static const struct names first = {"g", "m", "unused", "x", "h", "y", "u", "gemm", "bias", "copy", 7, "f0", "t0", "tail"};
+static const struct names first = {"g",    "m",    "unused", "x", "h",  "y",  "u",
+                                   "gemm", "bias", "copy",   7,   "f0", "t0", "tail"};
 
-/* Stored for `first`, loaded for `n`, whose generated names are expected to be n->f, n->t, n->k. The module nobody uses is gone. */
+/* Stored for `first`, loaded for `n`, whose generated names are expected to be n->f, n->t, n->k. The module nobody uses
+ * is gone. */
 static void across(const struct names *n)
 {
     for (int i = 0; i < 2; i++) {
         const char *format = i ? analysis : plan;
-        json_t *doc = document_of(format, &first), *stored = renamed(doc, &first, false), *back = renamed(stored, n, true),
-               *want = document_of(format, n);
+        json_t *doc = document_of(format, &first), *stored = renamed(doc, &first, false),
+               *back = renamed(stored, n, true), *want = document_of(format, n);
         char *text = json_dumps(stored, 0);
         static const char *const leaks[] = {"gemm", "bias", "\"x\": 1", "\"h\"", "unused", "\"copy\": \"", "\"seed\""};
         for (size_t k = 0; k < sizeof leaks / sizeof *leaks; k++)
@@ -137,7 +151,8 @@ static void test_same_graph(void **state) { across(&first); }
 
 static void test_other_names(void **state)
 {
-    across(&(struct names){"other", "kernels", "more", "in", "mid", "out", "spare", "a", "b", "c", 9, "f0", "t0", "tail"});
+    across(
+        &(struct names){"other", "kernels", "more", "in", "mid", "out", "spare", "a", "b", "c", 9, "f0", "t0", "tail"});
     /* canonical-looking names, in another order */
     across(&(struct names){"", "m7", "m0", "b2", "b0", "b1", "b9", "l2", "l0", "l1", 9, "f0", "t0", "tail"});
     /* names across kinds, and '+' inside */
@@ -147,7 +162,8 @@ static void test_other_names(void **state)
 /* The caller uses the generated names for something of its own. */
 static void test_clash(void **state)
 {
-    across(&(struct names){"q", "f0", "f0_", "t0", "t0_", "y", "t0__", "tail", "tail_", "c", 3, "f0__", "t0___", "tail__"});
+    across(&(struct names){"q", "f0", "f0_", "t0", "t0_", "y", "t0__", "tail", "tail_", "c", 3, "f0__", "t0___",
+                           "tail__"});
 }
 
 /* Generated names that look canonical survive, and do not become somebody's names. */
@@ -172,7 +188,8 @@ static void test_plus(void **state)
 {
     struct names a = {"q", "m", "u", "x", "h", "y", "v", "p", "p+q", "q", 1, "f0", "t0", "tail"};
     json_t *doc = document_of(plan, &a), *stored = renamed(doc, &a, false), *back = renamed(stored, &a, true);
-    const char *name = json_string_value(json_object_get(json_array_get(json_object_get(stored, "launches"), 0), "name"));
+    const char *name =
+        json_string_value(json_object_get(json_array_get(json_object_get(stored, "launches"), 0), "name"));
     assert_string_equal(name, "l0+l1");
     json_object_del(json_object_get(doc, "modules"), "u");
     same(back, doc);
@@ -201,8 +218,11 @@ static void test_joined_clash(void **state)
 /* "a+b~2", as a rewrite makes names unique. */
 static void test_count(void **state)
 {
-    struct dt_graph *g = graph_of(&first), *other = graph_of(&(struct names){"q", "m", "u", "x", "h", "y", "v", "l1~2", "q", "r", 1, "f0", "t0", "k"});
-    json_t *doc = json_pack("{s:[{s:s},{s:s},{s:s}]}", "launches", "name", "gemm+bias~2", "name", "l0~3", "name", "gemm~x"), *was = json_deep_copy(doc);
+    struct dt_graph *g = graph_of(&first), *other = graph_of(&(struct names){"q", "m", "u", "x", "h", "y", "v", "l1~2",
+                                                                             "q", "r", 1, "f0", "t0", "k"});
+    json_t *doc = json_pack("{s:[{s:s},{s:s},{s:s}]}", "launches", "name", "gemm+bias~2", "name", "l0~3", "name",
+                            "gemm~x"),
+           *was = json_deep_copy(doc);
     assert_int_equal(cache_rename(doc, g, false, NULL), 0);
     json_t *l = json_object_get(doc, "launches");
     assert_string_equal(json_string_value(json_object_get(json_array_get(l, 0), "name")), "l0+l1~2");
@@ -211,9 +231,11 @@ static void test_count(void **state)
     assert_int_equal(cache_rename(doc, g, true, NULL), 0);
     same(doc, was);
     assert_int_equal(cache_rename(too, other, true, NULL), 0);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(too, "launches"), 0), "name")), "l1~2+q~2");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(too, "launches"), 0), "name")),
+                        "l1~2+q~2");
     assert_int_equal(cache_rename(too, other, false, NULL), 0);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(too, "launches"), 0), "name")), "l0+l1~2");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(too, "launches"), 0), "name")),
+                        "l0+l1~2");
     json_decref(doc);
     json_decref(was);
     json_decref(too);
@@ -224,23 +246,26 @@ static void test_count(void **state)
 /* Byte for byte what would have been made for a graph with its buffers in another order. */
 static void test_order(void **state)
 {
-    static const char graph[] = "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"%s\": {\"bytes\": 4, \"role\": \"inout\"}, \"%s\": "
-                                "{\"bytes\": 4, \"role\": \"inout\"}}, \"launches\": [{\"copy\": {\"from\": {\"buffer\": \"p\"}, "
-                                "\"to\": {\"buffer\": \"q\"}, \"bytes\": 4}}]}";
+    static const char graph[] =
+        "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"%s\": {\"bytes\": 4, \"role\": \"inout\"}, \"%s\": "
+        "{\"bytes\": 4, \"role\": \"inout\"}}, \"launches\": [{\"copy\": {\"from\": {\"buffer\": \"p\"}, "
+        "\"to\": {\"buffer\": \"q\"}, \"bytes\": 4}}]}";
     static const char edge[] = "{\"edges\":[{\"buffers\":[\"%s\",\"%s\"],\"independent_bytes\":{\"%s\":1,\"%s\":1}}]}";
     static const char *const order[2][2] = {{"p", "q"}, {"q", "p"}};
     char text[512], want[2][256], *got;
     for (int i = 0; i < 4; i++) {
         const char *const *from = order[i & 1], *const *to = order[i >> 1];
         struct dt_graph *a = NULL, *b = NULL;
-        assert_int_equal(dt_graph_parse(text, (size_t)snprintf(text, sizeof text, graph, from[0], from[1]), &a, NULL), 0);
+        assert_int_equal(dt_graph_parse(text, (size_t)snprintf(text, sizeof text, graph, from[0], from[1]), &a, NULL),
+                         0);
         assert_int_equal(dt_graph_parse(text, (size_t)snprintf(text, sizeof text, graph, to[0], to[1]), &b, NULL), 0);
         snprintf(want[0], sizeof want[0], edge, from[0], from[1], from[0], from[1]);
         snprintf(want[1], sizeof want[1], edge, to[0], to[1], to[0], to[1]);
         json_t *doc = json_loads(want[0], 0, NULL);
         assert_int_equal(cache_rename(doc, a, false, NULL), 0);
         got = json_dumps(doc, JSON_COMPACT);
-        assert_string_equal(got, "{\"edges\":[{\"buffers\":[\"b0\",\"b1\"],\"independent_bytes\":{\"b0\":1,\"b1\":1}}]}");
+        assert_string_equal(got,
+                            "{\"edges\":[{\"buffers\":[\"b0\",\"b1\"],\"independent_bytes\":{\"b0\":1,\"b1\":1}}]}");
         free(got);
         assert_int_equal(cache_rename(doc, b, true, NULL), 0);
         got = json_dumps(doc, JSON_COMPACT);
@@ -267,8 +292,8 @@ static void test_foreign(void **state)
     dt_err_done(&e);
     json_decref(doc);
     /* wrong shapes are left alone, never a crash */
-    doc = json_pack("{s:[i, n, [], {s:i, s:[i], s:s}], s:i, s:s, s:n}", "launches", 1, "name", 5, "args", 7, "after", "x", "edges", 5,
-                    "modules", "m", "assumes");
+    doc = json_pack("{s:[i, n, [], {s:i, s:[i], s:s}], s:i, s:s, s:n}", "launches", 1, "name", 5, "args", 7, "after",
+                    "x", "edges", 5, "modules", "m", "assumes");
     assert_int_equal(cache_rename(doc, g, false, &e), 0);
     json_decref(doc);
     dt_graph_free(g);
@@ -309,10 +334,11 @@ static void test_out_of_memory(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_graph), cmocka_unit_test(test_other_names),
-                                       cmocka_unit_test(test_clash),      cmocka_unit_test(test_generated_looks_canonical),
-                                       cmocka_unit_test(test_plus),       cmocka_unit_test(test_joined_clash),
-                                       cmocka_unit_test(test_count),      cmocka_unit_test(test_order),      cmocka_unit_test(test_foreign),
-                                       cmocka_unit_test(test_out_of_memory)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_same_graph), cmocka_unit_test(test_other_names),
+        cmocka_unit_test(test_clash),      cmocka_unit_test(test_generated_looks_canonical),
+        cmocka_unit_test(test_plus),       cmocka_unit_test(test_joined_clash),
+        cmocka_unit_test(test_count),      cmocka_unit_test(test_order),
+        cmocka_unit_test(test_foreign),    cmocka_unit_test(test_out_of_memory)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

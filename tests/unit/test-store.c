@@ -170,8 +170,11 @@ static void test_digest(void **state)
 static void test_damaged_row(void **state)
 {
     static const char *const harm[] = {
-        "UPDATE entry SET body = replace(body, '1', '7')", "UPDATE entry SET body = ''", "UPDATE entry SET sha256 = ''",
-        "UPDATE entry SET device = 'a' WHERE device = 'z'", "UPDATE entry SET factors = 'x'",
+        "UPDATE entry SET body = replace(body, '1', '7')",
+        "UPDATE entry SET body = ''",
+        "UPDATE entry SET sha256 = ''",
+        "UPDATE entry SET device = 'a' WHERE device = 'z'",
+        "UPDATE entry SET factors = 'x'",
     };
     struct cache *c = must_open();
     for (size_t i = 0; i < sizeof harm / sizeof *harm; i++) {
@@ -292,7 +295,8 @@ static void test_processes(void **state)
                 snprintf(device, sizeof device, "p%d.%d", p, i);
                 struct cache_key k = key(device);
                 json_t *doc = json_pack("{s:i}", "n", p * 1000 + i), *back = NULL;
-                bad = cache_put(c, &k, DIG, doc, NULL, NULL) < 0 || cache_get(c, &k, &back, NULL) != 1 || !json_equal(doc, back);
+                bad = cache_put(c, &k, DIG, doc, NULL, NULL) < 0 || cache_get(c, &k, &back, NULL) != 1 ||
+                      !json_equal(doc, back);
                 json_decref(doc);
                 json_decref(back);
             }
@@ -326,8 +330,8 @@ static void test_default_path(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),           T(test_digest),  T(test_damaged_row),
-                                       T(test_no_database), T(test_damaged_in_use), T(test_newer),   T(test_processes),
-                                       T(test_default_path)};
+    const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),        T(test_digest),
+                                       T(test_damaged_row), T(test_no_database), T(test_damaged_in_use),
+                                       T(test_newer),       T(test_processes),   T(test_default_path)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
