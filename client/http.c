@@ -117,7 +117,7 @@ static int connect_to(const char *path, int silence_s, struct dt_err *e)
     struct sockaddr_un a = {.sun_family = AF_UNIX};
     if (strlen(path) >= sizeof a.sun_path)
         return dt_err_set(e, DT_E_USAGE, "the socket's path is longer than %zu bytes", sizeof a.sun_path - 1);
-    strcpy(a.sun_path, path);
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
     int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return dt_err_set(e, DT_E_IO, "socket: %s", strerror(errno));

@@ -2,6 +2,7 @@
  * m0 …): a signature says nothing about the names of whoever posted the graph. SQLite is read on a pool thread.
  */
 #include <ctype.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -82,16 +83,16 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want)
                 dtd_reply_err(r, DT_E_USAGE, "the query may hold device=… only");
                 return;
             } else {
-                strcpy(d->device, value);
+                snprintf(d->device, sizeof d->device, "%s", value);
             }
         if (!strcmp(d->device, "soft"))
-            strcpy(d->device, "soft:h200");
+            snprintf(d->device, sizeof d->device, "%s", "soft:h200");
         if (!ok) {
             free(d);
             dtd_reply_err(r, DT_E_NOT_FOUND, "a signature is sha256: and 64 hexadecimal digits");
             return;
         }
-        strcpy(d->signature, p);
+        snprintf(d->signature, sizeof d->signature, "%s", p);
     }
     dtd_async_start(&d->a);
 }

@@ -168,7 +168,7 @@ static int read_query(struct post *p, struct dtd_service *s, const char *query, 
     char name[32], value[2048], device[80] = "";
     int q, r;
     bool cached;
-    strcpy(p->want, "plan");
+    snprintf(p->want, sizeof p->want, "%s", "plan");
     snprintf(device, sizeof device, "%s", s->cfg.device);
     for (const char *at = query; (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));) {
         if (q < 0)
@@ -176,11 +176,11 @@ static int read_query(struct post *p, struct dtd_service *s, const char *query, 
         if (!strcmp(name, "want")) {
             if (!verb_of(value, &cached))
                 return dt_err_set(e, DT_E_USAGE, "want is plan, analysis, run or explain");
-            strcpy(p->want, value);
+            snprintf(p->want, sizeof p->want, "%s", value);
         } else if (!strcmp(name, "device")) {
             if (strlen(value) >= sizeof device)
                 return dt_err_set(e, DT_E_USAGE, "the device must be auto, cuda[:N] or soft[:MODEL]");
-            strcpy(device, value);
+            snprintf(device, sizeof device, "%s", value);
         } else if ((r = dtd_options_set(&p->opt, name, value, e))) {
             return r < 0 ? r : dt_err_set(e, DT_E_USAGE, "there is no option %s", name);
         }
@@ -203,9 +203,9 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
     const struct dtd_device *d = dtd_pool_device(s->pool, p->device);
     if (d) {
         p->known = true;
-        strcpy(p->arch, d->arch);
-        strcpy(p->key, d->key);
-        strcpy(p->toolchain, d->toolchain);
+        snprintf(p->arch, sizeof p->arch, "%s", d->arch);
+        snprintf(p->key, sizeof p->key, "%s", d->key);
+        snprintf(p->toolchain, sizeof p->toolchain, "%s", d->toolchain);
     }
     p->body = r->body;
     p->len = r->body_len;

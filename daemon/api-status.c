@@ -1,4 +1,7 @@
-/* GET /, /healthz, /metrics, /v1/devices: how the service is. */
+/* GET /, /healthz, /metrics, /v1/devices: how the service is.
+ *
+ * Metrics are in the Prometheus text format.
+ */
 #include <stdlib.h>
 #include <string.h>
 

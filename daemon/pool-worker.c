@@ -31,7 +31,7 @@ static void on_handle_closed(uv_handle_t *h)
     struct dtd_pool *p = w->pool;
     char device[sizeof w->device];
     bool failed = !w->hello;
-    strcpy(device, w->device);
+    snprintf(device, sizeof device, "%s", w->device);
     struct dtd_worker **at = &p->workers;
     while (*at != w)
         at = &(*at)->next;

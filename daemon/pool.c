@@ -8,6 +8,7 @@
 #include "daemon/pool-priv.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -55,7 +56,7 @@ static void copy_text(char *to, size_t n, const json_t *o, const char *name)
     const char *s = json_string_value(json_object_get(o, name));
     to[0] = 0;
     if (s && strlen(s) < n)
-        strcpy(to, s);
+        snprintf(to, n, "%s", s);
 }
 
 int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
@@ -65,7 +66,7 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
         k = dt_calloc(1, sizeof *k);
         if (!k)
             return DT_E_NOMEM;
-        strcpy(k->spec, spec);
+        snprintf(k->spec, sizeof k->spec, "%s", spec);
         k->next = p->known;
         p->known = k;
     }

@@ -9,6 +9,7 @@
  * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded. Trouble with
  * the cache never fails a request; it is logged and the work is done.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -148,8 +149,8 @@ static int answer(struct wrk *w, json_t *graph, const struct dtd_options *o, con
         r = document(&j, want, &a->document, e);
     if (r >= 0) {
         a->hit = r == 1;
-        strcpy(a->digest, j.digest);
-        strcpy(a->signature, j.signature);
+        snprintf(a->digest, sizeof a->digest, "%s", j.digest);
+        snprintf(a->signature, sizeof a->signature, "%s", j.signature);
     }
     job_done(&j);
     return r < 0 ? r : 0;
@@ -177,8 +178,8 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         r2 = document(&j, "plan", &plan, e);
     if (r >= 0 && r2 >= 0) {
         a->hit = r == 1 && r2 == 1;
-        strcpy(a->digest, j.digest);
-        strcpy(a->signature, j.signature);
+        snprintf(a->digest, sizeof a->digest, "%s", j.digest);
+        snprintf(a->signature, sizeof a->signature, "%s", j.signature);
         a->document = json_pack("{s:s, s:s, s:b, s:O, s:O}", "signature", j.signature, "digest", j.digest, "cached", a->hit,
                                 "analysis", analysis, "plan", plan);
         if (a->document && j.factors)

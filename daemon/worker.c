@@ -132,7 +132,7 @@ static int find(struct wrk *w, json_t *in, const char *want, struct wrk_answer *
     if (!r)
         return dt_err_set(e, DT_E_NOT_FOUND, "there is no %s with this signature", want);
     a->hit = true;
-    strcpy(a->signature, sig);
+    snprintf(a->signature, sizeof a->signature, "%s", sig);
     return 0;
 }
 

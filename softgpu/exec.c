@@ -440,7 +440,7 @@ static void start_helpers(struct sg_run *run)
 static uint32_t thread_count(void)
 {
     const char *s = getenv("DOVETAIL_SOFTGPU_THREADS");
-    long n = s && *s ? atol(s) : sysconf(_SC_NPROCESSORS_ONLN);
+    long n = s && *s ? strtol(s, NULL, 10) : sysconf(_SC_NPROCESSORS_ONLN);
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (uint32_t)n;
 }
 

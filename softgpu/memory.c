@@ -114,10 +114,9 @@ static uint64_t host_available(void)
     if (!f)
         return kb << 10;
     char line[128];
-    unsigned long long v;
     while (fgets(line, sizeof line, f))
-        if (sscanf(line, "MemAvailable: %llu kB", &v) == 1)
-            kb = v;
+        if (!strncmp(line, "MemAvailable:", 13))
+            kb = strtoull(line + 13, NULL, 10);
     fclose(f);
     return kb << 10;
 }

@@ -3,7 +3,7 @@
 
   includes   `#include "folder/…"` only as the table in docs/ARCHITECTURE.md allows; no other folder's *-priv.h
   length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
-  head       a .c file opens with a comment, of 4 lines or more when it has over 80; so does a header, and a test
+  head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
   banned     functions that overrun or that hide errors; not in tests
   paths      no path of somebody's machine, in any text file
   shell      scripts set -euo pipefail
@@ -61,7 +61,7 @@ def lint_c(path, text, table):
     folder = path.split("/")[0]
     lines = text.split("\n")
     head = re.match(r"/\*.*?\*/|(?://[^\n]*\n)+", text, re.S)
-    need = 4 if path.endswith(".c") and folder != "tests" and len(lines) > 80 else 1
+    need = 3 if path.endswith(".c") and folder != "tests" and len(lines) > 80 else 1
     if not head or head[0].count("\n") + 1 < need:
         yield 1, f"head: opens with no comment of {need} or more lines that says what it does"
     if len(lines) > 1000 and "lint: long file" not in (head[0] if head else ""):
