@@ -117,7 +117,8 @@ struct ana_fault { /* the error slot */
     uint32_t site; /* + 1; 0: none */
     uint32_t block;
     uint64_t address;
-    uint32_t tid[3], pad;
+    uint32_t tid[3];
+    uint32_t over; /* a ghost ran too long */
 };
 struct ana_code {
     struct dt_arena arena;
@@ -125,6 +126,7 @@ struct ana_code {
     struct ana_sites sites; /* of the original */
     uint8_t *kinds;       /* per site: bits 1 << enum ana_kind */
     bool *wide;           /* per site: not recorded, counts as every byte */
+    bool *ghost;          /* per site: recorded by a ghost; widened if ana_fault.over */
     unsigned shift;       /* granule: 1 << shift bytes */
     int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
     unsigned nplane;

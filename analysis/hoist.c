@@ -10,7 +10,7 @@
  * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the access itself,
  * become conditions of the recording in the same manner; a condition that cannot be copied is left out (a superset).
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/instrument-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -75,10 +75,10 @@ static void reach(const struct ptx_cfg *c, uint32_t from, uint32_t avoid, bool f
     }
 }
 
-static bool copyable(const struct ptx_inst *i)
+bool ana_copyable(const struct ptx_inst *i)
 {
     const struct ptx_op_info *op = ptx_op_info(i->op);
-    if (i->pred != PTX_NO_REG || i->op <= PTX_OP_OPAQUE)
+    if (i->op <= PTX_OP_OPAQUE)
         return false;
     if (i->op == PTX_OP_LD)
         return i->space == PTX_PARAM && i->opnd[1].kind == PTX_O_ADDR && i->opnd[1].base_kind == PTX_O_VAR;
@@ -103,7 +103,8 @@ static void need(struct slicer *s, uint32_t reg, uint32_t use)
         return;
     uint32_t d = s->def[reg], db = s->cfg->block_of[d], ub = s->cfg->block_of[use];
     bool before = db == ub ? d < use : dominates(s->cfg, db, ub);
-    if (s->ndef[reg] != 1 || !before || s->done[d] == 1 || !copyable(&s->f->inst[d]) || s->t->reg[reg] == ANA_DATA_DEPENDENT) {
+    if (s->ndef[reg] != 1 || !before || s->done[d] == 1 || !ana_copyable(&s->f->inst[d]) ||
+        s->f->inst[d].pred != PTX_NO_REG || s->t->reg[reg] == ANA_DATA_DEPENDENT) {
         s->ok = false;
         return;
     }

@@ -7,7 +7,8 @@
  * every buffer leaves its place in the error slot and ends the thread.
  *
  *   clean address, clean guard        recorded where it happens, under its own predicate: a certain access
- *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c); where it happens, bounds only.
+ *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c); where it happens,
+ *                                     bounds only.
  *                                     Threads for which it would lie outside (and which never do it) are passed over.
  *   anything else                     widened (record.c counts every byte of its buffers); where it happens, bounds only
  *
@@ -16,36 +17,13 @@
  *
  * The original instructions are kept, in order, with the same registers. What it does not do: slicing.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/instrument-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-
-enum mode { EXACT, BOUNDS, AHEAD };
-
-struct inst {
-    struct ptx_function *f;
-    const struct ana_tainted *t;
-    struct ana_code *code;
-    struct ana_hoist *hoist; /* per site */
-    bool *ahead;             /* per site: hoisted */
-    const uint32_t *hint;
-    uint32_t nhint;
-    uint32_t label; /* numbers of labels made */
-    struct ptx_inst *old;
-    uint32_t nold;
-    struct dt_err *e;
-};
-
-#define EMIT(s, ...)                                                                                                   \
-    do {                                                                                                               \
-        int rc_ = ptx_append_text((s)->f, (s)->e, __VA_ARGS__);                                                        \
-        if (rc_)                                                                                                       \
-            return rc_;                                                                                                \
-    } while (0)
 
 /* ---- what to record ---------------------------------------------------------------------------------------------- */
 static bool commutes(const struct ptx_inst *i)
@@ -64,7 +42,7 @@ static bool same_operation(const struct ptx_inst *x, const struct ptx_inst *y)
 }
 
 /* Kinds of every site; reductions that do not all commute with each other are reads and writes. */
-static void kinds(struct inst *s)
+static void kinds(struct ana_instr *s)
 {
     const struct ana_sites *v = &s->code->sites;
     const struct ptx_inst *first = NULL;
@@ -86,17 +64,21 @@ static void kinds(struct inst *s)
 
 static enum ana_evidence evidence(const struct ana_site *x) { return x->address > x->guard ? x->address : x->guard; }
 
-static int plan(struct inst *s)
+static int plan(struct ana_instr *s)
 {
     struct ana_code *c = s->code;
     uint32_t n = c->sites.nsite, narrow = 16;
     c->kinds = dt_new_array(&c->arena, uint8_t, (size_t)n + 1);
     c->wide = dt_new_array(&c->arena, bool, (size_t)n + 1);
+    c->ghost = dt_new_array(&c->arena, bool, (size_t)n + 1);
     s->hoist = dt_new_array(&c->arena, struct ana_hoist, (size_t)n + 1);
     s->ahead = dt_new_array(&c->arena, bool, (size_t)n + 1);
-    if (!c->kinds || !c->wide || !s->hoist || !s->ahead)
+    if (!c->kinds || !c->wide || !c->ghost || !s->hoist || !s->ahead)
         return DT_E_NOMEM;
     kinds(s);
+    int rc = ana_ghost_plan(s);
+    if (rc)
+        return rc;
     for (unsigned k = 0; k < ANA_KINDS; k++)
         for (unsigned ev = 0; ev < ANA_EVIDENCES; ev++)
             c->plane[k][ev] = -1;
@@ -104,11 +86,7 @@ static int plan(struct inst *s)
         const struct ana_site *x = &c->sites.site[k];
         c->wide[k] = x->address == ANA_DATA_DEPENDENT || !x->bytes;
         if (!c->wide[k] && x->guard == ANA_DATA_DEPENDENT) {
-            int rc = ana_hoist(&c->arena, s->f, s->t, x, &s->hoist[k]);
-            if (rc < 0)
-                return rc;
-            s->ahead[k] = rc;
-            c->wide[k] = !rc;
+            c->wide[k] = !s->ahead[k] && !c->ghost[k];
         }
         if (c->wide[k])
             continue;
@@ -124,10 +102,10 @@ static int plan(struct inst *s)
 }
 
 /* ---- code -------------------------------------------------------------------------------------------------------- */
-static int prologue(struct inst *s)
+static int prologue(struct ana_instr *s)
 {
     EMIT(s, ".reg .b64 %%ana_rec, %%ana_tab, %%ana_err, %%ana_pl, %%ana_a, %%ana_b, %%ana_s, %%ana_e, %%ana_o, %%ana_w;"
-            ".reg .b32 %%ana_n0, %%ana_n, %%ana_blk, %%ana_x, %%ana_y, %%ana_m, %%ana_k, %%ana_site;"
+            ".reg .b32 %%ana_left, %%ana_n0, %%ana_n, %%ana_blk, %%ana_x, %%ana_y, %%ana_m, %%ana_k, %%ana_site;"
             ".reg .pred %%ana_in, %%ana_p, %%ana_q;");
     EMIT(s, "mov.u32 %%ana_x, %%nctaid.y; mov.u32 %%ana_y, %%ctaid.z; mov.u32 %%ana_k, %%ctaid.y;"
             "mad.lo.s32 %%ana_blk, %%ana_y, %%ana_x, %%ana_k;"
@@ -137,12 +115,14 @@ static int prologue(struct inst *s)
             "ld.global.u64 %%ana_err, [" ANA_CTL "+16]; ld.global.u64 %%ana_a, [" ANA_CTL "+24];"
             "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];"
             "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; ld.global.u32 %%ana_n0, [" ANA_CTL "+48];");
+    if (s->ghosts)
+        EMIT(s, "mov.u32 %%ana_left, %u;", 1u << 20);
     EMIT(s, "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
             "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
     return 0;
 }
 
-static int epilogue(struct inst *s)
+static int epilogue(struct ana_instr *s)
 {
     EMIT(s, "ret; $ana_fault: atom.global.cas.b32 %%ana_k, [%%ana_err], 0, %%ana_site;"
             "setp.ne.u32 %%ana_p, %%ana_k, 0; @%%ana_p bra $ana_quit;"
@@ -154,7 +134,7 @@ static int epilogue(struct inst *s)
     return 0;
 }
 
-static int set_bits(struct inst *s, uint32_t k)
+static int set_bits(struct ana_instr *s, uint32_t k)
 {
     const struct ana_code *c = s->code;
     const struct ana_site *x = &c->sites.site[k];
@@ -178,19 +158,19 @@ static int set_bits(struct inst *s, uint32_t k)
 }
 
 /* Where the table search for a site begins. */
-static uint32_t start(const struct inst *s, const struct ana_site *x)
+static uint32_t start(const struct ana_instr *s, const struct ana_site *x)
 {
     return x->nparams && s->hint && x->params[0] < s->nhint ? s->hint[x->params[0]] : 0;
 }
 
 /* Record site k; its address is in %ana_a. skip: number of the label behind. */
-static int find_and_set(struct inst *s, uint32_t k, enum mode mode, uint32_t skip)
+int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = &s->old[x->inst];
     uint32_t id = s->label++, at = start(s, x);
     char out[32];
-    snprintf(out, sizeof out, mode == AHEAD ? "$ana_s%u" : "$ana_fault", skip);
+    snprintf(out, sizeof out, mode == ANA_AHEAD ? "$ana_s%u" : "$ana_fault", skip);
     if (i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd) {
         EMIT(s, "isspacep.shared %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u; isspacep.local %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u;",
              skip, skip);
@@ -208,7 +188,7 @@ static int find_and_set(struct inst *s, uint32_t k, enum mode mode, uint32_t ski
          k + 1, id, id, id, out);
     EMIT(s, "$ana_f%u: add.s64 %%ana_w, %%ana_o, %u; setp.gt.u64 %%ana_p, %%ana_w, %%ana_s; @%%ana_p bra %s;", id,
          x->bytes ? x->bytes : 1, out);
-    if (mode == BOUNDS)
+    if (mode == ANA_BOUNDS)
         return 0;
     EMIT(s, "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u64 %%ana_s, [%%ana_e+24];"
             "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
@@ -216,10 +196,10 @@ static int find_and_set(struct inst *s, uint32_t k, enum mode mode, uint32_t ski
     return set_bits(s, k);
 }
 
-static const char *reg_name(const struct inst *s, uint32_t r) { return s->f->reg[r].name; }
+static const char *reg_name(const struct ana_instr *s, uint32_t r) { return s->f->reg[r].name; }
 
 /* Site k, where it happens. */
-static int record_here(struct inst *s, uint32_t k)
+static int record_here(struct ana_instr *s, uint32_t k)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = &s->old[x->inst];
@@ -243,19 +223,14 @@ static int record_here(struct inst *s, uint32_t k)
         EMIT(s, "add.s64 %%ana_a, %s, %lld;", reg_name(s, o->reg), (long long)o->off);
     else
         EMIT(s, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
-    int rc = find_and_set(s, k, s->code->wide[k] || s->ahead[k] ? BOUNDS : EXACT, skip);
+    int rc = ana_emit_record(s, k, s->code->wide[k] || s->ahead[k] || s->code->ghost[k] ? ANA_BOUNDS : ANA_EXACT, skip);
     if (rc)
         return rc;
     EMIT(s, "$ana_s%u:", skip);
     return 0;
 }
 
-struct copy {
-    struct inst *s;
-    uint32_t *to; /* per register of the original: its copy, or PTX_NO_REG */
-};
-
-static void rename_operand(struct copy *c, struct ptx_opnd *o)
+static void rename_operand(struct ana_copy *c, struct ptx_opnd *o)
 {
     if ((o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG)) && c->to[o->reg] != PTX_NO_REG)
         o->reg = c->to[o->reg];
@@ -265,12 +240,12 @@ static void rename_operand(struct copy *c, struct ptx_opnd *o)
 
 static void fresh_copy(uint32_t r, bool write, void *user)
 {
-    struct copy *c = user;
+    struct ana_copy *c = user;
     if (write && c->to[r] == PTX_NO_REG)
         c->to[r] = ptx_reg_new(c->s->f, c->s->f->reg[r].type, "ana_h");
 }
 
-static int emit_copy(struct inst *s, struct copy *c, uint32_t at)
+int ana_emit_copy(struct ana_instr *s, struct ana_copy *c, uint32_t at)
 {
     struct ptx_inst i = s->old[at];
     struct dt_arena *a = &s->code->arena;
@@ -287,6 +262,8 @@ static int emit_copy(struct inst *s, struct copy *c, uint32_t at)
             o[k].elem = v;
         }
     i.opnd = o;
+    if (i.pred != PTX_NO_REG && c->to[i.pred] != PTX_NO_REG)
+        i.pred = c->to[i.pred];
     ptx_inst_regs(&s->old[at], fresh_copy, c);
     for (unsigned k = 0; k < i.nopnd; k++)
         rename_operand(c, &o[k]);
@@ -294,18 +271,18 @@ static int emit_copy(struct inst *s, struct copy *c, uint32_t at)
 }
 
 /* Site k, before the branch that data decides. */
-static int record_ahead(struct inst *s, uint32_t k)
+static int record_ahead(struct ana_instr *s, uint32_t k)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ana_hoist *h = &s->hoist[k];
     const struct ptx_opnd *o = &s->old[x->inst].opnd[x->opnd];
     uint32_t nreg = s->f->nreg, skip = s->label++;
-    struct copy c = {s, dt_reallocarray(NULL, (size_t)nreg + 1, sizeof *c.to)};
+    struct ana_copy c = {s, dt_reallocarray(NULL, (size_t)nreg + 1, sizeof *c.to)};
     int rc = c.to ? 0 : DT_E_NOMEM;
     for (uint32_t r = 0; r < nreg && c.to; r++)
         c.to[r] = PTX_NO_REG;
     for (uint32_t q = 0; q < h->nslice && !rc; q++)
-        rc = emit_copy(s, &c, h->slice[q]);
+        rc = ana_emit_copy(s, &c, h->slice[q]);
     for (uint32_t q = 0; q < h->ncond && !rc; q++) {
         uint32_t r = c.to[h->cond[q].reg] != PTX_NO_REG ? c.to[h->cond[q].reg] : h->cond[q].reg;
         rc = ptx_append_text(s->f, s->e, "@%s%s bra $ana_s%u;", h->cond[q].neg ? "" : "!", reg_name(s, r), skip);
@@ -318,14 +295,14 @@ static int record_ahead(struct inst *s, uint32_t k)
     }
     free(c.to);
     if (!rc)
-        rc = find_and_set(s, k, AHEAD, skip);
+        rc = ana_emit_record(s, k, ANA_AHEAD, skip);
     if (!rc)
         rc = ptx_append_text(s->f, s->e, "$ana_s%u:", skip);
     return rc;
 }
 
 /* The function again, with recording in it. */
-static int rebuild(struct inst *s)
+static int rebuild(struct ana_instr *s)
 {
     const struct ana_sites *v = &s->code->sites;
     s->old = s->f->inst;
@@ -346,6 +323,8 @@ static int rebuild(struct inst *s)
             rc = record_ahead(s, k - 1);
         if (i == s->nold)
             break;
+        if (!rc)
+            rc = ana_ghost_emit(s, i);
         for (; here < v->nsite && v->site[here].inst == i && !rc; here++)
             rc = record_here(s, here);
         if (!rc && !ptx_append(s->f, s->old[i]))
@@ -375,7 +354,7 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const char *na
     int rc = ptx_clone(m, entry, &copy, e);
     if (rc)
         return rc;
-    struct inst s = {.f = ptx_find_function(copy, entry), .t = &t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
+    struct ana_instr s = {.f = ptx_find_function(copy, entry), .t = &t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
     uint8_t *var = dt_calloc((size_t)copy->nvar + 1, 1);
     struct ana_taint_in mine = *in;
     mine.var = var;

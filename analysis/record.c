@@ -227,6 +227,7 @@ struct job {
     struct ana_tab *tab;
     uint32_t ntab;
     uint8_t *params;
+    bool over; /* a ghost ran too long: what ghosts record is widened */
 };
 
 static void job_buffer(struct job *j, uint32_t b)
@@ -521,6 +522,7 @@ static int run_windows(struct rec *s, struct job *j)
         rc = dev_download(s->d, &f, s->err, sizeof f, s->e);
         if (!rc && f.site)
             rc = fault(s, j, &f);
+        j->over |= f.over;
         if (!rc && ctl.count && stride)
             rc = read_bitmaps(s, j, first, ctl.count);
     }
@@ -611,7 +613,7 @@ static int kernel(struct rec *s, uint32_t launch, struct ana_foot *foot)
     if (!rc)
         rc = run_windows(s, &j);
     for (uint32_t k = 0; k < v->nsite && !rc; k++) {
-        if (j.v->code.wide[k])
+        if (j.v->code.wide[k] || (j.over && j.v->code.ghost[k]))
             rc = site_buffers(s, &j, &v->site[k], widen, k);
         if (!rc)
             rc = site_buffers(s, &j, &v->site[k], note, k);

@@ -1,0 +1,48 @@
+/* What instrument.c and ghost.c share: an entry while recording is put into it. */
+#ifndef DT_ANALYSIS_INSTRUMENT_PRIV_H
+#define DT_ANALYSIS_INSTRUMENT_PRIV_H
+
+#include "analysis/analysis-priv.h"
+
+enum ana_mode { ANA_EXACT, ANA_BOUNDS /* check only */, ANA_AHEAD /* record, but outside is no error */ };
+
+struct ana_instr {
+    struct ptx_function *f; /* being rebuilt */
+    const struct ana_tainted *t;
+    struct ana_code *code;
+    struct ana_hoist *hoist; /* per site */
+    bool *ahead;             /* per site: hoisted */
+    uint32_t *ghost_at;      /* per instruction: block + 1 whose ghost is put before it */
+    bool ghosts;             /* some */
+    const uint32_t *hint;
+    uint32_t nhint;
+    uint32_t label;       /* numbers of labels made */
+    struct ptx_inst *old; /* the original instructions */
+    uint32_t nold;
+    struct dt_err *e;
+};
+
+#define EMIT(s, ...)                                                                                                   \
+    do {                                                                                                               \
+        int rc_ = ptx_append_text((s)->f, (s)->e, __VA_ARGS__);                                                        \
+        if (rc_)                                                                                                       \
+            return rc_;                                                                                                \
+    } while (0)
+
+struct ana_copy {
+    struct ana_instr *s;
+    uint32_t *to; /* per register of the original: its copy, or PTX_NO_REG */
+};
+/* Append a copy of instruction `at` with registers renamed; what it writes gets a fresh name where it has none. */
+int ana_emit_copy(struct ana_instr *s, struct ana_copy *c, uint32_t at);
+/* Record site k, whose address is in %ana_a; skip: number of the label behind. */
+int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip);
+
+bool ana_copyable(const struct ptx_inst *i); /* hoist.c: plain arithmetic or a kernel parameter, predicate aside */
+
+/* ghost.c. Plan: hoist (s->ahead, s->hoist) or ghost (code->ghost) for every site under a data-dependent guard. Emit: what is to
+ * stand before original instruction `at`. */
+int ana_ghost_plan(struct ana_instr *s);
+int ana_ghost_emit(struct ana_instr *s, uint32_t at);
+
+#endif
