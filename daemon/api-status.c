@@ -22,38 +22,48 @@ void api_root(struct dtd_service *s, struct dtd_req *r)
 }
 
 /* ---- health ----------------------------------------------------------------------------------------------------- */
+#define HEALTH_MS 10000
+
 struct health {
     struct dtd_ping ping; /* first: the callback gets its address */
     struct dtd_service *s;
     struct dtd_req *r;
+    uv_timer_t timer;
 };
+
+static void on_closed(uv_handle_t *h) { free(h->data); }
 
 static void health_done(struct dtd_ping *g, bool ok, const char *what)
 {
     struct health *h = (struct health *)g;
     struct dtd_jobs *js = &h->s->jobs;
-    if (h->r) {
-        h->r->gone = NULL;
-        if (ok && !h->s->draining) {
-            dtd_reply_json(h->r, 200, NULL,
-                           json_pack("{s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:o}", "status", "ok", "worker", what, "version",
-                                     DOVETAIL_VERSION, "device", h->s->cfg.device, "uptime_s",
-                                     (double)(dt_now_us() - h->s->start_us) / 1e6, "queued", (int)js->count[DTD_QUEUED],
-                                     "running", (int)js->count[DTD_RUNNING], "workers", dtd_pool_json(h->s->pool)));
-        } else {
-            struct dt_err e = {0};
-            dt_err_set(&e, DT_E_WORKER_LOST, "%s", h->s->draining ? "the service stops" : what);
-            dtd_reply_problem(h->r, 503, NULL, &e);
-        }
+    h->r->gone = NULL;
+    if (ok && !h->s->draining) {
+        dtd_reply_json(h->r, 200, NULL,
+                       json_pack("{s:s, s:s, s:s, s:s, s:f, s:i, s:i, s:o}", "status", "ok", "worker", what, "version",
+                                 DOVETAIL_VERSION, "device", h->s->cfg.device, "uptime_s",
+                                 (double)(dt_now_us() - h->s->start_us) / 1e6, "queued", (int)js->count[DTD_QUEUED],
+                                 "running", (int)js->count[DTD_RUNNING], "workers", dtd_pool_json(h->s->pool)));
+    } else {
+        struct dt_err e = {0};
+        dt_err_set(&e, DT_E_WORKER_LOST, "%s", h->s->draining ? "the service stops" : what);
+        dtd_reply_problem(h->r, 503, NULL, &e);
     }
-    free(h);
+    uv_close((uv_handle_t *)&h->timer, on_closed);
 }
 
 static void health_gone(struct dtd_req *r)
 {
     struct health *h = r->state;
     dtd_pool_unping(h->s->pool, &h->ping);
-    free(h);
+    uv_close((uv_handle_t *)&h->timer, on_closed);
+}
+
+static void health_late(uv_timer_t *t)
+{
+    struct health *h = t->data;
+    dtd_pool_unping(h->s->pool, &h->ping);
+    health_done(&h->ping, false, "the worker does not answer");
 }
 
 void api_healthz(struct dtd_service *s, struct dtd_req *r)
@@ -68,6 +78,9 @@ void api_healthz(struct dtd_service *s, struct dtd_req *r)
     h->r = r;
     r->state = h;
     r->gone = health_gone;
+    uv_timer_init(s->loop, &h->timer);
+    h->timer.data = h;
+    uv_timer_start(&h->timer, health_late, HEALTH_MS, 0);
     dtd_pool_ping(s->pool, &h->ping);
 }
 

@@ -31,7 +31,7 @@ struct dtd_conn {
     struct dtd_http *http;
     struct dtd_conn *prev, *next;
     http_parser parser;
-    bool complete, eof, reading, keep_alive, head_only, chunked, streaming, started, early, last_value;
+    bool complete, eof, reading, keep_alive, head_only, chunked, streaming, started, last_value;
     int broken; /* HTTP status of what is wrong with the request being read, 0: nothing */
     const char *why;
     struct dt_str url, field, value, body, pending;

@@ -98,7 +98,7 @@ void conn_request_reset(struct dtd_conn *c)
     dt_str_done(&c->field);
     dt_str_done(&c->value);
     c->url.len = 0;
-    c->complete = c->early = c->last_value = c->accept_sse = c->expect = c->streaming = c->chunked = c->head_only = false;
+    c->complete = c->last_value = c->accept_sse = c->expect = c->streaming = c->chunked = c->head_only = false;
     c->broken = 0;
     c->last_event_id = 0;
     c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
@@ -159,7 +159,8 @@ static int on_headers(http_parser *p)
     struct dtd_conn *c = p->data;
     if (c->last_value)
         header_done(c);
-    c->early = true;
+    if (p->http_major != 1)
+        return broken(c, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
     c->head_only = p->method == HTTP_HEAD;
     c->keep_alive = http_should_keep_alive(p) && !p->upgrade;
     if (p->content_length != UINT64_MAX && p->content_length > c->http->limit.max_body)

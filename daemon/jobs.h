@@ -43,6 +43,7 @@ struct dtd_job {
     enum dtd_state state;
     unsigned posts; /* how many posts share it */
     double timeout; /* seconds, 0: the service's */
+    unsigned tries; /* workers that were dead when they were given the job */
     uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
     char *request;  /* body of the request frame; given to the worker at start */
     size_t request_len;

@@ -22,6 +22,7 @@
 #define PROGRESS_MAX 65536
 #define PING_MS 5000
 #define END_MS 3000
+#define MAX_TRIES 3
 
 static void on_handle_closed(uv_handle_t *h)
 {
@@ -63,7 +64,9 @@ static void settle(struct dtd_worker *w)
     struct dtd_jobs *js = &p->service->jobs;
     char text[256];
     describe(w, text, sizeof text);
-    if (w->job) {
+    if (w->job && w->job->state == DTD_QUEUED && !w->killed && ++w->job->tries < MAX_TRIES) {
+        dt_log(DT_LOG_INFO, "job %s: its worker was dead; it goes to the next", w->job->id);
+    } else if (w->job) {
         struct dt_err e = {0};
         struct dtd_job *j = w->job;
         w->job = NULL;
@@ -94,9 +97,7 @@ static void settle(struct dtd_worker *w)
             }
         }
         dt_err_done(&e);
-    } else if (w->state == WORKER_PINGING || (w->hello && !strcmp(w->device, p->service->cfg.device))) {
-        pool_answer_pings(p, false, text);
-    }
+    } /* else: who asked for a sign of life gets it from the worker that comes next */
     w->state = WORKER_ENDING;
     uv_close((uv_handle_t *)&w->process, on_handle_closed);
     uv_close((uv_handle_t *)&w->in, on_handle_closed);
@@ -131,30 +132,56 @@ static void on_deadline(uv_timer_t *t)
     }
 }
 
+struct out { /* a request on its way */
+    uv_write_t w;
+    struct dtd_worker *worker;
+    unsigned serial; /* of the worker's job when it is one */
+    char *body;
+    size_t len;
+    unsigned char head[DT_WIRE_HEAD];
+};
+
+static void start_job(struct dtd_worker *w)
+{
+    dtd_job_start(&w->pool->service->jobs, w->job);
+    dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", w->job->id, w->job->want, w->job->device, (int)w->process.pid);
+}
+
+/* The job starts when the worker has taken its request; a worker that was dead already has cost nothing. */
 static void on_written(uv_write_t *r, int status)
 {
-    /* A failed write needs no care here: the worker is dead, and settle() says so. */
-    free(r->data);
-    free(r);
+    struct out *o = r->data;
+    struct dtd_worker *w = o->worker;
+    if (o->serial && o->serial == w->serial && w->job && w->job->state == DTD_QUEUED) {
+        if (!status) {
+            start_job(w);
+        } else {
+            w->job->request = o->body;
+            o->body = NULL;
+        }
+    }
+    free(o->body);
+    free(o);
 }
 
 /* Send a request; `body` is taken. */
 static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t deadline_ms)
 {
-    uv_write_t *r = body ? dt_malloc(sizeof *r + DT_WIRE_HEAD) : NULL;
-    if (!r) {
+    struct out *o = body ? dt_malloc(sizeof *o) : NULL;
+    if (!o) {
         free(body);
+        w->why_num = DT_E_NOMEM;
         worker_kill(w, "out of memory");
         return;
     }
-    unsigned char *head = (unsigned char *)(r + 1);
-    dt_wire_head(head, 'Q', len);
-    uv_buf_t b[2] = {uv_buf_init((char *)head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
-    r->data = body;
+    *o = (struct out){.worker = w, .serial = w->state == WORKER_BUSY ? w->serial : 0, .body = body, .len = len};
+    o->w.data = o;
+    dt_wire_head(o->head, 'Q', len);
+    uv_buf_t b[2] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
     uv_timer_start(&w->timer, on_deadline, deadline_ms, 0);
-    if (uv_write(r, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
+    if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
         free(body);
-        free(r);
+        free(o);
         worker_kill(w, "its pipe is closed");
     }
 }
@@ -168,9 +195,8 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j)
     j->request = NULL;
     w->state = WORKER_BUSY;
     w->job = j;
+    w->serial++;
     w->jobs++;
-    dtd_job_start(&w->pool->service->jobs, j);
-    dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", j->id, j->want, j->device, (int)w->process.pid);
     send_request(w, body, j->request_len, (uint64_t)(limit * 1000) + 1);
 }
 
@@ -333,6 +359,8 @@ static void take_frames(struct dtd_worker *w)
         w->frame.s[at + n] = 0;
         const char *body = f + DT_WIRE_HEAD;
         size_t len = n - DT_WIRE_HEAD;
+        if (w->job && w->job->state == DTD_QUEUED)
+            start_job(w); /* it answers: it has taken the request */
         if (w->state == WORKER_ENDING)
             ;
         else if (type == 'P')

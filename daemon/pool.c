@@ -110,7 +110,7 @@ void dtd_pool_kick(struct dtd_pool *p)
     p->kicking = true;
     for (struct dtd_job *j = p->service->jobs.head; j; j = next) {
         next = j->next;
-        if (j->state != DTD_QUEUED)
+        if (j->state != DTD_QUEUED || !j->request) /* no request: a worker is being given it */
             continue;
         struct dtd_worker *w = find_worker(p, j->device);
         if (w && w->state == WORKER_IDLE) {

@@ -1,0 +1,293 @@
+"""What the end-to-end tests share: a service on a private socket, HTTP over it, the command line, small graphs.
+
+The programs are found in $DOVETAIL_BUILD (meson sets it). Everything a test makes is in a folder of its own under /tmp.
+"""
+import copy
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "api"))
+import check as schema  # noqa: E402
+
+BUILD = os.environ.get("DOVETAIL_BUILD", "build")
+DAEMON = os.path.join(BUILD, "daemon/dovetaild")
+WORKER = os.path.join(BUILD, "daemon/dovetail-worker")
+CLI = os.path.join(BUILD, "client/dovetail")
+SLOW = float(os.environ.get("DOVETAIL_TEST_SLOW", "1"))  # factor on every time limit
+
+HEAD = ".version 8.0\n.target sm_80\n.address_size 64\n"
+
+# y[i] = 2 x[i] and z[i] = y[i] + 1, 64 threads a block
+SCALE = HEAD + """
+.visible .entry scale(.param .u64 x, .param .u64 y, .param .f32 f)
+{
+    .reg .u64 %rd<8>; .reg .u32 %r<8>; .reg .f32 %f<4>;
+    ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.f32 %f1, [f];
+    cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2;
+    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;
+    mad.lo.u32 %r4, %r1, %r2, %r3;
+    mul.wide.u32 %rd3, %r4, 4;
+    add.u64 %rd4, %rd1, %rd3; add.u64 %rd5, %rd2, %rd3;
+    ld.global.f32 %f2, [%rd4];
+    mul.rn.f32 %f3, %f2, %f1;
+    st.global.f32 [%rd5], %f3;
+    ret;
+}
+"""
+# for ever, unless *x is 0xffffffff already: the loop is not known to end
+ENDLESS = HEAD + """
+.visible .entry endless(.param .u64 x)
+{
+    .reg .u64 %rd<4>; .reg .u32 %r<4>; .reg .pred %p<2>;
+    ld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;
+    mov.u32 %r2, 0;
+LOOP:
+    ld.global.u32 %r1, [%rd1];
+    add.u32 %r2, %r2, 1;
+    st.global.u32 [%rd1], %r2;
+    setp.ne.u32 %p1, %r1, 4294967295;
+    @%p1 bra LOOP;
+    bra LOOP;
+    ret;
+}
+"""
+TRAP = HEAD + """
+.visible .entry traps(.param .u64 x)
+{
+    .reg .u64 %rd<4>; .reg .u32 %r<4>;
+    ld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;
+    mov.u32 %r1, 1;
+    st.global.u32 [%rd1], %r1;
+    trap;
+    ret;
+}
+"""
+OUTSIDE = HEAD + """
+.visible .entry outside(.param .u64 x)
+{
+    .reg .u64 %rd<4>; .reg .u32 %r<4>;
+    ld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;
+    ld.global.u32 %r1, [%rd1+1048576];
+    st.global.u32 [%rd1], %r1;
+    ret;
+}
+"""
+
+
+def chain(n=2, names="abcdef", blocks=4, factor=2.0):
+    """n launches of `scale`, one after the other, through buffers of their own."""
+    size = blocks * 64 * 4
+    g = {"dovetail": 1, "name": "chain", "modules": {"m": {"ptx": SCALE}}, "launches": [],
+         "buffers": {names[0]: {"bytes": size, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 3}}}}
+    for i in range(n):
+        g["buffers"][names[i + 1]] = {"bytes": size, "role": "output" if i == n - 1 else "intermediate"}
+        g["launches"].append({"name": f"s{i}", "module": "m", "entry": "scale", "grid": [blocks, 1, 1], "block": [64, 1, 1],
+                              "args": [{"buffer": names[i]}, {"buffer": names[i + 1]}, {"f32": factor}]})
+    return g
+
+
+def single(ptx, entry, size=256):
+    return {"dovetail": 1, "name": entry, "modules": {"m": {"ptx": ptx}}, "buffers": {"x": {"bytes": size, "role": "inout",
+            "fill": {"zero": True}}}, "launches": [{"name": "k", "module": "m", "entry": entry, "grid": [1, 1, 1],
+                                                   "block": [1, 1, 1], "args": [{"buffer": "x"}]}]}
+
+
+def endless(tag=0):
+    g = single(ENDLESS, "endless", 256 + 16 * tag)
+    return g
+
+
+class UnixHTTP(http.client.HTTPConnection):
+    def __init__(self, path, timeout):
+        super().__init__("d", timeout=timeout)
+        self.path = path
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self.path)
+
+
+class Reply:
+    def __init__(self, status, headers, body):
+        self.status, self.headers, self.body = status, headers, body
+
+    def json(self):
+        return json.loads(self.body)
+
+
+TEMPLATES = [(re.compile(p), t) for p, t in (
+    (r"/v1/jobs/[^/]+/events$", "/v1/jobs/{id}/events"), (r"/v1/jobs/[^/]+/result$", "/v1/jobs/{id}/result"),
+    (r"/v1/jobs/[^/]+$", "/v1/jobs/{id}"), (r"/v1/plans/[^/]+$", "/v1/plans/{signature}"),
+    (r"/v1/analyses/[^/]+$", "/v1/analyses/{signature}"), (r"(/|/v1/(jobs|devices|cache)|/healthz)$", None))]
+
+
+def declared(method, path, reply):
+    """Every JSON answer is what schema/openapi.json says, and its status is declared there."""
+    path = path.split("?")[0]
+    for pattern, template in TEMPLATES:
+        if not pattern.match(path) or method not in ("GET", "POST", "DELETE") or reply.status in (404, 405):
+            continue
+        kind = reply.headers["Content-Type"] or ""
+        if kind == "application/x-ndjson":
+            found = [f for line in reply.body.splitlines() for f in schema.faults(json.loads(line), "event")]
+        elif "json" in kind:
+            found = schema.faults(reply.json(), f"{method} {template or path}", status=reply.status)
+        else:
+            found = []
+        assert not found, f"{method} {path} {reply.status}: {found[:5]}\n{reply.body[:2000]}"
+        return
+
+
+class Service:
+    def __init__(self, config=None, device="soft", wait=True):
+        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        self.socket = os.path.join(self.dir, "d.sock")
+        self.log_path = os.path.join(self.dir, "log")
+        args = [DAEMON, "--socket", self.socket, "--cache", os.path.join(self.dir, "cache.db"), "--device", device]
+        if config:
+            path = os.path.join(self.dir, "config")
+            with open(path, "w", encoding="utf-8") as f:
+                f.writelines(f"{k} = {v}\n" for k, v in config.items())
+            args += ["--config", path]
+        self.log = open(self.log_path, "wb")
+        self.process = subprocess.Popen(args, stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log)
+        deadline = time.monotonic() + 30 * SLOW
+        while wait and not os.path.exists(self.socket):
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError("the service did not start:\n" + self.read_log())
+            time.sleep(0.02)
+
+    def read_log(self):
+        with open(self.log_path, encoding="utf-8", errors="replace") as f:
+            return f.read()
+
+    def http(self, method, path, body=None, headers=None, timeout=60):
+        c = UnixHTTP(self.socket, timeout * SLOW)
+        try:
+            c.request(method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body, headers=headers or {})
+            r = c.getresponse()
+            reply = Reply(r.status, r.headers, r.read())
+        finally:
+            c.close()
+        declared(method, path, reply)
+        return reply
+
+    def curl(self, *args):
+        return subprocess.run(["curl", "-s", "--max-time", str(int(60 * SLOW)), "--unix-socket", self.socket, *args],
+                              stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
+    def post(self, graph, query="want=plan"):
+        return self.http("POST", "/v1/jobs?" + query, graph)
+
+    def finish(self, reply, seconds=60):
+        """Wait for the job of a 202."""
+        assert reply.status == 202, (reply.status, reply.body)
+        return self.http("GET", f"{reply.headers['Location']}?wait={seconds * SLOW}", timeout=seconds + 10).json()
+
+    def until(self, path, test, seconds=20):
+        deadline = time.monotonic() + seconds * SLOW
+        while True:
+            doc = self.http("GET", path).json()
+            if test(doc):
+                return doc
+            if time.monotonic() > deadline:
+                raise AssertionError(f"{path}: {doc}")
+            time.sleep(0.05)
+
+    def workers(self):
+        return self.http("GET", "/v1/devices").json()["workers"]
+
+    def metric(self, name):
+        for line in self.http("GET", "/metrics").body.decode().splitlines():
+            if line.startswith(name + " "):
+                return float(line.split()[-1])
+        raise AssertionError(name)
+
+    def stop(self):
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(30 * SLOW)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+                raise AssertionError("the service did not stop:\n" + self.read_log())
+        self.log.close()
+        return self.process.returncode
+
+    def remove(self):
+        shutil.rmtree(self.dir, ignore_errors=True)
+
+
+class ServiceCase(unittest.TestCase):
+    """One service for all tests of the class; every test checks at its end that it lives."""
+    config, device = None, "soft"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.s = Service(cls.config, cls.device)
+
+    @classmethod
+    def tearDownClass(cls):
+        status, log = cls.s.stop(), cls.s.read_log()
+        cls.s.remove()
+        if status != 0:
+            raise AssertionError(f"the service ended with {status}:\n{log}")
+        if "Sanitizer" in log or "runtime error" in log:
+            raise AssertionError("a sanitizer spoke:\n" + log)
+
+    def tearDown(self):
+        self.assertIsNone(self.s.process.poll(), "the service died:\n" + (self.s.read_log() if self.s.process.poll() is not None else ""))
+        self.assertEqual(self.s.http("GET", "/healthz").status, 200)
+
+    def problem(self, reply, status, code):
+        self.assertEqual(reply.status, status, reply.body)
+        self.assertEqual(reply.headers["Content-Type"], "application/problem+json")
+        p = reply.json()
+        self.assertEqual((p["code"], p["status"]), (code, status), p)
+        self.assertTrue(p["title"] and p["type"])
+        return p
+
+
+def cli(*args, stdin=None, env=None, timeout=120):
+    e = {k: v for k, v in os.environ.items() if not k.startswith("DOVETAIL_") or k == "DOVETAIL_BUILD"}
+    e["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"dovetail-e2e-cache.{os.getpid()}")
+    e.update(env or {})
+    return subprocess.run([CLI, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL, capture_output=True,
+                          text=True, env=e, timeout=timeout * SLOW, check=False)
+
+
+def write(folder, name, graph):
+    path = os.path.join(folder, name)
+    with open(path, "w", encoding="utf-8") as f:
+        f.write(graph if isinstance(graph, str) else json.dumps(graph))
+    return path
+
+
+def changed(graph, **kw):
+    g = copy.deepcopy(graph)
+    for path, value in kw.items():
+        at = g
+        *head, last = path.split("__")
+        for p in head:
+            at = at[int(p)] if isinstance(at, list) else at[p]
+        if isinstance(at, list):
+            at[int(last)] = value
+        else:
+            at[last] = value
+    return g
+
+
+def main():
+    unittest.main(argv=[sys.argv[0]], verbosity=2)

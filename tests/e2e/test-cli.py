@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""The command line, through a service and with --local: every verb, its data and its exit status."""
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import unittest
+
+from harness import SCALE, CLI, ServiceCase, chain, cli, write, main
+
+
+class Verbs(ServiceCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        self.graph = write(self.dir, "graph.json", chain(3))
+        self.ways = {"service": ["--socket", self.s.socket], "local": ["--local", "--device", "soft", "--cache", self.dir + "/c.db"]}
+
+    def tearDown(self):
+        shutil.rmtree(self.dir)
+        super().tearDown()
+
+    def ok(self, *args):
+        r = cli(*args)
+        self.assertEqual(r.returncode, 0, (args, r.stdout, r.stderr))
+        return r.stdout
+
+    def both(self, *args):
+        """The JSON answers of service and --local, which must agree."""
+        docs = [json.loads(self.ok(*args, "--json", *way)) for way in self.ways.values()]
+        return docs
+
+    def test_analyze(self):
+        a, b = self.both("analyze", self.graph)
+        self.assertEqual(a, b)
+        self.assertEqual([(e["producer"], e["consumer"], e["classes"]) for e in a["edges"]],
+                         [("s0", "s1", ["one-to-one"]), ("s1", "s2", ["one-to-one"])])
+        maps = self.both("analyze", self.graph, "--maps", "--all-edges")[0]
+        self.assertEqual(len(maps["edges"]), 3)
+        edge = [e for e in maps["edges"] if (e["producer"], e["consumer"]) == ("s0", "s1")][0]
+        self.assertEqual(edge["map"]["raw"], [[i, [i]] for i in range(4)])
+        text = self.ok("analyze", self.graph, *self.ways["service"])
+        self.assertRegex(text, r"(?m)^s0 -> s1 +one-to-one +one-to-one +4 +4 +proved +raw")
+        self.assertNotIn("\033", text)
+
+    def test_optimize_then_run(self):
+        for name, way in self.ways.items():
+            out = f"{self.dir}/plan-{name}"
+            text = self.ok("optimize", self.graph, "-o", out, *way)
+            self.assertRegex(text, r"(?m)^baseline +[0-9.]+ us \(modeled:h200\), 3 launches")
+            self.assertRegex(text, r"(?m)^optimized +[0-9.]+ us \(modeled:h200\), [123] launches")
+            with open(out + "/plan.json", encoding="utf-8") as f:
+                plan = json.load(f)
+            for m in plan.get("modules", {}):
+                with open(f"{out}/{m}.ptx", encoding="utf-8") as f:
+                    self.assertEqual(f.read(), plan["modules"][m]["ptx"])
+            runs = {}
+            for what in (self.graph, out + "/plan.json"):
+                dump = f"{self.dir}/dump-{name}-{os.path.basename(what)}"
+                doc = json.loads(self.ok("run", what, "--json", "--seed", "5", "--dump", dump, *way))
+                self.assertTrue(doc["method"].startswith("modeled"))
+                self.assertEqual([o["buffer"] for o in doc["outputs"]], ["d"])
+                self.assertNotIn("data", doc["outputs"][0])
+                with open(dump + "/d.bin", "rb") as f:
+                    content = f.read()
+                self.assertEqual(len(content), 1024)
+                self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(content).hexdigest())
+                runs[what] = content
+            self.assertEqual(len(set(runs.values())), 1)
+            text = self.ok("run", self.graph, *way)
+            self.assertRegex(text, r"(?m)^d +output +1024 +sha256:[0-9a-f]{64}$")
+            self.assertRegex(text, r"time [0-9.]+ us \(modeled:h200\), 3 launches")
+            again = json.loads(self.ok("optimize", self.graph, "--json", *way))
+            self.assertEqual(again, plan)  # from the cache
+
+    def test_run_is_what_it_should_be(self):
+        """The whole way down to the bytes: fill, kernel, seed."""
+        import struct
+
+        def mix(seed, i):
+            z = (seed + (i + 1) * 0x9E3779B97F4A7C15) & (2**64 - 1)
+            z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+            z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+            return z ^ (z >> 31)
+
+        def f32(x):
+            return struct.unpack("<f", struct.pack("<f", x))[0]
+        for seed in (0, 41):
+            expect = b""
+            for i in range(256):
+                x = f32(-1 + f32(2 * f32((mix(3 + seed, i) >> 40) * 2.0**-24)))
+                expect += struct.pack("<f", f32(f32(f32(x * 2) * 2) * 2))
+            doc = json.loads(self.ok("run", self.graph, "--json", "--seed", str(seed), *self.ways["local"]))
+            self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(expect).hexdigest())
+
+    def test_explain(self):
+        for way in self.ways.values():
+            text = self.ok("explain", self.graph, *way)
+            self.assertIn("s0 -> s1: one-to-one", text)
+            self.assertIn("proved: no address and no guard depends on loaded data", text)
+            sig = json.loads(self.ok("explain", self.graph, "--json", *way))["signature"]
+            text = self.ok("explain", sig, *way)
+            self.assertIn("one-to-one", text)
+            self.assertIn(sig, text)
+        r = cli("explain", "sha256:" + "0" * 64, "--json", *self.ways["service"])
+        self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (3, "not-found"))
+
+    def test_small_verbs(self):
+        for way in self.ways.values():
+            self.assertIn("soft:h200", self.ok("devices", *way))
+            self.assertIn("entries", json.loads(self.ok("cache", "stats", "--json", *way)))
+            self.ok("cache", "stats", *way)
+            self.ok("status", *way)
+            json.loads(self.ok("status", "--json", *way))
+        self.assertRegex(self.ok("version"), r"^dovetail \d+\.\d+\.\d+ ")
+        self.assertEqual(json.loads(self.ok("version", "--json"))["api"], ["v1"])
+        self.assertIn("exit status", self.ok("--help").lower())
+
+    def test_files_are_sent_inline(self):
+        os.mkdir(self.dir + "/sub")
+        write(self.dir + "/sub", "k.ptx", SCALE)
+        g = chain(3)
+        g["modules"]["m"] = {"file": "k.ptx"}
+        path = write(self.dir + "/sub", "g.json", g)
+        a, b = self.both("analyze", path)
+        self.assertEqual(a, json.loads(self.ok("analyze", self.graph, "--json", *self.ways["local"])))
+        with open(path, encoding="utf-8") as f:  # from stdin, relative to the current folder
+            text = f.read().replace("k.ptx", self.dir + "/sub/k.ptx")
+        r = cli("analyze", "-", "--json", *self.ways["service"], stdin=text)
+        self.assertEqual((r.returncode, json.loads(r.stdout)), (0, a))
+        g["modules"]["m"] = {"file": "missing.ptx"}
+        r = cli("analyze", write(self.dir, "h.json", g), "--json", *self.ways["service"])
+        self.assertEqual((r.returncode, json.loads(r.stdout)["pointer"]), (3, "/modules/m/file"))
+
+    def test_assumptions_of_a_plan_are_checked(self):
+        self.ok("optimize", self.graph, "-o", self.dir + "/p", *self.ways["local"])
+        with open(self.dir + "/p/plan.json", encoding="utf-8") as f:
+            plan = json.load(f)
+        plan.setdefault("assumes", {})["constant"] = {"a": "sha256:" + "0" * 64}
+        r = cli("run", write(self.dir, "broken.json", plan), "--json", *self.ways["local"])
+        self.assertEqual((r.returncode, json.loads(r.stdout)["pointer"]), (3, "/assumes/constant/a"), r.stderr)
+        del plan["assumes"]["constant"]
+        plan["assumes"]["align"] = {"a": 1 << 40}
+        r = cli("run", write(self.dir, "broken.json", plan), "--json", *self.ways["local"])
+        self.assertEqual((r.returncode, json.loads(r.stdout)["pointer"]), (3, "/assumes/align/a"), r.stderr)
+
+
+class Usage(unittest.TestCase):
+    def test_wrong_usage_is_2(self):
+        for args in ([], ["tea"], ["analyze"], ["analyze", "a", "b"], ["analyze", "x", "--tea"], ["run", "x", "--maps"],
+                     ["analyze", "x", "--cache", "f"], ["analyze", "x", "--seed", "1"], ["run", "x", "--seed", "-1"], ["cache", "tea"],
+                     ["optimize", "x", "--budget", "soon"], ["analyze", "x", "--socket"], ["analyze", "/nonexistent/graph.json"],
+                     ["explain", "sha256:12"], ["analyze", "x", "--local", "--socket", "/tmp/s"]):
+            r = cli(*args)
+            self.assertEqual(r.returncode, 2, (args, r.stdout, r.stderr))
+            self.assertTrue(r.stderr)
+            self.assertFalse(r.stdout)
+        r = cli("tea", "--json")
+        self.assertEqual(json.loads(r.stdout)["code"], "usage")
+
+    def test_infrastructure_is_4(self):
+        with tempfile.TemporaryDirectory() as d:
+            g = write(d, "g.json", chain())
+            for args, env, code in ((["analyze", g, "--socket", d + "/none"], {}, "no-service"),
+                                    (["status"], {"DOVETAIL_SOCKET": d + "/none"}, "no-service"),
+                                    (["analyze", g, "--local", "--device", "soft:none"], {}, "no-device"),
+                                    (["analyze", g, "--local"], {"DOVETAIL_DEVICE": "soft:none"}, "no-device"),
+                                    (["analyze", g, "--local"], {"DOVETAIL_WORKER": "/bin/false"}, "worker-lost"),
+                                    (["analyze", g, "--local"], {"DOVETAIL_WORKER": d}, "worker-lost")):
+                r = cli(*args, "--json", env=env)
+                self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, code), (args, r.stdout, r.stderr))
+
+    def test_closed_stdout(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            import subprocess
+            self.assertEqual(subprocess.run([CLI, "version"], stdout=full, stderr=subprocess.DEVNULL, check=False).returncode, 1)
+
+
+if __name__ == "__main__":
+    main()
