@@ -214,7 +214,7 @@ static const char *fresh(struct ptx_function *f, const char *hint)
         return NULL;
     if (sc->sym[sym].bind)
         sc->sym[sym].used = sc->serial; /* do not shadow module scope */
-    return ptx_unique(sc, sym, NULL);
+    return ptx_unique(sc, sym, false);
 }
 
 uint32_t ptx_reg_new(struct ptx_function *f, enum ptx_type type, const char *hint)
@@ -290,7 +290,7 @@ int ptx_append_text(struct ptx_function *f, struct dt_err *e, const char *fmt, .
             f->ninst = ninst;
         ptx_finish_labels(&ps, ninst);
         for (uint32_t k = nlabel; k < f->nlabel && r >= 0; k++) {
-            f->label[k].name = ptx_unique(ps.sc, ps.sc->linfo[k].sym, NULL);
+            f->label[k].name = ptx_unique(ps.sc, ps.sc->linfo[k].sym, true);
             if (!f->label[k].name)
                 r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         }

@@ -146,7 +146,7 @@ void ptx_lex_next(struct ptx_lexer *lx)
         lx->p = p;
     } else if (*p == '"') {
         t->kind = PTX_TK_STRING;
-        for (p++; p < lx->end && *p != '"' && *p != '\n'; p++)
+        for (p++; *p && *p != '"' && *p != '\n'; p++)
             if (*p == '\\' && p[1] && p[1] != '\n')
                 p++;
         if (p >= lx->end || *p != '"')

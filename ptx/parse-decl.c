@@ -348,7 +348,7 @@ static int bind_var(struct ptx_parser *ps, struct ptx_var *v, const struct ptx_t
     if (sym == DT_NAME_NONE)
         return ptx_nomem(ps);
     bool nameless = param && t->len == 1 && *t->s == '_'; /* in prototypes */
-    v->name = sc->depth && !nameless ? ptx_unique(sc, sym, NULL) : sc->sym[sym].name;
+    v->name = sc->depth && !nameless ? ptx_unique(sc, sym, false) : sc->sym[sym].name;
     if (!v->name)
         return ptx_nomem(ps);
     if (nameless)
@@ -481,7 +481,7 @@ int ptx_parse_reg(struct ptx_parser *ps)
             r = ptx_range_add(ps->sc, t.s, t.len, h.type, h.vec, (uint32_t)count);
         } else {
             uint32_t sym = ptx_intern(ps->sc, t.s, t.len), reg;
-            const char *name = sym == DT_NAME_NONE ? NULL : ptx_unique(ps->sc, sym, NULL);
+            const char *name = sym == DT_NAME_NONE ? NULL : ptx_unique(ps->sc, sym, false);
             if (!name || ptx_reg_add(ps->f, name, h.type, h.vec, &reg) < 0)
                 return ptx_nomem(ps);
             r = ptx_bind_add(ps->sc, ps->sc->depth, sym, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = reg});

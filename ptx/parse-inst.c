@@ -342,6 +342,18 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
         struct ptx_bind b = {0};
         if (o && !first && t.kind == PTX_TK_IDENT && (r = ptx_lookup(ps->sc, t.s, t.len, &b)) < 0)
             break;
+        if (b.kind == PTX_BIND_NONE && o && !first && t.kind == PTX_TK_IDENT) {
+            uint32_t sym = ptx_intern(ps->sc, t.s, t.len);
+            if (sym == DT_NAME_NONE) {
+                r = ptx_nomem(ps);
+                break;
+            }
+            if (*t.s == '%' ? !ptx_sreg_find(t.s + 1, t.len - 1) : ps->sc->sym[sym].taken == ps->sc->serial) {
+                r = ptx_perr(ps, "%.*s is not declared here", t.len > 200 ? 200 : (int)t.len, t.s);
+                break;
+            }
+            ps->sc->sym[sym].mentioned = ps->sc->serial;
+        }
         if (b.kind == PTX_BIND_NONE) {
             dt_str_addn(&s, from, (size_t)(end - from));
             continue;

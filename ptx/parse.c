@@ -310,7 +310,7 @@ static int close_labels(struct ptx_parser *ps)
             break;
         }
         map[k] = n;
-        f->label[n].name = ptx_unique(sc, l->sym, NULL);
+        f->label[n].name = ptx_unique(sc, l->sym, true);
         if (!f->label[n++].name)
             r = ptx_nomem(ps);
     }

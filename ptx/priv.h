@@ -71,7 +71,7 @@ struct ptx_sym {
     struct ptx_bind *bind;
     struct ptx_range *range;
     struct ptx_label_bind *label;
-    uint32_t taken, used; /* function serials: name taken there; module-scope name used there */
+    uint32_t taken, used, mentioned; /* function serials: name taken there; module-scope name used there; word of an opaque statement */
     uint32_t suffix;
 };
 struct ptx_scope {
@@ -95,7 +95,7 @@ struct ptx_scope *ptx_scope_new(struct ptx_module *m);
 void ptx_scope_free(struct ptx_scope *sc);
 uint32_t ptx_intern(struct ptx_scope *sc, const char *s, size_t len); /* DT_NAME_NONE: out of memory */
 /* A name for something declared now: the name itself, or a fresh one where it is taken. NULL: out of memory. */
-const char *ptx_unique(struct ptx_scope *sc, uint32_t sym, uint32_t *ret_sym);
+const char *ptx_unique(struct ptx_scope *sc, uint32_t sym, bool label);
 /* 1: this scope has the name already. */
 int ptx_bind_add(struct ptx_scope *sc, unsigned depth, uint32_t sym, struct ptx_bind b);
 int ptx_range_add(struct ptx_scope *sc, const char *prefix, size_t len, unsigned type, unsigned vec, uint32_t count);

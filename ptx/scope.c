@@ -8,7 +8,8 @@
  * the use; at the end of the scope, an undefined one moves to the scope around it, or becomes an alias of the label of that
  * name there. What is still undefined at the end of the function is an error (found by the parser).
  * Renaming: a name that the function has already taken gets "_1", "_2", … behind it. A name of module scope may be taken
- * over by the function's own scope unless the function has already used it. Text that has no shadowing is never renamed.
+ * over by the function's own scope unless the function has already used it. A word of an opaque statement that means nothing there may be a
+ * keyword or a label: nothing but a label takes it as a name afterwards. Text that has no shadowing is never renamed.
  *
  * The same structure, kept with a function (ptx_function.scope), serves ptx_append_text.
  */
@@ -67,10 +68,10 @@ uint32_t ptx_intern(struct ptx_scope *sc, const char *s, size_t len)
     return sc->nsym++;
 }
 
-const char *ptx_unique(struct ptx_scope *sc, uint32_t sym, uint32_t *ret_sym)
+const char *ptx_unique(struct ptx_scope *sc, uint32_t sym, bool label)
 {
     struct ptx_sym *s = &sc->sym[sym];
-    bool clash = s->taken == sc->serial;
+    bool clash = s->taken == sc->serial || (s->mentioned == sc->serial && !label);
     if (!clash && (sc->depth > 1 || s->used == sc->serial))
         for (const struct ptx_bind *b = s->bind; b; b = b->below)
             clash |= b->depth == 0;
@@ -88,11 +89,9 @@ const char *ptx_unique(struct ptx_scope *sc, uint32_t sym, uint32_t *ret_sym)
         if (sym == DT_NAME_NONE)
             return NULL;
         s = &sc->sym[sym];
-        clash = s->taken == sc->serial || s->bind;
+        clash = s->taken == sc->serial || s->mentioned == sc->serial || s->bind;
     }
     s->taken = sc->serial;
-    if (ret_sym)
-        *ret_sym = sym;
     return s->name;
 }
 
@@ -180,7 +179,7 @@ int ptx_lookup(struct ptx_scope *sc, const char *s, size_t len, struct ptx_bind 
         const struct ptx_range *r = find_range(sc, s, len, b ? b->depth + 1u : 1);
         if (r) {
             sym = ptx_intern(sc, s, len);
-            const char *name = sym == DT_NAME_NONE ? NULL : ptx_unique(sc, sym, NULL);
+            const char *name = sym == DT_NAME_NONE ? NULL : ptx_unique(sc, sym, false);
             uint32_t reg;
             if (!name || ptx_reg_add(sc->f, name, r->type, r->vec, &reg) < 0 ||
                 ptx_bind_add(sc, r->depth, sym, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = reg}) < 0)
