@@ -348,8 +348,20 @@ static int launch(struct renamer *r, json_t *l)
     return 0;
 }
 
-/* Names between single quotes in a sentence. A name is looked for among launches, then buffers, then modules; quoted
- * text that is none stays. */
+/* What a quoted word of a sentence names, or -1. Storing: a launch, buffer or module, in this order; a word that would
+ * be taken for one when loading is treated as a launch, which marks it. */
+static int quoted_kind(const struct renamer *r, const char *word)
+{
+    static const enum kind order[NKIND] = {LAUNCH, BUFFER, MODULE};
+    size_t n = strlen(word);
+    for (int i = 0; i < NKIND; i++)
+        if (r->out ? canonical(word, order[i] == LAUNCH ? without_count(word, n) : n, order[i]) != DT_NAME_NONE
+                   : dt_names_get(&r->own[order[i]], word, n) != DT_NAME_NONE)
+            return (int)order[i];
+    return strchr(word, '+') || looks_canonical(word, n) ? (int)LAUNCH : -1;
+}
+
+/* Names between single quotes in a sentence; quoted text that is none stays. */
 static int sentence(struct renamer *r, json_t *v)
 {
     struct dt_str to = {0};
@@ -369,14 +381,9 @@ static int sentence(struct renamer *r, json_t *v)
             x = nomem(r);
         else
             memcpy(word, a + 1, (size_t)(b - a - 1));
-        for (int i = 0; word && i < NKIND && hit <= 0; i++) {
-            enum kind k = i == 0 ? LAUNCH : i == 1 ? BUFFER : MODULE;
-            bool is = r->out ? canonical(word, strcspn(word, k == LAUNCH ? "+~" : ""), k) != DT_NAME_NONE
-                             : dt_names_get(&r->own[k], word, strlen(word)) != DT_NAME_NONE ||
-                                   (k == LAUNCH && strchr(word, '+'));
-            if (is)
-                hit = name(r, k, word, &fresh);
-        }
+        int k = word ? quoted_kind(r, word) : -1;
+        if (k >= 0 && (hit = name(r, (enum kind)k, word, &fresh)) < 0)
+            x = hit;
         if (hit > 0 && fresh.s) {
             dt_str_add(&to, fresh.s);
             dt_str_addc(&to, '\'');
