@@ -28,6 +28,42 @@ int dev_child(char job, const char *const *option, unsigned noption, const char 
               struct dev_reply *ret, struct dt_err *e);
 void dev_reply_done(struct dev_reply *r);
 
+/* ---- symbols.c: the driver, opened once a process and kept ---- */
+struct dev_driver {
+    void *lib;
+#define SYM(name) __typeof__(&name) name;
+#include "device/cuda.def"
+#undef SYM
+#define EXT(name, params) name##_t name; /* all or none: a real driver has none */
+    DOVETAIL_EXTENSIONS(EXT)
+#undef EXT
+    bool soft;
+};
+/* NVIDIA's (whatever libcuda.so.1 the linker finds) or ours, initialised. DT_E_NO_DEVICE with the reason. */
+int dev_driver_open(bool soft, const struct dev_driver **ret, struct dt_err *e);
+
+/* ---- device.c ---- */
+struct dev_device {
+    const struct dev_driver *cu;
+    CUdevice dev;
+    CUcontext ctx;
+    struct dev_info info;
+    unsigned deadline_ms;
+    uint64_t generation; /* counts resets: handles of an older one are dead */
+    uint64_t seed;
+    bool race_check;
+};
+struct dev_module_handle {
+    CUmodule mod;
+    uint64_t generation;
+};
+int dev_use(struct dev_device *d, struct dt_err *e); /* make its context current */
+/* 0 for CUDA_SUCCESS, else a DT_E_* with "WHAT: CUDA_ERROR_… (words)", or what the fault was. */
+int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e);
+/* Wait until the event is reached, at most the deadline. */
+int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e);
+int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t shared, CUfunction *ret, struct dt_err *e);
+
 /* ---- options.c ---- */
 /* 0 if NVRTC may be given these options; DT_E_COMPILE naming the first that it may not. */
 int dev_check_options(const char *const *option, unsigned n, struct dt_err *e);

@@ -31,6 +31,13 @@ const struct dev_info *dev_info(const struct dev_device *d);
 /* All devices this machine offers, for `dovetail devices`: calls fn for each. Does not keep them open. */
 int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user), void *user, struct dt_err *e);
 
+/* Wall-clock limit of one kernel, milliseconds (0: none; default 60000, or DOVETAIL_KERNEL_TIMEOUT_MS). The software device stops the
+ * kernel; a real one cannot: dev_sync gives DT_E_TIMEOUT and the process must be ended by whoever started it. */
+void dev_set_deadline(struct dev_device *d, unsigned ms);
+/* After a fault every call fails: drop the context and make a new one. Memory, modules and runs made before are gone; freeing them is
+ * allowed and does nothing. */
+int dev_reset(struct dev_device *d, struct dt_err *e);
+
 /* ---- compilers (nvrtc.c, nvjitlink.c) ------------------------------------------------------------------------ */
 /* CUDA C++ to PTX for "sm_90" (compute_90). Options are allow-listed; the compiler runs in a child process with a deadline. DT_E_COMPILE with
  * the log in e->log; DT_E_NO_COMPILER; DT_E_TIMEOUT. *ret_ptx: caller frees. */
@@ -107,6 +114,8 @@ struct dev_run *dev_run_free(struct dev_run *r);
  * their fill, or `poison` bytes when poison >= 0. */
 int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err *e);
 int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr);
+/* The range that holds all buffers but the module variables, red zones included. */
+void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_bytes);
 int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e);
 int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e);
 /* The parameter block of step i with this run's addresses, dev_step.param_total bytes. */

@@ -1,0 +1,277 @@
+/* Opening a device, what it is, and what its errors mean.
+ *
+ * One code path for a real GPU and the software device: whatever differs hangs on the extension entries, which only ours has. A device is
+ * used through its primary context. After a fault a CUDA context is dead (sticky error): dev_reset starts over. Errors of kernels come back as
+ * DT_E_BOUNDS, DT_E_TRAP …; on the software device with kernel, block, thread and PTX line.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+#include "device/device-priv.h"
+
+#define DEADLINE_MS 60000
+
+int dev_use(struct dev_device *d, struct dt_err *e)
+{
+    CUresult r = d->cu->cuCtxSetCurrent(d->ctx);
+    return r == CUDA_SUCCESS ? 0 : dev_cu(d, r, "cuCtxSetCurrent", e);
+}
+
+static int code_of(CUresult r)
+{
+    switch (r) {
+    case CUDA_ERROR_OUT_OF_MEMORY: return DT_E_NOMEM;
+    case CUDA_ERROR_INVALID_PTX:
+    case CUDA_ERROR_UNSUPPORTED_PTX_VERSION:
+    case CUDA_ERROR_NO_BINARY_FOR_GPU: return DT_E_PTX;
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE: return DT_E_BOUNDS;
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION: return DT_E_TRAP;
+    case CUDA_ERROR_LAUNCH_TIMEOUT: return DT_E_TIMEOUT;
+    case CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES:
+    case CUDA_ERROR_INVALID_CLUSTER_SIZE: return DT_E_LAUNCH;
+    case CUDA_ERROR_NOT_SUPPORTED: return DT_E_UNSUPPORTED;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_NOT_INITIALIZED: return DT_E_NO_DEVICE;
+    default: return DT_E_DEVICE;
+    }
+}
+
+static int cu_error(const struct dev_driver *cu, CUresult r, const char *what, struct dt_err *e)
+{
+    const char *name = NULL, *words = NULL;
+    cu->cuGetErrorName(r, &name);
+    cu->cuGetErrorString(r, &words);
+    return dt_err_set(e, code_of(r), "%s: %s (%s)", what, name ? name : "unknown error", words ? words : "no description");
+}
+
+int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
+{
+    struct dovetail_fault f;
+    if (r == CUDA_SUCCESS)
+        return 0;
+    if (d->cu->soft && d->cu->dovetailGetFault(&f) == CUDA_SUCCESS && f.num)
+        return dt_err_set(e, f.num, "%s", f.text);
+    return cu_error(d->cu, r, what, e);
+}
+
+static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info *ret, struct dt_err *e)
+{
+    struct dev_info i = {0};
+    int major = 0, minor = 0;
+    const char *model = NULL;
+    CUresult r = cu->cuDeviceGetName(i.name, sizeof i.name, dev);
+#define ATTR(to, name)                                                                                                             \
+    if (r == CUDA_SUCCESS)                                                                                                         \
+    r = cu->cuDeviceGetAttribute((int *)&(to), CU_DEVICE_ATTRIBUTE_##name, dev)
+    ATTR(major, COMPUTE_CAPABILITY_MAJOR);
+    ATTR(minor, COMPUTE_CAPABILITY_MINOR);
+    ATTR(i.sms, MULTIPROCESSOR_COUNT);
+    ATTR(i.max_threads_sm, MAX_THREADS_PER_MULTIPROCESSOR);
+    ATTR(i.max_blocks_sm, MAX_BLOCKS_PER_MULTIPROCESSOR);
+    ATTR(i.regs_sm, MAX_REGISTERS_PER_MULTIPROCESSOR);
+    ATTR(i.shared_sm, MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+    ATTR(i.shared_block, MAX_SHARED_MEMORY_PER_BLOCK);
+    ATTR(i.shared_block_optin, MAX_SHARED_MEMORY_PER_BLOCK_OPTIN);
+    ATTR(i.shared_reserved, RESERVED_SHARED_MEMORY_PER_BLOCK);
+    ATTR(i.l2_bytes, L2_CACHE_SIZE);
+#undef ATTR
+    if (r == CUDA_SUCCESS)
+        r = cu->cuDriverGetVersion(&i.driver_version);
+    if (r == CUDA_SUCCESS && cu->soft)
+        r = cu->dovetailDeviceModel(&model, dev);
+    if (r != CUDA_SUCCESS)
+        return cu_error(cu, r, "reading the device's attributes", e);
+    i.cc_major = (unsigned)major;
+    i.cc_minor = (unsigned)minor;
+    snprintf(i.arch, sizeof i.arch, "sm_%d%d", major, minor);
+    snprintf(i.kind, sizeof i.kind, "%s", cu->soft ? "soft" : "cuda");
+    snprintf(i.model, sizeof i.model, "%s", model ? model : "");
+    *ret = i;
+    return 0;
+}
+
+static int find_real(unsigned ordinal, const struct dev_driver **ret_cu, CUdevice *ret, struct dt_err *e)
+{
+    int count = 0;
+    int r = dev_driver_open(false, ret_cu, e);
+    if (r < 0)
+        return r;
+    CUresult c = (*ret_cu)->cuDeviceGetCount(&count);
+    if (c != CUDA_SUCCESS)
+        return cu_error(*ret_cu, c, "cuDeviceGetCount", e);
+    if (ordinal >= (unsigned)count)
+        return dt_err_set(e, DT_E_NO_DEVICE, "there is no CUDA device %u: this machine has %d", ordinal, count);
+    c = (*ret_cu)->cuDeviceGet(ret, (int)ordinal);
+    return c == CUDA_SUCCESS ? 0 : cu_error(*ret_cu, c, "cuDeviceGet", e);
+}
+
+static int find_soft(const char *model, const struct dev_driver **ret_cu, CUdevice *ret, struct dt_err *e)
+{
+    int r = dev_driver_open(true, ret_cu, e);
+    if (r < 0)
+        return r;
+    if ((*ret_cu)->dovetailDeviceByModel(ret, model) != CUDA_SUCCESS)
+        return dt_err_set(e, DT_E_NO_DEVICE, "the software device has no model \"%.40s\"", model);
+    return 0;
+}
+
+static int find(const char *spec, const struct dev_driver **ret_cu, CUdevice *ret, struct dt_err *e)
+{
+    if (!spec || !*spec || !strcmp(spec, "auto"))
+        return !find_real(0, ret_cu, ret, NULL) ? 0 : find_soft("h200", ret_cu, ret, e);
+    if (!strcmp(spec, "soft"))
+        return find_soft("h200", ret_cu, ret, e);
+    if (!strncmp(spec, "soft:", 5) && spec[5])
+        return find_soft(spec + 5, ret_cu, ret, e);
+    if (!strcmp(spec, "cuda"))
+        return find_real(0, ret_cu, ret, e);
+    if (!strncmp(spec, "cuda:", 5) && spec[5] && strlen(spec + 5) < 4 && strspn(spec + 5, "0123456789") == strlen(spec + 5))
+        return find_real((unsigned)strtoul(spec + 5, NULL, 10), ret_cu, ret, e);
+    return dt_err_set(e, DT_E_NO_DEVICE, "\"%.40s\" is no device: auto, cuda, cuda:N, soft or soft:MODEL", spec);
+}
+
+/* A fresh context gets this device's settings. */
+static int settle(struct dev_device *d, struct dt_err *e)
+{
+    CUresult r = d->cu->cuDevicePrimaryCtxRetain(&d->ctx, d->dev);
+    if (r != CUDA_SUCCESS) {
+        d->ctx = NULL;
+        return cu_error(d->cu, r, "cuDevicePrimaryCtxRetain", e);
+    }
+    int err = dev_use(d, e);
+    if (!err && d->cu->soft)
+        err = dev_cu(d, d->cu->dovetailSetDeadline(d->deadline_ms), "dovetailSetDeadline", e);
+    if (!err && d->cu->soft)
+        err = dev_cu(d, d->cu->dovetailSetSchedule(d->seed, d->race_check), "dovetailSetSchedule", e);
+    return err;
+}
+
+int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e)
+{
+    struct dev_device *d = dt_calloc(1, sizeof *d);
+    if (!d)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    const char *ms = getenv("DOVETAIL_KERNEL_TIMEOUT_MS");
+    d->deadline_ms = ms && *ms && strspn(ms, "0123456789") == strlen(ms) ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
+    int r = find(spec, &d->cu, &d->dev, e);
+    if (!r)
+        r = read_info(d->cu, d->dev, &d->info, e);
+    if (!r && (d->info.cc_major * 10 + d->info.cc_minor) < 75)
+        r = dt_err_set(e, DT_E_NO_DEVICE, "%s is %s: sm_75 or later is needed", d->info.name, d->info.arch);
+    if (!r)
+        r = settle(d, e);
+    if (r < 0)
+        dev_close(d);
+    else
+        *ret = d;
+    return r;
+}
+
+struct dev_device *dev_close(struct dev_device *d)
+{
+    if (d && d->ctx) {
+        d->cu->cuCtxSetCurrent(NULL);
+        d->cu->cuDevicePrimaryCtxRelease(d->dev);
+    }
+    free(d);
+    return NULL;
+}
+
+const struct dev_info *dev_info(const struct dev_device *d)
+{
+    return &d->info;
+}
+
+int dev_reset(struct dev_device *d, struct dt_err *e)
+{
+    d->generation++;
+    CUresult r = d->cu->cuDevicePrimaryCtxReset(d->dev);
+    if (r != CUDA_SUCCESS)
+        return cu_error(d->cu, r, "cuDevicePrimaryCtxReset", e);
+    d->cu->cuDevicePrimaryCtxRelease(d->dev); /* what settle() retains again */
+    return settle(d, e);
+}
+
+void dev_set_deadline(struct dev_device *d, unsigned ms)
+{
+    d->deadline_ms = ms;
+    if (d->cu->soft && !dev_use(d, NULL))
+        d->cu->dovetailSetDeadline(ms);
+}
+
+void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check)
+{
+    d->seed = seed;
+    d->race_check = race_check;
+    if (d->cu->soft && !dev_use(d, NULL))
+        d->cu->dovetailSetSchedule(seed, race_check);
+}
+
+int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e)
+{
+    uint64_t start = dt_now_us();
+    long nap = 1000;
+    CUresult r;
+    while ((r = d->cu->cuEventQuery(ev)) == CUDA_ERROR_NOT_READY) {
+        if (d->deadline_ms && dt_now_us() - start > (uint64_t)d->deadline_ms * 1000)
+            return dt_err_set(e, DT_E_TIMEOUT, "the device did not finish in %u ms", d->deadline_ms);
+        nanosleep(&(struct timespec){0, nap}, NULL);
+        nap = nap < 1000000 ? nap * 2 : nap;
+    }
+    return dev_cu(d, r, "waiting for the device", e);
+}
+
+int dev_sync(struct dev_device *d, struct dt_err *e)
+{
+    CUevent ev = NULL;
+    int r = dev_use(d, e);
+    if (r < 0)
+        return r;
+    if (d->cu->soft || !d->deadline_ms)
+        return dev_cu(d, d->cu->cuCtxSynchronize(), "cuCtxSynchronize", e);
+    r = dev_cu(d, d->cu->cuEventCreate(&ev, CU_EVENT_DISABLE_TIMING), "cuEventCreate", e);
+    if (!r)
+        r = dev_cu(d, d->cu->cuEventRecord(ev, NULL), "cuEventRecord", e);
+    if (!r)
+        r = dev_wait_event(d, ev, e);
+    if (!r)
+        r = dev_cu(d, d->cu->cuCtxSynchronize(), "cuCtxSynchronize", e);
+    if (ev)
+        d->cu->cuEventDestroy(ev);
+    return r;
+}
+
+int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user), void *user, struct dt_err *e)
+{
+    const struct dev_driver *cu;
+    struct dev_info i;
+    char spec[48];
+    int count = 0;
+    if (!dev_driver_open(false, &cu, NULL) && !cu->soft && cu->cuDeviceGetCount(&count) == CUDA_SUCCESS)
+        for (int k = 0; k < count; k++) {
+            CUdevice dev;
+            snprintf(spec, sizeof spec, "cuda:%d", k);
+            if (cu->cuDeviceGet(&dev, k) == CUDA_SUCCESS && !read_info(cu, dev, &i, NULL))
+                fn(spec, &i, user);
+        }
+    int r = dev_driver_open(true, &cu, e);
+    if (r < 0)
+        return count ? 0 : r;
+    const char *model;
+    for (CUdevice dev = 1; cu->dovetailDeviceModel(&model, dev) == CUDA_SUCCESS; dev++) /* 0 is one of them again */
+        if (!read_info(cu, dev, &i, NULL)) {
+            snprintf(spec, sizeof spec, "soft:%s", model);
+            fn(spec, &i, user);
+        }
+    return 0;
+}

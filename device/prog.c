@@ -1,0 +1,419 @@
+/* A graph made ready: modules compiled, parsed, verified and assembled; every launch checked against its entry and the device.
+ *
+ * What is refused here, with a JSON pointer, is what would fail or mean something else later: entries that do not exist (DT_E_NO_ENTRY),
+ * arguments that do not fit the parameters (DT_E_ARGS), impossible geometry or shared memory (DT_E_LAUNCH), calls of functions that
+ * nothing defines (device-side launches among them), tensor maps, and modules for another GPU (DT_E_UNSUPPORTED). PTX that ptxas refuses is
+ * refused too (DT_E_PTX), where ptxas is at hand.
+ *
+ * Modules are independent of each other: two threads take them in turn (compile.c's children do the work). Progress is reported from the
+ * calling thread only. The first module in document order that fails gives the error, whatever order they ran in.
+ *
+ * Kernel parameters are laid out as PTX does: each at the next multiple of its alignment.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/vec.h"
+#include "device/device-priv.h"
+
+#define COMPILE_MS 120000
+#define THREADS 2
+#define MAX_PARAMS 32764
+
+struct job { /* one module */
+    struct dt_err err;
+    int r;
+    char *ptx; /* owned, from the compiler; NULL when the document has PTX */
+    size_t len;
+    char arch[16];
+};
+
+struct build {
+    struct dev_device *d;
+    struct dev_prog *p;
+    struct job *job;
+    atomic_uint next, done;
+    atomic_bool failed;
+};
+
+/* JSON pointer to a member by name: '~' and '/' escaped. */
+static char *pointer_to(const char *section, const char *name)
+{
+    struct dt_str s = {0};
+    dt_str_addf(&s, "/%s/", section);
+    for (; *name; name++)
+        if (*name == '~' || *name == '/')
+            dt_str_add(&s, *name == '~' ? "~0" : "~1");
+        else
+            dt_str_addc(&s, *name);
+    return dt_str_take(&s);
+}
+
+/* What ptxas is asked for: the device, or the module's own "sm_90a" where the device is that. */
+static int arch_of(const struct dev_info *i, const struct ptx_module *m, char arch[16], struct dt_err *e)
+{
+    char word[16] = "";
+    const char *t = m->target ? m->target : "";
+    size_t n = strcspn(t, ", ");
+    snprintf(word, sizeof word, "%.*s", n < 15 ? (int)n : 15, t);
+    if (!dev_arch_ok(word))
+        return dt_err_set(e, DT_E_PTX, "\".target %.40s\" is no architecture", t);
+    char *end;
+    unsigned want = (unsigned)strtoul(word + 3, &end, 10), have = i->cc_major * 10 + i->cc_minor;
+    bool fits = *end == 'a' ? want == have : *end == 'f' ? want <= have && want / 10 == have / 10 : want <= have;
+    if (!fits)
+        return dt_err_set(e, DT_E_UNSUPPORTED, "the module is for %s, the device is %s", word, i->arch);
+    snprintf(arch, 16, "sm_%u%s", have % 1000, *end == 'a' ? "a" : *end == 'f' ? "f" : "");
+    return 0;
+}
+
+/* Functions that a module calls and nobody defines. */
+static int check_externs(const struct ptx_module *m, struct dt_err *e)
+{
+    static const char *const known[] = {"vprintf", "__assertfail", "malloc", "free"};
+    for (uint32_t i = 0; i < m->nfunc; i++) {
+        const struct ptx_function *f = m->func[i];
+        bool ok = f->has_body;
+        for (uint32_t k = 0; k < m->nfunc && !ok; k++)
+            ok = m->func[k]->has_body && !strcmp(m->func[k]->name, f->name);
+        for (size_t k = 0; k < sizeof known / sizeof *known && !ok; k++)
+            ok = !strcmp(f->name, known[k]);
+        if (ok)
+            continue;
+        if (strstr(f->name, "cudaLaunchDevice") || strstr(f->name, "cudaGetParameterBuffer") || !strncmp(f->name, "__cudaCDP", 9))
+            return dt_err_set(e, DT_E_UNSUPPORTED, "device-side launches are not supported (%.200s)", f->name);
+        return dt_err_set(e, DT_E_UNSUPPORTED, "the module calls %.200s, which nothing defines", f->name);
+    }
+    for (uint32_t i = 0; i < m->nvar; i++)
+        if (m->var[i]->is_extern && m->var[i]->space != PTX_SHARED)
+            return dt_err_set(e, DT_E_UNSUPPORTED, "the module uses the variable %.200s of another module", m->var[i]->name);
+    return 0;
+}
+
+static void make_module(struct build *b, unsigned i)
+{
+    const struct dt_module *src = &b->p->graph->module[i];
+    struct dev_module *m = &b->p->module[i];
+    struct job *j = &b->job[i];
+    if (src->is_ptx) {
+        m->ptx = src->source;
+        m->len = src->len;
+    } else {
+        j->r = dev_compile_cuda(src->source, src->len, src->option, src->noption, b->d->info.arch, COMPILE_MS, &j->ptx, &j->len,
+                                &j->err);
+        if (j->r < 0)
+            return;
+        m->ptx = j->ptx;
+        m->len = j->len;
+    }
+    j->r = ptx_parse(m->ptx, m->len, &m->ir, &j->err);
+    if (!j->r)
+        j->r = ptx_verify(m->ir, &j->err);
+    if (!j->r)
+        j->r = check_externs(m->ir, &j->err);
+    if (!j->r)
+        j->r = arch_of(&b->d->info, m->ir, j->arch, &j->err);
+    if (!j->r) { /* where ptxas is missing or too slow, dev_resources estimates later */
+        j->r = dev_assemble(m->ptx, m->len, j->arch, NULL, NULL, &j->err);
+        if (j->r == DT_E_NO_COMPILER || j->r == DT_E_TIMEOUT) {
+            dt_err_done(&j->err);
+            j->r = 0;
+        }
+    }
+}
+
+static void *work(void *arg)
+{
+    struct build *b = arg;
+    for (unsigned i; !b->failed && (i = b->next++) < b->p->graph->nmodule;) {
+        make_module(b, i);
+        if (b->job[i].r < 0)
+            b->failed = true;
+        b->done++;
+    }
+    return NULL;
+}
+
+static int make_modules(struct build *b, dev_progress fn, void *user, struct dt_err *e)
+{
+    const struct dt_graph *g = b->p->graph;
+    pthread_t thread[THREADS - 1];
+    unsigned started = 0;
+    char text[160];
+    for (; g->nmodule > 1 && started < THREADS - 1; started++)
+        if (pthread_create(&thread[started], NULL, work, b))
+            break;
+    for (unsigned i; !b->failed && (i = b->next++) < g->nmodule;) {
+        snprintf(text, sizeof text, "module %.100s", g->module[i].name);
+        if (fn)
+            fn("compile", text, b->done, g->nmodule, user);
+        make_module(b, i);
+        if (b->job[i].r < 0)
+            b->failed = true;
+        b->done++;
+    }
+    while (started)
+        pthread_join(thread[--started], NULL);
+    for (uint32_t i = 0; i < g->nmodule; i++) { /* texts belong to the program, so do errors to the caller */
+        struct job *j = &b->job[i];
+        if (j->r < 0) {
+            int r = j->r;
+            if (!j->err.num)
+                dt_err_set(&j->err, r, "module %.200s: %s", g->module[i].name, dt_err_text(r));
+            if (!j->err.pointer)
+                j->err.pointer = pointer_to("modules", g->module[i].name);
+            if (e)
+                dt_err_move(e, &j->err);
+            return r;
+        }
+        if (j->ptx) {
+            char *copy = dt_arena_strndup(&b->p->arena, j->ptx, j->len);
+            if (!copy)
+                return dt_err_set(e, DT_E_NOMEM, "out of memory");
+            b->p->module[i].ptx = copy;
+        }
+    }
+    if (fn)
+        fn("compile", "all modules", g->nmodule, g->nmodule, user);
+    return 0;
+}
+
+/* ---- launches ---- */
+static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
+{
+    char pointer[96], text[512];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    snprintf(pointer, sizeof pointer, "/launches/%u%s%s", launch, *member ? "/" : "", member);
+    return dt_err_at(e, num, pointer, "%s", text);
+}
+
+static int find_entry(const struct dev_prog *p, uint32_t at, const struct ptx_function **ret, struct dt_err *e)
+{
+    const struct dt_launch *l = &p->graph->launch[at];
+    const struct ptx_module *m = p->module[l->module].ir;
+    struct dt_str names = {0};
+    for (uint32_t i = 0; i < m->nfunc; i++) {
+        if (!m->func[i]->is_entry || !m->func[i]->has_body)
+            continue;
+        if (!strcmp(m->func[i]->name, l->entry)) {
+            dt_str_done(&names);
+            *ret = m->func[i];
+            return 0;
+        }
+        if (names.len < 300)
+            dt_str_addf(&names, "%s%.100s", names.len ? ", " : "", m->func[i]->name);
+    }
+    int r = refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"; it has %s", p->graph->module[l->module].name,
+                   l->entry, names.len ? names.s : "none");
+    dt_str_done(&names);
+    return r;
+}
+
+static int check_args(struct dev_prog *p, uint32_t at, struct dev_step *s, struct dt_err *e)
+{
+    const struct dt_launch *l = s->launch;
+    uint32_t *offset = dt_new_array(&p->arena, uint32_t, l->narg + 1);
+    char member[32];
+    uint64_t end = 0;
+    if (!offset)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (l->narg != s->entry->nparam)
+        return refuse(e, DT_E_ARGS, at, "args", "%.100s takes %u arguments, %u are given", l->entry, s->entry->nparam, l->narg);
+    for (uint32_t i = 0; i < l->narg; i++) {
+        const struct dt_arg *a = &l->arg[i];
+        const struct ptx_var *v = s->entry->param[i];
+        uint64_t align = v->align ? v->align : 1, have = 8;
+        snprintf(member, sizeof member, "args/%u", i);
+        end = (end + align - 1) / align * align;
+        if (end > MAX_PARAMS || v->bytes > MAX_PARAMS - end)
+            return refuse(e, DT_E_ARGS, at, member, "the parameters of %.100s are over %u bytes", l->entry, MAX_PARAMS);
+        offset[i] = (uint32_t)end;
+        end += v->bytes;
+        switch (a->kind) {
+        case DT_ARG_BUFFER: break;
+        case DT_ARG_SCALAR: have = dt_dtype_bytes(a->dtype); break;
+        case DT_ARG_BYTES: have = a->nbytes; break;
+        default: return refuse(e, DT_E_UNSUPPORTED, at, member, "tensor maps are not supported");
+        }
+        if (have != v->bytes)
+            return refuse(e, DT_E_ARGS, at, member, "%s has %llu bytes, the parameter %.100s has %llu",
+                          a->kind == DT_ARG_BUFFER ? "an address" : "the argument", (unsigned long long)have, v->name,
+                          (unsigned long long)v->bytes);
+        for (uint32_t k = 0; a->kind == DT_ARG_BYTES && k < a->npointer; k++)
+            if (a->pointer[k].at > a->nbytes || a->nbytes - a->pointer[k].at < 8)
+                return refuse(e, DT_E_ARGS, at, member, "a pointer at byte %u is outside the argument", a->pointer[k].at);
+    }
+    s->param_offset = offset;
+    s->param_total = (uint32_t)end;
+    return 0;
+}
+
+static int check_geometry(const struct dev_info *d, uint32_t at, struct dev_step *s, struct dt_err *e)
+{
+    const struct dt_launch *l = s->launch;
+    const struct ptx_function *f = s->entry;
+    static const uint32_t most_grid[3] = {INT32_MAX, 65535, 65535}, most_block[3] = {1024, 1024, 64};
+    uint64_t threads = 1, blocks = 1, limit = 1, size = 1;
+    for (int i = 0; i < 3; i++) {
+        if (!l->grid[i] || l->grid[i] > most_grid[i])
+            return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of %u x %u x %u is impossible", l->grid[0], l->grid[1], l->grid[2]);
+        if (!l->block[i] || l->block[i] > most_block[i])
+            return refuse(e, DT_E_LAUNCH, at, "block", "a block of %u x %u x %u threads is impossible", l->block[0], l->block[1],
+                          l->block[2]);
+        threads *= l->block[i];
+        blocks *= l->grid[i];
+        if (blocks > INT32_MAX)
+            return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of more than %d blocks is not supported", INT32_MAX);
+        limit *= f->maxntid[i] ? f->maxntid[i] : 1;
+        if (f->reqntid[0] && (f->reqntid[i] ? f->reqntid[i] : 1) != l->block[i])
+            return refuse(e, DT_E_LAUNCH, at, "block", "%.100s requires blocks of %u x %u x %u threads", l->entry, f->reqntid[0],
+                          f->reqntid[1] ? f->reqntid[1] : 1, f->reqntid[2] ? f->reqntid[2] : 1);
+    }
+    if (threads > 1024 || (f->maxntid[0] && threads > limit))
+        return refuse(e, DT_E_LAUNCH, at, "block", "%llu threads a block are more than the %llu that are possible",
+                      (unsigned long long)threads, (unsigned long long)(f->maxntid[0] ? limit : 1024));
+    s->threads = (uint32_t)threads;
+    s->blocks = (uint32_t)blocks;
+    bool cluster = l->cluster[0] || l->cluster[1] || l->cluster[2];
+    for (int i = 0; i < 3 && (cluster || f->reqnctapercluster[0]); i++) {
+        uint32_t req = f->reqnctapercluster[0] ? (f->reqnctapercluster[i] ? f->reqnctapercluster[i] : 1) : 0;
+        uint32_t c = cluster ? l->cluster[i] : req;
+        size *= c;
+        if (d->cc_major < 9)
+            return refuse(e, DT_E_LAUNCH, at, "cluster", "%s has no thread block clusters", d->name);
+        if (!c || l->grid[i] % c || (req && c != req) || size > 16)
+            return refuse(e, DT_E_LAUNCH, at, "cluster", "the cluster does not fit the grid or the entry, or is over 16 blocks");
+    }
+    return 0;
+}
+
+static const char *limit_of(const struct dev_info *d, const struct dev_step *s, uint64_t shared)
+{
+    uint64_t warps = (s->threads + 31) / 32, per_warp = (s->res.registers * 32 + 255) / 256 * 256;
+    uint64_t by_threads = d->max_threads_sm / (warps * 32), best = d->max_blocks_sm;
+    uint64_t by_regs = per_warp ? d->regs_sm / 4 / per_warp * 4 / warps : best, by_shared = d->shared_sm / (shared + d->shared_reserved + 1);
+    const char *limit = "blocks";
+    if (by_threads < best)
+        best = by_threads, limit = "threads";
+    if (by_regs < best)
+        best = by_regs, limit = "registers";
+    if (by_shared < best)
+        limit = "shared";
+    return limit;
+}
+
+static int check_resources(struct build *b, struct dev_module_handle *m, uint32_t at, struct dev_step *s, struct dt_err *e)
+{
+    const struct dt_launch *l = s->launch;
+    const struct dev_module *mod = &b->p->module[l->module];
+    struct dev_device *d = b->d;
+    CUfunction f;
+    int n = 0;
+    int r = dev_resources(mod->ptx, mod->len, l->entry, b->job[l->module].arch, &s->res, e);
+    if (r < 0)
+        return r;
+    uint64_t shared = (uint64_t)s->res.shared_static + l->shared;
+    if (shared > d->info.shared_block_optin)
+        return refuse(e, DT_E_LAUNCH, at, "shared", "%llu bytes of shared memory are more than the %u of %s",
+                      (unsigned long long)shared, d->info.shared_block_optin, d->info.name);
+    r = dev_function(d, m->mod, l->entry, l->shared, &f, e);
+    if (!r && d->cu->soft && !s->res.estimated)
+        r = dev_cu(d, d->cu->dovetailFuncSetResources(f, s->res.registers), "dovetailFuncSetResources", e);
+    if (!r)
+        r = dev_cu(d, d->cu->cuOccupancyMaxActiveBlocksPerMultiprocessor(&n, f, (int)s->threads, l->shared),
+                   "cuOccupancyMaxActiveBlocksPerMultiprocessor", e);
+    if (r < 0)
+        return r;
+    s->occupancy_limit = limit_of(&d->info, s, shared);
+    if (n < 1)
+        return refuse(e, DT_E_LAUNCH, at, "", "not one block of %.100s fits an SM of %s (%s)", l->entry, d->info.name,
+                      s->occupancy_limit);
+    s->blocks_per_sm = (unsigned)n;
+    return 0;
+}
+
+static int check_launches(struct build *b, struct dt_err *e)
+{
+    struct dev_prog *p = b->p;
+    const struct dt_graph *g = p->graph;
+    struct dev_module_handle **mod = dt_calloc(g->nmodule + 1, sizeof *mod);
+    int r = mod ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < g->nlaunch && !r; i++) {
+        struct dev_step *s = &p->step[i];
+        s->launch = &g->launch[i];
+        if (g->launch[i].kind != DT_KERNEL) {
+            s->blocks = s->threads = s->blocks_per_sm = 1;
+            s->occupancy_limit = "blocks";
+            continue;
+        }
+        r = find_entry(p, i, &s->entry, e);
+        if (!r)
+            r = check_args(p, i, s, e);
+        if (!r)
+            r = check_geometry(&b->d->info, i, s, e);
+    }
+    for (uint32_t i = 0; i < g->nlaunch && !r; i++) {
+        uint32_t m = g->launch[i].module;
+        if (g->launch[i].kind != DT_KERNEL)
+            continue;
+        if (!mod[m])
+            r = dev_module_load(b->d, p->module[m].ptx, p->module[m].len, &mod[m], e);
+        if (!r)
+            r = check_resources(b, mod[m], i, &p->step[i], e);
+    }
+    for (uint32_t i = 0; mod && i < g->nmodule; i++)
+        dev_module_unload(b->d, mod[i]);
+    free(mod);
+    return r;
+}
+
+int dev_prog_new(struct dev_device *d, const struct dt_graph *g, dev_progress fn, void *user, struct dev_prog **ret,
+                 struct dt_err *e)
+{
+    struct dev_prog *p = dt_calloc(1, sizeof *p);
+    struct build b = {.d = d, .p = p};
+    int r = DT_E_NOMEM;
+    if (p) {
+        p->graph = g;
+        p->module = dt_new_array(&p->arena, struct dev_module, g->nmodule + 1);
+        p->step = dt_new_array(&p->arena, struct dev_step, g->nlaunch + 1);
+        b.job = dt_calloc(g->nmodule + 1, sizeof *b.job);
+    }
+    if (p && p->module && p->step && b.job) {
+        r = make_modules(&b, fn, user, e);
+        if (!r)
+            r = check_launches(&b, e);
+    } else {
+        dt_err_set(e, r, "out of memory");
+    }
+    for (uint32_t i = 0; b.job && i < g->nmodule; i++) {
+        dt_err_done(&b.job[i].err);
+        free(b.job[i].ptx);
+    }
+    free(b.job);
+    if (r < 0)
+        dev_prog_free(p);
+    else
+        *ret = p;
+    return r;
+}
+
+struct dev_prog *dev_prog_free(struct dev_prog *p)
+{
+    if (!p)
+        return NULL;
+    for (uint32_t i = 0; p->module && i < p->graph->nmodule; i++)
+        ptx_module_free(p->module[i].ir);
+    dt_arena_done(&p->arena);
+    free(p);
+    return NULL;
+}

@@ -1,0 +1,26 @@
+/* What run.c and time.c share. */
+#ifndef DT_DEVICE_RUN_PRIV_H
+#define DT_DEVICE_RUN_PRIV_H
+
+#include "device/device-priv.h"
+
+struct dev_run {
+    struct dev_device *dev;
+    const struct dev_prog *prog;
+    uint64_t generation;
+    dev_ptr arena, *addr; /* by buffer */
+    uint64_t arena_bytes;
+    struct dev_module_handle **module; /* by module; NULL: not used */
+    CUfunction *function;              /* by launch */
+    CUstream *stream;
+    uint32_t nstream;
+    CUevent *event; /* by launch; NULL: nobody waits for it */
+    CUgraph graph;  /* built at the first timing */
+    CUgraphExec exec;
+    CUgraphNode *node; /* by launch */
+};
+
+int dev_run_live(const struct dev_run *r, struct dt_err *e); /* not lost by a reset; its context made current */
+void dev_run_forget_graph(struct dev_run *r);
+
+#endif

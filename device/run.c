@@ -1,0 +1,324 @@
+/* A program on a device: buffers, modules, one pass over the launches.
+ *
+ * All buffers lie in one arena, each at a multiple of 512 bytes with at least 512 bytes of nothing behind it (and before the first), so that a
+ * recorder can number bytes by one subtraction. On the software device only the buffers themselves may be touched: an overrun
+ * faults. On a real one red zones are only distance. A buffer MODULE::name is the module's variable and lies where the module was loaded.
+ *
+ * A pass launches in program order, each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a pass
+ * begins when all earlier work is done and ends with a wait.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "device/run-priv.h"
+
+#define RED 512u
+#define ALIGN 512u
+#define MAX_STREAMS 64
+
+static int place(struct dev_run *r, struct dt_err *e)
+{
+    const struct dt_graph *g = r->prog->graph;
+    uint64_t at = RED;
+    for (uint32_t i = 0; i < g->nbuffer; i++) {
+        if (g->buffer[i].module >= 0)
+            continue;
+        r->addr[i] = at;
+        if (g->buffer[i].bytes > DT_MAX_TOTAL_BYTES - at)
+            return dt_err_set(e, DT_E_TOO_LARGE, "the buffers are over %llu bytes together", (unsigned long long)DT_MAX_TOTAL_BYTES);
+        at = (at + g->buffer[i].bytes + RED + ALIGN - 1) / ALIGN * ALIGN;
+    }
+    r->arena_bytes = at;
+    struct dev_device *d = r->dev;
+    CUdeviceptr base = 0;
+    CUresult c = d->cu->soft ? d->cu->dovetailArenaAlloc(&base, at) : d->cu->cuMemAlloc(&base, at);
+    if (c == CUDA_ERROR_OUT_OF_MEMORY)
+        return dt_err_set(e, DT_E_NOMEM, "the buffers need %llu bytes, more than %s has free", (unsigned long long)at, d->info.name);
+    int err = dev_cu(d, c, "allocating the buffers", e);
+    if (err < 0)
+        return err;
+    r->arena = base;
+    for (uint32_t i = 0; i < g->nbuffer && !err; i++) {
+        if (g->buffer[i].module >= 0)
+            continue;
+        r->addr[i] += base;
+        if (d->cu->soft && g->buffer[i].bytes)
+            err = dev_cu(d, d->cu->dovetailArenaAllow(r->addr[i], g->buffer[i].bytes), "dovetailArenaAllow", e);
+    }
+    return err;
+}
+
+static int load(struct dev_run *r, struct dt_err *e)
+{
+    const struct dev_prog *p = r->prog;
+    const struct dt_graph *g = p->graph;
+    struct dev_device *d = r->dev;
+    int err = 0;
+    for (uint32_t i = 0; i < g->nmodule && !err; i++) {
+        bool used = false;
+        for (uint32_t k = 0; k < g->nlaunch && !used; k++)
+            used = g->launch[k].kind == DT_KERNEL && g->launch[k].module == i;
+        for (uint32_t k = 0; k < g->nbuffer && !used; k++)
+            used = g->buffer[k].module == (int)i;
+        if (used)
+            err = dev_module_load(d, p->module[i].ptx, p->module[i].len, &r->module[i], e);
+    }
+    for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
+        const struct dt_launch *l = &g->launch[i];
+        if (l->kind != DT_KERNEL)
+            continue;
+        err = dev_function(d, r->module[l->module]->mod, l->entry, l->shared, &r->function[i], e);
+        if (!err && d->cu->soft && !p->step[i].res.estimated)
+            err = dev_cu(d, d->cu->dovetailFuncSetResources(r->function[i], p->step[i].res.registers), "dovetailFuncSetResources", e);
+        uint64_t cluster = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
+        if (!err && cluster > 8)
+            err = dev_cu(d, d->cu->cuFuncSetAttribute(r->function[i], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                         "cuFuncSetAttribute", e);
+    }
+    for (uint32_t i = 0; i < g->nbuffer && !err; i++) {
+        const struct dt_buffer *b = &g->buffer[i];
+        uint64_t bytes = 0;
+        if (b->module < 0)
+            continue;
+        err = dev_module_variable(d, r->module[b->module], b->variable, &r->addr[i], &bytes, e);
+        if (!err && bytes != b->bytes)
+            err = dt_err_set(e, DT_E_GRAPH, "buffer %.200s has %llu bytes, the variable has %llu", b->name,
+                             (unsigned long long)b->bytes, (unsigned long long)bytes);
+    }
+    return err;
+}
+
+/* Streams and events that `after` needs. */
+static int order(struct dev_run *r, struct dt_err *e)
+{
+    const struct dt_graph *g = r->prog->graph;
+    struct dev_device *d = r->dev;
+    int err = 0;
+    for (uint32_t i = 0; i < g->nlaunch; i++) {
+        if (g->launch[i].stream >= MAX_STREAMS)
+            return dt_err_set(e, DT_E_GRAPH, "launch %.200s: a plan may use streams 0 to %d", g->launch[i].name, MAX_STREAMS - 1);
+        if (g->launch[i].stream >= r->nstream)
+            r->nstream = g->launch[i].stream + 1;
+    }
+    r->stream = dt_calloc(r->nstream + 1, sizeof *r->stream);
+    if (!r->stream)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < r->nstream && !err; i++)
+        err = dev_cu(d, d->cu->cuStreamCreate(&r->stream[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate", e);
+    for (uint32_t i = 0; i < g->nlaunch && !err; i++)
+        for (uint32_t k = 0; k < g->launch[i].nafter && !err; k++) {
+            uint32_t j = dt_graph_find_launch(g, g->launch[i].after[k]);
+            if (j == DT_NAME_NONE || j >= i)
+                return dt_err_set(e, DT_E_GRAPH, "launch %.200s is after %.200s, which is no earlier launch", g->launch[i].name,
+                                  g->launch[i].after[k]);
+            if (!r->event[j])
+                err = dev_cu(d, d->cu->cuEventCreate(&r->event[j], CU_EVENT_DISABLE_TIMING), "cuEventCreate", e);
+        }
+    return err;
+}
+
+int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run **ret, struct dt_err *e)
+{
+    const struct dt_graph *g = p->graph;
+    struct dev_run *r = dt_calloc(1, sizeof *r);
+    int err = dev_use(d, e);
+    if (err < 0 || !r) {
+        free(r);
+        return err < 0 ? err : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    r->dev = d;
+    r->prog = p;
+    r->generation = d->generation;
+    r->addr = dt_calloc(g->nbuffer + 1, sizeof *r->addr);
+    r->module = dt_calloc(g->nmodule + 1, sizeof *r->module);
+    r->function = dt_calloc(g->nlaunch + 1, sizeof *r->function);
+    r->event = dt_calloc(g->nlaunch + 1, sizeof *r->event);
+    if (!r->addr || !r->module || !r->function || !r->event)
+        err = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (!err)
+        err = place(r, e);
+    if (!err)
+        err = load(r, e);
+    if (!err)
+        err = order(r, e);
+    if (err < 0)
+        dev_run_free(r);
+    else
+        *ret = r;
+    return err;
+}
+
+struct dev_run *dev_run_free(struct dev_run *r)
+{
+    if (!r)
+        return NULL;
+    struct dev_device *d = r->dev;
+    const struct dt_graph *g = r->prog->graph;
+    bool alive = r->generation == d->generation && !dev_use(d, NULL);
+    if (alive)
+        dev_run_forget_graph(r);
+    for (uint32_t i = 0; alive && r->event && i < g->nlaunch; i++)
+        if (r->event[i])
+            d->cu->cuEventDestroy(r->event[i]);
+    for (uint32_t i = 0; alive && r->stream && i < r->nstream; i++)
+        if (r->stream[i])
+            d->cu->cuStreamDestroy(r->stream[i]);
+    for (uint32_t i = 0; r->module && i < g->nmodule; i++)
+        dev_module_unload(d, r->module[i]);
+    if (alive && r->arena)
+        (void)(d->cu->soft ? d->cu->dovetailArenaFree(r->arena) : d->cu->cuMemFree(r->arena));
+    free(r->addr);
+    free(r->module);
+    free(r->function);
+    free(r->event);
+    free(r->stream);
+    free(r->node);
+    free(r);
+    return NULL;
+}
+
+int dev_run_live(const struct dev_run *r, struct dt_err *e)
+{
+    if (r->generation != r->dev->generation)
+        return dt_err_set(e, DT_E_DEVICE, "the run was lost when the device was reset");
+    return dev_use(r->dev, e);
+}
+
+void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_bytes)
+{
+    *ret_base = r->arena;
+    *ret_bytes = r->arena_bytes;
+}
+
+int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr)
+{
+    if (buffer >= r->prog->graph->nbuffer)
+        return DT_E_USAGE;
+    *ret_addr = r->addr[buffer];
+    return 0;
+}
+
+int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e)
+{
+    int err = dev_run_live(r, e);
+    if (!err && buffer >= r->prog->graph->nbuffer)
+        err = dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
+    return err < 0 ? err : dev_upload(r->dev, r->addr[buffer], p, r->prog->graph->buffer[buffer].bytes, e);
+}
+
+int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e)
+{
+    int err = dev_run_live(r, e);
+    if (!err && buffer >= r->prog->graph->nbuffer)
+        err = dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
+    return err < 0 ? err : dev_download(r->dev, p, r->addr[buffer], r->prog->graph->buffer[buffer].bytes, e);
+}
+
+int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err *e)
+{
+    const struct dt_graph *g = r->prog->graph;
+    int err = dev_run_live(r, e);
+    for (uint32_t i = 0; i < g->nbuffer && !err; i++) {
+        const struct dt_buffer *b = &g->buffer[i];
+        bool scratch = b->role == DT_SCRATCH && b->fill.kind == DT_FILL_NONE;
+        if (!b->bytes)
+            continue;
+        if (poison >= 0 && (b->role == DT_INTERMEDIATE || b->role == DT_OUTPUT || scratch)) {
+            err = dev_set(r->dev, r->addr[i], (uint8_t)poison, b->bytes, e);
+        } else if (b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE) {
+            err = dev_set(r->dev, r->addr[i], b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
+        } else {
+            uint8_t *p = dt_malloc(b->bytes);
+            if (!p)
+                return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes, b->name);
+            dt_fill_bytes(b, seed_add, p);
+            err = dev_upload(r->dev, r->addr[i], p, b->bytes, e);
+            free(p);
+        }
+    }
+    return err < 0 ? err : dev_sync(r->dev, e);
+}
+
+int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out)
+{
+    if (step >= r->prog->graph->nlaunch || !r->prog->step[step].entry)
+        return DT_E_USAGE;
+    const struct dev_step *s = &r->prog->step[step];
+    memset(out, 0, s->param_total);
+    for (uint32_t i = 0; i < s->launch->narg; i++) {
+        const struct dt_arg *a = &s->launch->arg[i];
+        uint8_t *to = out + s->param_offset[i];
+        uint64_t v;
+        switch (a->kind) {
+        case DT_ARG_BUFFER:
+            v = r->addr[a->buffer] + a->offset;
+            memcpy(to, &v, 8);
+            break;
+        case DT_ARG_SCALAR: memcpy(to, &a->bits, dt_dtype_bytes(a->dtype)); break;
+        case DT_ARG_BYTES:
+            memcpy(to, a->bytes, a->nbytes);
+            for (uint32_t k = 0; k < a->npointer; k++) {
+                v = r->addr[a->pointer[k].buffer] + a->pointer[k].offset;
+                memcpy(to + a->pointer[k].at, &v, 8);
+            }
+            break;
+        default: return DT_E_UNSUPPORTED;
+        }
+    }
+    return 0;
+}
+
+static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
+{
+    const struct dt_launch *l = &r->prog->graph->launch[i];
+    const struct dev_step *s = &r->prog->step[i];
+    struct dev_device *d = r->dev;
+    CUstream stream = r->stream[l->stream];
+    if (l->kind == DT_MEMSET)
+        return dev_cu(d, d->cu->cuMemsetD8Async(r->addr[l->dst] + l->dst_offset, l->value, l->bytes, stream), l->name, e);
+    if (l->kind == DT_COPY)
+        return dev_cu(d, d->cu->cuMemcpyDtoDAsync(r->addr[l->dst] + l->dst_offset, r->addr[l->src] + l->src_offset, l->bytes, stream),
+                      l->name, e);
+    size_t n = s->param_total;
+    dt_free_ uint8_t *params = dt_malloc(n + 1);
+    if (!params)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int err = dev_run_params(r, i, params);
+    if (err < 0)
+        return dt_err_set(e, err, "launch %.200s: its arguments cannot be bound", l->name);
+    CUlaunchAttribute attr[2];
+    unsigned nattr = 0;
+    if (l->cluster[0]) {
+        attr[nattr] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
+        attr[nattr].value.clusterDim.x = l->cluster[0];
+        attr[nattr].value.clusterDim.y = l->cluster[1];
+        attr[nattr++].value.clusterDim.z = l->cluster[2];
+    }
+    if (l->programmatic) {
+        attr[nattr] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        attr[nattr++].value.programmaticStreamSerializationAllowed = 1;
+    }
+    CUlaunchConfig cfg = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, stream, attr, nattr};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    return dev_cu(d, d->cu->cuLaunchKernelEx(&cfg, r->function[i], NULL, n ? extra : NULL), l->name, e);
+}
+
+int dev_run_once(struct dev_run *r, struct dt_err *e)
+{
+    const struct dt_graph *g = r->prog->graph;
+    struct dev_device *d = r->dev;
+    int err = dev_run_live(r, e);
+    for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
+        CUstream stream = r->stream[g->launch[i].stream];
+        for (uint32_t k = 0; k < g->launch[i].nafter && !err; k++) {
+            uint32_t j = dt_graph_find_launch(g, g->launch[i].after[k]);
+            err = dev_cu(d, d->cu->cuStreamWaitEvent(stream, r->event[j], 0), "cuStreamWaitEvent", e);
+        }
+        if (!err)
+            err = launch_step(r, i, e);
+        if (!err && r->event[i])
+            err = dev_cu(d, d->cu->cuEventRecord(r->event[i], stream), "cuEventRecord", e);
+    }
+    return err < 0 ? err : dev_sync(d, e);
+}

@@ -1,0 +1,82 @@
+/* The driver's entries, by dlopen and cuGetProcAddress.
+ *
+ * NVIDIA's driver is `libcuda.so.1` as the dynamic linker finds it; ours is opened by path (DOVETAIL_SOFTGPU, else beside the program), so that
+ * both can be open in one process and neither hides the other (RTLD_LOCAL). The table is cuda.def; a driver that lacks an entry is too
+ * old and is refused with the entry's name. The toolkit's stub library answers CUDA_ERROR_STUB_LIBRARY to cuInit and so is no device.
+ * A library, once open, stays: drivers do not survive dlclose.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "device/device-priv.h"
+
+static struct {
+    pthread_mutex_t lock;
+    struct dev_driver real, soft;
+} drivers = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+typedef CUresult (*get_proc)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+
+static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err *e)
+{
+    get_proc get = (get_proc)dlsym(lib, "cuGetProcAddress_v2");
+    void *p;
+    if (!get)
+        return dt_err_set(e, DT_E_NO_DEVICE, "%s: no cuGetProcAddress_v2: a driver of CUDA 12 or later is needed", path);
+#define SYM(name)                                                                                                                  \
+    p = NULL;                                                                                                                      \
+    if (get(#name, &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS || !p)                                                               \
+        return dt_err_set(e, DT_E_NO_DEVICE, "%s: no " #name ": the driver is too old", path);                                     \
+    d->name = (__typeof__(&name))p;
+#include "device/cuda.def"
+#undef SYM
+    d->soft = true;
+#define EXT(name, params)                                                                                                          \
+    p = NULL;                                                                                                                      \
+    if (get(#name, &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS)                                                                     \
+        p = NULL;                                                                                                                  \
+    d->name = (name##_t)p;                                                                                                         \
+    d->soft = d->soft && p;
+    DOVETAIL_EXTENSIONS(EXT)
+#undef EXT
+    return 0;
+}
+
+static int open_driver(struct dev_driver *d, bool soft, struct dt_err *e)
+{
+    struct dev_driver n = {0};
+    dt_free_ char *path = soft ? dev_find_ours("DOVETAIL_SOFTGPU", "softgpu", "libcuda.so.1") : dt_strdup("libcuda.so.1");
+    if (!path)
+        return dt_err_set(e, DT_E_NO_DEVICE, "the software device (softgpu/libcuda.so.1) is not where dovetail is installed");
+    n.lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!n.lib)
+        return dt_err_set(e, DT_E_NO_DEVICE, "%s", dlerror());
+    int r = fill(&n, n.lib, path, e);
+    if (!r && soft && !n.soft)
+        r = dt_err_set(e, DT_E_NO_DEVICE, "%s is not dovetail's software device", path);
+    CUresult c = r ? CUDA_SUCCESS : n.cuInit(0);
+    if (c != CUDA_SUCCESS) {
+        const char *name = NULL;
+        n.cuGetErrorName(c, &name);
+        r = dt_err_set(e, DT_E_NO_DEVICE, "%s: cuInit: %s", path, name ? name : "unknown error");
+    }
+    if (r < 0)
+        dlclose(n.lib);
+    else
+        *d = n;
+    return r;
+}
+
+int dev_driver_open(bool soft, const struct dev_driver **ret, struct dt_err *e)
+{
+    struct dev_driver *d = soft ? &drivers.soft : &drivers.real;
+    pthread_mutex_lock(&drivers.lock);
+    int r = d->lib ? 0 : open_driver(d, soft, e);
+    pthread_mutex_unlock(&drivers.lock);
+    if (!r)
+        *ret = d;
+    return r;
+}

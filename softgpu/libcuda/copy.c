@@ -1,0 +1,252 @@
+/* Copies and memsets. Everything becomes a CUDA_MEMCPY3D (arrays excepted: there are none) or a cu_set, and runs at once; the timeline takes the time.
+ *
+ * The device side of a copy must lie inside one allocation. A CU_MEMORYTYPE_UNIFIED side that the device does not know is host memory.
+ */
+#include <string.h>
+
+#include "softgpu/libcuda/cu-priv.h"
+
+struct side {
+    char *p;
+    size_t pitch, height;
+    bool device;
+};
+
+/* Bytes from the first to behind the last that a box touches; false on overflow. */
+static bool extent(size_t pitch, size_t height, const CUDA_MEMCPY3D *c, size_t *ret)
+{
+    size_t rows = 0, n = 0;
+    if (__builtin_mul_overflow(c->Depth - 1, height, &rows) || __builtin_add_overflow(rows, c->Height - 1, &rows) ||
+        __builtin_mul_overflow(rows, pitch, &n) || __builtin_add_overflow(n, c->WidthInBytes, &n))
+        return false;
+    *ret = n;
+    return true;
+}
+
+static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, struct side *ret)
+{
+    CUmemorytype type = dst ? p->dstMemoryType : p->srcMemoryType;
+    CUdeviceptr dev = dst ? p->dstDevice : p->srcDevice;
+    const void *host = dst ? p->dstHost : p->srcHost;
+    size_t pitch = dst ? p->dstPitch : p->srcPitch, height = dst ? p->dstHeight : p->srcHeight, n = 0, at = 0;
+    size_t x = dst ? p->dstXInBytes : p->srcXInBytes, y = dst ? p->dstY : p->srcY, z = dst ? p->dstZ : p->srcZ;
+    pitch = pitch ? pitch : p->WidthInBytes;
+    height = height ? height : p->Height;
+    CU_REQUIRE(p->Height == 1 && p->Depth == 1 ? true : pitch >= p->WidthInBytes, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(extent(pitch, height, p, &n), CUDA_ERROR_INVALID_VALUE);
+    if (__builtin_mul_overflow(z, height, &at) || __builtin_add_overflow(at, y, &at) || __builtin_mul_overflow(at, pitch, &at) ||
+        __builtin_add_overflow(at, x, &at))
+        return CUDA_ERROR_INVALID_VALUE;
+    ret->pitch = pitch;
+    ret->height = height;
+    switch (type) {
+    case CU_MEMORYTYPE_HOST:
+        ret->p = (char *)(uintptr_t)host + at;
+        ret->device = false;
+        break;
+    case CU_MEMORYTYPE_DEVICE:
+        ret->p = (char *)(uintptr_t)dev + at;
+        ret->device = true;
+        CU_REQUIRE(sg_mem_ok(c->dev->sg, dev + at, n), CUDA_ERROR_INVALID_VALUE);
+        break;
+    case CU_MEMORYTYPE_UNIFIED: {
+        uint64_t base, bytes;
+        ret->p = (char *)(uintptr_t)dev + at;
+        ret->device = sg_mem_find(c->dev->sg, dev + at, &base, &bytes);
+        CU_REQUIRE(!ret->device || sg_mem_ok(c->dev->sg, dev + at, n), CUDA_ERROR_INVALID_VALUE);
+        break;
+    }
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+    CU_REQUIRE(ret->p, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult cu_copy_check(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
+{
+    struct side s, d;
+    if (!p->WidthInBytes || !p->Height || !p->Depth)
+        return CUDA_SUCCESS;
+    CU_TRY(side_of(c, p, false, &s));
+    return side_of(c, p, true, &d);
+}
+
+CUresult cu_copy_run(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
+{
+    struct side s, d;
+    if (!p->WidthInBytes || !p->Height || !p->Depth)
+        return CUDA_SUCCESS;
+    CU_TRY(side_of(c, p, false, &s));
+    CU_TRY(side_of(c, p, true, &d));
+    for (size_t z = 0; z < p->Depth; z++)
+        for (size_t y = 0; y < p->Height; y++)
+            memmove(d.p + (z * d.height + y) * d.pitch, s.p + (z * s.height + y) * s.pitch, p->WidthInBytes);
+    return CUDA_SUCCESS;
+}
+
+struct sg_work cu_copy_work(const CUDA_MEMCPY3D *p)
+{
+    uint64_t n = (uint64_t)p->WidthInBytes * p->Height * p->Depth;
+    bool inside = p->srcMemoryType == CU_MEMORYTYPE_DEVICE && p->dstMemoryType == CU_MEMORYTYPE_DEVICE;
+    /* within the device: read and written at DRAM speed */
+    return (struct sg_work){.kind = inside ? SG_WORK_SET : SG_WORK_COPY, .bytes = inside ? 2 * n : n};
+}
+
+static CUDA_MEMCPY3D flat(CUmemorytype to, uint64_t dst, CUmemorytype from, uint64_t src, size_t n)
+{
+    CUDA_MEMCPY3D p = {.WidthInBytes = n, .Height = 1, .Depth = 1, .srcMemoryType = from, .dstMemoryType = to};
+    if (from == CU_MEMORYTYPE_HOST)
+        p.srcHost = (const void *)(uintptr_t)src;
+    else
+        p.srcDevice = src;
+    if (to == CU_MEMORYTYPE_HOST)
+        p.dstHost = (void *)(uintptr_t)dst;
+    else
+        p.dstDevice = dst;
+    return p;
+}
+
+static CUresult copy(const CUDA_MEMCPY3D *p, CUstream stream, bool wait)
+{
+    CU_CONTEXT(c);
+    struct CUstream_st *s = cu_stream(c, stream);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    if (s->capture) {
+        CU_REQUIRE(!wait, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        CU_TRY(cu_copy_check(c, p));
+        return cu_capture_copy(s, p);
+    }
+    CU_TRY(cu_copy_run(c, p));
+    CU_TRY(cu_log(s, cu_copy_work(p), NULL));
+    return wait ? cu_log_wait(c, s) : CUDA_SUCCESS;
+}
+
+#define H CU_MEMORYTYPE_HOST
+#define D CU_MEMORYTYPE_DEVICE
+#define U CU_MEMORYTYPE_UNIFIED
+#define ASYNC(name, dtype, dkind, stype, skind)                                                                                    \
+    CUresult name(dtype dst, stype src, size_t n, CUstream s)                                                                      \
+    {                                                                                                                              \
+        CUDA_MEMCPY3D p = flat(dkind, (uint64_t)(uintptr_t)dst, skind, (uint64_t)(uintptr_t)src, n);                              \
+        return copy(&p, s, false);                                                                                                 \
+    }
+#define COPY(name, dtype, dkind, stype, skind)                                                                                     \
+    CUresult name(dtype dst, stype src, size_t n)                                                                                  \
+    {                                                                                                                              \
+        CUDA_MEMCPY3D p = flat(dkind, (uint64_t)(uintptr_t)dst, skind, (uint64_t)(uintptr_t)src, n);                              \
+        return copy(&p, NULL, true);                                                                                               \
+    }
+COPY(cuMemcpyHtoD, CUdeviceptr, D, const void *, H)
+COPY(cuMemcpyDtoH, void *, H, CUdeviceptr, D)
+COPY(cuMemcpyDtoD, CUdeviceptr, D, CUdeviceptr, D)
+COPY(cuMemcpy, CUdeviceptr, U, CUdeviceptr, U)
+ASYNC(cuMemcpyHtoDAsync, CUdeviceptr, D, const void *, H)
+ASYNC(cuMemcpyDtoHAsync, void *, H, CUdeviceptr, D)
+ASYNC(cuMemcpyDtoDAsync, CUdeviceptr, D, CUdeviceptr, D)
+ASYNC(cuMemcpyAsync, CUdeviceptr, U, CUdeviceptr, U)
+
+static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *q)
+{
+    return (CUDA_MEMCPY3D){.srcXInBytes = q->srcXInBytes, .srcY = q->srcY, .srcMemoryType = q->srcMemoryType, .srcHost = q->srcHost,
+                           .srcDevice = q->srcDevice, .srcPitch = q->srcPitch, .dstXInBytes = q->dstXInBytes, .dstY = q->dstY,
+                           .dstMemoryType = q->dstMemoryType, .dstHost = q->dstHost, .dstDevice = q->dstDevice, .dstPitch = q->dstPitch,
+                           .WidthInBytes = q->WidthInBytes, .Height = q->Height, .Depth = 1};
+}
+
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D *q)
+{
+    CU_REQUIRE(q, CUDA_ERROR_INVALID_VALUE);
+    CUDA_MEMCPY3D p = from_2d(q);
+    return copy(&p, NULL, true);
+}
+
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *q)
+{
+    return cuMemcpy2D(q);
+}
+
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *q, CUstream s)
+{
+    CU_REQUIRE(q, CUDA_ERROR_INVALID_VALUE);
+    CUDA_MEMCPY3D p = from_2d(q);
+    return copy(&p, s, false);
+}
+
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D *p)
+{
+    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
+    return copy(p, NULL, true);
+}
+
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *p, CUstream s)
+{
+    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
+    return copy(p, s, false);
+}
+
+/* ---- memset ---- */
+CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s)
+{
+    size_t width, n;
+    CU_REQUIRE(s->element == 1 || s->element == 2 || s->element == 4, CUDA_ERROR_INVALID_VALUE);
+    if (!s->width || !s->height)
+        return CUDA_SUCCESS;
+    CU_REQUIRE(!__builtin_mul_overflow(s->width, s->element, &width), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(s->height == 1 || s->pitch >= width, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!__builtin_mul_overflow(s->height - 1, s->pitch, &n) && !__builtin_add_overflow(n, width, &n),
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(s->dst % s->element == 0 && sg_mem_ok(c->dev->sg, s->dst, n), CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+void cu_set_run(const struct cu_set *s)
+{
+    for (size_t y = 0; y < s->height; y++) {
+        char *row = (char *)(uintptr_t)s->dst + y * s->pitch;
+        if (s->element == 1)
+            memset(row, (int)s->value, s->width);
+        for (size_t x = 0; x < s->width && s->element == 2; x++)
+            ((uint16_t *)(void *)row)[x] = (uint16_t)s->value;
+        for (size_t x = 0; x < s->width && s->element == 4; x++)
+            ((uint32_t *)(void *)row)[x] = s->value;
+    }
+}
+
+struct sg_work cu_set_work(const struct cu_set *s)
+{
+    return (struct sg_work){.kind = SG_WORK_SET, .bytes = (uint64_t)s->width * s->element * s->height};
+}
+
+static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height, CUstream stream)
+{
+    CU_CONTEXT(c);
+    struct cu_set p = {dst, pitch, width, height, value, element};
+    struct CUstream_st *s = cu_stream(c, stream);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_TRY(cu_set_check(c, &p));
+    if (s->capture)
+        return cu_capture_set(s, &p);
+    cu_set_run(&p);
+    return cu_log(s, cu_set_work(&p), NULL);
+}
+
+#define SET_ALL(bits, type, element)                                                                                               \
+    CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type v, size_t n)                                                               \
+    {                                                                                                                              \
+        return set(dst, 0, v, element, n, 1, NULL);                                                                                \
+    }                                                                                                                              \
+    CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type v, size_t n, CUstream s)                                                 \
+    {                                                                                                                              \
+        return set(dst, 0, v, element, n, 1, s);                                                                                   \
+    }                                                                                                                              \
+    CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h)                                     \
+    {                                                                                                                              \
+        return set(dst, pitch, v, element, w, h, NULL);                                                                            \
+    }                                                                                                                              \
+    CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h, CUstream s)                       \
+    {                                                                                                                              \
+        return set(dst, pitch, v, element, w, h, s);                                                                               \
+    }
+SET_ALL(8, unsigned char, 1)
+SET_ALL(16, unsigned short, 2)
+SET_ALL(32, unsigned, 4)

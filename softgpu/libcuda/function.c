@@ -1,0 +1,218 @@
+/* What a function needs and may use; occupancy.
+ *
+ * Registers are what sg_kernel_info says: an estimate from liveness until dovetailFuncSetResources gives ptxas's number.
+ */
+#include <string.h>
+
+#include "softgpu/libcuda/cu-priv.h"
+
+unsigned cu_function_max_threads(const struct CUfunc_st *f)
+{
+    const struct sg_model *m = f->mod->ctx->dev->model;
+    unsigned n = f->info->max_threads && f->info->max_threads < 1024 ? f->info->max_threads : 1024;
+    while (n > 32 && !sg_occupancy(m, n, f->info->registers, 0).blocks_per_sm)
+        n -= n % 32 ? n % 32 : 32;
+    return n;
+}
+
+CUresult cu_function_get(const struct CUfunc_st *f, CUfunction_attribute a, int *ret)
+{
+    const struct sg_model *m = f->mod->ctx->dev->model;
+    switch (a) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK: *ret = (int)cu_function_max_threads(f); break;
+    case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES: *ret = (int)f->info->shared_static; break;
+    case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES: *ret = (int)f->info->const_bytes; break;
+    case CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES: *ret = (int)f->info->local_bytes; break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS: *ret = (int)f->info->registers; break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION: *ret = (int)f->info->ptx_version; break;
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *ret = (int)(m->cc_major * 10 + m->cc_minor); break;
+    case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA: *ret = 0; break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *ret = f->max_dynamic; break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *ret = f->carveout; break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: *ret = f->nonportable_cluster; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET: *ret = f->cluster_required; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: *ret = f->cluster[0]; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: *ret = f->cluster[1]; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: *ret = f->cluster[2]; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: *ret = 0; break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+CUresult cu_function_set(struct CUfunc_st *f, CUfunction_attribute a, int v)
+{
+    const struct sg_model *m = f->mod->ctx->dev->model;
+    switch (a) {
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        CU_REQUIRE(v >= 0 && (uint64_t)v + f->info->shared_static <= m->shared_block_optin, CUDA_ERROR_INVALID_VALUE);
+        f->max_dynamic = v;
+        break;
+    case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        CU_REQUIRE(v >= -1 && v <= 100, CUDA_ERROR_INVALID_VALUE);
+        f->carveout = v;
+        break;
+    case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: f->nonportable_cluster = v != 0; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: f->cluster[0] = v; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: f->cluster[1] = v; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: f->cluster[2] = v; break;
+    case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: break;
+    default: return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+#define CU_FUNCTION(c, fn, handle)                                                                                                 \
+    CU_CONTEXT(c);                                                                                                                 \
+    struct CUfunc_st *fn;                                                                                                          \
+    CU_TRY(cu_function(c, handle, &fn))
+
+CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute a, CUfunction handle)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    return cu_function_get(f, a, ret);
+}
+
+CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute a, int v)
+{
+    CU_FUNCTION(c, f, handle);
+    return cu_function_set(f, a, v);
+}
+
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache unused)
+{
+    CU_FUNCTION(c, f, handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetModule(CUmodule *ret, CUfunction handle)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = f->mod;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetName(const char **ret, CUfunction handle)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = f->info->name;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncGetParamInfo(CUfunction handle, size_t i, size_t *offset, size_t *size)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(offset && i < f->info->nparam, CUDA_ERROR_INVALID_VALUE);
+    *offset = f->info->param_offset[i];
+    if (size)
+        *size = f->info->param_bytes[i];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncIsLoaded(CUfunctionLoadingState *ret, CUfunction handle)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = CU_FUNCTION_LOADING_STATE_LOADED;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncLoad(CUfunction handle)
+{
+    CU_FUNCTION(c, f, handle);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuKernelGetAttribute(int *ret, CUfunction_attribute a, CUkernel k, CUdevice dev)
+{
+    CU_REQUIRE(CU_IS(k, CU_KERNEL), CUDA_ERROR_INVALID_HANDLE);
+    return cuFuncGetAttribute(ret, a, (CUfunction)(void *)k);
+}
+
+CUresult cuKernelSetAttribute(CUfunction_attribute a, int v, CUkernel k, CUdevice dev)
+{
+    CU_REQUIRE(CU_IS(k, CU_KERNEL), CUDA_ERROR_INVALID_HANDLE);
+    return cuFuncSetAttribute((CUfunction)(void *)k, a, v);
+}
+
+CUresult cuKernelGetParamInfo(CUkernel k, size_t i, size_t *offset, size_t *size)
+{
+    CU_REQUIRE(CU_IS(k, CU_KERNEL), CUDA_ERROR_INVALID_HANDLE);
+    return cuFuncGetParamInfo((CUfunction)(void *)k, i, offset, size);
+}
+
+/* ---- occupancy ---- */
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfunction handle, int block, size_t dynamic,
+                                                              unsigned flags)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret && block > 0, CUDA_ERROR_INVALID_VALUE);
+    size_t shared = dynamic + f->info->shared_static;
+    *ret = (unsigned)block > f->info->max_threads || shared > c->dev->model->shared_block_optin ? 0
+           : (int)sg_occupancy(c->dev->model, (uint32_t)block, f->info->registers, (uint32_t)shared).blocks_per_sm;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction handle, int block, size_t dynamic)
+{
+    return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(ret, handle, block, dynamic, 0);
+}
+
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction handle, CUoccupancyB2DSize shared_of,
+                                                   size_t dynamic, int limit, unsigned flags)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(grid && block, CUDA_ERROR_INVALID_VALUE);
+    unsigned most = cu_function_max_threads(f), best = 0;
+    if (limit > 0 && (unsigned)limit < most)
+        most = (unsigned)limit;
+    for (unsigned n = most; n > 0; n -= n % 32 ? n % 32 : 32) {
+        size_t shared = f->info->shared_static + (shared_of ? shared_of((int)n) : dynamic);
+        unsigned b = shared > c->dev->model->shared_block_optin
+                         ? 0
+                         : sg_occupancy(c->dev->model, n, f->info->registers, (uint32_t)shared).blocks_per_sm;
+        if (b * n > best) {
+            best = b * n;
+            *block = (int)n;
+            *grid = (int)(b * c->dev->model->sms);
+        }
+    }
+    return best ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+CUresult cuOccupancyMaxPotentialBlockSize(int *grid, int *block, CUfunction handle, CUoccupancyB2DSize shared_of,
+                                          size_t dynamic, int limit)
+{
+    return cuOccupancyMaxPotentialBlockSizeWithFlags(grid, block, handle, shared_of, dynamic, limit, 0);
+}
+
+CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction handle, int blocks, int size)
+{
+    CU_FUNCTION(c, f, handle);
+    const struct sg_model *m = c->dev->model;
+    CU_REQUIRE(ret && blocks > 0 && size > 0, CUDA_ERROR_INVALID_VALUE);
+    size_t each = m->shared_sm / (unsigned)blocks / m->shared_unit * m->shared_unit, taken = m->shared_reserved + f->info->shared_static;
+    each = each > taken ? each - taken : 0;
+    *ret = each + f->info->shared_static > m->shared_block_optin ? m->shared_block_optin - f->info->shared_static : each;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxActiveClusters(int *ret, CUfunction handle, const CUlaunchConfig *cfg)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret && cfg, CUDA_ERROR_INVALID_VALUE);
+    unsigned size = 1;
+    for (unsigned i = 0; i < cfg->numAttrs; i++)
+        if (cfg->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
+            size = cfg->attrs[i].value.clusterDim.x * cfg->attrs[i].value.clusterDim.y * cfg->attrs[i].value.clusterDim.z;
+    uint64_t threads = (uint64_t)cfg->blockDimX * cfg->blockDimY * cfg->blockDimZ;
+    CU_REQUIRE(size && threads && threads <= 1024, CUDA_ERROR_INVALID_VALUE);
+    unsigned per_sm =
+        sg_occupancy(c->dev->model, (uint32_t)threads, f->info->registers, cfg->sharedMemBytes + f->info->shared_static)
+            .blocks_per_sm;
+    *ret = (int)(per_sm * c->dev->model->sms / size);
+    return CUDA_SUCCESS;
+}

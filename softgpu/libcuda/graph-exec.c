@@ -1,0 +1,199 @@
+/* Instantiated graphs: run the nodes in one topological order, time them as the graph allows.
+ *
+ * An exec is a sorted clone. A launch flushes the stream's log, runs every node, simulates the graph as a timeline of its own (so that the
+ * footprint that decides about L2 is the graph's), and moves the context's clock to its end. Two graph launches never overlap. Child
+ * graphs run in place; their nodes follow the parents' predecessors and end before its successors.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/libcuda/cu-priv.h"
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(ret && CU_IS(g, CU_GRAPH), CUDA_ERROR_INVALID_VALUE);
+    struct CUgraphExec_st *x = dt_calloc(1, sizeof *x);
+    CU_REQUIRE(x, CUDA_ERROR_OUT_OF_MEMORY);
+    CUresult r = cu_graph_clone(g, true, &x->graph);
+    if (r != CUDA_SUCCESS) {
+        free(x);
+        return r;
+    }
+    x->magic = CU_EXEC;
+    x->ctx = c;
+    *ret = x;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
+{
+    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
+    CUresult r = cuGraphInstantiateWithFlags(ret, g, p->flags);
+    p->hErrNode_out = NULL;
+    p->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    return r;
+}
+
+CUresult cuGraphExecDestroy(CUgraphExec x)
+{
+    CU_READY();
+    CU_REQUIRE(CU_IS(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
+    cu_graph_free(x->graph);
+    x->magic = 0;
+    free(x);
+    return CUDA_SUCCESS;
+}
+
+static struct CUgraphNode_st *find(struct CUgraph_st *g, const struct CUgraphNode_st *original)
+{
+    for (size_t i = 0; i < g->node.n; i++)
+        if (g->node.p[i]->original == original)
+            return g->node.p[i];
+    return NULL;
+}
+
+CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(CU_IS(x, CU_EXEC) && CU_IS(node, CU_NODE), CUDA_ERROR_INVALID_VALUE);
+    struct CUgraphNode_st *n = find(x->graph, node);
+    CU_REQUIRE(n && n->type == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE);
+    struct cu_launch l = {0};
+    CU_TRY(cu_node_kernel_params(c, p, &l));
+    CUresult r = cu_node_set_launch(n, &l);
+    cu_launch_done(&l);
+    return r;
+}
+
+CUresult cuGraphUpload(CUgraphExec x, CUstream stream)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(CU_IS(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
+    return CUDA_SUCCESS;
+}
+
+struct run {
+    struct CUctx_st *c;
+    struct dt_vec(struct sg_work) work;
+    struct dt_vec(struct CUgraphNode_st *) node; /* of each work */
+};
+
+/* One node: do it now, append its work. `after` is allocated here. */
+static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t *before, uint32_t nbefore)
+{
+    struct sg_work w = {.kind = SG_WORK_EVENT};
+    struct sg_stats stats = {0};
+    switch (n->type) {
+    case CU_GRAPH_NODE_TYPE_KERNEL:
+        CU_TRY(cu_launch_run(r->c, &n->launch, &stats));
+        w = cu_launch_work(&n->launch, &stats);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMCPY:
+        CU_TRY(cu_copy_run(r->c, &n->copy));
+        w = cu_copy_work(&n->copy);
+        break;
+    case CU_GRAPH_NODE_TYPE_MEMSET:
+        cu_set_run(&n->set);
+        w = cu_set_work(&n->set);
+        break;
+    case CU_GRAPH_NODE_TYPE_HOST: n->host.fn(n->host.userData); break;
+    default: break;
+    }
+    w.in_graph = true;
+    uint32_t *after = dt_reallocarray(NULL, n->dep.n + nbefore + 1, sizeof *after);
+    CU_REQUIRE(after, CUDA_ERROR_OUT_OF_MEMORY);
+    for (size_t i = 0; i < n->dep.n; i++)
+        after[w.nafter++] = n->dep.p[i]->mark;
+    for (uint32_t i = 0; i < nbefore && !n->dep.n; i++)
+        after[w.nafter++] = before[i];
+    w.after = after;
+    if (!dt_push(&r->work, w)) {
+        free(after);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    CU_REQUIRE(dt_push(&r->node, n), CUDA_ERROR_OUT_OF_MEMORY);
+    n->mark = (uint32_t)r->work.n - 1;
+    return r->c->sticky;
+}
+
+static CUresult run_graph(struct run *r, struct CUgraph_st *g, const uint32_t *before, uint32_t nbefore)
+{
+    for (size_t i = 0; i < g->node.n; i++) {
+        struct CUgraphNode_st *n = g->node.p[i];
+        if (n->type != CU_GRAPH_NODE_TYPE_GRAPH) {
+            CU_TRY(run_node(r, n, before, nbefore));
+            continue;
+        }
+        /* the child's roots follow an empty work that stands for its start; an empty work after all of it stands for the node */
+        CU_TRY(run_node(r, n, before, nbefore));
+        uint32_t start = n->mark, first = (uint32_t)r->work.n;
+        CU_TRY(run_graph(r, n->child, &start, 1));
+        struct sg_work end = {.kind = SG_WORK_EVENT, .in_graph = true};
+        uint32_t count = (uint32_t)r->work.n - first, *after = dt_reallocarray(NULL, count + 1, sizeof *after);
+        CU_REQUIRE(after, CUDA_ERROR_OUT_OF_MEMORY);
+        after[end.nafter++] = start;
+        for (uint32_t k = 0; k < count; k++)
+            after[end.nafter++] = first + k;
+        end.after = after;
+        if (!dt_push(&r->work, end)) {
+            free(after);
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        }
+        CU_REQUIRE(dt_push(&r->node, n), CUDA_ERROR_OUT_OF_MEMORY);
+        n->mark = (uint32_t)r->work.n - 1;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult give_times(struct run *r)
+{
+    CU_TRY(cu_from_dt(sg_timeline(r->c->dev->model, r->work.p, (uint32_t)r->work.n)));
+    double end = 0;
+    for (size_t i = 0; i < r->work.n; i++) {
+        struct CUgraphNode_st *n = r->node.p[i];
+        const struct sg_work *w = &r->work.p[i];
+        n->start_us = w->start_us;
+        n->end_us = w->end_us;
+        if (w->end_us > end)
+            end = w->end_us;
+        if (n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && CU_IS(n->event, CU_EVENT)) {
+            n->event->recorded = n->event->timed = true;
+            n->event->time_us = r->c->clock_us + w->end_us;
+        }
+    }
+    r->c->clock_us += end;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuGraphLaunch(CUgraphExec x, CUstream stream)
+{
+    CU_CONTEXT(c);
+    struct CUstream_st *s = cu_stream(c, stream);
+    CU_REQUIRE(CU_IS(x, CU_EXEC) && x->ctx == c, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CU_TRY(cu_log_flush(c));
+    struct run r = {.c = c};
+    CUresult res = run_graph(&r, x->graph, NULL, 0);
+    if (res == CUDA_SUCCESS)
+        res = give_times(&r);
+    x->ran = res == CUDA_SUCCESS;
+    for (size_t i = 0; i < r.work.n; i++)
+        free((void *)(uintptr_t)r.work.p[i].after);
+    free(r.work.p);
+    free(r.node.p);
+    return c->sticky ? CUDA_SUCCESS : res; /* a fault shows at the next call that waits */
+}
+
+CUresult dovetailGraphNodeTime(CUgraphExec x, CUgraphNode node, double *start_us, double *end_us)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(CU_IS(x, CU_EXEC) && x->ran && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
+    const struct CUgraphNode_st *n = find(x->graph, node);
+    CU_REQUIRE(n, CUDA_ERROR_INVALID_VALUE);
+    *start_us = n->start_us;
+    *end_us = n->end_us;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,253 @@
+/* Launches: what they may ask for, the parameter block, the deadline, and what a fault becomes.
+ *
+ * A launch runs inside the call. A fault does not fail the call: as on hardware it shows at the next call that waits, and then always
+ * (c->sticky). Codes: out of bounds 700, misaligned 716, assert 710, trap and race 719, deadlock and deadline 702; the whole story is in
+ * dovetailGetFault. The deadline is a watchdog thread that sets the executor's cancel flag.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "softgpu/libcuda/cu-priv.h"
+
+void cu_launch_done(struct cu_launch *l)
+{
+    free(l->params);
+    l->params = NULL;
+}
+
+static CUresult read_attributes(const CUlaunchConfig *cfg, struct cu_launch *l)
+{
+    for (unsigned i = 0; i < cfg->numAttrs; i++) {
+        const CUlaunchAttribute *a = &cfg->attrs[i];
+        switch (a->id) {
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+            l->cluster[0] = a->value.clusterDim.x;
+            l->cluster[1] = a->value.clusterDim.y;
+            l->cluster[2] = a->value.clusterDim.z;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
+            CU_REQUIRE(!a->value.cooperative, CUDA_ERROR_NOT_SUPPORTED);
+            break;
+        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+            l->programmatic = a->value.programmaticStreamSerializationAllowed != 0;
+            break;
+        case CU_LAUNCH_ATTRIBUTE_IGNORE:
+        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
+        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+        case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
+        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: break;
+        default: return CUDA_ERROR_NOT_SUPPORTED;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult check(const struct CUctx_st *c, const struct cu_launch *l)
+{
+    const struct sg_model *m = c->dev->model;
+    const struct sg_kernel_info *k = l->f->info;
+    uint64_t threads = (uint64_t)l->block[0] * l->block[1] * l->block[2];
+    for (int i = 0; i < 3; i++)
+        CU_REQUIRE(l->grid[i] && l->block[i], CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(l->grid[0] <= INT32_MAX && l->grid[1] <= 65535 && l->grid[2] <= 65535, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(l->block[0] <= 1024 && l->block[1] <= 1024 && l->block[2] <= 64 && threads <= 1024, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE((uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <= UINT32_MAX, CUDA_ERROR_NOT_SUPPORTED);
+    CU_REQUIRE(threads <= k->max_threads, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(l->shared <= (unsigned)l->f->max_dynamic, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm,
+               CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    if (l->cluster[0] || l->cluster[1] || l->cluster[2]) {
+        uint64_t size = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
+        CU_REQUIRE(m->cc_major >= 9 && size && size <= (l->f->nonportable_cluster ? 16 : 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        for (int i = 0; i < 3; i++)
+            CU_REQUIRE(l->grid[i] % l->cluster[i] == 0, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_params(const struct sg_kernel_info *k, void **params, void **extra, uint8_t **ret)
+{
+    uint8_t *p = dt_calloc(k->param_total + 1, 1);
+    CUresult r = CUDA_SUCCESS;
+    CU_REQUIRE(p, CUDA_ERROR_OUT_OF_MEMORY);
+    if (params && extra) {
+        r = CUDA_ERROR_INVALID_VALUE;
+    } else if (params) {
+        for (unsigned i = 0; i < k->nparam && r == CUDA_SUCCESS; i++)
+            if (params[i])
+                memcpy(p + k->param_offset[i], params[i], k->param_bytes[i]);
+            else
+                r = CUDA_ERROR_INVALID_VALUE;
+    } else if (extra) {
+        const void *buf = NULL;
+        size_t n = 0;
+        for (void **x = extra; *x != CU_LAUNCH_PARAM_END; x += 2)
+            if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
+                buf = x[1];
+            else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
+                n = *(const size_t *)x[1];
+        if ((k->nparam && !buf) || n < k->param_total)
+            r = CUDA_ERROR_INVALID_VALUE;
+        else if (buf)
+            memcpy(p, buf, k->param_total);
+    } else if (k->nparam) {
+        r = CUDA_ERROR_INVALID_VALUE;
+    }
+    if (r != CUDA_SUCCESS)
+        free(p);
+    else
+        *ret = p;
+    return r;
+}
+
+CUresult cu_launch_make(struct CUctx_st *c, CUfunction f, const CUlaunchConfig *cfg, void **params, void **extra,
+                        struct cu_launch *ret)
+{
+    struct cu_launch l = {.handle = f,
+                          .grid = {cfg->gridDimX, cfg->gridDimY, cfg->gridDimZ},
+                          .block = {cfg->blockDimX, cfg->blockDimY, cfg->blockDimZ},
+                          .shared = cfg->sharedMemBytes};
+    CU_TRY(cu_function(c, f, &l.f));
+    for (int i = 0; i < 3; i++)
+        l.cluster[i] = (uint32_t)l.f->cluster[i];
+    CU_TRY(read_attributes(cfg, &l));
+    CU_TRY(check(c, &l));
+    CU_TRY(copy_params(l.f->info, params, extra, &l.params));
+    *ret = l;
+    return CUDA_SUCCESS;
+}
+
+/* ---- the watchdog: one thread a launch that has a deadline ---- */
+struct watch {
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool done;
+    volatile int cancel;
+    struct timespec until;
+};
+
+static void *watch(void *arg)
+{
+    struct watch *w = arg;
+    pthread_mutex_lock(&w->lock);
+    while (!w->done && pthread_cond_timedwait(&w->cond, &w->lock, &w->until) != ETIMEDOUT)
+        ;
+    if (!w->done)
+        w->cancel = 1;
+    pthread_mutex_unlock(&w->lock);
+    return NULL;
+}
+
+static bool watch_start(struct watch *w, unsigned ms, pthread_t *ret)
+{
+    pthread_condattr_t a;
+    pthread_condattr_init(&a);
+    pthread_condattr_setclock(&a, CLOCK_MONOTONIC);
+    pthread_mutex_init(&w->lock, NULL);
+    pthread_cond_init(&w->cond, &a);
+    pthread_condattr_destroy(&a);
+    clock_gettime(CLOCK_MONOTONIC, &w->until);
+    w->until.tv_sec += ms / 1000;
+    w->until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (w->until.tv_nsec >= 1000000000)
+        w->until.tv_sec++, w->until.tv_nsec -= 1000000000;
+    return pthread_create(ret, NULL, watch, w) == 0;
+}
+
+static void watch_stop(struct watch *w, pthread_t t)
+{
+    pthread_mutex_lock(&w->lock);
+    w->done = true;
+    pthread_cond_signal(&w->cond);
+    pthread_mutex_unlock(&w->lock);
+    pthread_join(t, NULL);
+    pthread_cond_destroy(&w->cond);
+    pthread_mutex_destroy(&w->lock);
+}
+
+static CUresult code_of(const struct sg_fault *f)
+{
+    switch (f->num) {
+    case DT_E_BOUNDS:
+        return f->bytes && f->address % f->bytes && strstr(f->text, "misaligned") ? CUDA_ERROR_MISALIGNED_ADDRESS
+                                                                                 : CUDA_ERROR_ILLEGAL_ADDRESS;
+    case DT_E_TRAP: return strstr(f->text, "assert") ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED;
+    case DT_E_DEADLOCK:
+    case DT_E_TIMEOUT: return CUDA_ERROR_LAUNCH_TIMEOUT;
+    case DT_E_UNSUPPORTED: return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case DT_E_NOMEM: return CUDA_ERROR_OUT_OF_MEMORY;
+    default: return CUDA_ERROR_LAUNCH_FAILED;
+    }
+}
+
+static void stick(struct CUctx_st *c, const struct sg_fault *f)
+{
+    c->sticky = code_of(f);
+    c->fault = (struct dovetail_fault){.num = f->num, .line = f->line, .bytes = f->bytes, .address = f->address};
+    snprintf(c->fault.kernel, sizeof c->fault.kernel, "%s", f->kernel ? f->kernel : "");
+    memcpy(c->fault.block, f->block, sizeof f->block);
+    memcpy(c->fault.thread, f->thread, sizeof f->thread);
+    sg_fault_text(f, c->fault.text, sizeof c->fault.text);
+}
+
+CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_stats *stats)
+{
+    struct watch w = {0};
+    pthread_t thread;
+    struct sg_fault fault = {0};
+    struct sg_launch x = {.kernel = l->f->kernel, .shared_dynamic = l->shared, .params = l->params, .seed = c->seed,
+                          .race_check = c->race_check, .cancel = &w.cancel};
+    memcpy(x.grid, l->grid, sizeof x.grid);
+    memcpy(x.block, l->block, sizeof x.block);
+    memcpy(x.cluster, l->cluster, sizeof x.cluster);
+    bool watched = c->deadline_ms && watch_start(&w, c->deadline_ms, &thread);
+    CU_REQUIRE(!c->deadline_ms || watched, CUDA_ERROR_OPERATING_SYSTEM);
+    memset(stats, 0, sizeof *stats);
+    int r = sg_execute(c->dev->sg, &x, stats, &fault);
+    if (watched)
+        watch_stop(&w, thread);
+    c->last = *stats;
+    if (r < 0) {
+        if (!fault.num) /* it could not start */
+            fault.num = r, fault.kernel = l->f->info->name;
+        stick(c, &fault);
+    }
+    return CUDA_SUCCESS;
+}
+
+struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *stats)
+{
+    return (struct sg_work){.kind = SG_WORK_KERNEL, .blocks = l->grid[0] * l->grid[1] * l->grid[2],
+                            .threads = l->block[0] * l->block[1] * l->block[2], .registers = l->f->info->registers,
+                            .shared_bytes = l->shared + l->f->info->shared_static, .stats = *stats};
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra)
+{
+    CU_CONTEXT(c);
+    struct cu_launch l;
+    struct sg_stats stats;
+    CU_REQUIRE(cfg, CUDA_ERROR_INVALID_VALUE);
+    struct CUstream_st *s = cu_stream(c, cfg->hStream);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_TRY(cu_launch_make(c, f, cfg, params, extra, &l));
+    CUresult r = s->capture ? cu_capture_launch(s, &l) : cu_launch_run(c, &l, &stats);
+    if (r == CUDA_SUCCESS && !s->capture)
+        r = cu_log(s, cu_launch_work(&l, &stats), NULL);
+    cu_launch_done(&l);
+    return r;
+}
+
+CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                        unsigned shared, CUstream stream, void **params, void **extra)
+{
+    CUlaunchConfig cfg = {.gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,
+                          .sharedMemBytes = shared, .hStream = stream};
+    return cuLaunchKernelEx(&cfg, f, params, extra);
+}

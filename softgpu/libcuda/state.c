@@ -1,0 +1,291 @@
+/* Process-wide state: the lock, the devices, contexts and the current-context stack of each thread.
+ *
+ * Device 0 is the model that DOVETAIL_SOFTGPU_MODEL names (default h200); that is the one device an ordinary program counts. Ordinals 1, 2, … are all the
+ * models in the order of models.def, reached through dovetailDeviceByModel only. A device's memory exists from its first context to
+ * its last. Contexts of one device share its address space (a real device separates them).
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/libcuda/cu-priv.h"
+
+#define MAX_DEVICES 32
+#define STACK 64
+
+unsigned char cu_initialised;
+
+static pthread_mutex_t lock;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static struct cu_device device[MAX_DEVICES];
+static struct dt_vec(struct CUctx_st *) live;
+static _Thread_local struct CUctx_st *stack[STACK];
+static _Thread_local unsigned depth;
+
+static void make_lock(void)
+{
+    pthread_mutexattr_t a;
+    pthread_mutexattr_init(&a);
+    pthread_mutexattr_settype(&a, PTHREAD_MUTEX_RECURSIVE); /* host functions may ask the driver */
+    pthread_mutex_init(&lock, &a);
+    pthread_mutexattr_destroy(&a);
+}
+
+int cu_lock(void)
+{
+    pthread_once(&once, make_lock);
+    pthread_mutex_lock(&lock);
+    return 0;
+}
+
+void cu_unlock(const int *unused)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+CUresult cuInit(unsigned flags)
+{
+    CU_LOCK();
+    CU_REQUIRE(!flags, CUDA_ERROR_INVALID_VALUE);
+    if (cu_initialised)
+        return CUDA_SUCCESS;
+    device[0].model = sg_model_find(getenv("DOVETAIL_SOFTGPU_MODEL"));
+    CU_REQUIRE(device[0].model, CUDA_ERROR_NO_DEVICE);
+    for (size_t i = 0; i + 1 < MAX_DEVICES && sg_model_at(i); i++)
+        device[i + 1].model = sg_model_at(i);
+    cu_initialised = 1;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDriverGetVersion(int *version)
+{
+    CU_REQUIRE(version, CUDA_ERROR_INVALID_VALUE);
+    *version = CUDA_VERSION;
+    return CUDA_SUCCESS;
+}
+
+CUresult cu_ready(void)
+{
+    return cu_initialised ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
+}
+
+struct cu_device *cu_device_at(CUdevice d)
+{
+    return d >= 0 && d < MAX_DEVICES && device[d].model ? &device[d] : NULL;
+}
+
+CUdevice cu_device_ordinal(const struct cu_device *d)
+{
+    return (CUdevice)(d - device);
+}
+
+CUresult cu_from_dt(int r)
+{
+    switch (r) {
+    case 0: return CUDA_SUCCESS;
+    case DT_E_NOMEM: return CUDA_ERROR_OUT_OF_MEMORY;
+    case DT_E_PTX: return CUDA_ERROR_INVALID_PTX;
+    case DT_E_UNSUPPORTED: return CUDA_ERROR_NOT_SUPPORTED;
+    case DT_E_NOT_FOUND:
+    case DT_E_NO_ENTRY: return CUDA_ERROR_NOT_FOUND;
+    case DT_E_TOO_LARGE: return CUDA_ERROR_OUT_OF_MEMORY;
+    default: return CUDA_ERROR_UNKNOWN;
+    }
+}
+
+bool cu_context_live(const struct CUctx_st *c)
+{
+    for (size_t i = 0; i < live.n; i++)
+        if (live.p[i] == c)
+            return true;
+    return false;
+}
+
+CUresult cu_current(struct CUctx_st **ret)
+{
+    CU_TRY(cu_ready());
+    CU_REQUIRE(depth && stack[depth - 1], CUDA_ERROR_INVALID_CONTEXT);
+    CU_REQUIRE(cu_context_live(stack[depth - 1]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    CU_TRY(stack[depth - 1]->sticky);
+    *ret = stack[depth - 1];
+    return CUDA_SUCCESS;
+}
+
+CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struct CUctx_st **ret)
+{
+    struct CUctx_st *c = dt_calloc(1, sizeof *c);
+    CU_REQUIRE(c, CUDA_ERROR_OUT_OF_MEMORY);
+    c->magic = CU_CTX;
+    c->dev = d;
+    c->flags = flags;
+    c->primary = primary;
+    c->limit[CU_LIMIT_STACK_SIZE] = 1024;
+    c->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
+    c->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
+    CUresult r = CUDA_SUCCESS;
+    if (!d->sg)
+        r = cu_from_dt(sg_device_new(d->model, &d->sg));
+    if (r == CUDA_SUCCESS)
+        r = cu_stream_new(c, CU_STREAM_DEFAULT, 0, &c->null_stream);
+    if (r == CUDA_SUCCESS && !dt_push(&live, c))
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    d->contexts++;
+    if (r != CUDA_SUCCESS) {
+        cu_context_free(c);
+        return r;
+    }
+    *ret = c;
+    return CUDA_SUCCESS;
+}
+
+/* Everything that belongs to it goes too; its device's memory with the last context. */
+void cu_context_free(struct CUctx_st *c)
+{
+    for (size_t i = 0; i < live.n; i++)
+        if (live.p[i] == c)
+            live.p[i--] = live.p[--live.n];
+    for (struct CUstream_st *s = c->streams, *next; s; s = next) {
+        next = s->next;
+        cu_stream_free(s);
+    }
+    for (size_t i = c->module.n; i-- > 0;)
+        cu_module_free(c->module.p[i]);
+    cu_log_done(c);
+    struct cu_device *d = c->dev;
+    for (size_t i = 0; i < c->range.n; i++)
+        if (c->range.p[i].kind != CU_RANGE_ARENA && d->sg)
+            sg_mem_unregister(d->sg, (void *)(uintptr_t)c->range.p[i].base);
+    for (size_t i = 0; i < c->range.n; i++)
+        free(c->range.p[i].host);
+    free(c->range.p);
+    free(c->module.p);
+    c->magic = 0;
+    free(c);
+    if (!--d->contexts)
+        d->sg = sg_device_free(d->sg);
+}
+
+/* ---- the current context ---- */
+CUresult cuCtxSetCurrent(CUcontext c)
+{
+    CU_READY();
+    CU_REQUIRE(!c || cu_context_live(c), CUDA_ERROR_INVALID_CONTEXT);
+    if (!depth)
+        depth = 1;
+    stack[depth - 1] = c;
+    if (!c)
+        depth--;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxGetCurrent(CUcontext *ret)
+{
+    CU_READY();
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = depth ? stack[depth - 1] : NULL;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPushCurrent(CUcontext c)
+{
+    CU_READY();
+    CU_REQUIRE(c && cu_context_live(c), CUDA_ERROR_INVALID_CONTEXT);
+    CU_REQUIRE(depth < STACK, CUDA_ERROR_OUT_OF_MEMORY);
+    stack[depth++] = c;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxPopCurrent(CUcontext *ret)
+{
+    CU_READY();
+    CU_REQUIRE(depth, CUDA_ERROR_INVALID_CONTEXT);
+    depth--;
+    if (ret)
+        *ret = stack[depth];
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxCreate(CUcontext *ret, CUctxCreateParams *params, unsigned flags, CUdevice dev)
+{
+    CU_READY();
+    struct cu_device *d = cu_device_at(dev);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
+    CU_REQUIRE(!params || !params->numExecAffinityParams, CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY);
+    CU_REQUIRE(depth < STACK, CUDA_ERROR_OUT_OF_MEMORY);
+    CU_TRY(cu_context_new(d, flags, false, ret));
+    stack[depth++] = *ret;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxDestroy(CUcontext c)
+{
+    CU_READY();
+    CU_REQUIRE(c && cu_context_live(c) && !c->primary, CUDA_ERROR_INVALID_CONTEXT);
+    if (depth && stack[depth - 1] == c)
+        depth--;
+    cu_context_free(c);
+    return CUDA_SUCCESS;
+}
+
+/* ---- primary contexts ---- */
+CUresult cuDevicePrimaryCtxRetain(CUcontext *ret, CUdevice dev)
+{
+    CU_READY();
+    struct cu_device *d = cu_device_at(dev);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
+    if (!d->primary)
+        CU_TRY(cu_context_new(d, d->primary_flags, true, &d->primary));
+    d->primary_refs++;
+    *ret = d->primary;
+    return CUDA_SUCCESS;
+}
+
+static void drop_primary(struct cu_device *d)
+{
+    if (d->primary)
+        cu_context_free(d->primary);
+    d->primary = NULL;
+}
+
+CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
+{
+    CU_READY();
+    struct cu_device *d = cu_device_at(dev);
+    CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
+    CU_REQUIRE(d->primary_refs, CUDA_ERROR_INVALID_CONTEXT);
+    if (!--d->primary_refs)
+        drop_primary(d);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxReset(CUdevice dev)
+{
+    CU_READY();
+    struct cu_device *d = cu_device_at(dev);
+    CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
+    drop_primary(d); /* what was retained stays to be released */
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned flags)
+{
+    CU_READY();
+    struct cu_device *d = cu_device_at(dev);
+    CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
+    d->primary_flags = flags;
+    if (d->primary)
+        d->primary->flags = flags;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active)
+{
+    CU_READY();
+    struct cu_device *d = cu_device_at(dev);
+    CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
+    CU_REQUIRE(flags && active, CUDA_ERROR_INVALID_VALUE);
+    *flags = d->primary_flags;
+    *active = d->primary != NULL;
+    return CUDA_SUCCESS;
+}

@@ -1,0 +1,294 @@
+/* Graphs on the software device through device/: checked, run, faulted, timed. PTX only, so that it runs without NVRTC. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/file.h"
+#include "base/str.h"
+#include "device/device.h"
+
+static const char scale[] =
+    ".version 7.8\\n.target sm_80\\n.address_size 64\\n.global .align 4 .u32 counter;\\n"
+    ".visible .entry scale(.param .u64 x, .param .u64 y, .param .f32 f, .param .u32 n)\\n{\\n"
+    ".reg .pred %p1; .reg .b32 %r<6>; .reg .b64 %rd<6>; .reg .f32 %f<4>;\\n"
+    "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.f32 %f1, [f]; ld.param.u32 %r1, [n];\\n"
+    "mov.u32 %r2, %ctaid.x; mov.u32 %r3, %ntid.x; mov.u32 %r4, %tid.x; mad.lo.s32 %r5, %r2, %r3, %r4;\\n"
+    "setp.ge.s32 %p1, %r5, %r1; @%p1 bra D;\\n"
+    "mul.wide.s32 %rd3, %r5, 4; add.s64 %rd4, %rd1, %rd3; ld.global.f32 %f2, [%rd4]; mul.f32 %f3, %f2, %f1;\\n"
+    "add.s64 %rd5, %rd2, %rd3; st.global.f32 [%rd5], %f3;\\nD: ret;\\n}\\n"
+    ".visible .entry count()\\n{\\n.reg .b64 %rd<2>; .reg .b32 %r<2>;\\n"
+    "mov.u64 %rd1, counter; atom.global.add.u32 %r1, [%rd1], 1; ret;\\n}\\n"
+    ".visible .entry spin()\\n{\\nL: bra L;\\n}\\n"
+    ".visible .entry traps()\\n{\\ntrap;\\n}\\n"
+    ".visible .entry small() .maxntid 64, 1, 1\\n{\\nret;\\n}\\n"
+    ".visible .entry exact() .reqntid 32, 2, 1\\n{\\nret;\\n}\\n";
+
+/* A graph document round the module above; `launches` and `more` (buffers) are JSON text. */
+static struct dt_graph *graph(const char *launches, const char *more)
+{
+    struct dt_str s = {0};
+    struct dt_graph *g = NULL;
+    struct dt_err e = {0};
+    dt_str_addf(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {"
+                    "\"x\": {\"bytes\": 4000, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 7}},"
+                    "\"h\": {\"bytes\": 4000, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 4000, \"role\": \"output\"}%s},"
+                    "\"launches\": [%s]}", scale, more, launches);
+    if (dt_graph_parse(s.s, s.len, &g, &e) < 0)
+        fail_msg("%s at %s", e.detail, e.pointer ? e.pointer : "");
+    dt_str_done(&s);
+    return g;
+}
+
+#define L(x, y, n)                                                                                                                 \
+    "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": [4, 1, 1], \"block\": [256, 1, 1], \"args\": [{\"buffer\": \"" x          \
+    "\"}, {\"buffer\": \"" y "\"}, {\"f32\": 2}, {\"u32\": " n "}]}"
+
+static struct dev_device *dev;
+
+static int setup(void **state)
+{
+    struct dt_err e = {0};
+    if (dev_open("soft", &dev, &e) < 0)
+        fail_msg("%s", e.detail);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    dev = dev_close(dev);
+    return 0;
+}
+
+static void opens(void **state)
+{
+    struct dt_err e = {0};
+    struct dev_device *d = NULL, *l4;
+    assert_string_equal(dev_info(dev)->kind, "soft");
+    assert_string_equal(dev_info(dev)->model, "h200");
+    assert_string_equal(dev_info(dev)->arch, "sm_90");
+    assert_int_equal(dev_info(dev)->sms, 132);
+    static const char *const bad[] = {"soft:voodoo", "gpu", "cuda:x", "soft:", "cuda:999"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        assert_int_equal(dev_open(bad[i], &d, &e), DT_E_NO_DEVICE);
+        assert_null(d);
+        dt_err_done(&e);
+    }
+    assert_int_equal(dev_open("soft:l4", &l4, &e), 0); /* two at once */
+    assert_string_equal(dev_info(l4)->arch, "sm_89");
+    dev_ptr p;
+    assert_int_equal(dev_alloc(dev, 100, &p, &e), 0);
+    dev_free(dev, p);
+    dev_close(l4);
+}
+
+static void listed(const char *spec, const struct dev_info *i, void *user)
+{
+    *(int *)user += !strncmp(spec, "soft:", 5) && !strcmp(spec + 5, i->model) && i->sms > 0;
+}
+
+static void lists(void **state)
+{
+    int n = 0;
+    assert_int_equal(dev_list(listed, &n, NULL), 0);
+    assert_int_equal(n, 5);
+}
+
+static void runs(void **state)
+{
+    struct dt_err e = {0};
+    struct dev_prog *p;
+    struct dev_run *r;
+    struct dev_time t, again;
+    struct dt_graph *g = graph(L("x", "h", "1000") "," L("h", "y", "1000") ", {\"memset\": {\"buffer\": \"h\", \"offset\": 0, \"bytes\": 4, \"value\": 0}}",
+                               ", \"m::counter\": {\"bytes\": 4, \"role\": \"inout\", \"fill\": {\"zero\": true}}");
+    if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(p->step[0].blocks, 4);
+    assert_int_equal(p->step[0].param_total, 24);
+    assert_int_equal(p->step[0].param_offset[3], 20);
+    assert_int_equal(p->step[0].blocks_per_sm, 8);
+    assert_in_range(p->step[0].res.registers, 4, 32);
+    assert_null(p->step[2].entry);
+    if (dev_run_new(dev, p, &r, &e) < 0)
+        fail_msg("%s", e.detail);
+    dev_ptr x, h, base, counter;
+    uint64_t bytes;
+    dev_run_buffer(r, 0, &x);
+    dev_run_buffer(r, 1, &h);
+    dev_run_buffer(r, 3, &counter);
+    dev_run_arena(r, &base, &bytes);
+    assert_true(x % 256 == 0 && h % 256 == 0 && h >= x + 4000 + 512 && x >= base + 512 && h + 4000 + 512 <= base + bytes);
+    assert_true(counter < base || counter >= base + bytes);
+    assert_int_equal(dev_run_buffer(r, 4, &x), DT_E_USAGE);
+
+    static float in[1000], out[1000];
+    assert_int_equal(dev_run_fill(r, 0, 0xab, &e), 0);
+    assert_int_equal(dev_run_download(r, 2, out, &e), 0);
+    assert_int_equal(((uint8_t *)out)[17], 0xab);
+    assert_int_equal(dev_run_once(r, &e), 0);
+    assert_int_equal(dev_run_download(r, 0, in, &e), 0);
+    assert_int_equal(dev_run_download(r, 2, out, &e), 0);
+    for (int i = 0; i < 1000; i++)
+        assert_true(out[i] == 4 * in[i] && in[i] >= -1 && in[i] < 1);
+    assert_int_equal(dev_run_fill(r, 1, -1, &e), 0); /* another seed, other input */
+    float in2[1000];
+    assert_int_equal(dev_run_download(r, 0, in2, &e), 0);
+    assert_memory_not_equal(in, in2, sizeof in);
+
+    double step[3];
+    assert_int_equal(dev_run_time(r, 10, &t, step, &e), 0);
+    assert_int_equal(dev_run_time(r, 10, &again, NULL, &e), 0);
+    assert_string_equal(t.method, "modeled:h200");
+    assert_true(t.time_us == again.time_us && t.ci95_us == 0 && t.launches == 3);
+    assert_true(t.time_us > step[0] + step[1] + 2 * 1.29 && t.time_us < step[0] + step[1] + step[2] + 3 * 1.31 + 1e-6);
+    dev_run_free(r);
+    dev_prog_free(p);
+    dt_graph_free(g);
+}
+
+static void refused(const char *launches, int num, const char *pointer, const char *words)
+{
+    struct dt_err e = {0};
+    struct dev_prog *p = NULL;
+    struct dt_graph *g = graph(launches, "");
+    assert_int_equal(dev_prog_new(dev, g, NULL, NULL, &p, &e), num);
+    assert_null(p);
+    if (!e.pointer || strcmp(e.pointer, pointer))
+        fail_msg("pointer %s, not %s", e.pointer ? e.pointer : "(none)", pointer);
+    if (!e.detail || !strstr(e.detail, words))
+        fail_msg("\"%s\" does not say \"%s\"", e.detail, words);
+    dt_err_done(&e);
+    dt_graph_free(g);
+}
+
+#define ARGS(grid, block, args) "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": " grid ", \"block\": " block ", \"args\": [" args "]}"
+#define XY "{\"buffer\": \"x\"}, {\"buffer\": \"y\"}, "
+
+static void refuses(void **state)
+{
+    refused("{\"module\": \"m\", \"entry\": \"scaled\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_NO_ENTRY,
+            "/launches/0/entry", "scale, count, spin, traps, small, exact");
+    refused(L("x", "h", "1000") "," ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}"), DT_E_ARGS, "/launches/1/args", "4 arguments, 3");
+    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f64\": 1}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "8 bytes");
+    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"buffer\": \"x\"}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "address");
+    refused("{\"module\": \"m\", \"entry\": \"small\", \"grid\": [1,1,1], \"block\": [65,1,1], \"args\": []}", DT_E_LAUNCH,
+            "/launches/0/block", "65 threads");
+    refused("{\"module\": \"m\", \"entry\": \"exact\", \"grid\": [1,1,1], \"block\": [64,1,1], \"args\": []}", DT_E_LAUNCH,
+            "/launches/0/block", "32 x 2 x 1");
+    refused("{\"module\": \"m\", \"entry\": \"count\", \"grid\": [1,1,1], \"block\": [1,1,1], \"shared\": 232449, \"args\": []}", DT_E_LAUNCH,
+            "/launches/0/shared", "232449 bytes");
+    struct dev_device *hopper = dev;
+    assert_int_equal(dev_open("soft:a100", &dev, NULL), 0);
+    refused("{\"module\": \"m\", \"entry\": \"count\", \"grid\": [4,1,1], \"block\": [1,1,1], \"cluster\": [2,1,1], \"args\": []}", DT_E_LAUNCH,
+            "/launches/0/cluster", "has no thread block clusters");
+    dev_close(dev);
+    dev = hopper;
+}
+
+/* A module that is wrong, by its text. */
+static void bad_module(const char *ptx, int num, const char *words)
+{
+    struct dt_str s = {0};
+    struct dt_err e = {0};
+    struct dt_graph *g = NULL;
+    struct dev_prog *p = NULL;
+    dt_str_addf(&s, "{\"dovetail\": 1, \"modules\": {\"a/b\": {\"ptx\": \".version 7.8\\n.target %s\"}}, \"buffers\": {}, \"launches\": [{\"module\":"
+                    "\"a/b\", \"entry\": \"k\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}", ptx);
+    if (dt_graph_parse(s.s, s.len, &g, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(dev_prog_new(dev, g, NULL, NULL, &p, &e), num);
+    if (!strstr(e.detail, words))
+        fail_msg("\"%s\" does not say \"%s\"", e.detail, words);
+    assert_string_equal(e.pointer, "/modules/a~1b");
+    dt_str_done(&s);
+    dt_err_done(&e);
+    dt_graph_free(g);
+}
+
+static void bad_modules(void **state)
+{
+    bad_module("sm_80\\n.address_size 64\\n.visible .entry k()\\n{\\nfoo bar;;\\n", DT_E_PTX, "line 6");
+    bad_module("sm_100\\n.address_size 64\\n.visible .entry k()\\n{\\nret;\\n}\\n", DT_E_UNSUPPORTED, "sm_100");
+    bad_module("sm_80\\n.address_size 64\\n.extern .func cudaLaunchDeviceV2();\\n.visible .entry k()\\n{\\ncall.uni cudaLaunchDeviceV2;\\nret;\\n}\\n",
+               DT_E_UNSUPPORTED, "device-side");
+}
+
+static void fault(const char *launch, int num, const char *words, unsigned ms)
+{
+    struct dt_err e = {0};
+    struct dev_prog *p;
+    struct dev_run *r;
+    struct dt_graph *g = graph(launch, "");
+    dev_set_deadline(dev, ms);
+    if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 || dev_run_fill(r, 0, -1, &e) < 0)
+        fail_msg("%s", e.detail);
+    uint64_t t = dt_now_us();
+    assert_int_equal(dev_run_once(r, &e), num);
+    assert_true(dt_now_us() - t < 20000000);
+    if (!strstr(e.detail, words))
+        fail_msg("\"%s\" does not say \"%s\"", e.detail, words);
+    dt_err_done(&e);
+    assert_int_equal(dev_run_once(r, &e), num); /* it sticks */
+    dt_err_done(&e);
+    assert_int_equal(dev_reset(dev, &e), 0);
+    assert_int_equal(dev_run_once(r, &e), DT_E_DEVICE);
+    dt_err_done(&e);
+    dev_run_free(r);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    dev_set_deadline(dev, 60000);
+}
+
+static void faults(void **state)
+{
+    fault(L("x", "y", "1001"), DT_E_BOUNDS, "block (3,0,0), thread (232,0,0)", 60000);
+    fault("{\"module\": \"m\", \"entry\": \"traps\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_TRAP, "traps", 60000);
+    fault("{\"module\": \"m\", \"entry\": \"spin\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_TIMEOUT, "spin", 300);
+    runs(NULL); /* a reset device is as good as new */
+}
+
+static void modules(void **state)
+{
+    struct dt_err e = {0};
+    struct dev_module_handle *m;
+    struct dt_str s = {0};
+    for (const char *p = scale; *p; p++) /* the same text without its JSON escapes */
+        if (p[0] == '\\' && p[1] == 'n')
+            dt_str_addc(&s, '\n'), p++;
+        else
+            dt_str_addc(&s, *p);
+    if (dev_module_load(dev, s.s, s.len, &m, &e) < 0)
+        fail_msg("%s", e.detail);
+    dev_ptr counter;
+    uint64_t bytes;
+    uint32_t n = 0, one[3] = {1, 1, 1}, grid[3] = {10, 1, 1}, block[3] = {32, 1, 1};
+    assert_int_equal(dev_module_variable(dev, m, "counter", &counter, &bytes, &e), 0);
+    assert_int_equal(bytes, 4);
+    assert_int_equal(dev_module_variable(dev, m, "nope", &counter, &bytes, &e), DT_E_NOT_FOUND);
+    dt_err_done(&e);
+    assert_int_equal(dev_set(dev, counter, 0, 4, &e), 0);
+    dev_set_schedule(dev, 5, false);
+    assert_int_equal(dev_launch(dev, m, "count", grid, block, NULL, 0, NULL, 0, &e), 0);
+    assert_int_equal(dev_sync(dev, &e), 0);
+    dev_set_schedule(dev, 0, false);
+    assert_int_equal(dev_download(dev, &n, counter, 4, &e), 0);
+    assert_int_equal(n, 320);
+    assert_int_equal(dev_launch(dev, m, "nope", one, one, NULL, 0, NULL, 0, &e), DT_E_NO_ENTRY);
+    dt_err_done(&e);
+    dev_module_unload(dev, m);
+    dt_str_done(&s);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
+                                       cmocka_unit_test(runs), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules),
+                                       cmocka_unit_test(faults)};
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
