@@ -204,6 +204,119 @@ static void guards_that_look_at_data(void **state)
     free(d);
 }
 
+/* Loops inside what data decides: still at their own addresses. */
+static void loops_that_data_may_skip(void **state)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void rows(const float *x, float *y, float *z, int n)\n"
+        "{ if (x[blockIdx.x] <= 0) return; for (int j = threadIdx.x; j < n; j += blockDim.x) y[blockIdx.x * n + j] = z[blockIdx.x * n + j]; }\n"
+        "extern \"C\" __global__ void loop(const float *x, float *y, float *z, int n)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) for (int j = 0; j < n; j++) { if (x[512 + j] > 0.5f) z[2 * j] = i;"
+        "  y[j * 8 + (i & 7)] = j; } x[i] > 0.9f ? z[2 * i + 1] = 1 : 0; }\n"
+        "extern \"C\" __global__ void pick(const float *x, float *y, float *z, int n)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; float s = 0; if (x[i] > 0) { for (int j = 0; j < n; j++) s += x[512 + 3 * j]; y[i] = s; }"
+        "  else if (x[i] > -0.5f) { for (int j = n; j > 0; j -= 2) z[i + j] = s; } else { y[i + 512] = 2; } }\n";
+    char *d = document("cuda", source, XY,
+                       "[{'name': 'rows', 'module': 'm', 'entry': 'rows', 'grid': [10, 1, 1], 'block': [32, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 77}]},"
+                       "{'name': 'loop', 'module': 'm', 'entry': 'loop', 'grid': [5, 1, 1], 'block': [50, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 39}]},"
+                       "{'name': 'pick', 'module': 'm', 'entry': 'pick', 'grid': [5, 1, 1], 'block': [50, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 13}]}]");
+    struct graph g;
+    const int D = ANA_DATA_DEPENDENT;
+    analyse(&g, d, NULL);
+    for (uint32_t b = 0; b < 10; b++) {
+        mark(b, 0, R, 0, b * 4, 4);
+        mark(b, 1, Y, D, b * 77 * 4, 77 * 4), mark(b, 2, R, D, b * 77 * 4, 77 * 4);
+    }
+    compare(&g, 0);
+    for (uint32_t i = 0; i < 250; i++) {
+        uint32_t b = i / 50;
+        mark(b, 0, R, 0, i * 4, 4);
+        mark(b, 2, Y, D, (2 * i + 1) * 4, 4);
+        for (uint32_t j = 0; j < 39; j++) {
+            mark(b, 0, R, D, (512 + j) * 4, 4);
+            mark(b, 2, Y, D, 2 * j * 4, 4);
+            mark(b, 1, Y, D, (j * 8 + (i & 7)) * 4, 4);
+        }
+    }
+    compare(&g, 1);
+    for (uint32_t i = 0; i < 250; i++) {
+        uint32_t b = i / 50;
+        mark(b, 0, R, 0, i * 4, 4);
+        mark(b, 1, Y, D, i * 4, 4), mark(b, 1, Y, D, (i + 512) * 4, 4);
+        for (uint32_t j = 0; j < 13; j++)
+            mark(b, 0, R, D, (512 + 3 * j) * 4, 4);
+        for (uint32_t j = 13; (int)j > 0; j -= 2)
+            mark(b, 2, Y, D, (i + j) * 4, 4);
+    }
+    compare(&g, 2);
+    release(&g);
+    free(d);
+}
+
+/* A loop that runs on for threads that data keeps out of it: the ghost gives up, and the access is widened. */
+static void a_ghost_that_does_not_end(void **state)
+{
+    char *d = document("cuda",
+                       "extern \"C\" __global__ void k(const float *x, float *y, float *z, int n)\n"
+                       "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 2.0f)\n"
+                       "  for (int j = i; j != n; j += 4) { asm volatile(\"nanosleep.u32 1;\"); y[j & 255] = 1; } z[i] = 1; }",
+                       XY, "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [1, 1, 1], 'block': [4, 1, 1], 'args':"
+                           "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 256}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    mark(0, 0, R, 0, 0, 16), mark(0, 2, M, 0, 0, 16), mark(0, 1, Y, ANA_DATA_DEPENDENT, 0, 4096);
+    compare(&g, 0);
+    release(&g);
+    free(d);
+}
+
+/* PTX that no compiler would write: generic addresses, vectors, asynchronous copies with a size, devices functions. */
+static void hand_written(void **state)
+{
+    static const char source[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n"
+        ".shared .align 16 .b8 tile[512];\n"
+        ".func fill(.param .u64 to) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [to]; mov.u32 %r1, 1; st.u32 [%rd1], %r1; ret; }\n"
+        ".func (.param .b32 out) twice(.param .b32 in) { .reg .b32 %r<3>; ld.param.u32 %r1, [in]; add.s32 %r2, %r1, %r1;"
+        " st.param.b32 [out], %r2; ret; }\n"
+        ".visible .entry copy(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<20>; .reg .b32 %r<20>; .reg .pred %p<4>;"
+        " .reg .b32 %f<9>; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r1, 32, %r2; ld.param.u64 %rd1, [x];"
+        " ld.param.u64 %rd2, [y]; ld.param.u64 %rd9, [z]; mul.wide.u32 %rd3, %r3, 16; add.s64 %rd4, %rd1, %rd3;"
+        " add.s64 %rd5, %rd2, %rd3; mov.u32 %r4, tile; shl.b32 %r5, %r2, 4; add.s32 %r6, %r4, %r5; setp.lt.u32 %p1, %r3, 50;"
+        " selp.b32 %r7, 16, 0, %p1; cp.async.cg.shared.global [%r6], [%rd4], 16, %r7; cp.async.commit_group; cp.async.wait_group 0;"
+        " bar.sync 0; ld.shared.v4.b32 {%f1, %f2, %f3, %f4}, [%r6]; @%p1 st.global.v2.b32 [%rd5+8], {%f1, %f2};"
+        /* generic: to shared memory, then to global */
+        " cvt.u64.u32 %rd6, %r6; cvta.shared.u64 %rd7, %rd6; st.b32 [%rd7], %r3; ld.b32 %f5, [%rd7];"
+        " @!%p1 st.b32 [%rd5], %f5; ret; }\n"
+        ".visible .entry calls(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<9>; .reg .b32 %r<9>; ld.param.u64 %rd1, [z];"
+        " ld.param.u64 %rd2, [y]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;"
+        " { .param .b64 a; st.param.b64 [a], %rd4; call fill, (a); }"
+        " { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; call (q), twice, (p); ld.param.b32 %r2, [q]; }"
+        " st.global.u32 [%rd5], %r2; ret; }\n";
+    char *d = document("ptx", source, XY,
+                       "[{'name': 'copy', 'module': 'm', 'entry': 'copy', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]},"
+                       "{'name': 'calls', 'module': 'm', 'entry': 'calls', 'grid': [1, 1, 1], 'block': [32, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    for (uint32_t i = 0; i < 64; i++) {
+        if (i < 50)
+            mark(i / 32, 0, R, 0, i * 16, 16), mark(i / 32, 1, M, 0, i * 16 + 8, 8);
+        else
+            mark(i / 32, 1, M, 0, i * 16, 4);
+    }
+    compare(&g, 0);
+    mark(0, 1, M, 0, 0, 128); /* the second function touches nothing */
+    mark(0, 2, Y, ANA_DATA_DEPENDENT, 0, 4096); /* the first may write where its argument points */
+    compare(&g, 1);
+    release(&g);
+    free(d);
+}
+
 static void addresses_that_look_at_data(void **state)
 {
     static const char source[] =
@@ -513,6 +626,9 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(guarded_tail),
         cmocka_unit_test(guards_that_look_at_data),
+        cmocka_unit_test(loops_that_data_may_skip),
+        cmocka_unit_test(a_ghost_that_does_not_end),
+        cmocka_unit_test(hand_written),
         cmocka_unit_test(addresses_that_look_at_data),
         cmocka_unit_test(widths_offsets_and_structs),
         cmocka_unit_test(grids_loops_and_shared_memory),
