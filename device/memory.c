@@ -1,4 +1,7 @@
-/* Memory, modules and single launches: thin over the driver API, with errors as DT_E_*. */
+/* Memory, modules and single launches: thin over the driver API, with errors as DT_E_*.
+ *
+ * For the recorder and for tests; whole graphs go through run.c. A launch is asynchronous, its fault comes out of dev_sync().
+ */
 #include <stdlib.h>
 #include <string.h>
 

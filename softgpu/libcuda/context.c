@@ -1,4 +1,8 @@
-/* Questions about the current context. */
+/* Questions about the current context.
+ *
+ * Making, pushing and popping contexts is elsewhere (state.c keeps them). Synchronising waits for the timeline (cu_log_wait) and hands out
+ * the sticky error.
+ */
 #include "softgpu/libcuda/cu-priv.h"
 
 CUresult cuCtxSynchronize(void)

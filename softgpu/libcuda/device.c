@@ -1,4 +1,7 @@
-/* Devices and their attributes, from the model. Attributes that name something this device does not offer are 0. */
+/* Devices and their attributes, from the model.
+ *
+ * attributes.def is the list. Attributes that name something this device does not offer are 0.
+ */
 #include <stdio.h>
 #include <string.h>
 

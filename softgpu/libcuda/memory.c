@@ -253,8 +253,9 @@ static bool host_has(size_t bytes)
     FILE *f = bytes > (64u << 20) ? fopen("/proc/meminfo", "re") : NULL;
     if (!f)
         return true;
-    while (fgets(line, sizeof line, f) && sscanf(line, "MemAvailable: %llu", &kb) != 1)
-        ;
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, "MemAvailable:", 13))
+            kb = strtoull(line + 13, NULL, 10);
     fclose(f);
     return !kb || bytes / 1024 < kb;
 }

@@ -1,4 +1,7 @@
-/* Streams. Their order is kept by running everything in the order of the calls; what may overlap is the timeline's matter. */
+/* Streams.
+ *
+ * Their order is kept by running everything in the order of the calls; what may overlap is the timeline's matter.
+ */
 #include <stdlib.h>
 
 #include "softgpu/libcuda/cu-priv.h"
