@@ -5,7 +5,8 @@
  * each with any number of 'P' frames, then one 'R' or one 'E'.
  *
  *   type  direction  body
- *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping", "graph": {…}, "options": {…}}
+ *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis", "graph": {…}, "options": {…},
+ *                     "signature": …}
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
  *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph", "detail": …,

@@ -12,18 +12,13 @@
 
 static bool modeled(const json_t *o) { return strncmp(jstr(o, "method"), "modeled", 7) == 0; }
 
-/* "modeled 41.2 -> 37.0 us", or "" when the rewrite has no times. */
+/* "modeled 41.2 -> 37.0 us", or "" when the rewrite was not timed. */
 static void times(const json_t *r, bool is_modeled, char *out, size_t n)
 {
-    static const char *const pairs[][2] = {{"before_us", "after_us"}, {"baseline_us", "optimized_us"}};
+    const json_t *b = json_object_get(r, "before_us"), *a = json_object_get(r, "after_us");
     *out = 0;
-    for (size_t i = 0; i < 2; i++) {
-        const json_t *b = json_object_get(r, pairs[i][0]), *a = json_object_get(r, pairs[i][1]);
-        if (json_is_number(b) && json_is_number(a)) {
-            snprintf(out, n, "%s %.2f -> %.2f us", is_modeled ? "modeled" : "measured", json_number_value(b), json_number_value(a));
-            return;
-        }
-    }
+    if (json_is_number(b) && json_is_number(a))
+        snprintf(out, n, "%s %.2f -> %.2f us", is_modeled ? "modeled" : "measured", json_number_value(b), json_number_value(a));
 }
 
 static void total(const char *what, const json_t *o, const char *more)

@@ -24,7 +24,8 @@ struct dtd_worker {
     bool exited, at_end, killed, hello; /* hello: it has answered once */
     int64_t exit_status;
     int signal;
-    struct dtd_job *job;   /* BUSY; still queued until the request is written */
+    struct dtd_job *job;   /* BUSY; still queued until the worker's first frame */
+    char *body;            /* its request, until then */
     unsigned serial;       /* counts jobs given */
     struct dt_str frame;   /* what has come of the next frame */
     const char *why;       /* it was killed */

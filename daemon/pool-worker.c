@@ -38,6 +38,10 @@ static void on_handle_closed(uv_handle_t *h)
         at = &(*at)->next;
     *at = w->next;
     p->nworkers--;
+    if (w->job) /* it never had a look at the job: settle() left it */
+        w->job->request = w->body;
+    else
+        free(w->body);
     dt_str_done(&w->frame);
     dt_err_done(&w->refusal);
     free(w);
@@ -137,28 +141,25 @@ struct out { /* a request on its way */
     struct dtd_worker *worker;
     unsigned serial; /* of the worker's job when it is one */
     char *body;
-    size_t len;
     unsigned char head[DT_WIRE_HEAD];
 };
 
 static void start_job(struct dtd_worker *w)
 {
+    free(w->body);
+    w->body = NULL;
     dtd_job_start(&w->pool->service->jobs, w->job);
     dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", w->job->id, w->job->want, w->job->device, (int)w->process.pid);
 }
 
-/* The job starts when the worker has taken its request; a worker that was dead already has cost nothing. */
+/* A request that is written is not yet read: the worker may be dead already. Its body is kept until the first frame comes. */
 static void on_written(uv_write_t *r, int status)
 {
     struct out *o = r->data;
     struct dtd_worker *w = o->worker;
     if (o->serial && o->serial == w->serial && w->job && w->job->state == DTD_QUEUED) {
-        if (!status) {
-            start_job(w);
-        } else {
-            w->job->request = o->body;
-            o->body = NULL;
-        }
+        w->body = o->body;
+        o->body = NULL;
     }
     free(o->body);
     free(o);
@@ -174,7 +175,7 @@ static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t 
         worker_kill(w, "out of memory");
         return;
     }
-    *o = (struct out){.worker = w, .serial = w->state == WORKER_BUSY ? w->serial : 0, .body = body, .len = len};
+    *o = (struct out){.worker = w, .serial = w->state == WORKER_BUSY ? w->serial : 0, .body = body};
     o->w.data = o;
     dt_wire_head(o->head, 'Q', len);
     uv_buf_t b[2] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};

@@ -47,6 +47,7 @@ static int job_init(struct job *j, struct wrk *w, json_t *graph, const struct dt
         return r;
     if (j->g->is_plan)
         return dt_err_set(e, DT_E_GRAPH, "this is a plan, not a graph: it can be run, but neither analysed nor optimised");
+    wrk_open_cache(w);
     return wrk_open(w, e);
 }
 

@@ -71,11 +71,15 @@ int wrk_open(struct wrk *w, struct dt_err *e)
     }
     snprintf(w->toolchain, sizeof w->toolchain, "dovetail %s; rewriter %s; nvrtc %s; nvjitlink %s", DOVETAIL_VERSION, RW_VERSION,
              nvrtc ? nvrtc : "none", link ? link : "none");
+    return 0;
+}
+
+void wrk_open_cache(struct wrk *w)
+{
     struct dt_err why = {0};
     if (!w->cache && cache_open(w->cache_path, &w->cache, &why) < 0)
         dt_log(DT_LOG_WARN, "working without a cache: %s", why.detail ? why.detail : dt_err_text(why.num));
     dt_err_done(&why);
-    return 0;
 }
 
 static void add_device(const char *spec, const struct dev_info *i, void *user)
@@ -210,6 +214,8 @@ static int request(struct wrk *w, const char *body, size_t len)
         r = dt_err_set(&e, DT_E_USAGE, "the request has no graph");
     if (r >= 0)
         r = dtd_options_from_json(&o, json_object_get(q, "options"), &e);
+    if (r >= 0 && v->graph)
+        wrk_progress("start", name, 0, 0, w); /* the service counts a job as running from here */
     if (r >= 0)
         r = v->fn(w, v->graph ? json_object_get(q, "graph") : q, &o, &a, &e);
     json_decref(q);

@@ -28,7 +28,8 @@ struct wrk_answer {
     json_t *document;
 };
 
-int wrk_open(struct wrk *w, struct dt_err *e); /* device and cache, once */
+int wrk_open(struct wrk *w, struct dt_err *e); /* the device, once */
+void wrk_open_cache(struct wrk *w);            /* once; without it work goes on */
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
 
 /* Verbs: `in` is the request's graph, or for a verb that takes none the whole request. */

@@ -84,7 +84,9 @@ class Endpoints(ServiceCase):
         self.assertEqual((again.status, again.headers["Dovetail-Cache"]), (200, "hit"))
         self.assertEqual(again.json(), made)
         # other names of everything, buffers in another order, another fill: a hit, in the caller's names
-        other = json.loads(json.dumps(chain(3, names="pqrstu", factor=5.0)).replace('"m"', '"mod"').replace('"s', '"launch'))
+        other = json.loads(json.dumps(chain(3, names="pqrstu", factor=5.0)).replace('"m"', '"mod"'))
+        for i, launch in enumerate(other["launches"]):
+            launch["name"] = f"launch {i}"
         other["buffers"] = dict(reversed(other["buffers"].items()))
         other["buffers"]["p"]["fill"]["seed"] = 99
         hit = self.s.post(other)
