@@ -56,16 +56,16 @@ static bool sites_ok(const struct rw_body *b, uint64_t args, bool producer, uint
 {
     const struct dt_launch *l = b->step->launch;
     if (args & ~RW_PROV_ARGS) {
-        dt_str_addf(why, "%s has too many arguments to follow", l->name);
+        dt_str_addf(why, "'%s' has too many arguments to follow", l->name);
         return false;
     }
     for (uint32_t k = 0; k < l->narg && k < 62; k++)
         if (((args >> k) & 1) && (l->arg[k].kind != DT_ARG_BUFFER || b->f->param[k]->bytes != 8)) {
-            dt_str_addf(why, "%s gets the buffer inside a struct", l->name);
+            dt_str_addf(why, "'%s' gets the buffer inside a struct", l->name);
             return false;
         }
     if (b->stored_prov & (args | RW_PROV_OTHER)) {
-        dt_str_addf(why, "%s stores the buffer's address", l->name);
+        dt_str_addf(why, "'%s' stores the buffer's address", l->name);
         return false;
     }
     for (uint32_t n = 0; n < b->f->ninst; n++) {
@@ -79,16 +79,16 @@ static bool sites_ok(const struct rw_body *b, uint64_t args, bool producer, uint
         if (!(m & (args | RW_PROV_OTHER)))
             continue;
         if (m & ~args) {
-            dt_str_addf(why, "an access of %s (PTX line %u) may reach other memory too", l->name, i->line);
+            dt_str_addf(why, "an access of '%s' (PTX line %u) may reach other memory too", l->name, i->line);
             return false;
         }
         if (!plain_access(i) || (producer && i->op != PTX_OP_ST)) {
-            dt_str_addf(why, "%s touches it by `%s` (PTX line %u)", l->name, ptx_op_info(i->op)->mnemonic, i->line);
+            dt_str_addf(why, "'%s' touches it by `%s` (PTX line %u)", l->name, ptx_op_info(i->op)->mnemonic, i->line);
             return false;
         }
         uint32_t w = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
         if (w > 16) {
-            dt_str_addf(why, "%s moves %u bytes at once, shared memory takes 16", l->name, w);
+            dt_str_addf(why, "'%s' moves %u bytes at once, shared memory takes 16", l->name, w);
             return false;
         }
         if (w > *width)
@@ -341,7 +341,7 @@ int rw_fit(struct rw_cand *c, struct dt_err *e)
         if (r == 1)
             c->nredirect++;
         else if (r == 0 && why.len)
-            dt_str_addf(&c->no_redirect, "%s%s stays in global memory: %s", c->no_redirect.len ? "; " : "",
+            dt_str_addf(&c->no_redirect, "%s'%s' stays in global memory: %s", c->no_redirect.len ? "; " : "",
                         c->prog->graph->buffer[c->edge->buffer[k]].name, why.s);
         dt_str_done(&why);
         if (r < 0)

@@ -14,7 +14,7 @@ static bool none(const struct rw_cand *c, enum rw_fact k, struct dt_str *why, co
         const struct rw_find *f = &c->body[s].find[k];
         if (!f->set)
             continue;
-        dt_str_addf(why, "%s %s (`%.60s`, PTX line %u)", c->body[s].step->launch->name, what, f->what ? f->what : "?",
+        dt_str_addf(why, "'%s' %s (`%.60s`, PTX line %u)", c->body[s].step->launch->name, what, f->what ? f->what : "?",
                     f->line);
         return false;
     }
@@ -63,7 +63,7 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
         for (uint32_t k = 0; k < c->body[s].f->nparam; k++)
             bytes += c->body[s].f->param[k]->bytes + 16;
         if (c->body[s].f->nparam != c->body[s].step->launch->narg) {
-            dt_str_addf(why, "%s has other arguments than parameters", c->body[s].step->launch->name);
+            dt_str_addf(why, "'%s' has other arguments than parameters", c->body[s].step->launch->name);
             return false;
         }
     }
@@ -82,7 +82,7 @@ bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
     for (int s = 0; s < 2; s++) {
         const char *t = c->body[s].f->module->target, *n = t ? strstr(t, "sm_") : NULL;
         if (!n || strchr(t, ',')) {
-            dt_str_addf(why, "%s is for target %s", c->body[s].step->launch->name, t ? t : "?");
+            dt_str_addf(why, "'%s' is for target %s", c->body[s].step->launch->name, t ? t : "?");
             return false;
         }
         n += 3 + strspn(n + 3, "0123456789");
@@ -133,7 +133,7 @@ bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
     for (int s = 0; s < 2; s++) {
         const struct rw_body *b = &c->body[s];
         if (b->threads % 32 && (b->barriers || b->convergent)) {
-            dt_str_addf(why, "%s has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,
+            dt_str_addf(why, "'%s' has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,
                         b->barriers ? "barriers" : "warp collectives");
             return false;
         }

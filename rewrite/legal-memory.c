@@ -12,20 +12,20 @@ bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
     for (int s = 0; s < 2; s++) {
         const struct dt_launch *l = &c->prog->graph->launch[c->launch[s]];
         if (l->kind != DT_KERNEL) {
-            dt_str_addf(why, "%s is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
+            dt_str_addf(why, "'%s' is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
             return false;
         }
         if (l->cluster[0] || c->body[s].f->reqnctapercluster[0]) {
-            dt_str_addf(why, "%s is launched in clusters", l->name);
+            dt_str_addf(why, "'%s' is launched in clusters", l->name);
             return false;
         }
         if (l->programmatic) {
-            dt_str_addf(why, "%s has a programmatic edge", l->name);
+            dt_str_addf(why, "'%s' has a programmatic edge", l->name);
             return false;
         }
         for (uint32_t k = 0; k < l->narg; k++)
             if (l->arg[k].kind == DT_ARG_TENSOR_MAP) {
-                dt_str_addf(why, "%s takes a tensor map", l->name);
+                dt_str_addf(why, "'%s' takes a tensor map", l->name);
                 return false;
             }
     }
@@ -38,7 +38,7 @@ bool rw_legal_order(const struct rw_cand *c, struct dt_str *why)
     uint32_t *order = dt_calloc(c->prog->graph->nlaunch + 1, sizeof *order);
     bool ok = order && rw_order(c->ana, c->launch[0], c->launch[1], order, &between);
     if (!ok && order && between != UINT32_MAX)
-        dt_str_addf(why, "%s depends on %s and %s depends on it", c->prog->graph->launch[between].name,
+        dt_str_addf(why, "'%s' depends on '%s' and '%s' depends on it", c->prog->graph->launch[between].name,
                     c->prog->graph->launch[c->launch[0]].name, c->prog->graph->launch[c->launch[1]].name);
     dt_freep_(&order);
     return ok;
@@ -56,7 +56,7 @@ bool rw_legal_self_conflict(const struct rw_cand *c, struct dt_str *why)
 {
     for (int s = 0; s < 2; s++)
         if (c->ana->launch[c->launch[s]].self_conflict) {
-            dt_str_addf(why, "two blocks of %s touch the same byte, one of them writing",
+            dt_str_addf(why, "two blocks of '%s' touch the same byte, one of them writing",
                         c->prog->graph->launch[c->launch[s]].name);
             return false;
         }
@@ -72,7 +72,7 @@ bool rw_legal_float_atomics(const struct rw_cand *c, struct dt_str *why)
         const struct ana_launch *l = &c->ana->launch[c->launch[s]];
         for (uint32_t k = 0; k < l->naccess; k++)
             if (l->access[k].fp_atomics) {
-                dt_str_addf(why, "%s adds floating point into %s atomically; another order of blocks rounds otherwise",
+                dt_str_addf(why, "'%s' adds floating point into '%s' atomically; another order of blocks rounds otherwise",
                             c->prog->graph->launch[c->launch[s]].name, c->prog->graph->buffer[l->access[k].buffer].name);
                 return false;
             }
