@@ -163,17 +163,13 @@ static const char *how(const struct rw_state *s)
     return strncmp(s->time.method, "modeled", 7) ? "measured" : "modeled";
 }
 
-/* Push the state, with its analysis. */
-static int keep(struct rw_planner *p, struct rw_state *next, enum ana_evidence ev, struct dt_err *e)
+/* Push the state; it is empty afterwards. */
+static int keep(struct rw_planner *p, struct rw_state *next, size_t entry, enum ana_evidence ev, struct dt_err *e)
 {
-    struct ana_options o = {0};
-    int r = ana_run(p->dev, next->prog, &o, &next->ana, e);
-    if (r < 0)
-        return r;
     next->evidence = p->state.p[p->state.n - 1].evidence;
     if (ev == ANA_OBSERVED && next->evidence < ev)
         next->evidence = ev;
-    next->nentry = p->entry.n;
+    next->entry = entry;
     if (!dt_push(&p->state, *next))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memset(next, 0, sizeof *next);
@@ -189,6 +185,55 @@ static bool name_taken(const struct rw_planner *p, const char *name)
                 return true;
     }
     return false;
+}
+
+/* Errors that end the planning; any other one of a candidate only refuses it. */
+static bool fatal(int r)
+{
+    return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
+}
+
+/* Build, check and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. */
+static int build(struct rw_planner *p, const struct rw_rewrite *w, struct rw_cand *c, enum rw_level level,
+                 struct rw_state *next, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_err mine = {0};
+    int r = w->apply(c, level, why, &mine);
+    for (int s = 0; s < 2 && r == 0; s++)
+        if (rw_identity(c->body[s].f->module, c->body[s].f->name, dev_info(p->dev)->arch, why) != RW_IDENTICAL)
+            r = 1;
+    if (r == 0)
+        r = make_state(p, c, next, &mine);
+    if (r < 0 && !fatal(r)) {
+        dt_str_addf(why, "building: %s", mine.detail ? mine.detail : dt_err_text(r));
+        r = 1;
+    }
+    if (r < 0)
+        dt_err_move(e, &mine);
+    dt_err_done(&mine);
+    return r;
+}
+
+/* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
+static int accept(struct rw_planner *p, struct rw_state *next, struct dt_str *why, struct dt_err *e)
+{
+    struct ana_options o = {0};
+    struct dt_err bad = {0};
+    bool original = false;
+    int r = rw_verify_full(p->dev, p->state.p[0].prog, next->prog, 1, 2, &original, &bad);
+    if (r < 0 && !original && !fatal(r)) {
+        dt_str_addf(why, "verification: %s", bad.detail ? bad.detail : "the results differ");
+        rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
+        r = 1;
+    } else if (r == 0 && (r = ana_run(p->dev, next->prog, &o, &next->ana, &bad)) < 0 && !fatal(r)) {
+        dt_str_addf(why, "analysis of the fused launch: %s", bad.detail ? bad.detail : dt_err_text(r));
+        rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
+        r = 1;
+    }
+    if (r < 0)
+        dt_err_move(e, &bad);
+    dt_err_done(&bad);
+    return r;
 }
 
 /* 1 kept, 0 not, negative error. */
@@ -225,15 +270,7 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
         do
             snprintf(c.name, sizeof c.name, "f%u", p->nname++);
         while (name_taken(p, c.name));
-        r = w->apply(&c, (enum rw_level)l, &reason, e);
-        if (r == 0) {
-            for (int s = 0; s < 2 && r == 0; s++) {
-                enum rw_identity id = rw_identity(c.body[s].f->module, c.body[s].f->name, dev->arch, &reason);
-                r = id == RW_IDENTICAL ? 0 : 1;
-            }
-        }
-        if (r == 0)
-            r = make_state(p, &c, &next, e);
+        r = build(p, w, &c, (enum rw_level)l, &next, &reason, e);
         if (r < 0) {
             dt_str_done(&reason);
             break;
@@ -261,33 +298,26 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
             state_done(&next);
             continue;
         }
-        struct dt_err bad = {0};
-        bool original;
         after = next.time.time_us;
         level = rw_level_text((enum rw_level)l);
-        r = rw_verify_full(p->dev, p->state.p[0].prog, next.prog, 1, 2, &original, &bad);
-        if (r < 0 && (original || r == DT_E_NOMEM || r == DT_E_DEVICE)) {
-            dt_err_move(e, &bad);
+        dt_str_done(&why);
+        r = accept(p, &next, &why, e);
+        if (r < 0)
             break;
-        }
-        if (r < 0) {
+        if (r == 1) {
             verdict = RW_REFUSED;
-            dt_str_done(&why);
-            dt_str_addf(&why, "verification: %s", bad.detail ? bad.detail : "the results differ");
-            rw_bundle(p->state.p[0].prog, next.prog, why.s ? why.s : "");
+            before = after = 0;
             state_done(&next);
-            dt_err_done(&bad);
             r = 0;
             break;
         }
         out = 1;
         verdict = RW_KEPT;
-        dt_str_done(&why);
         if (note.len)
             dt_str_addf(&why, "%s", note.s);
         if ((r = record(p, w, first, second, level, verdict, &why, before, after, e)) < 0)
             break;
-        r = keep(p, &next, edge->evidence, e);
+        r = keep(p, &next, (size_t)(find_entry(p, w->name, first, second) - p->entry.p), edge->evidence, e);
     }
     if (r == 0 && !out) {
         if (!why.len && note.len)
@@ -420,7 +450,7 @@ static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
 
 static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedules, struct dt_err *e)
 {
-    for (;;) {
+    while (p->state.n > 1) {
         struct rw_state *top = &p->state.p[p->state.n - 1];
         struct dt_err bad = {0};
         bool original = false;
@@ -431,12 +461,12 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
             p->verified_schedules = schedules;
             return 0;
         }
-        if (original || p->state.n == 1 || r == DT_E_NOMEM || r == DT_E_DEVICE) {
+        if (original || fatal(r)) {
             dt_err_move(e, &bad);
             return r;
         }
         /* the newest rewrite goes, and what was decided after it with it */
-        struct rw_entry *x = &p->entry.p[top->nentry - 1];
+        struct rw_entry *x = &p->entry.p[top->entry];
         rw_bundle(p->state.p[0].prog, top->prog, bad.detail ? bad.detail : "");
         free(x->reason);
         struct dt_str why = {0};
@@ -447,6 +477,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         state_done(top);
         p->state.n--;
     }
+    return 0; /* no change: the plan is the original */
 }
 
 int rw_choose(struct rw_planner *p, struct dt_err *e)

@@ -73,7 +73,7 @@ static bool sites_ok(const struct rw_body *b, uint64_t args, bool producer, uint
         if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS)
             continue;
         bool global = rw_is_global_access(i);
-        if (!global && !(i->op != PTX_OP_OPAQUE && has_address(i) && i->space == PTX_GLOBAL))
+        if (!global && !(has_address(i) && (i->space == PTX_GLOBAL || i->space == PTX_GENERIC)))
             continue;
         uint64_t m = rw_prov_of(b, i);
         if (!(m & (args | RW_PROV_OTHER)))

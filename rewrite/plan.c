@@ -147,7 +147,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
          put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "rewrites", rewrites(p)) &&
          put(doc, "assumes", assumes(last, e)) &&
-         put(doc, "verified", json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0, "inputs",
+         put(doc, "verified", json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0 || p->state.n == 1, "inputs",
                                         (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
                                         "device", d->kind)) &&
          put(doc, "modules", json_incref(json_object_get(ptx, "modules")));

@@ -225,7 +225,7 @@ struct rw_state { /* a graph on its way to the plan */
     struct dev_time time;
     double *step_us;
     bool borrowed; /* the first one: prog and ana are the caller's */
-    size_t nentry; /* entries that were there when it was made: what is undone with it */
+    size_t entry;  /* the rewrite that made it, in rw_planner.entry */
     enum ana_evidence evidence;
 };
 struct rw_planner {

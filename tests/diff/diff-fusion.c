@@ -349,10 +349,114 @@ static void run_one(void **state)
     chain(g);
 }
 
+/* ---- whole plans ------------------------------------------------------------------------------------------------------------ */
+
+static json_t *plan(const struct made *m, const struct rw_options *o)
+{
+    struct dt_err e = {0};
+    json_t *doc = NULL;
+    if (rw_plan(device, m->p, m->a, o, "sha256:0", &doc, &e) < 0)
+        fail_msg("%s", e.detail ? e.detail : "?");
+    return doc;
+}
+
+static double number(json_t *doc, const char *a, const char *b)
+{
+    return json_number_value(json_object_get(json_object_get(doc, a), b));
+}
+
+static unsigned verdicts(json_t *doc, const char *verdict)
+{
+    json_t *x;
+    size_t i;
+    unsigned n = 0;
+    json_array_foreach(json_object_get(doc, "rewrites"), i, x)
+        n += !strcmp(json_string_value(json_object_get(x, "verdict")), verdict);
+    return n;
+}
+
+/* The plan is faster, the same twice, reads back, gives the same bytes, and does what it is told. */
+static void test_plan(void **state)
+{
+    static const char *const deny[] = {"block-fusion"};
+    struct made m = {0}, now = {0};
+    char *text = document(&graphs[0]);
+    make(text, NULL, &m);
+    json_t *doc = plan(&m, NULL), *again = plan(&m, NULL), *denied;
+    assert_true(json_equal(doc, again));
+    assert_true(number(doc, "optimized", "time_us") < number(doc, "baseline", "time_us"));
+    assert_true(verdicts(doc, "kept") >= 1);
+    assert_int_equal(number(doc, "optimized", "launches") + verdicts(doc, "kept"), number(doc, "baseline", "launches"));
+    assert_true(json_is_true(json_object_get(json_object_get(doc, "verified"), "bitwise")));
+    assert_int_equal(number(doc, "verified", "inputs"), 3);
+    assert_int_equal(number(doc, "verified", "schedules"), 8);
+    make(NULL, doc, &now);
+    assert_true(now.g->is_plan);
+    hold(&m, &now, "the plan");
+    struct rw_options o = {.deny = deny, .ndeny = 1};
+    denied = plan(&m, &o);
+    assert_int_equal(json_array_size(json_object_get(denied, "rewrites")), 0);
+    assert_int_equal(number(denied, "optimized", "launches"), 3);
+    assert_true(number(denied, "optimized", "time_us") == number(denied, "baseline", "time_us"));
+    struct rw_options hurry = {.budget_s = 1e-6};
+    json_t *late = plan(&m, &hurry);
+    assert_int_equal(verdicts(late, "kept"), 0);
+    assert_true(verdicts(late, "refused") >= 2);
+    json_decref(late);
+    json_decref(denied);
+    json_decref(doc);
+    json_decref(again);
+    made_done(&m);
+    made_done(&now);
+    free(text);
+}
+
+/* A plan that computes something else is caught, with the place. */
+static void test_caught(void **state)
+{
+    struct made m = {0}, wrong = {0};
+    struct dt_err e = {0};
+    char *text = document(&graphs[0]), *at = strstr(text, "0.044715f");
+    make(text, NULL, &m);
+    at[7] = '6';
+    make(text, NULL, &wrong);
+    assert_int_equal(rw_verify(device, m.p, wrong.p, 1, 0, &e), DT_E_INTERNAL);
+    assert_non_null(strstr(e.detail, "y differs at byte"));
+    dt_err_done(&e);
+    made_done(&m);
+    made_done(&wrong);
+    free(text);
+}
+
+/* Launches that race themselves are left as they are, with that reason. */
+static void test_racing(void **state)
+{
+    static const char doc[] =
+        "{\"dovetail\": 1, \"modules\": {\"m\": {\"cuda\": \"extern \\\"C\\\" __global__ void p(const float *x, float *h) "
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] * 2; if (threadIdx.x == 0) h[4096] = blockIdx.x; }\\n"
+        "extern \\\"C\\\" __global__ void c(const float *h, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i]; }\"}},"
+        "\"buffers\": {\"x\": {\"bytes\": 16384, \"role\": \"input\"}, \"h\": {\"bytes\": 16388, \"role\": \"intermediate\"},"
+        "\"y\": {\"bytes\": 16384, \"role\": \"output\"}}, \"launches\": ["
+        "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"x\"}, "
+        "{\"buffer\": \"h\"}]},"
+        "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"h\"}, "
+        "{\"buffer\": \"y\"}]}]}";
+    struct made m = {0};
+    make(doc, NULL, &m);
+    assert_true(m.a->launch[0].self_conflict);
+    json_t *d = plan(&m, NULL);
+    assert_int_equal(verdicts(d, "refused"), 1);
+    const char *why = json_string_value(json_object_get(json_array_get(json_object_get(d, "rewrites"), 0), "reason"));
+    assert_true(!strncmp(why, "race:", 5));
+    json_decref(d);
+    made_done(&m);
+}
+
 int main(void)
 {
     struct dt_err e = {0};
-    struct CMUnitTest tests[sizeof graphs / sizeof graphs[0]];
+    enum { N = sizeof graphs / sizeof graphs[0] };
+    struct CMUnitTest tests[N + 3];
     if (dev_open("soft", &device, &e) < 0) {
         fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
         return 1;
@@ -361,9 +465,12 @@ int main(void)
         printf("no NVRTC: skipped\n");
         return 77;
     }
-    for (size_t k = 0; k < sizeof graphs / sizeof graphs[0]; k++)
+    for (size_t k = 0; k < N; k++)
         tests[k] = (struct CMUnitTest){graphs[k].name, run_one, NULL, NULL, (void *)&graphs[k]};
-    int r = _cmocka_run_group_tests("fusion", tests, sizeof graphs / sizeof graphs[0], NULL, NULL);
+    tests[N] = (struct CMUnitTest)cmocka_unit_test(test_plan);
+    tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_caught);
+    tests[N + 2] = (struct CMUnitTest)cmocka_unit_test(test_racing);
+    int r = _cmocka_run_group_tests("fusion", tests, N + 3, NULL, NULL);
     dev_close(device);
     return r;
 }
