@@ -19,10 +19,10 @@
 
 static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
 
-struct ptx_var *rw_map_var(struct rw_join *j, const struct ptx_var *v, uint32_t *ret_offset)
+struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset)
 {
     for (size_t k = 0; k < j->vars.n; k++)
-        if (j->vars.p[k].from == v) {
+        if (j->vars.p[k].from == v && (j->vars.p[k].side == side || j->vars.p[k].side == RW_ANY_SIDE)) {
             *ret_offset = j->vars.p[k].offset;
             return j->vars.p[k].to;
         }
@@ -43,7 +43,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
             break;
         /* fall through */
     case PTX_O_VAR:
-        if (!(o->var = rw_map_var(j, o->var, &off)))
+        if (!(o->var = rw_map_var(j, p->side, o->var, &off)))
             return dt_err_set(j->e, DT_E_INTERNAL, "a variable was not mapped");
         o->off += off;
         break;

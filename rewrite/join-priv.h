@@ -8,7 +8,10 @@ struct rw_var_pair {
     const struct ptx_var *from;
     struct ptx_var *to;
     uint32_t offset; /* added to every use: places of static arrays in the one array */
+    int side;        /* of which body: both may be the same entry, with the same variables; RW_ANY_SIDE: module variables */
 };
+
+#define RW_ANY_SIDE (-1)
 
 struct rw_join {
     struct rw_cand *c;
@@ -27,7 +30,7 @@ struct rw_join {
 };
 
 struct rw_phase { /* one body on its way into the fused kernel */
-    int side; /* 0 producer, 1 consumer */
+    int side; /* 0 producer, 1 consumer, RW_ANY_SIDE: a device function */
     uint32_t *reg, *label;
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
     uint32_t *base;            /* per redirection: register with what is subtracted from an address */
@@ -48,6 +51,6 @@ int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg);
 /* copy.c: the body's instructions, rewritten. */
 int rw_copy_body(struct rw_join *j, struct rw_phase *p);
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);
-struct ptx_var *rw_map_var(struct rw_join *j, const struct ptx_var *v, uint32_t *ret_offset);
+struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset);
 
 #endif

@@ -111,7 +111,7 @@ static int make_params(struct rw_join *j)
                     w->align != v->align || w->is_array != v->is_array ||
                     !same_arg(&c->body[0].step->launch->arg[k], &l->arg[i]))
                     continue;
-                if ((to = rw_map_var(j, w, &off))) {
+                if ((to = rw_map_var(j, 0, w, &off))) {
                     c->arg_same[i] = k;
                     break;
                 }
@@ -124,7 +124,7 @@ static int make_params(struct rw_join *j)
                     return nomem(j);
                 to->is_array = v->is_array;
             }
-            if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0}))
+            if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, s}))
                 return nomem(j);
         }
     }
@@ -153,17 +153,17 @@ static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
             const struct ptx_opnd *o = &f->inst[n].opnd[k];
             bool var = o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR);
             uint32_t off;
-            if (!var || (o->var->space != PTX_GLOBAL && o->var->space != PTX_CONST) || rw_map_var(j, o->var, &off))
+            if (!var || (o->var->space != PTX_GLOBAL && o->var->space != PTX_CONST) || rw_map_var(j, RW_ANY_SIDE, o->var, &off))
                 continue;
             struct ptx_var *to = copy_data(j, o->var);
-            if (!to || !dt_push(&j->vars, (struct rw_var_pair){o->var, to, 0}))
+            if (!to || !dt_push(&j->vars, (struct rw_var_pair){o->var, to, 0, RW_ANY_SIDE}))
                 return nomem(j);
         }
     return 0;
 }
 
 /* Local and parameter-space variables declared in a function. */
-static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, struct ptx_function *to)
+static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, struct ptx_function *to, int side)
 {
     for (uint32_t k = 0; k < f->nvar; k++) {
         const struct ptx_var *v = f->var[k];
@@ -178,7 +178,7 @@ static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, s
         if (!w)
             return nomem(j);
         w->is_array = v->is_array;
-        if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0}))
+        if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0, side}))
             return nomem(j);
     }
     return 0;
@@ -225,12 +225,12 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f)
             to->nparam--;
             to->ret[to->nret++] = w;
         }
-        if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0}))
+        if (!dt_push(&j->vars, (struct rw_var_pair){v, w, 0, RW_ANY_SIDE}))
             return nomem(j);
     }
-    if ((r = copy_function_vars(j, f, to)) < 0)
+    if ((r = copy_function_vars(j, f, to, RW_ANY_SIDE)) < 0)
         return r;
-    struct rw_phase p = {.side = 0};
+    struct rw_phase p = {.side = RW_ANY_SIDE};
     p.reg = dt_new_array(&j->m->arena, uint32_t, f->nreg + 1);
     p.label = dt_new_array(&j->m->arena, uint32_t, f->nlabel + 1);
     if (!p.reg || !p.label)
@@ -282,7 +282,7 @@ static int make_shared(struct rw_join *j)
     }
     for (int s = 0; s < 2; s++)
         for (uint32_t k = 0; k < c->body[s].nshared; k++)
-            if (!dt_push(&j->vars, (struct rw_var_pair){c->body[s].shared_var[k], j->smem, c->body[s].shared_at[k]}))
+            if (!dt_push(&j->vars, (struct rw_var_pair){c->body[s].shared_var[k], j->smem, c->body[s].shared_at[k], s}))
                 return nomem(j);
     return 0;
 }
@@ -437,7 +437,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
             unsigned arg = (unsigned)__builtin_ctzll(q->args[p->side]);
             const struct ptx_var *from = c->body[p->side].f->param[arg];
             uint32_t off, w = new_reg(j, PTX_B64, "dt_w"), x = new_reg(j, PTX_B32, "dt_x");
-            struct ptx_var *to = rw_map_var(j, from, &off);
+            struct ptx_var *to = rw_map_var(j, p->side, from, &off);
             if (w == PTX_NO_REG || x == PTX_NO_REG || !to)
                 return nomem(j);
             const char *W = rw_rname(j, w), *X = rw_rname(j, x);
@@ -492,9 +492,9 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     p.end = ptx_label_new(j->f, side ? "CEND" : "PEND");
     uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT");
     uint32_t blk = new_reg(j, PTX_U32, "dt_blk"), i = new_reg(j, PTX_U32, "dt_i"), n = new_reg(j, PTX_U32, "dt_n");
-    uint32_t pr = new_reg(j, PTX_PRED, "dt_p"), first = new_reg(j, PTX_U32, "dt_first");
+    uint32_t pr = new_reg(j, PTX_PRED, "dt_p"), skip = new_reg(j, PTX_PRED, "dt_skip"), first = new_reg(j, PTX_U32, "dt_first");
     if (p.end == UINT32_MAX || top == UINT32_MAX || out == UINT32_MAX || first == PTX_NO_REG || pr == PTX_NO_REG ||
-        n == PTX_NO_REG || i == PTX_NO_REG || blk == PTX_NO_REG)
+        skip == PTX_NO_REG || n == PTX_NO_REG || i == PTX_NO_REG || blk == PTX_NO_REG)
         return nomem(j);
     const char *K = rw_rname(j, j->k), *BLK = rw_rname(j, blk), *I = rw_rname(j, i), *N = rw_rname(j, n),
                *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
@@ -503,7 +503,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         return r;
     /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
     if (l->affine) {
-        r = l->b ? rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", BLK, K, (long long)(int32_t)l->b, (long long)(int32_t)l->a)
+        r = l->b == 1 && !l->a ? rw_emit(j, "mov.b32 %s, %s;", BLK, K)
+            : l->b ? rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", BLK, K, (long long)(int32_t)l->b, (long long)(int32_t)l->a)
                  : rw_emit(j, "mov.b32 %s, %lld;", BLK, (long long)(int32_t)l->a);
     } else if (l->m != UINT32_MAX) {
         r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", FIRST, K, l->m);
@@ -530,8 +531,9 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0)
         return r;
     if (b->threads != c->threads) {
-        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, rw_rname(j, j->t), b->threads)) < 0 ||
-            (r = rw_emit_bra(j, p.end, pr, false)) < 0)
+        /* a predicate of its own: `skip` differs between threads, `pr` never does (vary.c looks at registers, not at moments) */
+        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads)) < 0 ||
+            (r = rw_emit_bra(j, p.end, skip, false)) < 0)
             return r;
     }
     if ((r = rw_copy_body(j, &p)) < 0 || (r = rw_emit_label(j, p.end)) < 0)
@@ -618,7 +620,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0)
         goto out;
     for (int s = 0; s < 2; s++)
-        if ((r = copy_function_vars(&j, c->body[s].f, j.f)) < 0)
+        if ((r = copy_function_vars(&j, c->body[s].f, j.f, s)) < 0)
             goto out;
     j.t = new_reg(&j, PTX_U32, "dt_t");
     j.k = new_reg(&j, PTX_U32, "dt_k");
