@@ -317,26 +317,27 @@ static int lay_out_shared(struct dt_arena *a, struct rw_body *b, struct dt_err *
     return 0;
 }
 
-int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, struct rw_body *ret, struct dt_err *e)
+int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, const struct ptx_function *f,
+                 struct rw_body *ret, struct dt_err *e)
 {
     const struct dev_step *step = &p->step[launch];
     const struct dt_launch *l = step->launch;
     const struct ptx_function *seen[MAX_DEPTH];
     memset(ret, 0, sizeof *ret);
-    ret->f = step->entry;
+    ret->f = f ? f : step->entry;
     ret->step = step;
-    if (!step->entry)
+    if (!ret->f)
         return dt_err_set(e, DT_E_INTERNAL, "launch %s has no kernel", l->name);
     memcpy(ret->grid, l->grid, sizeof ret->grid);
     memcpy(ret->block, l->block, sizeof ret->block);
     ret->threads = step->threads;
     struct scan s = {.a = a, .b = ret, .prog = p, .launch = l, .seen = seen};
-    int r = scan_function(&s, step->entry, true, e);
+    int r = scan_function(&s, ret->f, true, e);
     if (r < 0)
         return r;
-    for (uint32_t k = 0; k < step->entry->module->nvar; k++)
-        if (step->entry->module->var[k]->space == PTX_CONST && uses_var(step->entry, step->entry->module->var[k]))
-            ret->const_bytes += step->entry->module->var[k]->bytes + 16;
+    for (uint32_t k = 0; k < ret->f->module->nvar; k++)
+        if (ret->f->module->var[k]->space == PTX_CONST && uses_var(ret->f, ret->f->module->var[k]))
+            ret->const_bytes += ret->f->module->var[k]->bytes + 16;
     if ((r = lay_out_shared(a, ret, e)) < 0 || (r = rw_vary(ret, e)) < 0)
         return r;
     return rw_prov(a, ret, e);

@@ -37,7 +37,7 @@ int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev
     for (int s = 0; s < 2; s++) {
         if (p->graph->launch[c->launch[s]].kind != DT_KERNEL)
             return 0; /* plain_launches refuses it */
-        int r = rw_body_init(&c->arena, p, c->launch[s], &c->body[s], e);
+        int r = rw_body_init(&c->arena, p, c->launch[s], NULL, &c->body[s], e);
         if (r < 0)
             return r;
     }
@@ -55,6 +55,8 @@ void rw_cand_done(struct rw_cand *c)
 {
     dt_str_done(&c->ptx);
     dt_str_done(&c->no_redirect);
+    for (int s = 0; s < 2; s++)
+        ptx_module_free(c->own[s]);
     dt_arena_done(&c->arena);
     memset(c, 0, sizeof *c);
 }
@@ -97,31 +99,64 @@ static int resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     return 0;
 }
 
+/* Both bodies with arithmetic that no assembler may contract otherwise: as they are, with .rn (join does that), or with their
+ * contractions written out. 1: refused. */
+static int identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+{
+    for (int s = 0; s < 2; s++) {
+        const struct ptx_function *f = c->body[s].f;
+        struct dt_str reason = {0};
+        enum rw_identity id = c->own[s] ? RW_IDENTICAL : rw_identity(f->module, f->name, c->dev->arch, &reason);
+        if (id == RW_CONTRACTED) {
+            c->own[s] = rw_explicit(f->module, f->name, c->dev->arch);
+            const struct ptx_function *g = c->own[s] ? ptx_find_function(c->own[s], f->name) : NULL;
+            int r = g ? rw_body_init(&c->arena, c->prog, c->launch[s], g, &c->body[s], e) : 0;
+            if (r < 0) {
+                dt_str_done(&reason);
+                return r;
+            }
+            id = g ? RW_IDENTICAL : id;
+        }
+        if (id != RW_IDENTICAL)
+            dt_str_addf(why, "arithmetic-identity: %s", reason.s ? reason.s : "?");
+        dt_str_done(&reason);
+        if (id != RW_IDENTICAL)
+            return 1;
+    }
+    return 0;
+}
+
 static int apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
 {
+    struct dt_str room = {0};
     int r;
     c->level = RW_LEVEL_GLOBAL;
-    if (c->body[0].f && c->body[1].f && level == RW_LEVEL_SHARED && rw_legal_check(c, why)) {
-        /* only now: footprints of an illegal pair are of no interest */
-        if ((r = rw_fit(c, e)) < 0)
-            return r;
-        if (!c->nredirect) {
-            dt_str_addf(why, "shared level: %s", c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
-            return 1;
-        }
-        c->level = level;
-    } else if (level == RW_LEVEL_SHARED && why->len) {
-        return 1;
-    }
-    struct dt_str room = {0};
-    if (c->body[0].f && c->body[1].f && !rw_layout(c, &room)) {
-        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+    c->nredirect = 0;
+    if (!c->body[0].f || !c->body[1].f || !rw_layout(c, &room)) {
+        if (!room.len)
+            rw_legal_check(c, why); /* says why there is nothing to join */
+        else
+            dt_str_addf(why, "shared-space: %s", room.s);
         dt_str_done(&room);
         return 1;
     }
-    dt_str_done(&room);
     if (!rw_legal_check(c, why))
         return 1;
+    if ((r = identity(c, why, e)))
+        return r;
+    if (level == RW_LEVEL_SHARED) { /* only now: footprints of an illegal pair are of no interest */
+        if ((r = rw_fit(c, e)) < 0)
+            return r;
+        c->level = level;
+        if (!c->nredirect)
+            dt_str_addf(why, "shared level: %s", c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
+        else if (!rw_layout(c, &room))
+            dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+        bool ok = c->nredirect && !room.len && rw_legal_check(c, why);
+        dt_str_done(&room);
+        if (!ok)
+            return 1;
+    }
     if ((r = rw_join(c, e)) < 0)
         return r;
     return resources(c, why, e);

@@ -68,8 +68,9 @@ struct rw_body {
 #define RW_PROV_LOCAL (UINT64_C(1) << 62) /* module variables, shared or local memory */
 #define RW_PROV_ARGS (RW_PROV_LOCAL - 1)
 
-/* Everything about the entry of `step`; `a` owns what is allocated. */
-int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, struct rw_body *ret, struct dt_err *e);
+/* Everything about the launch's entry, or about `f` in its stead; `a` owns what is allocated. */
+int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, const struct ptx_function *f,
+                 struct rw_body *ret, struct dt_err *e);
 /* vary.c: find barriers that not all threads of a block need reach; sets RW_BARRIER_VARYING. */
 int rw_vary(struct rw_body *b, struct dt_err *e);
 /* prov.c */
@@ -130,6 +131,7 @@ struct rw_cand {
     uint32_t launch[2]; /* producer, consumer */
     uint32_t *order;
     struct rw_body body[2];
+    struct ptx_module *own[2]; /* where the body is not the program's entry but its explicit form */
     struct rw_comps comps;
     enum rw_level level;
     struct rw_redirect *redirect;
@@ -183,6 +185,8 @@ bool rw_round_inst(struct ptx_inst *i);
 enum rw_identity { RW_IDENTICAL, RW_CONTRACTED, RW_UNKNOWN };
 /* Is `entry` of the module, printed with .rn, the same machine code? *why (may be NULL) one sentence if not. */
 enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch, struct dt_str *why);
+/* The entry with its contractions written out, such that its code is the same (contract.c). A module of its own, NULL: no such form. */
+struct ptx_module *rw_explicit(const struct ptx_module *m, const char *entry, const char *arch);
 /* Both cubins have the same bytes in every .text section. */
 bool rw_same_code(const void *a, size_t na, const void *b, size_t nb);
 

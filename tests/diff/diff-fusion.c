@@ -386,6 +386,8 @@ static void test_plan(void **state)
     make(text, NULL, &m);
     json_t *doc = plan(&m, NULL), *again = plan(&m, NULL), *denied;
     assert_true(json_equal(doc, again));
+    if (getenv("SHOW"))
+        json_dumpf(json_object_get(doc, "rewrites"), stdout, JSON_INDENT(1));
     assert_true(number(doc, "optimized", "time_us") < number(doc, "baseline", "time_us"));
     assert_true(verdicts(doc, "kept") >= 1);
     assert_int_equal(number(doc, "optimized", "launches") + verdicts(doc, "kept"), number(doc, "baseline", "launches"));
