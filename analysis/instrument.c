@@ -359,7 +359,7 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const char *na
     struct ana_taint_in mine = *in;
     mine.var = var;
     if (!var || !s.f || !ptx_var_new(copy, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8))
-        rc = var && s.f ? DT_E_NOMEM : DT_E_INTERNAL;
+        rc = s.f ? DT_E_NOMEM : DT_E_INTERNAL;
     if (!rc)
         rc = map_vars(m, copy, in->var, var);
     if (!rc)

@@ -784,7 +784,8 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
         for (uint32_t i = 0; i < f->ninst && ok; i++)
             if (s.cfg.block[s.cfg.block_of[i]].reachable || f->inst[i].op == PTX_OP_OPAQUE)
                 step(&s, i);
-        control(&s);
+        if (ok)
+            control(&s);
         ok = ok && !s.a.failed;
         dt_arena_done(&s.a);
         s.a = keep;

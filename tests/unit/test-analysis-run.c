@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "analysis/analysis-priv.h"
+#include "base/alloc.h"
 #include "base/hash.h"
 
 enum { R, M, Y, KINDS }; /* read, must-write, may-write */
@@ -604,6 +605,45 @@ static void refusals(void **state)
     }
 }
 
+/* Whichever allocation fails, the answer is "out of memory" or the right one. */
+static void memory_runs_out(void **state)
+{
+    char *d = document("cuda",
+                       "__device__ int table[4];"
+                       "extern \"C\" __global__ void k(const float *x, float *y, float *z, int n)\n"
+                       "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) for (int j = i; j < n; j += 4) "
+                       "  { y[j & 255] = 1; if (x[j] > 0.5f) z[j] = table[i & 3]; } atomicAdd(&z[512], 1.0f); }",
+                       XY,
+                       "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [3, 1, 1], 'block': [4, 1, 1], 'args':"
+                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 99}]},"
+                       "{'name': 'b', 'module': 'm', 'entry': 'k', 'grid': [3, 1, 1], 'block': [4, 1, 1], 'args':"
+                       "[{'buffer': 'y'}, {'buffer': 'y', 'offset': 64}, {'buffer': 'z'}, {'i32': 99}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    json_t *right = ana_to_json(g.r, dev_info(device), NULL, true);
+    for (long n = 1, failed = 1; failed; n += n < 300 ? 1 : 7) {
+        struct ana_result *r = NULL;
+        struct dt_err e = {0};
+        long before = dt_alloc_count();
+        dt_alloc_fail_after(n);
+        int rc = ana_run(device, g.p, NULL, &r, &e);
+        dt_alloc_fail_after(0);
+        failed = dt_alloc_count() - before >= n;
+        if (rc && rc != DT_E_NOMEM && rc != DT_E_DEVICE)
+            fail_msg("allocation %ld: %s: %s", n, dt_err_code(rc), e.detail);
+        if (!rc) {
+            json_t *j = ana_to_json(r, dev_info(device), NULL, true);
+            assert_true(json_equal(j, right));
+            json_decref(j);
+        }
+        ana_free(r);
+        dt_err_done(&e);
+    }
+    json_decref(right);
+    release(&g);
+    free(d);
+}
+
 static int open_device(void **state)
 {
     struct dt_err e = {0};
@@ -635,6 +675,7 @@ int main(void)
         cmocka_unit_test(module_variables_are_buffers),
         cmocka_unit_test(random_strides),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(memory_runs_out),
     };
     return cmocka_run_group_tests(t, open_device, close_device);
 }
