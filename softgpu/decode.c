@@ -238,7 +238,7 @@ static bool place_dynamic(struct sg_dec *d, const struct ptx_var *v)
     for (size_t i = 0; i < d->place.n; i++)
         if (d->place.p[i].var == v)
             return true;
-    if (!dt_push(&d->place, (struct sg_place){v, d->shared}))
+    if (!dt_push(&d->place, (struct sg_place){v, (d->shared + 15) & ~15ull}))
         d->nomem = true;
     return true;
 }
@@ -879,8 +879,6 @@ static int decode(struct sg_dec *d)
     for (size_t i = 0; i < d->fn.n; i++)
         if (!each_var(d->fn.p[i].f, place_static, d))
             return d->c->error;
-    if (d->shared)
-        d->shared = (d->shared + 15) & ~15ull;
     for (size_t i = 0; i < d->fn.n; i++)
         each_var(d->fn.p[i].f, place_dynamic, d);
     r = sg_decode_function(d, f);

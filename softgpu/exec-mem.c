@@ -377,7 +377,7 @@ static uint32_t fminmax16(uint32_t a, uint32_t b, bool bf, bool max)
 }
 
 /* One atomic operation (enum ptx_mod in `sub`) on `old`, of PTX type `type`. */
-static uint64_t atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c)
+static uint64_t atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global)
 {
     unsigned bits = op->size * 8u;
     uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
@@ -387,8 +387,8 @@ static uint64_t atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, u
     case PTX_M_ADD:
         switch (op->type) {
         case PTX_F32:
-            /* global atomics flush nothing; in shared memory they do, as red.shared on hardware */
-            return sg_bits(fadd32(sg_float((uint32_t)old), sg_float((uint32_t)b), op->rnd & SG_FTZ));
+            /* in global memory subnormals are flushed, in shared memory they are kept (§9.7.13.5) */
+            return sg_bits(fadd32(sg_float((uint32_t)old), sg_float((uint32_t)b), global));
         case PTX_F64: {
             double r = sg_double(old) + sg_double(b);
             return r == r ? sg_bits64(r) : SG_NAN64;
@@ -457,7 +457,7 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
                     get(w, op->size, ext[0], l, c);
                     memcpy(&vc, c, op->size);
                 }
-                uint64_t v = atomic_value(op, vo, vb, vc);
+                uint64_t v = atomic_value(op, vo, vb, vc, is_global(op, sg_address(w, op, l)));
                 memcpy(r, &v, op->size);
             }
             if (!(op->flags & SG_NO_RESULT))

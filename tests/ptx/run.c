@@ -1,0 +1,440 @@
+/* Runs the RUN cases of PTX files on the software device and compares every byte of the results.
+ *
+ *     run-ptx FILE-OR-FOLDER…
+ *
+ * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each starts with RUN.
+ *
+ *     // RUN entry [grid=2,1,1] [block=32] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
+ *     // BUF name type values     the next argument: address of a buffer of its own
+ *     // ARG type value           the next argument: a scalar
+ *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
+ *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD]    the launch fails; MARK: a comment on the faulting line
+ *
+ * Types: u8 … u64, s8 … s64, f32, f64, x16 (any 16 bits). Values: integers (0x…, negative), for floats also decimals, inf, nan (the
+ * canonical one), bits as 0x…; `V*N` repeats, `iota*N` counts from 0. A tolerance is relative (and absolute below 1).
+ * A line that ends in `\` goes on in the next comment line. Exit status: 0 when every case passed and there was at least one.
+ */
+#include <dirent.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "softgpu/sg.h"
+
+enum { MAX_ARG = 32, MAX_TEXT = 8 << 20 };
+
+struct buf {
+    char name[64];
+    uint64_t addr, bytes;
+};
+struct run {
+    const char *file, *text;
+    struct sg_device *dev;
+    struct sg_module *mod;
+    char entry[128];
+    struct sg_launch l;
+    struct buf buf[MAX_ARG];
+    unsigned nbuf, narg;
+    uint8_t param[MAX_ARG][8];
+    unsigned param_bytes[MAX_ARG];
+    bool open, launched;
+    struct sg_fault fault;
+    int result;
+    unsigned line, cases, failed, outs;
+    bool bad;
+};
+
+static void fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void fail(struct run *r, const char *fmt, ...)
+{
+    va_list ap;
+    printf("%s:%u: ", r->file, r->line);
+    va_start(ap, fmt);
+    vprintf(fmt, ap);
+    va_end(ap);
+    putchar('\n');
+    r->bad = true;
+}
+
+static unsigned type_bytes(const char *t) { return t[0] == 'x' ? 2 : (unsigned)atoi(t + 1) / 8; }
+
+static uint64_t parse(const char *type, const char *v)
+{
+    bool hex = strstr(v, "0x") != NULL;
+    if (!strcmp(type, "f32") && !hex) {
+        float f = strtof(v, NULL);
+        uint32_t u;
+        memcpy(&u, &f, 4);
+        return !strcmp(v, "nan") ? 0x7FFFFFFF : u;
+    }
+    if (!strcmp(type, "f64") && !hex) {
+        double d = strtod(v, NULL);
+        uint64_t u;
+        memcpy(&u, &d, 8);
+        return !strcmp(v, "nan") ? 0xFFF8000000000000 : u;
+    }
+    return v[0] == '-' ? 0 - strtoull(v + 1, NULL, 0) : strtoull(v, NULL, 0);
+}
+
+/* Values into `out`; the number of bytes, 0 on nonsense. */
+static size_t values(const char *type, char *p, uint8_t *out, size_t cap)
+{
+    unsigned n = type_bytes(type);
+    size_t at = 0;
+    if (n != 1 && n != 2 && n != 4 && n != 8)
+        return 0;
+    for (char *save, *t = strtok_r(p, " \t", &save); t; t = strtok_r(NULL, " \t", &save)) {
+        char *star = strchr(t, '*');
+        unsigned long times = star ? strtoul(star + 1, NULL, 0) : 1;
+        if (star)
+            *star = 0;
+        bool iota = !strcmp(t, "iota");
+        uint64_t v = iota ? 0 : parse(type, t);
+        for (; times--; v += iota) {
+            if (at + n > cap)
+                return 0;
+            memcpy(out + at, &v, n);
+            at += n;
+        }
+    }
+    return at;
+}
+
+static void run_case(struct run *r)
+{
+    if (!r->open || r->launched)
+        return;
+    r->launched = true;
+    struct sg_kernel *k = sg_module_kernel(r->mod, r->entry);
+    if (!k) {
+        fail(r, "no entry %s", r->entry);
+        r->result = DT_E_NO_ENTRY;
+        return;
+    }
+    const struct sg_kernel_info *i = sg_kernel_info(k);
+    static uint8_t params[4096];
+    memset(params, 0, sizeof params);
+    if (i->nparam != r->narg)
+        fail(r, "%s has %u parameters, %u given", r->entry, i->nparam, r->narg);
+    for (unsigned a = 0; a < i->nparam && a < r->narg; a++) {
+        if (i->param_bytes[a] != r->param_bytes[a])
+            fail(r, "parameter %u of %s has %u bytes, %u given", a, r->entry, i->param_bytes[a], r->param_bytes[a]);
+        else
+            memcpy(params + i->param_offset[a], r->param[a], r->param_bytes[a]);
+    }
+    r->l.kernel = k;
+    r->l.params = params;
+    memset(&r->fault, 0, sizeof r->fault);
+    r->result = r->bad ? DT_E_USAGE : sg_execute(r->dev, &r->l, NULL, &r->fault);
+}
+
+static void end_case(struct run *r)
+{
+    if (!r->open)
+        return;
+    run_case(r);
+    if (r->result < 0 && !r->outs && !r->bad) {
+        char t[512];
+        sg_fault_text(&r->fault, t, sizeof t);
+        fail(r, "unexpected fault (%s): %s", dt_err_code(r->result), t);
+    }
+    if (!r->outs && !r->bad)
+        fail(r, "a case without OUT or FAULT");
+    for (unsigned b = 0; b < r->nbuf; b++)
+        sg_mem_free(r->dev, r->buf[b].addr);
+    r->cases++;
+    r->failed += r->bad;
+    r->nbuf = r->narg = r->outs = 0;
+    r->bad = r->open = r->launched = false;
+}
+
+static void triple(const char *s, uint32_t v[3])
+{
+    unsigned x = 0, y = 1, z = 1;
+    sscanf(s, "%u,%u,%u", &x, &y, &z);
+    v[0] = x;
+    v[1] = y;
+    v[2] = z;
+}
+
+static void begin(struct run *r, char *p)
+{
+    end_case(r);
+    r->open = true;
+    r->l = (struct sg_launch){.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    char *save, *t = strtok_r(p, " \t", &save);
+    snprintf(r->entry, sizeof r->entry, "%s", t ? t : "");
+    while ((t = strtok_r(NULL, " \t", &save)))
+        if (!strncmp(t, "grid=", 5))
+            triple(t + 5, r->l.grid);
+        else if (!strncmp(t, "block=", 6))
+            triple(t + 6, r->l.block);
+        else if (!strncmp(t, "shared=", 7))
+            r->l.shared_dynamic = (uint32_t)strtoul(t + 7, NULL, 0);
+        else if (!strncmp(t, "seed=", 5))
+            r->l.seed = strtoull(t + 5, NULL, 0);
+        else if (!strncmp(t, "max=", 4))
+            r->l.max_instructions = strtoull(t + 4, NULL, 0);
+        else if (!strcmp(t, "race"))
+            r->l.race_check = true;
+        else
+            fail(r, "what is %s?", t);
+}
+
+static uint8_t scratch[1 << 20];
+
+static void argument(struct run *r, char *p, bool buffer)
+{
+    char name[64] = "", type[8] = "";
+    int used = 0;
+    if ((buffer ? sscanf(p, "%63s %7s %n", name, type, &used) != 2 : sscanf(p, "%7s %n", type, &used) != 1) || r->narg == MAX_ARG) {
+        fail(r, "bad argument");
+        return;
+    }
+    size_t n = values(type, p + used, scratch, sizeof scratch);
+    if (!n || (!buffer && n > 8)) {
+        fail(r, "bad values");
+        return;
+    }
+    uint64_t v = 0;
+    if (buffer) {
+        struct buf *b = &r->buf[r->nbuf];
+        if (sg_mem_alloc(r->dev, n, &b->addr) < 0) {
+            fail(r, "no memory");
+            return;
+        }
+        r->nbuf++;
+        memcpy((void *)(uintptr_t)b->addr, scratch, n);
+        snprintf(b->name, sizeof b->name, "%s", name);
+        b->bytes = n;
+        v = b->addr;
+        n = 8;
+    } else {
+        memcpy(&v, scratch, n);
+    }
+    memcpy(r->param[r->narg], &v, 8);
+    r->param_bytes[r->narg++] = (unsigned)n;
+}
+
+static double as_double(const char *type, const uint8_t *p)
+{
+    if (!strcmp(type, "f64")) {
+        double d;
+        memcpy(&d, p, 8);
+        return d;
+    }
+    float f;
+    memcpy(&f, p, 4);
+    return f;
+}
+
+static void expect(struct run *r, char *p)
+{
+    run_case(r);
+    r->outs++;
+    char name[64], type[8];
+    int used = 0;
+    if (r->result < 0 && !r->bad) {
+        char t[512];
+        sg_fault_text(&r->fault, t, sizeof t);
+        fail(r, "unexpected fault (%s): %s", dt_err_code(r->result), t);
+        return;
+    }
+    if (sscanf(p, "%63s %7s %n", name, type, &used) != 2) {
+        fail(r, "bad OUT");
+        return;
+    }
+    p += used;
+    double tol = 0;
+    if (*p == '~') {
+        tol = strtod(p + 1, &p);
+    }
+    struct buf *b = NULL;
+    for (unsigned i = 0; i < r->nbuf; i++)
+        if (!strcmp(r->buf[i].name, name))
+            b = &r->buf[i];
+    size_t n = values(type, p, scratch, sizeof scratch), step = type_bytes(type);
+    if (!b || n != b->bytes) {
+        fail(r, "OUT %s has %zu bytes, the buffer %llu", name, n, b ? (unsigned long long)b->bytes : 0ull);
+        return;
+    }
+    const uint8_t *got = (const uint8_t *)(uintptr_t)b->addr;
+    unsigned shown = 0;
+    for (size_t i = 0; i < n; i += step) {
+        bool same = !memcmp(got + i, scratch + i, step);
+        if (!same && tol > 0) {
+            double x = as_double(type, got + i), y = as_double(type, scratch + i);
+            same = fabs(x - y) <= tol * fmax(1, fabs(y));
+        }
+        if (!same && shown++ < 8) {
+            uint64_t x = 0, y = 0;
+            memcpy(&x, got + i, step);
+            memcpy(&y, scratch + i, step);
+            fail(r, "%s: %s[%zu] is 0x%llx, not 0x%llx", r->entry, name, i / step, (unsigned long long)x, (unsigned long long)y);
+        }
+    }
+}
+
+/* The number of the line with comment `// mark`. */
+static unsigned marked(const struct run *r, const char *mark)
+{
+    unsigned line = 1;
+    char want[80];
+    size_t n = (size_t)snprintf(want, sizeof want, "// %s", mark);
+    for (const char *p = r->text; *p; p++) {
+        if (*p == '\n')
+            line++;
+        else if (!strncmp(p, want, n) && (p[n] == '\n' || p[n] == 0))
+            return line;
+    }
+    return 0;
+}
+
+static void expect_fault(struct run *r, char *p)
+{
+    run_case(r);
+    r->outs++;
+    char *save, *t = strtok_r(p, " \t", &save), said[512];
+    uint32_t v[3];
+    sg_fault_text(&r->fault, said, sizeof said);
+    if (!t || r->result >= 0 || strcmp(dt_err_code(r->result), t)) {
+        fail(r, "%s: the fault should be %s, is %s: %s", r->entry, t, r->result < 0 ? dt_err_code(r->result) : "none", said);
+        return;
+    }
+    while ((t = strtok_r(NULL, " \t", &save))) {
+        if (!strncmp(t, "block=", 6) || !strncmp(t, "thread=", 7)) {
+            bool block = *t == 'b';
+            v[1] = v[2] = 0;
+            char buf[64];
+            snprintf(buf, sizeof buf, "%s,0,0", strchr(t, '=') + 1);
+            triple(buf, v);
+            if (memcmp(block ? r->fault.block : r->fault.thread, v, sizeof v))
+                fail(r, "not %s: %s", t, said);
+        } else if (!strncmp(t, "at=", 3)) {
+            if (marked(r, t + 3) != r->fault.line)
+                fail(r, "not on line %u: %s", marked(r, t + 3), said);
+        } else if (!strncmp(t, "text=", 5)) {
+            if (!strstr(r->fault.text, t + 5))
+                fail(r, "no %s in: %s", t + 5, said);
+        } else {
+            fail(r, "what is %s?", t);
+        }
+    }
+}
+
+static bool directive(struct run *r, char *p)
+{
+    static const char *const word[] = {"RUN ", "BUF ", "ARG ", "OUT ", "FAULT "};
+    for (unsigned i = 0; i < 5; i++) {
+        size_t n = strlen(word[i]);
+        if (strncmp(p, word[i], n))
+            continue;
+        p += n;
+        if (i == 0)
+            begin(r, p);
+        else if (!r->open)
+            fail(r, "before any RUN");
+        else if (i < 3)
+            argument(r, p, i == 1);
+        else if (i == 3)
+            expect(r, p);
+        else
+            expect_fault(r, p);
+        return true;
+    }
+    return false;
+}
+
+static int run_file(const char *path, struct sg_device *dev, unsigned *cases)
+{
+    FILE *f = fopen(path, "rb");
+    char *text = f ? malloc(MAX_TEXT) : NULL;
+    if (!text) {
+        printf("%s: cannot be read\n", path);
+        if (f)
+            fclose(f);
+        return 1;
+    }
+    size_t n = fread(text, 1, MAX_TEXT - 1, f);
+    fclose(f);
+    text[n] = 0;
+    int failed = 0;
+    if (strstr(text, "// RUN ") == text || strstr(text, "\n// RUN ")) {
+        struct run r = {.file = path, .text = text, .dev = dev};
+        struct dt_err e = {0};
+        if (sg_module_load(dev, text, n, &r.mod, &e) < 0) {
+            printf("%s: %s\n", path, e.detail ? e.detail : "does not load");
+            failed = 1;
+        } else {
+            char *line = malloc(MAX_TEXT);
+            for (char *p = text; line && *p;) {
+                char *end = strchr(p, '\n');
+                size_t len = end ? (size_t)(end - p) : strlen(p), at = 0;
+                r.line++;
+                if (len > 3 && !strncmp(p, "// ", 3)) {
+                    memcpy(line, p + 3, len - 3);
+                    at = len - 3;
+                    while (at && line[at - 1] == '\\' && end && !strncmp(end + 1, "// ", 3)) {
+                        p = end + 1;
+                        end = strchr(p, '\n');
+                        len = end ? (size_t)(end - p) : strlen(p);
+                        r.line++;
+                        line[at - 1] = ' ';
+                        memcpy(line + at, p + 3, len - 3);
+                        at += len - 3;
+                    }
+                    line[at] = 0;
+                    directive(&r, line);
+                }
+                p = end ? end + 1 : p + len;
+            }
+            end_case(&r);
+            free(line);
+            sg_module_free(r.mod);
+            failed = (int)r.failed;
+            *cases += r.cases;
+            printf("%s %s: %u of %u cases\n", r.failed ? "FAIL" : "ok  ", path, r.cases - r.failed, r.cases);
+        }
+        dt_err_done(&e);
+    }
+    free(text);
+    return failed;
+}
+
+static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
+
+int main(int argc, char **argv)
+{
+    struct sg_device *dev;
+    unsigned cases = 0, failed = 0;
+    if (sg_device_new(sg_model_find(NULL), &dev) < 0)
+        return 1;
+    for (int i = 1; i < argc; i++) {
+        struct stat st;
+        DIR *dir = stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) ? opendir(argv[i]) : NULL;
+        if (!dir) {
+            failed += (unsigned)run_file(argv[i], dev, &cases);
+            continue;
+        }
+        char *name[4096];
+        size_t n = 0;
+        for (struct dirent *e; (e = readdir(dir)) && n < 4096;) {
+            size_t len = strlen(e->d_name);
+            if (len > 4 && !strcmp(e->d_name + len - 4, ".ptx") && (name[n] = malloc(strlen(argv[i]) + len + 2)))
+                sprintf(name[n++], "%s/%s", argv[i], e->d_name);
+        }
+        closedir(dir);
+        qsort(name, n, sizeof *name, by_name);
+        for (size_t k = 0; k < n; k++) {
+            failed += (unsigned)run_file(name[k], dev, &cases);
+            free(name[k]);
+        }
+    }
+    sg_device_free(dev);
+    printf("%u cases, %u failed\n", cases, failed);
+    return failed || !cases;
+}
