@@ -103,7 +103,7 @@ bool rw_same_code(const void *a, size_t na, const void *b, size_t nb)
     return found && found == other;
 }
 
-enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch, struct dt_str *why)
+enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch)
 {
     struct ptx_module *one = NULL;
     struct dt_str before = {0}, after = {0};
@@ -134,12 +134,6 @@ enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, cons
         goto done;
     out = rw_same_code(x, nx, y, ny) ? RW_IDENTICAL : RW_CONTRACTED;
 done:
-    if (why && out == RW_CONTRACTED)
-        dt_str_addf(why, "%s leaves multiply-adds for ptxas to contract; joined, they could be contracted otherwise", entry);
-    if (why && out == RW_UNKNOWN)
-        dt_str_addf(why,
-                    "%s has unmodified mul and add, and without nvJitLink nobody can say that `.rn` leaves its code the same",
-                    entry);
     dt_str_done(&before);
     dt_str_done(&after);
     free(x);

@@ -183,8 +183,8 @@ int rw_join(struct rw_cand *c, struct dt_err *e);
 unsigned rw_round_all(struct ptx_function *f);
 bool rw_round_inst(struct ptx_inst *i);
 enum rw_identity { RW_IDENTICAL, RW_CONTRACTED, RW_UNKNOWN };
-/* Is `entry` of the module, printed with .rn, the same machine code? *why (may be NULL) one sentence if not. */
-enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch, struct dt_str *why);
+/* Is `entry` of the module, printed with .rn, the same machine code? */
+enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch);
 /* The entry with its contractions written out, such that its code is the same (contract.c). A module of its own, NULL: no such form. */
 struct ptx_module *rw_explicit(const struct ptx_module *m, const char *entry, const char *arch);
 /* Both cubins have the same bytes in every .text section. */

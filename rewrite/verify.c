@@ -115,10 +115,10 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
             continue;
         uint32_t n = dt_graph_find_buffer(gp, go->buffer[k].name);
         if (n == DT_NAME_NONE || !p->p[n] || gp->buffer[n].bytes != go->buffer[k].bytes)
-            return dt_err_set(e, DT_E_INTERNAL, "the plan has no buffer %s of its size", go->buffer[k].name);
+            return dt_err_set(e, DT_E_INTERNAL, "the plan has no buffer '%s' of its size", go->buffer[k].name);
         for (uint64_t i = 0; i < go->buffer[k].bytes; i++)
             if (o->p[k][i] != p->p[n][i])
-                return dt_err_set(e, DT_E_INTERNAL, "with %s, %s differs at byte %llu: %02x became %02x", what,
+                return dt_err_set(e, DT_E_INTERNAL, "with %s, '%s' differs at byte %llu: %02x became %02x", what,
                                   go->buffer[k].name, (unsigned long long)i, o->p[k][i], p->p[n][i]);
     }
     return 0;

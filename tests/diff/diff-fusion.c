@@ -425,7 +425,7 @@ static void test_caught(void **state)
     at[7] = '6';
     make(text, NULL, &wrong);
     assert_int_equal(rw_verify(device, m.p, wrong.p, 1, 0, &e), DT_E_INTERNAL);
-    assert_non_null(strstr(e.detail, "y differs at byte"));
+    assert_non_null(strstr(e.detail, "'y' differs at byte"));
     dt_err_done(&e);
     made_done(&m);
     made_done(&wrong);
