@@ -1,8 +1,9 @@
 // One transformer encoder layer, fp32, in the style of generated kernels: every shape is a constant, one kernel per operator,
 // blocks numbered as a schedule template would. 128 tokens, 256 hidden, 4 heads of 64, feed-forward 1024. Row-major everywhere.
 //
-//   x -> qkv_gemm -> qkv_bias_split -> scores -> softmax -> context -> proj_gemm -> proj_bias_residual -> layernorm_rows
-//     -> ffn1_gemm -> ffn1_bias -> gelu -> ffn2_gemm -> ffn2_bias -> residual -> layernorm_warps -> y
+//   x -> qkv_gemm -> qkv_bias_split -> scores -> scale -> position_bias -> softmax -> context -> proj_gemm
+//     -> proj_bias_residual -> layernorm_rows -> ffn1_gemm -> ffn1_bias -> gelu -> ffn2_gemm -> ffn2_bias -> residual
+//     -> layernorm_warps -> out
 
 #define TOKENS 128
 #define HIDDEN 256
@@ -63,7 +64,7 @@ qkv_bias_split(const float *__restrict__ qkv, const float *__restrict__ bias, fl
     out[(head * TOKENS + token) * HEAD + d] = qkv[e] + bias[col];
 }
 
-// grid 4 x 4 x 4 (key tile, query tile, head), block 256: s[h] = q[h] * k[h]^T / 8
+// grid 4 x 4 x 4 (key tile, query tile, head), block 256: s[h] = q[h] * k[h]^T
 extern "C" __global__ void __launch_bounds__(256)
 scores(const float *__restrict__ q, const float *__restrict__ k, float *__restrict__ s)
 {
@@ -89,18 +90,33 @@ scores(const float *__restrict__ q, const float *__restrict__ k, float *__restri
         acc11 += a1 * b1;
     }
     float *out = s + head * TOKENS * TOKENS;
-    out[(row0 + ty) * TOKENS + col0 + tx] = acc00 * 0.125f;
-    out[(row0 + ty) * TOKENS + col0 + tx + 16] = acc01 * 0.125f;
-    out[(row0 + ty + 16) * TOKENS + col0 + tx] = acc10 * 0.125f;
-    out[(row0 + ty + 16) * TOKENS + col0 + tx + 16] = acc11 * 0.125f;
+    out[(row0 + ty) * TOKENS + col0 + tx] = acc00;
+    out[(row0 + ty) * TOKENS + col0 + tx + 16] = acc01;
+    out[(row0 + ty + 16) * TOKENS + col0 + tx] = acc10;
+    out[(row0 + ty + 16) * TOKENS + col0 + tx + 16] = acc11;
+}
+
+// grid 256, block 256: two rows a block
+extern "C" __global__ void __launch_bounds__(256) scale(const float *__restrict__ s, float *__restrict__ t)
+{
+    const int e = blockIdx.x * 256 + threadIdx.x;
+    t[e] = s[e] * 0.125f;
+}
+
+// grid 512 (head, query), block 128: one row a block; the bias [128][128] is shared by the heads
+extern "C" __global__ void __launch_bounds__(128)
+position_bias(const float *__restrict__ t, const float *__restrict__ bias, float *__restrict__ a)
+{
+    const int e = blockIdx.x * 128 + threadIdx.x;
+    a[e] = t[e] + bias[e & (TOKENS * TOKENS - 1)];
 }
 
 // grid 512 (head, query), block 128: one row a block, reductions in shared memory
-extern "C" __global__ void __launch_bounds__(128) softmax(const float *__restrict__ s, float *__restrict__ p)
+extern "C" __global__ void __launch_bounds__(128) softmax(const float *__restrict__ a, float *__restrict__ p)
 {
     __shared__ float red[128];
     const int t = threadIdx.x;
-    const float value = s[blockIdx.x * TOKENS + t];
+    const float value = a[blockIdx.x * TOKENS + t];
     red[t] = value;
     __syncthreads();
     for (int n = 64; n > 0; n >>= 1) {
@@ -176,6 +192,7 @@ extern "C" __global__ void __launch_bounds__(128)
 layernorm_rows(const float *__restrict__ h, const float *__restrict__ gamma, const float *__restrict__ beta, float *__restrict__ n)
 {
     __shared__ float red[128];
+    __shared__ float mean_buf[1];
     const int t = threadIdx.x;
     const float *row = h + blockIdx.x * HIDDEN;
     const float a = row[t], b = row[t + 128];
@@ -186,8 +203,10 @@ layernorm_rows(const float *__restrict__ h, const float *__restrict__ gamma, con
             red[t] += red[t + m];
         __syncthreads();
     }
-    const float mean = red[0] * (1.0f / HIDDEN);
+    if (t == 0)
+        mean_buf[0] = red[0] * (1.0f / HIDDEN);
     __syncthreads();
+    const float mean = mean_buf[0];
     const float da = a - mean, db = b - mean;
     red[t] = da * da + db * db;
     __syncthreads();

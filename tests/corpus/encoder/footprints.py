@@ -58,9 +58,12 @@ def footprints(g):
                 l.read(b, "k", (head * T + x * 32) * HEAD, (head * T + x * 32 + 32) * HEAD)
                 rect(l.write, b, "s", T, y * 32, 32, x * 32, 32, head * T * T)
 
+    pointwise(g, "scale", 256, HEADS * T * T, ["s"], "t")
+    pointwise(g, "position_bias", 128, HEADS * T * T, ["t"], "a", "pos", T * T)
+
     l = g.launch("softmax", 512)
     for b in range(512):
-        l.read(b, "s", b * T, b * T + T)
+        l.read(b, "a", b * T, b * T + T)
         l.write(b, "p", b * T, b * T + T)
 
     l = g.launch("context", 32)

@@ -18,6 +18,7 @@ enum { TOKENS = 128, HIDDEN = 256, HEADS = 4, HEAD = 64, FFN = 1024 };
 
 static double x[TOKENS][HIDDEN], wqkv[HIDDEN][3 * HIDDEN], bqkv[3 * HIDDEN], wo[HIDDEN][HIDDEN], bo[HIDDEN];
 static double g1[HIDDEN], b1[HIDDEN], w1[HIDDEN][FFN], c1[FFN], w2[FFN][HIDDEN], c2[HIDDEN], g2[HIDDEN], b2[HIDDEN];
+static double pos[TOKENS][TOKENS];
 static double qkv[TOKENS][3 * HIDDEN], o[TOKENS][HIDDEN], h[TOKENS][HIDDEN], n[TOKENS][HIDDEN], u[TOKENS][FFN];
 static double y[TOKENS][HIDDEN], out[TOKENS][HIDDEN];
 
@@ -53,7 +54,7 @@ static void attention(void)
                 s[j] = 0;
                 for (int d = 0; d < HEAD; d++)
                     s[j] += qkv[i][head * HEAD + d] * qkv[j][HIDDEN + head * HEAD + d];
-                s[j] /= sqrt(HEAD);
+                s[j] = s[j] / sqrt(HEAD) + pos[i][j];
                 top = fmax(top, s[j]);
             }
             for (int j = 0; j < TOKENS; j++)
@@ -101,6 +102,7 @@ static void layer(uint64_t seed)
     fill(c2, HIDDEN, -0.2f, 0.2f, 11);
     fill(g2, HIDDEN, 0.5f, 1.5f, 12);
     fill(b2, HIDDEN, -0.2f, 0.2f, 13);
+    fill(pos[0], TOKENS * TOKENS, -1, 1, 14);
 
     linear(TOKENS, 3 * HIDDEN, HIDDEN, x[0], wqkv[0], bqkv, qkv[0]);
     attention();
