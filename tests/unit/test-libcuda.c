@@ -397,6 +397,8 @@ static void capture(void **state)
     OK(F(cuStreamWaitEvent)(t, fork_, 0));
     OK(F(cuLaunchKernel)(f, 1, 1, 1, 256, 1, 1, 0, t, ac, NULL));
     assert_int_equal(F(cuStreamEndCapture)(s, &g), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    OK(F(cuEventDestroy)(fork_));
+    OK(F(cuEventDestroy)(join));
     drop();
 }
 
