@@ -17,7 +17,8 @@ struct ana_strip { /* bytes [lo, hi) are touched by exactly the blocks of set `s
 struct ana_strips { /* ascending, disjoint; adjacent strips differ in their set */
     struct ana_strip *strip;
     uint32_t nstrip;
-    uint32_t *off;   /* nset + 1: the blocks of set s are block[off[s]] … block[off[s + 1] - 1], ascending, at least one */
+    uint32_t
+        *off; /* nset + 1: the blocks of set s are block[off[s]] … block[off[s + 1] - 1], ascending, at least one */
     uint32_t *block;
     uint32_t nset;
 };
@@ -34,8 +35,8 @@ struct ana_foot; /* builds one ana_launch */
 /* bytes[i]: size of buffer i; results (the launch's arrays) in `a`. */
 struct ana_foot *ana_foot_new(struct dt_arena *a, uint32_t nblock, uint32_t nbuffer, const uint64_t *bytes);
 void ana_foot_free(struct ana_foot *f);
-/* Block `block` touches iv[0..n) of `buffer`: n ascending, disjoint, non-touching intervals. Copies. At most one call per
- * (block, buffer, kind, evidence). Writes with evidence data-dependent are may-writes. */
+/* Block `block` touches iv[0..n) of `buffer`: n ascending, disjoint, non-touching intervals. Copies. At most one call
+ * per (block, buffer, kind, evidence). Writes with evidence data-dependent are may-writes. */
 int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
                  const struct ana_interval *iv, uint32_t n);
 /* Every block may touch every byte of the buffer. */
@@ -52,7 +53,7 @@ struct ana_link { /* one buffer's part of a hazard between two launches: sets of
     const struct ana_strips *p, *c;
     struct ana_link_pair {
         uint32_t c, p; /* sets */
-    } *pair;           /* ascending, distinct */
+    } * pair;          /* ascending, distinct */
     uint32_t npair;
 };
 struct ana_degree { /* of one relation */
@@ -61,17 +62,23 @@ struct ana_degree { /* of one relation */
     uint32_t ppc_min, ppc_max, cpp_min, cpp_max;
 };
 /* Pairs of blocks from links. rows may be NULL. Rows in `a`. */
-int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink, uint32_t nconsumer, uint32_t nproducer,
-                 struct ana_rows *rows, struct ana_degree *ret, struct dt_err *e);
+int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink, uint32_t nconsumer,
+                 uint32_t nproducer, struct ana_rows *rows, struct ana_degree *ret, struct dt_err *e);
 void ana_classify(struct ana_edge *edge, const struct ana_degree *raw, uint32_t nconsumer);
 
-/* ---- taint.c, with what the recorder knows beside ----------------------------------------------------------------- */
-enum ana_var { ANA_VAR_FIXED /* never written */, ANA_VAR_MUTABLE, ANA_VAR_CONSTANT /* a buffer with constant content */ };
+/* ---- taint.c, with what the recorder knows beside -----------------------------------------------------------------
+ */
+enum ana_var {
+    ANA_VAR_FIXED /* never written */,
+    ANA_VAR_MUTABLE,
+    ANA_VAR_CONSTANT /* a buffer with constant content */
+};
 struct ana_taint_in {
     const bool *constant_param; /* or NULL */
     const bool *pointer_param;  /* arguments that are or hold addresses; NULL: any may */
     uint32_t nparam;
-    const uint8_t *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
+    const uint8_t
+        *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
 };
 struct ana_tainted {
     struct ana_sites sites;
@@ -80,25 +87,27 @@ struct ana_tainted {
     bool *escapes;        /* by place in module->var: its address is stored, or passed to a call */
     bool param_address;   /* a generic address of a parameter is taken */
 };
-int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret, struct dt_err *e);
+int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
+                  struct dt_err *e);
 void ana_tainted_done(struct ana_tainted *t);
 /* Which module variables can change while entries of the module run: out[i] for module->var[i], enum ana_var. */
 int ana_module_vars(const struct ptx_module *m, uint8_t *out, struct dt_err *e);
 
-/* ---- hoist.c: where and under what condition to record an access that data may skip -------------------------------- */
+/* ---- hoist.c: where and under what condition to record an access that data may skip --------------------------------
+ */
 struct ana_hoist {
-    uint32_t at;       /* record before this instruction (entry->ninst: at the end) */
-    uint32_t *slice;   /* instructions to compute the address (and conditions) from, in order, before that place */
+    uint32_t at;     /* record before this instruction (entry->ninst: at the end) */
+    uint32_t *slice; /* instructions to compute the address (and conditions) from, in order, before that place */
     uint32_t nslice;
-    struct ana_cond {  /* record only where all hold: `reg` is its copy by the slice where the slice defines it */
+    struct ana_cond { /* record only where all hold: `reg` is its copy by the slice where the slice defines it */
         uint32_t reg;
         bool neg;
-    } *cond;
+    } * cond;
     uint32_t ncond;
 };
 /* 1: found (arrays in `a`), 0: no such place, negative: error. */
-int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t, const struct ana_site *site,
-              struct ana_hoist *ret);
+int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t,
+              const struct ana_site *site, struct ana_hoist *ret);
 
 /* ---- instrument.c: an entry that records ------------------------------------------------------------------------- */
 #define ANA_CTL "__dovetail_ctl" /* the module variable through which the recorder is told where to write */
@@ -122,17 +131,17 @@ struct ana_fault { /* the error slot */
 };
 struct ana_code {
     struct dt_arena arena;
-    char *text;           /* the instrumented function; free() */
-    struct ana_sites sites; /* of the original */
-    uint8_t *kinds;       /* per site: bits 1 << enum ana_kind */
-    bool *wide;           /* per site: not recorded, counts as every byte */
-    bool *ghost;          /* per site: recorded by a ghost; widened if ana_fault.over */
-    unsigned shift;       /* granule: 1 << shift bytes */
+    char *text;                          /* the instrumented function; free() */
+    struct ana_sites sites;              /* of the original */
+    uint8_t *kinds;                      /* per site: bits 1 << enum ana_kind */
+    bool *wide;                          /* per site: not recorded, counts as every byte */
+    bool *ghost;                         /* per site: recorded by a ghost; widened if ana_fault.over */
+    unsigned shift;                      /* granule: 1 << shift bytes */
     int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
     unsigned nplane;
 };
-/* Instrument `entry` of `m` under the name `name`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the search
- * for what argument i points to begins. threads: of the largest block it is launched with. */
+/* Instrument `entry` of `m` under the name `name`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where
+ * the search for what argument i points to begins. threads: of the largest block it is launched with. */
 int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
                    const uint32_t *hint, uint32_t threads, struct ana_code *ret, struct dt_err *e);
 void ana_code_done(struct ana_code *c);

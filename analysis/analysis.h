@@ -1,8 +1,9 @@
 /* Which thread block needs what from which other block: block maps, their classes, their evidence (contract.md §3).
  *
- * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes perhaps written, per buffer, as
- * sorted disjoint intervals. They come from running instrumented PTX through the driver API (record.c, instrument.c). From them
- * maps.c computes pairs with the rule of contract.md §3, classify.c the classes. taint.c says what may be called proved.
+ * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes perhaps
+ * written, per buffer, as sorted disjoint intervals. They come from running instrumented PTX through the driver API
+ * (record.c, instrument.c). From them maps.c computes pairs with the rule of contract.md §3, classify.c the classes.
+ * taint.c says what may be called proved.
  */
 #ifndef DT_ANALYSIS_ANALYSIS_H
 #define DT_ANALYSIS_ANALYSIS_H
@@ -43,9 +44,10 @@ struct ana_access {
     uint32_t buffer;
     enum ana_evidence read, write; /* meaningful where reads/writes */
     bool reads, writes, atomics, fp_atomics, widened /* a data-dependent address counted as every byte */;
-    bool result_used;  /* an atomic's result is used */
+    bool result_used;   /* an atomic's result is used */
     uint32_t max_width; /* widest access, bytes */
-    /* Unions over all blocks: by the evidence of the access, the surely written bytes, the read bytes without widened reads. */
+    /* Unions over all blocks: by the evidence of the access, the surely written bytes, the read bytes without widened
+     * reads. */
     struct ana_set read_by[ANA_EVIDENCES], write_by[ANA_EVIDENCES], must, exact_read;
 };
 
@@ -54,12 +56,14 @@ struct ana_launch {
     uint32_t nblock;
     struct ana_access *access;
     uint32_t naccess;
-    bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted) */
+    bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted)
+                         */
 };
 
 struct ana_rows { /* compressed sparse rows: pairs of (consumer, producer) */
-    uint32_t *row;  /* consumers + 1 offsets; NULL: no pair, or more than ANA_MAX_PAIRS of them (then npairs says how many) */
-    uint32_t *col;  /* producers, ascending in a row */
+    uint32_t
+        *row; /* consumers + 1 offsets; NULL: no pair, or more than ANA_MAX_PAIRS of them (then npairs says how many) */
+    uint32_t *col; /* producers, ascending in a row */
     uint32_t nrow;
     uint64_t npairs;
 };
@@ -71,9 +75,9 @@ enum ana_class { ANA_ONE_TO_ONE = 1, ANA_MANY_TO_MANY = 2, ANA_FULL_INDEPENDENCE
 enum ana_fan { ANA_FAN_NONE, ANA_FAN_ONE_TO_ONE, ANA_FAN_ONE_TO_MANY, ANA_FAN_MANY_TO_ONE, ANA_FAN_MANY_TO_MANY };
 
 struct ana_edge {
-    uint32_t producer, consumer; /* launches; producer < consumer */
+    uint32_t producer, consumer;        /* launches; producer < consumer */
     struct ana_rows raw, war, waw, any; /* any: the union */
-    uint32_t *buffer; /* buffers that carry a hazard, ascending */
+    uint32_t *buffer;                   /* buffers that carry a hazard, ascending */
     uint32_t nbuffer;
     unsigned classes; /* bits of enum ana_class */
     enum ana_fan fan;
@@ -85,7 +89,7 @@ struct ana_edge {
     struct {
         uint32_t buffer;
         uint64_t bytes;
-    } *independent; /* independent_bytes by buffer */
+    } * independent; /* independent_bytes by buffer */
     uint32_t nindependent;
 };
 
@@ -93,7 +97,8 @@ struct ana_result {
     struct dt_arena arena;
     const struct dev_prog *prog; /* borrowed */
     struct ana_launch *launch;   /* graph->nlaunch */
-    struct ana_edge *edge;       /* every ordered pair with at least one hazard, then (all_edges) the others; by consumer, producer */
+    struct ana_edge
+        *edge; /* every ordered pair with at least one hazard, then (all_edges) the others; by consumer, producer */
     uint32_t nedge;
 };
 
@@ -104,13 +109,14 @@ struct ana_options {
     void *user;
 };
 
-/* Analyse. Runs the graph's launches in program order, instrumented, on `d`. DT_E_WEIGHT when a launch writes a weight or constant;
- * DT_E_BOUNDS when an access leaves every buffer. */
+/* Analyse. Runs the graph's launches in program order, instrumented, on `d`. DT_E_WEIGHT when a launch writes a weight
+ * or constant; DT_E_BOUNDS when an access leaves every buffer. */
 int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
             struct dt_err *e);
 struct ana_result *ana_free(struct ana_result *r);
 
-const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t producer, uint32_t consumer); /* NULL: no hazard */
+const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t producer,
+                                     uint32_t consumer); /* NULL: no hazard */
 
 /* The analysis document (contract.md §3); signature may be NULL. New reference. */
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
@@ -125,22 +131,22 @@ bool ana_set_contains(struct ana_set x, struct ana_set y); /* y is a subset of x
 uint64_t ana_set_bytes(struct ana_set x);
 
 /* ---- taint of one entry (taint.c) ------------------------------------------------------------------------------ */
-struct ana_site { /* one global access in the PTX */
+struct ana_site {  /* one global access in the PTX */
     uint32_t inst; /* index into entry->inst */
     enum ana_evidence address, guard;
-    int param;     /* argument index its address comes from, -1: unknown or several */
+    int param; /* argument index its address comes from, -1: unknown or several */
     bool reads, writes, atomic, fp_atomic, result_used;
-    uint32_t bytes; /* width; 0: not followed (bulk copies, matrix loads, calls …), counts as any byte */
-    uint8_t opnd;   /* the operand that is the address; 0xFF: a call */
-    uint32_t *params, nparams;         /* all arguments that the address may come from, ascending */
-    const struct ptx_var **vars;       /* module variables that it may point into */
+    uint32_t bytes;              /* width; 0: not followed (bulk copies, matrix loads, calls …), counts as any byte */
+    uint8_t opnd;                /* the operand that is the address; 0xFF: a call */
+    uint32_t *params, nparams;   /* all arguments that the address may come from, ascending */
+    const struct ptx_var **vars; /* module variables that it may point into */
     uint32_t nvars;
 };
 struct ana_sites {
     struct dt_arena arena;
     struct ana_site *site;
     uint32_t nsite;
-    bool opaque;    /* the entry has instructions nobody knows */
+    bool opaque; /* the entry has instructions nobody knows */
     bool side_effects;
 };
 /* constant_param[i]: argument i points to a buffer with constant content (NULL: none does). */

@@ -1,15 +1,16 @@
 /* Ghosts: a data-dependent region walked ahead, for its addresses only.
  *
- * Where hoist.c finds no slice (a loop inside `if (flag[i]) for (j = …) y[i * n + j] = …`), the region between the branch that
- * data decides and its post-dominator is copied before the branch, with registers of its own, and with nothing in it but what
- * untainted addresses and untainted control need. The copy records every access of the region as if it happened:
+ * Where hoist.c finds no slice (a loop inside `if (flag[i]) for (j = …) y[i * n + j] = …`), the region between the
+ * branch that data decides and its post-dominator is copied before the branch, with registers of its own, and with
+ * nothing in it but what untainted addresses and untainted control need. The copy records every access of the region as
+ * if it happened:
  *   - untainted branches and loops are copied as they are;
  *   - a branch that data decides is replaced by both its sides, one after the other, each a ghost of its own, then its
  *     post-dominator: an untainted register has there the same value whichever side ran, or is dead;
  *   - instructions that write tainted registers only, stores, loads of data, barriers and calls are left out.
- * There is no ghost (the accesses are widened) if an untainted register comes from anything but arithmetic and parameters, if
- * data decides how often a loop runs, or if the copy grows too large. A ghost runs also for threads that never take the branch;
- * should one of them not end (2^20 rounds), it says so and the accesses are widened after all.
+ * There is no ghost (the accesses are widened) if an untainted register comes from anything but arithmetic and
+ * parameters, if data decides how often a loop runs, or if the copy grows too large. A ghost runs also for threads that
+ * never take the branch; should one of them not end (2^20 rounds), it says so and the accesses are widened after all.
  */
 #include "analysis/instrument-priv.h"
 
@@ -113,7 +114,8 @@ static int jump(struct ghost *g, const uint32_t *label, uint32_t from, uint32_t 
     struct ana_instr *s = g->s;
     bool out = to == stop || to == UINT32_MAX;
     if (!out && to <= from)
-        EMIT(s, "add.s32 %%ana_left, %%ana_left, -1; setp.eq.s32 %%ana_p, %%ana_left, 0; @%%ana_p bra $ana_o%u;", g->root);
+        EMIT(s, "add.s32 %%ana_left, %%ana_left, -1; setp.eq.s32 %%ana_p, %%ana_left, 0; @%%ana_p bra $ana_o%u;",
+             g->root);
     EMIT(s, "bra $ana_g%u;", out ? end : label[to]);
     return 0;
 }
@@ -147,8 +149,8 @@ static int record_sites(struct ghost *g, uint32_t at, const uint32_t *map)
     return 0;
 }
 
-static int end_of_block(struct ghost *g, uint32_t x, const uint32_t *label, uint32_t stop, uint32_t end, const uint32_t *map,
-                        unsigned depth)
+static int end_of_block(struct ghost *g, uint32_t x, const uint32_t *label, uint32_t stop, uint32_t end,
+                        const uint32_t *map, unsigned depth)
 {
     struct ana_instr *s = g->s;
     const struct ptx_cfg *c = &s->t->cfg;
@@ -164,7 +166,8 @@ static int end_of_block(struct ghost *g, uint32_t x, const uint32_t *label, uint
         return 1;
     int rc = 0;
     unsigned flags = ptx_op_info(i->op)->flags;
-    if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) && i->pred != PTX_NO_REG) { /* untainted: the way that it takes, or on */
+    if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) &&
+        i->pred != PTX_NO_REG) { /* untainted: the way that it takes, or on */
         uint32_t other = s->label++, taken = UINT32_MAX, on = UINT32_MAX;
         for (uint32_t k = 0; k < b->nsucc; k++) {
             bool is = false;
@@ -282,8 +285,8 @@ static int seq(struct ghost *g, uint32_t block, uint32_t stop, const uint32_t *o
 
 static int walk(struct ana_instr *s, uint32_t block, bool dry, const struct ptx_inst *inst, uint8_t *reached)
 {
-    struct ghost g = {.s = s, .inst = inst, .nreg = s->f->nreg, .dry = dry, .left = MAX_GHOST, .root = block,
-                      .reached = reached};
+    struct ghost g = {
+        .s = s, .inst = inst, .nreg = s->f->nreg, .dry = dry, .left = MAX_GHOST, .root = block, .reached = reached};
     uint32_t *map = dt_reallocarray(NULL, (size_t)g.nreg + 1, sizeof *map);
     g.active = dt_calloc((size_t)s->t->cfg.nblock + 1, 1);
     int rc = map && g.active ? 1 : DT_E_NOMEM;
@@ -292,8 +295,12 @@ static int walk(struct ana_instr *s, uint32_t block, bool dry, const struct ptx_
     if (rc == 1)
         rc = by_data(&g, block) ? sides(&g, block, map, 0) : 0;
     if (rc == 1 && !dry) /* a ghost that does not end: say so, and give up at once the next time */
-        rc = ptx_append_text(s->f, s->e, "bra $ana_d%u; $ana_o%u: red.global.or.b32 [%%ana_err+28], 1; mov.u32 %%ana_left, 1;"
-                                         "$ana_d%u:", block, block, block) ? DT_E_NOMEM : 1;
+        rc = ptx_append_text(s->f, s->e,
+                             "bra $ana_d%u; $ana_o%u: red.global.or.b32 [%%ana_err+28], 1; mov.u32 %%ana_left, 1;"
+                             "$ana_d%u:",
+                             block, block, block)
+                 ? DT_E_NOMEM
+                 : 1;
     free(map);
     free(g.active);
     return rc;

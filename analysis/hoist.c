@@ -1,14 +1,17 @@
 /* Where to record an access that data may skip: `if (x[i] > 0) y[i] = …`, when NVRTC makes a branch of it.
  *
- * The access counts at its own address whether the branch is taken or not, so its address must be known before the branch. Let
- * B be the access's block, D its nearest dominator that every input reaches (its own reaching is untainted); recording goes
- * to the end of D. R = blocks on ways from D to B that do not come back through D. Going backward from the address register:
+ * The access counts at its own address whether the branch is taken or not, so its address must be known before the
+ * branch. Let B be the access's block, D its nearest dominator that every input reaches (its own reaching is
+ * untainted); recording goes to the end of D. R = blocks on ways from D to B that do not come back through D. Going
+ * backward from the address register:
  *   - a register without a definition in R has at D the value that it has at B: a leaf;
  *   - a register with one definition in R, which dominates the use, is computed before D's branch by a copy of that
- *     instruction, if it is plain arithmetic (no memory but kernel parameters, nothing convergent, no predicate), recursively;
+ *     instruction, if it is plain arithmetic (no memory but kernel parameters, nothing convergent, no predicate),
+ * recursively;
  *   - anything else (loop counters of loops inside R, merges): no such place, and the access is widened instead.
- * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the access itself,
- * become conditions of the recording in the same manner; a condition that cannot be copied is left out (a superset).
+ * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the access
+ * itself, become conditions of the recording in the same manner; a condition that cannot be copied is left out (a
+ * superset).
  */
 #include "analysis/instrument-priv.h"
 
@@ -23,9 +26,9 @@ struct slicer {
     const struct ptx_cfg *cfg;
     const struct ana_tainted *t;
     struct dt_arena tmp;
-    uint8_t *in_r;      /* per block */
+    uint8_t *in_r;        /* per block */
     uint32_t *ndef, *def; /* per register: definitions in R, one of them */
-    uint8_t *done;      /* per instruction: 1 in progress, 2 in the slice */
+    uint8_t *done;        /* per instruction: 1 in progress, 2 in the slice */
     uint32_t slice[MAX_SLICE], nslice;
     uint32_t use; /* at hand */
     bool ok;
@@ -57,7 +60,8 @@ static void count_def(uint32_t r, bool write, void *user)
     d->s->def[r] = d->at;
 }
 
-static void reach(const struct ptx_cfg *c, uint32_t from, uint32_t avoid, bool forward, uint8_t *mark, uint8_t bit, uint32_t *stack)
+static void reach(const struct ptx_cfg *c, uint32_t from, uint32_t avoid, bool forward, uint8_t *mark, uint8_t bit,
+                  uint32_t *stack)
 {
     uint32_t top = 0;
     if (from == avoid || mark[from] & bit)
@@ -188,8 +192,8 @@ static bool setup(struct slicer *s, uint32_t b, uint32_t d, uint32_t at)
     return true;
 }
 
-int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t, const struct ana_site *site,
-              struct ana_hoist *ret)
+int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t,
+              const struct ana_site *site, struct ana_hoist *ret)
 {
     struct slicer s = {.f = f, .cfg = &t->cfg, .t = t};
     const struct ptx_inst *x = &f->inst[site->inst];
@@ -212,7 +216,8 @@ int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana
     if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG)
         need(&s, o->reg, site->inst);
     bool found = !rc && s.ok;
-    if (found && x->pred != PTX_NO_REG && t->reg[x->pred] != ANA_DATA_DEPENDENT && try_condition(&s, x->pred, site->inst))
+    if (found && x->pred != PTX_NO_REG && t->reg[x->pred] != ANA_DATA_DEPENDENT &&
+        try_condition(&s, x->pred, site->inst))
         cond[ncond++] = (struct ana_cond){x->pred, x->pred_neg};
     for (uint32_t y = b; found && b != d && ncond < MAX_COND;) {
         y = t->cfg.block[y].idom;

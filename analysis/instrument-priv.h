@@ -40,8 +40,8 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
 
 bool ana_copyable(const struct ptx_inst *i); /* hoist.c: plain arithmetic or a kernel parameter, predicate aside */
 
-/* ghost.c. Plan: hoist (s->ahead, s->hoist) or ghost (code->ghost) for every site under a data-dependent guard. Emit: what is to
- * stand before original instruction `at`. */
+/* ghost.c. Plan: hoist (s->ahead, s->hoist) or ghost (code->ghost) for every site under a data-dependent guard. Emit:
+ * what is to stand before original instruction `at`. */
 int ana_ghost_plan(struct ana_instr *s);
 int ana_ghost_emit(struct ana_instr *s, uint32_t at);
 

@@ -1,19 +1,19 @@
 /* An entry that records which bytes each block touches, while it does its work.
  *
- * Before every access that taint.c found, code is put in that finds the buffer (a table of address ranges, searched from the
- * argument that the address most likely comes from), checks that the whole access lies inside, and sets one bit per granule in
- * the bitmap of (block, plane) by `red.global.or`. A plane is a kind of access with an evidence; only planes that occur have
- * bitmaps. Where to write comes from a module variable (struct ana_ctl), so the parameters stay as they are. An access outside
- * every buffer leaves its place in the error slot and ends the thread.
+ * Before every access that taint.c found, code is put in that finds the buffer (a table of address ranges, searched
+ * from the argument that the address most likely comes from), checks that the whole access lies inside, and sets one
+ * bit per granule in the bitmap of (block, plane) by `red.global.or`. A plane is a kind of access with an evidence;
+ * only planes that occur have bitmaps. Where to write comes from a module variable (struct ana_ctl), so the parameters
+ * stay as they are. An access outside every buffer leaves its place in the error slot and ends the thread.
  *
  *   clean address, clean guard        recorded where it happens, under its own predicate: a certain access
- *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c); where it happens,
- *                                     bounds only.
- *                                     Threads for which it would lie outside (and which never do it) are passed over.
- *   anything else                     widened (record.c counts every byte of its buffers); where it happens, bounds only
+ *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c); where it
+ * happens, bounds only. Threads for which it would lie outside (and which never do it) are passed over. anything else
+ * widened (record.c counts every byte of its buffers); where it happens, bounds only
  *
  * The granule is the narrowest access that is recorded, so that a bit never stands for a byte that was not touched.
- * `cp.async` with a source size or ignore operand is recorded where the size is not 0 (a shorter read counts whole: superset).
+ * `cp.async` with a source size or ignore operand is recorded where the size is not 0 (a shorter read counts whole:
+ * superset).
  *
  * The original instructions are kept, in order, with the same registers. What it does not do: slicing.
  */
@@ -117,8 +117,9 @@ static int prologue(struct ana_instr *s)
             "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; ld.global.u32 %%ana_n0, [" ANA_CTL "+48];");
     if (s->ghosts)
         EMIT(s, "mov.u32 %%ana_left, %u;", 1u << 20);
-    EMIT(s, "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
-            "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
+    EMIT(s,
+         "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
+         "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
     return 0;
 }
 
@@ -139,10 +140,11 @@ static int set_bits(struct ana_instr *s, uint32_t k)
     const struct ana_code *c = s->code;
     const struct ana_site *x = &c->sites.site[k];
     uint64_t mask = (UINT64_C(1) << (x->bytes >> c->shift)) - 1;
-    EMIT(s, "add.s64 %%ana_o, %%ana_o, %%ana_s; shr.u64 %%ana_o, %%ana_o, %u; add.s64 %%ana_o, %%ana_o, %%ana_b;"
-            "cvt.u32.u64 %%ana_k, %%ana_o; and.b32 %%ana_k, %%ana_k, 31; mov.u32 %%ana_m, %u;"
-            "shl.b32 %%ana_m, %%ana_m, %%ana_k; shr.u64 %%ana_o, %%ana_o, 5; shl.b64 %%ana_o, %%ana_o, 2;"
-            "add.s64 %%ana_o, %%ana_o, %%ana_rec;",
+    EMIT(s,
+         "add.s64 %%ana_o, %%ana_o, %%ana_s; shr.u64 %%ana_o, %%ana_o, %u; add.s64 %%ana_o, %%ana_o, %%ana_b;"
+         "cvt.u32.u64 %%ana_k, %%ana_o; and.b32 %%ana_k, %%ana_k, 31; mov.u32 %%ana_m, %u;"
+         "shl.b32 %%ana_m, %%ana_m, %%ana_k; shr.u64 %%ana_o, %%ana_o, 5; shl.b64 %%ana_o, %%ana_o, 2;"
+         "add.s64 %%ana_o, %%ana_o, %%ana_rec;",
          c->shift, (unsigned)(uint32_t)mask);
     for (unsigned q = 0; q < ANA_KINDS; q++) {
         if (!(c->kinds[k] >> q & 1))
@@ -172,7 +174,9 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
     char out[32];
     snprintf(out, sizeof out, mode == ANA_AHEAD ? "$ana_s%u" : "$ana_fault", skip);
     if (i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd) {
-        EMIT(s, "isspacep.shared %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u; isspacep.local %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u;",
+        EMIT(s,
+             "isspacep.shared %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u; isspacep.local %%ana_p, %%ana_a; @%%ana_p bra "
+             "$ana_s%u;",
              skip, skip);
         if (s->t->param_address)
             EMIT(s, "isspacep.param %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u;", skip);
@@ -181,17 +185,19 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
         EMIT(s, "add.s64 %%ana_e, %%ana_tab, %u;", at * (unsigned)sizeof(struct ana_tab));
     else
         EMIT(s, "mov.u64 %%ana_e, %%ana_tab;");
-    EMIT(s, "mov.u32 %%ana_site, %u; mov.u32 %%ana_n, %%ana_n0; $ana_l%u: ld.global.u64 %%ana_b, [%%ana_e];"
-            "ld.global.u64 %%ana_s, [%%ana_e+8]; sub.s64 %%ana_o, %%ana_a, %%ana_b; setp.lt.u64 %%ana_p, %%ana_o, %%ana_s;"
-            "@%%ana_p bra $ana_f%u; add.s64 %%ana_e, %%ana_e, 32; add.s32 %%ana_n, %%ana_n, -1;"
-            "setp.ne.u32 %%ana_p, %%ana_n, 0; @%%ana_p bra $ana_l%u; bra %s;",
+    EMIT(s,
+         "mov.u32 %%ana_site, %u; mov.u32 %%ana_n, %%ana_n0; $ana_l%u: ld.global.u64 %%ana_b, [%%ana_e];"
+         "ld.global.u64 %%ana_s, [%%ana_e+8]; sub.s64 %%ana_o, %%ana_a, %%ana_b; setp.lt.u64 %%ana_p, %%ana_o, %%ana_s;"
+         "@%%ana_p bra $ana_f%u; add.s64 %%ana_e, %%ana_e, 32; add.s32 %%ana_n, %%ana_n, -1;"
+         "setp.ne.u32 %%ana_p, %%ana_n, 0; @%%ana_p bra $ana_l%u; bra %s;",
          k + 1, id, id, id, out);
     EMIT(s, "$ana_f%u: add.s64 %%ana_w, %%ana_o, %u; setp.gt.u64 %%ana_p, %%ana_w, %%ana_s; @%%ana_p bra %s;", id,
          x->bytes ? x->bytes : 1, out);
     if (mode == ANA_BOUNDS)
         return 0;
-    EMIT(s, "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u64 %%ana_s, [%%ana_e+24];"
-            "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
+    EMIT(s,
+         "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u64 %%ana_s, [%%ana_e+24];"
+         "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
          skip, skip);
     return set_bits(s, k);
 }
@@ -291,7 +297,8 @@ static int record_ahead(struct ana_instr *s, uint32_t k)
         uint32_t r = c.to[o->reg] != PTX_NO_REG ? c.to[o->reg] : o->reg;
         rc = ptx_append_text(s->f, s->e, "add.s64 %%ana_a, %s, %lld;", reg_name(s, r), (long long)o->off);
     } else if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) {
-        rc = ptx_append_text(s->f, s->e, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
+        rc = ptx_append_text(s->f, s->e, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name,
+                             (long long)o->off);
     }
     free(c.to);
     if (!rc)
@@ -354,7 +361,8 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const char *na
     int rc = ptx_clone(m, entry, &copy, e);
     if (rc)
         return rc;
-    struct ana_instr s = {.f = ptx_find_function(copy, entry), .t = &t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
+    struct ana_instr s = {
+        .f = ptx_find_function(copy, entry), .t = &t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
     uint8_t *var = dt_calloc((size_t)copy->nvar + 1, 1);
     struct ana_taint_in mine = *in;
     mine.var = var;

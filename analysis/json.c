@@ -1,9 +1,11 @@
 /* The analysis document of contract.md §3, from a result.
  *
- * Members are written in the order of the contract. A launch's waves are ceil(blocks / (SMs × blocks per SM)), its idle slots the
- * share of block slots of these waves that stay empty. A memset or copy step is a launch of one block of one thread.
+ * Members are written in the order of the contract. A launch's waves are ceil(blocks / (SMs × blocks per SM)), its idle
+ * slots the share of block slots of these waves that stay empty. A memset or copy step is a launch of one block of one
+ * thread.
  *
- * With `maps`, every edge has "map". A relation too large to be kept (ANA_MAX_PAIRS) is null there; its counts are exact.
+ * With `maps`, every edge has "map". A relation too large to be kept (ANA_MAX_PAIRS) is null there; its counts are
+ * exact.
  */
 #include "analysis/analysis-priv.h"
 
@@ -16,10 +18,11 @@ static json_t *launch_json(const struct dev_step *s, const struct dt_launch *l, 
     uint64_t per_sm = kernel && s->blocks_per_sm ? s->blocks_per_sm : 1;
     uint64_t slots = (dev->sms ? dev->sms : 1) * per_sm, waves = (blocks + slots - 1) / slots;
     double idle = waves ? 1.0 - (double)blocks / ((double)waves * (double)slots) : 0.0;
-    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "name", l->name, "blocks", (json_int_t)blocks, "threads",
-                     (json_int_t)threads, "registers", (json_int_t)(kernel ? s->res.registers : 0), "shared_bytes",
-                     (json_int_t)(kernel ? (uint64_t)s->res.shared_static + l->shared : 0), "blocks_per_sm",
-                     (json_int_t)per_sm, "waves", (json_int_t)waves, "idle_slots", round(idle * 1e6) / 1e6);
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:f}", "name", l->name, "blocks", (json_int_t)blocks,
+                     "threads", (json_int_t)threads, "registers", (json_int_t)(kernel ? s->res.registers : 0),
+                     "shared_bytes", (json_int_t)(kernel ? (uint64_t)s->res.shared_static + l->shared : 0),
+                     "blocks_per_sm", (json_int_t)per_sm, "waves", (json_int_t)waves, "idle_slots",
+                     round(idle * 1e6) / 1e6);
 }
 
 static json_t *names(const struct ana_edge *e, const struct dt_graph *g)
@@ -84,24 +87,26 @@ static json_t *edge_json(const struct ana_edge *e, const struct dt_graph *g, boo
 {
     json_t *ind = json_object();
     for (uint32_t i = 0; i < e->nindependent; i++)
-        json_object_set_new(ind, g->buffer[e->independent[i].buffer].name, json_integer((json_int_t)e->independent[i].bytes));
-    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}", "producer",
-                          g->launch[e->producer].name, "consumer", g->launch[e->consumer].name, "buffers", names(e, g),
-                          "hazards", hazards(e), "classes", classes(e), "fan", fan(e->fan), "evidence",
+        json_object_set_new(ind, g->buffer[e->independent[i].buffer].name,
+                            json_integer((json_int_t)e->independent[i].bytes));
+    json_t *o = json_pack("{s:s, s:s, s:o, s:o, s:o, s:s, s:s, s:I, s:I, s:{s:I, s:I}, s:{s:I, s:I}, s:I, s:o}",
+                          "producer", g->launch[e->producer].name, "consumer", g->launch[e->consumer].name, "buffers",
+                          names(e, g), "hazards", hazards(e), "classes", classes(e), "fan", fan(e->fan), "evidence",
                           ana_evidence_text(e->evidence), "pairs", (json_int_t)e->pairs, "components",
                           (json_int_t)e->components, "producers_per_consumer", "min", (json_int_t)e->ppc_min, "max",
                           (json_int_t)e->ppc_max, "consumers_per_producer", "min", (json_int_t)e->cpp_min, "max",
                           (json_int_t)e->cpp_max, "independent_blocks", (json_int_t)e->independent_blocks,
                           "independent_bytes", ind);
     if (o && maps)
-        json_object_set_new(o, "map", json_pack("{s:o, s:o, s:o}", "raw", rows(&e->raw), "war", rows(&e->war), "waw",
-                                                rows(&e->waw)));
+        json_object_set_new(
+            o, "map", json_pack("{s:o, s:o, s:o}", "raw", rows(&e->raw), "war", rows(&e->war), "waw", rows(&e->waw)));
     return o;
 }
 
 json_t *dev_info_to_json(const struct dev_info *i)
 {
-    return json_pack("{s:s, s:s, s:s, s:I}", "name", i->name, "kind", i->kind, "arch", i->arch, "sms", (json_int_t)i->sms);
+    return json_pack("{s:s, s:s, s:s, s:I}", "name", i->name, "kind", i->kind, "arch", i->arch, "sms",
+                     (json_int_t)i->sms);
 }
 
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps)

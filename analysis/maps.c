@@ -1,12 +1,13 @@
 /* Edges: which block of a launch must come after which block of an earlier one, and why.
  *
- * The rule (contract.md §3), per byte: (c, p) is a raw pair when p writes and c reads the byte, war when p reads and c writes, waw
- * when both write, and no launch strictly between writes the byte for certain. `Writes` includes writes that only may happen;
- * a launch writes a byte for certain when some block of it does.
+ * The rule (contract.md §3), per byte: (c, p) is a raw pair when p writes and c reads the byte, war when p reads and c
+ * writes, waw when both write, and no launch strictly between writes the byte for certain. `Writes` includes writes
+ * that only may happen; a launch writes a byte for certain when some block of it does.
  *
- * For each launch p and each buffer that it touches, the later launches that touch the buffer are visited in order, with the set
- * of bytes that were surely written since p; the walk ends when that set covers all that p touches. Each hazard of a pair of
- * launches and buffer becomes a link (pairs of strip sets that share a live byte); relation.c makes block pairs of the links.
+ * For each launch p and each buffer that it touches, the later launches that touch the buffer are visited in order,
+ * with the set of bytes that were surely written since p; the walk ends when that set covers all that p touches. Each
+ * hazard of a pair of launches and buffer becomes a link (pairs of strip sets that share a live byte); relation.c makes
+ * block pairs of the links.
  *
  * Evidence of an edge: worst of the planes (foot.c) of either side that share a live byte.
  * Independent bytes: what the consumer reads exactly, minus all that is perhaps written from the producer on.
@@ -297,8 +298,8 @@ static int from_producer(struct maps *m, uint32_t p, uint8_t *evidence)
                 rc = hazards(m, &a, u, c, dead);
             for (size_t q = before; q < m->found.n && !rc; q++) {
                 uint8_t hz = m->found.p[q].hazard;
-                uint8_t ev = worst(hz == WAR ? u->x->read_by : u->x->write_by, hz == RAW ? c->x->read_by : c->x->write_by,
-                                   dead);
+                uint8_t ev =
+                    worst(hz == WAR ? u->x->read_by : u->x->write_by, hz == RAW ? c->x->read_by : c->x->write_by, dead);
                 if (ev > evidence[c->launch])
                     evidence[c->launch] = ev;
             }
@@ -337,8 +338,8 @@ static int by_order(const void *a, const void *b)
 static int add_the_others(struct maps *m)
 {
     if (m->nlaunch > MAX_ALL_EDGES)
-        return dt_err_set(m->e, DT_E_TOO_LARGE, "all edges of %u launches: at most %u launches can be shown so", m->nlaunch,
-                          MAX_ALL_EDGES);
+        return dt_err_set(m->e, DT_E_TOO_LARGE, "all edges of %u launches: at most %u launches can be shown so",
+                          m->nlaunch, MAX_ALL_EDGES);
     bool *has = dt_calloc((size_t)m->nlaunch * m->nlaunch + 1, sizeof *has);
     if (!has)
         return DT_E_NOMEM;

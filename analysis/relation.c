@@ -1,10 +1,11 @@
 /* From strips that overlap to pairs of blocks.
  *
- * A link says which sets of consumer blocks share a live byte with which sets of producer blocks. A consumer block's row is the
- * union of the producer sets that its own sets are linked with. Consumers that are in the same sets have the same row: they are
- * grouped by a 128-bit sum over their sets, each group's row is computed once in a bit set, and counted as often as the group
- * has members. Degrees and connected components (union-find) come from the same pass, so that a relation with billions of pairs
- * is counted and classified without being written out; rows are kept up to ANA_MAX_PAIRS.
+ * A link says which sets of consumer blocks share a live byte with which sets of producer blocks. A consumer block's
+ * row is the union of the producer sets that its own sets are linked with. Consumers that are in the same sets have the
+ * same row: they are grouped by a 128-bit sum over their sets, each group's row is computed once in a bit set, and
+ * counted as often as the group has members. Degrees and connected components (union-find) come from the same pass, so
+ * that a relation with billions of pairs is counted and classified without being written out; rows are kept up to
+ * ANA_MAX_PAIRS.
  */
 #include "analysis/analysis-priv.h"
 
@@ -141,7 +142,8 @@ static uint32_t fill_row(struct work *w, uint32_t c, uint32_t stamp)
     return n;
 }
 
-static bool group(struct work *w, const struct member *m, uint32_t count, uint32_t stamp, struct ana_degree *d, bool keep)
+static bool group(struct work *w, const struct member *m, uint32_t count, uint32_t stamp, struct ana_degree *d,
+                  bool keep)
 {
     uint32_t n = fill_row(w, m[0].block, stamp), head = UINT32_MAX;
     if (!n)
@@ -193,8 +195,8 @@ static int write_rows(const struct work *w, struct dt_arena *a, uint64_t pairs, 
     return 0;
 }
 
-int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink, uint32_t nconsumer, uint32_t nproducer,
-                 struct ana_rows *rows, struct ana_degree *ret, struct dt_err *e)
+int ana_relation(struct dt_arena *a, const struct ana_link *link, uint32_t nlink, uint32_t nconsumer,
+                 uint32_t nproducer, struct ana_rows *rows, struct ana_degree *ret, struct dt_err *e)
 {
     struct work w = {.link = link, .nlink = nlink, .nc = nconsumer, .np = nproducer};
     struct ana_degree d = {0};

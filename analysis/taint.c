@@ -1,71 +1,31 @@
 /* Taint: what may be called proved (legality.md, "Evidence").
  *
- * A lattice none < constant < data over registers, flow-insensitive; one cell per shared and local variable; provenance, the set
- * of parameters and variables that a register's value may have been computed from by arithmetic, beside it. Everything is
- * iterated to a fixpoint; every transfer is monotone.
+ * A lattice none < constant < data over registers, flow-insensitive; one cell per shared and local variable;
+ * provenance, the set of parameters and variables that a register's value may have been computed from by arithmetic,
+ * beside it. Everything is iterated to a fixpoint; every transfer is monotone.
  *
- *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier tests; machine
- *                      registers; results of calls; registers that may be read before they are written; shared memory that is
- *                      read without a store or without a barrier before; anything opaque
- *   constant           loads whose provenance is buffers with constant content only
- *   none               parameters, geometry registers, variables that nothing writes
- *   cells              a store joins value, address and guard into its variable; unknown addresses into every variable
- *   shuffles, votes    join the guard too: who takes part is part of the result
- *   control            for a branch on a tainted condition: every block between it and its immediate post-dominator is reached or
- *                      not by data; a register that is assigned there and live where two ways from the branch meet is a merge
- *                      of values chosen by data. Exits under such a branch make the post-dominator the end of the function, so
- *                      all that follows is reached or not by data.
+ *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier tests;
+ * machine registers; results of calls; registers that may be read before they are written; shared memory that is read
+ * without a store or without a barrier before; anything opaque constant           loads whose provenance is buffers
+ * with constant content only none               parameters, geometry registers, variables that nothing writes cells a
+ * store joins value, address and guard into its variable; unknown addresses into every variable shuffles, votes    join
+ * the guard too: who takes part is part of the result control            for a branch on a tainted condition: every
+ * block between it and its immediate post-dominator is reached or not by data; a register that is assigned there and
+ * live where two ways from the branch meet is a merge of values chosen by data. Exits under such a branch make the
+ * post-dominator the end of the function, so all that follows is reached or not by data.
  *
- * A register assigned between branch and meeting point but dead at it keeps its own taint: its value, where it exists, is the same
- * for every input. This is what keeps the address in `if (x[i] > 0) y[i] = …` clean when NVRTC branches.
+ * A register assigned between branch and meeting point but dead at it keeps its own taint: its value, where it exists,
+ * is the same for every input. This is what keeps the address in `if (x[i] > 0) y[i] = …` clean when NVRTC branches.
  *
- * Device functions are not followed: a call may touch every byte that its arguments' provenance reaches, if the callee (or
- * what it calls) touches global memory at all. Pointer bits are not data (alignment tests are assumptions of the binding).
+ * Device functions are not followed: a call may touch every byte that its arguments' provenance reaches, if the callee
+ * (or what it calls) touches global memory at all. Pointer bits are not data (alignment tests are assumptions of the
+ * binding).
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/taint-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define NONE ANA_PROVED
-#define CONSTANT ANA_OBSERVED
-#define DATA ANA_DATA_DEPENDENT
-#define NO_CELL UINT32_MAX
-#define MAX_CALL_DEPTH 16
-
-struct cell {
-    uint8_t taint;
-    bool stored;
-};
-
-struct state {
-    const struct ptx_function *f;
-    const struct ana_taint_in *in;
-    struct dt_arena a; /* scratch */
-    struct ptx_cfg cfg;
-    struct ptx_live live;
-    /* provenance bits: parameters, then the function's variables, then the module's */
-    uint32_t nown, nmod, nbit, words;
-    uint8_t *reg, *block;
-    uint64_t *prov;     /* words per register */
-    struct cell *cell;  /* per bit */
-    uint64_t *cellprov; /* words per bit */
-    const struct ptx_var **known; /* sorted by address */
-    uint32_t *known_bit;
-    uint64_t *shared_bits, *local_bits; /* masks */
-    bool *escapes;
-    bool opaque, changed, param_address;
-    uint8_t *branch; /* per block: level its branch was applied at */
-    /* of the instruction at hand */
-    uint8_t src;
-    uint64_t *src_prov;
-};
-
-/* ---- provenance sets -------------------------------------------------------------------------------------------- */
-static uint64_t *reg_prov(struct state *s, uint32_t r) { return s->prov + (size_t)r * s->words; }
-static uint64_t *cell_prov(struct state *s, uint32_t c) { return s->cellprov + (size_t)c * s->words; }
-
-static void join(struct state *s, uint64_t *to, const uint64_t *from)
+static void join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
 {
     for (uint32_t i = 0; i < s->words; i++)
         if (from[i] & ~to[i]) {
@@ -74,52 +34,8 @@ static void join(struct state *s, uint64_t *to, const uint64_t *from)
         }
 }
 
-static void quiet_join(struct state *s, uint64_t *to, const uint64_t *from)
-{
-    for (uint32_t i = 0; i < s->words; i++)
-        to[i] |= from[i];
-}
-
-static bool has_bit(const uint64_t *x, uint32_t bit) { return x[bit / 64] >> bit % 64 & 1; }
-static void set_bit(uint64_t *x, uint32_t bit) { x[bit / 64] |= UINT64_C(1) << bit % 64; }
-
-static uint32_t bit_of(const struct state *s, const struct ptx_var *v)
-{
-    uint32_t lo = 0, hi = s->nbit;
-    while (lo < hi) {
-        uint32_t mid = (lo + hi) / 2;
-        if (s->known[mid] == v)
-            return s->known_bit[mid];
-        if ((uintptr_t)s->known[mid] < (uintptr_t)v)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return NO_CELL;
-}
-
-/* Module variable of a bit, or NULL. */
-static struct ptx_var *module_var(const struct state *s, uint32_t bit)
-{
-    return bit >= s->f->nparam + s->nown ? s->f->module->var[bit - s->f->nparam - s->nown] : NULL;
-}
-
-static uint8_t var_kind(const struct state *s, uint32_t bit)
-{
-    uint32_t i = bit - s->f->nparam - s->nown;
-    if (s->in->var)
-        return s->in->var[i];
-    return s->f->module->var[i]->space == PTX_CONST ? ANA_VAR_FIXED : ANA_VAR_MUTABLE;
-}
-
-/* May argument `bit` be, or hold, an address? */
-static bool may_point(const struct state *s, uint32_t bit)
-{
-    return !s->in->pointer_param || bit >= s->in->nparam || s->in->pointer_param[bit];
-}
-
 /* ---- raising ---------------------------------------------------------------------------------------------------- */
-static void raise(struct state *s, uint8_t *to, uint8_t level)
+static void raise(struct ana_taint_state *s, uint8_t *to, uint8_t level)
 {
     if (level > *to) {
         *to = level;
@@ -127,7 +43,7 @@ static void raise(struct state *s, uint8_t *to, uint8_t level)
     }
 }
 
-static void raise_cells(struct state *s, const uint64_t *mask, uint8_t level, const uint64_t *prov)
+static void raise_cells(struct ana_taint_state *s, const uint64_t *mask, uint8_t level, const uint64_t *prov)
 {
     for (uint32_t b = 0; b < s->nbit; b++)
         if (has_bit(mask, b)) {
@@ -139,7 +55,7 @@ static void raise_cells(struct state *s, const uint64_t *mask, uint8_t level, co
         }
 }
 
-static void everything(struct state *s)
+static void everything(struct ana_taint_state *s)
 {
     for (uint32_t i = 0; i < s->f->nreg; i++)
         raise(s, &s->reg[i], DATA);
@@ -152,51 +68,9 @@ static void everything(struct state *s)
     s->opaque = true;
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------------- */
-static void read_reg(uint32_t r, bool write, void *user)
-{
-    struct state *s = user;
-    if (write)
-        return;
-    if (s->reg[r] > s->src)
-        s->src = s->reg[r];
-    if (s->f->reg[r].type != PTX_PRED)
-        quiet_join(s, s->src_prov, reg_prov(s, r));
-}
-
-static void read_special(struct state *s, const struct ptx_opnd *o)
-{
-    if (o->kind == PTX_O_SREG) {
-        if (!(ptx_sreg_flags(o->sreg) & PTX_SRF_GEOMETRY))
-            s->src = DATA;
-    } else if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) {
-        uint32_t b = bit_of(s, o->var);
-        if (b != NO_CELL)
-            set_bit(s->src_prov, b);
-    } else if (o->kind == PTX_O_VEC) {
-        for (unsigned i = 0; i < o->n; i++)
-            read_special(s, &o->elem[i]);
-    }
-}
-
-/* The provenance of a memory operand; its taint. */
-static uint8_t address(struct state *s, const struct ptx_opnd *o, uint64_t *prov)
-{
-    memset(prov, 0, s->words * sizeof *prov);
-    if (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG) {
-        memcpy(prov, reg_prov(s, o->reg), s->words * sizeof *prov);
-        return s->reg[o->reg];
-    }
-    if (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) {
-        uint32_t b = bit_of(s, o->var);
-        if (b != NO_CELL)
-            set_bit(prov, b);
-    }
-    return NONE;
-}
-
+/* ---- registers --------------------------------------------------------------------------------------------------- */
 struct to {
-    struct state *s;
+    struct ana_taint_state *s;
     uint8_t level;
     const uint64_t *prov;
 };
@@ -211,7 +85,7 @@ static void write_reg(uint32_t r, bool write, void *user)
         join(t->s, reg_prov(t->s, r), t->prov);
 }
 
-static void assign(struct state *s, const struct ptx_inst *i, uint8_t level, const uint64_t *prov)
+static void assign(struct ana_taint_state *s, const struct ptx_inst *i, uint8_t level, const uint64_t *prov)
 {
     struct to t = {s, level, prov};
     ptx_inst_regs(i, write_reg, &t);
@@ -219,7 +93,7 @@ static void assign(struct state *s, const struct ptx_inst *i, uint8_t level, con
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
 /* Does a barrier run before instruction `at` on every way to it? */
-static bool after_barrier(const struct state *s, uint32_t at)
+static bool after_barrier(const struct ana_taint_state *s, uint32_t at)
 {
     uint32_t b = s->cfg.block_of[at], end = at;
     for (;;) {
@@ -234,7 +108,7 @@ static bool after_barrier(const struct state *s, uint32_t at)
 }
 
 /* What a load at provenance `prov` yields; provenance of the value joined to `out`. */
-static uint8_t load(struct state *s, uint32_t at, uint8_t space, const uint64_t *prov, uint64_t *out)
+static uint8_t load(struct ana_taint_state *s, uint32_t at, uint8_t space, const uint64_t *prov, uint64_t *out)
 {
     uint8_t level = NONE;
     bool some = false;
@@ -274,7 +148,7 @@ static uint8_t load(struct state *s, uint32_t at, uint8_t space, const uint64_t 
     return some ? level : DATA;
 }
 
-static void store(struct state *s, uint8_t space, const uint64_t *prov, uint8_t level, const uint64_t *value)
+static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint8_t level, const uint64_t *value)
 {
     uint64_t *mask = dt_new_array(&s->a, uint64_t, s->words);
     if (!mask)
@@ -303,7 +177,8 @@ static void store(struct state *s, uint8_t space, const uint64_t *prov, uint8_t 
 }
 
 /* ---- one instruction -------------------------------------------------------------------------------------------- */
-static void memory_inst(struct state *s, uint32_t at, const struct ptx_inst *i, const struct ptx_op_info *op, uint8_t guard)
+static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx_inst *i, const struct ptx_op_info *op,
+                        uint8_t guard)
 {
     uint64_t *prov = dt_new_array(&s->a, uint64_t, s->words), *out = dt_new_array(&s->a, uint64_t, s->words);
     if (!prov || !out || op->addr_opnd < 0 || op->addr_opnd >= i->nopnd) {
@@ -343,7 +218,7 @@ static void memory_inst(struct state *s, uint32_t at, const struct ptx_inst *i, 
     }
 }
 
-static void call_inst(struct state *s, const struct ptx_inst *i)
+static void call_inst(struct ana_taint_state *s, const struct ptx_inst *i)
 {
     /* Arguments are in .param variables (or registers): whatever they point to may be changed. */
     uint64_t *reach = dt_new_array(&s->a, uint64_t, s->words), *vars = dt_new_array(&s->a, uint64_t, s->words);
@@ -368,7 +243,7 @@ static void call_inst(struct state *s, const struct ptx_inst *i)
     assign(s, i, DATA, reach);
 }
 
-static void step(struct state *s, uint32_t at)
+static void step(struct ana_taint_state *s, uint32_t at)
 {
     const struct ptx_inst *i = &s->f->inst[at];
     const struct ptx_op_info *op = ptx_op_info(i->op);
@@ -413,7 +288,7 @@ static void mark_def(uint32_t r, bool write, void *user)
 }
 
 /* The branch at the end of block b depends on data of `level`. */
-static void apply_branch(struct state *s, uint32_t b, uint8_t level)
+static void apply_branch(struct ana_taint_state *s, uint32_t b, uint8_t level)
 {
     const struct ptx_block *k = &s->cfg.block[b];
     uint32_t n = s->cfg.nblock, meet = k->ipdom, top = 0;
@@ -460,7 +335,7 @@ static void apply_branch(struct state *s, uint32_t b, uint8_t level)
     }
 }
 
-static void control(struct state *s)
+static void control(struct ana_taint_state *s)
 {
     for (uint32_t b = 0; b < s->cfg.nblock; b++) {
         const struct ptx_block *k = &s->cfg.block[b];
@@ -480,225 +355,6 @@ static void control(struct state *s)
     }
 }
 
-/* ---- sites ------------------------------------------------------------------------------------------------------ */
-/* What a function and its callees do to global memory: 1 reads, 2 writes, 4 something unknown. */
-static unsigned callee_effect(const struct state *s, const struct ptx_function *f, unsigned depth)
-{
-    static const char *const harmless[] = {"vprintf", "__assertfail"};
-    if (!f)
-        return 7;
-    for (unsigned i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (f->name && !strcmp(f->name, harmless[i]))
-            return 0;
-    if (!f->has_body || depth > MAX_CALL_DEPTH)
-        return 7;
-    unsigned r = 0;
-    for (uint32_t k = 0; k < f->ninst; k++) {
-        const struct ptx_inst *i = &f->inst[k];
-        unsigned flags = ptx_op_info(i->op)->flags;
-        bool here = i->space == PTX_GENERIC || i->space == PTX_GLOBAL || i->space2 == PTX_GLOBAL;
-        if (i->op == PTX_OP_OPAQUE)
-            return 7;
-        for (unsigned o = 0; o < i->nopnd; o++) {
-            const struct ptx_opnd *x = &i->opnd[o];
-            if (x->kind != PTX_O_VAR && !(x->kind == PTX_O_ADDR && x->base_kind == PTX_O_VAR))
-                continue;
-            uint32_t b = bit_of(s, x->var);
-            if (b != NO_CELL && module_var(s, b) && module_var(s, b)->space == PTX_GLOBAL && var_kind(s, b) != ANA_VAR_FIXED)
-                return 7; /* it names a variable that changes */
-        }
-        if (flags & PTX_F_CALL) {
-            const struct ptx_function *to = NULL;
-            for (unsigned o = 0; o < i->nopnd; o++)
-                if (i->opnd[o].kind == PTX_O_FUNC)
-                    to = i->opnd[o].func;
-            r |= callee_effect(s, to, depth + 1);
-        } else if (here) {
-            r |= (flags & PTX_F_READS ? 1 : 0) | (flags & PTX_F_WRITES ? 2 : 0);
-        }
-    }
-    return r;
-}
-
-struct used {
-    uint32_t reg;
-    uint32_t reads;
-};
-
-static void count_read(uint32_t r, bool write, void *user)
-{
-    struct used *u = user;
-    if (!write && r == u->reg)
-        u->reads++;
-}
-
-/* Is the result of atomic `i` read anywhere? */
-static bool result_used(const struct state *s, const struct ptx_inst *i)
-{
-    if (i->op != PTX_OP_ATOM || !i->nopnd)
-        return false;
-    if (i->opnd[0].kind == PTX_O_SINK)
-        return false;
-    if (i->opnd[0].kind != PTX_O_REG)
-        return true;
-    struct used u = {i->opnd[0].reg, 0};
-    for (uint32_t k = 0; k < s->f->ninst; k++)
-        if (&s->f->inst[k] != i)
-            ptx_inst_regs(&s->f->inst[k], count_read, &u);
-    return u.reads > 0;
-}
-
-static bool add_site(struct state *s, struct ana_sites *out, size_t *cap, struct ana_site site, const uint64_t *prov)
-{
-    struct dt_arena *a = &out->arena;
-    site.param = -1;
-    site.params = dt_new_array(a, uint32_t, (size_t)s->f->nparam + 1);
-    site.vars = (const struct ptx_var **)dt_new_array(a, struct ptx_var *, (size_t)s->nmod + 1);
-    if (!site.params || !site.vars)
-        return false;
-    for (uint32_t b = 0; b < s->nbit; b++) {
-        if (!has_bit(prov, b))
-            continue;
-        if (b < s->f->nparam && may_point(s, b))
-            site.params[site.nparams++] = b;
-        else if (module_var(s, b) && module_var(s, b)->space == PTX_GLOBAL)
-            site.vars[site.nvars++] = module_var(s, b);
-    }
-    if (site.nparams == 1 && !site.nvars)
-        site.param = (int)site.params[0];
-    if (out->nsite == *cap) {
-        size_t n = *cap ? *cap * 2 : 32;
-        struct ana_site *p = dt_new_array(a, struct ana_site, n);
-        if (!p)
-            return false;
-        if (out->nsite)
-            memcpy(p, out->site, out->nsite * sizeof *p);
-        out->site = p;
-        *cap = n;
-    }
-    out->site[out->nsite++] = site;
-    return true;
-}
-
-static bool is_float_atomic(const struct ptx_inst *i)
-{
-    for (unsigned k = 0; k < i->ntype; k++)
-        if (ptx_type_is_float(i->type[k]))
-            return true;
-    return false;
-}
-
-/* Could an access at this provenance reach a buffer? Not if it can only be shared, local or never-written memory. */
-static bool reaches_buffers(struct state *s, const uint64_t *prov, uint8_t space)
-{
-    bool some = false;
-    for (uint32_t b = 0; b < s->nbit; b++) {
-        if (!has_bit(prov, b))
-            continue;
-        if (b < s->f->nparam && !may_point(s, b))
-            continue;
-        some = true;
-        if (b < s->f->nparam)
-            return true;
-        const struct ptx_var *v = module_var(s, b);
-        if (v && v->space == PTX_GLOBAL && var_kind(s, b) != ANA_VAR_FIXED)
-            return true;
-    }
-    return !some;
-}
-
-static bool reaches_params(const struct state *s, const uint64_t *prov)
-{
-    for (uint32_t b = 0; b < s->f->nparam; b++)
-        if (has_bit(prov, b) && may_point(s, b))
-            return true;
-    return false;
-}
-
-static bool site_of(struct state *s, struct ana_sites *out, size_t *cap, uint32_t at)
-{
-    const struct ptx_inst *i = &s->f->inst[at];
-    const struct ptx_op_info *op = ptx_op_info(i->op);
-    uint64_t *prov = dt_new_array(&s->a, uint64_t, s->words);
-    if (!prov)
-        return false;
-    struct ana_site x = {.inst = at, .guard = s->block[s->cfg.block_of[at]]};
-    if (i->pred != PTX_NO_REG && s->reg[i->pred] > x.guard)
-        x.guard = s->reg[i->pred];
-    if (i->op == PTX_OP_OPAQUE) {
-        out->opaque = out->side_effects = true;
-        x.address = DATA, x.reads = x.writes = true, x.opnd = 0xFF;
-        return add_site(s, out, cap, x, prov);
-    }
-    if (op->flags & PTX_F_SIDE && (i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || op->flags & PTX_F_CALL))
-        out->side_effects = true;
-    if (i->op == PTX_OP_ST && (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_SYS)))
-        out->side_effects = true;
-    if (op->flags & PTX_F_CALL) {
-        const struct ptx_function *to = NULL;
-        for (unsigned o = 0; o < i->nopnd; o++)
-            if (i->opnd[o].kind == PTX_O_FUNC)
-                to = i->opnd[o].func;
-        unsigned effect = callee_effect(s, to, 0);
-        if (!effect)
-            return true;
-        out->opaque |= effect & 4;
-        s->src = NONE;
-        memset(s->src_prov, 0, s->words * sizeof *s->src_prov);
-        ptx_inst_regs(i, read_reg, s);
-        quiet_join(s, prov, s->src_prov);
-        for (uint32_t b = s->f->nparam; b < s->f->nparam + s->nown; b++)
-            if (s->f->var[b - s->f->nparam]->space == PTX_PARAM)
-                quiet_join(s, prov, cell_prov(s, b));
-        if (effect & 4)
-            memset(prov, 0, s->words * sizeof *prov); /* unknown: everything */
-        else if (!reaches_params(s, prov))
-            return true; /* it has no way to a buffer */
-        x.address = DATA, x.reads = effect & 1, x.writes = effect & 2, x.opnd = 0xFF;
-        return add_site(s, out, cap, x, prov);
-    }
-    if (!(op->flags & (PTX_F_READS | PTX_F_WRITES)))
-        return true;
-    struct {
-        int opnd;
-        uint8_t space;
-        bool reads, writes;
-    } part[2] = {{op->addr_opnd, i->space, op->flags & PTX_F_READS, op->flags & PTX_F_WRITES}, {-1, 0, false, false}};
-    bool copy = i->op == PTX_OP_CP_ASYNC || i->op == PTX_OP_CP_ASYNC_BULK || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK;
-    if (copy && i->nopnd > 1) { /* the first operand is written, the second read */
-        part[0].reads = op->flags & PTX_F_ATOMIC;
-        part[1].opnd = 1, part[1].space = i->space2, part[1].reads = true;
-    }
-    for (unsigned k = 0; k < 2; k++) {
-        if (part[k].opnd < 0 || part[k].opnd >= i->nopnd)
-            continue;
-        if (part[k].space != PTX_GENERIC && part[k].space != PTX_GLOBAL)
-            continue;
-        struct ana_site y = x;
-        y.address = address(s, &i->opnd[part[k].opnd], prov);
-        if (!reaches_buffers(s, prov, part[k].space))
-            continue;
-        y.opnd = (uint8_t)part[k].opnd;
-        y.reads = part[k].reads, y.writes = part[k].writes;
-        y.atomic = op->flags & PTX_F_ATOMIC;
-        y.fp_atomic = y.atomic && is_float_atomic(i);
-        y.result_used = result_used(s, i);
-        unsigned bytes = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
-        if (i->op == PTX_OP_LD || i->op == PTX_OP_LDU || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM || i->op == PTX_OP_RED)
-            y.bytes = bytes <= 32 ? bytes : 0;
-        else if (i->op == PTX_OP_CP_ASYNC && k == 1 && i->nopnd > 2 && i->opnd[2].kind == PTX_O_IMM)
-            y.bytes = i->opnd[2].bits <= 16 ? (uint32_t)i->opnd[2].bits : 0;
-        if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && y.bytes && i->opnd[3].kind == PTX_O_REG &&
-            s->reg[i->opnd[3].reg] > y.guard)
-            y.guard = s->reg[i->opnd[3].reg]; /* how many bytes are read at all */
-        if (!y.bytes)
-            y.address = DATA;
-        if (!add_site(s, out, cap, y, prov))
-            return false;
-    }
-    return true;
-}
-
 /* ---- the pass --------------------------------------------------------------------------------------------------- */
 struct known {
     const struct ptx_var *v;
@@ -711,7 +367,7 @@ static int by_pointer(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-static bool prepare(struct state *s)
+static bool prepare(struct ana_taint_state *s)
 {
     const struct ptx_function *f = s->f;
     s->nown = f->nvar;
@@ -722,7 +378,7 @@ static bool prepare(struct state *s)
     s->known = (const struct ptx_var **)dt_new_array(&s->a, struct ptx_var *, (size_t)s->nbit + 1);
     s->known_bit = dt_new_array(&s->a, uint32_t, (size_t)s->nbit + 1);
     s->prov = dt_arena_array(&s->a, (size_t)f->nreg + 1, s->words * sizeof *s->prov);
-    s->cell = dt_new_array(&s->a, struct cell, (size_t)s->nbit + 1);
+    s->cell = dt_new_array(&s->a, struct ana_cell, (size_t)s->nbit + 1);
     s->cellprov = dt_arena_array(&s->a, (size_t)s->nbit + 1, s->words * sizeof *s->cellprov);
     s->shared_bits = dt_new_array(&s->a, uint64_t, s->words);
     s->local_bits = dt_new_array(&s->a, uint64_t, s->words);
@@ -731,7 +387,9 @@ static bool prepare(struct state *s)
     if (s->a.failed)
         return false;
     for (uint32_t b = 0; b < s->nbit; b++) {
-        struct ptx_var *v = b < f->nparam ? f->param[b] : b < f->nparam + s->nown ? f->var[b - f->nparam] : module_var(s, b);
+        struct ptx_var *v = b < f->nparam             ? f->param[b]
+                            : b < f->nparam + s->nown ? f->var[b - f->nparam]
+                                                      : module_var(s, b);
         k[b] = (struct known){v, b};
         if (b < f->nparam)
             continue;
@@ -755,9 +413,10 @@ static bool prepare(struct state *s)
     return true;
 }
 
-int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret, struct dt_err *e)
+int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
+                  struct dt_err *e)
 {
-    struct state s = {.f = f, .in = in};
+    struct ana_taint_state s = {.f = f, .in = in};
     struct ana_tainted t = {0};
     size_t cap = 0;
     int rc = ptx_cfg_build(f, &s.cfg, e);
@@ -792,7 +451,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     } while (s.changed && ok);
     for (uint32_t i = 0; i < f->ninst && ok; i++)
         if (s.cfg.block[s.cfg.block_of[i]].reachable || f->inst[i].op == PTX_OP_OPAQUE)
-            ok = site_of(&s, &t.sites, &cap, i);
+            ok = ana_sites_add(&s, &t.sites, &cap, i);
     ok = ok && !t.sites.arena.failed && !s.a.failed;
     t.sites.opaque |= s.opaque;
     t.param_address = s.param_address;

@@ -289,13 +289,16 @@ static void check_edge(const struct model *m, const struct ana_result *r, int p,
     }
     assert_int_equal(e->nindependent, nind);
     assert_int_equal(e->nbuffer, at);
-    unsigned cls = !nraw ? ANA_FULL_INDEPENDENCE
-                   : rpmax == 1 && rcmax == 1 && with_raw == nc ? ANA_ONE_TO_ONE : ANA_MANY_TO_MANY;
+    unsigned cls = !nraw                                        ? ANA_FULL_INDEPENDENCE
+                   : rpmax == 1 && rcmax == 1 && with_raw == nc ? ANA_ONE_TO_ONE
+                                                                : ANA_MANY_TO_MANY;
     if (nraw && (nc != with_raw || nind))
         cls |= ANA_PARTIAL_INDEPENDENCE;
     assert_int_equal(e->classes, cls);
-    enum ana_fan fan = !nraw ? ANA_FAN_NONE : rpmax == 1 ? rcmax == 1 ? ANA_FAN_ONE_TO_ONE : ANA_FAN_ONE_TO_MANY
-                                            : rcmax == 1 ? ANA_FAN_MANY_TO_ONE : ANA_FAN_MANY_TO_MANY;
+    enum ana_fan fan = !nraw        ? ANA_FAN_NONE
+                       : rpmax == 1 ? rcmax == 1 ? ANA_FAN_ONE_TO_ONE : ANA_FAN_ONE_TO_MANY
+                       : rcmax == 1 ? ANA_FAN_MANY_TO_ONE
+                                    : ANA_FAN_MANY_TO_MANY;
     assert_int_equal(e->fan, fan);
 }
 

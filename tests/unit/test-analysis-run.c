@@ -1,8 +1,9 @@
 /* ana_run() end to end on the software device: footprints of kernels against a byte-by-byte account of what they do.
  *
- * A case is a module, launches, and a function that walks blocks and threads as the kernel does and marks each byte it touches
- * (`mark`). The footprints must be equal, byte by byte, with their evidence. How pairs and classes follow from footprints is
- * test-analysis-maps; whole graphs are tests/corpus.
+ * A case is a module, launches, and a function that walks blocks and threads as the kernel does and marks each byte it
+ * touches
+ * (`mark`). The footprints must be equal, byte by byte, with their evidence. How pairs and classes follow from
+ * footprints is test-analysis-maps; whole graphs are tests/corpus.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -53,7 +54,8 @@ static int analyse_with(struct graph *x, const char *json, struct ana_options *o
 static void analyse(struct graph *x, const char *json, struct ana_options *o)
 {
     if (analyse_with(x, json, o))
-        fail_msg("%s: %s%s%s", dt_err_code(x->e.num), x->e.detail ? x->e.detail : "", x->e.log ? "\n" : "", x->e.log ? x->e.log : "");
+        fail_msg("%s: %s%s%s", dt_err_code(x->e.num), x->e.detail ? x->e.detail : "", x->e.log ? "\n" : "",
+                 x->e.log ? x->e.log : "");
     nbuf = x->g->nbuffer;
     free(marks);
     marks = calloc((size_t)MAX_BLOCK * nbuf * MAX_BYTES, 2);
@@ -126,24 +128,26 @@ static char *document(const char *kind, const char *source, const char *buffers,
     json_t *bj = json_loads(b, 0, &err), *lj = json_loads(l, 0, &err);
     if (!bj || !lj)
         fail_msg("%s", err.text);
-    json_t *d = json_pack("{s:i, s:s, s:{s:{s:s}}, s:o, s:o}", "dovetail", 1, "name", "t", "modules", "m", kind, source, "buffers",
-                          bj, "launches", lj);
+    json_t *d = json_pack("{s:i, s:s, s:{s:{s:s}}, s:o, s:o}", "dovetail", 1, "name", "t", "modules", "m", kind, source,
+                          "buffers", bj, "launches", lj);
     char *text = json_dumps(d, 0);
     json_decref(d);
     free(b), free(l);
     return text;
 }
 
-#define XY "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"                \
-           " 'y': {'bytes': 4096, 'role': 'output'}, 'z': {'bytes': 4096, 'role': 'output'}}"
+#define XY                                                                                                             \
+    "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"                 \
+    " 'y': {'bytes': 4096, 'role': 'output'}, 'z': {'bytes': 4096, 'role': 'output'}}"
 
 static void guarded_tail(void **state)
 {
     char *d = document("cuda",
                        "extern \"C\" __global__ void k(const float *x, float *y, int n)\n"
                        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] * 2; }",
-                       XY, "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [9, 1, 1], 'block': [64, 1, 1], 'args':"
-                           "[{'buffer': 'x', 'offset': 256}, {'buffer': 'y'}, {'i32': 531}]}]");
+                       XY,
+                       "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [9, 1, 1], 'block': [64, 1, 1], 'args':"
+                       "[{'buffer': 'x', 'offset': 256}, {'buffer': 'y'}, {'i32': 531}]}]");
     struct graph g;
     analyse(&g, d, NULL);
     for (uint32_t i = 0; i < 9 * 64; i++)
@@ -162,13 +166,20 @@ static void guards_that_look_at_data(void **state)
     static const char source[] =
         "#define I int i = blockIdx.x * blockDim.x + threadIdx.x\n"
         /* predicated or branched, as NVRTC likes */
-        "extern \"C\" __global__ void simple(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) y[i] = x[i]; }\n"
-        "extern \"C\" __global__ void both(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) y[i] = sqrtf(x[i]) / 3; else z[i] = logf(-x[i]); }\n"
+        "extern \"C\" __global__ void simple(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) y[i] = "
+        "x[i]; }\n"
+        "extern \"C\" __global__ void both(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) y[i] = "
+        "sqrtf(x[i]) / 3; else z[i] = logf(-x[i]); }\n"
         /* a branch that stays one: barriers cannot be predicated, nor can calls of volatile assembly */
-        "extern \"C\" __global__ void branch(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i + 1] = 1; z[2 * i] = 2; } z[i] = 3; }\n"
-        "extern \"C\" __global__ void early(const float *x, float *y, float *z, int n) { I; if (x[i] < 0) return; asm volatile(\"nanosleep.u32 1;\"); if (i < n) y[i] = 1; }\n"
-        "extern \"C\" __global__ void either(const float *x, float *y, float *z, int n) { I; if (x[i] > 0 || x[i + 512] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i] = 1; } }\n"
-        "extern \"C\" __global__ void nested(const float *x, float *y, float *z, int n) { I; if (i < n) { if (x[i] > 0) { asm volatile(\"nanosleep.u32 1;\"); if (x[i + 512] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i] = 1; } z[i] = 2; } } }\n";
+        "extern \"C\" __global__ void branch(const float *x, float *y, float *z, int n) { I; if (x[i] > 0) { asm "
+        "volatile(\"nanosleep.u32 1;\"); y[i + 1] = 1; z[2 * i] = 2; } z[i] = 3; }\n"
+        "extern \"C\" __global__ void early(const float *x, float *y, float *z, int n) { I; if (x[i] < 0) return; asm "
+        "volatile(\"nanosleep.u32 1;\"); if (i < n) y[i] = 1; }\n"
+        "extern \"C\" __global__ void either(const float *x, float *y, float *z, int n) { I; if (x[i] > 0 || x[i + "
+        "512] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i] = 1; } }\n"
+        "extern \"C\" __global__ void nested(const float *x, float *y, float *z, int n) { I; if (i < n) { if (x[i] > "
+        "0) { asm volatile(\"nanosleep.u32 1;\"); if (x[i + 512] > 0) { asm volatile(\"nanosleep.u32 1;\"); y[i] = 1; "
+        "} z[i] = 2; } } }\n";
     static const char *const name[] = {"simple", "both", "branch", "early", "either", "nested"};
     char launches[2048] = "[";
     for (unsigned k = 0; k < 6; k++)
@@ -186,14 +197,22 @@ static void guards_that_look_at_data(void **state)
             if (k != 5 || i < 500)
                 mark(b, 0, R, 0, i * 4, 4);
             switch (k) {
-            case 0: mark(b, 1, Y, D, i * 4, 4); break;
-            case 1: mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4); break;
-            case 2: mark(b, 1, Y, D, i * 4 + 4, 4), mark(b, 2, Y, D, i * 8, 4), mark(b, 2, M, 0, i * 4, 4); break;
+            case 0:
+                mark(b, 1, Y, D, i * 4, 4);
+                break;
+            case 1:
+                mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4);
+                break;
+            case 2:
+                mark(b, 1, Y, D, i * 4 + 4, 4), mark(b, 2, Y, D, i * 8, 4), mark(b, 2, M, 0, i * 4, 4);
+                break;
             case 3:
                 if (i < 500)
                     mark(b, 1, Y, D, i * 4, 4);
                 break;
-            case 4: mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4); break;
+            case 4:
+                mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4);
+                break;
             case 5:
                 if (i < 500)
                     mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4);
@@ -210,20 +229,24 @@ static void loops_that_data_may_skip(void **state)
 {
     static const char source[] =
         "extern \"C\" __global__ void rows(const float *x, float *y, float *z, int n)\n"
-        "{ if (x[blockIdx.x] <= 0) return; for (int j = threadIdx.x; j < n; j += blockDim.x) y[blockIdx.x * n + j] = z[blockIdx.x * n + j]; }\n"
+        "{ if (x[blockIdx.x] <= 0) return; for (int j = threadIdx.x; j < n; j += blockDim.x) y[blockIdx.x * n + j] = "
+        "z[blockIdx.x * n + j]; }\n"
         "extern \"C\" __global__ void loop(const float *x, float *y, float *z, int n)\n"
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) for (int j = 0; j < n; j++) { if (x[512 + j] > 0.5f) z[2 * j] = i;"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) for (int j = 0; j < n; j++) { if (x[512 + j] > "
+        "0.5f) z[2 * j] = i;"
         "  y[j * 8 + (i & 7)] = j; } x[i] > 0.9f ? z[2 * i + 1] = 1 : 0; }\n"
         "extern \"C\" __global__ void pick(const float *x, float *y, float *z, int n)\n"
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; float s = 0; if (x[i] > 0) { for (int j = 0; j < n; j++) s += x[512 + 3 * j]; y[i] = s; }"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; float s = 0; if (x[i] > 0) { for (int j = 0; j < n; j++) s "
+        "+= x[512 + 3 * j]; y[i] = s; }"
         "  else if (x[i] > -0.5f) { for (int j = n; j > 0; j -= 2) z[i + j] = s; } else { y[i + 512] = 2; } }\n";
-    char *d = document("cuda", source, XY,
-                       "[{'name': 'rows', 'module': 'm', 'entry': 'rows', 'grid': [10, 1, 1], 'block': [32, 1, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 77}]},"
-                       "{'name': 'loop', 'module': 'm', 'entry': 'loop', 'grid': [5, 1, 1], 'block': [50, 1, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 39}]},"
-                       "{'name': 'pick', 'module': 'm', 'entry': 'pick', 'grid': [5, 1, 1], 'block': [50, 1, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 13}]}]");
+    char *d =
+        document("cuda", source, XY,
+                 "[{'name': 'rows', 'module': 'm', 'entry': 'rows', 'grid': [10, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 77}]},"
+                 "{'name': 'loop', 'module': 'm', 'entry': 'loop', 'grid': [5, 1, 1], 'block': [50, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 39}]},"
+                 "{'name': 'pick', 'module': 'm', 'entry': 'pick', 'grid': [5, 1, 1], 'block': [50, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 13}]}]");
     struct graph g;
     const int D = ANA_DATA_DEPENDENT;
     analyse(&g, d, NULL);
@@ -260,12 +283,14 @@ static void loops_that_data_may_skip(void **state)
 /* A loop that runs on for threads that data keeps out of it: the ghost gives up, and the access is widened. */
 static void a_ghost_that_does_not_end(void **state)
 {
-    char *d = document("cuda",
-                       "extern \"C\" __global__ void k(const float *x, float *y, float *z, int n)\n"
-                       "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 2.0f)\n"
-                       "  for (int j = i; j != n; j += 4) { asm volatile(\"nanosleep.u32 1;\"); y[j & 255] = 1; } z[i] = 1; }",
-                       XY, "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [1, 1, 1], 'block': [4, 1, 1], 'args':"
-                           "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 256}]}]");
+    char *d = document(
+        "cuda",
+        "extern \"C\" __global__ void k(const float *x, float *y, float *z, int n)\n"
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 2.0f)\n"
+        "  for (int j = i; j != n; j += 4) { asm volatile(\"nanosleep.u32 1;\"); y[j & 255] = 1; } z[i] = 1; }",
+        XY,
+        "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [1, 1, 1], 'block': [4, 1, 1], 'args':"
+        "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 256}]}]");
     struct graph g;
     analyse(&g, d, NULL);
     mark(0, 0, R, 0, 0, 16), mark(0, 2, M, 0, 0, 16), mark(0, 1, Y, ANA_DATA_DEPENDENT, 0, 4096);
@@ -280,28 +305,37 @@ static void hand_written(void **state)
     static const char source[] =
         ".version 8.0\n.target sm_90\n.address_size 64\n"
         ".shared .align 16 .b8 tile[512];\n"
-        ".func fill(.param .u64 to) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [to]; mov.u32 %r1, 1; st.u32 [%rd1], %r1; ret; }\n"
-        ".func (.param .b32 out) twice(.param .b32 in) { .reg .b32 %r<3>; ld.param.u32 %r1, [in]; add.s32 %r2, %r1, %r1;"
+        ".func fill(.param .u64 to) { .reg .b64 %rd<3>; .reg .b32 %r<3>; ld.param.u64 %rd1, [to]; mov.u32 %r1, 1; "
+        "st.u32 [%rd1], %r1; ret; }\n"
+        ".func (.param .b32 out) twice(.param .b32 in) { .reg .b32 %r<3>; ld.param.u32 %r1, [in]; add.s32 %r2, %r1, "
+        "%r1;"
         " st.param.b32 [out], %r2; ret; }\n"
-        ".visible .entry copy(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<20>; .reg .b32 %r<20>; .reg .pred %p<4>;"
-        " .reg .b32 %f<9>; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r1, 32, %r2; ld.param.u64 %rd1, [x];"
+        ".visible .entry copy(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<20>; .reg .b32 %r<20>; .reg "
+        ".pred %p<4>;"
+        " .reg .b32 %f<9>; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r1, 32, %r2; ld.param.u64 "
+        "%rd1, [x];"
         " ld.param.u64 %rd2, [y]; ld.param.u64 %rd9, [z]; mul.wide.u32 %rd3, %r3, 16; add.s64 %rd4, %rd1, %rd3;"
-        " add.s64 %rd5, %rd2, %rd3; mov.u32 %r4, tile; shl.b32 %r5, %r2, 4; add.s32 %r6, %r4, %r5; setp.lt.u32 %p1, %r3, 50;"
-        " selp.b32 %r7, 16, 0, %p1; cp.async.cg.shared.global [%r6], [%rd4], 16, %r7; cp.async.commit_group; cp.async.wait_group 0;"
+        " add.s64 %rd5, %rd2, %rd3; mov.u32 %r4, tile; shl.b32 %r5, %r2, 4; add.s32 %r6, %r4, %r5; setp.lt.u32 %p1, "
+        "%r3, 50;"
+        " selp.b32 %r7, 16, 0, %p1; cp.async.cg.shared.global [%r6], [%rd4], 16, %r7; cp.async.commit_group; "
+        "cp.async.wait_group 0;"
         " bar.sync 0; ld.shared.v4.b32 {%f1, %f2, %f3, %f4}, [%r6]; @%p1 st.global.v2.b32 [%rd5+8], {%f1, %f2};"
         /* generic: to shared memory, then to global */
         " cvt.u64.u32 %rd6, %r6; cvta.shared.u64 %rd7, %rd6; st.b32 [%rd7], %r3; ld.b32 %f5, [%rd7];"
         " @!%p1 st.b32 [%rd5], %f5; ret; }\n"
-        ".visible .entry calls(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<9>; .reg .b32 %r<9>; ld.param.u64 %rd1, [z];"
-        " ld.param.u64 %rd2, [y]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;"
+        ".visible .entry calls(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<9>; .reg .b32 %r<9>; "
+        "ld.param.u64 %rd1, [z];"
+        " ld.param.u64 %rd2, [y]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 "
+        "%rd5, %rd2, %rd3;"
         " { .param .b64 a; st.param.b64 [a], %rd4; call fill, (a); }"
         " { .param .b32 p; .param .b32 q; st.param.b32 [p], %r1; call (q), twice, (p); ld.param.b32 %r2, [q]; }"
         " st.global.u32 [%rd5], %r2; ret; }\n";
-    char *d = document("ptx", source, XY,
-                       "[{'name': 'copy', 'module': 'm', 'entry': 'copy', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]},"
-                       "{'name': 'calls', 'module': 'm', 'entry': 'calls', 'grid': [1, 1, 1], 'block': [32, 1, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]}]");
+    char *d =
+        document("ptx", source, XY,
+                 "[{'name': 'copy', 'module': 'm', 'entry': 'copy', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]},"
+                 "{'name': 'calls', 'module': 'm', 'entry': 'calls', 'grid': [1, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]}]");
     struct graph g;
     analyse(&g, d, NULL);
     for (uint32_t i = 0; i < 64; i++) {
@@ -311,7 +345,7 @@ static void hand_written(void **state)
             mark(i / 32, 1, M, 0, i * 16, 4);
     }
     compare(&g, 0);
-    mark(0, 1, M, 0, 0, 128); /* the second function touches nothing */
+    mark(0, 1, M, 0, 0, 128);                   /* the second function touches nothing */
     mark(0, 2, Y, ANA_DATA_DEPENDENT, 0, 4096); /* the first may write where its argument points */
     compare(&g, 1);
     release(&g);
@@ -320,32 +354,36 @@ static void hand_written(void **state)
 
 static void addresses_that_look_at_data(void **state)
 {
-    static const char source[] =
-        "extern \"C\" __global__ void gather(const int *ix, const float *x, float *y)\n"
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[ix[i]]; }\n"
-        "extern \"C\" __global__ void count(const int *ix, unsigned *bins)\n"
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; atomicAdd(&bins[ix[i]], 1u); }\n"
-        "extern \"C\" __global__ void find(const int *ix, const float *x, float *y)\n"
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; int k = 0; while (k < 7 && x[i + k] < 0.5f) { y[i + k] = k; k++; } }\n"
-        "extern \"C\" __global__ void tickets(const int *ix, unsigned *next, float *y)\n"
-        "{ __shared__ unsigned t; if (threadIdx.x == 0) t = atomicAdd(next, 1u); __syncthreads(); y[t * 64 + threadIdx.x] = 1; }\n";
+    static const char source[] = "extern \"C\" __global__ void gather(const int *ix, const float *x, float *y)\n"
+                                 "{ int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[ix[i]]; }\n"
+                                 "extern \"C\" __global__ void count(const int *ix, unsigned *bins)\n"
+                                 "{ int i = blockIdx.x * blockDim.x + threadIdx.x; atomicAdd(&bins[ix[i]], 1u); }\n"
+                                 "extern \"C\" __global__ void find(const int *ix, const float *x, float *y)\n"
+                                 "{ int i = blockIdx.x * blockDim.x + threadIdx.x; int k = 0; while (k < 7 && x[i + k] "
+                                 "< 0.5f) { y[i + k] = k; k++; } }\n"
+                                 "extern \"C\" __global__ void tickets(const int *ix, unsigned *next, float *y)\n"
+                                 "{ __shared__ unsigned t; if (threadIdx.x == 0) t = atomicAdd(next, 1u); "
+                                 "__syncthreads(); y[t * 64 + threadIdx.x] = 1; }\n";
     for (int constant = 0; constant < 2; constant++) {
         char buffers[1024];
         snprintf(buffers, sizeof buffers,
-                 "{'ix': {'bytes': 1024, 'role': 'input', 'constant': %s, 'fill': {'uniform': [0, 256], 'dtype': 'i32', 'seed': 4}},"
+                 "{'ix': {'bytes': 1024, 'role': 'input', 'constant': %s, 'fill': {'uniform': [0, 256], 'dtype': "
+                 "'i32', 'seed': 4}},"
                  " 'x': {'bytes': 2048, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"
-                 " 'y': {'bytes': 2048, 'role': 'output'}, 'bins': {'bytes': 1024, 'role': 'inout', 'fill': {'zero': true}}}",
+                 " 'y': {'bytes': 2048, 'role': 'output'}, 'bins': {'bytes': 1024, 'role': 'inout', 'fill': {'zero': "
+                 "true}}}",
                  constant ? "true" : "false");
-        char *d = document("cuda", source, buffers,
-                           "[{'name': 'gather', 'module': 'm', 'entry': 'gather', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
-                           "[{'buffer': 'ix'}, {'buffer': 'x'}, {'buffer': 'y'}]},"
-                           "{'name': 'count', 'module': 'm', 'entry': 'count', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
-                           "[{'buffer': 'ix'}, {'buffer': 'bins'}]},"
-                           "{'name': 'find', 'module': 'm', 'entry': 'find', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
-                           "[{'buffer': 'ix'}, {'buffer': 'x'}, {'buffer': 'y'}]},"
-                           "{'memset': {'buffer': 'bins', 'offset': 0, 'bytes': 4, 'value': 0}, 'name': 'zero'},"
-                           "{'name': 'tickets', 'module': 'm', 'entry': 'tickets', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
-                           "[{'buffer': 'ix'}, {'buffer': 'bins'}, {'buffer': 'y'}]}]");
+        char *d = document(
+            "cuda", source, buffers,
+            "[{'name': 'gather', 'module': 'm', 'entry': 'gather', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+            "[{'buffer': 'ix'}, {'buffer': 'x'}, {'buffer': 'y'}]},"
+            "{'name': 'count', 'module': 'm', 'entry': 'count', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+            "[{'buffer': 'ix'}, {'buffer': 'bins'}]},"
+            "{'name': 'find', 'module': 'm', 'entry': 'find', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+            "[{'buffer': 'ix'}, {'buffer': 'x'}, {'buffer': 'y'}]},"
+            "{'memset': {'buffer': 'bins', 'offset': 0, 'bytes': 4, 'value': 0}, 'name': 'zero'},"
+            "{'name': 'tickets', 'module': 'm', 'entry': 'tickets', 'grid': [4, 1, 1], 'block': [64, 1, 1], 'args':"
+            "[{'buffer': 'ix'}, {'buffer': 'bins'}, {'buffer': 'y'}]}]");
         struct graph g;
         analyse(&g, d, NULL);
         int32_t ix[256];
@@ -403,12 +441,13 @@ static void widths_offsets_and_structs(void **state)
         "  z[i] = (short)v.y; *(double *)(a.y + 2048 + 8 * i) = v.z; }\n"
         "extern \"C\" __global__ void alias(const float *p, float *q) /* one buffer */\n"
         "{ int i = blockIdx.x * blockDim.x + threadIdx.x; q[i] = p[i] + p[i + 1]; }\n";
-    char *d = document("cuda", source, XY,
-                       "[{'name': 'mixed', 'module': 'm', 'entry': 'mixed', 'grid': [4, 1, 1], 'block': [32, 1, 1], 'args':"
-                       "[{'bytes': '000000000000000000000000000000000000000000000000', 'pointers': [{'at': 0, 'buffer': 'x',"
-                       "'offset': 16}, {'at': 8, 'buffer': 'y', 'offset': 0}]}, {'buffer': 'z', 'offset': 2}]},"
-                       "{'name': 'alias', 'module': 'm', 'entry': 'alias', 'grid': [2, 1, 1], 'block': [64, 1, 1], 'args':"
-                       "[{'buffer': 'y', 'offset': 4}, {'buffer': 'y', 'offset': 2048}]}]");
+    char *d =
+        document("cuda", source, XY,
+                 "[{'name': 'mixed', 'module': 'm', 'entry': 'mixed', 'grid': [4, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'bytes': '000000000000000000000000000000000000000000000000', 'pointers': [{'at': 0, 'buffer': 'x',"
+                 "'offset': 16}, {'at': 8, 'buffer': 'y', 'offset': 0}]}, {'buffer': 'z', 'offset': 2}]},"
+                 "{'name': 'alias', 'module': 'm', 'entry': 'alias', 'grid': [2, 1, 1], 'block': [64, 1, 1], 'args':"
+                 "[{'buffer': 'y', 'offset': 4}, {'buffer': 'y', 'offset': 2048}]}]");
     struct graph g;
     analyse(&g, d, NULL);
     for (uint32_t i = 0; i < 128; i++) {
@@ -434,22 +473,26 @@ static void grids_loops_and_shared_memory(void **state)
         "{ int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
         "  int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
         "  y[b * 24 + t] = x[(23 - b) * 24 + t]; }\n"
-        "extern \"C\" __global__ void tiles(const float *x, float *y, int n) /* y = transpose of x, 32 by 32, by 8 by 8 tiles */\n"
+        "extern \"C\" __global__ void tiles(const float *x, float *y, int n) /* y = transpose of x, 32 by 32, by 8 by "
+        "8 tiles */\n"
         "{ __shared__ float t[8][9]; int r = blockIdx.y * 8 + threadIdx.y, c = blockIdx.x * 8 + threadIdx.x;\n"
         "  t[threadIdx.y][threadIdx.x] = x[r * n + c]; __syncthreads();\n"
         "  y[(blockIdx.x * 8 + threadIdx.y) * n + blockIdx.y * 8 + threadIdx.x] = t[threadIdx.x][threadIdx.y]; }\n"
         "extern \"C\" __global__ void sums(const float *x, float *y, int n)\n"
-        "{ __shared__ float part[32]; float s = 0; for (int i = threadIdx.x; i < n; i += 32) s += x[blockIdx.x * n + i];\n"
+        "{ __shared__ float part[32]; float s = 0; for (int i = threadIdx.x; i < n; i += 32) s += x[blockIdx.x * n + "
+        "i];\n"
         "  part[threadIdx.x] = s; __syncthreads();\n"
-        "  for (int k = 16; k; k >>= 1) { if (threadIdx.x < k) part[threadIdx.x] += part[threadIdx.x + k]; __syncthreads(); }\n"
+        "  for (int k = 16; k; k >>= 1) { if (threadIdx.x < k) part[threadIdx.x] += part[threadIdx.x + k]; "
+        "__syncthreads(); }\n"
         "  if (threadIdx.x == 0) y[blockIdx.x] = part[0]; }\n";
-    char *d = document("cuda", source, XY,
-                       "[{'name': 'cube', 'module': 'm', 'entry': 'cube', 'grid': [2, 3, 4], 'block': [2, 3, 4], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}]},"
-                       "{'name': 'tiles', 'module': 'm', 'entry': 'tiles', 'grid': [4, 4, 1], 'block': [8, 8, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'z'}, {'i32': 32}]},"
-                       "{'name': 'sums', 'module': 'm', 'entry': 'sums', 'grid': [10, 1, 1], 'block': [32, 1, 1], 'args':"
-                       "[{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 100}]}]");
+    char *d =
+        document("cuda", source, XY,
+                 "[{'name': 'cube', 'module': 'm', 'entry': 'cube', 'grid': [2, 3, 4], 'block': [2, 3, 4], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}]},"
+                 "{'name': 'tiles', 'module': 'm', 'entry': 'tiles', 'grid': [4, 4, 1], 'block': [8, 8, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'z'}, {'i32': 32}]},"
+                 "{'name': 'sums', 'module': 'm', 'entry': 'sums', 'grid': [10, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 100}]}]");
     struct graph g;
     analyse(&g, d, NULL);
     for (uint32_t b = 0; b < 24; b++)
@@ -473,15 +516,18 @@ static void module_variables_are_buffers(void **state)
     static const char source[] =
         "__device__ float table[64]; __constant__ int shift = 3;\n"
         "extern \"C\" __global__ void put(const float *x) { int i = blockIdx.x * 32 + threadIdx.x; table[i] = x[i]; }\n"
-        "extern \"C\" __global__ void get(float *y) { int i = blockIdx.x * 16 + threadIdx.x; y[i + shift] = table[i]; }\n";
-    static const char launches[] = "[{'name': 'put', 'module': 'm', 'entry': 'put', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
-                                   "[{'buffer': 'x'}]},"
-                                   "{'name': 'get', 'module': 'm', 'entry': 'get', 'grid': [4, 1, 1], 'block': [16, 1, 1], 'args':"
-                                   "[{'buffer': 'y'}]}]";
-    char *d = document("cuda", source,
-                       "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"
-                       " 'y': {'bytes': 4096, 'role': 'output'}, 'm::table': {'bytes': 256, 'role': 'intermediate'}}",
-                       launches);
+        "extern \"C\" __global__ void get(float *y) { int i = blockIdx.x * 16 + threadIdx.x; y[i + shift] = table[i]; "
+        "}\n";
+    static const char launches[] =
+        "[{'name': 'put', 'module': 'm', 'entry': 'put', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
+        "[{'buffer': 'x'}]},"
+        "{'name': 'get', 'module': 'm', 'entry': 'get', 'grid': [4, 1, 1], 'block': [16, 1, 1], 'args':"
+        "[{'buffer': 'y'}]}]";
+    char *d =
+        document("cuda", source,
+                 "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'uniform': [-1, 1], 'dtype': 'f32', 'seed': 1}},"
+                 " 'y': {'bytes': 4096, 'role': 'output'}, 'm::table': {'bytes': 256, 'role': 'intermediate'}}",
+                 launches);
     struct graph g;
     analyse(&g, d, NULL);
     for (uint32_t i = 0; i < 64; i++)
@@ -506,13 +552,15 @@ static void module_variables_are_buffers(void **state)
 /* One kernel, many strides: what it touches is worked out from the same integers. */
 static void random_strides(void **state)
 {
-    static const char source[] =
-        "template <class T> __device__ void body(const T *x, T *y, int n, int a, int b, int c, int d, int k, int mx, int my)\n"
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
-        "  for (int t = 0; t < k; t++) if ((i * 7 + t) % 5 < n) y[(unsigned)(i * c + t * d) % my] = x[(unsigned)(i * a + t * b) % mx]; }\n"
-        "#define K(T) extern \"C\" __global__ void k_##T(const T *x, T *y, int n, int a, int b, int c, int d, int k, int mx, int my)\\\n"
-        "{ body<T>(x, y, n, a, b, c, d, k, mx, my); }\n"
-        "K(char) K(short) K(float) K(double) K(float4)\n";
+    static const char source[] = "template <class T> __device__ void body(const T *x, T *y, int n, int a, int b, int "
+                                 "c, int d, int k, int mx, int my)\n"
+                                 "{ int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                                 "  for (int t = 0; t < k; t++) if ((i * 7 + t) % 5 < n) y[(unsigned)(i * c + t * d) % "
+                                 "my] = x[(unsigned)(i * a + t * b) % mx]; }\n"
+                                 "#define K(T) extern \"C\" __global__ void k_##T(const T *x, T *y, int n, int a, int "
+                                 "b, int c, int d, int k, int mx, int my)\\\n"
+                                 "{ body<T>(x, y, n, a, b, c, d, k, mx, my); }\n"
+                                 "K(char) K(short) K(float) K(double) K(float4)\n";
     static const struct {
         const char *name;
         unsigned bytes;
@@ -533,11 +581,13 @@ static void random_strides(void **state)
         v[i].offset = RND(3) * 16;
         v[i].mx = 1 + RND(max - 4), v[i].my = 1 + RND(max - 4 - v[i].offset / type[v[i].type].bytes);
         snprintf(launches + strlen(launches), size - strlen(launches),
-                 "%s{'name': 'l%u', 'module': 'm', 'entry': 'k_%s', 'grid': [%u, 1, 1], 'block': [%u, 1, 1], 'args': [{'buffer': 'x'},"
-                 "{'buffer': 'y', 'offset': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u},"
+                 "%s{'name': 'l%u', 'module': 'm', 'entry': 'k_%s', 'grid': [%u, 1, 1], 'block': [%u, 1, 1], 'args': "
+                 "[{'buffer': 'x'},"
+                 "{'buffer': 'y', 'offset': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, {'i32': %u}, "
+                 "{'i32': %u},"
                  "{'i32': %u}, {'i32': %u}]}",
-                 i ? "," : "", i, type[v[i].type].name, v[i].grid, v[i].block, v[i].offset, v[i].n, v[i].a, v[i].b, v[i].c,
-                 v[i].d, v[i].k, v[i].mx, v[i].my);
+                 i ? "," : "", i, type[v[i].type].name, v[i].grid, v[i].block, v[i].offset, v[i].n, v[i].a, v[i].b,
+                 v[i].c, v[i].d, v[i].k, v[i].mx, v[i].my);
     }
     strcat(launches, "]");
     char *d = document("cuda", source, XY, launches);
@@ -578,21 +628,28 @@ static void refusals(void **state)
         int num;
         const char *say[3];
     } c[] = {
-        {"{'name': 'a', 'module': 'm', 'entry': 'far', 'grid': [17, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 1025}]}",
-         DT_E_BOUNDS, {"far", "block (16,0,0)", "PTX line"}},
-        {"{'name': 'b', 'module': 'm', 'entry': 'far', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'w'}, {'i32': 4}]}",
-         DT_E_WEIGHT, {"launch b", "w", "weight"}},
-        {"{'name': 'c', 'module': 'm', 'entry': 'any', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'k'}]}",
-         DT_E_WEIGHT, {"launch c", "k", "constant"}},
+        {"{'name': 'a', 'module': 'm', 'entry': 'far', 'grid': [17, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'y'}, {'i32': 1025}]}",
+         DT_E_BOUNDS,
+         {"far", "block (16,0,0)", "PTX line"}},
+        {"{'name': 'b', 'module': 'm', 'entry': 'far', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'w'}, {'i32': 4}]}",
+         DT_E_WEIGHT,
+         {"launch b", "w", "weight"}},
+        {"{'name': 'c', 'module': 'm', 'entry': 'any', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'k'}]}",
+         DT_E_WEIGHT,
+         {"launch c", "k", "constant"}},
     };
     for (unsigned i = 0; i < sizeof c / sizeof *c; i++) {
         char launches[1024];
         snprintf(launches, sizeof launches, "[%s]", c[i].launch);
-        char *d = document("cuda", source,
-                           "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'zero': true}}, 'y': {'bytes': 4096, 'role': 'output'},"
-                           " 'w': {'bytes': 4096, 'role': 'weight', 'fill': {'zero': true}},"
-                           " 'k': {'bytes': 4096, 'role': 'input', 'constant': true, 'fill': {'zero': true}}}",
-                           launches);
+        char *d = document(
+            "cuda", source,
+            "{'x': {'bytes': 4096, 'role': 'input', 'fill': {'zero': true}}, 'y': {'bytes': 4096, 'role': 'output'},"
+            " 'w': {'bytes': 4096, 'role': 'weight', 'fill': {'zero': true}},"
+            " 'k': {'bytes': 4096, 'role': 'input', 'constant': true, 'fill': {'zero': true}}}",
+            launches);
         struct graph g;
         int rc = analyse_with(&g, d, NULL);
         if (rc != c[i].num)

@@ -13,7 +13,7 @@
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 #define THREAD                                                                                                         \
-    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.s32 %r4, %r1, %r2, %r3;"                   \
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.s32 %r4, %r1, %r2, %r3;"                 \
     "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u32 %r9, [n];"                                           \
     "cvta.to.global.u64 %rd3, %rd1; cvta.to.global.u64 %rd4, %rd2; mul.wide.s32 %rd5, %r4, 4;"                         \
     "add.s64 %rd6, %rd3, %rd5; add.s64 %rd7, %rd4, %rd5;"
@@ -57,10 +57,20 @@ static void check(const char *ptx, bool x_constant, unsigned n, const struct wan
     ptx_module_free(m);
     dt_err_done(&e);
 }
-#define SITES(...) (sizeof((struct want[]){__VA_ARGS__}) / sizeof(struct want)), (const struct want[]){__VA_ARGS__}
-#define READ(a, g, p) {a, g, p, true, false}
-#define WRITE(a, g, p) {a, g, p, false, true}
-#define BOTH(a, g, p) {a, g, p, true, true}
+#define SITES(...)                                                                                                     \
+    (sizeof((struct want[]){__VA_ARGS__}) / sizeof(struct want)), (const struct want[]) { __VA_ARGS__ }
+#define READ(a, g, p)                                                                                                  \
+    {                                                                                                                  \
+        a, g, p, true, false                                                                                           \
+    }
+#define WRITE(a, g, p)                                                                                                 \
+    {                                                                                                                  \
+        a, g, p, false, true                                                                                           \
+    }
+#define BOTH(a, g, p)                                                                                                  \
+    {                                                                                                                  \
+        a, g, p, true, true                                                                                            \
+    }
 
 static void straight_code_is_proved(void **state)
 {
@@ -80,15 +90,16 @@ static void gathers(void **state)
 static void guards(void **state)
 {
     /* by predicate */
-    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 st.global.f32 [%rd7], %f1;"), false,
-          SITES(READ(P, P, 0), WRITE(P, D, 1)));
+    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 st.global.f32 [%rd7], %f1;"),
+          false, SITES(READ(P, P, 0), WRITE(P, D, 1)));
     /* by branch, the address made behind it; the store after the meeting point is certain again */
     check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra E;"
                      "add.s64 %rd20, %rd7, 4; st.global.f32 [%rd20], %f1; E: st.global.f32 [%rd7+8], %f1;"),
           false, SITES(READ(P, P, 0), WRITE(P, D, 1), WRITE(P, P, 1)));
     /* early exit: everything after it */
-    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 ret; st.global.f32 [%rd7], %f1;"),
-          false, SITES(READ(P, P, 0), WRITE(P, D, 1)));
+    check(
+        KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 ret; st.global.f32 [%rd7], %f1;"),
+        false, SITES(READ(P, P, 0), WRITE(P, D, 1)));
     check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra T; bra F; T: trap;"
                      "F: st.global.f32 [%rd7], %f1;"),
           false, SITES(READ(P, P, 0), WRITE(P, D, 1)));
@@ -97,14 +108,17 @@ static void guards(void **state)
 static void merges(void **state)
 {
     /* an address chosen by data */
-    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; mov.u32 %r20, 4; @%p1 bra E;"
-                     "mov.u32 %r20, 8; E: cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
-          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(
+        KERNEL("",
+               "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; mov.u32 %r20, 4; @%p1 bra E;"
+               "mov.u32 %r20, 8; E: cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
+        false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
     check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; selp.b32 %r20, 4, 8, %p1;"
                      "cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
           false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
-    check(KERNEL("", "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; mov.u32 %r20, 4; @%p1 mov.u32 %r20, 8;"
-                     "cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
+    check(KERNEL("",
+                 "ld.global.f32 %f1, [%rd6]; setp.gt.f32 %p1, %f1, 0f00000000; mov.u32 %r20, 4; @%p1 mov.u32 %r20, 8;"
+                 "cvt.u64.u32 %rd20, %r20; add.s64 %rd21, %rd7, %rd20; st.global.f32 [%rd21], %f1;"),
           false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
     /* a loop that data ends: what it counted is data behind it (and, registers being one cell each, in it) */
     check(KERNEL("", "mov.u32 %r20, 0; L: mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd6, %rd20;"
@@ -113,9 +127,10 @@ static void merges(void **state)
                      "st.global.f32 [%rd7], %f1;"),
           false, SITES(READ(D, D, 0), WRITE(D, P, 1), WRITE(P, P, 1)));
     /* a loop with a clean count that looks at data inside stays clean */
-    check(KERNEL("", "mov.u32 %r20, 0; mov.f32 %f2, 0f00000000; L: mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd6, %rd20;"
-                     "ld.global.f32 %f1, [%rd21]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra S; add.f32 %f2, %f2, %f1;"
-                     "S: add.s32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, %r9; @%p2 bra L; st.global.f32 [%rd7], %f2;"),
+    check(KERNEL("",
+                 "mov.u32 %r20, 0; mov.f32 %f2, 0f00000000; L: mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd6, %rd20;"
+                 "ld.global.f32 %f1, [%rd21]; setp.gt.f32 %p1, %f1, 0f00000000; @%p1 bra S; add.f32 %f2, %f2, %f1;"
+                 "S: add.s32 %r20, %r20, 1; setp.lt.u32 %p2, %r20, %r9; @%p2 bra L; st.global.f32 [%rd7], %f2;"),
           false, SITES(READ(P, P, 0), WRITE(P, P, 1)));
 }
 
@@ -140,11 +155,12 @@ static void shared_memory(void **state)
                  "mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
           false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
     /* a store that data may skip */
-    check(KERNEL(".shared .align 4 .b8 t[4];",
-                 "ld.global.u32 %r10, [%rd6]; setp.eq.s32 %p1, %r10, 0; st.shared.u32 [t], 0; @%p1 st.shared.u32 [t], 1;"
-                 "bar.sync 0; ld.shared.u32 %r20, [t]; mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20;"
-                 "st.global.u32 [%rd21], %r1;"),
-          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(
+        KERNEL(".shared .align 4 .b8 t[4];",
+               "ld.global.u32 %r10, [%rd6]; setp.eq.s32 %p1, %r10, 0; st.shared.u32 [t], 0; @%p1 st.shared.u32 [t], 1;"
+               "bar.sync 0; ld.shared.u32 %r20, [t]; mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20;"
+               "st.global.u32 [%rd21], %r1;"),
+        false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
 }
 
 static void other_sources(void **state)
@@ -152,7 +168,8 @@ static void other_sources(void **state)
     check(KERNEL("", "atom.global.add.u32 %r10, [%rd6], 1; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20;"
                      "st.global.u32 [%rd21], %r1;"),
           false, SITES(BOTH(P, P, 0), WRITE(D, P, 1)));
-    check(KERNEL("", "mov.u32 %r10, %smid; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+    check(KERNEL("", "mov.u32 %r10, %smid; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 "
+                     "[%rd21], %r1;"),
           false, SITES(WRITE(D, P, 1)));
     check(KERNEL("", "mul.wide.u32 %rd20, %r33, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"), false,
           SITES(WRITE(D, P, 1))); /* %r33 is never written */
@@ -162,7 +179,8 @@ static void other_sources(void **state)
     check(KERNEL("", "ld.global.u32 %r11, [%rd6]; shfl.sync.idx.b32 %r10, %r11, 0, 31, -1; mul.wide.u32 %rd20, %r10, 4;"
                      "add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
           false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
-    check(KERNEL("", "activemask.b32 %r10; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
+    check(KERNEL("", "activemask.b32 %r10; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 "
+                     "[%rd21], %r1;"),
           false, SITES(WRITE(D, P, 1)));
 }
 
@@ -174,12 +192,13 @@ static void tables(void **state)
                  "ld.const.u32 %r21, [%rd21]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22;"
                  "st.global.u32 [%rd23], %r1;"),
           false, SITES(WRITE(P, P, 1)));
-    check(KERNEL(".global .align 4 .u32 t = 7;",
-                 "ld.global.u32 %r21, [t]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22; st.global.u32 [%rd23], %r1;"),
+    check(KERNEL(".global .align 4 .u32 t = 7;", "ld.global.u32 %r21, [t]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, "
+                                                 "%rd4, %rd22; st.global.u32 [%rd23], %r1;"),
           false, SITES(WRITE(P, P, 1)));
     /* written by another entry of the module */
     check(KERNEL(".global .align 4 .u32 t = 7; .visible .entry other() { st.global.u32 [t], 1; ret; }",
-                 "ld.global.u32 %r21, [t]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22; st.global.u32 [%rd23], %r1;"),
+                 "ld.global.u32 %r21, [t]; mul.wide.u32 %rd22, %r21, 4; add.s64 %rd23, %rd4, %rd22; st.global.u32 "
+                 "[%rd23], %r1;"),
           false, SITES(READ(P, P, -1), WRITE(D, P, 1)));
 }
 
@@ -211,9 +230,15 @@ static void unknown_instructions(void **state)
 int main(void)
 {
     const struct CMUnitTest t[] = {
-        cmocka_unit_test(straight_code_is_proved), cmocka_unit_test(gathers),      cmocka_unit_test(guards),
-        cmocka_unit_test(merges),                  cmocka_unit_test(shared_memory), cmocka_unit_test(other_sources),
-        cmocka_unit_test(tables),                  cmocka_unit_test(provenance),   cmocka_unit_test(unknown_instructions),
+        cmocka_unit_test(straight_code_is_proved),
+        cmocka_unit_test(gathers),
+        cmocka_unit_test(guards),
+        cmocka_unit_test(merges),
+        cmocka_unit_test(shared_memory),
+        cmocka_unit_test(other_sources),
+        cmocka_unit_test(tables),
+        cmocka_unit_test(provenance),
+        cmocka_unit_test(unknown_instructions),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
 }

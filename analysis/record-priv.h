@@ -1,0 +1,80 @@
+/* What record.c and launch.c share: a graph while it is recorded. */
+#ifndef DT_ANALYSIS_RECORD_PRIV_H
+#define DT_ANALYSIS_RECORD_PRIV_H
+
+#include "analysis/analysis-priv.h"
+#include "base/vec.h"
+
+#define ANA_CHUNK (UINT64_C(64) << 20) /* of host memory for copies */
+
+struct ana_variant {
+    uint32_t module;
+    const struct ptx_function *entry;
+    bool *constant, *pointer; /* per argument */
+    uint32_t *hint, narg, threads;
+    char *name;
+    struct ana_code code;
+};
+
+struct ana_mod {
+    bool used;
+    uint8_t *var;     /* enum ana_var by place in ir->var */
+    uint32_t *buffer; /* buffer of each variable, or UINT32_MAX */
+    struct dev_module_handle *handle;
+    dev_ptr ctl;
+};
+
+struct ana_rec {
+    struct dev_device *d;
+    const struct dev_prog *p;
+    const struct dt_graph *g;
+    const struct ana_options *o;
+    struct ana_result *r;
+    struct dt_arena tmp;
+    struct dev_run *run;
+    struct ana_mod *mod;
+    struct dt_vec(struct ana_variant) variant;
+    uint32_t *of;    /* variant of each launch */
+    dev_ptr *addr;   /* of each buffer */
+    uint64_t *bytes; /* of each buffer */
+    dev_ptr arena, tab, err;
+    uint64_t arena_bytes, tab_bytes, limit;
+    struct dt_err *e;
+};
+
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
+/* Buffers that argument `a` points to: fn for each, with the place in the parameter of 8 bytes (UINT32_MAX: none). */
+static inline uint32_t arg_buffers(const struct dt_arg *a, uint32_t *out, uint32_t cap)
+{
+    if (a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP) {
+        if (cap)
+            out[0] = a->buffer;
+        return 1;
+    }
+    if (a->kind != DT_ARG_BYTES)
+        return 0;
+    for (uint32_t k = 0; k < a->npointer && k < cap; k++)
+        out[k] = a->pointer[k].buffer;
+    return a->npointer;
+}
+
+static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
+{
+    return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
+}
+
+static inline bool protected_buffer(const struct ana_rec *s, uint32_t b)
+{
+    return s->g->buffer[b].role == DT_WEIGHT || s->g->buffer[b].constant;
+}
+
+static inline int refuse_write(struct ana_rec *s, const struct dt_launch *l, uint32_t b)
+{
+    return dt_err_set(s->e, DT_E_WEIGHT, "launch %s writes buffer %s, which is %s", l->name, s->g->buffer[b].name,
+                      s->g->buffer[b].role == DT_WEIGHT ? "a weight" : "constant");
+}
+
+/* launch.c: run kernel launch `launch` and put what it touches into `foot`. */
+int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot);
+
+#endif

@@ -1,0 +1,136 @@
+/* The state of the taint pass (taint.c), which sites.c reads when it is done. */
+#ifndef DT_ANALYSIS_TAINT_PRIV_H
+#define DT_ANALYSIS_TAINT_PRIV_H
+
+#include <string.h>
+
+#include "analysis/analysis-priv.h"
+
+#define NONE ANA_PROVED
+#define CONSTANT ANA_OBSERVED
+#define DATA ANA_DATA_DEPENDENT
+#define NO_CELL UINT32_MAX
+#define MAX_CALL_DEPTH 16
+
+struct ana_cell {
+    uint8_t taint;
+    bool stored;
+};
+
+struct ana_taint_state {
+    const struct ptx_function *f;
+    const struct ana_taint_in *in;
+    struct dt_arena a; /* scratch */
+    struct ptx_cfg cfg;
+    struct ptx_live live;
+    /* provenance bits: parameters, then the function's variables, then the module's */
+    uint32_t nown, nmod, nbit, words;
+    uint8_t *reg, *block;
+    uint64_t *prov;               /* words per register */
+    struct ana_cell *cell;        /* per bit */
+    uint64_t *cellprov;           /* words per bit */
+    const struct ptx_var **known; /* sorted by address */
+    uint32_t *known_bit;
+    uint64_t *shared_bits, *local_bits; /* masks */
+    bool *escapes;
+    bool opaque, changed, param_address;
+    uint8_t *branch; /* per block: level its branch was applied at */
+    /* of the instruction at hand */
+    uint8_t src;
+    uint64_t *src_prov;
+};
+/* ---- provenance sets -------------------------------------------------------------------------------------------- */
+static inline uint64_t *reg_prov(struct ana_taint_state *s, uint32_t r) { return s->prov + (size_t)r * s->words; }
+static inline uint64_t *cell_prov(struct ana_taint_state *s, uint32_t c) { return s->cellprov + (size_t)c * s->words; }
+
+static inline void quiet_join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
+{
+    for (uint32_t i = 0; i < s->words; i++)
+        to[i] |= from[i];
+}
+
+static inline bool has_bit(const uint64_t *x, uint32_t bit) { return x[bit / 64] >> bit % 64 & 1; }
+static inline void set_bit(uint64_t *x, uint32_t bit) { x[bit / 64] |= UINT64_C(1) << bit % 64; }
+
+static inline uint32_t bit_of(const struct ana_taint_state *s, const struct ptx_var *v)
+{
+    uint32_t lo = 0, hi = s->nbit;
+    while (lo < hi) {
+        uint32_t mid = (lo + hi) / 2;
+        if (s->known[mid] == v)
+            return s->known_bit[mid];
+        if ((uintptr_t)s->known[mid] < (uintptr_t)v)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return NO_CELL;
+}
+
+/* Module variable of a bit, or NULL. */
+static inline struct ptx_var *module_var(const struct ana_taint_state *s, uint32_t bit)
+{
+    return bit >= s->f->nparam + s->nown ? s->f->module->var[bit - s->f->nparam - s->nown] : NULL;
+}
+
+static inline uint8_t var_kind(const struct ana_taint_state *s, uint32_t bit)
+{
+    uint32_t i = bit - s->f->nparam - s->nown;
+    if (s->in->var)
+        return s->in->var[i];
+    return s->f->module->var[i]->space == PTX_CONST ? ANA_VAR_FIXED : ANA_VAR_MUTABLE;
+}
+
+/* May argument `bit` be, or hold, an address? */
+static inline bool may_point(const struct ana_taint_state *s, uint32_t bit)
+{
+    return !s->in->pointer_param || bit >= s->in->nparam || s->in->pointer_param[bit];
+}
+
+/* ---- operands --------------------------------------------------------------------------------------------------- */
+static inline void read_reg(uint32_t r, bool write, void *user)
+{
+    struct ana_taint_state *s = user;
+    if (write)
+        return;
+    if (s->reg[r] > s->src)
+        s->src = s->reg[r];
+    if (s->f->reg[r].type != PTX_PRED)
+        quiet_join(s, s->src_prov, reg_prov(s, r));
+}
+
+static inline void read_special(struct ana_taint_state *s, const struct ptx_opnd *o)
+{
+    if (o->kind == PTX_O_SREG) {
+        if (!(ptx_sreg_flags(o->sreg) & PTX_SRF_GEOMETRY))
+            s->src = DATA;
+    } else if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) {
+        uint32_t b = bit_of(s, o->var);
+        if (b != NO_CELL)
+            set_bit(s->src_prov, b);
+    } else if (o->kind == PTX_O_VEC) {
+        for (unsigned i = 0; i < o->n; i++)
+            read_special(s, &o->elem[i]);
+    }
+}
+
+/* The provenance of a memory operand; its taint. */
+static inline uint8_t address(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t *prov)
+{
+    memset(prov, 0, s->words * sizeof *prov);
+    if (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG) {
+        memcpy(prov, reg_prov(s, o->reg), s->words * sizeof *prov);
+        return s->reg[o->reg];
+    }
+    if (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) {
+        uint32_t b = bit_of(s, o->var);
+        if (b != NO_CELL)
+            set_bit(prov, b);
+    }
+    return NONE;
+}
+
+/* sites.c: the accesses of instruction `at`, appended to `out`. False: memory. */
+bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap, uint32_t at);
+
+#endif
