@@ -171,7 +171,7 @@ static int check_addr(const struct check *c, const struct ptx_opnd *o, unsigned 
 {
     const struct ptx_inst *i = c->i;
     const struct ptx_op_info *info = ptx_op_info(i->op);
-    bool two = info->flags & PTX_F_SPACE2;
+    unsigned two = info->flags & PTX_F_SPACE2 ? 1 : 0;
     unsigned space = nth == 0 ? i->space : nth == 1 && two ? i->space2 : PTX_GENERIC;
     if (o->kind != PTX_O_ADDR)
         return bad(c, "operand is no address");
@@ -179,7 +179,7 @@ static int check_addr(const struct check *c, const struct ptx_opnd *o, unsigned 
         const struct ptx_reg *r = &c->f->reg[o->reg];
         unsigned n = ptx_type_bytes(r->type);
         bool narrow = space == PTX_SHARED || space == PTX_SHARED_CLUSTER || space == PTX_LOCAL || space == PTX_CONST ||
-                      space == PTX_PARAM || space == PTX_PARAM_FUNC || (nth && !two) || i->op == PTX_OP_FENCE_PROXY;
+                      space == PTX_PARAM || space == PTX_PARAM_FUNC || nth > two || i->op == PTX_OP_FENCE_PROXY;
         if (kind_of(r->type) == K_FLOAT || (n != 8 && !(n == 4 && narrow)) || r->vec > 1)
             return bad(c, "%s is .%s, which cannot hold an address", r->name, ptx_type_text(r->type));
     } else if (o->base_kind == PTX_O_VAR) {
@@ -231,6 +231,7 @@ static int check_letter(const struct check *c, char letter, const struct ptx_opn
     case 'P': return check_pred(c, o, false);
     case 'i': return o->kind == PTX_O_IMM ? 0 : bad(c, "operand is no constant");
     case 'v': return o->kind == PTX_O_REG || o->kind == PTX_O_VEC || o->kind == PTX_O_SINK || o->kind == PTX_O_IMM ? 0 : bad(c, "wrong operand");
+    case 'o': return 0;
     case 'a': return check_addr(c, o, (*naddr)++);
     case 'L': return check_label(c, o);
     default: return bad(c, "internal: shape letter %c", letter);
