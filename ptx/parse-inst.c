@@ -338,7 +338,7 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
         const char *from = t.kind == PTX_TK_DOT ? t.s - 1 : t.s;
         if (end && from != end)
             dt_str_addc(&s, ' ');
-        end = ps->lx.p;
+        end = t.s + t.len;
         struct ptx_bind b = {0};
         if (o && !first && t.kind == PTX_TK_IDENT && (r = ptx_lookup(ps->sc, t.s, t.len, &b)) < 0)
             break;

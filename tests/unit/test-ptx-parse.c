@@ -94,6 +94,7 @@ static void test_canonical(void **state)
 static void test_opaque(void **state)
 {
     prints("@p frobnicate.now.b32   r1, /* what */ [d1],\n {r2, 7};", "@p frobnicate.now.b32 r1, [d1], {r2, 7};");
+    prints("frob// comment\n /* more */ r1 ;", "\tfrob r1;");
     prints("add.strange.s32 r1, r2, r3;", "add.strange.s32 r1, r2, r3;");
     prints("mov.b32 r1, 0; { .reg .b32 r1; frob r1; }", "frob r1_1;"); /* what it names is renamed with it */
 }
