@@ -152,6 +152,43 @@ static void runs(void **state)
     dt_graph_free(g);
 }
 
+/* A plan: two launches side by side on two streams, a third after both. */
+static void streams(void **state)
+{
+    double us[2];
+    for (int plan = 0; plan < 2; plan++) {
+        struct dt_err e = {0};
+        struct dev_prog *p;
+        struct dev_run *r;
+        struct dev_time t;
+        struct dt_str s = {0};
+        static float in[1000], out[1000];
+#define STEP(name, x, y, more)                                                                                                     \
+    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"scale\", \"grid\": [4, 1, 1], \"block\": [256, 1, 1], \"shared\": 0," \
+    "\"args\": [{\"buffer\": \"" x "\"}, {\"buffer\": \"" y "\"}, {\"f32\": 2}, {\"u32\": 1000}]" more "}"
+        dt_str_add(&s, STEP("a", "x", "h", "") ",");
+        dt_str_add(&s, plan ? STEP("b", "x", "z", ", \"stream\": 1") : STEP("b", "x", "z", ""));
+        dt_str_add(&s, ",");
+        dt_str_add(&s, plan ? STEP("c", "z", "y", ", \"stream\": 0, \"after\": [\"b\"]") : STEP("c", "z", "y", ""));
+        struct dt_graph *g = graph(s.s, ", \"z\": {\"bytes\": 4000, \"role\": \"intermediate\"}");
+        assert_int_equal(g->launch[1].stream, plan);
+        assert_int_equal(g->launch[2].nafter, plan);
+        if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 || dev_run_fill(r, 0, 0, &e) < 0 ||
+            dev_run_once(r, &e) < 0 || dev_run_time(r, 1, &t, NULL, &e) < 0)
+            fail_msg("%s", e.detail);
+        us[plan] = t.time_us;
+        assert_int_equal(dev_run_download(r, 0, in, &e), 0);
+        assert_int_equal(dev_run_download(r, dt_graph_find_buffer(g, "y"), out, &e), 0);
+        for (int i = 0; i < 1000; i++)
+            assert_true(out[i] == 4 * in[i]);
+        dev_run_free(r);
+        dev_prog_free(p);
+        dt_graph_free(g);
+        dt_str_done(&s);
+    }
+    assert_true(us[1] < 0.7 * us[0] && us[1] > 0.6 * us[0]); /* two in a row instead of three */
+}
+
 static void refused(const char *launches, int num, const char *pointer, const char *words)
 {
     struct dt_err e = {0};
@@ -288,7 +325,7 @@ static void modules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
-                                       cmocka_unit_test(runs), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules),
+                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules),
                                        cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
