@@ -112,10 +112,14 @@ int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana
 /* ---- instrument.c: an entry that records ------------------------------------------------------------------------- */
 #define ANA_CTL "__dovetail_ctl" /* the module variable through which the recorder is told where to write */
 struct ana_ctl {                 /* its content */
-    uint64_t rec, tab, err;      /* device addresses: bitmaps, buffer table, error slot */
-    uint64_t stride, plane;      /* bytes of bitmap per block, per plane of a block */
+    uint64_t rec, tab, err;      /* device addresses: bitmaps (paged: page directory), buffer table, error slot */
+    uint64_t stride, plane;      /* bytes of `rec` per block, per plane of a block */
     uint32_t first, count;       /* blocks to record: [first, first + count) */
-    uint32_t entries, pad;       /* of the table; it is there twice, so that a search may begin anywhere */
+    uint32_t entries;            /* of the table; it is there twice, so that a search may begin anywhere */
+    uint32_t coarse;             /* a bit stands for 1 << coarse granules; then `mask` is 1 */
+    uint32_t mask;               /* bits of an access that are set: all ones, or 1 */
+    uint32_t page_shift;         /* paged: granules of a page, as a power of two, at least 5 */
+    uint64_t pages; /* 0: bitmaps are whole. Else the page arena: `rec` holds a page number for each page of a plane */
 };
 struct ana_tab { /* one entry: a buffer, or memory that is none and may be touched */
     uint64_t base, bytes;

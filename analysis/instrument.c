@@ -104,9 +104,11 @@ static int plan(struct ana_instr *s)
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 static int prologue(struct ana_instr *s)
 {
-    EMIT(s, ".reg .b64 %%ana_rec, %%ana_tab, %%ana_err, %%ana_pl, %%ana_a, %%ana_b, %%ana_s, %%ana_e, %%ana_o, %%ana_w;"
-            ".reg .b32 %%ana_left, %%ana_n0, %%ana_n, %%ana_blk, %%ana_x, %%ana_y, %%ana_m, %%ana_k, %%ana_site;"
-            ".reg .pred %%ana_in, %%ana_p, %%ana_q;");
+    EMIT(s, ".reg .b64 %%ana_rec, %%ana_tab, %%ana_err, %%ana_pl, %%ana_a, %%ana_b, %%ana_s, %%ana_e, %%ana_o, "
+            "%%ana_w, %%ana_pg;"
+            ".reg .b32 %%ana_left, %%ana_n0, %%ana_n, %%ana_blk, %%ana_x, %%ana_y, %%ana_m, %%ana_k, %%ana_site, "
+            "%%ana_cs, %%ana_mk, %%ana_ps;"
+            ".reg .pred %%ana_in, %%ana_p, %%ana_paged;");
     EMIT(s, "mov.u32 %%ana_x, %%nctaid.y; mov.u32 %%ana_y, %%ctaid.z; mov.u32 %%ana_k, %%ctaid.y;"
             "mad.lo.s32 %%ana_blk, %%ana_y, %%ana_x, %%ana_k;"
             "mov.u32 %%ana_x, %%nctaid.x; mov.u32 %%ana_y, %%ctaid.x;"
@@ -114,7 +116,10 @@ static int prologue(struct ana_instr *s)
     EMIT(s, "ld.global.u64 %%ana_rec, [" ANA_CTL "]; ld.global.u64 %%ana_tab, [" ANA_CTL "+8];"
             "ld.global.u64 %%ana_err, [" ANA_CTL "+16]; ld.global.u64 %%ana_a, [" ANA_CTL "+24];"
             "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];"
-            "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; ld.global.u32 %%ana_n0, [" ANA_CTL "+48];");
+            "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; ld.global.u32 %%ana_n0, [" ANA_CTL "+48];"
+            "ld.global.u32 %%ana_cs, [" ANA_CTL "+52]; ld.global.u32 %%ana_mk, [" ANA_CTL "+56];"
+            "ld.global.u32 %%ana_ps, [" ANA_CTL "+60]; ld.global.u64 %%ana_pg, [" ANA_CTL "+64];"
+            "setp.ne.u64 %%ana_paged, %%ana_pg, 0;");
     if (s->ghosts)
         EMIT(s, "mov.u32 %%ana_left, %u;", 1u << 20);
     EMIT(s,
@@ -135,26 +140,37 @@ static int epilogue(struct ana_instr *s)
     return 0;
 }
 
-static int set_bits(struct ana_instr *s, uint32_t k)
+static int set_bits(struct ana_instr *s, uint32_t k, uint32_t skip)
 {
     const struct ana_code *c = s->code;
     const struct ana_site *x = &c->sites.site[k];
     uint64_t mask = (UINT64_C(1) << (x->bytes >> c->shift)) - 1;
+    uint32_t id = s->label++;
     EMIT(s,
          "add.s64 %%ana_o, %%ana_o, %%ana_s; shr.u64 %%ana_o, %%ana_o, %u; add.s64 %%ana_o, %%ana_o, %%ana_b;"
-         "cvt.u32.u64 %%ana_k, %%ana_o; and.b32 %%ana_k, %%ana_k, 31; mov.u32 %%ana_m, %u;"
-         "shl.b32 %%ana_m, %%ana_m, %%ana_k; shr.u64 %%ana_o, %%ana_o, 5; shl.b64 %%ana_o, %%ana_o, 2;"
-         "add.s64 %%ana_o, %%ana_o, %%ana_rec;",
-         c->shift, (unsigned)(uint32_t)mask);
-    for (unsigned q = 0; q < ANA_KINDS; q++) {
-        if (!(c->kinds[k] >> q & 1))
-            continue;
-        int plane = c->plane[q][evidence(x)];
-        if (plane)
-            EMIT(s, "mul.lo.s64 %%ana_w, %%ana_pl, %d; add.s64 %%ana_w, %%ana_w, %%ana_o;", plane);
-        else
-            EMIT(s, "mov.u64 %%ana_w, %%ana_o;");
-        EMIT(s, "red.global.or.b32 [%%ana_w], %%ana_m;");
+         "shr.u64 %%ana_o, %%ana_o, %%ana_cs; cvt.u32.u64 %%ana_k, %%ana_o; and.b32 %%ana_k, %%ana_k, 31;"
+         "and.b32 %%ana_m, %%ana_mk, %u; shl.b32 %%ana_m, %%ana_m, %%ana_k; @%%ana_paged bra $ana_p%u;"
+         "shr.u64 %%ana_o, %%ana_o, 5; shl.b64 %%ana_o, %%ana_o, 2; add.s64 %%ana_o, %%ana_o, %%ana_rec;",
+         c->shift, (unsigned)(uint32_t)mask, id);
+    for (unsigned paged = 0; paged < 2; paged++) {
+        if (paged) /* e: place in the directory; o: offset in the page; n: bytes of a page */
+            EMIT(s,
+                 "bra $ana_s%u; $ana_p%u: shr.u64 %%ana_e, %%ana_o, %%ana_ps; shl.b64 %%ana_w, %%ana_e, %%ana_ps;"
+                 "sub.s64 %%ana_o, %%ana_o, %%ana_w; shr.u64 %%ana_o, %%ana_o, 5; shl.b64 %%ana_o, %%ana_o, 2;"
+                 "add.s64 %%ana_o, %%ana_o, %%ana_pg; shl.b64 %%ana_e, %%ana_e, 2; add.s64 %%ana_e, %%ana_e, %%ana_rec;"
+                 "mov.u32 %%ana_n, 1; shl.b32 %%ana_n, %%ana_n, %%ana_ps; shr.u32 %%ana_n, %%ana_n, 3;",
+                 skip, id);
+        for (unsigned q = 0; q < ANA_KINDS; q++) {
+            int plane = c->plane[q][evidence(x)];
+            if (!(c->kinds[k] >> q & 1))
+                continue;
+            EMIT(s, "mul.lo.s64 %%ana_w, %%ana_pl, %d; add.s64 %%ana_w, %%ana_w, %s;", plane,
+                 paged ? "%ana_e" : "%ana_o");
+            if (paged)
+                EMIT(s, "ld.global.u32 %%ana_x, [%%ana_w]; mul.wide.u32 %%ana_w, %%ana_x, %%ana_n;"
+                        "add.s64 %%ana_w, %%ana_w, %%ana_o;");
+            EMIT(s, "red.global.or.b32 [%%ana_w], %%ana_m;");
+        }
     }
     return 0;
 }
@@ -199,7 +215,7 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
          "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u64 %%ana_s, [%%ana_e+24];"
          "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
          skip, skip);
-    return set_bits(s, k);
+    return set_bits(s, k, skip);
 }
 
 static const char *reg_name(const struct ana_instr *s, uint32_t r) { return s->f->reg[r].name; }

@@ -17,6 +17,12 @@
 #include "base/alloc.h"
 #include "base/str.h"
 
+#define WHOLE (UINT64_C(128) << 20) /* bitmaps over this are paged */
+
+struct snapshot {
+    uint8_t **copy; /* per buffer of the job, NULL: not written */
+};
+
 struct job {
     const struct dt_launch *l;
     const struct dev_step *step;
@@ -27,6 +33,8 @@ struct job {
     struct ana_tab *tab;
     uint32_t ntab;
     uint8_t *params;
+    struct snapshot snap;
+    uint32_t passes;
     bool over; /* a ghost ran too long: what ghosts record is widened */
 };
 
@@ -127,26 +135,26 @@ static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
     return rc;
 }
 
-/* Intervals of one bitmap of one buffer. */
-static int intervals(struct ana_rec *s, struct job *j, uint32_t i, const uint32_t *word, uint32_t block,
-                     enum ana_kind k, enum ana_evidence ev, struct ana_interval **iv, size_t *cap)
+/* ---- bitmaps to intervals ------------------------------------------------------------------------------------------
+ */
+struct runs { /* of set bits, by number in the plane */
+    struct ana_interval *iv;
+    size_t n, cap;
+};
+
+/* Append the runs of set bits in [from, to); w[0] holds bit `base` (a multiple of 32) and the next. */
+static int scan(struct runs *r, const uint32_t *w, uint64_t base, uint64_t from, uint64_t to)
 {
-    uint32_t b = j->buffer[i];
-    uint64_t bytes = s->bytes[b], pad = s->addr[b] % 32;
-    unsigned shift = j->v->code.shift;
-    uint64_t nbit = ((bytes + pad) >> shift) + 1, at = 0;
-    size_t n = 0;
-    const uint32_t *w = word + j->bit[i] / 32;
-    while (at < nbit) {
-        uint32_t v = w[at / 32] >> at % 32;
+    for (uint64_t at = from; at < to;) {
+        uint32_t v = w[(at - base) / 32] >> at % 32;
         if (!v) {
             at = (at / 32 + 1) * 32;
             continue;
         }
         at += (uint64_t)__builtin_ctz(v);
-        uint64_t from = at;
-        while (at < nbit) {
-            v = ~(w[at / 32] >> at % 32);
+        uint64_t first = at;
+        while (at < to) {
+            v = ~(w[(at - base) / 32] >> at % 32);
             unsigned run = v ? (unsigned)__builtin_ctz(v) : 32, left = 32 - at % 32;
             if (run < left) {
                 at += run;
@@ -154,50 +162,90 @@ static int intervals(struct ana_rec *s, struct job *j, uint32_t i, const uint32_
             }
             at += left;
         }
-        uint64_t lo = (from << shift) < pad ? 0 : (from << shift) - pad, hi = (at << shift) - pad;
-        if (hi > bytes)
-            hi = bytes;
-        if (lo >= hi)
+        if (at > to)
+            at = to;
+        if (first >= to)
+            break;
+        if (r->n && r->iv[r->n - 1].hi == first) { /* from the page before */
+            r->iv[r->n - 1].hi = at;
             continue;
-        if (!dt_vec_grow_((void **)iv, cap, n + 1, sizeof **iv))
+        }
+        if (!dt_vec_grow_((void **)&r->iv, &r->cap, r->n + 1, sizeof *r->iv))
             return DT_E_NOMEM;
-        (*iv)[n++] = (struct ana_interval){lo, hi};
+        r->iv[r->n++] = (struct ana_interval){first, at};
     }
-    if (n && k != ANA_READ && protected_buffer(s, b))
-        return refuse_write(s, j->l, b);
-    return n ? ana_foot_add(j->foot, block, b, k, ev, *iv, (uint32_t)n) : 0;
+    return 0;
 }
 
-static int read_bitmaps(struct ana_rec *s, struct job *j, uint32_t first, uint32_t count)
+/* Runs of buffer i of the job, as bytes of the buffer, into the footprint. */
+static int flush(struct ana_rec *s, struct job *j, struct runs *r, uint32_t i, uint32_t block, unsigned k, unsigned ev)
 {
-    const struct ana_code *c = &j->v->code;
-    uint64_t stride = c->nplane * j->plane_bytes;
-    uint32_t per = stride < ANA_CHUNK ? (uint32_t)(ANA_CHUNK / stride) : 1;
-    if (per > count)
-        per = count;
-    uint8_t *buf = dt_malloc(per * stride);
-    struct ana_interval *iv = NULL;
-    size_t cap = 0;
-    int rc = buf ? 0 : DT_E_NOMEM;
-    for (uint32_t at = 0; at < count && !rc; at += per) {
-        uint32_t n = count - at < per ? count - at : per;
-        rc = dev_download(s->d, buf, s->arena + at * stride, n * stride, s->e);
-        for (uint32_t b = 0; b < n && !rc; b++)
-            for (unsigned k = 0; k < ANA_KINDS; k++)
-                for (unsigned ev = 0; ev < ANA_EVIDENCES; ev++) {
-                    if (c->plane[k][ev] < 0)
-                        continue;
-                    const uint32_t *w =
-                        (const uint32_t *)(buf + b * stride + (unsigned)c->plane[k][ev] * j->plane_bytes);
-                    for (uint32_t i = 0; i < j->nbuffer && !rc; i++)
-                        rc = intervals(s, j, i, w, first + at + b, k, ev, &iv, &cap);
-                }
+    uint32_t b = j->buffer[i];
+    uint64_t bytes = s->bytes[b], pad = s->addr[b] % 32;
+    unsigned shift = j->v->code.shift;
+    size_t n = 0;
+    for (size_t q = 0; q < r->n; q++) {
+        uint64_t lo = (r->iv[q].lo - j->bit[i]) << shift, hi = ((r->iv[q].hi - j->bit[i]) << shift) - pad;
+        lo = lo < pad ? 0 : lo - pad;
+        hi = hi > bytes ? bytes : hi;
+        if (lo < hi)
+            r->iv[n++] = (struct ana_interval){lo, hi};
     }
-    free(buf);
-    free(iv);
+    r->n = 0;
+    if (n && k != ANA_READ && protected_buffer(s, b))
+        return refuse_write(s, j->l, b);
+    return n ? ana_foot_add(j->foot, block, b, k, ev, r->iv, (uint32_t)n) : 0;
+}
+
+static uint64_t bits_of(const struct ana_rec *s, const struct job *j, uint32_t i)
+{
+    return ((s->bytes[j->buffer[i]] + s->addr[j->buffer[i]] % 32) >> j->v->code.shift) + 1;
+}
+
+/* One plane of one block. Whole: `word` is the plane. Paged: dir[p] is the number of page p among the pages at `word`,
+ * 0: none. */
+static int read_plane(struct ana_rec *s, struct job *j, struct runs *r, const uint32_t *word, const uint32_t *dir,
+                      unsigned page_shift, uint32_t block, unsigned k, unsigned ev)
+{
+    int rc = 0;
+    for (uint32_t i = 0; i < j->nbuffer && !rc; i++) {
+        uint64_t lo = j->bit[i], hi = lo + bits_of(s, j, i);
+        if (!dir)
+            rc = scan(r, word, 0, lo, hi);
+        for (uint64_t p = lo >> page_shift; dir && p << page_shift < hi && !rc; p++) {
+            uint64_t from = p << page_shift, to = (p + 1) << page_shift;
+            if (dir[p])
+                rc = scan(r, word + ((uint64_t)dir[p] << page_shift) / 32, from, lo > from ? lo : from,
+                          hi < to ? hi : to);
+        }
+        if (!rc)
+            rc = flush(s, j, r, i, block, k, ev);
+    }
     return rc;
 }
 
+/* All planes of `count` blocks whose bitmaps lie one after the other at `word`, or are paged through `dir`. */
+static int read_blocks(struct ana_rec *s, struct job *j, const uint32_t *word, const uint32_t *dir, uint64_t pages,
+                       unsigned page_shift, uint32_t first, uint32_t count)
+{
+    const struct ana_code *c = &j->v->code;
+    struct runs r = {0};
+    int rc = 0;
+    for (uint64_t b = 0; b < count && !rc; b++)
+        for (unsigned k = 0; k < ANA_KINDS; k++)
+            for (unsigned ev = 0; ev < ANA_EVIDENCES && !rc; ev++) {
+                if (c->plane[k][ev] < 0)
+                    continue;
+                uint64_t plane = b * c->nplane + (unsigned)c->plane[k][ev];
+                rc = read_plane(s, j, &r, dir ? word : word + plane * j->plane_bytes / 4,
+                                dir ? dir + plane * pages : NULL, page_shift, first + (uint32_t)b, k, ev);
+            }
+    free(r.iv);
+    return rc;
+}
+
+/* ---- memory on the device ------------------------------------------------------------------------------------------
+ */
 static int need_device(struct ana_rec *s, dev_ptr *p, uint64_t *have, uint64_t bytes)
 {
     if (*p && *have >= bytes)
@@ -211,27 +259,6 @@ static int need_device(struct ana_rec *s, dev_ptr *p, uint64_t *have, uint64_t b
         *have = bytes;
     return rc;
 }
-
-/* The bitmap arena for as many of `blocks` blocks as there is room for. */
-static int need_arena(struct ana_rec *s, uint64_t stride, uint32_t blocks, uint32_t *ret)
-{
-    uint64_t n = stride ? s->limit / stride : blocks;
-    n = n < 1 ? 1 : n > blocks ? blocks : n;
-    for (;; n = (n + 1) / 2) {
-        struct dt_err none = {0}, *keep = s->e;
-        s->e = n > 1 ? &none : keep;
-        int rc = need_device(s, &s->arena, &s->arena_bytes, n * stride + 16);
-        s->e = keep;
-        dt_err_done(&none);
-        *ret = (uint32_t)n;
-        if (!rc || n == 1)
-            return rc;
-    }
-}
-
-struct snapshot {
-    uint8_t **copy; /* per buffer of the job, NULL: not written */
-};
 
 static int take(struct ana_rec *s, struct job *j, struct snapshot *k)
 {
@@ -283,52 +310,153 @@ static int explain(struct ana_rec *s, int rc, struct dt_err *mine)
     return rc;
 }
 
-static int run_windows(struct ana_rec *s, struct job *j)
+/* ---- passes
+ * ---------------------------------------------------------------------------------------------------------- */
+/* Run the launch once, recording as ctl says, into `bytes` zeroed bytes at `zero`. */
+static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr zero, uint64_t bytes)
 {
-    const struct ana_code *c = &j->v->code;
-    uint32_t blocks = j->step->blocks, count = blocks;
-    uint64_t stride = c->nplane * j->plane_bytes;
-    struct snapshot snap = {0};
-    int rc = need_arena(s, stride, blocks, &count);
+    struct ana_fault f = {0};
+    struct dt_err mine = {0};
+    int rc = j->passes++ ? put_back(s, j, &j->snap) : 0;
+    ctl.tab = s->tab;
+    ctl.err = s->err;
+    ctl.entries = j->ntab;
+    if (!rc && bytes)
+        rc = dev_set(s->d, zero, 0, bytes, s->e);
     if (!rc)
-        rc = need_device(s, &s->tab, &s->tab_bytes, 2 * j->ntab * sizeof *j->tab);
+        rc = dev_set(s->d, s->err, 0, sizeof f, s->e);
+    if (!rc)
+        rc = dev_upload(s->d, s->mod[j->l->module].ctl, &ctl, sizeof ctl, s->e);
+    if (rc)
+        return rc;
+    rc = dev_launch(s->d, s->mod[j->l->module].handle, j->v->name, j->l->grid, j->l->block, j->l->cluster, j->l->shared,
+                    j->params, j->step->param_total, &mine);
+    if (!rc)
+        rc = dev_sync(s->d, &mine);
+    if (rc)
+        return explain(s, rc, &mine);
+    rc = dev_download(s->d, &f, s->err, sizeof f, s->e);
+    j->over |= f.over;
+    return !rc && f.site ? fault(s, j, &f) : rc;
+}
+
+/* All blocks at once, whole bitmaps. */
+static int whole(struct ana_rec *s, struct job *j, uint64_t stride)
+{
+    uint32_t blocks = j->step->blocks;
+    uint64_t bytes = stride * blocks;
+    int rc = need_device(s, &s->arena, &s->arena_bytes, bytes + 16);
+    struct ana_ctl ctl = {
+        .rec = s->arena, .stride = stride, .plane = j->plane_bytes, .count = bytes ? blocks : 0, .mask = ~0u};
+    if (!rc)
+        rc = pass(s, j, ctl, s->arena, bytes);
+    uint32_t *word = rc || !bytes ? NULL : dt_malloc(bytes);
+    if (!rc && bytes)
+        rc = word ? dev_download(s->d, word, s->arena, bytes, s->e) : DT_E_NOMEM;
+    if (!rc && bytes)
+        rc = read_blocks(s, j, word, NULL, 0, 0, 0, blocks);
+    free(word);
+    return rc;
+}
+
+/* Blocks [first, first + count) with the pages that coarse bits (of these blocks, one after the other) say they touch.
+ */
+static int fine(struct ana_rec *s, struct job *j, const uint32_t *coarse, uint64_t coarse_words, uint64_t pages,
+                unsigned ps, uint32_t first, uint32_t count, uint64_t npage)
+{
+    unsigned nplane = j->v->code.nplane;
+    uint64_t dir_bytes = count * nplane * pages * 4, page_bytes = (UINT64_C(1) << ps) / 8,
+             at = (dir_bytes + 511) / 512 * 512;
+    uint64_t bytes = (npage + 1) * page_bytes;
+    uint32_t *dir = dt_calloc(dir_bytes ? dir_bytes : 1, 1), *word = dt_malloc(bytes), number = 0;
+    int rc = dir && word && npage < UINT32_MAX ? 0 : DT_E_NOMEM;
+    for (uint64_t q = 0; q < (uint64_t)count * nplane && !rc; q++)
+        for (uint64_t w = 0; w < coarse_words; w++)
+            for (uint32_t v = coarse[q * coarse_words + w]; v; v &= v - 1)
+                dir[q * pages + w * 32 + (unsigned)__builtin_ctz(v)] = ++number;
+    if (!rc)
+        rc = need_device(s, &s->arena, &s->arena_bytes, at + bytes);
+    if (!rc)
+        rc = dev_upload(s->d, s->arena, dir, dir_bytes, s->e);
+    struct ana_ctl ctl = {.rec = s->arena,
+                          .stride = nplane * pages * 4,
+                          .plane = pages * 4,
+                          .first = first,
+                          .count = count,
+                          .mask = ~0u,
+                          .page_shift = ps,
+                          .pages = s->arena + at};
+    if (!rc)
+        rc = pass(s, j, ctl, s->arena + at, bytes);
+    if (!rc)
+        rc = dev_download(s->d, word, s->arena + at, bytes, s->e);
+    for (uint64_t k = 0; k < page_bytes / 4 && !rc; k++) /* page 0 catches what the first pass did not see */
+        if (word[k])
+            rc = dt_err_set(s->e, DT_E_RACE, "launch %s touches other bytes when it is run again on the same data",
+                            j->l->name);
+    if (!rc)
+        rc = read_blocks(s, j, word, dir, pages, ps, first, count);
+    free(dir);
+    free(word);
+    return rc;
+}
+
+/* Two passes over windows of blocks: which pages each block touches, then these pages. */
+static int paged(struct ana_rec *s, struct job *j)
+{
+    unsigned ps = 5, nplane = j->v->code.nplane;
+    uint64_t bits = j->plane_bytes * 8, blocks = j->step->blocks;
+    while (ps < 20 && (UINT64_C(1) << 2 * ps) < 32 * bits) /* directory and one page of about the same size */
+        ps++;
+    uint64_t pages = (bits >> ps) + 1, words = (pages + 31) / 32, stride = nplane * words * 4;
+    uint64_t per = s->limit / stride < 1 ? 1 : s->limit / stride < blocks ? s->limit / stride : blocks;
+    uint64_t page_bytes = (UINT64_C(1) << ps) / 8, dir = nplane * pages * 4;
+    uint32_t *coarse = dt_malloc(per * stride);
+    int rc = coarse ? take(s, j, &j->snap) : DT_E_NOMEM;
+    for (uint64_t first = 0; first < blocks && !rc; first += per) {
+        uint64_t n = blocks - first < per ? blocks - first : per;
+        rc = need_device(s, &s->arena, &s->arena_bytes, n * stride);
+        struct ana_ctl ctl = {.rec = s->arena,
+                              .stride = stride,
+                              .plane = words * 4,
+                              .first = (uint32_t)first,
+                              .count = (uint32_t)n,
+                              .coarse = ps,
+                              .mask = 1};
+        if (!rc)
+            rc = pass(s, j, ctl, s->arena, n * stride);
+        if (!rc)
+            rc = dev_download(s->d, coarse, s->arena, n * stride, s->e);
+        for (uint64_t b = 0, from = 0, held = 0; b < n && !rc; b++) {
+            uint64_t mine = 0;
+            for (uint64_t w = 0; w < nplane * words; w++)
+                mine += (unsigned)__builtin_popcount(coarse[b * nplane * words + w]);
+            if (b > from && (b + 1 - from) * dir + (held + mine + 1) * page_bytes > s->limit) {
+                rc = fine(s, j, coarse + from * nplane * words, words, pages, ps, (uint32_t)(first + from),
+                          (uint32_t)(b - from), held);
+                from = b;
+                held = 0;
+            }
+            held += mine;
+            if (b + 1 == n && !rc)
+                rc = fine(s, j, coarse + from * nplane * words, words, pages, ps, (uint32_t)(first + from),
+                          (uint32_t)(n - from), held);
+        }
+    }
+    free(coarse);
+    drop(j, &j->snap);
+    return rc;
+}
+
+static int run(struct ana_rec *s, struct job *j)
+{
+    uint64_t stride = j->v->code.nplane * j->plane_bytes, most = s->limit < WHOLE ? s->limit : WHOLE;
+    int rc = need_device(s, &s->tab, &s->tab_bytes, 2 * j->ntab * sizeof *j->tab);
     if (!rc)
         rc = dev_upload(s->d, s->tab, j->tab, 2 * j->ntab * sizeof *j->tab, s->e);
-    if (!rc && count < blocks)
-        rc = take(s, j, &snap);
-    for (uint32_t first = 0; first < blocks && !rc; first += count) {
-        struct ana_ctl ctl = {s->arena, s->tab, s->err, stride, j->plane_bytes, first, stride ? count : 0, j->ntab, 0};
-        struct ana_fault f = {0};
-        if (count > blocks - first)
-            ctl.count = blocks - first;
-        if (first)
-            rc = put_back(s, j, &snap);
-        if (!rc && stride)
-            rc = dev_set(s->d, s->arena, 0, ctl.count * stride, s->e);
-        if (!rc)
-            rc = dev_set(s->d, s->err, 0, sizeof f, s->e);
-        if (!rc)
-            rc = dev_upload(s->d, s->mod[j->l->module].ctl, &ctl, sizeof ctl, s->e);
-        if (rc)
-            break;
-        struct dt_err mine = {0};
-        rc = dev_launch(s->d, s->mod[j->l->module].handle, j->v->name, j->l->grid, j->l->block, j->l->cluster,
-                        j->l->shared, j->params, j->step->param_total, &mine);
-        if (!rc)
-            rc = dev_sync(s->d, &mine);
-        if (rc) {
-            rc = explain(s, rc, &mine);
-            break;
-        }
-        rc = dev_download(s->d, &f, s->err, sizeof f, s->e);
-        if (!rc && f.site)
-            rc = fault(s, j, &f);
-        j->over |= f.over;
-        if (!rc && ctl.count && stride)
-            rc = read_bitmaps(s, j, first, ctl.count);
-    }
-    drop(j, &snap);
-    return rc;
+    if (rc)
+        return rc;
+    return !stride || stride <= most / j->step->blocks ? whole(s, j, stride) : paged(s, j);
 }
 
 /* fn for every buffer that a site may touch. */
@@ -414,7 +542,7 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
     if (!rc)
         rc = make_params(s, &j, launch);
     if (!rc)
-        rc = run_windows(s, &j);
+        rc = run(s, &j);
     for (uint32_t k = 0; k < v->nsite && !rc; k++) {
         if (j.v->code.wide[k] || (j.over && j.v->code.ghost[k]))
             rc = site_buffers(s, &j, &v->site[k], widen, k);

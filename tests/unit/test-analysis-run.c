@@ -603,7 +603,7 @@ static void random_strides(void **state)
                 }
         compare(&g, l);
     }
-    /* in windows of a block or two, the same */
+    /* with bitmaps in pages, and in windows of a block or two, the same */
     json_t *one = ana_to_json(g.r, dev_info(device), NULL, true);
     struct graph h;
     analyse(&h, d, &(struct ana_options){.max_bytes = 700});
