@@ -220,6 +220,46 @@ static inline uint32_t sg_f32_to_bf16(uint32_t u)
     return sg_nan_bits(u) ? SG_NAN16 : (u + 0x7FFF + (u >> 16 & 1)) >> 16;
 }
 
+/* ---- directed rounding of f32, in double. `s` is the nearest double to a value, `err` has the sign of what it lacks: the result is the
+ * double with an odd last place next to the value (the value itself if it is exact), which no longer rounds twice. */
+static inline double sg_odd(double s, double err)
+{
+    uint64_t u = sg_bits64(s), away = (uint64_t)((err > 0) == (s > 0));
+    uint64_t v = s == 0 ? (err > 0 ? 1 : 1ull << 63 | 1) : away ? u + 1 : u - 1;
+    int fix = err == err && err != 0 && s - s == 0 && !(u & 1);
+    return sg_double(fix ? v : u);
+}
+enum { SG_DIR_RZ = 1, SG_DIR_RM, SG_DIR_RP }; /* as SG_RZ, SG_RM, SG_RP */
+static inline float sg_directed(double s, int mode)
+{
+    float r = (float)s;
+    uint32_t u = sg_bits(r);
+    double d = (double)r;
+    int up = mode == SG_DIR_RP ? d < s : 0; /* r is below the value */
+    int down = mode == SG_DIR_RM ? d > s : mode == SG_DIR_RZ ? (s > 0 ? d > s : d < s) : 0;
+    int neg = (int)(u >> 31);
+    uint32_t step = mode == SG_DIR_RZ ? (down ? u - 1 : u)
+                    : up              ? (neg ? u - 1 : u + 1)
+                    : down            ? ((u & 0x7FFFFFFF) == 0 ? 0x80000001u : neg ? u + 1 : u - 1)
+                                      : u;
+    step = up && (u & 0x7FFFFFFF) == 0 ? 1u : step;
+    return sg_float(step);
+}
+static inline float sg_fma_directed(float a, float b, float c, int mode)
+{
+    double p = (double)a * b, z = (double)c, s = p + z, t = s - p;
+    double err = (p - (s - t)) + (z - t);
+    float r = sg_directed(sg_odd(s, err), mode);
+    /* an exact sum of zero is -0 when rounding down, unless both terms are +0 */
+    int minus = mode == SG_DIR_RM && s == 0 && !(sg_bits64(p) == 0 && sg_bits64(z) == 0);
+    return minus ? sg_float(0x80000000u) : r;
+}
+static inline uint32_t sg_sat(float x) /* to [0, 1]; NaN gives 0 */
+{
+    x = x > 0 ? x : 0;
+    return sg_bits(x > 1 ? 1.0f : x);
+}
+
 /* ---- approximations: in double, rounded to float at the end */
 static inline uint32_t sg_ex2(float a)
 {

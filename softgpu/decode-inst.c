@@ -95,6 +95,25 @@ static int unsupported(struct sg_dec *d)
     return r;
 }
 
+/* Lane loops of f32 with a rounding mode or saturation; 0: none. */
+static unsigned rounded_f32(unsigned sub, unsigned rnd)
+{
+    static const struct {
+        uint8_t sub;
+        uint16_t rnd, h;
+    } row[] = {
+        {SG_S_FMA, SG_RZ, SG_H_FMA_RZ_f32},   {SG_S_FMA, SG_RM, SG_H_FMA_RM_f32},   {SG_S_FMA, SG_RP, SG_H_FMA_RP_f32},
+        {SG_S_ADD, SG_RZ, SG_H_FADD_RZ_f32},  {SG_S_ADD, SG_RM, SG_H_FADD_RM_f32},  {SG_S_ADD, SG_RP, SG_H_FADD_RP_f32},
+        {SG_S_MUL, SG_RZ, SG_H_FMUL_RZ_f32},  {SG_S_MUL, SG_RM, SG_H_FMUL_RM_f32},  {SG_S_MUL, SG_RP, SG_H_FMUL_RP_f32},
+        {SG_S_FMA, SG_SAT, SG_H_FMA_SAT_f32}, {SG_S_FMA, SG_SAT | SG_FTZ, SG_H_FMA_SAT_z32},
+        {SG_S_ADD, SG_SAT, SG_H_FADD_SAT_f32}, {SG_S_MUL, SG_SAT, SG_H_FMUL_SAT_f32},
+    };
+    for (unsigned k = 0; k < sizeof row / sizeof *row; k++)
+        if (row[k].sub == sub && row[k].rnd == rnd)
+            return row[k].h;
+    return 0;
+}
+
 /* add sub mul fma min max … of floats: the lane loop where rounding is to nearest and nothing else is asked, else the slow one. */
 static int float_op(struct sg_dec *d, unsigned f32, unsigned z32, unsigned f64, unsigned sub, unsigned n)
 {
@@ -104,6 +123,8 @@ static int float_op(struct sg_dec *d, unsigned f32, unsigned z32, unsigned f64, 
         h = r & SG_FTZ ? z32 : f32;
     else if (t == PTX_F64 && !r)
         h = f64;
+    else if (t == PTX_F32)
+        h = rounded_f32(sub, r);
     if (t != PTX_F32 && t != PTX_F64 && t != PTX_F16 && t != PTX_BF16 && t != PTX_F16X2 && t != PTX_BF16X2)
         return unsupported(d);
     if (!h)
@@ -629,7 +650,7 @@ static unsigned fast_cvt(enum ptx_type to, enum ptx_type from, unsigned rnd)
         {PTX_F32, PTX_S32, SG_RN, SG_H_CVT_f32_s32}, {PTX_F32, PTX_U32, SG_RN, SG_H_CVT_f32_u32},
         {PTX_F64, PTX_S32, SG_RN, SG_H_CVT_f64_s32}, {PTX_F64, PTX_U32, SG_RN, SG_H_CVT_f64_u32},
         {PTX_F64, PTX_F32, SG_RN, SG_H_CVT_f64_f32}, {PTX_F32, PTX_F64, SG_RN, SG_H_CVT_f32_f64},
-        {PTX_S32, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_s32_f32_rz},
+        {PTX_S32, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_s32_f32_rz}, {PTX_F32, PTX_F32, SG_SAT, SG_H_SAT_f32},
         {PTX_F32, PTX_F16, SG_RN, SG_H_CVT_f32_f16}, {PTX_F16, PTX_F32, SG_RN, SG_H_CVT_f16_f32},
         {PTX_F32, PTX_BF16, SG_RN, SG_H_CVT_f32_bf16}, {PTX_BF16, PTX_F32, SG_RN, SG_H_CVT_bf16_f32},
         {PTX_U32, PTX_U16, SG_RN, SG_H_ZX16_u32}, {PTX_S32, PTX_U16, SG_RN, SG_H_ZX16_u32},

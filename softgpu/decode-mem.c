@@ -437,7 +437,7 @@ static int collective(struct sg_dec *d)
     }
     uint32_t x = sg_ext(d, members);
     sg_ext(d, q);
-    struct sg_op *op = sg_emit(d, sg_collective);
+    struct sg_op *op = sg_emit(d, i->op == PTX_OP_SHFL ? d->h[SG_H_SHFL] : sg_collective);
     op->d = dst;
     op->a = a;
     op->b = b;

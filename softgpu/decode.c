@@ -872,6 +872,7 @@ static int decode(struct sg_dec *d)
     d->regs = (d->regs + 127) & ~127u;
     d->temp = d->regs;
     d->regs += 256 * SG_TEMPS;
+    d->c->fixed_bytes = d->regs; /* temporaries are written before they are read */
     for (size_t i = 0; i < d->fn.n; i++)
         if ((r = assign_registers(d, d->fn.p[i].f, d->fn.p[i].ref)) < 0)
             return r;

@@ -211,7 +211,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
         struct sg_warp *w = &b->warp[i];
         uint32_t left = run->threads - i * SG_LANES;
         w->alive = left >= SG_LANES ? SG_ALL : (1u << left) - 1;
-        memset(w->base[0] + SG_REG_FIXED, 0, c->reg_bytes - SG_REG_FIXED);
+        memset(w->base[0] + c->fixed_bytes, 0, c->reg_bytes - c->fixed_bytes);
         w->frag[0] = (struct sg_frag){.op = c->op, .mask = w->alive, .state = SG_F_RUN};
         w->nfrag = 1;
         w->ready = 1;

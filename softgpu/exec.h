@@ -94,7 +94,7 @@ struct sg_code {
     uint8_t *konst; /* image of the launch constants */
     struct sg_param_copy *param;
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite;
-    uint32_t konst_bytes, reg_bytes, fixed_bytes; /* the first fixed_bytes of the registers are %tid and the like */
+    uint32_t konst_bytes, reg_bytes, fixed_bytes; /* the first fixed_bytes of the registers are %tid and temporaries */
     uint32_t local_bytes, shared_static, param_total;
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     int error;    /* decoding failed: DT_E_* and why */
