@@ -27,7 +27,7 @@ struct bench {
 
 int main(int argc, char **argv)
 {
-    double limit = argc > 1 ? atof(argv[1]) : 0.5;
+    double limit = argc > 1 ? strtod(argv[1], NULL) : 0.5;
     const char *root = getenv("DOVETAIL_SOURCE");
     char path[4096];
     snprintf(path, sizeof path, "%s/bench/softgpu/kernels.ptx", root ? root : ".");

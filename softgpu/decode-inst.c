@@ -384,10 +384,61 @@ static int comparison(struct sg_dec *d, enum ptx_type t, unsigned first, uint32_
     return 0;
 }
 
+/* set.cmp.{f16x2 u32}.f16x2: each half by itself, 1.0 or all ones into its half of d */
+static int set_x2(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    enum ptx_type to = (enum ptx_type)i->type[0], t = i->type[1] == PTX_F16X2 ? PTX_F16 : PTX_BF16;
+    unsigned h = compare(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
+    if (!h || i->nopnd != 3 || ptx_mod_of(i, PTX_MC_BOOL) != PTX_M_NONE || (ptx_type_is_float(to) && to != i->type[1]))
+        return unsupported(d);
+    uint32_t one = sg_konst(d, to == PTX_F16X2 ? 0x3C00 : to == PTX_BF16X2 ? 0x3F80 : 0xFFFF, false), zero = sg_konst(d, 0, false);
+    uint32_t s[2] = {sg_source(d, &i->opnd[1], PTX_B32), sg_source(d, &i->opnd[2], PTX_B32)}, r[2], x[2];
+    for (unsigned hi = 0; hi < 2; hi++) {
+        for (unsigned k = 0; k < 2; k++) {
+            uint32_t piece = sg_temp(d);
+            x[k] = sg_temp(d);
+            struct sg_op *op = sg_emit_h(d, hi ? SG_H_HI_u32 : SG_H_LO_u32);
+            op->d = piece;
+            op->a = s[k];
+            if (ptx_has(i, PTX_M_FTZ) && t == PTX_F16) {
+                op = sg_emit(d, sg_slow_float);
+                op->d = op->a = piece;
+                op->b = zero;
+                op->c = SG_NONE;
+                op->sub = SG_S_ADD;
+                op->type = PTX_F16;
+                op->rnd = SG_FTZ;
+            }
+            op = sg_emit_h(d, t == PTX_F16 ? SG_H_CVT_f32_f16 : SG_H_CVT_f32_bf16);
+            op->d = x[k];
+            op->a = piece;
+        }
+        uint32_t p = sg_ptemp(d);
+        struct sg_op *op = sg_emit_h(d, h);
+        op->d = p;
+        op->a = x[0];
+        op->b = x[1];
+        op = sg_emit_h(d, SG_H_SELP_u32);
+        op->d = r[hi] = sg_temp(d);
+        op->a = one;
+        op->b = zero;
+        op->c = p;
+    }
+    uint32_t dst = sg_dest(d, &i->opnd[0], PTX_B32);
+    struct sg_op *op = sg_emit_h(d, SG_H_PACK_u32);
+    op->d = dst;
+    op->a = r[0];
+    op->b = r[1];
+    return 0;
+}
+
 static int set(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     enum ptx_type to = (enum ptx_type)i->type[0];
+    if (i->type[1] == PTX_F16X2 || i->type[1] == PTX_BF16X2)
+        return set_x2(d);
     uint32_t p = sg_ptemp(d);
     int r = comparison(d, (enum ptx_type)i->type[1], 1, p, SG_NONE);
     if (r < 0)

@@ -326,6 +326,18 @@ def compare_file():
                         r = ordered[name[:2]](*v)
                     want.append(int(r))
                 f.case("setp.%s%s.%s %%x, %%a, %%b;\nselp.b32 %%d, 1, 0, %%x;" % (name, ".ftz" * ftz, t), "u32", [t, t], rows, want)
+    for t, one in (("f16", 0x3C00), ("bf16", 0x3F80)):
+        rows = [(a | c << 16, b | d << 16) for (a, b), (c, d) in zip(pairs(t), pairs(t))]
+
+        def half(a, b):
+            x, y = decode(a, t), decode(b, t)
+            if "nan" in (x[0], y[0]):
+                return 0
+            v = [(F(-1) if z[1] else F(1)) * F(2) ** 300 if z[0] == "inf" else z[2] for z in (x, y)]
+            return int(v[0] > v[1])
+        for to, k in (("%sx2" % t, one), ("u32", 0xFFFF)):
+            f.case("set.gt.%s.%sx2 %%d, %%a, %%b;" % (to, t), "u32", ["u32"] * 2, rows,
+                   [k * half(a & 0xFFFF, b & 0xFFFF) | k * half(a >> 16, b >> 16) << 16 for a, b in rows])
     for w in (16, 32, 64):
         e = ints(w)
         for t, fn in (("u%d" % w, lambda v: v), ("s%d" % w, lambda v: signed(v, w))):
