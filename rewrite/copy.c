@@ -302,11 +302,8 @@ static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct p
     drop_hints(i);
     if (both && (x = append(j, i)) < 0)
         return x;
-    struct ptx_opnd opnd[4];
-    memcpy(opnd, i->opnd, sizeof *opnd * i->nopnd);
-    opnd[at].reg = s;
-    opnd[at].off = off;
-    i->opnd = opnd;
+    i->opnd[at].reg = s; /* the caller's own array, which it looks at again */
+    i->opnd[at].off = off;
     i->space = PTX_SHARED;
     return append(j, i);
 }
