@@ -1,9 +1,9 @@
 /* Which thread block needs what from which other block: block maps, their classes, their evidence (contract.md §3).
  *
- * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes perhaps
- * written, per buffer, as sorted disjoint intervals. They come from running instrumented PTX through the driver API
- * (record.c, instrument.c). From them maps.c computes pairs with the rule of contract.md §3, classify.c the classes.
- * taint.c says what may be called proved.
+ * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes
+ * perhaps written, per buffer, as sorted disjoint intervals. They come from running instrumented PTX through the
+ * driver API (record.c, instrument.c). From them maps.c computes pairs with the rule of contract.md §3, classify.c
+ * the classes. taint.c says what may be called proved.
  */
 #ifndef DT_ANALYSIS_ANALYSIS_H
 #define DT_ANALYSIS_ANALYSIS_H

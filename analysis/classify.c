@@ -3,8 +3,9 @@
  *   one-to-one            every consumer block has exactly one producer block, each producer block feeds at most one
  *   many-to-many          any other raw relation
  *   full-independence     no raw pair; stands alone (war and waw may still order the launches: `hazards` says so)
- *   partial-independence  beside the first two: some consumer block has no raw pair, or the consumer reads bytes that
- * neither the producer nor a launch between writes The fan looks only at blocks that have a raw pair.
+ *   partial-independence  beside the first two: some consumer block has no raw pair, or the consumer reads bytes
+ *                         that neither the producer nor a launch between writes
+ * The fan looks only at blocks that have a raw pair.
  */
 #include "analysis/analysis-priv.h"
 

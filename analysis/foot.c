@@ -1,13 +1,15 @@
 /* From what the recorder saw to the footprints of a launch.
  *
- * Input: per (block, buffer) interval lists in up to nine planes, kind × evidence (analysis-priv.h), and buffers that
- * are widened: counted whole, for every block, because a data-dependent address may reach any byte of them. Output:
- * struct ana_launch with read       = reads and reductions, widened or not must_write = writes and reductions whose
- * evidence is not data-dependent may_write  = data-dependent writes, widened writes and, per buffer, the unions over
- * blocks that maps.c needs, and the launch's self_conflict.
+ * Input: per (block, buffer) interval lists in up to nine planes, kind × evidence (analysis-priv.h), and buffers
+ * that are widened: counted whole, for every block, because a data-dependent address may reach any byte of them.
+ * Output: struct ana_launch with
+ *   read       = reads and reductions, widened or not
+ *   must_write = writes and reductions whose evidence is not data-dependent
+ *   may_write  = data-dependent writes, widened writes
+ * and, per buffer, the unions over blocks that maps.c needs, and the launch's self_conflict.
  *
- * Equal interval lists of a launch are kept once (a table by content), so a tile that a thousand blocks read costs once
- * and strips.c can group by pointer.
+ * Equal interval lists of a launch are kept once (a table by content), so a tile that a thousand blocks read costs
+ * once and strips.c can group by pointer.
  */
 #include "analysis/analysis-priv.h"
 

@@ -2,15 +2,16 @@
  *
  * Where hoist.c finds no slice (a loop inside `if (flag[i]) for (j = …) y[i * n + j] = …`), the region between the
  * branch that data decides and its post-dominator is copied before the branch, with registers of its own, and with
- * nothing in it but what untainted addresses and untainted control need. The copy records every access of the region as
- * if it happened:
+ * nothing in it but what untainted addresses and untainted control need. The copy records every access of the region
+ * as if it happened:
  *   - untainted branches and loops are copied as they are;
- *   - a branch that data decides is replaced by both its sides, one after the other, each a ghost of its own, then its
- *     post-dominator: an untainted register has there the same value whichever side ran, or is dead;
+ *   - a branch that data decides is replaced by both its sides, one after the other, each a ghost of its own, then
+ *     its post-dominator: an untainted register has there the same value whichever side ran, or is dead;
  *   - instructions that write tainted registers only, stores, loads of data, barriers and calls are left out.
  * There is no ghost (the accesses are widened) if an untainted register comes from anything but arithmetic and
- * parameters, if data decides how often a loop runs, or if the copy grows too large. A ghost runs also for threads that
- * never take the branch; should one of them not end (2^20 rounds), it says so and the accesses are widened after all.
+ * parameters, if data decides how often a loop runs, or if the copy grows too large. A ghost runs also for threads
+ * that never take the branch; should one of them not end (2^20 rounds), it says so and the accesses are widened
+ * after all.
  */
 #include "analysis/instrument-priv.h"
 

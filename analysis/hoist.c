@@ -7,11 +7,11 @@
  *   - a register without a definition in R has at D the value that it has at B: a leaf;
  *   - a register with one definition in R, which dominates the use, is computed before D's branch by a copy of that
  *     instruction, if it is plain arithmetic (no memory but kernel parameters, nothing convergent, no predicate),
- * recursively;
+ *     recursively;
  *   - anything else (loop counters of loops inside R, merges): no such place, and the access is widened instead.
- * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the access
- * itself, become conditions of the recording in the same manner; a condition that cannot be copied is left out (a
- * superset).
+ * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the
+ * access itself, become conditions of the recording in the same manner; a condition that cannot be copied is left
+ * out (a superset).
  */
 #include "analysis/instrument-priv.h"
 

@@ -3,13 +3,15 @@
  * Before every access that taint.c found, code is put in that finds the buffer (a table of address ranges, searched
  * from the argument that the address most likely comes from), checks that the whole access lies inside, and sets one
  * bit per granule in the bitmap of (block, plane) by `red.global.or`. A plane is a kind of access with an evidence;
- * only planes that occur have bitmaps. Where to write comes from a module variable (struct ana_ctl), so the parameters
- * stay as they are. An access outside every buffer leaves its place in the error slot and ends the thread.
+ * only planes that occur have bitmaps. Where to write comes from a module variable (struct ana_ctl), so the
+ * parameters stay as they are. An access outside every buffer leaves its place in the error slot and ends the thread.
  *
  *   clean address, clean guard        recorded where it happens, under its own predicate: a certain access
- *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c); where it
- * happens, bounds only. Threads for which it would lie outside (and which never do it) are passed over. anything else
- * widened (record.c counts every byte of its buffers); where it happens, bounds only
+ *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c); where
+ *                                     it happens, bounds only.
+ *                                     Threads for which it would lie outside (and which never do it) are passed over.
+ *   anything else                     widened (record.c counts every byte of its buffers); where it happens, bounds
+ *                                     only
  *
  * The granule is the narrowest access that is recorded, so that a bit never stands for a byte that was not touched.
  * `cp.async` with a source size or ignore operand is recorded where the size is not 0 (a shorter read counts whole:

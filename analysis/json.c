@@ -1,8 +1,8 @@
 /* The analysis document of contract.md §3, from a result.
  *
- * Members are written in the order of the contract. A launch's waves are ceil(blocks / (SMs × blocks per SM)), its idle
- * slots the share of block slots of these waves that stay empty. A memset or copy step is a launch of one block of one
- * thread.
+ * Members are written in the order of the contract. A launch's waves are ceil(blocks / (SMs × blocks per SM)), its
+ * idle slots the share of block slots of these waves that stay empty. A memset or copy step is a launch of one block
+ * of one thread.
  *
  * With `maps`, every edge has "map". A relation too large to be kept (ANA_MAX_PAIRS) is null there; its counts are
  * exact.

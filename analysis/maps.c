@@ -1,13 +1,13 @@
 /* Edges: which block of a launch must come after which block of an earlier one, and why.
  *
- * The rule (contract.md §3), per byte: (c, p) is a raw pair when p writes and c reads the byte, war when p reads and c
- * writes, waw when both write, and no launch strictly between writes the byte for certain. `Writes` includes writes
- * that only may happen; a launch writes a byte for certain when some block of it does.
+ * The rule (contract.md §3), per byte: (c, p) is a raw pair when p writes and c reads the byte, war when p reads and
+ * c writes, waw when both write, and no launch strictly between writes the byte for certain. `Writes` includes
+ * writes that only may happen; a launch writes a byte for certain when some block of it does.
  *
  * For each launch p and each buffer that it touches, the later launches that touch the buffer are visited in order,
- * with the set of bytes that were surely written since p; the walk ends when that set covers all that p touches. Each
- * hazard of a pair of launches and buffer becomes a link (pairs of strip sets that share a live byte); relation.c makes
- * block pairs of the links.
+ * with the set of bytes that were surely written since p; the walk ends when that set covers all that p touches.
+ * Each hazard of a pair of launches and buffer becomes a link (pairs of strip sets that share a live byte);
+ * relation.c makes block pairs of the links.
  *
  * Evidence of an edge: worst of the planes (foot.c) of either side that share a live byte.
  * Independent bytes: what the consumer reads exactly, minus all that is perhaps written from the producer on.

@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+
 #define DEFAULT_BYTES (UINT64_C(4) << 30)
 #define DEFAULT_SOFT_BYTES (UINT64_C(1) << 30) /* there, device memory is the host's */
 

@@ -1,11 +1,11 @@
 /* From strips that overlap to pairs of blocks.
  *
  * A link says which sets of consumer blocks share a live byte with which sets of producer blocks. A consumer block's
- * row is the union of the producer sets that its own sets are linked with. Consumers that are in the same sets have the
- * same row: they are grouped by a 128-bit sum over their sets, each group's row is computed once in a bit set, and
- * counted as often as the group has members. Degrees and connected components (union-find) come from the same pass, so
- * that a relation with billions of pairs is counted and classified without being written out; rows are kept up to
- * ANA_MAX_PAIRS.
+ * row is the union of the producer sets that its own sets are linked with. Consumers that are in the same sets have
+ * the same row: they are grouped by a 128-bit sum over their sets, each group's row is computed once in a bit set,
+ * and counted as often as the group has members. Degrees and connected components (union-find) come from the same
+ * pass, so that a relation with billions of pairs is counted and classified without being written out; rows are kept
+ * up to ANA_MAX_PAIRS.
  */
 #include "analysis/analysis-priv.h"
 

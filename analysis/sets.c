@@ -1,11 +1,11 @@
 /* Sets of bytes as sorted, disjoint, non-touching intervals.
  *
- * Every operation is one linear merge of its operands; results are in the caller's arena, exactly as long as needed or
- * a little longer. A failed allocation leaves the arena's `failed` flag set and gives the empty set: callers check the
- * arena once, at the end of what they build.
+ * Every operation is one linear merge of its operands; results are in the caller's arena, exactly as long as needed
+ * or a little longer. A failed allocation leaves the arena's `failed` flag set and gives the empty set: callers
+ * check the arena once, at the end of what they build.
  *
- * ana_set_from() makes a set of any list of intervals (sorts and merges); ana_set_add_all() is the union of many sets
- * at once, n log n in their intervals, where repeated unions would be quadratic.
+ * ana_set_from() makes a set of any list of intervals (sorts and merges); ana_set_add_all() is the union of many
+ * sets at once, n log n in their intervals, where repeated unions would be quadratic.
  */
 #include "analysis/analysis-priv.h"
 

@@ -7,7 +7,7 @@
  */
 #include "analysis/taint-priv.h"
 
-/* What a function and its callees do to global memory: 1 reads, 2 writes, 4 something unknown. */
+/* What a function and its callees do to global memory: 1 reads, 2 writes, 4 something unknown, 8 variables. */
 static unsigned callee_effect(const struct ana_taint_state *s, const struct ptx_function *f, unsigned depth)
 {
     static const char *const harmless[] = {"vprintf", "__assertfail"};
@@ -32,7 +32,7 @@ static unsigned callee_effect(const struct ana_taint_state *s, const struct ptx_
             uint32_t b = bit_of(s, x->var);
             if (b != NO_CELL && module_var(s, b) && module_var(s, b)->space == PTX_GLOBAL &&
                 var_kind(s, b) != ANA_VAR_FIXED)
-                return 7; /* it names a variable that changes */
+                return 8 | 3; /* it names a variable that changes */
         }
         if (flags & PTX_F_CALL) {
             const struct ptx_function *to = NULL;
@@ -178,7 +178,7 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         for (uint32_t b = s->f->nparam; b < s->f->nparam + s->nown; b++)
             if (s->f->var[b - s->f->nparam]->space == PTX_PARAM)
                 quiet_join(s, prov, cell_prov(s, b));
-        if (effect & 4)
+        if (effect & 12)
             memset(prov, 0, s->words * sizeof *prov); /* unknown: everything */
         else if (!reaches_params(s, prov))
             return true; /* it has no way to a buffer */
@@ -192,7 +192,7 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         uint8_t space;
         bool reads, writes;
     } part[2] = {{op->addr_opnd, i->space, op->flags & PTX_F_READS, op->flags & PTX_F_WRITES}, {-1, 0, false, false}};
-    bool copy = i->op == PTX_OP_CP_ASYNC || i->op == PTX_OP_CP_ASYNC_BULK || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK;
+    bool copy = op->flags & PTX_F_SPACE2;
     if (copy && i->nopnd > 1) { /* the first operand is written, the second read */
         part[0].reads = op->flags & PTX_F_ATOMIC;
         part[1].opnd = 1, part[1].space = i->space2, part[1].reads = true;

@@ -1,10 +1,12 @@
 /* Strips: a buffer cut where the set of blocks that touch it changes.
  *
- * Two launches are compared strip by strip instead of byte by byte or block by block: a tiled GEMM of a thousand blocks
- * has a few dozen different strip sets. Steps:
- *   1. group blocks with the same footprint (equal sets share their intervals, foot.c), so that a tile that a whole row
- * of blocks reads is swept once;
- *   2. sweep the interval ends of the groups in order of address; the set of active groups is kept as a list and as an
+ * Two launches are compared strip by strip instead of byte by byte or block by block: a tiled GEMM of a thousand
+ * blocks has a few dozen different strip sets. Steps:
+ *   1. group blocks with the same footprint (equal sets share their intervals, foot.c), so that a tile that a whole
+ *   row of
+ *      blocks reads is swept once;
+ *   2. sweep the interval ends of the groups in order of address; the set of active groups is kept as a list and as
+ *   an
  *      exclusive-or of one 128-bit random number per group, under which sets already seen are found again;
  *   3. a set's blocks are written out once, sorted.
  * Two different sets would need equal 128-bit sums to be confused (fixed random numbers: results are reproducible).

@@ -4,27 +4,33 @@
  * provenance, the set of parameters and variables that a register's value may have been computed from by arithmetic,
  * beside it. Everything is iterated to a fixpoint; every transfer is monotone.
  *
- *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier tests;
- * machine registers; results of calls; registers that may be read before they are written; shared memory that is read
- * without a store or without a barrier before; anything opaque constant           loads whose provenance is buffers
- * with constant content only none               parameters, geometry registers, variables that nothing writes cells a
- * store joins value, address and guard into its variable; unknown addresses into every variable shuffles, votes    join
- * the guard too: who takes part is part of the result control            for a branch on a tainted condition: every
- * block between it and its immediate post-dominator is reached or not by data; a register that is assigned there and
- * live where two ways from the branch meet is a merge of values chosen by data. Exits under such a branch make the
- * post-dominator the end of the function, so all that follows is reached or not by data.
+ *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier
+ *                      tests; machine registers; results of calls; registers that may be read before they are
+ *                      written; shared memory that is read without a store or without a barrier before; anything
+ *                      opaque
+ *   constant           loads whose provenance is buffers with constant content only
+ *   none               parameters, geometry registers, variables that nothing writes
+ *   cells              a store joins value, address and guard into its variable; unknown addresses into every
+ *                      variable
+ *   shuffles, votes    join the guard too: who takes part is part of the result
+ *   control            for a branch on a tainted condition: every block between it and its immediate post-dominator
+ *                      is reached or not by data; a register that is assigned there and live where two ways from the
+ *                      branch meet is a merge of values chosen by data. Exits under such a branch make the
+ *                      post-dominator the end of the function, so all that follows is reached or not by data.
  *
- * A register assigned between branch and meeting point but dead at it keeps its own taint: its value, where it exists,
- * is the same for every input. This is what keeps the address in `if (x[i] > 0) y[i] = …` clean when NVRTC branches.
+ * A register assigned between branch and meeting point but dead at it keeps its own taint: its value, where it
+ * exists, is the same for every input. This is what keeps the address in `if (x[i] > 0) y[i] = …` clean when NVRTC
+ * branches.
  *
- * Device functions are not followed: a call may touch every byte that its arguments' provenance reaches, if the callee
- * (or what it calls) touches global memory at all. Pointer bits are not data (alignment tests are assumptions of the
- * binding).
+ * Device functions are not followed: a call may touch every byte that its arguments' provenance reaches, if the
+ * callee (or what it calls) touches global memory at all. Pointer bits are not data (alignment tests are assumptions
+ * of the binding).
  */
 #include "analysis/taint-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
+
 static void join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
 {
     for (uint32_t i = 0; i < s->words; i++)
@@ -107,6 +113,21 @@ static bool after_barrier(const struct ana_taint_state *s, uint32_t at)
     }
 }
 
+static const struct ptx_var *var_of(const struct ana_taint_state *s, uint32_t bit)
+{
+    return module_var(s, bit) ? module_var(s, bit) : s->f->var[bit - s->f->nparam];
+}
+
+/* May an access in `space` be to a variable of space `var`? */
+static bool agree(uint8_t space, uint8_t var)
+{
+    if (space == PTX_SHARED_CLUSTER)
+        space = PTX_SHARED;
+    if (space == PTX_PARAM_FUNC)
+        space = PTX_PARAM;
+    return space == PTX_GENERIC || space == var;
+}
+
 /* What a load at provenance `prov` yields; provenance of the value joined to `out`. */
 static uint8_t load(struct ana_taint_state *s, uint32_t at, uint8_t space, const uint64_t *prov, uint64_t *out)
 {
@@ -116,7 +137,7 @@ static uint8_t load(struct ana_taint_state *s, uint32_t at, uint8_t space, const
         if (!has_bit(prov, b))
             continue;
         bool inside = space == PTX_SHARED || space == PTX_SHARED_CLUSTER || space == PTX_LOCAL || space == PTX_CONST;
-        if (b < s->f->nparam && space != PTX_PARAM && (inside || !may_point(s, b)))
+        if (b < s->f->nparam ? space != PTX_PARAM && (inside || !may_point(s, b)) : !agree(space, var_of(s, b)->space))
             continue; /* a number in the address, not what it points to */
         some = true;
         uint8_t v = space == PTX_SHARED_CLUSTER ? DATA : NONE;
@@ -130,7 +151,7 @@ static uint8_t load(struct ana_taint_state *s, uint32_t at, uint8_t space, const
                 v = DATA;
             }
         } else if (b < s->f->nparam + s->nown || module_var(s, b)->space == PTX_SHARED) {
-            const struct ptx_var *w = b < s->f->nparam + s->nown ? s->f->var[b - s->f->nparam] : module_var(s, b);
+            const struct ptx_var *w = var_of(s, b);
             uint8_t held = s->cell[b].stored ? s->cell[b].taint : DATA;
             v = held > v ? held : v;
             if (w->space == PTX_SHARED && !after_barrier(s, at))
@@ -157,7 +178,7 @@ static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov
     for (uint32_t b = 0; b < s->nbit; b++) {
         if (!has_bit(prov, b))
             continue;
-        bool var = b >= s->f->nparam && !(module_var(s, b) && module_var(s, b)->space != PTX_SHARED);
+        bool var = b >= s->f->nparam && var_of(s, b)->space != PTX_GLOBAL && agree(space, var_of(s, b)->space);
         if (var)
             set_bit(mask, b);
         known |= space == PTX_GENERIC ? true : var;
@@ -174,6 +195,17 @@ static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov
     for (uint32_t b = 0; b < s->nmod; b++) /* an address that is stored may be used by anybody */
         if (has_bit(value, s->f->nparam + s->nown + b))
             s->escapes[b] = true;
+}
+
+/* Provenance of a source operand, joined to `out`. */
+static void value(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t *out)
+{
+    if (o->kind == PTX_O_REG)
+        quiet_join(s, out, reg_prov(s, o->reg));
+    else if (o->kind == PTX_O_VAR && bit_of(s, o->var) != NO_CELL)
+        set_bit(out, bit_of(s, o->var));
+    for (unsigned k = 0; o->kind == PTX_O_VEC && k < o->n; k++)
+        value(s, &o->elem[k], out);
 }
 
 /* ---- one instruction -------------------------------------------------------------------------------------------- */
@@ -198,7 +230,9 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
         return;
     }
     case PTX_OP_ST:
-        store(s, i->space, prov, all, s->src_prov);
+        for (unsigned k = 1; k < i->nopnd; k++)
+            value(s, &i->opnd[k], out);
+        store(s, i->space, prov, all, out);
         return;
     case PTX_OP_CP_ASYNC: {
         uint64_t *from = dt_new_array(&s->a, uint64_t, s->words);
@@ -212,7 +246,7 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
     default: /* atomics, matrix loads, bulk copies, mbarriers: results and what they write are data */
         if (op->flags & PTX_F_WRITES)
             store(s, i->space, prov, DATA, NULL);
-        if (i->op == PTX_OP_CP_ASYNC_BULK || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK)
+        if (op->flags & PTX_F_SPACE2)
             raise_cells(s, s->shared_bits, DATA, NULL);
         assign(s, i, DATA, NULL);
     }

@@ -154,6 +154,12 @@ static void shared_memory(void **state)
                  "ld.global.u32 %r10, [%rd6]; st.shared.u32 [t], %r10; bar.sync 0; ld.shared.u32 %r20, [t];"
                  "mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"),
           false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    /* what is written to memory by way of the index does not come back to the cell it was loaded from */
+    check(KERNEL(".shared .align 4 .b8 t[4];",
+                 "setp.ne.s32 %p1, %r3, 0; @%p1 bra E; st.shared.u32 [t], %r1; E: bar.sync 0; ld.shared.u32 %r20, [t];"
+                 "mul.wide.u32 %rd20, %r20, 4; add.s64 %rd22, %rd3, %rd20; ld.global.u32 %r21, [%rd22];"
+                 "add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r21;"),
+          false, SITES(READ(P, P, 0), WRITE(P, P, 1)));
     /* a store that data may skip */
     check(
         KERNEL(".shared .align 4 .b8 t[4];",
@@ -202,6 +208,22 @@ static void tables(void **state)
           false, SITES(READ(P, P, -1), WRITE(D, P, 1)));
 }
 
+/* A device function that looks a table up and writes what its argument points to (here the caller's own memory). */
+static void calls(void **state)
+{
+    check(KERNEL(".global .align 4 .b32 t[4] = {3, 2, 1, 0};"
+                 ".func (.param .b32 out) look(.param .b32 in, .param .b64 at) { .reg .b32 %a<4>; .reg .b64 %b<5>;"
+                 " ld.param.u32 %a1, [in]; ld.param.u64 %b1, [at]; mov.u64 %b2, t; mul.wide.u32 %b3, %a1, 4;"
+                 " add.s64 %b4, %b2, %b3; ld.global.u32 %a2, [%b4]; st.u32 [%b1], %a2; st.param.b32 [out], %a2; ret; }",
+                 ".local .align 4 .b8 mine[4]; mov.u64 %rd20, mine; cvta.local.u64 %rd21, %rd20;"
+                 "{ .param .b32 p; .param .b64 q; .param .b32 o; st.param.b32 [p], %r3; st.param.b64 [q], %rd21;"
+                 " call (o), look, (p, q); ld.param.b32 %r20, [o]; } st.global.u32 [%rd7], %r20;"),
+          false, SITES(WRITE(P, P, 1)));
+    check(KERNEL(".func put(.param .b64 at) { .reg .b64 %b<5>; ld.param.u64 %b1, [at]; st.u32 [%b1], 1; ret; }",
+                 "{ .param .b64 q; st.param.b64 [q], %rd2; call put, (q); } st.global.u32 [%rd6], %r1;"),
+          false, SITES(WRITE(D, P, 1), WRITE(P, P, 0)));
+}
+
 static void provenance(void **state)
 {
     check(KERNEL("", "setp.lt.s32 %p1, %r4, %r9; selp.b64 %rd20, %rd6, %rd7, %p1; st.global.u32 [%rd20], %r1;"), false,
@@ -236,6 +258,7 @@ int main(void)
         cmocka_unit_test(merges),
         cmocka_unit_test(shared_memory),
         cmocka_unit_test(other_sources),
+        cmocka_unit_test(calls),
         cmocka_unit_test(tables),
         cmocka_unit_test(provenance),
         cmocka_unit_test(unknown_instructions),
