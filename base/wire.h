@@ -5,7 +5,7 @@
  * each with any number of 'P' frames, then one 'R' or one 'E'.
  *
  *   type  direction  body
- *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis", "graph": {…}, "options": {…},
+ *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis|report", "graph": {…}, "options": {…},
  *                     "signature": …}
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}

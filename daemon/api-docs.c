@@ -8,11 +8,13 @@
 
 #include "base/alloc.h"
 #include "cache/cache.h"
+#include "daemon/report.h"
 #include "daemon/service.h"
 
 struct docs {
     struct dtd_async a; /* first */
     const char *want;   /* NULL: figures */
+    bool html;          /* a plan's report */
     char signature[DT_SHA256_TEXT], device[192];
     int rc;
     struct dt_err err;
@@ -32,7 +34,7 @@ static void docs_work(struct dtd_async *a)
     }
     uv_mutex_unlock(&a->s->cache_lock);
     if (d->rc == 1) {
-        d->text = json_dumps(doc, JSON_COMPACT);
+        d->text = d->html ? dtd_report_html(doc) : json_dumps(doc, JSON_COMPACT);
         json_decref(doc);
     }
 }
@@ -48,7 +50,7 @@ static void docs_after(struct dtd_async *a)
         dtd_reply_err(a->req, DT_E_NOT_FOUND, "there is no %s with this signature%s", d->want, *d->device ? " and device" : "");
     } else {
         size_t n = d->text ? strlen(d->text) : 0;
-        dtd_reply_take(a->req, d->text ? 200 : 503, "application/json", NULL, d->text, n);
+        dtd_reply_take(a->req, d->text ? 200 : 503, d->html ? "text/html; charset=utf-8" : "application/json", NULL, d->text, n);
         d->text = NULL;
     }
 }
@@ -61,7 +63,7 @@ static void docs_release(struct dtd_async *a)
     free(d);
 }
 
-static void start(struct dtd_service *s, struct dtd_req *r, const char *want)
+static void start(struct dtd_service *s, struct dtd_req *r, const char *want, bool html)
 {
     struct docs *d = dt_calloc(1, sizeof *d);
     if (!d) {
@@ -70,6 +72,7 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want)
     }
     d->a = (struct dtd_async){.s = s, .req = r, .work = docs_work, .after = docs_after, .release = docs_release};
     d->want = want;
+    d->html = html;
     if (want) {
         const char *p = r->param[0];
         bool ok = strlen(p) == DT_SHA256_TEXT - 1 && !strncmp(p, "sha256:", 7);
@@ -97,6 +100,7 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want)
     dtd_async_start(&d->a);
 }
 
-void api_plan(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan"); }
-void api_analysis(struct dtd_service *s, struct dtd_req *r) { start(s, r, "analysis"); }
-void api_cache(struct dtd_service *s, struct dtd_req *r) { start(s, r, NULL); }
+void api_plan(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", false); }
+void api_report(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", true); }
+void api_analysis(struct dtd_service *s, struct dtd_req *r) { start(s, r, "analysis", false); }
+void api_cache(struct dtd_service *s, struct dtd_req *r) { start(s, r, NULL, false); }

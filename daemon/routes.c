@@ -18,6 +18,7 @@ const struct dtd_route dtd_routes[] = {
     {HTTP_GET, "/v1/jobs/*/events", api_events, "its events, as NDJSON or server-sent events; after=SEQ"},
     {HTTP_GET, "/v1/jobs/*/result", api_result, "its document, with the names that were posted"},
     {HTTP_GET, "/v1/plans/*", api_plan, "a plan by signature, with canonical names; device=…"},
+    {HTTP_GET, "/v1/plans/*/report", api_report, "the plan as one HTML file"},
     {HTTP_GET, "/v1/analyses/*", api_analysis, "an analysis by signature, with canonical names; device=…"},
     {HTTP_GET, "/v1/devices", api_devices, "devices of this machine, and the workers"},
     {HTTP_GET, "/v1/cache", api_cache, "figures of the cache"},

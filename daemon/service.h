@@ -63,6 +63,7 @@ void api_cancel(struct dtd_service *s, struct dtd_req *r);
 void api_result(struct dtd_service *s, struct dtd_req *r);
 void api_events(struct dtd_service *s, struct dtd_req *r);       /* api-events.c */
 void api_plan(struct dtd_service *s, struct dtd_req *r);         /* api-docs.c */
+void api_report(struct dtd_service *s, struct dtd_req *r);
 void api_analysis(struct dtd_service *s, struct dtd_req *r);
 void api_cache(struct dtd_service *s, struct dtd_req *r);
 

@@ -26,6 +26,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/wire.h"
+#include "daemon/report.h"
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
 
@@ -38,7 +39,7 @@ static const struct verb {
 } verbs[] = {
     {"analyze", wrk_analyze, true}, {"optimize", wrk_optimize, true}, {"run", wrk_run, true},    {"explain", wrk_explain, true},
     {"devices", wrk_devices, false}, {"ping", wrk_ping, false},        {"cache", wrk_cache, false},
-    {"find-analysis", wrk_find_analysis, false}, {"find-plan", wrk_find_plan, false},
+    {"find-analysis", wrk_find_analysis, false}, {"find-plan", wrk_find_plan, false}, {"report", wrk_report, false},
 };
 
 /* ---- device and cache ------------------------------------------------------------------------------------------- */
@@ -148,6 +149,21 @@ int wrk_find_analysis(struct wrk *w, json_t *in, const struct dtd_options *o, st
 int wrk_find_plan(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     return find(w, in, "plan", a, e);
+}
+
+int wrk_report(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    int r = find(w, in, "plan", a, e);
+    if (r < 0)
+        return r;
+    char *html = dtd_report_html(a->document);
+    json_t *doc = html ? json_pack("{s:s}", "html", html) : NULL;
+    free(html);
+    if (!doc)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for the report");
+    json_decref(a->document);
+    a->document = doc;
+    return 0;
 }
 
 /* ---- frames ----------------------------------------------------------------------------------------------------- */

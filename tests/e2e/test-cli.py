@@ -102,6 +102,16 @@ class Verbs(ServiceCase):
             text = self.ok("explain", sig, *way)
             self.assertIn("one-to-one", text)
             self.assertIn(sig, text)
+            html = self.dir + "/report.html"
+            self.ok("report", sig, "-o", html, *way)
+            with open(html, encoding="utf-8") as f:
+                report = f.read()
+            self.assertTrue(report.startswith("<!doctype html>") and report.endswith("</html>\n"))
+            for text in (sig, "(modeled)", "block-fusion", ".visible .entry", "modeled:h200"):
+                self.assertIn(text, report)
+            for text in ("<script", "http://", "https://", " src="):
+                self.assertNotIn(text, report)
+            self.assertEqual(cli("report", sig, *way).returncode, 2)
         r = cli("explain", "sha256:" + "0" * 64, "--json", *self.ways["service"])
         self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (3, "not-found"))
 

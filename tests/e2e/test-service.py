@@ -51,6 +51,8 @@ class Endpoints(ServiceCase):
         self.problem(self.s.http("GET", "/v1/jobs/none/events"), 404, "not-found")
         self.problem(self.s.http("GET", "/v1/plans/none"), 404, "not-found")
         self.problem(self.s.http("GET", "/v1/plans/sha256:" + "0" * 64), 404, "not-found")
+        self.problem(self.s.http("GET", "/v1/plans/sha256:" + "0" * 64 + "/report"), 404, "not-found")
+        self.problem(self.s.http("GET", "/v1/plans/sha256:" + "0" * 64 + "/trace"), 404, "not-found")
         for query in ("want=tea", "device=tpu", "device=soft:no-such-model/", "allow=A%20B", "colour=red", "budget=-1", "seed=x",
                       "want=%zz", "maps=maybe"):
             self.problem(self.s.post(chain(), query), 400, "usage")

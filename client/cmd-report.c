@@ -1,0 +1,55 @@
+/* dovetail report SIGNATURE -o FILE.html: the plan that the cache holds under a signature, as one HTML file. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "client/cli.h"
+
+/* Through the service the text is the file; a worker (--local) gives it as a member of a document. */
+static int save(struct cli *c, struct outcome *o, struct dt_err *e)
+{
+    if (!c->local)
+        return dt_write_file(c->output, o->text, o->len, e);
+    json_t *doc = json_loadb(o->text, o->len, 0, NULL);
+    const json_t *html = json_object_get(doc, "html");
+    int r = json_is_string(html) ? dt_write_file(c->output, json_string_value(html), json_string_length(html), e)
+                                 : dt_err_set(e, DT_E_INTERNAL, "the worker's answer has no report");
+    json_decref(doc);
+    return r;
+}
+
+static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+{
+    fputs("written to ", stdout);
+    print_clean(stdout, c->output);
+    fputc('\n', stdout);
+    return 0;
+}
+
+int cmd_report(struct cli *c)
+{
+    struct dt_err e = {0};
+    struct outcome o;
+    char path[160];
+    const char *s = c->arg[0];
+    if (strlen(s) != 71 || strncmp(s, "sha256:", 7) || strspn(s + 7, "0123456789abcdef") != 64)
+        dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
+    else if (!c->output)
+        dt_err_set(&e, DT_E_USAGE, "usage: dovetail report SIGNATURE -o FILE.html");
+    if (e.num)
+        return fail(c, &e);
+    snprintf(path, sizeof path, "/v1/plans/%s/report", s);
+    backend_get(c, path, "report", s, &o);
+    if (!o.failed) {
+        if (save(c, &o, &e) < 0) {
+            outcome_done(&o);
+            return fail(c, &e);
+        }
+        json_t *doc = json_pack("{s:s}", "file", c->output);
+        free(o.text);
+        o.text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+        o.len = o.text ? strlen(o.text) : 0;
+        json_decref(doc);
+    }
+    return finish(c, &o, human);
+}
