@@ -30,6 +30,11 @@
 
 struct opts dt_vec(char *);
 
+#ifdef __SANITIZE_ADDRESS__ /* the confined child may not look into /proc, and leaves everything to its end */
+__attribute__((visibility("default"))) int __lsan_is_turned_off(void);
+int __lsan_is_turned_off(void) { return 1; }
+#endif
+
 static int say(char type, const char *text, size_t len)
 {
     return dt_wire_write(1, type, text, len) < 0 ? 1 : 0;

@@ -134,7 +134,7 @@ int g_number(struct g_parser *p, json_t *v, const struct g_at *at, uint64_t lo, 
 
 int g_buffer_ref(struct g_parser *p, json_t *v, const struct g_at *at, uint32_t *ret)
 {
-    const char *name;
+    const char *name = NULL;
     int r = g_string(p, v, at, &name);
     if (r < 0)
         return r;

@@ -192,7 +192,7 @@ static int parse_numbers(struct ptx_parser *ps, uint32_t *v, unsigned max)
 {
     unsigned n = 0;
     for (;; ptx_next(ps)) {
-        uint64_t x;
+        uint64_t x = 0;
         if (n == max)
             return ptx_unexpected(ps, "a directive");
         int r = ptx_parse_uint(ps, UINT32_MAX, &x);
