@@ -39,6 +39,8 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
             char us[96], *why;
             dt_free_ char *launches = join(json_object_get(r, "launches"), " + ", "-");
             times(r, modeled(base), us, sizeof us);
+            if (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured "))
+                *us = 0; /* the reason has the times */
             if (asprintf(&why, "%s%s%s", us, *us && *jstr(r, "reason") ? "; " : "", jstr(r, "reason")) < 0)
                 return 1;
             table_row(&t, 5, jstr(r, "kind"), *jstr(r, "level") ? jstr(r, "level") : "-", launches, jstr(r, "verdict"), why);
