@@ -8,19 +8,19 @@ figures  wall-clock seconds of whole `dovetail … --local` commands with an emp
 usage: bench-plans.py --build DIR --out DIR [--device SPEC] [GRAPH…]
 """
 import argparse
-import datetime
 import glob
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 
+import results
+
 RUNS = 3
-ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+ROOT = results.ROOT
 
 
 def timed(*command):
@@ -29,13 +29,6 @@ def timed(*command):
     if done.returncode:
         sys.exit(f"{' '.join(command)}: exit status {done.returncode}\n{done.stderr}")
     return time.monotonic() - start, done.stdout
-
-
-def cpu():
-    try:
-        return next(l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name"))
-    except (OSError, StopIteration):
-        return platform.machine()
 
 
 def main():
@@ -65,16 +58,7 @@ def main():
                       "launches": a["launches"], "plan_launches": b["launches"], "bitwise": plan["verified"]["bitwise"]})
         print(f"{name:18} {a['launches']:>4} -> {b['launches']:<3} {a['time_us']:12.2f} {b['time_us']:10.2f} "
               f"{a['time_us'] / b['time_us'] if b['time_us'] else 1:5.2f}x  {b['method']}")
-    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    now = datetime.datetime.now()
-    os.makedirs(o.out, exist_ok=True)
-    path = os.path.join(o.out, f"plans-{now:%Y%m%d-%H%M%S}.json")
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump({"date": f"{now:%Y-%m-%d}", "commit": commit, "host": {"cpu": cpu(), "cores": os.cpu_count()},
-                   "gpu": device.get("name") if device.get("kind") == "cuda" else None, "device": device, "plans": plans,
-                   "maps": [], "model": [], "figures": figures}, f, indent=1)
-        f.write("\n")
-    print(f"written: {path}")
+    results.write(o.out, "plans", device=device, plans=plans, figures=figures)
 
 
 if __name__ == "__main__":
