@@ -26,6 +26,7 @@
 
 enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, SPINNING = 100 };
 #define HELP_AFTER 100e-6
+#define MAX_MEMORY (1ull << 30) /* registers, local and shared memory of the blocks of one CPU thread */
 
 const sg_fn *sg_isa(void)
 {
@@ -141,6 +142,11 @@ static void block_free(struct sg_block *b)
     free(b->konst);
 }
 
+static uint64_t block_bytes(const struct sg_run *run)
+{
+    return run->nwarp * ((uint64_t)run->code->reg_bytes + SG_LANES * (uint64_t)run->code->local_bytes) + run->shared_bytes;
+}
+
 /* Memory of a resident block. */
 static int block_init(struct sg_worker *wk, struct sg_block *b)
 {
@@ -148,6 +154,8 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
     const struct sg_code *c = run->code;
     size_t threads = (size_t)run->nwarp * SG_LANES;
     *b = (struct sg_block){.wk = wk, .nwarp = run->nwarp};
+    if (block_bytes(run) > MAX_MEMORY)
+        return DT_E_NOMEM;
     b->warp = aligned(run->nwarp * sizeof *b->warp);
     b->regs = aligned((size_t)run->nwarp * c->reg_bytes);
     b->shared = aligned(run->shared_bytes);
@@ -386,7 +394,8 @@ static void work(struct sg_worker *wk)
             live--;
             if (b->executed > wk->heaviest)
                 wk->heaviest = b->executed;
-        } else if (++b->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered) {
+        } else if (++b->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
+                   (target + 1) * block_bytes(run) < MAX_MEMORY) {
             target++;
         }
     }

@@ -1,0 +1,61 @@
+/* The software device: whatever PTX comes, loading refuses it, or its kernels run into an end, a fault or the instruction limit.
+ *
+ * Every entry is launched twice (in order, and with a seed and the race detector) with small geometry; parameters are the address of a
+ * buffer, over and over, and a small number. Accesses outside the buffer must be faults of the device, never of this process.
+ */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "softgpu/sg.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static struct sg_device *dev;
+    static uint8_t params[65536];
+    static uint64_t buffer;
+    if (!dev) {
+        setenv("DOVETAIL_SOFTGPU_THREADS", "1", 1);
+        if (sg_device_new(sg_model_find(NULL), &dev) < 0 || sg_mem_alloc(dev, 4096, &buffer) < 0)
+            abort();
+    }
+    struct dt_err e = {0};
+    struct sg_module *m = NULL;
+    int r = sg_module_load(dev, (const char *)data, size, &m, &e);
+    if (r < 0 && (e.num != r || !e.detail)) {
+        fprintf(stderr, "fuzz-softgpu: refused without a reason\n");
+        abort();
+    }
+    dt_err_done(&e);
+    for (unsigned k = 0; r == 0 && k < sg_module_kernels(m); k++) {
+        struct sg_kernel *kernel = sg_module_kernel_at(m, k);
+        const struct sg_kernel_info *i = sg_kernel_info(kernel);
+        if (i->param_total > sizeof params)
+            continue;
+        for (unsigned p = 0; p < i->nparam; p++) {
+            uint64_t v = i->param_bytes[p] == 8 ? buffer : 7;
+            for (uint32_t b = 0; b < i->param_bytes[p]; b++)
+                params[i->param_offset[p] + b] = (uint8_t)(v >> 8 * (b % 8));
+        }
+        for (unsigned pass = 0; pass < 2; pass++) {
+            memset((void *)(uintptr_t)buffer, 0, 4096);
+            struct sg_launch l = {.kernel = kernel, .grid = {2, 1, 1}, .block = {i->max_threads < 48 ? i->max_threads : 48, 1, 1},
+                                  .shared_dynamic = pass ? 0 : 64, .params = params, .seed = pass, .race_check = pass,
+                                  .max_instructions = 20000};
+            struct sg_fault f = {0};
+            struct sg_stats s;
+            int x = sg_execute(dev, &l, &s, &f);
+            char text[512];
+            sg_fault_text(&f, text, sizeof text);
+            if (x < 0 && (f.num != x || !f.text[0])) {
+                fprintf(stderr, "fuzz-softgpu: a fault without words\n");
+                abort();
+            }
+        }
+    }
+    sg_module_free(m);
+    return 0;
+}
