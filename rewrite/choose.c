@@ -222,9 +222,8 @@ static int accept(struct rw_planner *p, struct rw_state *next, struct dt_str *wh
 {
     struct ana_options o = {0};
     struct dt_err bad = {0};
-    bool original = false;
-    int r = rw_verify_full(p->dev, p->state.p[0].prog, next->prog, 1, 2, &original, &bad);
-    if (r < 0 && !original && !fatal(r)) {
+    int r = rw_verify_plan(p->dev, p->ref, next->prog, 1, 2, &bad);
+    if (r < 0 && !fatal(r)) {
         dt_str_addf(why, "verification: %s", bad.detail ? bad.detail : "the results differ");
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
         r = 1;
@@ -310,6 +309,11 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
         if (r == 1) {
             verdict = RW_REFUSED;
             before = after = 0;
+            level = NULL;
+            for (int s = 0; s < 2; s++)
+                if (c.own[s] && !strcmp(dev->kind, "soft"))
+                    dt_str_addf(&why, " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
+                                name_of(now, c.launch[s]));
             state_done(&next);
             r = 0;
             break;
@@ -433,6 +437,17 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
     return r;
 }
 
+/* Is there a pair that some rewrite may speak about? */
+static bool anything(struct rw_planner *p)
+{
+    const struct ana_result *a = p->state.p[0].ana;
+    for (unsigned i = 0; i < rw_nregistry; i++)
+        for (uint32_t k = 0; rw_kind_allowed(p->opt, rw_registry[i]) && k < a->nedge; k++)
+            if (rw_registry[i]->match(a, &a->edge[k]))
+                return true;
+    return false;
+}
+
 /* Refuse every pair of the original with one reason. */
 static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
 {
@@ -456,15 +471,14 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
     while (p->state.n > 1) {
         struct rw_state *top = &p->state.p[p->state.n - 1];
         struct dt_err bad = {0};
-        bool original = false;
         rw_say(p->opt, "verify", 0, 1);
-        int r = rw_verify_full(p->dev, p->state.p[0].prog, top->prog, inputs, schedules, &original, &bad);
+        int r = rw_verify_plan(p->dev, p->ref, top->prog, inputs, schedules, &bad);
         if (r == 0) {
             p->verified_inputs = inputs;
             p->verified_schedules = schedules;
             return 0;
         }
-        if (original || fatal(r)) {
+        if (fatal(r)) {
             dt_err_move(e, &bad);
             return r;
         }
@@ -487,28 +501,21 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
     int r = time_state(p, &p->state.p[0], e);
-    if (r < 0)
+    if (r < 0 || !anything(p))
         return r;
-    if (!strcmp(dev_info(p->dev)->kind, "soft")) {
-        struct dt_err race = {0};
-        struct dev_run *run = NULL;
-        dev_set_schedule(p->dev, 0, true);
-        if ((r = dev_run_new(p->dev, p->state.p[0].prog, &run, &race)) == 0 && (r = dev_run_fill(run, 0, -1, &race)) == 0)
-            r = dev_run_once(run, &race);
-        dev_run_free(run);
-        dev_set_schedule(p->dev, 0, false);
-        if (r == DT_E_RACE) {
-            struct dt_str why = {0};
-            dt_str_addf(&why, "race: the posted launches themselves race: %s", race.detail ? race.detail : "");
-            r = refuse_all(p, why.s ? why.s : "race", e);
-            dt_str_done(&why);
-            dt_err_done(&race);
-            return r;
-        }
-        if (r < 0) {
-            dt_err_move(e, &race);
-            return r;
-        }
+    struct dt_err race = {0};
+    r = rw_reference_new(p->dev, p->state.p[0].prog, inputs, &p->ref, &race);
+    if (r == DT_E_RACE) {
+        struct dt_str why = {0};
+        dt_str_addf(&why, "race: the posted launches themselves race: %s", race.detail ? race.detail : "");
+        r = refuse_all(p, why.s ? why.s : "race", e);
+        dt_str_done(&why);
+        dt_err_done(&race);
+        return r;
+    }
+    if (r < 0) {
+        dt_err_move(e, &race);
+        return r;
     }
     for (unsigned k = 0; k < rw_nregistry; k++) {
         if (!rw_kind_allowed(p->opt, rw_registry[k]))

@@ -184,6 +184,7 @@ static void planner_done(struct rw_planner *p)
         free(p->entry.p[k].second);
         free(p->entry.p[k].reason);
     }
+    rw_reference_free(p->ref);
     free(p->state.p);
     free(p->entry.p);
 }

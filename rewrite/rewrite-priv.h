@@ -242,13 +242,19 @@ struct rw_planner {
     unsigned nname;       /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool budget_spent;
+    struct rw_reference *ref;
 };
 int rw_choose(struct rw_planner *p, struct dt_err *e);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
-/* verify.c: as rw_verify; DT_E_RACE with *ret_original set when the original itself is at fault. */
-int rw_verify_full(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
-                   unsigned schedules, bool *ret_original, struct dt_err *e);
+/* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
+struct rw_reference;
+int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, struct rw_reference **ret,
+                     struct dt_err *e);
+struct rw_reference *rw_reference_free(struct rw_reference *ref);
+/* The plan against it, on the first `inputs` inputs and under `schedules` block orders. DT_E_INTERNAL with what differs, where. */
+int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, unsigned inputs,
+                   unsigned schedules, struct dt_err *e);
 /* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set. */
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
 

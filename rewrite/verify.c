@@ -6,7 +6,8 @@
  *      floating-point input.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time.
  *
- * Both programs live on the device one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's
+ * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device one after the other,
+ * so the memory of one is enough. Outputs are found by name: a plan has the graph's
  * buffers. Not here: sampling of components at sizes that are too large for the software device.
  */
 #include "rewrite/rewrite-priv.h"
@@ -124,59 +125,89 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
     return 0;
 }
 
-int rw_verify_full(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
-                   unsigned schedules, bool *ret_original, struct dt_err *e)
+struct rw_reference {
+    const struct dt_graph *graph; /* borrowed, of the original */
+    unsigned inputs;
+    struct outputs *want;
+};
+
+static bool with_edges(const struct rw_reference *ref, unsigned input) { return ref->inputs > 1 && input + 1 == ref->inputs; }
+
+struct rw_reference *rw_reference_free(struct rw_reference *ref)
+{
+    for (unsigned k = 0; ref && ref->want && k < ref->inputs; k++)
+        outputs_done(&ref->want[k]);
+    if (ref)
+        free(ref->want);
+    free(ref);
+    return NULL;
+}
+
+int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, struct rw_reference **ret,
+                     struct dt_err *e)
+{
+    struct rw_reference *ref = dt_calloc(1, sizeof *ref);
+    struct dev_run *run = NULL;
+    bool soft = !strcmp(dev_info(d)->kind, "soft");
+    int r;
+    if (!ref || !(ref->want = dt_calloc(inputs ? inputs : 1, sizeof *ref->want))) {
+        free(ref);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    ref->graph = original->graph;
+    ref->inputs = inputs ? inputs : 1;
+    r = dev_run_new(d, original, &run, e);
+    for (unsigned k = 0; k < ref->inputs && r == 0; k++) {
+        dev_set_schedule(d, 0, soft && k == 0);
+        if ((r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0 && (r = dev_run_once(run, e)) == 0)
+            r = fetch(run, ref->graph, &ref->want[k], e);
+    }
+    dev_set_schedule(d, 0, false);
+    dev_run_free(run);
+    if (r < 0) {
+        rw_reference_free(ref);
+        return r;
+    }
+    *ret = ref;
+    return 0;
+}
+
+int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, unsigned inputs,
+                   unsigned schedules, struct dt_err *e)
 {
     struct dev_run *run = NULL;
-    struct outputs *want = NULL, got = {0};
+    struct outputs got = {0};
     char what[64];
-    int r;
-    *ret_original = true;
-    if (!inputs)
-        inputs = 1;
-    if (!(want = dt_calloc(inputs, sizeof *want)))
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     bool soft = !strcmp(dev_info(d)->kind, "soft");
-    if ((r = dev_run_new(d, original, &run, e)) < 0)
-        goto out;
-    for (unsigned k = 0; k < inputs; k++) {
-        dev_set_schedule(d, 0, soft && k == 0);
-        if ((r = fill(run, original->graph, k, inputs > 1 && k + 1 == inputs, e)) < 0 || (r = dev_run_once(run, e)) < 0 ||
-            (r = fetch(run, original->graph, &want[k], e)) < 0)
-            goto out;
-    }
-    run = dev_run_free(run);
-    *ret_original = false;
-    if ((r = dev_run_new(d, plan, &run, e)) < 0)
-        goto out;
-    for (unsigned k = 0; k < inputs + schedules; k++) {
+    if (inputs > ref->inputs)
+        inputs = ref->inputs;
+    int r = dev_run_new(d, plan, &run, e);
+    for (unsigned k = 0; k < inputs + schedules && r == 0; k++) {
         unsigned input = k < inputs ? k : 0;
         dev_set_schedule(d, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs);
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
             snprintf(what, sizeof what, "block order %u", k - inputs + 1);
-        if ((r = fill(run, plan->graph, input, inputs > 1 && input + 1 == inputs, e)) < 0 ||
-            (r = dev_run_once(run, e)) < 0 || (r = fetch(run, plan->graph, &got, e)) < 0 ||
-            (r = compare(original->graph, &want[input], plan->graph, &got, what, e)) < 0)
-            goto out;
+        if ((r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0 && (r = dev_run_once(run, e)) == 0 &&
+            (r = fetch(run, plan->graph, &got, e)) == 0)
+            r = compare(ref->graph, &ref->want[input], plan->graph, &got, what, e);
         outputs_done(&got);
     }
-out:
     dev_set_schedule(d, 0, false);
     dev_run_free(run);
-    outputs_done(&got);
-    for (unsigned k = 0; want && k < inputs; k++)
-        outputs_done(&want[k]);
-    free(want);
     return r < 0 ? r : 0;
 }
 
 int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
               unsigned schedules, struct dt_err *e)
 {
-    bool mine;
-    return rw_verify_full(d, original, plan, inputs, schedules, &mine, e);
+    struct rw_reference *ref = NULL;
+    int r = rw_reference_new(d, original, inputs, &ref, e);
+    if (r == 0)
+        r = rw_verify_plan(d, ref, plan, inputs ? inputs : 1, schedules, e);
+    rw_reference_free(ref);
+    return r;
 }
 
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
