@@ -96,7 +96,7 @@ static int time_state(struct rw_planner *p, struct rw_state *s, struct dt_err *e
     if ((r = dev_run_new(p->dev, s->prog, &run, e)) < 0 || (r = dev_run_fill(run, 0, -1, e)) < 0 ||
         (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0) {
         dev_run_free(run);
-        return r;
+        return rw_recover(p->dev, r, e);
     }
     dev_run_free(run);
     return 0;
@@ -227,7 +227,7 @@ static int accept(struct rw_planner *p, struct rw_state *next, struct dt_str *wh
         dt_str_addf(why, "verification: %s", bad.detail ? bad.detail : "the results differ");
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
         r = 1;
-    } else if (r == 0 && (r = ana_run(p->dev, next->prog, &o, &next->ana, &bad)) < 0 && !fatal(r)) {
+    } else if (r == 0 && (r = rw_recover(p->dev, ana_run(p->dev, next->prog, &o, &next->ana, &bad), &bad)) < 0 && !fatal(r)) {
         dt_str_addf(why, "analysis of the fused launch: %s", bad.detail ? bad.detail : dt_err_text(r));
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
         r = 1;

@@ -255,6 +255,8 @@ struct rw_reference *rw_reference_free(struct rw_reference *ref);
 /* The plan against it, on the first `inputs` inputs and under `schedules` block orders. DT_E_INTERNAL with what differs, where. */
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, unsigned inputs,
                    unsigned schedules, struct dt_err *e);
+/* After a kernel's fault every call on the device fails: make it usable again. Gives `r` back, or the error of the reset. */
+int rw_recover(struct dev_device *d, int r, struct dt_err *e);
 /* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set. */
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
 

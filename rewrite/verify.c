@@ -125,6 +125,23 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
     return 0;
 }
 
+int rw_recover(struct dev_device *d, int r, struct dt_err *e)
+{
+    struct dt_err mine = {0};
+    if (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK && r != DT_E_RACE && r != DT_E_TIMEOUT)
+        return r;
+    if (r == DT_E_TIMEOUT && strcmp(dev_info(d)->kind, "soft"))
+        return DT_E_DEVICE; /* the kernel still runs; only the end of the process stops it */
+    int x = dev_reset(d, &mine);
+    if (x < 0) {
+        dt_err_done(e);
+        dt_err_move(e, &mine);
+        r = DT_E_DEVICE;
+    }
+    dt_err_done(&mine);
+    return r;
+}
+
 struct rw_reference {
     const struct dt_graph *graph; /* borrowed, of the original */
     unsigned inputs;
@@ -165,6 +182,7 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
     dev_set_schedule(d, 0, false);
     dev_run_free(run);
     if (r < 0) {
+        r = rw_recover(d, r, e);
         rw_reference_free(ref);
         return r;
     }
@@ -196,7 +214,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
     }
     dev_set_schedule(d, 0, false);
     dev_run_free(run);
-    return r < 0 ? r : 0;
+    return r < 0 ? rw_recover(d, r, e) : 0;
 }
 
 int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,

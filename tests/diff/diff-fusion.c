@@ -456,11 +456,49 @@ static void test_racing(void **state)
     made_done(&m);
 }
 
+/* A kernel that leaves its contraction to ptxas: written out it is right for a GPU, and not what the software device computes. The gate
+ * sees the difference, says so, keeps the original, and leaves a bundle. */
+static void test_gate(void **state)
+{
+    static const char doc[] =
+        "{\"dovetail\": 1, \"modules\": {\"m\": {\"cuda\": \"extern \\\"C\\\" __global__ void p(const float *x, float *h) "
+        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] + 0.1f; }\\n"
+        "extern \\\"C\\\" __global__ void c(const float *h, float *y, float *z) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
+        "float m = h[i] * 0.3f; y[i] = h[i] - m; z[i] = 7.0f - m; }\"}},"
+        "\"buffers\": {\"x\": {\"bytes\": 16384, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 3}}, "
+        "\"h\": {\"bytes\": 16384, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 16384, \"role\": \"output\"}, "
+        "\"z\": {\"bytes\": 16384, \"role\": \"output\"}}, \"launches\": ["
+        "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"x\"}, "
+        "{\"buffer\": \"h\"}]},"
+        "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"h\"}, "
+        "{\"buffer\": \"y\"}, {\"buffer\": \"z\"}]}]}";
+    struct made m = {0};
+    char dir[] = "/tmp/dovetail-bundles-XXXXXX", cmd[256];
+    if (!dev_nvjitlink_version())
+        skip();
+    assert_non_null(mkdtemp(dir));
+    setenv("DOVETAIL_BUNDLES", dir, 1);
+    make(doc, NULL, &m);
+    json_t *d = plan(&m, NULL);
+    assert_int_equal(number(d, "optimized", "launches"), 2);
+    assert_int_equal(verdicts(d, "refused"), 1);
+    const char *why = json_string_value(json_object_get(json_array_get(json_object_get(d, "rewrites"), 0), "reason"));
+    if (strncmp(why, "verification:", 13) || !strstr(why, "ptxas to contract"))
+        fail_msg("%s", why);
+    snprintf(cmd, sizeof cmd, "test -s %s/*/original.json && test -s %s/*/plan.json && test -s %s/*/what.txt", dir, dir, dir);
+    assert_int_equal(system(cmd), 0);
+    snprintf(cmd, sizeof cmd, "rm -r %s", dir);
+    assert_int_equal(system(cmd), 0);
+    unsetenv("DOVETAIL_BUNDLES");
+    json_decref(d);
+    made_done(&m);
+}
+
 int main(void)
 {
     struct dt_err e = {0};
     enum { N = sizeof graphs / sizeof graphs[0] };
-    struct CMUnitTest tests[N + 3];
+    struct CMUnitTest tests[N + 4];
     if (dev_open("soft", &device, &e) < 0) {
         fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
         return 1;
@@ -474,7 +512,8 @@ int main(void)
     tests[N] = (struct CMUnitTest)cmocka_unit_test(test_plan);
     tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_caught);
     tests[N + 2] = (struct CMUnitTest)cmocka_unit_test(test_racing);
-    int r = _cmocka_run_group_tests("fusion", tests, N + 3, NULL, NULL);
+    tests[N + 3] = (struct CMUnitTest)cmocka_unit_test(test_gate);
+    int r = _cmocka_run_group_tests("fusion", tests, N + 4, NULL, NULL);
     dev_close(device);
     return r;
 }

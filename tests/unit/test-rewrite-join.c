@@ -194,7 +194,7 @@ static void test_geometry(void **state)
 {
     struct fix f;
     struct fix_spec s = plain;
-    s.ptx = HEAD START("p") "mov.u32 %r9, %nctaid.y;\ncvt.u16.u32 %h1, %tid.y;\n"
+    s.ptx = HEAD START("p") "mov.v4.u32 {%r5, %r6, %r7, %r8}, %tid;\nmov.u32 %r9, %nctaid.y;\ncvt.u16.u32 %h1, %tid.y;\n"
                             "mov.u16 %h2, %ctaid.x;\nmov.u32 %r10, %tid.z;\nmov.u32 %r11, %ctaid.z;\n" END START("c") END;
     fix_open(&f, &s);
     struct dt_launch *l = &f.g->launch[0];
