@@ -222,6 +222,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
         memset(w->base[0] + c->fixed_bytes, 0, c->reg_bytes - c->fixed_bytes);
         w->frag[0] = (struct sg_frag){.op = c->op, .mask = w->alive, .state = SG_F_RUN};
         w->nfrag = 1;
+        w->issued = 0;
         w->ready = 1;
         w->tick = w->stick = w->cc = 0;
         w->spin = false;
@@ -394,6 +395,11 @@ static void work(struct sg_worker *wk)
             live--;
             if (b->executed > wk->heaviest)
                 wk->heaviest = b->executed;
+            uint64_t longest = 0;
+            for (uint32_t i = 0; i < b->nwarp; i++)
+                if (b->warp[i].issued > longest)
+                    longest = b->warp[i].issued;
+            wk->longest += longest;
         } else if (++b->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
                    (target + 1) * block_bytes(run) < MAX_MEMORY) {
             target++;
@@ -523,6 +529,7 @@ static void collect(struct sg_run *run, struct sg_stats *s)
             s->shared_bytes += n * bb->count[SG_C_SHARED];
         }
         s->instructions += wk->executed;
+        s->longest += wk->longest;
         s->global_read_bytes += wk->sectors[0] * 32;
         s->global_write_bytes += wk->sectors[1] * 32;
         if (wk->heaviest > heaviest)

@@ -159,6 +159,7 @@ struct sg_warp {
     uint32_t alive; /* lanes that exist and have not exited */
     uint32_t nfrag; /* waiting fragments */
     int64_t fuel;
+    uint64_t issued; /* instructions, whatever number of lanes took part */
     struct sg_worker *wk;
     struct sg_block *blk;
     const struct sg_code *code;
@@ -203,6 +204,7 @@ struct sg_worker {
     uint64_t ticks;             /* reads of a clock */
     uint64_t sectors[2];        /* read, written */
     uint64_t heaviest;
+    uint64_t longest; /* sum over blocks: issued by the busiest warp */
     bool track, race;
     struct sg_block *block; /* resident blocks */
     uint32_t nblock;

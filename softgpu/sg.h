@@ -104,6 +104,7 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t global_read_bytes, global_write_bytes; /* as coalesced by warp: 32-byte sectors touched */
     uint64_t shared_bytes;
     uint64_t unique_read_bytes, unique_write_bytes; /* distinct 32-byte sectors of the whole launch, for DRAM traffic */
+    uint64_t longest;       /* instructions that the busiest warp of a block issued, summed over blocks; 0: as the mean thread */
     double max_block_share; /* work of the heaviest block over the mean, 1 when even */
 };
 

@@ -5,8 +5,8 @@
  *
  * Cost of a block, from its kernel's mean: `issue`, microseconds of an SM that nothing else uses, is the largest of instructions over
  * 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors over 64 bytes a clock, tensor flops;
- * `floor`, what it takes however empty the SM is: block start, plus per thread 2 clocks an instruction (4 clocks latency, two
- * independent chains), memory instructions at L2 or DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a
+ * `floor`, what it takes however empty the SM is: block start, plus for a thread of the busiest warp 2 clocks an instruction
+ * (4 clocks latency, two independent chains), memory instructions at L2 or DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a
  * barrier, and a block of fewer than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean.
  *
  * Running: blocks are placed on the least loaded SM that has threads, registers, shared memory and a slot for them; kernels that may run
@@ -116,10 +116,13 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
         shared_ops = (double)st->memory;
     double global_ops = (double)st->memory - shared_ops;
     double latency_us = (m->l2_latency_ns + s->miss * (m->dram_latency_ns - m->l2_latency_ns)) / 1000;
+    /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence is serial. */
+    double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
     floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
-    floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
     floor += global_ops / threads * latency_us / IN_FLIGHT;
+    floor *= max2(busy, 1);
+    floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
     if (global_ops > 0)
         floor = max2(floor, latency_us);
     if (warps < 4)

@@ -233,6 +233,10 @@ static void test_stats(void **state)
     assert_int_equal(s.unique_write_bytes, 4096);
     assert_true(s.fp32 == 1024 && s.memory == 3 * 1024 && s.instructions > 10 * 1024 && s.instructions < 30 * 1024);
     assert_true(s.max_block_share == 1);
+    assert_int_equal(s.longest * 128, s.instructions); /* all warps do the same */
+    n = 32; /* one warp of four works, the others leave early */
+    assert_int_equal(launch(mod, "saxpy", (struct sg_launch){.grid = {1}, .block = {128}}, (struct arg[]){A(x), A(y), A(alpha), A(n)}, &s, &f), 0);
+    assert_true(s.longest * 32 < s.instructions && s.longest * 128 > s.instructions);
     drop(x);
     drop(y);
 }

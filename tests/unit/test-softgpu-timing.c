@@ -55,6 +55,10 @@ static void waves(void **state)
     struct sg_work w = plain(16);
     w.shared_bytes = 40 * 1024; /* one block a SM: four waves of the floor */
     one(w, 8);
+    w = plain(1);
+    w.stats.instructions = 32 * 1000; /* one warp of four does it all: three idle ones make it no faster */
+    w.stats.longest = 1000;
+    one(w, 2);
     w = plain(4);
     w.stats.max_block_share = 3; /* one block is three times the mean */
     one(w, 6);
