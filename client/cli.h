@@ -54,6 +54,10 @@ const char *jstr(const json_t *o, const char *name); /* "" if missing */
 double jnum(const json_t *o, const char *name);      /* 0 if missing */
 char *join(const json_t *list, const char *between, const char *empty); /* strings of a list; caller frees */
 
+/* DIR/NAME+ending as a file of DIR itself: `/`, `%`, control characters and a leading `.` of NAME, which is somebody's input, become %XX,
+ * so that two names never share a file. Caller frees; NULL: memory. */
+char *path_in(const char *dir, const char *name, const char *ending);
+
 struct table {
     unsigned ncol, nrow;
     char **cell; /* owned */

@@ -1,7 +1,6 @@
 /* dovetail optimize GRAPH [-o DIR]: one line per rewrite that was tried, times of the graph and of the plan.
  *
- * -o DIR leaves the plan document as DIR/plan.json and every module as DIR/NAME.ptx. Module names come from the document: what could leave
- * DIR (slashes, leading dots) becomes an underscore.
+ * -o DIR leaves the plan document as DIR/plan.json and every module as DIR/NAME.ptx, with what could leave DIR as %XX (path_in).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -62,17 +61,6 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     if (c->output)
         printf("written to %s\n", c->output);
     return 0;
-}
-
-static char *path_in(const char *dir, const char *name, const char *ending)
-{
-    char *p;
-    if (asprintf(&p, "%s/%s%s", dir, name, ending) < 0)
-        return NULL;
-    for (char *s = p + strlen(dir) + 1; *s; s++)
-        if (*s == '/' || (*s == '.' && s == p + strlen(dir) + 1))
-            *s = '_';
-    return p;
 }
 
 static int leave(const char *dir, const json_t *doc, struct dt_err *e)

@@ -1,5 +1,5 @@
 /* dovetail run GRAPH|PLAN [--seed N] [--dump DIR]: SHA-256 per output buffer, time and its method. The bytes of a dump come in the answer
- * as base64 and are written here, to DIR/BUFFER.bin; with --json they stay out of what is printed.
+ * as base64 and are written here, to DIR/BUFFER.bin, with what could leave DIR as %XX (path_in); with --json they stay out of what is printed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -66,17 +66,14 @@ static int dump(const char *dir, const json_t *doc, struct dt_err *e)
     int r = dt_mkdirs(dir, e);
     json_array_foreach(json_object_get(doc, "outputs"), i, b) {
         const json_t *data = json_object_get(b, "data");
-        dt_free_ char *path = NULL, *bytes = json_is_string(data) ? dt_strdup(json_string_value(data)) : NULL;
+        dt_free_ char *path = path_in(dir, jstr(b, "buffer"), ".bin"), *bytes = json_is_string(data) ? dt_strdup(json_string_value(data)) : NULL;
         if (r < 0)
             return r;
         long n = bytes ? decode(bytes, json_string_length(data)) : -1;
         if (n < 0)
             return dt_err_set(e, DT_E_INTERNAL, "the answer has no content for buffer %s", jstr(b, "buffer"));
-        if (asprintf(&path, "%s/%s.bin", dir, jstr(b, "buffer")) < 0)
+        if (!path)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        for (char *s = path + strlen(dir) + 1; *s; s++) /* names come from the graph: stay in DIR */
-            if (*s == '/' || (*s == '.' && s == path + strlen(dir) + 1))
-                *s = '_';
         r = dt_write_file(path, bytes, (size_t)n, e);
         json_object_del(b, "data");
     }

@@ -8,6 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "client/cli.h"
 
 #define DOCUMENT_MAX (256u << 20)
@@ -60,17 +61,19 @@ int graph_read(const char *path, char **ret, size_t *ret_len, struct dt_err *e)
 {
     char *text = NULL;
     size_t len = 0;
-    json_error_t je;
     int r = dt_read_file(path, DOCUMENT_MAX, &text, &len, e);
     if (r < 0) {
         if (e->num == DT_E_IO) /* a file that is not there is a wrong argument, not an infrastructure fault */
             e->num = DT_E_USAGE;
         return e->num;
     }
-    json_t *doc = json_loadb(text, len, 0, &je);
-    if (!doc) {
+    json_t *doc;
+    struct dt_err why = {0};
+    if (dt_json_load(text, len, &doc, &why) < 0) {
         free(text);
-        return dt_err_set(e, DT_E_JSON, "%s: line %d, column %d: %s", path, je.line, je.column, je.text);
+        r = dt_err_set(e, why.num, "%s: %s", path, why.detail ? why.detail : dt_err_text(why.num));
+        dt_err_done(&why);
+        return r;
     }
     r = resolve(path, doc, e);
     if (r == 1) {

@@ -42,6 +42,21 @@ char *join(const json_t *list, const char *between, const char *empty)
     return dt_str_take(&s);
 }
 
+char *path_in(const char *dir, const char *name, const char *ending)
+{
+    struct dt_str s = {0};
+    dt_str_addf(&s, "%s/", dir);
+    for (const char *p = name; *p; p++) {
+        unsigned char u = (unsigned char)*p;
+        if (u == '/' || u == '%' || u < 32 || u == 127 || (u == '.' && p == name))
+            dt_str_addf(&s, "%%%02X", u);
+        else
+            dt_str_addc(&s, *p);
+    }
+    dt_str_add(&s, ending);
+    return dt_str_take(&s);
+}
+
 /* ---- progress --------------------------------------------------------------------------------------------------- */
 void progress(struct cli *c, const char *stage, const char *message, long done, long of)
 {

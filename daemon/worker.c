@@ -23,6 +23,7 @@
 #include "analysis/analysis.h"
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/str.h"
 #include "base/wire.h"
@@ -214,16 +215,15 @@ static int request(struct wrk *w, const char *body, size_t len)
     struct dt_err e = {0};
     struct wrk_answer a = {0};
     struct dtd_options o = {0};
-    json_error_t je;
-    json_t *q = json_loadb(body, len, 0, &je);
+    json_t *q = NULL;
+    int r = dt_json_load(body, len, &q, &e);
     const char *name = json_string_value(json_object_get(q, "verb"));
     const struct verb *v = NULL;
     for (size_t i = 0; name && i < sizeof verbs / sizeof *verbs; i++)
         if (!strcmp(verbs[i].name, name))
             v = &verbs[i];
-    int r = 0;
-    if (!q)
-        r = dt_err_set(&e, DT_E_JSON, "the request is not JSON: line %d, column %d: %s", je.line, je.column, je.text);
+    if (r < 0)
+        ; /* not JSON */
     else if (!v)
         r = dt_err_set(&e, DT_E_USAGE, "there is no such verb");
     else if (v->graph && !json_object_get(q, "graph"))

@@ -47,7 +47,7 @@ static int scalar(struct g_parser *p, json_t *v, const struct g_at *at, enum dt_
     bool is_float = t >= DT_F16;
     uint64_t big;
     double d;
-    if (g_big(v, &big)) {
+    if (dt_json_big(v, &big)) {
         if (!is_float)
             return integer_bits(p, false, big, at, t, ret);
         d = (double)big;

@@ -36,8 +36,6 @@ int g_bool(struct g_parser *p, json_t *v, const struct g_at *at, bool *ret);
 /* A whole number from lo to hi. Above hi is `over` (DT_E_GRAPH or DT_E_TOO_LARGE …), anything else wrong DT_E_GRAPH. */
 int g_number(struct g_parser *p, json_t *v, const struct g_at *at, uint64_t lo, uint64_t hi, int over, uint64_t *ret);
 int g_buffer_ref(struct g_parser *p, json_t *v, const struct g_at *at, uint32_t *ret);
-/* True and *ret when v is a string as dt_json_load makes of a whole number in [2^63, 2^64). */
-bool g_big(json_t *v, uint64_t *ret);
 
 int g_parse_modules(struct g_parser *p, json_t *v, const struct g_at *at);
 int g_parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch);

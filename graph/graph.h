@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/json.h"
 
 enum dt_role { DT_INPUT, DT_WEIGHT, DT_INTERMEDIATE, DT_OUTPUT, DT_INOUT, DT_SCRATCH /* plans only */ };
 enum dt_dtype { DT_I8, DT_I16, DT_I32, DT_I64, DT_U8, DT_U16, DT_U32, DT_U64, DT_F16, DT_BF16, DT_F32, DT_F64 };
@@ -110,11 +111,6 @@ struct dt_graph {
 #define DT_MAX_ARG_BYTES 32764                    /* PTX: the whole parameter block */
 #define DT_MAX_NAME 1024
 #define DT_MAX_DOCUMENT (256u << 20)
-
-/* JSON text to a document, for every document that may hold a graph: duplicates, NUL and bad UTF-8 are refused (DT_E_JSON with
- * line and column). A whole number that does not fit 64 signed bits stays exact as a string of its digits, or becomes a real when it
- * does not fit unsigned either; dt_graph_from_json understands both. New reference. */
-int dt_json_load(const char *text, size_t len, json_t **ret, struct dt_err *e);
 
 /* Parse a graph or a plan (a document with "plan" members: launches that carry `stream`/`after`, or with `baseline`).
  * DT_E_JSON with line and column, DT_E_GRAPH with a JSON pointer, DT_E_TOO_LARGE, DT_E_UNSUPPORTED. */

@@ -120,7 +120,7 @@ int g_number(struct g_parser *p, json_t *v, const struct g_at *at, uint64_t lo, 
         if (d > 0x1p53)
             return g_bad(p, DT_E_GRAPH, at, "%g is no exact whole number; write all its digits", d);
         u = (uint64_t)d;
-    } else if (!g_big(v, &u)) {
+    } else if (!dt_json_big(v, &u)) {
         return g_bad(p, DT_E_GRAPH, at, "expected a whole number, found %s", type_text(v));
     }
     if (u < lo)

@@ -127,7 +127,7 @@ static int real(struct g_parser *p, json_t *v, const struct g_at *at, double *re
     uint64_t big;
     if (json_is_number(v))
         *ret = json_number_value(v);
-    else if (g_big(v, &big))
+    else if (dt_json_big(v, &big))
         *ret = (double)big;
     else
         return g_bad(p, DT_E_GRAPH, at, "expected a number");
@@ -448,6 +448,8 @@ int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e)
 int dt_graph_parse(const char *text, size_t len, struct dt_graph **ret, struct dt_err *e)
 {
     json_t *doc;
+    if (len > DT_MAX_DOCUMENT)
+        return dt_err_set(e, DT_E_TOO_LARGE, "the document has %zu bytes; the limit is %u", len, DT_MAX_DOCUMENT);
     int r = dt_json_load(text, len, &doc, e);
     if (r < 0)
         return r;

@@ -6,8 +6,20 @@ import os
 import shutil
 import tempfile
 import unittest
+import urllib.parse
 
-from harness import SCALE, CLI, ServiceCase, chain, cli, write, main
+from harness import HEAD, SCALE, CLI, ServiceCase, chain, cli, single, write, main
+
+STORE64 = HEAD + """
+.visible .entry store64(.param .u64 x, .param .u64 v)
+{
+    .reg .u64 %rd<4>;
+    ld.param.u64 %rd1, [x]; cvta.to.global.u64 %rd1, %rd1;
+    ld.param.u64 %rd2, [v];
+    st.global.u64 [%rd1], %rd2;
+    ret;
+}
+"""
 
 
 class Verbs(ServiceCase):
@@ -92,6 +104,42 @@ class Verbs(ServiceCase):
                 expect += struct.pack("<f", f32(f32(f32(x * 2) * 2) * 2))
             doc = json.loads(self.ok("run", self.graph, "--json", "--seed", str(seed), *self.ways["local"]))
             self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(expect).hexdigest())
+
+    def test_whole_numbers_of_64_bits(self):
+        """jansson's numbers end at 2^63 - 1; arguments and seeds do not."""
+        import struct
+        g = single(STORE64, "store64", 8)
+        g["buffers"]["x"]["role"] = "output"
+        g["buffers"]["z"] = {"bytes": 4, "role": "input", "fill": {"uniform": [0, 9], "dtype": "i32", "seed": 2**64 - 3}}
+        g["modules"]["m"] = {"file": "k.ptx"}  # so that the client prints the document anew
+        write(self.dir, "k.ptx", STORE64)
+        for value in (2**64 - 1, 2**63, 2**63 - 1):
+            g["launches"][0]["args"] = [{"buffer": "x"}, {"u64": value}]
+            path = write(self.dir, "big.json", g)
+            for doc in self.both("run", path):
+                self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(struct.pack("<Q", value)).hexdigest())
+            out = self.dir + "/big-plan"
+            for way in self.ways.values():
+                self.ok("optimize", path, "-o", out, *way)
+                doc = json.loads(self.ok("run", out + "/plan.json", "--json", *way))
+                self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(struct.pack("<Q", value)).hexdigest())
+        text = json.dumps(g)
+        g["modules"]["m"] = {"ptx": STORE64}
+        reply = self.s.post(text.replace(str(2**63 - 1), str(2**64)).replace('{"file": "k.ptx"}', json.dumps(g["modules"]["m"])), "want=run")
+        self.assertEqual(self.problem(reply, 422, "bad-graph")["pointer"], "/launches/0/args/1/u64")
+
+    def test_dump_stays_in_its_folder(self):
+        names = ["../out", "/abs", "..", ".", "a/b", "a%2Fb", "é"]
+        for way in self.ways.values():
+            for i, name in enumerate(names):
+                text = json.dumps(chain(1)).replace('"b"', json.dumps(name))
+                where = f"{self.dir}/deep/{i}"
+                self.ok("run", write(self.dir, "named.json", text), "--dump", where, *way)
+                files = os.listdir(where)
+                self.assertEqual(len(files), 1)
+                self.assertEqual(os.path.getsize(f"{where}/{files[0]}"), 1024)
+                self.assertEqual(urllib.parse.unquote(files[0]), name + ".bin")
+            self.assertEqual(sorted(os.listdir(self.dir + "/deep")), [str(i) for i in range(len(names))])
 
     def test_explain(self):
         for way in self.ways.values():

@@ -4,14 +4,16 @@
  * errors with line and column. jansson holds whole numbers as 64 signed bits and refuses larger ones; graph documents
  * may say u64 values up to 2^64 - 1 and careless ones say 10^20 bytes, which must be "too large" and not "bad JSON".
  * So, and only after jansson said "overflow", the text is copied with each such number replaced: by a string of its
- * digits when it fits 64 unsigned bits (g_big() knows them), else by a real. Strings in the text are skipped, so
+ * digits when it fits 64 unsigned bits (dt_json_big() knows them), else by a real. Strings in the text are skipped, so
  * nothing inside one changes.
  */
+#include "base/json.h"
+
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
-#include "graph-priv.h"
+#include "base/str.h"
 
 /* Value of n decimal digits; false when it does not fit. */
 static bool decimal(const char *s, size_t n, uint64_t *ret)
@@ -25,7 +27,7 @@ static bool decimal(const char *s, size_t n, uint64_t *ret)
     return n > 0;
 }
 
-bool g_big(json_t *v, uint64_t *ret)
+bool dt_json_big(const json_t *v, uint64_t *ret)
 {
     uint64_t u;
     if (!json_is_string(v) || json_string_length(v) < 19 || *json_string_value(v) == '0' ||
@@ -88,8 +90,8 @@ static int failed(const json_error_t *j, struct dt_err *e)
 int dt_json_load(const char *text, size_t len, json_t **ret, struct dt_err *e)
 {
     json_error_t j;
-    if (len > DT_MAX_DOCUMENT)
-        return dt_err_set(e, DT_E_TOO_LARGE, "the document has %zu bytes; the limit is %u", len, DT_MAX_DOCUMENT);
+    if (len > DT_JSON_MAX)
+        return dt_err_set(e, DT_E_TOO_LARGE, "the document has %zu bytes; the limit is %u", len, DT_JSON_MAX);
     json_t *doc = json_loadb(text, len, JSON_REJECT_DUPLICATES, &j);
     if (!doc && json_error_code(&j) == json_error_numeric_overflow) {
         struct dt_str copy = {0};
