@@ -35,6 +35,41 @@ static int key_of(const char *what, const char *ptx, size_t len, const char *arc
     return 0;
 }
 
+/* A copy of the text whose .version is the newest that this ptxas knows, read off its refusal ("… current version is '9.0'"). PTX
+ * from a newer compiler mostly needs none of what the newer version added. NULL: neither place is found, or memory is out. */
+static char *with_version_of(const char *ptx, size_t len, const char *refusal)
+{
+    const char *mine = strstr(refusal, "current version is '"), *theirs = memmem(ptx, len, ".version", 8);
+    if (!mine || !theirs)
+        return NULL;
+    mine += strlen("current version is '");
+    theirs += strlen(".version");
+    theirs += strspn(theirs, " \t");
+    size_t n = strspn(mine, "0123456789."), old = strspn(theirs, "0123456789."), before = (size_t)(theirs - ptx);
+    char *copy = n && old ? dt_malloc(len - old + n + 1) : NULL;
+    if (!copy)
+        return NULL;
+    memcpy(copy, ptx, before);
+    memcpy(copy + before, mine, n);
+    memcpy(copy + before + n, theirs + old, len - before - old);
+    copy[len - old + n] = 0;
+    return copy;
+}
+
+/* "a" or "f" when the module's .target is `arch` with that suffix: code for sm_90a runs on an sm_90 device, but assembles as sm_90a only. */
+static const char *suffix_of(const char *ptx, size_t len, const char *arch)
+{
+    const char *t = memmem(ptx, len, ".target", 7);
+    size_t n = strlen(arch);
+    if (!t)
+        return "";
+    t += 7;
+    t += strspn(t, " \t");
+    if ((size_t)(ptx + len - t) <= n || strncmp(t, arch, n))
+        return "";
+    return t[n] == 'a' ? "a" : t[n] == 'f' ? "f" : "";
+}
+
 /* Log and cubin, each may be NULL. */
 static int assemble(const char *ptx, size_t len, const char *arch, char **ret_log, void **ret_cubin, size_t *ret_len,
                     struct dt_err *e)
@@ -62,11 +97,25 @@ static int assemble(const char *ptx, size_t len, const char *arch, char **ret_lo
         if (dev_memo_get(log_key, &log, &n))
             return 0;
     }
-    snprintf(target, sizeof target, "-arch=%s", arch);
+    snprintf(target, sizeof target, "-arch=%s%s", arch, suffix_of(ptx, len, arch));
     const char *option[] = {target, "-verbose"};
     r = dev_child('J', option, 2, ptx, len, TIMEOUT_MS, &reply, e);
     if (r < 0)
         return r;
+    bool newer = !reply.result && reply.error && strstr(reply.error, "Unsupported .version");
+    if (newer) {
+        dt_free_ char *older = with_version_of(ptx, len, reply.error);
+        dev_reply_done(&reply);
+        if (!older)
+            return dt_err_set(e, DT_E_NO_COMPILER, "the module's PTX is newer than this machine's ptxas");
+        if ((r = dev_child('J', option, 2, older, strlen(older), TIMEOUT_MS, &reply, e)) < 0)
+            return r;
+    }
+    if (!reply.result && newer) {
+        dt_err_set(e, DT_E_NO_COMPILER, "the module's PTX is newer than this machine's ptxas: %.600s", reply.error);
+        dev_reply_done(&reply);
+        return DT_E_NO_COMPILER;
+    }
     if (!reply.result) {
         r = reply.missing ? DT_E_NO_COMPILER : DT_E_PTX;
         dt_err_set(e, r, "ptxas refuses the module: %.600s", reply.error);

@@ -141,6 +141,31 @@ static void stopped(void **state)
     dt_err_done(&e);
 }
 
+/* Triton writes the newest .version that LLVM knows, newer than many a toolkit. */
+static void newer_ptx(void **state)
+{
+    static const char body[] = ".target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%rd<2>;\n"
+                               "ld.param.u64 %%rd1, [x];\nst.global.u32 [%%rd1], 7;\n%s\nret;\n}\n";
+    struct dev_resources old, new;
+    struct dt_err e = {0};
+    char text[2][1024];
+    for (int k = 0; k < 2; k++) {
+        int n = snprintf(text[k], sizeof text[k], ".version %s\n", k ? "99.9" : "8.0");
+        snprintf(text[k] + n, sizeof text[k] - (size_t)n, body, "");
+    }
+    assert_int_equal(dev_resources(text[0], strlen(text[0]), "k", "sm_90", &old, &e), 0);
+    assert_int_equal(dev_resources(text[1], strlen(text[1]), "k", "sm_90", &new, &e), 0);
+    assert_int_equal(new.registers, old.registers);
+    assert_false(old.estimated);
+    assert_false(new.estimated);
+    /* an instruction that this ptxas cannot know leaves only the estimate */
+    snprintf(text[1], sizeof text[1], ".version 99.9\n");
+    snprintf(text[1] + strlen(text[1]), sizeof text[1] - strlen(text[1]), body, "tomorrow.b32 %rd1;");
+    assert_int_equal(dev_resources(text[1], strlen(text[1]), "k", "sm_90", &new, &e), 0);
+    assert_true(new.estimated);
+    dt_err_done(&e);
+}
+
 int main(void)
 {
     if (!dev_nvrtc_version() || !dev_nvjitlink_version()) {
@@ -148,6 +173,7 @@ int main(void)
         return 77;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(headers), cmocka_unit_test(says_why),
-                                       cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped)};
+                                       cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped),
+                                       cmocka_unit_test(newer_ptx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
