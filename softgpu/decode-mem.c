@@ -14,13 +14,7 @@ static void set_ordered(struct sg_dec *d, unsigned space)
         d->c->ordered = true;
 }
 
-struct address {
-    uint32_t a;
-    int64_t imm;
-    uint8_t flags;
-};
-
-static int address(struct sg_dec *d, const struct ptx_opnd *o, struct address *ret)
+int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret)
 {
     if (o->kind != PTX_O_ADDR || o->n)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "a memory operand of this kind");
@@ -43,7 +37,7 @@ static int address(struct sg_dec *d, const struct ptx_opnd *o, struct address *r
 }
 
 /* The space in which an access really happens: .param of a device function, or of a call, is thread-local. */
-static unsigned real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space)
+unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space)
 {
     if (space == PTX_GENERIC && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR) {
         unsigned s = o->var->space; /* ld.u32 %r, [sym]: the variable's own space */
@@ -104,7 +98,7 @@ static int load(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     const struct ptx_opnd *to = &i->opnd[0], *from = &i->opnd[1];
     enum ptx_type t = (enum ptx_type)i->type[0];
-    unsigned space = real_space(d, from, i->space), bytes = ptx_type_bytes(t), n = to->kind == PTX_O_VEC ? to->n : 1;
+    unsigned space = sg_real_space(d, from, i->space), bytes = ptx_type_bytes(t), n = to->kind == PTX_O_VEC ? to->n : 1;
     if (n != (i->vec ? i->vec : 1u) || !bytes || n > 8)
         return sg_dec_error(d, DT_E_PTX, "ld with %u destinations", n);
     if (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_MMIO))
@@ -142,8 +136,8 @@ static int load(struct sg_dec *d)
         }
         return 0;
     }
-    struct address ad;
-    int r = address(d, from, &ad);
+    struct sg_address ad;
+    int r = sg_decode_address(d, from, &ad);
     if (r < 0)
         return r;
     uint32_t dst = SG_NONE, x = (uint32_t)d->ext.n;
@@ -176,13 +170,13 @@ static int store(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     const struct ptx_opnd *to = &i->opnd[0], *from = &i->opnd[1];
     enum ptx_type t = (enum ptx_type)i->type[0];
-    unsigned space = real_space(d, to, i->space), bytes = ptx_type_bytes(t), n = from->kind == PTX_O_VEC ? from->n : 1;
+    unsigned space = sg_real_space(d, to, i->space), bytes = ptx_type_bytes(t), n = from->kind == PTX_O_VEC ? from->n : 1;
     if (n != (i->vec ? i->vec : 1u) || !bytes || n > 8)
         return sg_dec_error(d, DT_E_PTX, "st with %u sources", n);
     if (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_MMIO))
         set_ordered(d, space);
-    struct address ad;
-    int r = address(d, to, &ad);
+    struct sg_address ad;
+    int r = sg_decode_address(d, to, &ad);
     if (r < 0)
         return r;
     uint32_t src[8];
@@ -230,8 +224,8 @@ static int atomic(struct sg_dec *d)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "this form of %s", red ? "red" : "atom");
     if (i->space != PTX_SHARED)
         d->c->ordered = true;
-    struct address ad;
-    int r = address(d, to, &ad);
+    struct sg_address ad;
+    int r = sg_decode_address(d, to, &ad);
     if (r < 0)
         return r;
     uint32_t src[8], dst[8], cas = SG_NONE;
@@ -272,9 +266,9 @@ static int cp_async(struct sg_dec *d)
     const struct ptx_opnd *size = &i->opnd[2];
     if (i->nopnd < 3 || size->kind != PTX_O_IMM || (size->bits != 4 && size->bits != 8 && size->bits != 16))
         return sg_dec_error(d, DT_E_UNSUPPORTED, "cp.async of this size");
-    struct address to, from;
-    int r = address(d, &i->opnd[0], &to);
-    if (r < 0 || (r = address(d, &i->opnd[1], &from)) < 0)
+    struct sg_address to, from;
+    int r = sg_decode_address(d, &i->opnd[0], &to);
+    if (r < 0 || (r = sg_decode_address(d, &i->opnd[1], &from)) < 0)
         return r;
     if (!(from.flags & SG_A64) || from.imm != (int32_t)from.imm)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "cp.async from a 32-bit address");
@@ -522,6 +516,15 @@ int sg_decode_memory(struct sg_dec *d)
         sg_emit(d, sg_activemask)->d = t;
         return 0;
     }
+    case PTX_OP_MMA:
+    case PTX_OP_WMMA_MMA:
+    case PTX_OP_WMMA_LOAD_A:
+    case PTX_OP_WMMA_LOAD_B:
+    case PTX_OP_WMMA_LOAD_C:
+    case PTX_OP_WMMA_STORE_D:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+    case PTX_OP_MOVMATRIX: return sg_decode_matrix(d);
     case PTX_OP_OPAQUE: return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%.160s`", i->text ? i->text : "");
     default: return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%s`", ptx_op_info((enum ptx_op)i->op)->mnemonic);
     }

@@ -626,7 +626,14 @@ static void count_inst(struct sg_dec *d)
     case PTX_OP_RET:
     case PTX_OP_EXIT:
     case PTX_OP_CALL:
-    case PTX_OP_MOV: return;
+    case PTX_OP_MOV:
+    case PTX_OP_MMA: /* counted where it is decoded */
+    case PTX_OP_WMMA_MMA: return;
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+        b->count[SG_C_MEMORY]++;
+        b->count[SG_C_SHARED] += ptx_has(i, PTX_M_X4) ? 16 : ptx_has(i, PTX_M_X2) ? 8 : 4;
+        return;
     default: break;
     }
     if (info->flags & PTX_F_BARRIER) {
@@ -907,6 +914,7 @@ int sg_decode(struct sg_kernel *k, struct sg_code **ret)
     c->src = keep(&d, d.src.p, d.src.n * sizeof *d.src.p);
     c->ext = keep(&d, d.ext.p, d.ext.n * sizeof *d.ext.p);
     c->bb = keep(&d, d.bb.p, d.bb.n * sizeof *d.bb.p);
+    c->mma = keep(&d, d.mma.p, d.mma.n * sizeof *d.mma.p);
     c->konst = keep(&d, d.konst.p, d.konst.n);
     c->param = keep(&d, d.param.p, d.param.n * sizeof *d.param.p);
     c->nop = (uint32_t)d.op.n;
@@ -924,6 +932,7 @@ int sg_decode(struct sg_kernel *k, struct sg_code **ret)
     free(d.src.p);
     free(d.ext.p);
     free(d.bb.p);
+    free(d.mma.p);
     free(d.konst.p);
     free(d.param.p);
     free(d.place.p);

@@ -30,6 +30,7 @@ struct sg_dec {
     struct dt_vec(struct sg_src) src;
     struct dt_vec(uint32_t) ext;
     struct dt_vec(struct sg_bb) bb;
+    struct dt_vec(struct sg_mma) mma;
     struct dt_vec(uint8_t) konst;
     struct dt_vec(struct sg_param_copy) param;
     struct dt_vec(struct sg_place) place;
@@ -60,6 +61,12 @@ struct sg_dec {
     unsigned npost;
 };
 
+struct sg_address { /* [a + imm]; flags: SG_A64 */
+    uint32_t a;
+    int64_t imm;
+    uint8_t flags;
+};
+
 #define SG_TEMPS 24  /* rows of 256 bytes */
 #define SG_PTEMPS 16 /* temporary predicates */
 
@@ -81,6 +88,10 @@ bool sg_is_kernel_param(const struct sg_dec *d, const struct ptx_var *v);
 unsigned sg_width(enum ptx_type t); /* of a register: 0 predicate, 4, 8, 16 */
 int sg_decode_inst(struct sg_dec *d); /* d->i, which is neither label nor control nor call */
 int sg_decode_memory(struct sg_dec *d); /* decode-mem.c: ld st atom red cp.async cvta isspacep … */
+int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret);
+/* The space in which an access to `o` really happens. */
+unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);
+int sg_decode_matrix(struct sg_dec *d); /* decode-matrix.c */
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f);
 
 #endif

@@ -75,6 +75,22 @@ struct sg_bb {
     uint32_t count[SG_C_COUNT];
 };
 
+/* A matrix spread over the registers of a warp, and an instruction on matrices; see exec-matrix.c. */
+enum sg_mat_role { SG_MAT_A, SG_MAT_B, SG_MAT_C };
+struct sg_fragment {
+    enum sg_mat_role role;
+    enum ptx_type type;
+    unsigned rows, cols, regs, per; /* per: elements in a register */
+};
+enum sg_mat_bits { SG_MAT_MUL, SG_MAT_XOR, SG_MAT_AND }; /* of b1 */
+struct sg_mma {
+    struct sg_fragment a, b, c, d;
+    unsigned at_a, at_b, at_c; /* where their refs begin, behind those of d */
+    unsigned tiles;            /* wmma.load: registers that are no copies */
+    enum sg_mat_bits bits;
+    bool saturate, by_column;
+};
+
 struct sg_src {
     const struct ptx_function *f;
     uint32_t inst;
@@ -91,6 +107,7 @@ struct sg_code {
     struct sg_src *src;
     uint32_t *ext; /* extra refs and branch tables */
     struct sg_bb *bb;
+    struct sg_mma *mma;
     uint8_t *konst; /* image of the launch constants */
     struct sg_param_copy *param;
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite;
@@ -307,6 +324,16 @@ struct sg_parts sg_parts_of(uint64_t bits, enum ptx_type t);
 uint64_t sg_parts_round(struct sg_parts p, enum ptx_type t, unsigned rnd);
 uint64_t sg_get_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane);
 void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane, uint64_t v);
+
+/* ---- exec-matrix.c ---- */
+unsigned sg_matrix_bits(enum ptx_type t); /* of an element; 0: no type of matrices */
+struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned rows, unsigned cols);
+const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_movmatrix(struct sg_warp *w, const struct sg_op *op);
 
 /* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ----------------------------- */
 const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
