@@ -29,4 +29,11 @@ int cache_db_replace(struct cache *c, struct dt_err *e);
 /* DT_E_CACHE with SQLite's words. */
 int cache_db_error(struct cache *c, const char *what, struct dt_err *e);
 
+/* ---- store.c ---- */
+int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret); /* an SQLite code */
+int cache_run(struct cache *c, const char *sql, const char *const *text, int n); /* a statement that gives no rows */
+const char *cache_column(sqlite3_stmt *s, int i);                               /* "" for NULL */
+int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
+bool cache_is_sha256(const char *s);
+
 #endif

@@ -47,6 +47,31 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e);
 json_t *cache_stats(struct cache *c); /* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same} */
 
+/* ---- entries (entries.c) ------------------------------------------------------------------------------------------ */
+/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "total": N}, the last used
+ * first, at most `limit`. signature not NULL: its entries only, with `factors`. */
+int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
+/* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or SQLite's words}. Removes
+ * nothing: a damaged row is a miss, and goes when it is met or by gc. */
+int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
+/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until bodies and graphs
+ * together have at most max_bytes (negative: any), and digests and graphs that no entry is left for. {"removed", "bytes", "kept"}. */
+int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e);
+/* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …}, "differs": [{"factor",
+ * "mine", "stored"}], "factors": N}; a member of `mine` or `stored` is null where that side has no such factor. Nearest: same signature
+ * first, then as many launches, then fewest factors that differ. device, toolchain, policy NULL and factors NULL: those of the newest entry under
+ * the signature. 1 found, 0 there is no other entry (or none of the key's own to compare). */
+int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, json_t **ret, struct dt_err *e);
+/* Digests of stored graphs that have no plan for this architecture, device and toolchain, newest first; stale: only those that have one of
+ * another toolchain on this device. */
+int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale, unsigned limit, json_t **ret,
+                struct dt_err *e);
+
+/* ---- bundles (bundle.c): the whole cache as text -------------------------------------------------------------------- */
+int cache_export(struct cache *c, char **ret, size_t *ret_len, struct dt_err *e); /* caller frees */
+/* All of it or nothing: DT_E_JSON with the line that is wrong. Rows that are there already stay as they are. {"imported", "present"}. */
+int cache_import(struct cache *c, const char *text, size_t len, json_t **ret, struct dt_err *e);
+
 /* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis document. In place. */
 int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e);
 

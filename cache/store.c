@@ -76,7 +76,7 @@ static int bind(sqlite3_stmt *s, const char *const *text, int n)
     return rc;
 }
 
-static int prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret)
+int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret)
 {
     sqlite3_stmt *s = NULL;
     if (!c->db)
@@ -93,10 +93,10 @@ static int prepare(struct cache *c, const char *sql, const char *const *text, in
 }
 
 /* Run a statement that gives no rows. */
-static int run(struct cache *c, const char *sql, const char *const *text, int n)
+int cache_run(struct cache *c, const char *sql, const char *const *text, int n)
 {
     sqlite3_stmt *s;
-    int rc = prepare(c, sql, text, n, &s);
+    int rc = cache_prepare(c, sql, text, n, &s);
     if (rc != SQLITE_OK)
         return rc;
     rc = sqlite3_step(s);
@@ -104,7 +104,7 @@ static int run(struct cache *c, const char *sql, const char *const *text, int n)
     return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
 }
 
-static const char *column(sqlite3_stmt *s, int i)
+const char *cache_column(sqlite3_stmt *s, int i)
 {
     const unsigned char *t = sqlite3_column_text(s, i);
     return t ? (const char *)t : "";
@@ -113,10 +113,10 @@ static const char *column(sqlite3_stmt *s, int i)
 static void count(struct cache *c, const char *want, const char *what)
 {
     const char *text[] = {want, what};
-    run(c, "INSERT INTO counter (want, name, n) VALUES (?1, ?2, 1) ON CONFLICT DO UPDATE SET n = n + 1", text, 2);
+    cache_run(c, "INSERT INTO counter (want, name, n) VALUES (?1, ?2, 1) ON CONFLICT DO UPDATE SET n = n + 1", text, 2);
 }
 
-static int row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT])
+int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT])
 {
     struct dt_sha256 h;
     if (dt_sha256_init(&h) < 0)
@@ -137,7 +137,7 @@ static int damaged(struct cache *c, struct dt_err *e) { return cache_db_replace(
 static bool delete_row(struct cache *c, sqlite3_int64 id)
 {
     sqlite3_stmt *s;
-    if (prepare(c, "DELETE FROM entry WHERE id = ?1", NULL, 0, &s) != SQLITE_OK)
+    if (cache_prepare(c, "DELETE FROM entry WHERE id = ?1", NULL, 0, &s) != SQLITE_OK)
         return false;
     sqlite3_bind_int64(s, 1, id);
     int rc = sqlite3_step(s);
@@ -148,7 +148,7 @@ static bool delete_row(struct cache *c, sqlite3_int64 id)
 static void touch(struct cache *c, sqlite3_int64 id)
 {
     sqlite3_stmt *s;
-    if (prepare(c, "UPDATE entry SET hits = hits + 1, used = unixepoch() WHERE id = ?1", NULL, 0, &s) != SQLITE_OK)
+    if (cache_prepare(c, "UPDATE entry SET hits = hits + 1, used = unixepoch() WHERE id = ?1", NULL, 0, &s) != SQLITE_OK)
         return;
     sqlite3_bind_int64(s, 1, id);
     sqlite3_step(s);
@@ -162,10 +162,10 @@ static int row_document(sqlite3_stmt *s, json_t **ret, struct dt_err *e)
     char sum[DT_SHA256_TEXT];
     json_t *doc;
     for (int i = 0; i < 8; i++)
-        text[i] = column(s, i + 1);
-    if (row_sum(text, 8, sum) < 0)
+        text[i] = cache_column(s, i + 1);
+    if (cache_row_sum(text, 8, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (strcmp(sum, column(s, 9)) || dt_json_load(text[6], strlen(text[6]), &doc, NULL) < 0)
+    if (strcmp(sum, cache_column(s, 9)) || dt_json_load(text[6], strlen(text[6]), &doc, NULL) < 0)
         return 0;
     *ret = doc;
     return 1;
@@ -177,7 +177,7 @@ static int first(struct cache *c, const char *want, const char *sql, const char 
 {
     for (;;) {
         sqlite3_stmt *s;
-        int r = 0, rc = prepare(c, sql, text, n, &s);
+        int r = 0, rc = cache_prepare(c, sql, text, n, &s);
         sqlite3_int64 id = 0;
         if (rc == SQLITE_OK) {
             rc = sqlite3_step(s);
@@ -235,12 +235,12 @@ int cache_find(struct cache *c, const char *want, const char *signature, const c
 /* Run an insert; when the file proves damaged, once more in a new one. */
 static int insert(struct cache *c, const char *sql, const char *const *text, int n, struct dt_err *e)
 {
-    int rc = run(c, sql, text, n);
+    int rc = cache_run(c, sql, text, n);
     if (cache_db_damaged(rc)) {
         int r = damaged(c, e);
         if (r < 0)
             return r;
-        rc = run(c, sql, text, n);
+        rc = cache_run(c, sql, text, n);
     }
     return rc == SQLITE_OK ? 0 : cache_db_error(c, "cannot be written", e);
 }
@@ -268,7 +268,7 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
     if ((r = dump(doc, &body, e)) < 0 || (factors && (r = dump(factors, &why, e)) < 0))
         return r;
     const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy, digest, body, why ? why : "", sum};
-    if (row_sum(text, 8, sum) < 0)
+    if (cache_row_sum(text, 8, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     return insert(
         c,
@@ -281,7 +281,7 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
 
 /* ---- digests ------------------------------------------------------------------------------------------------- */
 
-static bool is_sha256(const char *s)
+bool cache_is_sha256(const char *s)
 {
     return strlen(s) == DT_SHA256_TEXT - 1 && !strncmp(s, "sha256:", 7) && strspn(s + 7, "0123456789abcdef") == 64;
 }
@@ -293,12 +293,12 @@ int cache_digest_get(struct cache *c, const char *digest, const char *arch, char
     char sum[DT_SHA256_TEXT], found[DT_SHA256_TEXT] = "";
     sqlite3_stmt *s;
     bool sound = false;
-    int rc = prepare(c, "SELECT signature, sha256 FROM known WHERE digest = ?1 AND arch = ?2", text, 2, &s);
+    int rc = cache_prepare(c, "SELECT signature, sha256 FROM known WHERE digest = ?1 AND arch = ?2", text, 2, &s);
     if (rc == SQLITE_OK) {
         rc = sqlite3_step(s);
         if (rc == SQLITE_ROW) {
-            const char *row[] = {digest, arch, column(s, 0)};
-            sound = is_sha256(row[2]) && row_sum(row, 3, sum) == 0 && !strcmp(sum, column(s, 1));
+            const char *row[] = {digest, arch, cache_column(s, 0)};
+            sound = cache_is_sha256(row[2]) && cache_row_sum(row, 3, sum) == 0 && !strcmp(sum, cache_column(s, 1));
             if (sound)
                 memcpy(found, row[2], DT_SHA256_TEXT);
         }
@@ -311,7 +311,7 @@ int cache_digest_get(struct cache *c, const char *digest, const char *arch, char
     if (rc != SQLITE_ROW)
         return cache_db_error(c, "cannot be read", e);
     if (!sound) {
-        run(c, "DELETE FROM known WHERE digest = ?1 AND arch = ?2", text, 2);
+        cache_run(c, "DELETE FROM known WHERE digest = ?1 AND arch = ?2", text, 2);
         return 0;
     }
     memcpy(signature, found, DT_SHA256_TEXT);
@@ -324,9 +324,9 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
     const char *row[] = {digest, arch, signature, NULL};
     char sum[DT_SHA256_TEXT];
     int r;
-    if (!is_sha256(signature) || !is_sha256(digest))
+    if (!cache_is_sha256(signature) || !cache_is_sha256(digest))
         return dt_err_set(e, DT_E_INTERNAL, "a digest or signature that is no SHA-256");
-    if (row_sum(row, 3, sum) < 0)
+    if (cache_row_sum(row, 3, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     row[3] = sum;
     r = insert(c, "INSERT OR REPLACE INTO known (digest, arch, signature, sha256) VALUES (?1, ?2, ?3, ?4)", row, 4, e);
@@ -336,7 +336,7 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
     if ((r = dump(graph, &body, e)) < 0)
         return r;
     const char *kept[] = {digest, body, sum};
-    if (row_sum(kept, 2, sum) < 0)
+    if (cache_row_sum(kept, 2, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     return insert(c, "INSERT OR IGNORE INTO graph (digest, body, sha256, created) VALUES (?1, ?2, ?3, unixepoch())",
                   kept, 3, e);
@@ -348,12 +348,12 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
     char sum[DT_SHA256_TEXT];
     sqlite3_stmt *s;
     json_t *doc = NULL;
-    int rc = prepare(c, "SELECT body, sha256 FROM graph WHERE digest = ?1", text, 1, &s);
+    int rc = cache_prepare(c, "SELECT body, sha256 FROM graph WHERE digest = ?1", text, 1, &s);
     if (rc == SQLITE_OK) {
         rc = sqlite3_step(s);
         if (rc == SQLITE_ROW) {
-            const char *row[] = {digest, column(s, 0)};
-            if (row_sum(row, 2, sum) == 0 && !strcmp(sum, column(s, 1)))
+            const char *row[] = {digest, cache_column(s, 0)};
+            if (cache_row_sum(row, 2, sum) == 0 && !strcmp(sum, cache_column(s, 1)))
                 dt_json_load(row[1], strlen(row[1]), &doc, NULL);
         }
         sqlite3_finalize(s);
@@ -365,7 +365,7 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
     if (rc != SQLITE_ROW)
         return cache_db_error(c, "cannot be read", e);
     if (!doc) {
-        run(c, "DELETE FROM graph WHERE digest = ?1", text, 1);
+        cache_run(c, "DELETE FROM graph WHERE digest = ?1", text, 1);
         return 0;
     }
     *ret = doc;
@@ -399,22 +399,22 @@ json_t *cache_stats(struct cache *c)
         add(all, keys[i], 0);
     member(by, "analysis");
     member(by, "plan");
-    if (prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0, &s) ==
+    if (cache_prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0, &s) ==
         SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW) {
-            add(member(by, column(s, 0)), "entries", sqlite3_column_int64(s, 1));
-            add(member(by, column(s, 0)), "bytes", sqlite3_column_int64(s, 2));
+            add(member(by, cache_column(s, 0)), "entries", sqlite3_column_int64(s, 1));
+            add(member(by, cache_column(s, 0)), "bytes", sqlite3_column_int64(s, 2));
         }
         sqlite3_finalize(s);
     }
-    if (prepare(c, "SELECT want, name, n FROM counter", NULL, 0, &s) == SQLITE_OK) {
+    if (cache_prepare(c, "SELECT want, name, n FROM counter", NULL, 0, &s) == SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW)
-            add(member(by, column(s, 0)), column(s, 1), sqlite3_column_int64(s, 2));
+            add(member(by, cache_column(s, 0)), cache_column(s, 1), sqlite3_column_int64(s, 2));
         sqlite3_finalize(s);
     }
     json_object_foreach(by, want, v) for (size_t i = 0; i < 5; i++)
         add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
-    if (prepare(c, "SELECT count(*) FROM graph", NULL, 0, &s) == SQLITE_OK) {
+    if (cache_prepare(c, "SELECT count(*) FROM graph", NULL, 0, &s) == SQLITE_OK) {
         if (sqlite3_step(s) == SQLITE_ROW)
             add(all, "graphs", sqlite3_column_int64(s, 0));
         sqlite3_finalize(s);

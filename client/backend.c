@@ -102,7 +102,7 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
     if (c->local) {
         for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
             if (!strcmp(verbs[i][0], want))
-                local_request(c, verbs[i][1], "graph", graph, len, ret);
+                local_request(c, verbs[i][1], NULL, "graph", graph, len, ret);
         return;
     }
     struct dovetail *d = open_service(c, ret);
@@ -127,18 +127,19 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
     dovetail_close(d);
 }
 
-void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret)
+void backend_call(struct cli *c, const char *method, const char *path, const char *body, size_t len, const char *verb, const char *members,
+                  struct outcome *ret)
 {
     memset(ret, 0, sizeof *ret);
     if (c->local) {
-        local_request(c, verb, signature ? "signature" : NULL, signature, signature ? strlen(signature) : 0, ret);
+        local_request(c, verb, members, NULL, NULL, 0, ret);
         return;
     }
     struct dovetail *d = open_service(c, ret);
     if (!d)
         return;
     struct dovetail_reply r = {0};
-    if (dovetail_request(d, "GET", path, NULL, 0, &r) < 0) {
+    if (dovetail_request(d, method, path, body, len, &r) < 0) {
         problem_of(d, ret);
     } else {
         ret->failed = r.status / 100 != 2;
@@ -148,4 +149,11 @@ void backend_get(struct cli *c, const char *path, const char *verb, const char *
     }
     dovetail_reply_done(&r);
     dovetail_close(d);
+}
+
+void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret)
+{
+    char member[128];
+    snprintf(member, sizeof member, "\"signature\":\"%.80s\"", signature ? signature : ""); /* checked: nothing to escape */
+    backend_call(c, "GET", path, NULL, 0, verb, signature ? member : NULL, ret);
 }

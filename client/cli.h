@@ -11,8 +11,8 @@
 
 struct cli {
     /* options, NULL or false where not given */
-    bool json, local, maps, all_edges;
-    const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *dump;
+    bool json, local, maps, all_edges, stale;
+    const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *dump, *limit, *max_age, *max_bytes;
     /* the verb's arguments */
     char **arg;
     int narg;
@@ -34,9 +34,15 @@ void outcome_done(struct outcome *o);
 /* ---- backend.c, local.c ------------------------------------------------------------------------------------------ */
 /* want as in the service's query ("plan", "analysis", "run", "explain"); graph text. Through the service, or with --local through a worker. */
 void backend_submit(struct cli *c, const char *want, const char *graph, size_t len, struct outcome *ret);
-/* GET of the service. With --local only `verb` counts: the worker's verb that says the same, with `signature` as its member. */
+/* One call of the service. With --local only `verb` counts: the worker's verb that says the same, with `members` (JSON text of further
+ * members of its request, `"a": 1, "b": 2`, or NULL). */
+void backend_call(struct cli *c, const char *method, const char *path, const char *body, size_t len, const char *verb, const char *members,
+                  struct outcome *ret);
+/* GET of a path; signature becomes the worker's member of that name, NULL: none. */
 void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret);
-void local_request(struct cli *c, const char *verb, const char *member, const char *value, size_t len, struct outcome *ret);
+/* A request to a worker of our own: `members` is JSON text as above, the last of them `name` with the text value[0..len) if name is not NULL. */
+void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value, size_t len,
+                   struct outcome *ret);
 void outcome_error(struct outcome *ret, struct dt_err *e); /* empties e */
 json_t *options_json(const struct cli *c);
 

@@ -15,7 +15,7 @@
 enum {
     O_JSON = 1, O_SOCKET = 1 << 1, O_LOCAL = 1 << 2, O_DEVICE = 1 << 3, O_CACHE = 1 << 4, O_TIMEOUT = 1 << 5, O_MAPS = 1 << 6,
     O_EDGES = 1 << 7, O_OUTPUT = 1 << 8, O_ALLOW = 1 << 9, O_DENY = 1 << 10, O_BUDGET = 1 << 11, O_SEED = 1 << 12,
-    O_DUMP = 1 << 13, O_HELP = 1 << 14,
+    O_DUMP = 1 << 13, O_HELP = 1 << 14, O_LIMIT = 1 << 15, O_AGE = 1 << 16, O_BYTES = 1 << 17, O_STALE = 1 << 18,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -39,6 +39,10 @@ static const struct opt {
     {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning"},
     {"seed", "N", O_SEED, offsetof(struct cli, seed), "added to the seed of every fill, weights and constants excepted"},
     {"dump", "DIR", O_DUMP, offsetof(struct cli, dump), "write DIR/BUFFER.bin for every output and inout buffer"},
+    {"limit", "N", O_LIMIT, offsetof(struct cli, limit), "at most N"},
+    {"max-age", "TIME", O_AGE, offsetof(struct cli, max_age), "remove entries not used for so long: seconds, or 90m, 12h, 30d"},
+    {"max-bytes", "SIZE", O_BYTES, offsetof(struct cli, max_bytes), "then remove the least recently used above so many bytes: 500M, 2G"},
+    {"stale", NULL, O_STALE, offsetof(struct cli, stale), "only graphs whose plan is of another toolchain"},
     {"help", NULL, O_HELP, 0, "this text"},
 };
 #define NOPTS (sizeof opts / sizeof *opts)
@@ -55,7 +59,8 @@ static const struct verb {
     {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP, cmd_run, "run it: SHA-256 per output buffer, time and its method"},
     {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET, cmd_explain, "why an edge has its class, why a rewrite was refused"},
     {"report", "SIGNATURE", 1, 1, O_OUTPUT, cmd_report, "the plan under a signature as one HTML file, -o FILE.html"},
-    {"cache", "stats", 1, 1, 0, cmd_cache, "figures of the cache"},
+    {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE", 1, 2, O_OUTPUT | O_LIMIT | O_AGE | O_BYTES, cmd_cache,
+     "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE)"},
     {"devices", "", 0, 0, 0, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
     {"version", "", 0, 0, 0, cmd_version, "version of this program"},

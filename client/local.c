@@ -132,7 +132,8 @@ static void converse(struct cli *c, int out, struct outcome *ret, struct dt_err 
     }
 }
 
-void local_request(struct cli *c, const char *verb, const char *member, const char *value, size_t len, struct outcome *ret)
+void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value, size_t len,
+                   struct outcome *ret)
 {
     struct dt_err e = {0};
     struct dt_str q = {0};
@@ -142,11 +143,11 @@ void local_request(struct cli *c, const char *verb, const char *member, const ch
     dt_free_ char *options = json_dumps(oj, JSON_COMPACT);
     json_decref(oj);
     dt_str_addf(&q, "{\"verb\":\"%s\",\"options\":%s", verb, options ? options : "{}");
-    if (member && !strcmp(member, "graph")) {
-        dt_str_add(&q, ",\"graph\":");
+    if (members)
+        dt_str_addf(&q, ",%s", members);
+    if (name) {
+        dt_str_addf(&q, ",\"%s\":", name);
         dt_str_addn(&q, value, len);
-    } else if (member) {
-        dt_str_addf(&q, ",\"%s\":\"%s\"", member, value); /* a checked signature: nothing to escape */
     }
     dt_str_addc(&q, '}');
     int pid = q.failed ? dt_err_set(&e, DT_E_NOMEM, "out of memory") : start(c, &in, &out, &e);

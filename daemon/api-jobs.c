@@ -102,6 +102,10 @@ void api_cancel(struct dtd_service *s, struct dtd_req *r)
     struct dtd_job *j = find(s, r);
     if (!j)
         return;
+    if (!dtd_job_owned(j, dtd_peer_uid(r)) && !dtd_peer_trusted(r)) {
+        dtd_reply_err(r, DT_E_FORBIDDEN, "only who posted a job, root, the service's user and members of the socket's group may cancel it");
+        return;
+    }
     if (!dtd_state_final(j->state)) {
         dtd_pool_cancel(s->pool, j);
         dtd_job_cancel(&s->jobs, j, "the job was cancelled by a client");

@@ -145,6 +145,7 @@ static void post_after(struct dtd_async *a)
     }
     if (!r)
         dt_log(DT_LOG_INFO, "job %s: %s on %s, queued", j->id, j->want, j->device);
+    dtd_job_own(j, dtd_peer_uid(a->req));
     struct dt_str h = {0};
     dt_str_addf(&h, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
     dtd_reply_json(a->req, 202, h.s, dtd_job_json(j));

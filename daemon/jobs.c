@@ -7,6 +7,7 @@
 #include "daemon/jobs.h"
 
 #include <assert.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -198,6 +199,20 @@ int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, cons
     add_event(j, DTD_EV_STATE, json_pack("{s:s}", "event", "queued"));
     *ret = j;
     return 0;
+}
+
+bool dtd_job_owned(const struct dtd_job *j, unsigned uid)
+{
+    for (unsigned i = 0; i < j->nowner; i++)
+        if (j->owner[i] == uid)
+            return true;
+    return false;
+}
+
+void dtd_job_own(struct dtd_job *j, unsigned uid)
+{
+    if (uid != UINT_MAX && j->nowner < sizeof j->owner / sizeof *j->owner && !dtd_job_owned(j, uid))
+        j->owner[j->nowner++] = uid;
 }
 
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j) { enter(js, j, DTD_RUNNING); }

@@ -42,6 +42,7 @@ struct dtd_job {
     char want[16], device[80];
     enum dtd_state state;
     unsigned posts; /* how many posts share it */
+    unsigned owner[8], nowner; /* users who posted it, as far as there is room */
     double timeout; /* seconds, 0: the service's */
     unsigned tries; /* workers that were dead when they were given the job */
     uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
@@ -82,6 +83,9 @@ struct dtd_job *dtd_jobs_active(struct dtd_jobs *js, const char *share); /* queu
  * DT_E_BUSY when the queue is full. */
 int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, const char *device, double timeout,
                   char *request, size_t len, struct dtd_job **ret, struct dt_err *e);
+
+void dtd_job_own(struct dtd_job *j, unsigned uid); /* this user posted it */
+bool dtd_job_owned(const struct dtd_job *j, unsigned uid);
 
 /* Transitions. Strings are taken. */
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j);

@@ -6,11 +6,16 @@
  *
  * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or the socket cannot be created.
  */
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/log.h"
@@ -70,12 +75,31 @@ static void on_settle(uv_prepare_t *p)
         shut();
 }
 
+/* One datagram to the service manager (sd_notify(3)), when there is one that wants it. */
+static void notify(const char *state)
+{
+    const char *to = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    size_t n = to ? strlen(to) : 0;
+    if (n < 2 || n >= sizeof a.sun_path || (*to != '/' && *to != '@'))
+        return;
+    memcpy(a.sun_path, to, n);
+    if (*to == '@')
+        a.sun_path[0] = 0; /* abstract */
+    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+        dt_log(DT_LOG_WARN, "the service manager cannot be told: %s", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+}
+
 static void stop(int status)
 {
     if (stopping)
         return;
     stopping = true;
     exit_status = status;
+    notify("STOPPING=1");
     svc.draining = true;
     dtd_http_stop(svc.http);
     cancel_jobs(false);
@@ -107,6 +131,7 @@ static void on_ready(struct dtd_service *s, struct dt_err *why)
         dt_log(DT_LOG_ERROR, "%s", e.detail ? e.detail : dt_err_text(e.num));
         stop(dt_err_exit(e.num));
     } else {
+        notify("READY=1");
         dt_log(DT_LOG_INFO, "dovetaild %s answers on %s, device %s", DOVETAIL_VERSION, s->cfg.socket, s->cfg.device);
     }
     dt_err_done(&e);

@@ -7,6 +7,7 @@
 #define DTD_SERVICE_H
 
 #include <jansson.h>
+#include <sys/types.h>
 #include <uv.h>
 
 #include "daemon/config.h"
@@ -66,6 +67,17 @@ void api_plan(struct dtd_service *s, struct dtd_req *r);         /* api-docs.c *
 void api_report(struct dtd_service *s, struct dtd_req *r);
 void api_analysis(struct dtd_service *s, struct dtd_req *r);
 void api_cache(struct dtd_service *s, struct dtd_req *r);
+
+void api_cache_entries(struct dtd_service *s, struct dtd_req *r); /* api-cache.c */
+void api_cache_verify(struct dtd_service *s, struct dtd_req *r);
+void api_cache_gc(struct dtd_service *s, struct dtd_req *r);
+void api_cache_export(struct dtd_service *s, struct dtd_req *r);
+void api_cache_import(struct dtd_service *s, struct dtd_req *r);
+void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
+
+/* ---- peer.c ----------------------------------------------------------------------------------------------------- */
+uid_t dtd_peer_uid(const struct dtd_req *r);      /* (uid_t)-1: not known */
+bool dtd_peer_trusted(const struct dtd_req *r);   /* root, the service's user, a member of the group that owns the socket */
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o); /* takes o; NULL: out of memory */
 

@@ -27,6 +27,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "base/wire.h"
+#include "daemon/cacheops.h"
 #include "daemon/report.h"
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
@@ -118,11 +119,9 @@ int wrk_ping(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_
 
 int wrk_cache(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
+    const char *op = json_string_value(json_object_get(in, "op"));
     int r = w->cache ? 0 : cache_open(w->cache_path, &w->cache, e);
-    if (r < 0)
-        return r;
-    a->document = cache_stats(w->cache);
-    return a->document ? 0 : dt_err_set(e, DT_E_CACHE, "the cache cannot be read");
+    return r < 0 ? r : dtd_cache_op(w->cache, op ? op : "stats", in, &a->document, e);
 }
 
 static int find(struct wrk *w, json_t *in, const char *want, struct wrk_answer *a, struct dt_err *e)

@@ -1,0 +1,359 @@
+/* What the cache holds, for people: list, check, clean up, compare.
+ *
+ * Ages come from `used`, which a hit renews. Eviction goes by it, oldest first; a graph and its digests go with the last entry of their
+ * signature. The nearest entry is looked for among the 10,000 that were used last, by their factors only (no body is read).
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "cache-priv.h"
+
+#define NEAREST_MAX 10000
+
+static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+static int unreadable(struct cache *c, struct dt_err *e) { return cache_db_error(c, "cannot be read", e); }
+
+static sqlite3_int64 number(struct cache *c, const char *sql)
+{
+    sqlite3_stmt *s;
+    sqlite3_int64 n = 0;
+    if (cache_prepare(c, sql, NULL, 0, &s) != SQLITE_OK)
+        return 0;
+    if (sqlite3_step(s) == SQLITE_ROW)
+        n = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    return n;
+}
+
+/* ---- list ------------------------------------------------------------------------------------------------------ */
+#define ENTRY                                                                                                                  \
+    "id, want, signature, device, toolchain, policy, digest, length(CAST(body AS BLOB)), created, used, hits, "                 \
+    "max(0, unixepoch() - used), factors"
+
+static json_t *entry_json(sqlite3_stmt *s, bool factors)
+{
+    static const char *const name[] = {"want", "signature", "device", "toolchain", "policy", "digest"};
+    static const char *const figure[] = {"bytes", "created", "used", "hits", "age_s"};
+    json_t *o = json_object(), *f;
+    bool ok = o && json_object_set_new(o, "id", json_integer(sqlite3_column_int64(s, 0))) == 0;
+    for (int i = 0; ok && i < 6; i++)
+        ok = json_object_set_new(o, name[i], json_string(cache_column(s, i + 1))) == 0;
+    for (int i = 0; ok && i < 5; i++)
+        ok = json_object_set_new(o, figure[i], json_integer(sqlite3_column_int64(s, i + 7))) == 0;
+    const char *text = cache_column(s, 12);
+    if (ok && factors && *text && dt_json_load(text, strlen(text), &f, NULL) == 0)
+        ok = json_object_set_new(o, "factors", f) == 0;
+    if (!ok) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
+int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e)
+{
+    char sql[512];
+    sqlite3_stmt *s;
+    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry %s ORDER BY used DESC, id DESC LIMIT %u",
+             signature ? "WHERE signature = ?1" : "", limit);
+    if (cache_prepare(c, sql, &signature, signature != NULL, &s) != SQLITE_OK)
+        return unreadable(c, e);
+    json_t *list = json_array();
+    int rc;
+    bool ok = list;
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW && ok)
+        ok = json_array_append_new(list, entry_json(s, signature != NULL)) == 0;
+    sqlite3_finalize(s);
+    if (ok && rc != SQLITE_DONE) {
+        json_decref(list);
+        return unreadable(c, e);
+    }
+    json_int_t total = signature ? (json_int_t)json_array_size(list) : number(c, "SELECT count(*) FROM entry");
+    json_t *o = ok ? json_pack("{s:O, s:I}", "entries", list, "total", total) : NULL;
+    json_decref(list);
+    if (!o)
+        return nomem(e);
+    *ret = o;
+    return 0;
+}
+
+/* ---- verify ---------------------------------------------------------------------------------------------------- */
+static const struct {
+    const char *table, *sql, *remove;
+    int columns; /* behind the row's key, which is column 0; the checksum is the last */
+    bool body;   /* column `at` must be JSON */
+    int at;
+} checks[] = {
+    {"entry", "SELECT id, want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry",
+     "DELETE FROM entry WHERE id = CAST(?1 AS INTEGER)", 9, true, 6},
+    {"graph", "SELECT digest, digest, body, sha256 FROM graph", "DELETE FROM graph WHERE digest = ?1", 3, true, 1},
+    {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known",
+     "DELETE FROM known WHERE digest || ' ' || arch = ?1", 4, false, 0},
+};
+
+/* Find the damaged rows: [{table, key}], and how many rows there are. */
+static int check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct dt_err *e)
+{
+    json_int_t rows = 0;
+    for (size_t k = 0; k < sizeof checks / sizeof *checks; k++) {
+        sqlite3_stmt *s;
+        int rc;
+        if (cache_prepare(c, checks[k].sql, NULL, 0, &s) != SQLITE_OK)
+            return unreadable(c, e);
+        while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
+            const char *text[9];
+            char sum[DT_SHA256_TEXT];
+            json_t *o = NULL;
+            int n = checks[k].columns;
+            for (int i = 0; i < n; i++)
+                text[i] = cache_column(s, i + 1);
+            if (cache_row_sum(text, n - 1, sum) < 0) {
+                sqlite3_finalize(s);
+                return nomem(e);
+            }
+            bool ok = !strcmp(sum, text[n - 1]);
+            if (ok && checks[k].body) {
+                ok = dt_json_load(text[checks[k].at], strlen(text[checks[k].at]), &o, NULL) == 0;
+                json_decref(o);
+            }
+            if (!ok)
+                json_array_append_new(damaged, json_pack("{s:s, s:s}", "table", checks[k].table, "key", cache_column(s, 0)));
+            rows++;
+        }
+        sqlite3_finalize(s);
+        if (rc != SQLITE_DONE)
+            return unreadable(c, e);
+    }
+    *ret_rows = rows;
+    return 0;
+}
+
+int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
+{
+    json_t *damaged = json_array();
+    json_int_t rows = 0;
+    sqlite3_stmt *s;
+    int r = check(c, damaged, &rows, e);
+    if (r < 0) {
+        json_decref(damaged);
+        return r;
+    }
+    char words[256] = "cannot be checked";
+    if (cache_prepare(c, "PRAGMA quick_check(1)", NULL, 0, &s) == SQLITE_OK) {
+        if (sqlite3_step(s) == SQLITE_ROW)
+            snprintf(words, sizeof words, "%s", cache_column(s, 0));
+        sqlite3_finalize(s);
+    }
+    json_t *o = json_pack("{s:b, s:I, s:o, s:s}", "ok", !json_array_size(damaged) && !strcmp(words, "ok"), "checked", rows, "damaged",
+                          damaged, "file", words);
+    if (!o)
+        return nomem(e);
+    *ret = o;
+    return 0;
+}
+
+/* ---- gc -------------------------------------------------------------------------------------------------------- */
+#define BYTES "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM graph)"
+
+static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
+{
+    static const char *const orphans[] = {
+        "DELETE FROM known WHERE NOT EXISTS (SELECT 1 FROM entry WHERE entry.signature = known.signature)",
+        "DELETE FROM graph WHERE NOT EXISTS (SELECT 1 FROM known WHERE known.digest = graph.digest)",
+    };
+    json_t *damaged = json_array(), *v;
+    json_int_t rows;
+    size_t i;
+    char sql[160];
+    int r = check(c, damaged, &rows, e), rc = SQLITE_OK;
+    json_array_foreach(damaged, i, v)
+        for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks; k++)
+            if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table")))) {
+                const char *key = json_string_value(json_object_get(v, "key"));
+                rc = cache_run(c, checks[k].remove, &key, 1);
+            }
+    json_decref(damaged);
+    if (r < 0)
+        return r;
+    if (rc == SQLITE_OK && max_age >= 0) {
+        snprintf(sql, sizeof sql, "DELETE FROM entry WHERE unixepoch() - used > %lld", (long long)max_age);
+        rc = cache_run(c, sql, NULL, 0);
+    }
+    for (;;) {
+        for (size_t k = 0; rc == SQLITE_OK && k < 2; k++)
+            rc = cache_run(c, orphans[k], NULL, 0);
+        if (rc != SQLITE_OK || max_bytes < 0 || number(c, "SELECT " BYTES) <= max_bytes || !number(c, "SELECT count(*) FROM entry"))
+            break;
+        /* a sixteenth at a time: orphans are found by a walk over the tables */
+        rc = cache_run(c, "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY used, id LIMIT "
+                          "(SELECT max(1, count(*) / 16) FROM entry))", NULL, 0);
+    }
+    return rc == SQLITE_OK ? 0 : cache_db_error(c, "cannot be written", e);
+}
+
+int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e)
+{
+    if (cache_run(c, "BEGIN IMMEDIATE", NULL, 0) != SQLITE_OK)
+        return cache_db_error(c, "cannot be written", e);
+    json_int_t before = number(c, "SELECT count(*) FROM entry"), bytes = number(c, "SELECT " BYTES);
+    int r = collect(c, max_age, max_bytes, e);
+    if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
+        r = cache_db_error(c, "cannot be written", e);
+    if (r < 0) {
+        cache_run(c, "ROLLBACK", NULL, 0);
+        return r;
+    }
+    json_int_t kept = number(c, "SELECT count(*) FROM entry"), now = number(c, "SELECT " BYTES);
+    if (now < bytes) /* give the room back; another process that reads now only puts it off */
+        cache_run(c, "VACUUM", NULL, 0);
+    json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now, "bytes", now);
+    if (!o)
+        return nomem(e);
+    *ret = o;
+    return 0;
+}
+
+/* ---- nearest --------------------------------------------------------------------------------------------------- */
+/* How many factors differ; appended to `list` unless NULL. */
+static size_t compare(json_t *mine, json_t *stored, json_t *list)
+{
+    size_t n = 0;
+    const char *key;
+    json_t *v, *w;
+    json_object_foreach(mine, key, v) {
+        w = json_object_get(stored, key);
+        if (w && json_equal(v, w))
+            continue;
+        n++;
+        if (list)
+            json_array_append_new(list, json_pack("{s:s, s:O, s:O?}", "factor", key, "mine", v, "stored", w));
+    }
+    json_object_foreach(stored, key, w) {
+        if (json_object_get(mine, key))
+            continue;
+        n++;
+        if (list)
+            json_array_append_new(list, json_pack("{s:s, s:n, s:O}", "factor", key, "mine", "stored", w));
+    }
+    return n;
+}
+
+static const char *text_of(const json_t *o, const char *key)
+{
+    const char *s = json_string_value(json_object_get(o, key));
+    return s ? s : "";
+}
+
+/* The key as an object of the same members as an entry's. */
+static json_t *own_key(struct cache *c, const struct cache_key *k, json_t *factors)
+{
+    if (k->device && k->toolchain && k->policy && factors)
+        return json_pack("{s:s, s:s, s:s, s:s, s:O}", "signature", k->signature, "device", k->device, "toolchain", k->toolchain, "policy",
+                         k->policy, "factors", factors);
+    const char *text[] = {k->want, k->signature};
+    sqlite3_stmt *s;
+    json_t *o = NULL;
+    if (cache_prepare(c, "SELECT " ENTRY " FROM entry WHERE want = ?1 AND signature = ?2 ORDER BY created DESC, id DESC LIMIT 1", text, 2,
+                      &s) == SQLITE_OK) {
+        if (sqlite3_step(s) == SQLITE_ROW)
+            o = entry_json(s, true);
+        sqlite3_finalize(s);
+    }
+    if (o && k->device)
+        json_object_set_new(o, "device", json_string(k->device));
+    if (o && k->toolchain)
+        json_object_set_new(o, "toolchain", json_string(k->toolchain));
+    if (o && k->policy)
+        json_object_set_new(o, "policy", json_string(k->policy));
+    return o;
+}
+
+int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, json_t **ret, struct dt_err *e)
+{
+    static const char *const rest[] = {"device", "toolchain", "policy"};
+    json_t *mine = own_key(c, k, factors), *best = NULL;
+    json_t *mf = json_object_get(mine, "factors");
+    size_t best_rank = 0;
+    sqlite3_stmt *s;
+    int rc;
+    if (!json_is_object(mf)) {
+        json_decref(mine);
+        return 0;
+    }
+    char sql[400];
+    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry WHERE want = ?1 ORDER BY used DESC, id DESC LIMIT %d", NEAREST_MAX);
+    if (cache_prepare(c, sql, &k->want, 1, &s) != SQLITE_OK) {
+        json_decref(mine);
+        return unreadable(c, e);
+    }
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
+        json_t *o = entry_json(s, true), *of = json_object_get(o, "factors");
+        size_t rank = 0;
+        for (size_t i = 0; i < 3; i++)
+            rank += strcmp(text_of(o, rest[i]), text_of(mine, rest[i])) != 0;
+        if (strcmp(text_of(o, "signature"), text_of(mine, "signature"))) {
+            rank += 4 * (1 + compare(mf, of, NULL));
+            if (strcmp(text_of(of, "launches"), text_of(mf, "launches")))
+                rank += SIZE_MAX / 2;
+        }
+        if (rank && json_is_object(of) && (!best || rank < best_rank)) {
+            json_decref(best);
+            best = json_incref(o);
+            best_rank = rank;
+        }
+        json_decref(o);
+    }
+    sqlite3_finalize(s);
+    int r = rc == SQLITE_DONE ? best != NULL : unreadable(c, e);
+    if (r == 1) {
+        json_t *list = json_array();
+        compare(mf, json_object_get(best, "factors"), list);
+        for (size_t i = 0; i < 3; i++)
+            if (strcmp(text_of(best, rest[i]), text_of(mine, rest[i])))
+                json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "factor", rest[i], "mine", text_of(mine, rest[i]), "stored",
+                                                      text_of(best, rest[i])));
+        json_object_del(best, "factors");
+        json_t *o = json_pack("{s:O, s:o, s:I}", "entry", best, "differs", list, "factors", (json_int_t)json_object_size(mf) + 3);
+        if (o)
+            *ret = o;
+        else
+            r = nomem(e);
+    }
+    json_decref(best);
+    json_decref(mine);
+    return r;
+}
+
+/* ---- stale ----------------------------------------------------------------------------------------------------- */
+int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale, unsigned limit, json_t **ret,
+                struct dt_err *e)
+{
+    const char *text[] = {arch, device, toolchain};
+    char sql[800];
+    sqlite3_stmt *s;
+    int rc;
+    snprintf(sql, sizeof sql,
+             "SELECT digest FROM graph WHERE NOT EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = k.signature WHERE "
+             "k.digest = graph.digest AND k.arch = ?1 AND n.want = 'plan' AND n.device = ?2 AND n.toolchain = ?3) %s "
+             "ORDER BY created DESC, digest LIMIT %u",
+             stale ? "AND EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = k.signature WHERE k.digest = graph.digest AND "
+                     "n.want = 'plan' AND n.device = ?2 AND n.toolchain <> ?3)"
+                   : "",
+             limit);
+    if (cache_prepare(c, sql, text, 3, &s) != SQLITE_OK)
+        return unreadable(c, e);
+    json_t *list = json_array();
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW)
+        json_array_append_new(list, json_string(cache_column(s, 0)));
+    sqlite3_finalize(s);
+    if (rc != SQLITE_DONE) {
+        json_decref(list);
+        return unreadable(c, e);
+    }
+    if (!list)
+        return nomem(e);
+    *ret = list;
+    return 0;
+}
