@@ -384,6 +384,57 @@ static int comparison(struct sg_dec *d, enum ptx_type t, unsigned first, uint32_
     return 0;
 }
 
+/* One half of two packed sources compared by handler h, into predicate p. */
+static struct sg_op *compare_half(struct sg_dec *d, const uint32_t s[2], bool hi, enum ptx_type t, unsigned h, uint32_t p)
+{
+    uint32_t x[2], zero = sg_konst(d, 0, false);
+    for (unsigned k = 0; k < 2; k++) {
+        uint32_t piece = sg_temp(d);
+        x[k] = sg_temp(d);
+        struct sg_op *op = sg_emit_h(d, hi ? SG_H_HI_u32 : SG_H_LO_u32);
+        op->d = piece;
+        op->a = s[k];
+        if (ptx_has(d->i, PTX_M_FTZ) && t == PTX_F16) {
+            op = sg_emit(d, sg_slow_float);
+            op->d = op->a = piece;
+            op->b = zero;
+            op->c = SG_NONE;
+            op->sub = SG_S_ADD;
+            op->type = PTX_F16;
+            op->rnd = SG_FTZ;
+        }
+        op = sg_emit_h(d, t == PTX_F16 ? SG_H_CVT_f32_f16 : SG_H_CVT_f32_bf16);
+        op->d = x[k];
+        op->a = piece;
+    }
+    struct sg_op *op = sg_emit_h(d, h);
+    op->d = p;
+    op->a = x[0];
+    op->b = x[1];
+    return op;
+}
+
+/* setp.cmp{.bool}.f16x2 p|q, a, b{, c}: p is about the low halves, q about the high ones */
+static int setp_x2(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    enum ptx_mod b = ptx_mod_of(i, PTX_MC_BOOL);
+    unsigned h = compare(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
+    bool neg = false;
+    if (!h || !i->dst2 || i->nopnd != (b == PTX_M_NONE ? 4 : 5))
+        return unsupported(d);
+    uint32_t s[2] = {sg_source(d, &i->opnd[2], PTX_B32), sg_source(d, &i->opnd[3], PTX_B32)};
+    uint32_t p[2] = {sg_pred_dest(d, &i->opnd[0]), sg_pred_dest(d, &i->opnd[1])}, c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[4], &neg);
+    for (unsigned k = 0; k < 2; k++) {
+        unsigned hi = b != PTX_M_NONE && c == p[0] ? !k : k; /* c may be a destination: that one last */
+        struct sg_op *op = compare_half(d, s, hi, i->type[0] == PTX_F16X2 ? PTX_F16 : PTX_BF16, h, p[hi]);
+        op->c = c;
+        op->sub = b == PTX_M_AND ? 1 : b == PTX_M_OR ? 2 : b == PTX_M_XOR ? 3 : 0;
+        op->flags |= neg ? SG_C_NOT : 0;
+    }
+    return 0;
+}
+
 /* set.cmp.{f16x2 u32}.f16x2: each half by itself, 1.0 or all ones into its half of d */
 static int set_x2(struct sg_dec *d)
 {
@@ -393,33 +444,11 @@ static int set_x2(struct sg_dec *d)
     if (!h || i->nopnd != 3 || ptx_mod_of(i, PTX_MC_BOOL) != PTX_M_NONE || (ptx_type_is_float(to) && to != i->type[1]))
         return unsupported(d);
     uint32_t one = sg_konst(d, to == PTX_F16X2 ? 0x3C00 : to == PTX_BF16X2 ? 0x3F80 : 0xFFFF, false), zero = sg_konst(d, 0, false);
-    uint32_t s[2] = {sg_source(d, &i->opnd[1], PTX_B32), sg_source(d, &i->opnd[2], PTX_B32)}, r[2], x[2];
+    uint32_t s[2] = {sg_source(d, &i->opnd[1], PTX_B32), sg_source(d, &i->opnd[2], PTX_B32)}, r[2];
     for (unsigned hi = 0; hi < 2; hi++) {
-        for (unsigned k = 0; k < 2; k++) {
-            uint32_t piece = sg_temp(d);
-            x[k] = sg_temp(d);
-            struct sg_op *op = sg_emit_h(d, hi ? SG_H_HI_u32 : SG_H_LO_u32);
-            op->d = piece;
-            op->a = s[k];
-            if (ptx_has(i, PTX_M_FTZ) && t == PTX_F16) {
-                op = sg_emit(d, sg_slow_float);
-                op->d = op->a = piece;
-                op->b = zero;
-                op->c = SG_NONE;
-                op->sub = SG_S_ADD;
-                op->type = PTX_F16;
-                op->rnd = SG_FTZ;
-            }
-            op = sg_emit_h(d, t == PTX_F16 ? SG_H_CVT_f32_f16 : SG_H_CVT_f32_bf16);
-            op->d = x[k];
-            op->a = piece;
-        }
         uint32_t p = sg_ptemp(d);
-        struct sg_op *op = sg_emit_h(d, h);
-        op->d = p;
-        op->a = x[0];
-        op->b = x[1];
-        op = sg_emit_h(d, SG_H_SELP_u32);
+        compare_half(d, s, hi, t, h, p);
+        struct sg_op *op = sg_emit_h(d, SG_H_SELP_u32);
         op->d = r[hi] = sg_temp(d);
         op->a = one;
         op->b = zero;
@@ -859,6 +888,8 @@ int sg_decode_inst(struct sg_dec *d)
     case PTX_OP_COPYSIGN: bin(d, t == PTX_F64 ? SG_H_COPYSIGN_f64 : SG_H_COPYSIGN_f32, t, t, t); return 0;
     case PTX_OP_TESTP: return testp(d);
     case PTX_OP_SETP: {
+        if (t == PTX_F16X2 || t == PTX_BF16X2)
+            return setp_x2(d);
         uint32_t p = sg_pred_dest(d, &i->opnd[0]), q = i->dst2 ? sg_pred_dest(d, &i->opnd[1]) : SG_NONE;
         return comparison(d, t, i->dst2 ? 2 : 1, p, q);
     }

@@ -379,6 +379,7 @@ static int collective(struct sg_dec *d)
     unsigned at = i->dst2 ? 2 : 1, sub = SG_SYNC;
     uint32_t dst = SG_NONE, q = SG_NONE, a = 0, b = 0, c = 0, members = SG_NONE;
     uint8_t flags = 0;
+    uint16_t rnd = 0;
     bool neg = false;
     if (i->dst2)
         q = sg_pred_dest(d, &i->opnd[1]);
@@ -416,8 +417,12 @@ static int collective(struct sg_dec *d)
             m = ptx_mod_of(i, PTX_MC_BOOL);
         sub = m == PTX_M_ADD ? SG_REDUX_ADD : m == PTX_M_MIN ? SG_REDUX_MIN : m == PTX_M_MAX ? SG_REDUX_MAX : m == PTX_M_AND ? SG_REDUX_AND
               : m == PTX_M_OR ? SG_REDUX_OR : SG_REDUX_XOR;
-        if (ptx_type_is_float((enum ptx_type)i->type[0]))
-            return sg_dec_error(d, DT_E_UNSUPPORTED, "redux of floats");
+        if (i->type[0] == PTX_F32) {
+            if (sub != SG_REDUX_MIN && sub != SG_REDUX_MAX)
+                return sg_dec_error(d, DT_E_UNSUPPORTED, "this redux of f32");
+            sub = sub == SG_REDUX_MIN ? SG_REDUX_FMIN : SG_REDUX_FMAX;
+            rnd = (uint16_t)((ptx_has(i, PTX_M_NANP) ? SG_NANP : 0) | (ptx_has(i, PTX_M_ABS) ? SG_REDUX_ABS : 0));
+        }
         flags = ptx_type_is_signed((enum ptx_type)i->type[0]) ? SG_SIGNED : 0;
         a = sg_source(d, &i->opnd[1], PTX_B32);
         members = sg_source(d, &i->opnd[2], PTX_U32);
@@ -439,6 +444,7 @@ static int collective(struct sg_dec *d)
     op->x = x;
     op->sub = (uint8_t)sub;
     op->flags |= flags;
+    op->rnd = rnd;
     d->need_bb = true;
     return 0;
 }

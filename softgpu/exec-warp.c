@@ -22,6 +22,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "softgpu/bits.h"
+
 enum { PATIENCE = 4096, SPIN_PATIENCE = 64, STICK = 256 };
 
 void (*sg_print)(const char *text, size_t n);
@@ -455,6 +457,16 @@ static uint32_t reduce(const struct sg_op *op, const struct source *s, uint32_t 
     uint32_t r = 0;
     for (uint32_t m = group; m; m &= m - 1) {
         uint32_t v = (uint32_t)s->v[__builtin_ctz(m)];
+        if (op->sub == SG_REDUX_FMIN || op->sub == SG_REDUX_FMAX) {
+            v = op->rnd & SG_REDUX_ABS ? v & 0x7FFFFFFF : v;
+            bool nan = sg_nan_bits(v) || (!first && (op->rnd & SG_NANP) && sg_nan_bits(r));
+            if (nan)
+                r = first || op->rnd & SG_NANP ? SG_NAN32 : r;
+            else
+                r = first ? v : op->sub == SG_REDUX_FMIN ? sg_fmin(r, v) : sg_fmax(r, v);
+            first = false;
+            continue;
+        }
         if (first) {
             r = v;
             first = false;

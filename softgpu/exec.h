@@ -276,7 +276,8 @@ const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op);
 enum sg_collective { SG_SYNC, SG_SHFL_UP, SG_SHFL_DOWN, SG_SHFL_BFLY, SG_SHFL_IDX, SG_VOTE_ALL, SG_VOTE_ANY, SG_VOTE_UNI,
                      SG_VOTE_BALLOT, SG_MATCH_ANY, SG_MATCH_ALL, SG_REDUX_ADD, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND,
-                     SG_REDUX_OR, SG_REDUX_XOR, SG_ELECT };
+                     SG_REDUX_OR, SG_REDUX_XOR, SG_REDUX_FMIN, SG_REDUX_FMAX, SG_ELECT };
+enum { SG_REDUX_ABS = 1 }; /* in op->rnd, with SG_NANP */
 enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
 const struct sg_op *sg_pick(struct sg_warp *w);                           /* the next fragment to run; NULL: stop is set */
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */

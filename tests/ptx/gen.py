@@ -304,28 +304,44 @@ def minmax(a, b, t, mx, nan):
 
 
 # ---- comparison
+ORDERED = {"eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
+           "gt": lambda x, y: x > y, "ge": lambda x, y: x >= y}
+
+
+def compared(name, a, b, t, ftz):
+    x, y = [decode(flush(v, t) if ftz else v, t) for v in (a, b)]
+    un = "nan" in (x[0], y[0])
+    if name in ("num", "nan"):
+        return int(un == (name == "nan"))
+    if un:
+        return int(len(name) == 3)
+    big = F(2) ** 3000
+    v = [(-big if z[1] else big) if z[0] == "inf" else z[2] for z in (x, y)]
+    return int(ORDERED[name[:2]](*v))
+
+
 def compare_file():
     f = File("compare.ptx")
-    ordered = {"eq": lambda a, b: a == b, "ne": lambda a, b: a != b, "lt": lambda a, b: a < b, "le": lambda a, b: a <= b,
-               "gt": lambda a, b: a > b, "ge": lambda a, b: a >= b}
+    names = list(ORDERED)
     for t in ("f32", "f64", "f16", "bf16"):
         for ftz in ([0, 1] if t in ("f32", "f16") else [0]):
-            for name in list(ordered) + [k + "u" for k in ordered] + ["num", "nan"]:
+            for name in names + [k + "u" for k in names] + ["num", "nan"]:
                 rows, want = pairs(t), []
                 rows += [(a, a) for a in EDGE[t]]
                 for a, b in rows:
-                    x, y = [decode(flush(v, t) if ftz else v, t) for v in (a, b)]
-                    un = "nan" in (x[0], y[0])
-                    if name in ("num", "nan"):
-                        r = un == (name == "nan")
-                    elif un:
-                        r = name[-1] == "u"
-                    else:
-                        big = F(2) ** 3000
-                        v = [(-big if z[1] else big) if z[0] == "inf" else z[2] for z in (x, y)]
-                        r = ordered[name[:2]](*v)
-                    want.append(int(r))
+                    want.append(compared(name, a, b, t, ftz))
                 f.case("setp.%s%s.%s %%x, %%a, %%b;\nselp.b32 %%d, 1, 0, %%x;" % (name, ".ftz" * ftz, t), "u32", [t, t], rows, want)
+    for t in ("f16", "bf16"):
+        rows = [(a | c << 16, b | d << 16) for (a, b), (c, d) in zip(pairs(t), pairs(t))]
+        for name in names + [k + "u" for k in names] + ["num", "nan"]:
+            for ftz in ([0, 1] if t == "f16" else [0]):
+                two = [(compared(name, a & 0xFFFF, b & 0xFFFF, t, ftz), compared(name, a >> 16, b >> 16, t, ftz)) for a, b in rows]
+                read = "\nselp.b32 %d, 1, 0, %x;\n@%y add.u32 %d, %d, 2;"
+                f.case("setp.%s%s.%sx2 %%x|%%y, %%a, %%b;" % (name, ".ftz" * ftz, t) + read, "u32", ["u32", "u32"], rows, [p | q << 1 for p, q in two])
+                for c in "xy":  # the third predicate may be one of the first two
+                    f.case("setp.%s.xor%s.%sx2 %%x|%%y, %%a, %%b, !%%%s;" % (name, ".ftz" * ftz, t, c) + read, "u32", ["u32", "u32"], rows,
+                           [(p | q << 1) ^ (0 if n & 1 else 3) for n, (p, q) in enumerate(two)],
+                           setup="and.b32 %%z, %%i, 1;\nsetp.ne.u32 %%%s, %%z, 0;\n" % c)
     for t, one in (("f16", 0x3C00), ("bf16", 0x3F80)):
         rows = [(a | c << 16, b | d << 16) for (a, b), (c, d) in zip(pairs(t), pairs(t))]
 
@@ -342,7 +358,7 @@ def compare_file():
         e = ints(w)
         for t, fn in (("u%d" % w, lambda v: v), ("s%d" % w, lambda v: signed(v, w))):
             rows = [(a, b) for a in e for b in rng.sample(e, 5)] + [(a, a) for a in e]
-            for name, cmp in ordered.items():
+            for name, cmp in ORDERED.items():
                 f.case("setp.%s.%s %%x, %%a, %%b;\nselp.b32 %%d, 1, 0, %%x;" % (name, t), "u32", [t, t], rows, [int(cmp(fn(a), fn(b))) for a, b in rows])
     e = ints(32)
     rows = [(a, b, rng.getrandbits(1)) for a in e for b in rng.sample(e, 5)]
@@ -363,6 +379,18 @@ def compare_file():
     f.case("setp.ge.u32 %x, %a, 8;\nand.b32 %j, %a, 4;\nsetp.ne.u32 %y, %j, 0;\nxor.pred %out, %x, %y;\nand.pred %x, %out, %y;\n"
            "or.pred %y, %x, %out;\nnot.pred %out, %y;\nmov.pred %x, %out;\nselp.b32 %d, 1, 0, %x;", "u32", ["u32"], rows,
            [1 - int((p >= 8) != bool(p & 4)) for p, in rows])
+    for op in ("min", "max"):
+        for ab in (0, 1):
+            for nan in (0, 1):
+                for kind in range(4):
+                    v = [rng.choice(EDGE["f32"]) for _ in range(32)] if kind == 0 else [0x7FC00001] * 32 if kind == 1 else [x for x in floats("f32", 200) if decode(x, "f32")[0] != "nan"][:32]
+                    if kind == 3:
+                        v[rng.randrange(32)] = 0xFFC12345
+                    r = None
+                    for x in v:
+                        x = x & 0x7FFFFFFF if ab else x
+                        r = (NAN["f32"] if decode(x, "f32")[0] == "nan" else x) if r is None else minmax(r, x, "f32", op == "max", nan)
+                    f.case("redux.sync.%s%s%s.f32 %%d, %%a, -1;" % (op, ".abs" * ab, ".NaN" * nan), "u32", ["u32"], [(x,) for x in v], [r] * 32)
     return f
 
 
