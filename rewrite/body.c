@@ -8,9 +8,10 @@
  * `extern .shared` name starts at the same place, as on the device).
  *
  * A module-scope .global variable may only be one whose address reaches nothing but loads (tables of math functions):
- * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels.
+ * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels; one that holds
+ * addresses, or that is a buffer of the graph, cannot be copied.
  *
- * Not here: which threads reach a barrier (vary.c), where addresses come from (prov.c).
+ * Not here: which threads reach a barrier (vary.c) or a warp collective (lanes.c), where addresses come from (prov.c).
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -46,7 +47,7 @@ bool rw_is_global_access(const struct ptx_inst *i)
     return first || second;
 }
 
-static bool is_block_barrier(unsigned op)
+bool rw_is_block_barrier(unsigned op)
 {
     return op == PTX_OP_BAR_SYNC || op == PTX_OP_BAR_ARRIVE || op == PTX_OP_BAR_RED || op == PTX_OP_BARRIER_SYNC ||
            op == PTX_OP_BARRIER_ARRIVE || op == PTX_OP_BARRIER_RED;
@@ -145,6 +146,16 @@ static int scan_call(struct scan *s, const struct ptx_inst *i, struct dt_err *e)
     return scan_function(s, def, false, e);
 }
 
+static bool is_buffer(const struct scan *s, const struct ptx_var *v)
+{
+    for (uint32_t k = 0; k < s->prog->graph->nbuffer; k++) {
+        const struct dt_buffer *q = &s->prog->graph->buffer[k];
+        if (q->module == (int)s->launch->module && q->variable && !strcmp(q->variable, v->name))
+            return true;
+    }
+    return false;
+}
+
 static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct ptx_inst *i, const struct ptx_opnd *o,
                       bool top)
 {
@@ -175,16 +186,11 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
         b->shared_used = true;
         break;
     case PTX_GLOBAL:
-        if (v->is_extern || !rw_readonly_variable(f->module, v))
+        if (v->is_extern || is_buffer(s, v) || !rw_readonly_variable(f->module, v))
             found(b, RW_GLOBAL_VAR, i->line, v->name);
-        for (uint32_t k = 0; k < s->prog->graph->nbuffer; k++) {
-            const struct dt_buffer *q = &s->prog->graph->buffer[k];
-            if (q->module == (int)s->launch->module && q->variable && !strcmp(q->variable, v->name))
-                found(b, RW_GLOBAL_VAR, i->line, v->name);
-        }
         break;
     case PTX_CONST:
-        if (v->is_extern)
+        if (v->is_extern || is_buffer(s, v) || v->nreloc)
             found(b, RW_GLOBAL_VAR, i->line, v->name);
         break;
     case PTX_PARAM:
@@ -235,13 +241,14 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             found(b, RW_ASYNC, i->line, o->mnemonic);
         if (i->op == PTX_OP_CP_ASYNC)
             b->cp_async = true;
-        if (is_block_barrier(i->op)) {
+        if (rw_is_block_barrier(i->op)) {
             if (top)
                 scan_barrier(b, i, o->mnemonic);
             else
                 found(b, RW_FUNC_CONTEXT, i->line, o->mnemonic);
         } else if (o->flags & PTX_F_CONVERGENT) {
             b->convergent = true;
+            b->func_convergent |= !top;
         }
         if (i->op == PTX_OP_ACTIVEMASK || (i->op == PTX_OP_VOTE && !ptx_has(i, PTX_M_SYNC)))
             found(b, RW_ACTIVEMASK, i->line, o->mnemonic);
@@ -338,7 +345,7 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
     for (uint32_t k = 0; k < ret->f->module->nvar; k++)
         if (ret->f->module->var[k]->space == PTX_CONST && uses_var(ret->f, ret->f->module->var[k]))
             ret->const_bytes += ret->f->module->var[k]->bytes + 16;
-    if ((r = lay_out_shared(a, ret, e)) < 0 || (r = rw_vary(ret, e)) < 0)
+    if ((r = lay_out_shared(a, ret, e)) < 0 || (r = rw_vary(ret, e)) < 0 || (r = rw_lanes(ret, e)) < 0)
         return r;
     return rw_prov(a, ret, e);
 }

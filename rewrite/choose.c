@@ -169,12 +169,24 @@ static const char *how(const struct rw_state *s)
     return strncmp(s->time.method, "modeled", 7) ? "measured" : "modeled";
 }
 
-/* Push the state; it is empty afterwards. */
-static int keep(struct rw_planner *p, struct rw_state *next, size_t entry, enum ana_evidence ev, struct dt_err *e)
+/* May a map, or that there is no hazard somewhere, rest on what a constant buffer holds? Not only a pair's own hazards count: a hazard that
+ * is not there, and an access under a data-dependent guard at an address from a table, do as well. */
+static bool rests_on_constants(const struct ana_result *r)
 {
-    next->evidence = p->state.p[p->state.n - 1].evidence;
-    if (ev == ANA_OBSERVED && next->evidence < ev)
-        next->evidence = ev;
+    bool constant = false, open = false;
+    for (uint32_t l = 0; l < r->prog->graph->nlaunch; l++)
+        for (uint32_t k = 0; k < r->launch[l].naccess; k++) {
+            const struct ana_access *a = &r->launch[l].access[k];
+            constant |= a->reads && r->prog->graph->buffer[a->buffer].constant;
+            open |= (a->reads && a->read != ANA_PROVED) || (a->writes && a->write != ANA_PROVED);
+        }
+    return constant && open;
+}
+
+/* Push the state; it is empty afterwards. */
+static int keep(struct rw_planner *p, struct rw_state *next, size_t entry, struct dt_err *e)
+{
+    next->evidence = rests_on_constants(p->state.p[0].ana) ? ANA_OBSERVED : ANA_PROVED;
     next->entry = entry;
     if (!dt_push(&p->state, *next))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -324,7 +336,7 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
             dt_str_addf(&why, "%s", note.s);
         if ((r = record(p, w, first, second, level, verdict, &why, before, after, e)) < 0)
             break;
-        r = keep(p, &next, (size_t)(find_entry(p, w->name, first, second) - p->entry.p), edge->evidence, e);
+        r = keep(p, &next, (size_t)(find_entry(p, w->name, first, second) - p->entry.p), e);
     }
     if (r == 0 && !out) {
         if (!why.len && note.len)
@@ -474,7 +486,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         rw_say(p->opt, "verify", 0, 1);
         int r = rw_verify_plan(p->dev, p->ref, top->prog, inputs, schedules, &bad);
         if (r == 0) {
-            p->verified_inputs = inputs;
+            p->verified_inputs = rw_reference_inputs(p->ref);
             p->verified_schedules = schedules;
             return 0;
         }

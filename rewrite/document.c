@@ -15,6 +15,9 @@ static bool used(const struct dt_graph *g, uint32_t module, uint32_t skip0, uint
     for (uint32_t k = 0; k < g->nlaunch; k++)
         if (k != skip0 && k != skip1 && g->launch[k].kind == DT_KERNEL && g->launch[k].module == module)
             return true;
+    for (uint32_t k = 0; k < g->nbuffer; k++) /* its variables: a copy or memset may use them without a kernel of it */
+        if (g->buffer[k].module == (int)module)
+            return true;
     return false;
 }
 

@@ -71,9 +71,11 @@ static bool elf_open(struct elf *f, const void *p, size_t n)
     return f->nnames && f->names[f->nnames - 1] == 0;
 }
 
-static bool is_text(const struct elf *f, const Elf64_Shdr *s)
+static bool is_code(const struct elf *f, const Elf64_Shdr *s)
 {
-    return s->sh_name < f->nnames && s->sh_type == SHT_PROGBITS && !strncmp(f->names + s->sh_name, ".text.", 6);
+    const char *name = s->sh_name < f->nnames && s->sh_type == SHT_PROGBITS ? f->names + s->sh_name : "";
+    /* constant banks from 1 hold what instructions take from memory: wide immediates; bank 0 is the parameters */
+    return !strncmp(name, ".text.", 6) || (!strncmp(name, ".nv.constant", 12) && strncmp(name, ".nv.constant0", 13));
 }
 
 bool rw_same_code(const void *a, size_t na, const void *b, size_t nb)
@@ -86,11 +88,11 @@ bool rw_same_code(const void *a, size_t na, const void *b, size_t nb)
         Elf64_Shdr s, t;
         if (!section(&x, i, &s))
             return false;
-        if (!is_text(&x, &s))
+        if (!is_code(&x, &s))
             continue;
         bool same = false;
         for (unsigned k = 0; k < y.h.e_shnum && !same; k++)
-            same = section(&y, k, &t) && is_text(&y, &t) && !strcmp(x.names + s.sh_name, y.names + t.sh_name) &&
+            same = section(&y, k, &t) && is_code(&y, &t) && !strcmp(x.names + s.sh_name, y.names + t.sh_name) &&
                    s.sh_size == t.sh_size && !memcmp(x.p + s.sh_offset, y.p + t.sh_offset, s.sh_size);
         if (!same)
             return false;
@@ -98,7 +100,7 @@ bool rw_same_code(const void *a, size_t na, const void *b, size_t nb)
     }
     for (unsigned k = 0; k < y.h.e_shnum; k++) {
         Elf64_Shdr t;
-        other += section(&y, k, &t) && is_text(&y, &t);
+        other += section(&y, k, &t) && is_code(&y, &t);
     }
     return found && found == other;
 }

@@ -593,6 +593,8 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     const struct ptx_module *m0 = c->body[0].f->module, *m1 = c->body[1].f->module;
     unsigned v0 = m0->version_major * 100 + m0->version_minor, v1 = m1->version_major * 100 + m1->version_minor;
     unsigned v = v0 > v1 ? v0 : v1;
+    if (v < 600) /* barrier.sync and bar.warp.sync */
+        v = 600;
     struct rw_join j = {.c = c, .e = e};
     struct table t = {0};
     dt_str_done(&c->ptx);

@@ -104,6 +104,11 @@ bool rw_legal_uniform_barriers(const struct rw_cand *c, struct dt_str *why)
     return none(c, RW_BARRIER_VARYING, why, "has a barrier that some threads of a block may not reach");
 }
 
+bool rw_legal_uniform_collectives(const struct rw_cand *c, struct dt_str *why)
+{
+    return none(c, RW_COLLECTIVE_VARYING, why, "has a warp collective that some lanes of a warp may have left by then");
+}
+
 int rw_phase_barrier(const struct rw_cand *c)
 {
     unsigned used = c->body[0].barrier_ids | c->body[1].barrier_ids;

@@ -29,8 +29,9 @@ enum rw_fact {
     RW_BARRIER_REG,     /* a barrier number, or count, in a register */
     RW_BARRIER_SPLIT,   /* bar.arrive: an arrival may be left over at the end of a phase */
     RW_BARRIER_VARYING, /* a barrier reachable on one side only of a branch, or after an exit, that differs between threads */
+    RW_COLLECTIVE_VARYING, /* a warp collective for all lanes, where some of them may have left */
     RW_ASYNC,           /* mbarrier, bulk and tensor copies, wgmma, tcgen05, clusters, griddepcontrol … */
-    RW_GLOBAL_VAR,      /* a module-scope .global variable that something may write */
+    RW_GLOBAL_VAR,      /* a module variable that something may write, or that holds addresses */
     RW_PARAM_ADDRESS,   /* the address of a parameter is taken */
     RW_LDU,             /* ldu: no plain form of it is known to be the same */
     RW_FACT_COUNT
@@ -51,6 +52,7 @@ struct rw_body {
     uint32_t counted_ids; /* of those, the ones used with a thread count: by some of the threads only, perhaps */
     bool barriers;        /* any barrier of the block */
     bool convergent;      /* any warp collective */
+    bool func_convergent; /* one in a function that it calls */
     bool cp_async;        /* non-bulk cp.async: drained at the end of the phase */
     bool calls;
     bool shared_used;
@@ -73,6 +75,11 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
                  struct rw_body *ret, struct dt_err *e);
 /* vary.c: find barriers that not all threads of a block need reach; sets RW_BARRIER_VARYING. */
 int rw_vary(struct rw_body *b, struct dt_err *e);
+/* Set region[] for the basic blocks between `from` and its post-dominator; true if one was not set yet. mark, stack: scratch, by block. */
+bool rw_mark_region(const struct ptx_cfg *cfg, uint32_t from, bool *mark, uint32_t *stack, bool *region);
+/* lanes.c: find warp collectives that some lanes of a warp need not reach; sets RW_COLLECTIVE_VARYING. */
+int rw_lanes(struct rw_body *b, struct dt_err *e);
+bool rw_is_block_barrier(unsigned op);
 /* prov.c */
 int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e);
 uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i); /* of the global address(es) of a memory access */
@@ -251,6 +258,7 @@ void rw_say(const struct rw_options *o, const char *message, unsigned done, unsi
 struct rw_reference;
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, struct rw_reference **ret,
                      struct dt_err *e);
+unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
 /* The plan against it, on the first `inputs` inputs and under `schedules` block orders. DT_E_INTERNAL with what differs, where. */
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, unsigned inputs,

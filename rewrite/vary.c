@@ -117,29 +117,30 @@ static bool ends_block(const struct ptx_inst *i)
     return i->op != PTX_OP_OPAQUE && (ptx_op_info(i->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR));
 }
 
-/* Mark the blocks between `from` and its post-dominator. */
-static void mark_region(struct vary *v, uint32_t from)
+bool rw_mark_region(const struct ptx_cfg *cfg, uint32_t from, bool *mark, uint32_t *stack, bool *region)
 {
-    const struct ptx_block *b = &v->cfg.block[from];
+    const struct ptx_block *b = &cfg->block[from];
     uint32_t n = 0;
-    memset(v->mark, 0, v->cfg.nblock);
+    bool changed = false;
+    memset(mark, 0, cfg->nblock);
     for (uint32_t k = 0; k < b->nsucc; k++)
-        if (b->succ[k] != b->ipdom && !v->mark[b->succ[k]]) {
-            v->mark[b->succ[k]] = true;
-            v->stack[n++] = b->succ[k];
+        if (b->succ[k] != b->ipdom && !mark[b->succ[k]]) {
+            mark[b->succ[k]] = true;
+            stack[n++] = b->succ[k];
         }
     while (n) {
-        uint32_t x = v->stack[--n];
-        if (!v->region[x])
-            v->region[x] = v->changed = true;
-        for (uint32_t k = 0; k < v->cfg.block[x].nsucc; k++) {
-            uint32_t y = v->cfg.block[x].succ[k];
-            if (y != b->ipdom && !v->mark[y]) {
-                v->mark[y] = true;
-                v->stack[n++] = y;
+        uint32_t x = stack[--n];
+        if (!region[x])
+            region[x] = changed = true;
+        for (uint32_t k = 0; k < cfg->block[x].nsucc; k++) {
+            uint32_t y = cfg->block[x].succ[k];
+            if (y != b->ipdom && !mark[y]) {
+                mark[y] = true;
+                stack[n++] = y;
             }
         }
     }
+    return changed;
 }
 
 static void iterate(struct vary *v)
@@ -165,7 +166,7 @@ static void iterate(struct vary *v)
             }
             const struct ptx_inst *last = &f->inst[b->last];
             if (ends_block(last) && branch_varies(v, last))
-                mark_region(v, n);
+                v->changed |= rw_mark_region(&v->cfg, n, v->mark, v->stack, v->region);
         }
     } while (v->changed);
 }

@@ -212,6 +212,10 @@ static void test_module_variables(void **state)
                 "module-variables");
     accepted_ptx(BOTH(".global .align 4 .b8 tab[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n",
                       "mov.u64 %rd5, tab;\ncvta.global.u64 %rd6, %rd5;\nld.u32 %r5, [%rd6+4];\n"));
+    /* a table of addresses, which a copy would lose */
+    refused_ptx(BOTH(".global .align 4 .b8 tab[8];\n.const .align 8 .u64 ptrs[1] = {generic(tab)};\n", "ld.const.u64 %rd5, [ptrs];\n"),
+                "module-variables");
+    accepted_ptx(BOTH(".const .align 4 .b8 tab[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n", "ld.const.u32 %r5, [tab+4];\n"));
 }
 
 static void test_parameters(void **state)
@@ -257,6 +261,44 @@ static void test_uniform_barriers(void **state)
     accepted_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 bra A;\nadd.s32 %r5, %r5, 1;\nA:\nbar.sync 0;\n"));
     /* threads leave after the last barrier: fine */
     accepted_ptx(BOTH("", "bar.sync 0;\nsetp.gt.s32 %p1, %r3, 5;\n@%p1 ret;\n"));
+}
+
+/* An exited lane is not waited for, one that branched to the phase's end is. */
+static void test_uniform_collectives(void **state)
+{
+#define SHFL(mask) "shfl.sync.bfly.b32 %r6, %r4, 1, 31, " mask ";\n"
+    static const char *const bad[] = {
+        "and.b32 %r5, %r3, 31;\nsetp.gt.u32 %p1, %r5, 15;\n@%p1 ret;\n" SHFL("-1"),
+        "setp.gt.u32 %p1, %r3, 15;\n@%p1 bra OUT;\n" SHFL("-1") "OUT:\n",
+        "mov.u32 %r5, -1;\nsetp.ge.u32 %p1, %r4, 1000;\n@%p1 exit;\n" SHFL("%r5"),
+        "setp.gt.u32 %p1, %r3, 15;\n@%p1 " SHFL("-1"),
+        "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nbar.warp.sync -1;\n",
+        "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nvote.sync.ballot.b32 %r5, %p1, -1;\n",
+        /* a mask nobody knows; a value assigned where lanes are apart; a loop of other length per lane */
+        "vote.sync.ballot.b32 %r5, 1, -1;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\n" SHFL("%r5"),
+        "mov.u32 %r5, 0;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n@%p2 ret;\n" SHFL("-1"),
+        "mov.u32 %r5, %r3;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 7;\nsetp.lt.s32 %p1, %r5, 64;\n@%p1 bra TOP;\n"};
+    static const char *const good[] = {
+        /* whole warps leave: thread numbers against multiples of 32, a warp a row, unsigned and signed */
+        "setp.gt.u32 %p1, %r3, 31;\n@%p1 ret;\n" SHFL("-1"), "setp.lt.u32 %p1, %r3, 64;\n@!%p1 ret;\n" SHFL("-1"),
+        "shr.u32 %r5, %r4, 5;\nsetp.ge.s32 %p1, %r5, 7;\n@%p1 ret;\n" SHFL("-1"),
+        "shr.s32 %r5, %r4, 31;\nshr.u32 %r7, %r5, 27;\nadd.s32 %r8, %r4, %r7;\nshr.s32 %r9, %r8, 5;\nsetp.gt.s32 %p1, %r9, 9;\n"
+        "@%p1 bra OUT;\n" SHFL("-1") "OUT:\n",
+        /* a loop of one warp over a row of 96 */
+        "and.b32 %r5, %r3, 31;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 32;\nsetp.lt.s32 %p1, %r5, 96;\n@%p1 bra TOP;\n",
+        /* a mask of those that stay; lanes that join again; lanes that leave afterwards */
+        "setp.gt.u32 %p1, %r3, 7;\n@%p1 bra OUT;\n" SHFL("255") "OUT:\n",
+        "setp.gt.u32 %p1, %r3, 7;\n@%p1 bra A;\nadd.s32 %r4, %r4, 1;\nA:\n" SHFL("-1"), SHFL("-1") "setp.gt.u32 %p1, %r3, 7;\n@%p1 ret;\n"};
+    for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
+        char text[4096];
+        snprintf(text, sizeof text, "%s%s%s", HEAD PARAMS("p") START("p"), bad[k], END PLAIN("c"));
+        refused_ptx(text, "uniform-collectives");
+    }
+    for (size_t k = 0; k < sizeof good / sizeof good[0]; k++) {
+        char text[4096];
+        snprintf(text, sizeof text, "%s%s%s", HEAD PARAMS("p") START("p"), good[k], END PLAIN("c"));
+        accepted_ptx(text);
+    }
 }
 
 static void test_barrier_numbers(void **state)
@@ -364,7 +406,8 @@ static void test_all_covered(void **state)
 {
     static const char *const covered[] = {
         "plain_launches", "opaque", "order", "block_map", "self_conflict", "ordered_access", "side_effects", "float_atomics",
-        "machine_registers", "functions", "module_variables", "parameters", "targets", "uniform_barriers", "barrier_numbers",
+        "machine_registers", "functions", "module_variables", "parameters", "targets", "uniform_barriers",
+        "uniform_collectives", "barrier_numbers",
         "thread_counts", "active_mask", "async", "constant_space", "shared_space"};
     assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
     for (unsigned k = 0; k < rw_nlegal; k++)
@@ -379,6 +422,7 @@ int main(void)
         cmocka_unit_test(test_ordered_access),  cmocka_unit_test(test_side_effects),   cmocka_unit_test(test_float_atomics),
         cmocka_unit_test(test_machine_registers), cmocka_unit_test(test_functions),    cmocka_unit_test(test_module_variables),
         cmocka_unit_test(test_parameters),      cmocka_unit_test(test_targets),        cmocka_unit_test(test_uniform_barriers),
+        cmocka_unit_test(test_uniform_collectives),
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
         cmocka_unit_test(test_all_covered),
