@@ -39,6 +39,8 @@ void ana_foot_free(struct ana_foot *f);
  * per (block, buffer, kind, evidence). Writes with evidence data-dependent are may-writes. */
 int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
                  const struct ana_interval *iv, uint32_t n);
+/* Forget what was added. */
+void ana_foot_clear(struct ana_foot *f);
 /* Every block may touch every byte of the buffer. */
 int ana_foot_widen(struct ana_foot *f, uint32_t buffer, enum ana_kind k);
 /* The access record of a buffer, to set what intervals do not say (atomics, widths, result_used). NULL: memory. */
@@ -80,12 +82,16 @@ struct ana_taint_in {
     const uint8_t
         *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
 };
+#define ANA_POISON 0xB5 /* every byte */
 struct ana_tainted {
     struct ana_sites sites;
     struct ptx_cfg cfg;
     uint8_t *reg, *block; /* enum ana_evidence: taint of registers, of the reaching of basic blocks; in sites.arena */
     bool *escapes;        /* by place in module->var: its address is stored, or passed to a call */
     bool param_address;   /* a generic address of a parameter is taken */
+    uint8_t *watch;       /* per instruction: a load that must not meet ANA_POISON, in pieces of so many bytes; or 0 */
+    const struct ptx_var **fill; /* shared and local variables that must begin as ANA_POISON */
+    uint32_t nfill;
 };
 int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
                   struct dt_err *e);
@@ -123,15 +129,20 @@ struct ana_ctl {                 /* its content */
 };
 struct ana_tab { /* one entry: a buffer, or memory that is none and may be touched */
     uint64_t base, bytes;
-    uint64_t bit; /* of granule 0 in a plane, a multiple of 32; ~0: not recorded */
-    uint64_t pad; /* base % 32: granules count from base - pad */
+    uint64_t bit;   /* of granule 0 in a plane, a multiple of 32; ~0: not recorded */
+    uint32_t pad;   /* base % 32: granules count from base - pad */
+    uint32_t fixed; /* 1: nothing may write it */
+};
+enum {
+    ANA_OVER_GHOST = 1 /* a ghost ran too long */,
+    ANA_OVER_UNWRITTEN = 2 /* a believed load met memory that nothing wrote */
 };
 struct ana_fault { /* the error slot */
     uint32_t site; /* + 1; 0: none */
     uint32_t block;
     uint64_t address;
     uint32_t tid[3];
-    uint32_t over; /* a ghost ran too long */
+    uint32_t over; /* ANA_OVER_* */
 };
 struct ana_code {
     struct dt_arena arena;

@@ -139,6 +139,8 @@ int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_k
     return 0;
 }
 
+void ana_foot_clear(struct ana_foot *f) { f->rec.n = 0; }
+
 int ana_foot_widen(struct ana_foot *f, uint32_t buffer, enum ana_kind k)
 {
     f->wide[k][buffer] = true;

@@ -64,7 +64,15 @@ static void kinds(struct ana_instr *s)
             s->code->kinds[k] = 1u << ANA_READ | 1u << ANA_WRITE;
 }
 
-static enum ana_evidence evidence(const struct ana_site *x) { return x->address > x->guard ? x->address : x->guard; }
+/* Of what site k does as kind q. Whether a compare-and-swap writes depends on what it finds. */
+static enum ana_evidence evidence(const struct ana_instr *s, uint32_t k, unsigned q)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ptx_inst *i = s->old ? &s->old[x->inst] : &s->f->inst[x->inst];
+    if (q == ANA_WRITE && x->atomic && ptx_has(i, PTX_M_CAS))
+        return ANA_DATA_DEPENDENT;
+    return x->address > x->guard ? x->address : x->guard;
+}
 
 static int plan(struct ana_instr *s)
 {
@@ -95,8 +103,8 @@ static int plan(struct ana_instr *s)
         if (x->bytes < narrow)
             narrow = x->bytes;
         for (unsigned q = 0; q < ANA_KINDS; q++)
-            if (c->kinds[k] >> q & 1 && c->plane[q][evidence(x)] < 0)
-                c->plane[q][evidence(x)] = (int)c->nplane++;
+            if (c->kinds[k] >> q & 1 && c->plane[q][evidence(s, k, q)] < 0)
+                c->plane[q][evidence(s, k, q)] = (int)c->nplane++;
     }
     while ((1u << c->shift) < narrow)
         c->shift++;
@@ -127,6 +135,71 @@ static int prologue(struct ana_instr *s)
     EMIT(s,
          "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
          "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
+    return 0;
+}
+
+/* Memory whose content is believed, but that may be read before it is written, begins as ANA_POISON. */
+static int fill(struct ana_instr *s)
+{
+    bool shared = false;
+    if (!s->t->nfill)
+        return 0;
+    EMIT(s, "mov.u32 %%ana_x, %%tid.z; mov.u32 %%ana_y, %%ntid.y; mov.u32 %%ana_m, %%tid.y;"
+            "mad.lo.s32 %%ana_x, %%ana_x, %%ana_y, %%ana_m; mov.u32 %%ana_site, %%ntid.x; mov.u32 %%ana_m, %%tid.x;"
+            "mad.lo.s32 %%ana_x, %%ana_x, %%ana_site, %%ana_m; mul.lo.s32 %%ana_y, %%ana_y, %%ana_site;"
+            "mov.u32 %%ana_m, %%ntid.z; mul.lo.s32 %%ana_y, %%ana_y, %%ana_m;");
+    for (uint32_t k = 0; k < s->t->nfill; k++) {
+        const struct ptx_var *v = s->t->fill[k];
+        bool mine = v->space == PTX_LOCAL;
+        uint32_t id = s->label++;
+        shared |= !mine;
+        EMIT(s, "mov.u64 %%ana_a, %s;", v->name);
+        if (v->bytes)
+            EMIT(s, "mov.u32 %%ana_k, %u;", (unsigned)v->bytes);
+        else
+            EMIT(s, "mov.u32 %%ana_k, %%dynamic_smem_size;");
+        EMIT(s,
+             "mov.u32 %%ana_site, %u; mov.u32 %%ana_m, %s; $ana_i%u: setp.ge.u32 %%ana_p, %%ana_m, %%ana_k;"
+             "@%%ana_p bra $ana_j%u; cvt.u64.u32 %%ana_o, %%ana_m; add.s64 %%ana_o, %%ana_o, %%ana_a;"
+             "st.%s.u8 [%%ana_o], %%ana_site; add.s32 %%ana_m, %%ana_m, %s; bra $ana_i%u; $ana_j%u:",
+             ANA_POISON, mine ? "0" : "%ana_x", id, id, mine ? "local" : "shared", mine ? "1" : "%ana_y", id, id);
+    }
+    if (shared)
+        EMIT(s, "bar.sync 0;");
+    return 0;
+}
+
+/* After load `at`: has it met memory that nothing wrote? Then say so. */
+static int watch(struct ana_instr *s, uint32_t at)
+{
+    const struct ptx_inst *i = &s->old[at];
+    unsigned piece = s->t->watch[at], bytes = ptx_type_bytes(i->type[0]);
+    uint64_t poison = ANA_POISON * UINT64_C(0x0101010101010101) >> (64 - 8 * piece);
+    uint32_t skip = s->label++;
+    if (i->pred != PTX_NO_REG)
+        EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", s->f->reg[i->pred].name, skip);
+    const struct ptx_opnd *o = i->opnd[0].kind == PTX_O_VEC ? i->opnd[0].elem : i->opnd;
+    for (unsigned k = 0; k < (i->opnd[0].kind == PTX_O_VEC ? i->opnd[0].n : 1u); k++) {
+        if (o[k].kind != PTX_O_REG || s->t->reg[o[k].reg] == ANA_DATA_DEPENDENT)
+            continue;
+        const struct ptx_reg *r = &s->f->reg[o[k].reg];
+        switch (ptx_type_bytes(r->type)) {
+        case 2:
+            EMIT(s, "mov.b32 %%ana_k, {%s, %s}; cvt.u64.u32 %%ana_o, %%ana_k;", r->name, r->name);
+            break;
+        case 4:
+            EMIT(s, "mov.b32 %%ana_k, %s; cvt.u64.u32 %%ana_o, %%ana_k;", r->name);
+            break;
+        default:
+            EMIT(s, "mov.b64 %%ana_o, %s;", r->name);
+        }
+        for (unsigned q = 0; q < bytes; q += piece) {
+            EMIT(s, "shr.u64 %%ana_w, %%ana_o, %u; and.b64 %%ana_w, %%ana_w, %lld; setp.eq.u64 %%ana_p, %%ana_w, %lld;",
+                 8 * q, (long long)(UINT64_MAX >> (64 - 8 * piece)), (long long)poison);
+            EMIT(s, "@%%ana_p red.global.or.b32 [%%ana_err+28], %u;", ANA_OVER_UNWRITTEN);
+        }
+    }
+    EMIT(s, "$ana_s%u:", skip);
     return 0;
 }
 
@@ -163,7 +236,7 @@ static int set_bits(struct ana_instr *s, uint32_t k, uint32_t skip)
                  "mov.u32 %%ana_n, 1; shl.b32 %%ana_n, %%ana_n, %%ana_ps; shr.u32 %%ana_n, %%ana_n, 3;",
                  skip, id);
         for (unsigned q = 0; q < ANA_KINDS; q++) {
-            int plane = c->plane[q][evidence(x)];
+            int plane = c->plane[q][evidence(s, k, q)];
             if (!(c->kinds[k] >> q & 1))
                 continue;
             EMIT(s, "mul.lo.s64 %%ana_w, %%ana_pl, %d; add.s64 %%ana_w, %%ana_w, %s;", plane,
@@ -211,10 +284,13 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
          k + 1, id, id, id, out);
     EMIT(s, "$ana_f%u: add.s64 %%ana_w, %%ana_o, %u; setp.gt.u64 %%ana_p, %%ana_w, %%ana_s; @%%ana_p bra %s;", id,
          x->bytes ? x->bytes : 1, out);
+    if (mode == ANA_BOUNDS && x->writes) /* a recorded write is looked at when it is read back */
+        EMIT(s, "ld.global.u32 %%ana_x, [%%ana_e+28]; setp.ne.u32 %%ana_p, %%ana_x, 0; @%%ana_p bra $ana_fault;");
     if (mode == ANA_BOUNDS)
         return 0;
     EMIT(s,
-         "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u64 %%ana_s, [%%ana_e+24];"
+         "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_b, [%%ana_e+16]; ld.global.u32 %%ana_x, [%%ana_e+24];"
+         "cvt.u64.u32 %%ana_s, %%ana_x;"
          "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
          skip, skip);
     return set_bits(s, k, skip);
@@ -338,6 +414,8 @@ static int rebuild(struct ana_instr *s)
     uint32_t *head = dt_new_array(&s->code->arena, uint32_t, (size_t)s->nold + 1);
     uint32_t *next = dt_new_array(&s->code->arena, uint32_t, (size_t)v->nsite + 1);
     int rc = head && next ? prologue(s) : DT_E_NOMEM;
+    if (!rc)
+        rc = fill(s);
     for (uint32_t k = v->nsite; k-- > 0 && !rc;)
         if (s->ahead[k]) {
             next[k] = head[s->hoist[k].at];
@@ -354,6 +432,8 @@ static int rebuild(struct ana_instr *s)
             rc = record_here(s, here);
         if (!rc && !ptx_append(s->f, s->old[i]))
             rc = DT_E_NOMEM;
+        if (!rc && s->t->watch[i])
+            rc = watch(s, i);
     }
     return rc ? rc : epilogue(s);
 }

@@ -34,8 +34,9 @@ struct job {
     uint32_t ntab;
     uint8_t *params;
     struct snapshot snap;
+    uint8_t **held; /* by buffer of the graph: its content before the run, or NULL */
     uint32_t passes;
-    bool over; /* a ghost ran too long: what ghosts record is widened */
+    uint32_t over; /* ANA_OVER_GHOST: what ghosts record is widened; ANA_OVER_UNWRITTEN: everything is */
 };
 
 static void job_buffer(struct job *j, uint32_t b)
@@ -50,7 +51,8 @@ static void tab_entry(struct ana_rec *s, struct job *j, uint32_t b)
 {
     for (uint32_t i = 0; i < j->nbuffer; i++)
         if (j->buffer[i] == b)
-            j->tab[j->ntab++] = (struct ana_tab){s->addr[b], s->bytes[b], j->bit[i], s->addr[b] % 32};
+            j->tab[j->ntab++] = (struct ana_tab){s->addr[b], s->bytes[b], j->bit[i], (uint32_t)(s->addr[b] % 32),
+                                                 protected_buffer(s, b)};
 }
 
 /* Buffers, their places in the bitmaps, and the table. */
@@ -90,7 +92,7 @@ static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
             tab_entry(s, j, m->buffer[v]);
         else if ((ir->var[v]->space == PTX_GLOBAL || ir->var[v]->space == PTX_CONST) && !ir->var[v]->is_extern &&
                  !dev_module_variable(s->d, m->handle, ir->var[v]->name, &at, &bytes, &none))
-            j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0};
+            j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1};
         dt_err_done(&none);
     }
     if (!j->ntab)
@@ -123,6 +125,18 @@ static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
     const struct ana_site *x = f->site <= j->v->code.sites.nsite ? &j->v->code.sites.site[f->site - 1] : NULL;
     const struct ptx_inst *i = x && x->inst < j->v->entry->ninst ? &j->v->entry->inst[x->inst] : NULL;
     struct dt_str text = {0};
+    for (uint32_t k = 0; k < j->ntab; k++) {
+        const struct ana_tab *t = &j->tab[k];
+        if (!x || !x->writes || !t->fixed || f->address - t->base >= t->bytes ||
+            t->bytes - (f->address - t->base) < x->bytes)
+            continue;
+        for (uint32_t b = 0; b < s->g->nbuffer; b++)
+            if (s->addr[b] == t->base && protected_buffer(s, b))
+                return refuse_write(s, j->l, b);
+        return dt_err_set(s->e, DT_E_UNSUPPORTED,
+                          "launch %s: kernel %s, PTX line %u writes a module variable that is not declared as a buffer",
+                          j->l->name, j->v->entry->name, i ? i->line : 0);
+    }
     if (i)
         ptx_print_inst(j->v->entry, i, &text);
     int rc = dt_err_set(
@@ -487,8 +501,10 @@ static int widen(struct ana_rec *s, struct job *j, uint32_t site, uint32_t b)
 {
     int rc = 0;
     for (unsigned k = 0; k < ANA_KINDS && !rc; k++)
-        if (j->v->code.kinds[site] >> k & 1 && s->bytes[b])
-            rc = ana_foot_widen(j->foot, b, k);
+        if (j->v->code.kinds[site] >> k & 1 && s->bytes[b]) {
+            if (k != ANA_WRITE || !protected_buffer(s, b)) /* a write there is refused where it happens */
+                rc = ana_foot_widen(j->foot, b, k == ANA_RED && protected_buffer(s, b) ? ANA_READ : (enum ana_kind)k);
+        }
     return rc;
 }
 
@@ -530,6 +546,27 @@ static int check_site(struct ana_rec *s, struct job *j, const struct ana_site *x
     return j->v->code.wide[site] && n && n == bad ? refuse_write(s, j->l, one) : 0;
 }
 
+/* What nobody may write, where a write that cannot be looked at (in a device function, a bulk copy) could go: a copy to
+ * compare with afterwards. */
+static int hold(struct ana_rec *s, struct job *j, uint32_t site, uint32_t b)
+{
+    (void)site;
+    if (!protected_buffer(s, b) || j->held[b] || !s->bytes[b])
+        return 0;
+    j->held[b] = dt_malloc(s->bytes[b]);
+    return j->held[b] ? dev_download(s->d, j->held[b], s->addr[b], s->bytes[b], s->e) : DT_E_NOMEM;
+}
+
+static int compare(struct ana_rec *s, struct job *j, uint32_t b)
+{
+    uint8_t *now = dt_malloc(s->bytes[b]);
+    int rc = now ? dev_download(s->d, now, s->addr[b], s->bytes[b], s->e) : DT_E_NOMEM;
+    if (!rc && memcmp(now, j->held[b], s->bytes[b]))
+        rc = refuse_write(s, j->l, b);
+    free(now);
+    return rc;
+}
+
 int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 {
     struct job j = {
@@ -541,10 +578,22 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
         rc = check_site(s, &j, &v->site[k], k);
     if (!rc)
         rc = make_params(s, &j, launch);
+    j.held = dt_new_array(&a, uint8_t *, (size_t)s->g->nbuffer + 1);
+    rc = rc || j.held ? rc : DT_E_NOMEM;
+    for (uint32_t k = 0; k < v->nsite && !rc; k++)
+        if (v->site[k].writes && !v->site[k].bytes)
+            rc = site_buffers(s, &j, &v->site[k], hold, k);
     if (!rc)
         rc = run(s, &j);
+    for (uint32_t b = 0; b < s->g->nbuffer && j.held; b++) {
+        if (!rc && j.held[b])
+            rc = compare(s, &j, b);
+        free(j.held[b]);
+    }
+    if (!rc && j.over & ANA_OVER_UNWRITTEN)
+        ana_foot_clear(foot);
     for (uint32_t k = 0; k < v->nsite && !rc; k++) {
-        if (j.v->code.wide[k] || (j.over && j.v->code.ghost[k]))
+        if (j.v->code.wide[k] || (j.over & ANA_OVER_GHOST && j.v->code.ghost[k]) || j.over & ANA_OVER_UNWRITTEN)
             rc = site_buffers(s, &j, &v->site[k], widen, k);
         if (!rc)
             rc = site_buffers(s, &j, &v->site[k], note, k);

@@ -7,46 +7,6 @@
  */
 #include "analysis/taint-priv.h"
 
-/* What a function and its callees do to global memory: 1 reads, 2 writes, 4 something unknown, 8 variables. */
-static unsigned callee_effect(const struct ana_taint_state *s, const struct ptx_function *f, unsigned depth)
-{
-    static const char *const harmless[] = {"vprintf", "__assertfail"};
-    if (!f)
-        return 7;
-    for (unsigned i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (f->name && !strcmp(f->name, harmless[i]))
-            return 0;
-    if (!f->has_body || depth > MAX_CALL_DEPTH)
-        return 7;
-    unsigned r = 0;
-    for (uint32_t k = 0; k < f->ninst; k++) {
-        const struct ptx_inst *i = &f->inst[k];
-        unsigned flags = ptx_op_info(i->op)->flags;
-        bool here = i->space == PTX_GENERIC || i->space == PTX_GLOBAL || i->space2 == PTX_GLOBAL;
-        if (i->op == PTX_OP_OPAQUE)
-            return 7;
-        for (unsigned o = 0; o < i->nopnd; o++) {
-            const struct ptx_opnd *x = &i->opnd[o];
-            if (x->kind != PTX_O_VAR && !(x->kind == PTX_O_ADDR && x->base_kind == PTX_O_VAR))
-                continue;
-            uint32_t b = bit_of(s, x->var);
-            if (b != NO_CELL && module_var(s, b) && module_var(s, b)->space == PTX_GLOBAL &&
-                var_kind(s, b) != ANA_VAR_FIXED)
-                return 8 | 3; /* it names a variable that changes */
-        }
-        if (flags & PTX_F_CALL) {
-            const struct ptx_function *to = NULL;
-            for (unsigned o = 0; o < i->nopnd; o++)
-                if (i->opnd[o].kind == PTX_O_FUNC)
-                    to = i->opnd[o].func;
-            r |= callee_effect(s, to, depth + 1);
-        } else if (here) {
-            r |= (flags & PTX_F_READS ? 1 : 0) | (flags & PTX_F_WRITES ? 2 : 0);
-        }
-    }
-    return r;
-}
-
 struct used {
     uint32_t reg;
     uint32_t reads;
@@ -84,7 +44,7 @@ static bool add_site(struct ana_taint_state *s, struct ana_sites *out, size_t *c
     site.vars = (const struct ptx_var **)dt_new_array(a, struct ptx_var *, (size_t)s->nmod + 1);
     if (!site.params || !site.vars)
         return false;
-    for (uint32_t b = 0; b < s->nbit; b++) {
+    for (uint32_t b = 0; b < s->nbit && !has_bit(prov, s->unknown); b++) { /* unknown: all, said by naming none */
         if (!has_bit(prov, b))
             continue;
         if (b < s->f->nparam && may_point(s, b))
@@ -120,6 +80,8 @@ static bool is_float_atomic(const struct ptx_inst *i)
 static bool reaches_buffers(struct ana_taint_state *s, const uint64_t *prov, uint8_t space)
 {
     bool some = false;
+    if (has_bit(prov, s->unknown))
+        return true;
     for (uint32_t b = 0; b < s->nbit; b++) {
         if (!has_bit(prov, b))
             continue;
@@ -163,26 +125,19 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
     if (i->op == PTX_OP_ST && (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_SYS)))
         out->side_effects = true;
     if (op->flags & PTX_F_CALL) {
-        const struct ptx_function *to = NULL;
-        for (unsigned o = 0; o < i->nopnd; o++)
-            if (i->opnd[o].kind == PTX_O_FUNC)
-                to = i->opnd[o].func;
-        unsigned effect = callee_effect(s, to, 0);
-        if (!effect)
+        unsigned effect = ana_call_effect(s, i);
+        if (!(effect & ~(unsigned)ANA_CALL_EXITS))
             return true;
-        out->opaque |= effect & 4;
+        out->opaque |= effect & ANA_CALL_UNKNOWN;
         s->src = NONE;
         memset(s->src_prov, 0, s->words * sizeof *s->src_prov);
         ptx_inst_regs(i, read_reg, s);
-        quiet_join(s, prov, s->src_prov);
-        for (uint32_t b = s->f->nparam; b < s->f->nparam + s->nown; b++)
-            if (s->f->var[b - s->f->nparam]->space == PTX_PARAM)
-                quiet_join(s, prov, cell_prov(s, b));
-        if (effect & 12)
+        ana_call_reach(s, prov);
+        if (effect & (ANA_CALL_UNKNOWN | ANA_CALL_VARS))
             memset(prov, 0, s->words * sizeof *prov); /* unknown: everything */
-        else if (!reaches_params(s, prov))
+        else if (!has_bit(prov, s->unknown) && !reaches_params(s, prov))
             return true; /* it has no way to a buffer */
-        x.address = DATA, x.reads = effect & 1, x.writes = effect & 2, x.opnd = 0xFF;
+        x.address = DATA, x.reads = effect & ANA_CALL_READS, x.writes = effect & ANA_CALL_WRITES, x.opnd = 0xFF;
         return add_site(s, out, cap, x, prov);
     }
     if (!(op->flags & (PTX_F_READS | PTX_F_WRITES)))

@@ -10,11 +10,19 @@
 #define CONSTANT ANA_OBSERVED
 #define DATA ANA_DATA_DEPENDENT
 #define NO_CELL UINT32_MAX
-#define MAX_CALL_DEPTH 16
+
+enum { /* what a device function and its callees do */
+       ANA_CALL_READS = 1,
+       ANA_CALL_WRITES = 2,
+       ANA_CALL_UNKNOWN = 4,
+       ANA_CALL_VARS = 8,   /* names module variables that change */
+       ANA_CALL_EXITS = 16, /* threads may not come back */
+       ANA_CALL_ANYTHING = ANA_CALL_READS | ANA_CALL_WRITES | ANA_CALL_UNKNOWN | ANA_CALL_EXITS,
+};
 
 struct ana_cell {
     uint8_t taint;
-    bool stored;
+    bool stored, raced /* shared: a store and a load without a barrier between */;
 };
 
 struct ana_taint_state {
@@ -31,7 +39,12 @@ struct ana_taint_state {
     uint64_t *cellprov;           /* words per bit */
     const struct ptx_var **known; /* sorted by address */
     uint32_t *known_bit;
-    uint64_t *shared_bits, *local_bits; /* masks */
+    uint64_t *shared_bits, *local_bits, *dynamic_bits /* extern shared: all at one address */; /* masks */
+    uint32_t unknown;      /* a provenance bit: addresses that were loaded from global memory, or came from a call */
+    bool loaded_unknown;   /* by the load at hand */
+    uint8_t carry;         /* taint of the carry flag */
+    uint16_t *effect;      /* per function of the module: ANA_CALL_* + 1 */
+    struct dt_arena *keep; /* for the whole pass */
     bool *escapes;
     bool opaque, changed, param_address;
     uint8_t *branch; /* per block: level its branch was applied at */
@@ -129,6 +142,18 @@ static inline uint8_t address(struct ana_taint_state *s, const struct ptx_opnd *
     }
     return NONE;
 }
+
+/* taint.c: the variables that a store at `prov` may change, joined to `mask`; and those at the same address. */
+void ana_store_targets(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *mask);
+void ana_alias(const struct ana_taint_state *s, uint64_t *mask);
+
+/* callee.c */
+unsigned ana_call_effect(struct ana_taint_state *s, const struct ptx_inst *call);
+void ana_call_reach(struct ana_taint_state *s, uint64_t *out);
+
+/* cells.c */
+void ana_races(struct ana_taint_state *s);
+bool ana_watch(struct ana_taint_state *s, struct ana_tainted *t);
 
 /* sites.c: the accesses of instruction `at`, appended to `out`. False: memory. */
 bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap, uint32_t at);

@@ -6,8 +6,8 @@
  *
  *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier
  *                      tests; machine registers; results of calls; registers that may be read before they are
- *                      written; shared memory that is read without a store or without a barrier before; anything
- *                      opaque
+ *                      written; shared memory that is read without a store, or where no barrier orders stores and
+ *                      loads (cells.c); the carry flag by what set it; anything opaque
  *   constant           loads whose provenance is buffers with constant content only
  *   none               parameters, geometry registers, variables that nothing writes
  *   cells              a store joins value, address and guard into its variable; unknown addresses into every
@@ -49,10 +49,26 @@ static void raise(struct ana_taint_state *s, uint8_t *to, uint8_t level)
     }
 }
 
+/* Variables of extern shared arrays are one and the same memory. */
+static bool dynamic_shared(const struct ana_taint_state *s, const uint64_t *mask)
+{
+    bool some = false;
+    for (uint32_t w = 0; w < s->words; w++)
+        some |= (mask[w] & s->dynamic_bits[w]) != 0;
+    return some;
+}
+
+void ana_alias(const struct ana_taint_state *s, uint64_t *mask)
+{
+    for (uint32_t w = 0, some = dynamic_shared(s, mask); w < s->words && some; w++)
+        mask[w] |= s->dynamic_bits[w];
+}
+
 static void raise_cells(struct ana_taint_state *s, const uint64_t *mask, uint8_t level, const uint64_t *prov)
 {
+    bool dynamic = dynamic_shared(s, mask);
     for (uint32_t b = 0; b < s->nbit; b++)
-        if (has_bit(mask, b)) {
+        if (has_bit(mask, b) || (dynamic && has_bit(s->dynamic_bits, b))) {
             raise(s, &s->cell[b].taint, level);
             if (!s->cell[b].stored)
                 s->cell[b].stored = s->changed = true;
@@ -98,21 +114,6 @@ static void assign(struct ana_taint_state *s, const struct ptx_inst *i, uint8_t 
 }
 
 /* ---- memory ----------------------------------------------------------------------------------------------------- */
-/* Does a barrier run before instruction `at` on every way to it? */
-static bool after_barrier(const struct ana_taint_state *s, uint32_t at)
-{
-    uint32_t b = s->cfg.block_of[at], end = at;
-    for (;;) {
-        for (uint32_t i = s->cfg.block[b].first; i < end; i++)
-            if (ptx_op_info(s->f->inst[i].op)->flags & PTX_F_BARRIER && s->f->inst[i].pred == PTX_NO_REG)
-                return true;
-        if (s->cfg.block[b].idom == UINT32_MAX)
-            return false;
-        b = s->cfg.block[b].idom;
-        end = s->cfg.block[b].last + 1;
-    }
-}
-
 static const struct ptx_var *var_of(const struct ana_taint_state *s, uint32_t bit)
 {
     return module_var(s, bit) ? module_var(s, bit) : s->f->var[bit - s->f->nparam];
@@ -129,10 +130,11 @@ static bool agree(uint8_t space, uint8_t var)
 }
 
 /* What a load at provenance `prov` yields; provenance of the value joined to `out`. */
-static uint8_t load(struct ana_taint_state *s, uint32_t at, uint8_t space, const uint64_t *prov, uint64_t *out)
+static uint8_t load(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *out)
 {
     uint8_t level = NONE;
     bool some = false;
+    s->loaded_unknown = false;
     for (uint32_t b = 0; b < s->nbit; b++) {
         if (!has_bit(prov, b))
             continue;
@@ -149,31 +151,33 @@ static uint8_t load(struct ana_taint_state *s, uint32_t at, uint8_t space, const
                 v = CONSTANT;
             } else {
                 v = DATA;
+                s->loaded_unknown = true;
             }
         } else if (b < s->f->nparam + s->nown || module_var(s, b)->space == PTX_SHARED) {
             const struct ptx_var *w = var_of(s, b);
             uint8_t held = s->cell[b].stored ? s->cell[b].taint : DATA;
             v = held > v ? held : v;
-            if (w->space == PTX_SHARED && !after_barrier(s, at))
+            if (s->cell[b].raced)
                 v = DATA;
-            if (w->space == PTX_PARAM)
+            if (w->space == PTX_PARAM) {
                 v = DATA; /* results of calls */
+                s->loaded_unknown = true;
+            }
             quiet_join(s, out, cell_prov(s, b));
         } else {
             uint8_t k = var_kind(s, b);
             v = k == ANA_VAR_FIXED ? NONE : k == ANA_VAR_CONSTANT ? CONSTANT : DATA;
+            s->loaded_unknown |= v == DATA;
         }
         if (v > level)
             level = v;
     }
+    s->loaded_unknown |= !some;
     return some ? level : DATA;
 }
 
-static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint8_t level, const uint64_t *value)
+void ana_store_targets(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *mask)
 {
-    uint64_t *mask = dt_new_array(&s->a, uint64_t, s->words);
-    if (!mask)
-        return;
     bool known = false;
     for (uint32_t b = 0; b < s->nbit; b++) {
         if (!has_bit(prov, b))
@@ -181,17 +185,50 @@ static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov
         bool var = b >= s->f->nparam && var_of(s, b)->space != PTX_GLOBAL && agree(space, var_of(s, b)->space);
         if (var)
             set_bit(mask, b);
-        known |= space == PTX_GENERIC ? true : var;
+        known |= var || (space == PTX_GENERIC && (b >= s->f->nparam || may_point(s, b)));
     }
+    known &= !has_bit(prov, s->unknown);
     if (!known && space != PTX_GLOBAL && space != PTX_CONST) { /* anywhere in its space */
         if (space != PTX_LOCAL)
             quiet_join(s, mask, s->shared_bits);
         if (space != PTX_SHARED && space != PTX_SHARED_CLUSTER)
             quiet_join(s, mask, s->local_bits);
     }
+    ana_alias(s, mask);
+}
+
+/* Does a store at `prov` go to memory that is no variable of the block? */
+static bool leaves(const struct ana_taint_state *s, uint8_t space, const uint64_t *prov)
+{
+    bool some = false;
+    for (uint32_t b = 0; b <= s->unknown; b++) {
+        if (!has_bit(prov, b))
+            continue;
+        some = true;
+        if (b == s->unknown ||
+            (b < s->f->nparam ? may_point(s, b)
+                              : !agree(PTX_SHARED, var_of(s, b)->space) && !agree(PTX_LOCAL, var_of(s, b)->space)))
+            return space == PTX_GENERIC || space == PTX_GLOBAL;
+    }
+    return !some;
+}
+
+static void store(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint8_t level, const uint64_t *value)
+{
+    uint64_t *mask = dt_new_array(&s->a, uint64_t, s->words);
+    if (!mask)
+        return;
+    ana_store_targets(s, space, prov, mask);
     raise_cells(s, mask, level, value);
     if (!value)
         return;
+    if (space == PTX_GLOBAL || space == PTX_GENERIC) /* an address of shared or local memory that leaves it */
+        for (uint32_t b = s->f->nparam; b < s->nbit; b++)
+            if (has_bit(value, b) && (has_bit(s->shared_bits, b) || has_bit(s->local_bits, b)) &&
+                leaves(s, space, prov)) {
+                raise(s, &s->cell[b].taint, DATA);
+                s->cell[b].stored = true;
+            }
     for (uint32_t b = 0; b < s->nmod; b++) /* an address that is stored may be used by anybody */
         if (has_bit(value, s->f->nparam + s->nown + b))
             s->escapes[b] = true;
@@ -221,7 +258,11 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
     switch (i->op) {
     case PTX_OP_LD:
     case PTX_OP_LDU: {
-        uint8_t space = i->space == PTX_PARAM_FUNC ? PTX_PARAM : i->space, v = load(s, at, space, prov, out);
+        uint8_t space = i->space == PTX_PARAM_FUNC ? PTX_PARAM : i->space, v = load(s, space, prov, out);
+        if (v == DATA && s->loaded_unknown && ptx_type_bytes(i->type[0]) == 8 && !ptx_type_is_float(i->type[0]))
+            set_bit(out, s->unknown);
+        if (ptx_type_bytes(i->type[0]) > 8)
+            v = DATA; /* cells.c could not look at it */
         if (where > v)
             v = where;
         if (i->pred != PTX_NO_REG && s->reg[i->pred] > v)
@@ -239,29 +280,53 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
         if (!from)
             return;
         address(s, &i->opnd[1], from);
-        uint8_t v = load(s, at, PTX_GLOBAL, from, out);
+        uint8_t v = load(s, PTX_GLOBAL, from, out);
         store(s, PTX_SHARED, prov, v > all ? v : all, NULL);
         return;
     }
     default: /* atomics, matrix loads, bulk copies, mbarriers: results and what they write are data */
+        for (unsigned k = 0; k < i->nopnd; k++)
+            if (k != (unsigned)op->addr_opnd && k >= (unsigned)(i->op == PTX_OP_ATOM))
+                value(s, &i->opnd[k], out);
         if (op->flags & PTX_F_WRITES)
-            store(s, i->space, prov, DATA, NULL);
+            store(s, i->space, prov, DATA, out);
+        if (i->ntype && ptx_type_bytes(i->type[0]) >= 8)
+            set_bit(out, s->unknown);
         if (op->flags & PTX_F_SPACE2)
             raise_cells(s, s->shared_bits, DATA, NULL);
-        assign(s, i, DATA, NULL);
+        assign(s, i, DATA, out);
     }
 }
 
-static void call_inst(struct ana_taint_state *s, const struct ptx_inst *i)
+/* Threads may be gone after block b's call: whether what follows is reached depends on data. */
+static void may_exit(struct ana_taint_state *s, uint32_t b)
 {
+    uint32_t *stack = dt_new_array(&s->a, uint32_t, (size_t)s->cfg.nblock + 1), top = 0;
+    uint8_t *seen = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1);
+    if (!stack || !seen)
+        return;
+    seen[b] = 1;
+    stack[top++] = b;
+    while (top) {
+        uint32_t x = stack[--top];
+        raise(s, &s->block[x], DATA);
+        for (uint32_t k = 0; k < s->cfg.block[x].nsucc; k++)
+            if (!seen[s->cfg.block[x].succ[k]]) {
+                seen[s->cfg.block[x].succ[k]] = 1;
+                stack[top++] = s->cfg.block[x].succ[k];
+            }
+    }
+}
+
+static void call_inst(struct ana_taint_state *s, uint32_t at, const struct ptx_inst *i)
+{
+    if (ana_call_effect(s, i) & ANA_CALL_EXITS && s->block[s->cfg.block_of[at]] != DATA)
+        may_exit(s, s->cfg.block_of[at]);
     /* Arguments are in .param variables (or registers): whatever they point to may be changed. */
     uint64_t *reach = dt_new_array(&s->a, uint64_t, s->words), *vars = dt_new_array(&s->a, uint64_t, s->words);
     if (!reach || !vars)
         return;
-    quiet_join(s, reach, s->src_prov);
-    for (uint32_t b = s->f->nparam; b < s->f->nparam + s->nown; b++)
-        if (s->f->var[b - s->f->nparam]->space == PTX_PARAM)
-            quiet_join(s, reach, cell_prov(s, b));
+    ana_call_reach(s, reach);
     for (uint32_t b = 0; b < s->nbit; b++)
         if (has_bit(reach, b)) {
             if (b >= s->f->nparam)
@@ -300,7 +365,7 @@ static void step(struct ana_taint_state *s, uint32_t at)
     if (i->op == PTX_OP_CVTA && i->space == PTX_PARAM)
         s->param_address = true;
     if (op->flags & PTX_F_CALL) {
-        call_inst(s, i);
+        call_inst(s, at, i);
     } else if (op->flags & (PTX_F_READS | PTX_F_WRITES)) {
         memory_inst(s, at, i, op, guard);
     } else {
@@ -310,6 +375,14 @@ static void step(struct ana_taint_state *s, uint32_t at)
         if (i->op == PTX_OP_ACTIVEMASK || i->op == PTX_OP_MATCH || i->op == PTX_OP_ELECT || i->op == PTX_OP_BAR_RED ||
             i->op == PTX_OP_BARRIER_RED)
             v = DATA;
+        if (i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC)
+            v = s->carry > v ? s->carry : v;
+        if (ptx_has(i, PTX_M_CC))
+            raise(s, &s->carry, v > guard ? v : guard);
+        bool base =
+            i->op == PTX_OP_MAD && i->opnd[3].kind == PTX_O_REG && has_bit(reg_prov(s, i->opnd[3].reg), s->unknown);
+        if (i->op == PTX_OP_SHL || i->op == PTX_OP_MUL || (i->op == PTX_OP_MAD && !base)) /* scaled: no address */
+            s->src_prov[s->unknown / 64] &= ~(UINT64_C(1) << s->unknown % 64);
         assign(s, i, v, s->src_prov);
     }
 }
@@ -407,6 +480,7 @@ static bool prepare(struct ana_taint_state *s)
     s->nown = f->nvar;
     s->nmod = f->module->nvar;
     s->nbit = f->nparam + s->nown + s->nmod;
+    s->unknown = s->nbit;
     s->words = s->nbit / 64 + 1;
     struct known *k = dt_new_array(&s->a, struct known, (size_t)s->nbit + 1);
     s->known = (const struct ptx_var **)dt_new_array(&s->a, struct ptx_var *, (size_t)s->nbit + 1);
@@ -416,6 +490,7 @@ static bool prepare(struct ana_taint_state *s)
     s->cellprov = dt_arena_array(&s->a, (size_t)s->nbit + 1, s->words * sizeof *s->cellprov);
     s->shared_bits = dt_new_array(&s->a, uint64_t, s->words);
     s->local_bits = dt_new_array(&s->a, uint64_t, s->words);
+    s->dynamic_bits = dt_new_array(&s->a, uint64_t, s->words);
     s->src_prov = dt_new_array(&s->a, uint64_t, s->words);
     s->branch = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1);
     if (s->a.failed)
@@ -428,7 +503,7 @@ static bool prepare(struct ana_taint_state *s)
         if (b < f->nparam)
             continue;
         if (v->space == PTX_SHARED)
-            set_bit(s->shared_bits, b);
+            set_bit(v->is_extern || !v->bytes ? s->dynamic_bits : s->shared_bits, b), set_bit(s->shared_bits, b);
         else if (v->space == PTX_LOCAL)
             set_bit(s->local_bits, b);
     }
@@ -467,6 +542,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     t.reg = s.reg = dt_new_array(&t.sites.arena, uint8_t, (size_t)f->nreg + 1);
     t.block = s.block = dt_new_array(&t.sites.arena, uint8_t, (size_t)s.cfg.nblock + 1);
     t.escapes = s.escapes = dt_new_array(&t.sites.arena, bool, (size_t)f->module->nvar + 1);
+    s.keep = &t.sites.arena;
     bool ok = s.reg && s.block && s.escapes && prepare(&s);
     if (ok && rc)
         everything(&s); /* too large for liveness: nothing can be said */
@@ -479,6 +555,8 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
                 step(&s, i);
         if (ok)
             control(&s);
+        if (ok)
+            ana_races(&s);
         ok = ok && !s.a.failed;
         dt_arena_done(&s.a);
         s.a = keep;
@@ -486,7 +564,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     for (uint32_t i = 0; i < f->ninst && ok; i++)
         if (s.cfg.block[s.cfg.block_of[i]].reachable || f->inst[i].op == PTX_OP_OPAQUE)
             ok = ana_sites_add(&s, &t.sites, &cap, i);
-    ok = ok && !t.sites.arena.failed && !s.a.failed;
+    ok = ok && ana_watch(&s, &t) && !t.sites.arena.failed && !s.a.failed;
     t.sites.opaque |= s.opaque;
     t.param_address = s.param_address;
     t.cfg = s.cfg;

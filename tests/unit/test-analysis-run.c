@@ -617,12 +617,69 @@ static void random_strides(void **state)
     free(launches);
 }
 
+/* Memory that is believed, but that nothing has written: no claim holds. */
+static void unwritten_memory(void **state)
+{
+    static const char source[] =
+        "extern \"C\" __global__ void part(const int *x, int *y, int n)\n"
+        "{ __shared__ int s[64]; int t = threadIdx.x; if (t < n) s[t] = t; __syncthreads();\n"
+        "  y[blockIdx.x * 64 + (s[t ^ 1] & 63)] = x[t]; }\n"
+        "extern \"C\" __global__ void tail(const int *x, int *y, int n)\n"
+        "{ extern __shared__ short h[]; int t = threadIdx.x; if (t < n) h[t] = t; __syncthreads();\n"
+        "  y[blockIdx.x * 64 + (h[t ^ 1] & 63)] = x[t]; }\n"
+        "extern \"C\" __global__ void mine(const int *x, int *y, int n)\n"
+        "{ int a[8], t = threadIdx.x; for (int k = 0; k < n; k++) a[k] = k;\n"
+        "  y[blockIdx.x * 64 + t / 8 * 8 + (a[t & 7] & 7)] = x[t]; }\n";
+    static const char *const entry[] = {"part", "tail", "mine"};
+    static const int whole[] = {64, 64, 8};
+    for (unsigned i = 0; i < 6; i++) {
+        char launches[512];
+        snprintf(launches, sizeof launches,
+                 "[{'name': 'k', 'module': 'm', 'entry': '%s', 'grid': [3, 1, 1], 'block': [64, 1, 1], 'shared': 128,"
+                 "'args': [{'buffer': 'x'}, {'buffer': 'y'}, {'i32': %d}]}]",
+                 entry[i / 2], whole[i / 2] - (int)(i % 2));
+        char *d = document("cuda", source, XY, launches);
+        struct graph g;
+        analyse(&g, d, NULL);
+        for (uint32_t b = 0; b < 3; b++)
+            if (i % 2)
+                mark(b, 0, R, 2, 0, 4096), mark(b, 1, Y, 2, 0, 4096);
+            else
+                mark(b, 0, R, 0, 0, 256), mark(b, 1, M, 0, b * 256, 256);
+        compare(&g, 0);
+        release(&g);
+        free(d);
+    }
+}
+
+/* Atomics write for certain, but not a compare-and-swap. */
+static void compare_and_swap(void **state)
+{
+    char *d = document("cuda",
+                       "extern \"C\" __global__ void swap(int *y, int *z)\n"
+                       "{ atomicCAS(y + threadIdx.x, 0, 1); z[threadIdx.x] = atomicExch(y + 64 + threadIdx.x, 1); }\n",
+                       XY,
+                       "[{'name': 'k', 'module': 'm', 'entry': 'swap', 'grid': [1, 1, 1], 'block': [32, 1, 1],"
+                       "'args': [{'buffer': 'y'}, {'buffer': 'z'}]}]");
+    struct graph g;
+    analyse(&g, d, NULL);
+    mark(0, 1, R, 0, 0, 128), mark(0, 1, Y, 2, 0, 128);
+    mark(0, 1, R, 0, 256, 128), mark(0, 1, M, 0, 256, 128), mark(0, 2, M, 0, 0, 128);
+    compare(&g, 0);
+    release(&g);
+    free(d);
+}
+
 static void refusals(void **state)
 {
     static const char source[] =
         "extern \"C\" __global__ void far(const float *x, float *y, int n)\n"
         "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i]; }\n"
-        "extern \"C\" __global__ void any(const int *x, float *y) { y[x[threadIdx.x] & 15] = 1; }\n";
+        "extern \"C\" __global__ void any(const int *x, float *y) { y[x[threadIdx.x] & 15] = 1; }\n"
+        "extern \"C\" __global__ void either(const int *x, float *y, float *w)\n"
+        "{ float *p = x[threadIdx.x] == 0 ? w : y; p[threadIdx.x] = 1; }\n"
+        "__device__ __noinline__ void put(float *p, float *q) { *p = *q + 1; }\n"
+        "extern \"C\" __global__ void inside(float *y, float *w) { put(w + threadIdx.x, y + threadIdx.x); }\n";
     static const struct {
         const char *launch;
         int num;
@@ -640,6 +697,14 @@ static void refusals(void **state)
          "'x'}, {'buffer': 'k'}]}",
          DT_E_WEIGHT,
          {"launch c", "k", "constant"}},
+        {"{'name': 'd', 'module': 'm', 'entry': 'either', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'y'}, {'buffer': 'w'}]}",
+         DT_E_WEIGHT,
+         {"launch d", "w", "weight"}},
+        {"{'name': 'e', 'module': 'm', 'entry': 'inside', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'y'}, {'buffer': 'w'}]}",
+         DT_E_WEIGHT,
+         {"launch e", "w", "weight"}},
     };
     for (unsigned i = 0; i < sizeof c / sizeof *c; i++) {
         char launches[1024];
@@ -731,6 +796,8 @@ int main(void)
         cmocka_unit_test(grids_loops_and_shared_memory),
         cmocka_unit_test(module_variables_are_buffers),
         cmocka_unit_test(random_strides),
+        cmocka_unit_test(unwritten_memory),
+        cmocka_unit_test(compare_and_swap),
         cmocka_unit_test(refusals),
         cmocka_unit_test(memory_runs_out),
     };

@@ -169,6 +169,58 @@ static void shared_memory(void **state)
         false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
 }
 
+#define AT20 "mul.wide.u32 %rd20, %r20, 4; add.s64 %rd21, %rd4, %rd20; st.global.u32 [%rd21], %r1;"
+
+/* Who stored last, and whether it is done, may be a matter of time. */
+static void shared_memory_races(void **state)
+{
+#define OWN "mov.u32 %r22, t; shl.b32 %r21, %r3, 2; add.s32 %r22, %r22, %r21; st.shared.u32 [%r22], %r3;"
+    /* a second store without a barrier; a barrier of one warp, of some threads, one that nobody waits at */
+    static const char *const bad[] = {
+        OWN "bar.sync 0; st.shared.u32 [%r22], 5; ld.shared.u32 %r20, [t+12];" AT20,
+        OWN "bar.sync 0; ld.shared.u32 %r20, [t+12]; st.shared.u32 [%r22], 5;" AT20,
+        OWN "bar.warp.sync -1; ld.shared.u32 %r20, [t+12];" AT20,
+        OWN "bar.sync 1, 64; ld.shared.u32 %r20, [t+12];" AT20,
+        OWN "bar.arrive 1, 64; ld.shared.u32 %r20, [t+12];" AT20,
+        OWN "setp.lt.s32 %p1, %r3, 64; @%p1 bar.sync 0; ld.shared.u32 %r20, [t+12];" AT20,
+        "mov.u32 %r30, 0; L:" OWN "bar.sync 0; ld.shared.u32 %r20, [t+12]; add.s32 %r30, %r30, 1;"
+        "setp.lt.s32 %p1, %r30, 4; @%p1 bra L;" AT20,
+    };
+    for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
+        static const char frame[] = KERNEL(".shared .align 4 .b8 t[1024];", "\1");
+        const char *cut = strchr(frame, '\1');
+        char text[4096];
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(cut - frame), frame, bad[i], cut + 1);
+        check(text, false, SITES(WRITE(D, P, 1)));
+    }
+    check(KERNEL(".shared .align 4 .b8 t[1024];",
+                 "mov.u32 %r30, 0; L:" OWN "bar.sync 0; ld.shared.u32 %r20, [t+12]; bar.sync 0; add.s32 %r30, %r30, 1;"
+                 "setp.lt.s32 %p1, %r30, 4; @%p1 bra L;" AT20),
+          false, SITES(WRITE(P, P, 1)));
+    /* arrays of dynamic shared memory are the same memory */
+    check(KERNEL(".extern .shared .align 4 .b8 a[]; .extern .shared .align 4 .b8 b[];",
+                 "st.shared.u32 [a], 7; bar.sync 0; ld.global.u32 %r10, [%rd6]; st.shared.u32 [b], %r10; bar.sync 0;"
+                 "ld.shared.u32 %r20, [a];" AT20),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    /* asynchronous copies: constant, but not yet there without a wait */
+    check(KERNEL(".shared .align 4 .b8 t[1024];",
+                 "cp.async.ca.shared.global [t], [%rd6], 4; cp.async.wait_all; bar.sync 0;"
+                 "ld.shared.u32 %r20, [t];" AT20),
+          true, SITES(READ(P, P, 0), WRITE(O, P, 1)));
+    check(KERNEL(".shared .align 4 .b8 t[1024];",
+                 "cp.async.ca.shared.global [t], [%rd6], 4; bar.sync 0; ld.shared.u32 %r20, [t];" AT20),
+          true, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+#undef OWN
+}
+
+/* The carry flag is a register that no operand names. */
+static void carry(void **state)
+{
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; add.cc.u32 %r11, %r10, -500; addc.u32 %r20, 0, 0;" AT20), false,
+          SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "add.cc.u32 %r11, %r4, -500; addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(P, P, 1)));
+}
+
 static void other_sources(void **state)
 {
     check(KERNEL("", "atom.global.add.u32 %r10, [%rd6], 1; mul.wide.u32 %rd20, %r10, 4; add.s64 %rd21, %rd4, %rd20;"
@@ -224,8 +276,54 @@ static void calls(void **state)
           false, SITES(WRITE(D, P, 1), WRITE(P, P, 0)));
 }
 
+/* What a device function can reach by way of memory, and threads that do not come back from one. */
+static void calls_through_memory(void **state)
+{
+#define PUT                                                                                                            \
+    ".func put(.param .b64 at) { .reg .b64 %b<5>; ld.param.u64 %b1, [at]; ld.u64 %b2, [%b1]; st.u32 [%b2], 1; ret; }"
+    check(KERNEL(PUT, ".local .align 8 .b8 mine[8]; mov.u64 %rd20, mine; st.local.u64 [mine], %rd2;"
+                      "cvta.local.u64 %rd21, %rd20; { .param .b64 q; st.param.b64 [q], %rd21; call put, (q); }"),
+          false, SITES(BOTH(D, P, 1)));
+    check(KERNEL(".shared .align 8 .b8 t[8]; .func put() { .reg .b64 %b<5>; ld.shared.u64 %b2, [t]; st.u32 [%b2], 1; "
+                 "ret; }",
+                 "st.shared.u64 [t], %rd2; bar.sync 0; call put;"),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL(".func leave(.param .b32 v) { .reg .pred %a; .reg .b32 %b; ld.param.u32 %b, [v]; setp.eq.s32 %a, %b, "
+                 "0; @%a exit; ret; }",
+                 "ld.global.u32 %r10, [%rd6]; { .param .b32 q; st.param.b32 [q], %r10; call leave, (q); }"
+                 "st.global.u32 [%rd7], %r1; bar.sync 0; st.global.u32 [%rd7+4], %r1;"),
+          false, SITES(READ(P, D, 0), WRITE(P, D, 1), WRITE(P, D, 1)));
+#undef PUT
+}
+
+/* Every function calls the next one twice: a walk that is not shared takes 2^40 steps. */
+static void wide_call_graph(void **state)
+{
+    char *text = malloc(1 << 16);
+    size_t n = 0;
+    for (int i = 40; i >= 0; i--)
+        n += (size_t)sprintf(text + n, i == 40 ? ".func f%d() { ret; }" : ".func f%d() { call f%d; call f%d; ret; }", i,
+                             i + 1, i + 1);
+    char *k = malloc(1 << 17);
+    sprintf(k,
+            HEAD "%s .visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n) { .reg .b64 %%a; call f0;"
+                 "ld.param.u64 %%a, [y]; st.u32 [%%a], 1; ret; }",
+            text);
+    check(k, false, SITES(WRITE(P, P, 1)));
+    free(k);
+    free(text);
+}
+
 static void provenance(void **state)
 {
+    /* an address from memory or that of an argument: anything */
+    check(KERNEL("", "ld.global.u64 %rd20, [%rd6]; setp.eq.s64 %p1, %rd20, 0; selp.b64 %rd20, %rd7, %rd20, %p1;"
+                     "st.global.u32 [%rd20], %r1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, -1)));
+    /* but not a 64-bit index */
+    check(KERNEL("", "ld.global.u64 %rd20, [%rd6]; shl.b64 %rd21, %rd20, 2; add.s64 %rd22, %rd7, %rd21;"
+                     "st.global.u32 [%rd22], %r1;"),
+          false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
     check(KERNEL("", "setp.lt.s32 %p1, %r4, %r9; selp.b64 %rd20, %rd6, %rd7, %p1; st.global.u32 [%rd20], %r1;"), false,
           SITES(WRITE(P, P, -1)));
     check(KERNEL("", "ld.global.u64 %rd20, [%rd6]; st.global.u32 [%rd20], %r1;"), false,
@@ -257,6 +355,10 @@ int main(void)
         cmocka_unit_test(guards),
         cmocka_unit_test(merges),
         cmocka_unit_test(shared_memory),
+        cmocka_unit_test(shared_memory_races),
+        cmocka_unit_test(carry),
+        cmocka_unit_test(calls_through_memory),
+        cmocka_unit_test(wide_call_graph),
         cmocka_unit_test(other_sources),
         cmocka_unit_test(calls),
         cmocka_unit_test(tables),
