@@ -504,6 +504,8 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_CP_ASYNC_COMMIT:
     case PTX_OP_CP_ASYNC_WAIT_GROUP:
     case PTX_OP_CP_ASYNC_WAIT_ALL:
+    case PTX_OP_CP_ASYNC_BULK_COMMIT:
+    case PTX_OP_CP_ASYNC_BULK_WAIT:
     case PTX_OP_CP_ASYNC_BULK_PREFETCH: return 0;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_ARRIVE:
@@ -522,6 +524,19 @@ int sg_decode_memory(struct sg_dec *d)
         sg_emit(d, sg_activemask)->d = t;
         return 0;
     }
+    case PTX_OP_MBARRIER_INIT:
+    case PTX_OP_MBARRIER_INVAL:
+    case PTX_OP_MBARRIER_EXPECT_TX:
+    case PTX_OP_MBARRIER_COMPLETE_TX:
+    case PTX_OP_MBARRIER_ARRIVE:
+    case PTX_OP_MBARRIER_ARRIVE_EXPECT_TX:
+    case PTX_OP_MBARRIER_ARRIVE_DROP:
+    case PTX_OP_MBARRIER_ARRIVE_DROP_EXPECT_TX:
+    case PTX_OP_MBARRIER_TEST_WAIT:
+    case PTX_OP_MBARRIER_TRY_WAIT:
+    case PTX_OP_MBARRIER_PENDING_COUNT:
+    case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE:
+    case PTX_OP_CP_ASYNC_BULK: return sg_decode_mbarrier(d);
     case PTX_OP_MMA:
     case PTX_OP_WMMA_MMA:
     case PTX_OP_WMMA_LOAD_A:

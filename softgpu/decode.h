@@ -92,6 +92,7 @@ int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_addr
 /* The space in which an access to `o` really happens. */
 unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);
 int sg_decode_matrix(struct sg_dec *d); /* decode-matrix.c */
+int sg_decode_mbarrier(struct sg_dec *d); /* decode-mbarrier.c */
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f);
 
 #endif

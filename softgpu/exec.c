@@ -71,7 +71,7 @@ const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int n
     memcpy(f->block, w->blk->id, sizeof f->block);
     thread_of(l, w->index * SG_LANES + lane, f->thread);
     struct dt_str s = {0};
-    if (op && op >= w->code->op && op < w->code->op + w->code->nop) {
+    if (op && op->src < w->code->nsrc) { /* may be a copy of an operation */
         const struct sg_src *src = &w->code->src[op->src];
         if (src->f && src->inst < src->f->ninst) {
             f->line = src->f->inst[src->inst].line;

@@ -336,6 +336,13 @@ const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_movmatrix(struct sg_warp *w, const struct sg_op *op);
 
+/* ---- exec-mbarrier.c ---- */
+enum sg_mbarrier { SG_MB_INIT, SG_MB_INVAL, SG_MB_ARRIVE, SG_MB_DROP, SG_MB_ARRIVE_TX, SG_MB_DROP_TX, SG_MB_EXPECT_TX, SG_MB_COMPLETE_TX,
+                   SG_MB_WAIT, SG_MB_PARITY, SG_MB_NOTHING };
+const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_mbarrier_count(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_bulk_copy(struct sg_warp *w, const struct sg_op *op);
+
 /* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ----------------------------- */
 const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
                                 uint32_t bytes, const char *what, ...) __attribute__((format(printf, 7, 8)));
