@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -502,7 +503,7 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, b
         for (int k = 0; seen && k < 2; k++)
             if (!(r->seen[k] = dt_calloc((bytes + 63) / 32 / 64 + 2, 8)))
                 return DT_E_NOMEM;
-        if (shadow && !r->read_only && !(r->shadow = dt_calloc(bytes, sizeof *r->shadow)))
+        if (shadow && !r->read_only && !(r->shadow = sg_pages(bytes * sizeof *r->shadow)))
             return DT_E_NOMEM;
     }
     return 0;
@@ -633,7 +634,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     for (size_t i = 0; i < run.nrange; i++) {
         free(run.range[i].seen[0]);
         free(run.range[i].seen[1]);
-        free(run.range[i].shadow);
+        if (run.range[i].shadow)
+            munmap(run.range[i].shadow, (run.range[i].end - run.range[i].base) * sizeof *run.range[i].shadow);
     }
     free(run.range);
     free(run.first);
