@@ -36,7 +36,7 @@ static const struct opt {
     {"output", "PATH", O_OUTPUT, offsetof(struct cli, output), "-o: folder for plan.json and the modules, or the report's file"},
     {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow), "allow kinds of rewrites"},
     {"deny", "KIND,…", O_DENY, offsetof(struct cli, deny), "deny kinds of rewrites"},
-    {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning"},
+    {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning (default 120)"},
     {"seed", "N", O_SEED, offsetof(struct cli, seed), "added to the seed of every fill, weights and constants excepted"},
     {"dump", "DIR", O_DUMP, offsetof(struct cli, dump), "write DIR/BUFFER.bin for every output and inout buffer"},
     {"limit", "N", O_LIMIT, offsetof(struct cli, limit), "at most N"},

@@ -19,6 +19,9 @@
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
 
+/* Planning without --budget stops here with the best so far: well before the service's limit for a job (600 s) would lose it all. */
+#define DEFAULT_BUDGET_S 120
+
 struct job {
     struct wrk *w;
     const struct dtd_options *opt;
@@ -122,7 +125,7 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
     if (plan) {
         const struct dtd_options *o = j->opt, plain = {0};
         struct rw_options ro = {.allow = (const char *const *)o->allow, .nallow = o->nallow, .deny = (const char *const *)o->deny,
-                                .ndeny = o->ndeny, .budget_s = o->budget, .progress = wrk_progress, .user = j->w};
+                                .ndeny = o->ndeny, .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S, .progress = wrk_progress, .user = j->w};
         if (!o->nallow)
             ro.allow = NULL;
         json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
