@@ -73,6 +73,6 @@ void table_print(struct table *t, const struct cli *c); /* first row: heads; emp
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);
-verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report;
+verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report, cmd_reprofile, cmd_trace;
 
 #endif

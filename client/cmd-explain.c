@@ -73,6 +73,54 @@ static void rewrite(const json_t *r)
     fputc('\n', stdout);
 }
 
+static const char *factor_text(const char *f)
+{
+    static const char *const text[][2] = {{".kernel", "kernel text"}, {".geometry", "geometry"}, {".arguments", "arguments"},
+                                          {".shape", "size, role"}, {".content", "constant content"}, {"arch", "architecture"},
+                                          {"launches", "number of launches"}, {"format", "format of signatures"}, {"device", "device"},
+                                          {"toolchain", "toolchain"}, {"policy", "policy (options)"}};
+    for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
+        size_t n = strlen(f), k = strlen(text[i][0]);
+        if (n >= k && !strcmp(f + n - k, text[i][0]))
+            return text[i][1];
+    }
+    return f;
+}
+
+/* Why the cache was missed, or what keeps the nearest entry apart. */
+static void nearest(const json_t *n, bool cached)
+{
+    const json_t *e = json_object_get(n, "entry"), *list = json_object_get(n, "differs"), *v;
+    size_t i;
+    if (!n) {
+        printf("no other entry of the cache to compare with\n");
+        return;
+    }
+    printf("%s: nearest %sentry %s on ", cached ? "in the cache" : "missed the cache", cached ? "other " : "", jstr(e, "signature"));
+    print_clean(stdout, jstr(e, "device"));
+    printf(" differs in %zu of %.0f factors\n", json_array_size(list), jnum(n, "factors"));
+    json_array_foreach(list, i, v) {
+        const char *f = jstr(v, "factor"), *name = jstr(v, "name"), *mine = jstr(v, "mine"), *stored = jstr(v, "stored");
+        if (i == 20) {
+            printf("    and %zu more\n", json_array_size(list) - i);
+            break;
+        }
+        printf("    %s", factor_text(f));
+        if (strchr(f, '.'))
+            printf(" of %s %.*s", *f == 'l' ? "launch" : "buffer", (int)strcspn(f, "."), f);
+        if (*name) {
+            fputs(" (", stdout);
+            print_clean(stdout, name);
+            fputc(')', stdout);
+        }
+        fputs(": here ", stdout);
+        print_clean(stdout, *mine ? mine + (*mine == ' ') : "nothing");
+        fputs(", stored ", stdout);
+        print_clean(stdout, *stored ? stored + (*stored == ' ') : "nothing");
+        fputc('\n', stdout);
+    }
+}
+
 static int human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *a = json_object_get(doc, "analysis"), *p = json_object_get(doc, "plan"), *f = json_object_get(doc, "factors");
@@ -86,6 +134,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         print_clean(stdout, text ? text : "");
         fputc('\n', stdout);
     }
+    nearest(json_object_get(doc, "nearest"), json_is_true(json_object_get(doc, "cached")));
     if (a)
         printf("\nEdges\n");
     json_array_foreach(json_object_get(a, "edges"), i, v)
@@ -101,7 +150,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
 
 static int by_signature(struct cli *c, const char *sig)
 {
-    struct outcome parts[2], o = {0};
+    struct outcome parts[2], o = {0}, near;
     static const char *const what[2][3] = {{"analysis", "/v1/analyses/", "find-analysis"}, {"plan", "/v1/plans/", "find-plan"}};
     json_t *doc = json_pack("{s:s, s:b}", "signature", sig, "cached", 1);
     int found = 0;
@@ -122,6 +171,14 @@ static int by_signature(struct cli *c, const char *sig)
         outcome_done(&parts[1]);
         return finish(c, &parts[0], human);
     }
+    char path[160], members[160];
+    snprintf(path, sizeof path, "/v1/cache/nearest/%s", sig);
+    snprintf(members, sizeof members, "\"op\":\"nearest\",\"signature\":\"%s\"", sig);
+    backend_call(c, "GET", path, NULL, 0, "cache", members, &near); /* a failure: there is nothing to compare with */
+    json_t *other = near.failed ? NULL : json_loadb(near.text, near.len, 0, NULL);
+    if (other)
+        json_object_set_new(doc, "nearest", other);
+    outcome_done(&near);
     o.text = json_dumps(doc, JSON_COMPACT);
     o.len = o.text ? strlen(o.text) : 0;
     json_decref(doc);

@@ -1,4 +1,6 @@
-/* dovetail report SIGNATURE -o FILE.html: the plan that the cache holds under a signature, as one HTML file. */
+/* dovetail report SIGNATURE -o FILE.html: the plan that the cache holds under a signature, as one HTML file.
+ * dovetail trace SIGNATURE -o FILE.json: modelled timelines of graph and plan, to open in Perfetto or chrome://tracing.
+ */
 #include <stdlib.h>
 #include <string.h>
 
@@ -6,14 +8,14 @@
 #include "client/cli.h"
 
 /* Through the service the text is the file; a worker (--local) gives it as a member of a document. */
-static int save(struct cli *c, struct outcome *o, struct dt_err *e)
+static int save(struct cli *c, const char *member, struct outcome *o, struct dt_err *e)
 {
     if (!c->local)
         return dt_write_file(c->output, o->text, o->len, e);
     json_t *doc = json_loadb(o->text, o->len, 0, NULL);
-    const json_t *html = json_object_get(doc, "html");
-    int r = json_is_string(html) ? dt_write_file(c->output, json_string_value(html), json_string_length(html), e)
-                                 : dt_err_set(e, DT_E_INTERNAL, "the worker's answer has no report");
+    const json_t *text = json_object_get(doc, member);
+    int r = json_is_string(text) ? dt_write_file(c->output, json_string_value(text), json_string_length(text), e)
+                                 : dt_err_set(e, DT_E_INTERNAL, "the worker's answer has no %s", member);
     json_decref(doc);
     return r;
 }
@@ -26,7 +28,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
-int cmd_report(struct cli *c)
+static int stored(struct cli *c, const char *verb, const char *member, const char *ending)
 {
     struct dt_err e = {0};
     struct outcome o;
@@ -35,13 +37,13 @@ int cmd_report(struct cli *c)
     if (strlen(s) != 71 || strncmp(s, "sha256:", 7) || strspn(s + 7, "0123456789abcdef") != 64)
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
     else if (!c->output)
-        dt_err_set(&e, DT_E_USAGE, "usage: dovetail report SIGNATURE -o FILE.html");
+        dt_err_set(&e, DT_E_USAGE, "usage: dovetail %s SIGNATURE -o FILE.%s", verb, ending);
     if (e.num)
         return fail(c, &e);
-    snprintf(path, sizeof path, "/v1/plans/%s/report", s);
-    backend_get(c, path, "report", s, &o);
+    snprintf(path, sizeof path, "/v1/plans/%s/%s", s, verb);
+    backend_get(c, path, verb, s, &o);
     if (!o.failed) {
-        if (save(c, &o, &e) < 0) {
+        if (save(c, member, &o, &e) < 0) {
             outcome_done(&o);
             return fail(c, &e);
         }
@@ -53,3 +55,6 @@ int cmd_report(struct cli *c)
     }
     return finish(c, &o, human);
 }
+
+int cmd_report(struct cli *c) { return stored(c, "report", "html", "html"); }
+int cmd_trace(struct cli *c) { return stored(c, "trace", "trace", "json"); }

@@ -10,11 +10,12 @@
 #include "cache/cache.h"
 #include "daemon/report.h"
 #include "daemon/service.h"
+#include "daemon/trace.h"
 
 struct docs {
     struct dtd_async a; /* first */
     const char *want;   /* NULL: figures */
-    bool html;          /* a plan's report */
+    enum docs_form { FORM_JSON, FORM_HTML, FORM_TRACE } form; /* the document, a plan's report, its timelines */
     char signature[DT_SHA256_TEXT], device[192];
     int rc;
     struct dt_err err;
@@ -34,7 +35,11 @@ static void docs_work(struct dtd_async *a)
     }
     uv_mutex_unlock(&a->s->cache_lock);
     if (d->rc == 1) {
-        d->text = d->html ? dtd_report_html(doc) : json_dumps(doc, JSON_COMPACT);
+        d->text = d->form == FORM_HTML    ? dtd_report_html(doc)
+                  : d->form == FORM_TRACE ? dtd_trace_json(doc, &d->err)
+                                          : json_dumps(doc, JSON_COMPACT);
+        if (!d->text)
+            d->rc = d->err.num ? d->err.num : dt_err_set(&d->err, DT_E_NOMEM, "out of memory");
         json_decref(doc);
     }
 }
@@ -49,8 +54,7 @@ static void docs_after(struct dtd_async *a)
     } else if (!d->rc) {
         dtd_reply_err(a->req, DT_E_NOT_FOUND, "there is no %s with this signature%s", d->want, *d->device ? " and device" : "");
     } else {
-        size_t n = d->text ? strlen(d->text) : 0;
-        dtd_reply_take(a->req, d->text ? 200 : 503, d->html ? "text/html; charset=utf-8" : "application/json", NULL, d->text, n);
+        dtd_reply_take(a->req, 200, d->form == FORM_HTML ? "text/html; charset=utf-8" : "application/json", NULL, d->text, strlen(d->text));
         d->text = NULL;
     }
 }
@@ -63,7 +67,7 @@ static void docs_release(struct dtd_async *a)
     free(d);
 }
 
-static void start(struct dtd_service *s, struct dtd_req *r, const char *want, bool html)
+static void start(struct dtd_service *s, struct dtd_req *r, const char *want, enum docs_form form)
 {
     struct docs *d = dt_calloc(1, sizeof *d);
     if (!d) {
@@ -72,7 +76,7 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want, bo
     }
     d->a = (struct dtd_async){.s = s, .req = r, .work = docs_work, .after = docs_after, .release = docs_release};
     d->want = want;
-    d->html = html;
+    d->form = form;
     if (want) {
         const char *p = r->param[0];
         bool ok = strlen(p) == DT_SHA256_TEXT - 1 && !strncmp(p, "sha256:", 7);
@@ -100,7 +104,8 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want, bo
     dtd_async_start(&d->a);
 }
 
-void api_plan(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", false); }
-void api_report(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", true); }
-void api_analysis(struct dtd_service *s, struct dtd_req *r) { start(s, r, "analysis", false); }
-void api_cache(struct dtd_service *s, struct dtd_req *r) { start(s, r, NULL, false); }
+void api_plan(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", FORM_JSON); }
+void api_report(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", FORM_HTML); }
+void api_trace(struct dtd_service *s, struct dtd_req *r) { start(s, r, "plan", FORM_TRACE); }
+void api_analysis(struct dtd_service *s, struct dtd_req *r) { start(s, r, "analysis", FORM_JSON); }
+void api_cache(struct dtd_service *s, struct dtd_req *r) { start(s, r, NULL, FORM_JSON); }

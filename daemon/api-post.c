@@ -59,17 +59,18 @@ static const char *verb_of(const char *want, bool *ret_cached)
 }
 
 /* SHA-256 over everything that makes two posts the same job: document (members in any order), want, device, options. */
-static int share_key(struct post *p, const struct dt_graph *g, const char *options)
+int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options, char share[DT_SHA256_TEXT],
+                  struct dt_err *e)
 {
     struct dt_sha256 h;
-    dt_free_ char *text = json_dumps(g->json, JSON_COMPACT | JSON_SORT_KEYS);
+    dt_free_ char *text = json_dumps(graph, JSON_COMPACT | JSON_SORT_KEYS);
     if (!text || dt_sha256_init(&h) < 0)
-        return dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     dt_sha256_addstr(&h, text);
-    dt_sha256_addstr(&h, p->want);
-    dt_sha256_addstr(&h, p->device);
+    dt_sha256_addstr(&h, want);
+    dt_sha256_addstr(&h, device);
     dt_sha256_addstr(&h, options);
-    dt_sha256_final(&h, p->share);
+    dt_sha256_final(&h, share);
     return 0;
 }
 
@@ -85,7 +86,7 @@ static void post_work(struct dtd_async *a)
     json_t *oj = dtd_options_to_json(&p->opt);
     dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
     json_decref(oj);
-    p->rc = options ? share_key(p, g, options) : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+    p->rc = options ? dtd_share_key(g->json, p->want, p->device, options, p->share, &p->err) : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
     if (p->rc >= 0 && cached && p->known && !g->is_plan) {
         struct dtd_lookup l = {p->want, p->arch, p->key, p->toolchain, &p->opt};
         json_t *doc = NULL;

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 #include <uv.h>
 
+#include "base/hash.h"
 #include "daemon/config.h"
 #include "daemon/http.h"
 #include "daemon/jobs.h"
@@ -65,6 +66,7 @@ void api_result(struct dtd_service *s, struct dtd_req *r);
 void api_events(struct dtd_service *s, struct dtd_req *r);       /* api-events.c */
 void api_plan(struct dtd_service *s, struct dtd_req *r);         /* api-docs.c */
 void api_report(struct dtd_service *s, struct dtd_req *r);
+void api_trace(struct dtd_service *s, struct dtd_req *r);
 void api_analysis(struct dtd_service *s, struct dtd_req *r);
 void api_cache(struct dtd_service *s, struct dtd_req *r);
 
@@ -74,6 +76,11 @@ void api_cache_gc(struct dtd_service *s, struct dtd_req *r);
 void api_cache_export(struct dtd_service *s, struct dtd_req *r);
 void api_cache_import(struct dtd_service *s, struct dtd_req *r);
 void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
+
+void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c */
+/* api-post.c: equal for posts that may share a job. */
+int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options, char share[DT_SHA256_TEXT],
+                  struct dt_err *e);
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r);      /* (uid_t)-1: not known */

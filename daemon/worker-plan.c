@@ -170,7 +170,74 @@ int wrk_optimize(struct wrk *w, json_t *graph, const struct dtd_options *o, stru
     return answer(w, graph, o, "plan", a, e);
 }
 
-/* Both documents, and the factors of the signature when the graph had to be compiled. */
+/* Plan stored graphs again that have no plan of this device and toolchain, one after the other; one that fails does not stop the others. */
+int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    json_int_t limit = json_integer_value(json_object_get(in, "limit")), planned = 0, failed = 0;
+    json_t *list = NULL, *v;
+    size_t i;
+    int r = w->cache ? 0 : cache_open(w->cache_path, &w->cache, e);
+    if (r >= 0)
+        r = wrk_open(w, e);
+    if (r >= 0)
+        r = cache_stale(w->cache, dev_info(w->dev)->arch, w->key, w->toolchain, json_is_true(json_object_get(in, "stale")),
+                        limit > 0 && limit <= 10000 ? (unsigned)limit : 100, &list, e);
+    if (r < 0)
+        return r;
+    json_array_foreach(list, i, v) {
+        struct wrk_answer one = {0};
+        struct dt_err why = {0};
+        json_t *graph = NULL;
+        wrk_progress("reprofile", json_string_value(v), (unsigned)i, (unsigned)json_array_size(list), w);
+        r = cache_graph_get(w->cache, json_string_value(v), &graph, &why);
+        if (r == 1)
+            r = answer(w, graph, o, "plan", &one, &why);
+        planned += r >= 0 && one.document;
+        failed += r < 0 || !one.document;
+        bool end = r < 0 && dtd_error_ends_worker(why.num);
+        if (r < 0)
+            dt_log(DT_LOG_WARN, "%s: %s", json_string_value(v), dt_err_code(why.num));
+        json_decref(one.document);
+        json_decref(graph);
+        if (end) {
+            json_decref(list);
+            dt_err_move(e, &why);
+            return e && e->num ? e->num : DT_E_DEVICE;
+        }
+        dt_err_done(&why);
+    }
+    a->document = json_pack("{s:I, s:I, s:I}", "due", (json_int_t)json_array_size(list), "planned", planned, "failed", failed);
+    json_decref(list);
+    return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+/* Which entry would have been hit by a hair, and what differs: the cause of a miss. Factors get the caller's names. NULL: there is none. */
+static json_t *nearest(struct job *j)
+{
+    dt_free_ char *policy = dtd_policy(j->opt, "plan");
+    struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
+    struct dt_canon canon;
+    json_t *o = NULL, *v;
+    size_t i;
+    if (!j->w->cache || !policy || cache_nearest(j->w->cache, &k, j->factors, &o, NULL) != 1)
+        return NULL;
+    bool names = dt_graph_canon(j->g, &canon) >= 0;
+    json_array_foreach(json_object_get(o, "differs"), i, v) {
+        const char *f = json_string_value(json_object_get(v, "factor"));
+        char *end;
+        unsigned long n = strtoul(f + 1, &end, 10);
+        if (!names || end == f + 1 || *end != '.')
+            continue;
+        if (*f == 'l' && n < j->g->nlaunch)
+            json_object_set_new(v, "name", json_string(j->g->launch[n].name));
+        for (uint32_t b = 0; *f == 'b' && b < j->g->nbuffer; b++)
+            if (canon.buffer[b] == n)
+                json_object_set_new(v, "name", json_string(j->g->buffer[b].name));
+    }
+    return o;
+}
+
+/* Both documents, the nearest other entry, and the factors of the signature when the graph had to be compiled. */
 int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct job j = {0};
@@ -186,6 +253,9 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         snprintf(a->signature, sizeof a->signature, "%s", j.signature);
         a->document = json_pack("{s:s, s:s, s:b, s:O, s:O}", "signature", j.signature, "digest", j.digest, "cached", a->hit,
                                 "analysis", analysis, "plan", plan);
+        json_t *near = a->document ? nearest(&j) : NULL;
+        if (near)
+            json_object_set_new(a->document, "nearest", near);
         if (a->document && j.factors)
             json_object_set(a->document, "factors", j.factors);
         if (!a->document)

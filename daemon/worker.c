@@ -29,6 +29,7 @@
 #include "base/wire.h"
 #include "daemon/cacheops.h"
 #include "daemon/report.h"
+#include "daemon/trace.h"
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
 
@@ -42,6 +43,8 @@ static const struct verb {
     {"analyze", wrk_analyze, true}, {"optimize", wrk_optimize, true}, {"run", wrk_run, true},    {"explain", wrk_explain, true},
     {"devices", wrk_devices, false}, {"ping", wrk_ping, false},        {"cache", wrk_cache, false},
     {"find-analysis", wrk_find_analysis, false}, {"find-plan", wrk_find_plan, false}, {"report", wrk_report, false},
+    {"trace", wrk_trace, false},
+    {"reprofile", wrk_reprofile, false},
 };
 
 /* ---- device and cache ------------------------------------------------------------------------------------------- */
@@ -161,6 +164,22 @@ int wrk_report(struct wrk *w, json_t *in, const struct dtd_options *o, struct wr
     free(html);
     if (!doc)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for the report");
+    json_decref(a->document);
+    a->document = doc;
+    return 0;
+}
+
+int wrk_trace(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    int r = find(w, in, "plan", a, e);
+    if (r < 0)
+        return r;
+    dt_free_ char *trace = dtd_trace_json(a->document, e);
+    if (!trace)
+        return e->num;
+    json_t *doc = json_pack("{s:s}", "trace", trace);
+    if (!doc)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for the trace");
     json_decref(a->document);
     a->document = doc;
     return 0;

@@ -130,5 +130,7 @@ struct dev_time {
     unsigned launches;
 };
 int dev_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double *step_us, struct dt_err *e);
+/* After dev_run_time on the software device: when each step began and ended in the model, microseconds from the graph's start. */
+int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct dt_err *e);
 
 #endif

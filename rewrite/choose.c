@@ -81,6 +81,8 @@ static void state_done(struct rw_state *s)
     }
     json_decref(s->doc);
     free(s->step_us);
+    free(s->begin_us);
+    free(s->end_us);
     memset(s, 0, sizeof *s);
 }
 
@@ -91,12 +93,21 @@ static int time_state(struct rw_planner *p, struct rw_state *s, struct dt_err *e
     int r = 0;
     free(s->step_us);
     s->step_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->step_us);
-    if (!s->step_us)
+    free(s->begin_us);
+    free(s->end_us);
+    s->begin_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->begin_us);
+    s->end_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->end_us);
+    if (!s->step_us || !s->begin_us || !s->end_us)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if ((r = dev_run_new(p->dev, s->prog, &run, e)) < 0 || (r = dev_run_fill(run, 0, -1, e)) < 0 ||
-        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0) {
+        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0 ||
+        (soft && (r = dev_run_timeline(run, s->begin_us, s->end_us, e)) < 0)) {
         dev_run_free(run);
         return rw_recover(p->dev, r, e);
+    }
+    for (uint32_t k = 0; !soft && k < s->graph->nlaunch; k++) {
+        s->begin_us[k] = k ? s->end_us[k - 1] : 0;
+        s->end_us[k] = s->begin_us[k] + s->step_us[k];
     }
     dev_run_free(run);
     return 0;

@@ -4,7 +4,8 @@
  * a hazard with, without those that another of them already waits for. All launches are on stream 0.
  * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
  * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset.
- * Beside the contract: before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`.
+ * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
+ * before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -19,6 +20,20 @@ static json_t *timing(const struct rw_state *s)
 {
     return json_pack("{s:o,s:s,s:I,s:o}", "time_us", us(s->time.time_us), "method", s->time.method, "launches",
                      (json_int_t)s->graph->nlaunch, "ci95_us", us(s->time.ci95_us));
+}
+
+/* [begin, end] of every launch in microseconds. */
+static json_t *timeline(const struct rw_state *s)
+{
+    json_t *list = json_array();
+    bool ok = list;
+    for (uint32_t k = 0; ok && s->begin_us && k < s->graph->nlaunch; k++)
+        ok = json_array_append_new(list, json_pack("[o,o]", us(s->begin_us[k]), us(s->end_us[k]))) == 0;
+    if (!ok) {
+        json_decref(list);
+        return NULL;
+    }
+    return list;
 }
 
 static json_t *rewrites(const struct rw_planner *p)
@@ -145,7 +160,8 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
          put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
          put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
-         put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "rewrites", rewrites(p)) &&
+         put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
+         put(doc, "rewrites", rewrites(p)) &&
          put(doc, "assumes", assumes(last, e)) &&
          put(doc, "verified", json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0 || p->state.n == 1, "inputs",
                                         (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
@@ -177,6 +193,8 @@ static void planner_done(struct rw_planner *p)
         }
         json_decref(s->doc);
         free(s->step_us);
+        free(s->begin_us);
+        free(s->end_us);
     }
     for (size_t k = 0; k < p->entry.n; k++) {
         free(p->entry.p[k].level);

@@ -235,6 +235,7 @@ struct rw_state { /* a graph on its way to the plan */
     struct ana_result *ana;
     struct dev_time time;
     double *step_us;
+    double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed; /* the first one: prog and ana are the caller's */
     size_t entry;  /* the rewrite that made it, in rw_planner.entry */
     enum ana_evidence evidence;

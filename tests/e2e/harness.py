@@ -128,7 +128,8 @@ class Reply:
 
 TEMPLATES = [(re.compile(p), t) for p, t in (
     (r"/v1/jobs/[^/]+/events$", "/v1/jobs/{id}/events"), (r"/v1/jobs/[^/]+/result$", "/v1/jobs/{id}/result"),
-    (r"/v1/jobs/[^/]+$", "/v1/jobs/{id}"), (r"/v1/plans/[^/]+$", "/v1/plans/{signature}"),
+    (r"/v1/jobs/[^/]+$", "/v1/jobs/{id}"), (r"/v1/plans/[^/]+/trace$", "/v1/plans/{signature}/trace"),
+    (r"/v1/reprofile$", None), (r"/v1/plans/[^/]+$", "/v1/plans/{signature}"),
     (r"/v1/analyses/[^/]+$", "/v1/analyses/{signature}"), (r"/v1/cache/nearest/[^/]+$", "/v1/cache/nearest/{signature}"), (r"/v1/cache/(entries|verify|gc|import)$", None),
     (r"(/|/v1/(jobs|devices|cache)|/healthz)$", None))]
 
