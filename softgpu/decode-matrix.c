@@ -55,6 +55,31 @@ static int take(struct sg_dec *d, const struct ptx_opnd *o, const struct sg_frag
     return 0;
 }
 
+static bool same_fragment(const struct sg_fragment *a, const struct sg_fragment *b)
+{
+    return a->role == b->role && a->type == b->type && a->rows == b->rows && a->cols == b->cols && a->regs == b->regs;
+}
+
+/* The number of `s` in d->mma: a kernel has few different ones, however many instructions. */
+static uint32_t intern(struct sg_dec *d, struct sg_mma s)
+{
+    for (size_t x = 0; x < d->mma.n; x++) {
+        const struct sg_mma *o = &d->mma.p[x];
+        if (same_fragment(&o->a, &s.a) && same_fragment(&o->b, &s.b) && same_fragment(&o->c, &s.c) && same_fragment(&o->d, &s.d) &&
+            o->bits == s.bits && o->saturate == s.saturate && o->by_column == s.by_column)
+            return (uint32_t)x;
+    }
+    struct sg_fragment *f[4] = {&s.a, &s.b, &s.c, &s.d};
+    for (unsigned x = 0; x < 4; x++)
+        if (f[x]->regs && !sg_fragment_table(&d->c->arena, f[x]))
+            d->nomem = true;
+    if (!dt_push(&d->mma, s)) {
+        d->nomem = true;
+        return 0;
+    }
+    return (uint32_t)d->mma.n - 1;
+}
+
 static bool is_integer(enum ptx_type t) { return t == PTX_S8 || t == PTX_U8 || t == PTX_S4 || t == PTX_U4 || t == PTX_B1; }
 
 static bool goes_together(enum ptx_type a, enum ptx_type b, enum ptx_type c, enum ptx_type dt)
@@ -122,10 +147,9 @@ static int mma(struct sg_dec *d)
     uint32_t x = (uint32_t)d->ext.n;
     for (unsigned e = 0; e < total; e++)
         sg_ext(d, ref[e]);
-    if (!dt_push(&d->mma, s))
-        d->nomem = true;
+    uint32_t spec = intern(d, s);
     struct sg_op *op = sg_emit(d, sg_mma);
-    op->x = (uint32_t)d->mma.n - 1;
+    op->x = spec;
     op->imm = x;
     if (d->bb.n)
         d->bb.p[d->bb.n - 1].count[SG_C_TENSOR] += 2 * m * n * k / SG_LANES;
@@ -163,15 +187,14 @@ static int wmma_memory(struct sg_dec *d)
     uint32_t x = (uint32_t)d->ext.n;
     for (unsigned e = 0; e < s.d.regs; e++)
         sg_ext(d, ref[e]);
-    if (!dt_push(&d->mma, s))
-        d->nomem = true;
+    uint32_t spec = intern(d, s);
     struct sg_op *op = sg_emit(d, store ? sg_wmma_store : sg_wmma_load);
     op->a = ad.a;
     op->imm = ad.imm;
     op->flags |= ad.flags;
     op->b = x;
     op->c = stride;
-    op->x = (uint32_t)d->mma.n - 1;
+    op->x = spec;
     op->site = d->nsite++;
     op->size = (uint8_t)(bits / 8);
     op->space = (uint8_t)sg_real_space(d, mem, i->space);

@@ -83,6 +83,23 @@ struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned 
     return f;
 }
 
+/* f->at: [register][element][lane], row * cols + column of each */
+bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f)
+{
+    uint16_t *at = dt_new_array(arena, uint16_t, f->regs * f->per * SG_LANES);
+    if (!at)
+        return false;
+    f->at = at;
+    for (unsigned r = 0; r < f->regs; r++)
+        for (unsigned e = 0; e < f->per; e++)
+            for (unsigned l = 0; l < SG_LANES; l++) {
+                unsigned row, col;
+                place(f, l, r, e, &row, &col);
+                *at++ = (uint16_t)(row * f->cols + col);
+            }
+    return true;
+}
+
 /* ---- products --------------------------------------------------------------------------------------------------------- */
 static float e4m3(uint32_t v)
 {
@@ -93,84 +110,112 @@ static float e4m3(uint32_t v)
     return v & 0x80 ? -x : x;
 }
 
-static float element_f(uint32_t v, unsigned e, enum ptx_type t)
+/* Element e of each lane's register */
+static void row_f(const uint32_t *p, unsigned e, enum ptx_type t, float *out)
 {
     switch (t) {
-    case PTX_F16: return sg_float(sg_f16_to_f32(v >> 16 * e & 0xFFFF));
-    case PTX_BF16: return sg_float(sg_bf16_to_f32(v >> 16 * e & 0xFFFF));
-    case PTX_TF32: return sg_nan_bits(v) ? sg_float(SG_NAN32) : sg_float(v & ~0x1FFFu); /* the low 13 bits do not count */
-    case PTX_E4M3: return e4m3(v >> 8 * e & 0xFF);
-    case PTX_E5M2: return sg_float(sg_f16_to_f32((v >> 8 * e & 0xFF) << 8));
-    default: return sg_float(v);
+    case PTX_F16:
+        for (unsigned l = 0; l < SG_LANES; l++)
+            out[l] = sg_float(sg_f16_to_f32(p[l] >> 16 * e & 0xFFFF));
+        break;
+    case PTX_BF16:
+        for (unsigned l = 0; l < SG_LANES; l++)
+            out[l] = sg_float(sg_bf16_to_f32(p[l] >> 16 * e & 0xFFFF));
+        break;
+    case PTX_TF32: /* the low 13 bits do not count */
+        for (unsigned l = 0; l < SG_LANES; l++)
+            out[l] = sg_float(sg_nan_bits(p[l]) ? SG_NAN32 : p[l] & ~0x1FFFu);
+        break;
+    case PTX_E4M3:
+        for (unsigned l = 0; l < SG_LANES; l++)
+            out[l] = e4m3(p[l] >> 8 * e & 0xFF);
+        break;
+    case PTX_E5M2:
+        for (unsigned l = 0; l < SG_LANES; l++)
+            out[l] = sg_float(sg_f16_to_f32((p[l] >> 8 * e & 0xFF) << 8));
+        break;
+    default:
+        for (unsigned l = 0; l < SG_LANES; l++)
+            out[l] = sg_float(p[l]);
     }
 }
 
-static int32_t element_i(uint32_t v, unsigned e, unsigned bits, bool sign)
+static void row_i(const uint32_t *p, unsigned e, enum ptx_type t, int32_t *out)
 {
-    if (bits == 32)
-        return (int32_t)v;
-    uint32_t x = v << (32 - bits * (e + 1));
-    return sign ? (int32_t)x >> (32 - bits) : (int32_t)(x >> (32 - bits));
+    unsigned bits = sg_matrix_bits(t), left = 32 - bits * (e + 1);
+    bool sign = ptx_type_is_signed(t);
+    for (unsigned l = 0; l < SG_LANES; l++) {
+        uint32_t x = p[l] << left;
+        out[l] = sign ? (int32_t)x >> (32 - bits) : (int32_t)(x >> (32 - bits));
+    }
+}
+
+static void row_d(const uint64_t *p, unsigned e, enum ptx_type t, double *out)
+{
+    for (unsigned l = 0; l < SG_LANES; l++)
+        out[l] = sg_double(p[l]);
 }
 
 /* A as [row][k], B as [k][column], C as [row][column] */
-#define GATHER(NAME, T, REG, VALUE)                                                                                                  \
+#define GATHER(NAME, T, REG, ROW)                                                                                                    \
     static void NAME(const struct sg_warp *w, const struct sg_fragment *f, const uint32_t *ref, T *out)                                \
     {                                                                                                                                \
-        unsigned bits = sg_matrix_bits(f->type), row, col;                                                                           \
-        bool sign = ptx_type_is_signed(f->type);                                                                                     \
-        (void)bits, (void)sign;                                                                                                      \
-        for (unsigned r = 0; r < f->regs; r++) {                                                                                      \
-            const REG *p = SG_P(REG, ref[r]);                                                                                        \
-            for (unsigned l = 0; l < SG_LANES; l++)                                                                                   \
-                for (unsigned e = 0; e < f->per; e++) {                                                                               \
-                    place(f, l, r, e, &row, &col);                                                                                   \
-                    out[row * f->cols + col] = VALUE;                                                                                \
-                }                                                                                                                    \
-        }                                                                                                                            \
+        const uint16_t *at = f->at;                                                                                                  \
+        for (unsigned r = 0; r < f->regs; r++)                                                                                        \
+            for (unsigned e = 0; e < f->per; e++, at += SG_LANES) {                                                                   \
+                T row[SG_LANES];                                                                                                     \
+                ROW(SG_P(REG, ref[r]), e, f->type, row);                                                                              \
+                for (unsigned l = 0; l < SG_LANES; l++)                                                                               \
+                    out[at[l]] = row[l];                                                                                             \
+            }                                                                                                                        \
     }
-GATHER(gather_f, float, uint32_t, element_f(p[l], e, f->type))
-GATHER(gather_i, int32_t, uint32_t, element_i(p[l], e, bits, sign))
-GATHER(gather_d, double, uint64_t, sg_double(p[l]))
+GATHER(gather_f, float, uint32_t, row_f)
+GATHER(gather_i, int32_t, uint32_t, row_i)
+GATHER(gather_d, double, uint64_t, row_d)
+
+static inline void multiply(const float *a, const float *b, float *c, unsigned m, unsigned n, unsigned k)
+{
+    for (unsigned i = 0; i < m; i++, c += n, a += k)
+        for (unsigned x = 0; x < k; x++) {
+            double v = a[x];
+            for (unsigned j = 0; j < n; j++)
+                c[j] = (float)((double)c[j] + v * (double)b[x * n + j]);
+        }
+}
 
 static void mma_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
     float a[MAX_OUTER * MAX_K], b[MAX_OUTER * MAX_K], c[MAX_OUTER * MAX_OUTER];
-    unsigned m = s->c.rows, n = s->c.cols, k = s->a.cols, row, col;
+    unsigned m = s->c.rows, n = s->c.cols, k = s->a.cols;
     gather_f(w, &s->a, ref + s->at_a, a);
     gather_f(w, &s->b, ref + s->at_b, b);
     gather_f(w, &s->c, ref + s->at_c, c);
-    for (unsigned i = 0; i < m; i++)
-        for (unsigned x = 0; x < k; x++) {
-            double v = a[i * k + x];
-            for (unsigned j = 0; j < n; j++)
-                c[i * n + j] = (float)((double)c[i * n + j] + v * (double)b[x * n + j]);
-        }
-    for (unsigned r = 0; r < s->d.regs; r++)
+    if (n == 8) /* known widths make better loops */
+        multiply(a, b, c, m, 8, k);
+    else if (n == 16)
+        multiply(a, b, c, m, 16, k);
+    else
+        multiply(a, b, c, m, n, k);
+    const uint16_t *at = s->d.at;
+    for (unsigned r = 0; r < s->d.regs; r++, at += s->d.per * SG_LANES) {
+        uint32_t *d = SG_P(uint32_t, ref[r]);
         for (unsigned l = 0; l < SG_LANES; l++) {
-            uint32_t v = 0;
-            for (unsigned e = 0; e < s->d.per; e++) {
-                place(&s->d, l, r, e, &row, &col);
-                float x = c[row * n + col];
-                if (s->d.type == PTX_F16)
-                    v |= sg_f32_to_f16(sg_bits(x)) << 16 * e;
-                else
-                    v = x == x ? sg_bits(x) : SG_NAN32;
-            }
-            SG_P(uint32_t, ref[r])[l] = v;
+            uint32_t v = sg_bits(c[at[l]]);
+            d[l] = s->d.type == PTX_F16 ? sg_f32_to_f16(v) | sg_f32_to_f16(sg_bits(c[at[l + SG_LANES]])) << 16 : sg_nan_bits(v) ? SG_NAN32 : v;
         }
+    }
 }
 
 static void mma_integer(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
     int32_t a[MAX_OUTER * MAX_K], b[MAX_OUTER * MAX_K], c[MAX_OUTER * MAX_OUTER];
-    unsigned n = s->c.cols, k = s->a.cols, row, col;
+    unsigned n = s->c.cols, k = s->a.cols;
     gather_i(w, &s->a, ref + s->at_a, a);
     gather_i(w, &s->b, ref + s->at_b, b);
     gather_i(w, &s->c, ref + s->at_c, c);
     for (unsigned r = 0; r < s->d.regs; r++)
         for (unsigned l = 0; l < SG_LANES; l++) {
-            place(&s->d, l, r, 0, &row, &col);
+            unsigned row = s->d.at[r * SG_LANES + l] / n, col = s->d.at[r * SG_LANES + l] % n;
             int64_t v = c[row * n + col];
             for (unsigned x = 0; x < k; x++) {
                 int32_t p = a[row * k + x], q = b[x * n + col];
@@ -183,13 +228,13 @@ static void mma_integer(struct sg_warp *w, const struct sg_mma *s, const uint32_
 static void mma_double(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
     double a[16 * 16], b[16 * 8], c[16 * 8];
-    unsigned n = s->c.cols, k = s->a.cols, row, col;
+    unsigned n = s->c.cols, k = s->a.cols;
     gather_d(w, &s->a, ref + s->at_a, a);
     gather_d(w, &s->b, ref + s->at_b, b);
     gather_d(w, &s->c, ref + s->at_c, c);
     for (unsigned r = 0; r < s->d.regs; r++)
         for (unsigned l = 0; l < SG_LANES; l++) {
-            place(&s->d, l, r, 0, &row, &col);
+            unsigned row = s->d.at[r * SG_LANES + l] / n, col = s->d.at[r * SG_LANES + l] % n;
             double v = c[row * n + col];
             for (unsigned x = 0; x < k; x++)
                 v = fma(a[row * k + x], b[x * n + col], v);
@@ -221,7 +266,7 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
     const struct sg_mma *s = &w->code->mma[op->x];
     const struct sg_fragment *f = &s->d;
     const uint32_t *ref = w->code->ext + op->b;
-    unsigned bytes = op->size, row, col;
+    unsigned bytes = op->size;
     uint64_t at[SG_LANES] = {0};
     for (unsigned r = 0; r < f->regs; r++) {
         uint64_t value[SG_LANES] = {0};
@@ -229,7 +274,7 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
             uint32_t global = 0;
             for (unsigned l = 0; l < SG_LANES; l++) {
                 uint64_t stride = op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l];
-                place(f, l, r, e, &row, &col);
+                unsigned index = f->at[(r * f->per + e) * SG_LANES + l], row = index / f->cols, col = index % f->cols;
                 at[l] = sg_address(w, op, l) + (s->by_column ? col * stride + row : row * stride + col) * bytes;
                 uint8_t *p = sg_resolve(w, op, l, at[l], bytes, write);
                 if (!p)

@@ -81,6 +81,7 @@ struct sg_fragment {
     enum sg_mat_role role;
     enum ptx_type type;
     unsigned rows, cols, regs, per; /* per: elements in a register */
+    const uint16_t *at;             /* where each element lies: sg_fragment_table() */
 };
 enum sg_mat_bits { SG_MAT_MUL, SG_MAT_XOR, SG_MAT_AND }; /* of b1 */
 struct sg_mma {
@@ -329,6 +330,7 @@ void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigne
 /* ---- exec-matrix.c ---- */
 unsigned sg_matrix_bits(enum ptx_type t); /* of an element; 0: no type of matrices */
 struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned rows, unsigned cols);
+bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f);
 const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op);
