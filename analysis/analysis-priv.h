@@ -132,6 +132,9 @@ struct ana_tab { /* one entry: a buffer, or memory that is none and may be touch
     uint64_t bit;   /* of granule 0 in a plane, a multiple of 32; ~0: not recorded */
     uint32_t pad;   /* base % 32: granules count from base - pad */
     uint32_t fixed; /* 1: nothing may write it */
+    /* The fast way: an access of n bytes at `a` with a - base + n <= fast sets bits from (a - key) >> shift. fast is 0 where
+     * bitmaps are not whole. */
+    uint64_t fast, key;
 };
 enum {
     ANA_OVER_GHOST = 1 /* a ghost ran too long */,
@@ -147,6 +150,7 @@ struct ana_fault { /* the error slot */
 struct ana_code {
     struct dt_arena arena;
     char *text;                          /* the instrumented function; free() */
+    bool sliced;                         /* it records, and does not do its work */
     struct ana_sites sites;              /* of the original */
     uint8_t *kinds;                      /* per site: bits 1 << enum ana_kind */
     bool *wide;                          /* per site: not recorded, counts as every byte */
@@ -156,9 +160,10 @@ struct ana_code {
     unsigned nplane;
 };
 /* Instrument `entry` of `m` under the name `name`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where
- * the search for what argument i points to begins. threads: of the largest block it is launched with. */
+ * the search for what argument i points to begins. threads: of the largest block it is launched with. slice: only its slice,
+ * if it has one (ret->sliced). */
 int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
-                   const uint32_t *hint, uint32_t threads, struct ana_code *ret, struct dt_err *e);
+                   const uint32_t *hint, uint32_t threads, bool slice, struct ana_code *ret, struct dt_err *e);
 void ana_code_done(struct ana_code *c);
 
 #endif

@@ -104,6 +104,7 @@ struct ana_result {
 
 struct ana_options {
     bool all_edges;
+    bool no_slice;      /* every launch runs whole; the result is the same (for the test that says so) */
     uint64_t max_bytes; /* of recorder memory, 0: 4 GiB */
     dev_progress progress;
     void *user;

@@ -6,6 +6,11 @@
 
 enum ana_mode { ANA_EXACT, ANA_BOUNDS /* check only */, ANA_AHEAD /* record, but outside is no error */ };
 
+struct ana_slice {
+    bool *keep;    /* per instruction: it is in the slice; NULL: all */
+    uint32_t *cut; /* per instruction: a jump to the begin of block cut - 1 stands for it; 0: no */
+};
+
 struct ana_instr {
     struct ptx_function *f; /* being rebuilt */
     const struct ana_tainted *t;
@@ -16,6 +21,15 @@ struct ana_instr {
     bool ghosts;             /* some */
     const uint32_t *hint;
     uint32_t nhint;
+    struct ana_slice slice;
+    struct ana_group { /* accesses of one width that most likely go to one table entry */
+        uint32_t at, bytes;
+    } group[16];
+    uint32_t ngroup;
+    struct ana_slow { /* what the fast way leaves, put behind the entry's end */
+        uint32_t site, label;
+    } * slow;
+    uint32_t nslow;
     uint32_t label;       /* numbers of labels made */
     struct ptx_inst *old; /* the original instructions */
     uint32_t nold;
@@ -39,6 +53,9 @@ int ana_emit_copy(struct ana_instr *s, struct ana_copy *c, uint32_t at);
 int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip);
 
 bool ana_copyable(const struct ptx_inst *i); /* hoist.c: plain arithmetic or a kernel parameter, predicate aside */
+
+/* slice.c. 1: there is a slice (arrays in `a`), 0: there is none, negative: error. */
+int ana_slice(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t, struct ana_slice *ret);
 
 /* ghost.c. Plan: hoist (s->ahead, s->hoist) or ghost (code->ghost) for every site under a data-dependent guard. Emit:
  * what is to stand before original instruction `at`. */

@@ -17,10 +17,12 @@
  * `cp.async` with a source size or ignore operand is recorded where the size is not 0 (a shorter read counts whole:
  * superset).
  *
- * The original instructions are kept, in order, with the same registers. What it does not do: slicing.
+ * The original instructions, or those of its slice (slice.c), are kept, in order, with the same registers. A slice does
+ * not do the accesses, so a misaligned one is a fault of the recorder there.
  */
 #include "analysis/instrument-priv.h"
 
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -111,6 +113,53 @@ static int plan(struct ana_instr *s)
     return 0;
 }
 
+/* ---- the fast way ------------------------------------------------------------------------------------------------ */
+/* Where the table search for a site begins. */
+static uint32_t start(const struct ana_instr *s, const struct ana_site *x)
+{
+    return x->nparams && s->hint && x->params[0] < s->nhint ? s->hint[x->params[0]] : 0;
+}
+
+static bool exact(const struct ana_instr *s, uint32_t k)
+{
+    return !s->code->wide[k] && !s->ahead[k] && !s->code->ghost[k];
+}
+
+/* Group of site k, or ngroup. */
+static uint32_t group_of(const struct ana_instr *s, uint32_t k)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    uint32_t g = 0;
+    while (g < s->ngroup && (s->group[g].at != start(s, x) || s->group[g].bytes != x->bytes))
+        g++;
+    return exact(s, k) ? g : s->ngroup;
+}
+
+static void group_sites(struct ana_instr *s)
+{
+    const uint32_t most = sizeof s->group / sizeof *s->group;
+    for (uint32_t k = 0; k < s->code->sites.nsite; k++)
+        if (exact(s, k) && group_of(s, k) == s->ngroup && s->ngroup < most)
+            s->group[s->ngroup++] = (struct ana_group){start(s, &s->code->sites.site[k]), s->code->sites.site[k].bytes};
+}
+
+static int group_prologue(struct ana_instr *s)
+{
+    for (uint32_t g = 0; g < s->ngroup; g++) {
+        unsigned at = s->group[g].at * (unsigned)sizeof(struct ana_tab);
+        EMIT(s,
+             ".reg .b64 %%ana_gb%u, %%ana_gl%u, %%ana_gk%u; ld.global.u64 %%ana_gb%u, [%%ana_tab+%u];"
+             "ld.global.u64 %%ana_gl%u, [%%ana_tab+%u]; ld.global.u64 %%ana_gk%u, [%%ana_tab+%u];"
+             "sub.s64 %%ana_gl%u, %%ana_gl%u, %u; max.s64 %%ana_gl%u, %%ana_gl%u, 0;",
+             g, g, g, g, at, g, at + (unsigned)offsetof(struct ana_tab, fast), g,
+             at + (unsigned)offsetof(struct ana_tab, key), g, g, s->group[g].bytes - 1, g, g);
+    }
+    for (unsigned q = 0; q < s->code->nplane && s->ngroup; q++)
+        EMIT(s, ".reg .b64 %%ana_r%u; mul.lo.s64 %%ana_r%u, %%ana_pl, %u; add.s64 %%ana_r%u, %%ana_r%u, %%ana_rec;", q,
+             q, q, q, q);
+    return 0;
+}
+
 /* ---- code -------------------------------------------------------------------------------------------------------- */
 static int prologue(struct ana_instr *s)
 {
@@ -135,7 +184,7 @@ static int prologue(struct ana_instr *s)
     EMIT(s,
          "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
          "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
-    return 0;
+    return group_prologue(s);
 }
 
 /* Memory whose content is believed, but that may be read before it is written, begins as ANA_POISON. */
@@ -250,12 +299,6 @@ static int set_bits(struct ana_instr *s, uint32_t k, uint32_t skip)
     return 0;
 }
 
-/* Where the table search for a site begins. */
-static uint32_t start(const struct ana_instr *s, const struct ana_site *x)
-{
-    return x->nparams && s->hint && x->params[0] < s->nhint ? s->hint[x->params[0]] : 0;
-}
-
 /* Record site k; its address is in %ana_a. skip: number of the label behind. */
 int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
 {
@@ -279,9 +322,9 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
     EMIT(s,
          "mov.u32 %%ana_site, %u; mov.u32 %%ana_n, %%ana_n0; $ana_l%u: ld.global.u64 %%ana_b, [%%ana_e];"
          "ld.global.u64 %%ana_s, [%%ana_e+8]; sub.s64 %%ana_o, %%ana_a, %%ana_b; setp.lt.u64 %%ana_p, %%ana_o, %%ana_s;"
-         "@%%ana_p bra $ana_f%u; add.s64 %%ana_e, %%ana_e, 32; add.s32 %%ana_n, %%ana_n, -1;"
+         "@%%ana_p bra $ana_f%u; add.s64 %%ana_e, %%ana_e, %u; add.s32 %%ana_n, %%ana_n, -1;"
          "setp.ne.u32 %%ana_p, %%ana_n, 0; @%%ana_p bra $ana_l%u; bra %s;",
-         k + 1, id, id, id, out);
+         k + 1, id, id, (unsigned)sizeof(struct ana_tab), id, out);
     EMIT(s, "$ana_f%u: add.s64 %%ana_w, %%ana_o, %u; setp.gt.u64 %%ana_p, %%ana_w, %%ana_s; @%%ana_p bra %s;", id,
          x->bytes ? x->bytes : 1, out);
     if (mode == ANA_BOUNDS && x->writes) /* a recorded write is looked at when it is read back */
@@ -294,6 +337,78 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
          "setp.eq.u64 %%ana_p, %%ana_b, -1; @%%ana_p bra $ana_s%u;",
          skip, skip);
     return set_bits(s, k, skip);
+}
+
+/* %ana_a = the address of site k. */
+static int address_of(struct ana_instr *s, uint32_t k)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ptx_opnd *o = &s->old[x->inst].opnd[x->opnd];
+    if (o->base_kind == PTX_O_REG)
+        EMIT(s, "add.s64 %%ana_a, %s, %lld;", s->f->reg[o->reg].name, (long long)o->off);
+    else
+        EMIT(s, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
+    return 0;
+}
+
+/* Record site k, whose address is in %ana_a, by the table; in a slice, misaligned ones are faults. */
+static int record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
+{
+    uint32_t bytes = s->code->sites.site[k].bytes;
+    if (s->slice.keep && bytes > 1)
+        EMIT(s,
+             "mov.u32 %%ana_site, %u; and.b64 %%ana_w, %%ana_a, %u; setp.ne.u64 %%ana_p, %%ana_w, 0;"
+             "@%%ana_p bra $ana_fault;",
+             k + 1, bytes - 1);
+    return ana_emit_record(s, k, mode, skip);
+}
+
+/* The same where the bitmaps are whole and the buffer is the one that the argument points to; else it goes to a slow
+ * way of its own. Group g. */
+static int record_fast(struct ana_instr *s, uint32_t k, uint32_t g, uint32_t skip)
+{
+    const struct ptx_opnd *o = &s->old[s->code->sites.site[k].inst].opnd[s->code->sites.site[k].opnd];
+    bool plain = o->base_kind == PTX_O_REG && !o->off;
+    const char *a = plain ? s->f->reg[o->reg].name : "%ana_a";
+    const struct ana_code *c = s->code;
+    const struct ana_site *x = &c->sites.site[k];
+    uint64_t mask = (UINT64_C(1) << (x->bytes >> c->shift)) - 1;
+    s->slow[s->nslow++] = (struct ana_slow){k, skip};
+    if (!plain) {
+        int rc = address_of(s, k);
+        if (rc)
+            return rc;
+    }
+    EMIT(s, "sub.s64 %%ana_o, %s, %%ana_gb%u; setp.ge.u64 %%ana_p, %%ana_o, %%ana_gl%u;", a, g, g);
+    if (s->slice.keep && x->bytes > 1)
+        EMIT(s, "and.b64 %%ana_w, %s, %u; setp.ne.or.u64 %%ana_p, %%ana_w, 0, %%ana_p;", a, x->bytes - 1);
+    EMIT(s,
+         "@%%ana_p bra $ana_w%u; sub.s64 %%ana_o, %s, %%ana_gk%u; shr.u64 %%ana_o, %%ana_o, %u;"
+         "cvt.u32.u64 %%ana_k, %%ana_o; shf.l.wrap.b32 %%ana_m, 0, %u, %%ana_k;"
+         "shr.u32 %%ana_k, %%ana_k, 5;",
+         skip, a, g, c->shift, (unsigned)(uint32_t)mask);
+    for (unsigned q = 0; q < ANA_KINDS; q++)
+        if (c->kinds[k] >> q & 1)
+            EMIT(s, "mad.wide.u32 %%ana_w, %%ana_k, 4, %%ana_r%d; red.global.or.b32 [%%ana_w], %%ana_m;",
+                 c->plane[q][evidence(s, k, q)]);
+    return 0;
+}
+
+/* The slow ways. */
+static int slow(struct ana_instr *s)
+{
+    EMIT(s, "ret;");
+    for (uint32_t i = 0; i < s->nslow; i++) {
+        uint32_t k = s->slow[i].site, skip = s->slow[i].label;
+        EMIT(s, "$ana_w%u:", skip);
+        int rc = address_of(s, k);
+        if (!rc)
+            rc = record_slow(s, k, ANA_EXACT, skip);
+        if (rc)
+            return rc;
+        EMIT(s, "bra $ana_s%u;", skip);
+    }
+    return 0;
 }
 
 static const char *reg_name(const struct ana_instr *s, uint32_t r) { return s->f->reg[r].name; }
@@ -319,11 +434,10 @@ static int record_here(struct ana_instr *s, uint32_t k)
     } else if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_IMM && !i->opnd[3].bits) {
         EMIT(s, "bra $ana_s%u;", skip);
     }
-    if (o->base_kind == PTX_O_REG)
-        EMIT(s, "add.s64 %%ana_a, %s, %lld;", reg_name(s, o->reg), (long long)o->off);
-    else
-        EMIT(s, "mov.u64 %%ana_a, %s; add.s64 %%ana_a, %%ana_a, %lld;", o->var->name, (long long)o->off);
-    int rc = ana_emit_record(s, k, s->code->wide[k] || s->ahead[k] || s->code->ghost[k] ? ANA_BOUNDS : ANA_EXACT, skip);
+    uint32_t g = group_of(s, k);
+    int rc = g < s->ngroup ? record_fast(s, k, g, skip) : address_of(s, k);
+    if (!rc && g >= s->ngroup)
+        rc = record_slow(s, k, exact(s, k) ? ANA_EXACT : ANA_BOUNDS, skip);
     if (rc)
         return rc;
     EMIT(s, "$ana_s%u:", skip);
@@ -413,7 +527,9 @@ static int rebuild(struct ana_instr *s)
     /* sites to record before each instruction: a list through `next`, by site number + 1 */
     uint32_t *head = dt_new_array(&s->code->arena, uint32_t, (size_t)s->nold + 1);
     uint32_t *next = dt_new_array(&s->code->arena, uint32_t, (size_t)v->nsite + 1);
-    int rc = head && next ? prologue(s) : DT_E_NOMEM;
+    s->slow = dt_new_array(&s->code->arena, struct ana_slow, (size_t)v->nsite + 1);
+    group_sites(s);
+    int rc = head && next && s->slow ? prologue(s) : DT_E_NOMEM;
     if (!rc)
         rc = fill(s);
     for (uint32_t k = v->nsite; k-- > 0 && !rc;)
@@ -426,15 +542,21 @@ static int rebuild(struct ana_instr *s)
             rc = record_ahead(s, k - 1);
         if (i == s->nold)
             break;
+        if (!rc && s->slice.keep && s->t->cfg.block[s->t->cfg.block_of[i]].first == i)
+            rc = ptx_append_text(s->f, s->e, "$ana_c%u:", s->t->cfg.block_of[i]);
         if (!rc)
             rc = ana_ghost_emit(s, i);
         for (; here < v->nsite && v->site[here].inst == i && !rc; here++)
             rc = record_here(s, here);
-        if (!rc && !ptx_append(s->f, s->old[i]))
+        if (!rc && s->slice.keep && s->slice.cut[i])
+            rc = ptx_append_text(s->f, s->e, "bra $ana_c%u;", s->slice.cut[i] - 1);
+        else if (!rc && (!s->slice.keep || s->slice.keep[i]) && !ptx_append(s->f, s->old[i]))
             rc = DT_E_NOMEM;
-        if (!rc && s->t->watch[i])
+        if (!rc && s->t->watch[i] && (!s->slice.keep || s->slice.keep[i]))
             rc = watch(s, i);
     }
+    if (!rc)
+        rc = slow(s);
     return rc ? rc : epilogue(s);
 }
 
@@ -450,7 +572,7 @@ static int map_vars(const struct ptx_module *m, const struct ptx_module *copy, c
 }
 
 int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
-                   const uint32_t *hint, uint32_t threads, struct ana_code *ret, struct dt_err *e)
+                   const uint32_t *hint, uint32_t threads, bool slice, struct ana_code *ret, struct dt_err *e)
 {
     struct ptx_module *copy = NULL;
     struct ana_tainted t = {0};
@@ -473,6 +595,11 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const char *na
     if (!rc) {
         code.sites = t.sites;
         rc = plan(&s);
+    }
+    if (!rc && slice) {
+        rc = ana_slice(&code.arena, s.f, &t, &s.slice);
+        code.sliced = rc > 0;
+        rc = rc < 0 ? rc : 0;
     }
     if (!rc && threads && !s.f->maxntid[0] && !s.f->reqntid[0])
         s.f->maxntid[0] = threads, s.f->maxntid[1] = s.f->maxntid[2] = 1;

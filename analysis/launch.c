@@ -51,8 +51,8 @@ static void tab_entry(struct ana_rec *s, struct job *j, uint32_t b)
 {
     for (uint32_t i = 0; i < j->nbuffer; i++)
         if (j->buffer[i] == b)
-            j->tab[j->ntab++] = (struct ana_tab){s->addr[b], s->bytes[b], j->bit[i], (uint32_t)(s->addr[b] % 32),
-                                                 protected_buffer(s, b)};
+            j->tab[j->ntab++] = (struct ana_tab){
+                s->addr[b], s->bytes[b], j->bit[i], (uint32_t)(s->addr[b] % 32), protected_buffer(s, b), 0, 0};
 }
 
 /* Buffers, their places in the bitmaps, and the table. */
@@ -92,7 +92,7 @@ static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
             tab_entry(s, j, m->buffer[v]);
         else if ((ir->var[v]->space == PTX_GLOBAL || ir->var[v]->space == PTX_CONST) && !ir->var[v]->is_extern &&
                  !dev_module_variable(s->d, m->handle, ir->var[v]->name, &at, &bytes, &none))
-            j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1};
+            j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1, 0, 0};
         dt_err_done(&none);
     }
     if (!j->ntab)
@@ -125,6 +125,7 @@ static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
     const struct ana_site *x = f->site <= j->v->code.sites.nsite ? &j->v->code.sites.site[f->site - 1] : NULL;
     const struct ptx_inst *i = x && x->inst < j->v->entry->ninst ? &j->v->entry->inst[x->inst] : NULL;
     struct dt_str text = {0};
+    s->found = true;
     for (uint32_t k = 0; k < j->ntab; k++) {
         const struct ana_tab *t = &j->tab[k];
         if (!x || !x->writes || !t->fixed || f->address - t->base >= t->bytes ||
@@ -465,12 +466,18 @@ static int paged(struct ana_rec *s, struct job *j)
 static int run(struct ana_rec *s, struct job *j)
 {
     uint64_t stride = j->v->code.nplane * j->plane_bytes, most = s->limit < WHOLE ? s->limit : WHOLE;
+    bool once = !stride || stride <= most / j->step->blocks;
+    for (uint32_t i = 0; i < 2 * j->ntab; i++) {
+        struct ana_tab *t = &j->tab[i];
+        t->fast = once && t->bit != UINT64_MAX ? t->bytes : 0;
+        t->key = t->base - t->pad - (t->bit << j->v->code.shift);
+    }
     int rc = need_device(s, &s->tab, &s->tab_bytes, 2 * j->ntab * sizeof *j->tab);
     if (!rc)
         rc = dev_upload(s->d, s->tab, j->tab, 2 * j->ntab * sizeof *j->tab, s->e);
     if (rc)
         return rc;
-    return !stride || stride <= most / j->step->blocks ? whole(s, j, stride) : paged(s, j);
+    return once ? whole(s, j, stride) : paged(s, j);
 }
 
 /* fn for every buffer that a site may touch. */

@@ -13,6 +13,8 @@ struct ana_variant {
     bool *constant, *pointer; /* per argument */
     uint32_t *hint, narg, threads;
     char *name;
+    bool whole; /* not to be sliced */
+    bool made;  /* code is there */
     struct ana_code code;
 };
 
@@ -39,6 +41,8 @@ struct ana_rec {
     uint64_t *bytes; /* of each buffer */
     dev_ptr arena, tab, err;
     uint64_t arena_bytes, tab_bytes, limit;
+    bool sliced; /* some launch ran as its slice */
+    bool found;  /* the recorder, not the device, has found what is wrong */
     struct dt_err *e;
 };
 
@@ -70,9 +74,13 @@ static inline bool protected_buffer(const struct ana_rec *s, uint32_t b)
 
 static inline int refuse_write(struct ana_rec *s, const struct dt_launch *l, uint32_t b)
 {
+    s->found = true;
     return dt_err_set(s->e, DT_E_WEIGHT, "launch %s writes buffer %s, which is %s", l->name, s->g->buffer[b].name,
                       s->g->buffer[b].role == DT_WEIGHT ? "a weight" : "constant");
 }
+
+/* plan.c: instrument every launch's entry, sliced where it may be. */
+int ana_plan_variants(struct ana_rec *s);
 
 /* launch.c: run kernel launch `launch` and put what it touches into `foot`. */
 int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot);

@@ -1,9 +1,8 @@
 /* Run the graph, instrumented, and read the footprints of every launch.
  *
- * One instrumented module per module of the graph holds all variants of its entries (an entry is instrumented once per
- * way of arguments: which point where, which point to constant content), so that module variables stay one instance.
- * Launches run in program order on real fills: what a launch reads is what it would read, which matters for constant
- * content.
+ * One instrumented module per module of the graph holds all variants of its entries (plan.c), so that module variables
+ * stay one instance. Launches run in program order on real fills; where content matters (constant buffers, launches
+ * that run whole), what a launch reads is what it would read.
  *
  * A kernel launch is recorded by launch.c; a memset or copy step is one block, exact. A write to a weight or constant
  * buffer is refused, naming launch and buffer.
@@ -19,68 +18,8 @@
 #define DEFAULT_BYTES (UINT64_C(4) << 30)
 #define DEFAULT_SOFT_BYTES (UINT64_C(1) << 30) /* there, device memory is the host's */
 
-/* ---- variants and modules ---------------------------------------------------------------------------------------- */
-static int find_variant(struct ana_rec *s, uint32_t launch)
-{
-    const struct dt_launch *l = &s->g->launch[launch];
-    const struct dev_step *step = &s->p->step[launch];
-    struct ana_variant v = {.module = l->module, .entry = step->entry, .narg = l->narg, .threads = step->threads};
-    v.constant = dt_new_array(&s->tmp, bool, (size_t)l->narg + 1);
-    v.pointer = dt_new_array(&s->tmp, bool, (size_t)l->narg + 1);
-    v.hint = dt_new_array(&s->tmp, uint32_t, (size_t)l->narg + 1);
-    if (!v.constant || !v.pointer || !v.hint)
-        return DT_E_NOMEM;
-    uint32_t at = 0, copies = 0;
-    for (uint32_t i = 0; i < l->narg; i++) {
-        uint32_t n = arg_buffers(&l->arg[i], NULL, 0);
-        v.pointer[i] = n > 0;
-        v.constant[i] = n > 0;
-        v.hint[i] = at;
-        for (uint32_t k = 0; k < n; k++)
-            v.constant[i] &= s->g->buffer[arg_buffer(&l->arg[i], k)].constant;
-        at += n;
-    }
-    for (uint32_t i = 0; i < s->variant.n; i++) {
-        struct ana_variant *w = &s->variant.p[i];
-        if (w->module != v.module || w->entry != v.entry)
-            continue;
-        if (w->narg == v.narg && !memcmp(w->constant, v.constant, v.narg * sizeof(bool)) &&
-            !memcmp(w->pointer, v.pointer, v.narg * sizeof(bool)) &&
-            !memcmp(w->hint, v.hint, v.narg * sizeof *v.hint)) {
-            if (v.threads > w->threads)
-                w->threads = v.threads;
-            s->of[launch] = i;
-            return 0;
-        }
-        copies++;
-    }
-    v.name = copies ? dt_arena_printf(&s->tmp, "%s__dovetail%u", v.entry->name, copies)
-                    : dt_arena_strdup(&s->tmp, v.entry->name);
-    s->of[launch] = (uint32_t)s->variant.n;
-    s->mod[l->module].used = true;
-    return v.name && dt_push(&s->variant, v) ? 0 : DT_E_NOMEM;
-}
-
-static int module_vars(struct ana_rec *s, uint32_t i)
-{
-    const struct ptx_module *m = s->p->module[i].ir;
-    struct ana_mod *k = &s->mod[i];
-    k->var = dt_new_array(&s->tmp, uint8_t, (size_t)m->nvar + 1);
-    k->buffer = dt_new_array(&s->tmp, uint32_t, (size_t)m->nvar + 1);
-    if (!k->var || !k->buffer)
-        return DT_E_NOMEM;
-    int rc = ana_module_vars(m, k->var, s->e);
-    for (uint32_t v = 0; v < m->nvar && !rc; v++) {
-        k->buffer[v] = UINT32_MAX;
-        for (uint32_t b = 0; b < s->g->nbuffer; b++)
-            if (s->g->buffer[b].module == (int)i && !strcmp(s->g->buffer[b].variable, m->var[v]->name)) {
-                k->buffer[v] = b;
-                k->var[v] = s->g->buffer[b].constant ? ANA_VAR_CONSTANT : ANA_VAR_MUTABLE;
-            }
-    }
-    return rc;
-}
-
+/* ---- modules ------------------------------------------------------------------------------------------------------
+ */
 /* The module's text without entries, with the recorder's variable, and the variants. */
 static int load_module(struct ana_rec *s, uint32_t i)
 {
@@ -100,14 +39,14 @@ static int load_module(struct ana_rec *s, uint32_t i)
         rc = ptx_print(m, &text);
     for (uint32_t k = 0; k < s->variant.n && !rc; k++) {
         struct ana_variant *v = &s->variant.p[k];
-        if (v->module != i)
+        bool used = false;
+        for (uint32_t l = 0; l < s->g->nlaunch; l++)
+            used |= s->g->launch[l].kind == DT_KERNEL && s->of[l] == k;
+        if (v->module != i || !used)
             continue;
-        struct ana_taint_in in = {v->constant, v->pointer, v->narg, s->mod[i].var};
-        rc = ana_instrument(s->p->module[i].ir, v->entry->name, v->name, &in, v->hint, v->threads, &v->code, s->e);
-        if (!rc) {
-            dt_str_addc(&text, '\n');
-            dt_str_add(&text, v->code.text);
-        }
+        s->sliced |= v->code.sliced;
+        dt_str_addc(&text, '\n');
+        dt_str_add(&text, v->code.text);
     }
     if (!rc && text.failed)
         rc = DT_E_NOMEM;
@@ -196,16 +135,11 @@ static int prepare(struct ana_rec *s)
     int rc = s->tmp.failed || !s->r->launch ? DT_E_NOMEM : dev_run_new(s->d, s->p, &s->run, s->e);
     if (!rc)
         rc = dev_run_fill(s->run, 0, -1, s->e);
-    for (uint32_t i = 0; i < g->nlaunch && !rc; i++)
-        if (g->launch[i].kind == DT_KERNEL)
-            rc = find_variant(s, i);
-    for (uint32_t i = 0; i < g->nmodule && !rc; i++) {
-        if (!s->mod[i].used)
-            continue;
-        rc = module_vars(s, i);
-        if (!rc)
+    if (!rc)
+        rc = ana_plan_variants(s);
+    for (uint32_t i = 0; i < g->nmodule && !rc; i++)
+        if (s->mod[i].used)
             rc = load_module(s, i);
-    }
     if (!rc)
         rc = place_buffers(s);
     if (!rc)
@@ -248,18 +182,18 @@ static void done(struct ana_rec *s)
     dt_arena_done(&s->tmp);
 }
 
-int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
-            struct dt_err *e)
+static int run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
+               bool *ret_again, struct dt_err *e)
 {
-    static const struct ana_options none;
     struct ana_result *r = dt_calloc(1, sizeof *r);
     if (!r)
         return dt_err_set(e, DT_E_NOMEM, "no memory for an analysis");
     r->prog = p;
-    struct ana_rec s = {.d = d, .p = p, .g = p->graph, .o = o ? o : &none, .r = r, .e = e};
+    struct ana_rec s = {.d = d, .p = p, .g = p->graph, .o = o, .r = r, .e = e};
     s.limit = s.o->max_bytes ? s.o->max_bytes : strcmp(dev_info(d)->kind, "soft") ? DEFAULT_BYTES : DEFAULT_SOFT_BYTES;
     int rc = record(&s);
     done(&s);
+    *ret_again = rc && s.sliced && s.found;
     if (!rc && s.o->progress)
         s.o->progress("maps", "", p->graph->nlaunch, p->graph->nlaunch, s.o->user);
     if (!rc)
@@ -270,6 +204,23 @@ int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_opt
     }
     *ret = r;
     return 0;
+}
+
+int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
+            struct dt_err *e)
+{
+    struct ana_options mine = o ? *o : (struct ana_options){0};
+    struct dt_err first = {0};
+    bool again = false;
+    int rc = run(d, p, &mine, ret, &again, &first);
+    if (again) { /* what is wrong is said by the whole launches: a slice may have left out what comes first */
+        mine.no_slice = true;
+        dt_err_done(&first);
+        first = (struct dt_err){0};
+        rc = run(d, p, &mine, ret, &again, &first);
+    }
+    dt_err_move(e, &first);
+    return rc;
 }
 
 struct ana_result *ana_free(struct ana_result *r)
