@@ -9,11 +9,12 @@
 
 #include "base/err.h"
 
-#define DT_JSON_MAX (512u << 20) /* bytes of one text: a frame to a worker (base/wire.h) holds a graph and a little more */
+#define DT_JSON_MAX                                                                                                    \
+    (512u << 20) /* bytes of one text: a frame to a worker (base/wire.h) holds a graph and a little more */
 
-/* Duplicates, NUL and bad UTF-8 are refused (DT_E_JSON with line and column). A whole number that does not fit 64 signed bits
- * stays exact as a string of its digits, or becomes a real when it does not fit unsigned either; dt_graph_from_json understands
- * both. `text` need not end in NUL. New reference. */
+/* Duplicates, NUL and bad UTF-8 are refused (DT_E_JSON with line and column). A whole number that does not fit 64
+ * signed bits stays exact as a string of its digits, or becomes a real when it does not fit unsigned either;
+ * dt_graph_from_json understands both. `text` need not end in NUL. New reference. */
 int dt_json_load(const char *text, size_t len, json_t **ret, struct dt_err *e);
 /* True and *ret when v is a string as dt_json_load makes of a whole number in [2^63, 2^64). */
 bool dt_json_big(const json_t *v, uint64_t *ret);

@@ -6,11 +6,13 @@
  *   {"table": "graph", "row": [digest, body, sha256]}
  *   {"table": "known", "row": [digest, arch, signature, sha256]}
  *
- * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum. Import is one transaction: a line that is no JSON, a
- * row that does not match its checksum, whose digests are none or whose body is no JSON object, a wrong end: nothing is
- * changed. A row whose key is there already is left as it is. Hits and times are not carried: an imported entry was used now.
+ * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum. Import is one transaction: a
+ * line that is no JSON, a row that does not match its checksum, whose digests are none or whose body is no JSON object,
+ * a wrong end: nothing is changed. A row whose key is there already is left as it is. Hits and times are not carried:
+ * an imported entry was used now.
  *
- * A checksum says that a row is whole, not who made it: import what you trust. Not here: compression (zstd FILE does it).
+ * A checksum says that a row is whole, not who made it: import what you trust. Not here: compression (zstd FILE does
+ * it).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,14 +29,18 @@ static const struct table {
     const char *select, *insert;
     unsigned sha256, json; /* bits of columns that must be a SHA-256; that must be a JSON object */
 } tables[] = {
-    {"entry", 9, "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry ORDER BY id",
-     "INSERT OR IGNORE INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, used) "
+    {"entry", 9,
+     "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry ORDER BY id",
+     "INSERT OR IGNORE INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, "
+     "used) "
      "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch())",
      1 << 1 | 1 << 5 | 1 << 8, 1 << 6},
     {"graph", 3, "SELECT digest, body, sha256 FROM graph ORDER BY digest",
-     "INSERT OR IGNORE INTO graph (digest, body, sha256, created) VALUES (?1, ?2, ?3, unixepoch())", 1 << 0 | 1 << 2, 1 << 1},
+     "INSERT OR IGNORE INTO graph (digest, body, sha256, created) VALUES (?1, ?2, ?3, unixepoch())", 1 << 0 | 1 << 2,
+     1 << 1},
     {"known", 4, "SELECT digest, arch, signature, sha256 FROM known ORDER BY digest, arch",
-     "INSERT OR IGNORE INTO known (digest, arch, signature, sha256) VALUES (?1, ?2, ?3, ?4)", 1 << 0 | 1 << 2 | 1 << 3, 0},
+     "INSERT OR IGNORE INTO known (digest, arch, signature, sha256) VALUES (?1, ?2, ?3, ?4)", 1 << 0 | 1 << 2 | 1 << 3,
+     0},
 };
 #define NTABLES (sizeof tables / sizeof *tables)
 
@@ -80,7 +86,8 @@ int cache_export(struct cache *c, char **ret, size_t *ret_len, struct dt_err *e)
                 r = nomem(e);
             free(line);
             if (r == 0 && out.len > DT_JSON_MAX / 2)
-                r = dt_err_set(e, DT_E_TOO_LARGE, "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first",
+                r = dt_err_set(e, DT_E_TOO_LARGE,
+                               "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first",
                                DT_JSON_MAX / 2 >> 20);
         }
         sqlite3_finalize(s);
@@ -166,7 +173,9 @@ static int import(struct cache *c, const char *text, size_t len, unsigned long c
         if (dt_json_load(p, n, &o, NULL) < 0 || !json_is_object(o))
             r = wrong(e, line, "is no JSON object");
         else if (line == 1)
-            r = json_integer_value(json_object_get(o, "dovetail_cache")) == 1 ? 0 : wrong(e, line, "does not say \"dovetail_cache\": 1");
+            r = json_integer_value(json_object_get(o, "dovetail_cache")) == 1
+                    ? 0
+                    : wrong(e, line, "does not say \"dovetail_cache\": 1");
         else if (json_object_get(o, "end")) {
             ended = true;
             if ((unsigned long)json_integer_value(json_object_get(o, "end")) != counts[0] + counts[1])
@@ -191,7 +200,8 @@ int cache_import(struct cache *c, const char *text, size_t len, json_t **ret, st
     int r = import(c, text, len, counts, e);
     if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
         r = cache_db_error(c, "cannot be written", e);
-    json_t *o = r < 0 ? NULL : json_pack("{s:I, s:I}", "imported", (json_int_t)counts[0], "present", (json_int_t)counts[1]);
+    json_t *o =
+        r < 0 ? NULL : json_pack("{s:I, s:I}", "imported", (json_int_t)counts[0], "present", (json_int_t)counts[1]);
     if (r == 0 && !o)
         return nomem(e);
     if (r < 0) {

@@ -1,7 +1,8 @@
 /* What the cache holds, for people: list, check, clean up, compare.
  *
- * Ages come from `used`, which a hit renews. Eviction goes by it, oldest first; a graph and its digests go with the last entry of their
- * signature. The nearest entry is looked for among the 10,000 that were used last, by their factors only (no body is read).
+ * Ages come from `used`, which a hit renews. Eviction goes by it, oldest first; a graph and its digests go with the
+ * last entry of their signature. The nearest entry is looked for among the 10,000 that were used last, by their factors
+ * only (no body is read).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,8 +29,8 @@ static sqlite3_int64 number(struct cache *c, const char *sql)
 }
 
 /* ---- list ------------------------------------------------------------------------------------------------------ */
-#define ENTRY                                                                                                                  \
-    "id, want, signature, device, toolchain, policy, digest, length(CAST(body AS BLOB)), created, used, hits, "                 \
+#define ENTRY                                                                                                          \
+    "id, want, signature, device, toolchain, policy, digest, length(CAST(body AS BLOB)), created, used, hits, "        \
     "max(0, unixepoch() - used), factors"
 
 static json_t *entry_json(sqlite3_stmt *s, bool factors)
@@ -119,7 +120,8 @@ static int check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct 
                 json_decref(o);
             }
             if (!ok)
-                json_array_append_new(damaged, json_pack("{s:s, s:s}", "table", checks[k].table, "key", cache_column(s, 0)));
+                json_array_append_new(damaged,
+                                      json_pack("{s:s, s:s}", "table", checks[k].table, "key", cache_column(s, 0)));
             rows++;
         }
         sqlite3_finalize(s);
@@ -146,8 +148,8 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
             snprintf(words, sizeof words, "%s", cache_column(s, 0));
         sqlite3_finalize(s);
     }
-    json_t *o = json_pack("{s:b, s:I, s:o, s:s}", "ok", !json_array_size(damaged) && !strcmp(words, "ok"), "checked", rows, "damaged",
-                          damaged, "file", words);
+    json_t *o = json_pack("{s:b, s:I, s:o, s:s}", "ok", !json_array_size(damaged) && !strcmp(words, "ok"), "checked",
+                          rows, "damaged", damaged, "file", words);
     if (!o)
         return nomem(e);
     *ret = o;
@@ -155,7 +157,9 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
 }
 
 /* ---- gc -------------------------------------------------------------------------------------------------------- */
-#define BYTES "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM graph)"
+#define BYTES                                                                                                          \
+    "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS "     \
+    "BLOB))), 0) FROM graph)"
 
 static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
 {
@@ -168,12 +172,13 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     size_t i;
     char sql[160];
     int r = check(c, damaged, &rows, e), rc = SQLITE_OK;
-    json_array_foreach(damaged, i, v)
-        for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks; k++)
-            if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table")))) {
-                const char *key = json_string_value(json_object_get(v, "key"));
-                rc = cache_run(c, checks[k].remove, &key, 1);
-            }
+    json_array_foreach(damaged, i,
+                       v) for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks;
+                               k++) if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table"))))
+    {
+        const char *key = json_string_value(json_object_get(v, "key"));
+        rc = cache_run(c, checks[k].remove, &key, 1);
+    }
     json_decref(damaged);
     if (r < 0)
         return r;
@@ -184,11 +189,14 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     for (;;) {
         for (size_t k = 0; rc == SQLITE_OK && k < 2; k++)
             rc = cache_run(c, orphans[k], NULL, 0);
-        if (rc != SQLITE_OK || max_bytes < 0 || number(c, "SELECT " BYTES) <= max_bytes || !number(c, "SELECT count(*) FROM entry"))
+        if (rc != SQLITE_OK || max_bytes < 0 || number(c, "SELECT " BYTES) <= max_bytes ||
+            !number(c, "SELECT count(*) FROM entry"))
             break;
         /* a sixteenth at a time: orphans are found by a walk over the tables */
-        rc = cache_run(c, "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY used, id LIMIT "
-                          "(SELECT max(1, count(*) / 16) FROM entry))", NULL, 0);
+        rc = cache_run(c,
+                       "DELETE FROM entry WHERE id IN (SELECT id FROM entry ORDER BY used, id LIMIT "
+                       "(SELECT max(1, count(*) / 16) FROM entry))",
+                       NULL, 0);
     }
     return rc == SQLITE_OK ? 0 : cache_db_error(c, "cannot be written", e);
 }
@@ -208,7 +216,8 @@ int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, 
     json_int_t kept = number(c, "SELECT count(*) FROM entry"), now = number(c, "SELECT " BYTES);
     if (now < bytes) /* give the room back; another process that reads now only puts it off */
         cache_run(c, "VACUUM", NULL, 0);
-    json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now, "bytes", now);
+    json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now,
+                          "bytes", now);
     if (!o)
         return nomem(e);
     *ret = o;
@@ -222,7 +231,8 @@ static size_t compare(json_t *mine, json_t *stored, json_t *list)
     size_t n = 0;
     const char *key;
     json_t *v, *w;
-    json_object_foreach(mine, key, v) {
+    json_object_foreach(mine, key, v)
+    {
         w = json_object_get(stored, key);
         if (w && json_equal(v, w))
             continue;
@@ -230,7 +240,8 @@ static size_t compare(json_t *mine, json_t *stored, json_t *list)
         if (list)
             json_array_append_new(list, json_pack("{s:s, s:O, s:O?}", "factor", key, "mine", v, "stored", w));
     }
-    json_object_foreach(stored, key, w) {
+    json_object_foreach(stored, key, w)
+    {
         if (json_object_get(mine, key))
             continue;
         n++;
@@ -250,13 +261,14 @@ static const char *text_of(const json_t *o, const char *key)
 static json_t *own_key(struct cache *c, const struct cache_key *k, json_t *factors)
 {
     if (k->device && k->toolchain && k->policy && factors)
-        return json_pack("{s:s, s:s, s:s, s:s, s:O}", "signature", k->signature, "device", k->device, "toolchain", k->toolchain, "policy",
-                         k->policy, "factors", factors);
+        return json_pack("{s:s, s:s, s:s, s:s, s:O}", "signature", k->signature, "device", k->device, "toolchain",
+                         k->toolchain, "policy", k->policy, "factors", factors);
     const char *text[] = {k->want, k->signature};
     sqlite3_stmt *s;
     json_t *o = NULL;
-    if (cache_prepare(c, "SELECT " ENTRY " FROM entry WHERE want = ?1 AND signature = ?2 ORDER BY created DESC, id DESC LIMIT 1", text, 2,
-                      &s) == SQLITE_OK) {
+    if (cache_prepare(
+            c, "SELECT " ENTRY " FROM entry WHERE want = ?1 AND signature = ?2 ORDER BY created DESC, id DESC LIMIT 1",
+            text, 2, &s) == SQLITE_OK) {
         if (sqlite3_step(s) == SQLITE_ROW)
             o = entry_json(s, true);
         sqlite3_finalize(s);
@@ -283,7 +295,8 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         return 0;
     }
     char sql[400];
-    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry WHERE want = ?1 ORDER BY used DESC, id DESC LIMIT %d", NEAREST_MAX);
+    snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry WHERE want = ?1 ORDER BY used DESC, id DESC LIMIT %d",
+             NEAREST_MAX);
     if (cache_prepare(c, sql, &k->want, 1, &s) != SQLITE_OK) {
         json_decref(mine);
         return unreadable(c, e);
@@ -312,10 +325,11 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         compare(mf, json_object_get(best, "factors"), list);
         for (size_t i = 0; i < 3; i++)
             if (strcmp(text_of(best, rest[i]), text_of(mine, rest[i])))
-                json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "factor", rest[i], "mine", text_of(mine, rest[i]), "stored",
-                                                      text_of(best, rest[i])));
+                json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "factor", rest[i], "mine",
+                                                      text_of(mine, rest[i]), "stored", text_of(best, rest[i])));
         json_object_del(best, "factors");
-        json_t *o = json_pack("{s:O, s:o, s:I}", "entry", best, "differs", list, "factors", (json_int_t)json_object_size(mf) + 3);
+        json_t *o = json_pack("{s:O, s:o, s:I}", "entry", best, "differs", list, "factors",
+                              (json_int_t)json_object_size(mf) + 3);
         if (o)
             *ret = o;
         else
@@ -327,18 +341,20 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
 }
 
 /* ---- stale ----------------------------------------------------------------------------------------------------- */
-int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale, unsigned limit, json_t **ret,
-                struct dt_err *e)
+int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
+                unsigned limit, json_t **ret, struct dt_err *e)
 {
     const char *text[] = {arch, device, toolchain};
     char sql[800];
     sqlite3_stmt *s;
     int rc;
     snprintf(sql, sizeof sql,
-             "SELECT digest FROM graph WHERE NOT EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = k.signature WHERE "
+             "SELECT digest FROM graph WHERE NOT EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = "
+             "k.signature WHERE "
              "k.digest = graph.digest AND k.arch = ?1 AND n.want = 'plan' AND n.device = ?2 AND n.toolchain = ?3) %s "
              "ORDER BY created DESC, digest LIMIT %u",
-             stale ? "AND EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = k.signature WHERE k.digest = graph.digest AND "
+             stale ? "AND EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = k.signature WHERE k.digest = "
+                     "graph.digest AND "
                      "n.want = 'plan' AND n.device = ?2 AND n.toolchain <> ?3)"
                    : "",
              limit);

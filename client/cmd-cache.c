@@ -20,7 +20,8 @@ static void flat(struct table *t, const char *prefix, const json_t *o)
 {
     const char *name;
     const json_t *v;
-    json_object_foreach((json_t *)o, name, v) {
+    json_object_foreach((json_t *)o, name, v)
+    {
         dt_free_ char *key = NULL;
         if (asprintf(&key, "%s%s%s", prefix, *prefix ? "." : "", name) < 0)
             return;
@@ -28,7 +29,8 @@ static void flat(struct table *t, const char *prefix, const json_t *o)
             flat(t, key, v);
             continue;
         }
-        dt_free_ char *text = json_is_string(v) ? dt_strdup(json_string_value(v)) : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+        dt_free_ char *text =
+            json_is_string(v) ? dt_strdup(json_string_value(v)) : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
         table_row(t, 2, key, text ? text : "");
     }
 }
@@ -60,7 +62,8 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *list = json_object_get(doc, "entries"), *v;
     size_t i;
     table_row(&t, 6, "want", "signature", "device", "bytes", "unused for", "hits");
-    json_array_foreach(list, i, v) {
+    json_array_foreach(list, i, v)
+    {
         char bytes[32], old[32], hits[32];
         snprintf(bytes, sizeof bytes, "%.0f", jnum(v, "bytes"));
         snprintf(hits, sizeof hits, "%.0f", jnum(v, "hits"));
@@ -76,7 +79,8 @@ static int human_show(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *v;
     size_t i;
-    json_array_foreach(json_object_get(doc, "entries"), i, v) {
+    json_array_foreach(json_object_get(doc, "entries"), i, v)
+    {
         if (i)
             fputc('\n', stdout);
         human_flat(c, v, o);
@@ -88,7 +92,8 @@ static int human_verify(struct cli *c, const json_t *doc, const struct outcome *
 {
     const json_t *list = json_object_get(doc, "damaged"), *v;
     size_t i;
-    json_array_foreach(list, i, v) {
+    json_array_foreach(list, i, v)
+    {
         printf("damaged: %s ", jstr(v, "table"));
         print_clean(stdout, jstr(v, "key"));
         fputc('\n', stdout);
@@ -100,7 +105,8 @@ static int human_verify(struct cli *c, const json_t *doc, const struct outcome *
 }
 
 /* A whole number with one of the units behind it. */
-static int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret, struct dt_err *e)
+static int scaled(const char *option, const char *text, const char *units, const long long *factor, long long *ret,
+                  struct dt_err *e)
 {
     char *end;
     errno = 0;
@@ -151,8 +157,8 @@ static int export(struct cli *c, struct dt_err *e)
 {
     struct outcome o;
     json_t *doc = NULL;
-    if (!c->output) {
-        dt_err_set(e, DT_E_USAGE, "usage: dovetail cache export -o FILE");
+    if (!c->output || (c->json && !strcmp(c->output, "-"))) {
+        dt_err_set(e, DT_E_USAGE, c->output ? "--json and -o - are both for stdout" : "usage: dovetail cache export -o FILE");
         return fail(c, e);
     }
     backend_call(c, "GET", "/v1/cache/export", NULL, 0, "cache", "\"op\":\"export\"", &o);
@@ -218,12 +224,8 @@ int cmd_cache(struct cli *c)
     const char *op = c->arg[0], *arg = c->narg > 1 ? c->arg[1] : NULL;
     bool takes = !strcmp(op, "show") || !strcmp(op, "import");
     if (takes != (arg != NULL)) {
-        dt_err_set(&e, DT_E_USAGE, takes ? "usage: dovetail cache %s %s" : "dovetail cache %s takes no argument%.0s", op,
-                   *op == 's' ? "SIGNATURE" : "FILE");
-        return fail(c, &e);
-    }
-    if (c->limit && (!*c->limit || c->limit[strspn(c->limit, "0123456789")] || strlen(c->limit) > 6 || !atoi(c->limit))) {
-        dt_err_set(&e, DT_E_USAGE, "--limit takes a number from 1 to 100000");
+        dt_err_set(&e, DT_E_USAGE, takes ? "usage: dovetail cache %s %s" : "dovetail cache %s takes no argument%.0s",
+                   op, *op == 's' ? "SIGNATURE" : "FILE");
         return fail(c, &e);
     }
     if (!strcmp(op, "gc"))
@@ -243,18 +245,21 @@ int cmd_cache(struct cli *c)
         return r ? r : !ok;
     }
     if (!strcmp(op, "list")) {
-        snprintf(path, sizeof path, "/v1/cache/entries%s%s", c->limit ? "?limit=" : "", c->limit ? c->limit : "");
-        snprintf(members, sizeof members, "\"op\":\"list\",\"limit\":%s", c->limit ? c->limit : "1000");
+        long limit = c->limit ? strtol(c->limit, NULL, 10) : 1000; /* checked */
+        snprintf(path, sizeof path, "/v1/cache/entries?limit=%ld", limit);
+        snprintf(members, sizeof members, "\"op\":\"list\",\"limit\":%ld", limit);
         backend_call(c, "GET", path, NULL, 0, "cache", members, &o);
         return finish(c, &o, human_list);
     }
-    if (!strcmp(op, "show") && strlen(arg) == 71 && !strncmp(arg, "sha256:", 7) && strspn(arg + 7, "0123456789abcdef") == 64) {
+    if (!strcmp(op, "show") && strlen(arg) == 71 && !strncmp(arg, "sha256:", 7) &&
+        strspn(arg + 7, "0123456789abcdef") == 64) {
         snprintf(path, sizeof path, "/v1/cache/entries?signature=%s", arg);
         snprintf(members, sizeof members, "\"op\":\"list\",\"signature\":\"%s\"", arg);
         backend_call(c, "GET", path, NULL, 0, "cache", members, &o);
         return finish(c, &o, human_show);
     }
-    dt_err_set(&e, DT_E_USAGE, strcmp(op, "show") ? "dovetail cache takes stats, list, show, verify, gc, export or import"
-                                                  : "a signature is sha256: and 64 hexadecimal digits");
+    dt_err_set(&e, DT_E_USAGE,
+               strcmp(op, "show") ? "dovetail cache takes stats, list, show, verify, gc, export or import"
+                                  : "a signature is sha256: and 64 hexadecimal digits");
     return fail(c, &e);
 }

@@ -137,6 +137,9 @@ static int check(struct cli *c, const struct verb *v, int given, struct dt_err *
         return dt_err_set(e, DT_E_USAGE, "--socket and --local exclude each other");
     if (c->seed && (c->seed[strspn(c->seed, "0123456789")] || strlen(c->seed) > 18))
         return dt_err_set(e, DT_E_USAGE, "--seed takes a number");
+    if (c->limit && (c->limit[strspn(c->limit, "0123456789")] || strlen(c->limit) > 5 || strtol(c->limit, NULL, 10) < 1 ||
+                     strtol(c->limit, NULL, 10) > 10000))
+        return dt_err_set(e, DT_E_USAGE, "--limit takes a number from 1 to 10000");
     int r = check_seconds("budget", c->budget, e);
     return r < 0 ? r : check_seconds("timeout", c->timeout, e);
 }

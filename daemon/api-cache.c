@@ -1,6 +1,6 @@
-/* /v1/cache/…: entries, verify, gc, export, import, nearest. The work is dtd_cache_op's, on a pool thread; the query (or for import
- * the body) becomes its arguments. What removes or brings entries is for those who may (dtd_peer_trusted): root, the service's own
- * user, and the group that owns the socket.
+/* /v1/cache/…: entries, verify, gc, export, import, nearest. The work is dtd_cache_op's, on a pool thread; the query
+ * (or for import the body) becomes its arguments. What removes or brings entries is for those who may
+ * (dtd_peer_trusted): root, the service's own user, and the group that owns the socket.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -53,7 +53,8 @@ static void op_after(struct dtd_async *a)
         dtd_reply_problem(a->req, 0, NULL, &o->err);
         return;
     }
-    dtd_reply_take(a->req, 200, strcmp(o->name, "export") ? "application/json" : "application/x-ndjson", NULL, o->text, strlen(o->text));
+    dtd_reply_take(a->req, 200, strcmp(o->name, "export") ? "application/json" : "application/x-ndjson", NULL, o->text,
+                   strlen(o->text));
     o->text = NULL;
 }
 
@@ -75,7 +76,9 @@ static int read_query(const char *query, const char *allowed, json_t *args, stru
     for (const char *at = query; (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));) {
         snprintf(padded, sizeof padded, " %s ", name);
         if (q < 0 || !strstr(allowed, padded))
-            return dt_err_set(e, DT_E_USAGE, *allowed == ' ' && allowed[1] ? "the query may hold%sonly" : "there is no query here%.0s", allowed);
+            return dt_err_set(e, DT_E_USAGE,
+                              *allowed == ' ' && allowed[1] ? "the query may hold%sonly" : "there is no query here%.0s",
+                              allowed);
         errno = 0;
         long long n = strtoll(value, &end, 10);
         bool number = *value && !*end && !errno;
@@ -93,7 +96,8 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *name, co
     if (!o || !args)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
     else if (writes && !dtd_peer_trusted(r))
-        dt_err_set(&e, DT_E_FORBIDDEN, "only root, the service's user and members of the socket's group may change the cache");
+        dt_err_set(&e, DT_E_FORBIDDEN,
+                   "only root, the service's user and members of the socket's group may change the cache");
     else
         read_query(r->query, allowed, args, &e);
     if (!e.num && !strcmp(name, "nearest") && json_object_set_new(args, "signature", json_string(r->param[0])) < 0)

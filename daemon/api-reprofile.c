@@ -1,8 +1,10 @@
-/* POST /v1/reprofile: jobs that plan stored graphs again for the default device of now. `?limit=N` (100 if not given) bounds how many.
+/* POST /v1/reprofile: jobs that plan stored graphs again for the default device of now. `?limit=N` (100 if not given)
+ * bounds how many.
  *
- * A graph is due when no plan of it was made for this device with this toolchain: a new GPU, driver-visible name, dovetail or compiler makes all
- * of them due. `?stale=1` takes only those that have a plan of this device by another toolchain. Options are the default ones. The old plans
- * stay where they are. A full queue ends the posting; call again later for the rest.
+ * A graph is due when no plan of it was made for this device with this toolchain: a new GPU, driver-visible name,
+ * dovetail or compiler makes all of them due. `?stale=1` takes only those that have a plan of this device by another
+ * toolchain. Options are the default ones. The old plans stay where they are. A full queue ends the posting; call again
+ * later for the rest.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -64,7 +66,8 @@ static void reprofile_work(struct dtd_async *a)
     uv_mutex_unlock(&a->s->cache_lock);
     if (p->rc >= 0 && !(p->due = dt_calloc(json_array_size(list) + 1, sizeof *p->due)))
         p->rc = dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
-    json_array_foreach(list, i, v) {
+    json_array_foreach(list, i, v)
+    {
         json_t *graph = NULL;
         if (p->rc < 0)
             break;
@@ -105,7 +108,9 @@ static void reprofile_after(struct dtd_async *a)
     }
     size_t queued = json_array_size(jobs);
     dt_log(DT_LOG_INFO, "reprofile: %zu graphs are due, %zu queued", p->ndue, queued);
-    dtd_reply_json(a->req, 202, NULL, json_pack("{s:I, s:I, s:o}", "due", (json_int_t)p->ndue, "queued", (json_int_t)queued, "jobs", jobs));
+    dtd_reply_json(
+        a->req, 202, NULL,
+        json_pack("{s:I, s:I, s:o}", "due", (json_int_t)p->ndue, "queued", (json_int_t)queued, "jobs", jobs));
     dtd_pool_kick(s->pool);
 }
 
@@ -157,6 +162,7 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r)
     snprintf(p->arch, sizeof p->arch, "%s", d->arch);
     snprintf(p->key, sizeof p->key, "%s", d->key);
     snprintf(p->toolchain, sizeof p->toolchain, "%s", d->toolchain);
-    p->a = (struct dtd_async){.s = s, .req = r, .work = reprofile_work, .after = reprofile_after, .release = reprofile_release};
+    p->a = (struct dtd_async){
+        .s = s, .req = r, .work = reprofile_work, .after = reprofile_after, .release = reprofile_release};
     dtd_async_start(&p->a);
 }

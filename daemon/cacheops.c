@@ -1,4 +1,9 @@
-/* See cacheops.h. Arguments come from a query or from a request frame: everything is checked here, once. */
+/* See cacheops.h. A table of operations by name.
+ *
+ * Arguments come from a query or from a request frame, so everything about them is checked here, once: types, ranges,
+ * the spelling of signatures. Who may do what is not: the service asks dtd_peer_trusted() first, a worker acts for
+ * whoever started it.
+ */
 #include "daemon/cacheops.h"
 
 #include <string.h>
@@ -51,7 +56,10 @@ static int op_list(struct cache *c, const json_t *args, json_t **ret, struct dt_
     return r;
 }
 
-static int op_verify(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e) { return cache_verify(c, ret, e); }
+static int op_verify(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
+{
+    return cache_verify(c, ret, e);
+}
 
 static int op_gc(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
@@ -92,8 +100,10 @@ static int op_nearest(struct cache *c, const json_t *args, json_t **ret, struct 
         return dt_err_set(e, DT_E_USAGE, "nearest takes a signature");
     struct cache_key k = {.want = want && !strcmp(want, "analysis") ? "analysis" : "plan", .signature = sig};
     r = cache_nearest(c, &k, NULL, ret, e);
-    return r == 0 ? dt_err_set(e, DT_E_NOT_FOUND, "there is no %s with this signature, or no other to compare it with", k.want)
-                  : r < 0 ? r : 0;
+    return r == 0  ? dt_err_set(e, DT_E_NOT_FOUND, "there is no %s with this signature, or no other to compare it with",
+                                k.want)
+           : r < 0 ? r
+                   : 0;
 }
 
 int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e)

@@ -1,8 +1,8 @@
 /* Who is at the other end of a connection, and what they may do.
  *
- * Linux says uid, gid and supplementary groups of the process that connected, as they were then (SO_PEERCRED, SO_PEERGROUPS).
- * Trusted are root, the user that the service runs as, and members of the group that owns the socket file. A connection whose
- * credentials cannot be had is nobody's.
+ * Linux says uid, gid and supplementary groups of the process that connected, as they were then (SO_PEERCRED,
+ * SO_PEERGROUPS). Trusted are root, the user that the service runs as, and members of the group that owns the socket
+ * file. A connection whose credentials cannot be had is nobody's.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,7 +22,8 @@ static bool credentials(const struct dtd_req *r, int *fd, struct ucred *ret)
 {
     uv_os_fd_t f;
     socklen_t n = sizeof *ret;
-    if (uv_fileno((uv_handle_t *)&r->conn->pipe, &f) < 0 || getsockopt(f, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 || n != sizeof *ret)
+    if (uv_fileno((uv_handle_t *)&r->conn->pipe, &f) < 0 || getsockopt(f, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 ||
+        n != sizeof *ret)
         return false;
     *fd = f;
     return true;

@@ -1,9 +1,10 @@
-/* A plan's two timelines as a trace for Perfetto or chrome://tracing ("JSON trace event format": complete events, times in microseconds).
+/* A plan's two timelines as a trace for Perfetto or chrome://tracing ("JSON trace event format": complete events, times
+ * in microseconds).
  *
- * Process 1 is the graph as posted, process 2 the plan; a thread is a stream. Slices of one stream that overlap (programmatic launches) go
- * to further tracks of that stream, so that no two slices of one track overlap. Times are those of the plan's `timeline`; where its method is
- * modelled, every slice has the category `modeled` and the processes say so. A plan has no names of the graph's launches: the
- * baseline's slices are l0, l1, … in program order.
+ * Process 1 is the graph as posted, process 2 the plan; a thread is a stream. Slices of one stream that overlap
+ * (programmatic launches) go to further tracks of that stream, so that no two slices of one track overlap. Times are
+ * those of the plan's `timeline`; where its method is modelled, every slice has the category `modeled` and the
+ * processes say so. A plan has no names of the graph's launches: the baseline's slices are l0, l1, … in program order.
  */
 #include "daemon/trace.h"
 
@@ -26,7 +27,8 @@ static bool append(json_t *events, json_t *o) { return o && json_array_append_ne
 
 static bool meta(json_t *events, int pid, int tid, const char *what, const char *name)
 {
-    return append(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid", tid, "args", "name", name));
+    return append(events, json_pack("{s:s, s:s, s:i, s:i, s:{s:s}}", "ph", "M", "name", what, "pid", pid, "tid", tid,
+                                    "args", "name", name));
 }
 
 /* The track of a slice: the first of its stream that is free at `start`, or a new one. -1: memory. */
@@ -51,19 +53,23 @@ static int track_of(struct tracks *t, json_t *events, int pid, json_int_t stream
     return meta(events, pid, (int)t->n, "thread_name", name) ? (int)t->n - 1 : -1;
 }
 
-static int side(json_t *events, int pid, const json_t *plan, const char *which, const json_t *launches, struct dt_err *e)
+static int side(json_t *events, int pid, const json_t *plan, const char *which, const json_t *launches,
+                struct dt_err *e)
 {
-    const json_t *times = json_object_get(json_object_get(plan, "timeline"), which), *v, *of = json_object_get(plan, which);
+    const json_t *times = json_object_get(json_object_get(plan, "timeline"), which), *v,
+                 *of = json_object_get(plan, which);
     const char *method = json_string_value(json_object_get(of, "method"));
     bool modeled = method && !strncmp(method, "modeled", 7), ok;
     struct tracks t = {0};
     char title[128];
     size_t i;
     if (!json_is_array(times) || (launches && json_array_size(launches) != json_array_size(times)))
-        return dt_err_set(e, DT_E_NOT_FOUND, "this plan has no timeline: it was made by an older dovetail; plan the graph again");
+        return dt_err_set(e, DT_E_NOT_FOUND,
+                          "this plan has no timeline: it was made by an older dovetail; plan the graph again");
     snprintf(title, sizeof title, "%s (%.60s)", which, method ? method : "?");
     ok = meta(events, pid, 0, "process_name", title);
-    json_array_foreach(times, i, v) {
+    json_array_foreach(times, i, v)
+    {
         double a = json_number_value(json_array_get(v, 0)), b = json_number_value(json_array_get(v, 1));
         const json_t *l = json_array_get(launches, i);
         const char *name = json_string_value(json_object_get(l, "name"));
@@ -81,9 +87,10 @@ static int side(json_t *events, int pid, const json_t *plan, const char *which, 
         for (size_t c = 0; l && c < sizeof copied / sizeof *copied; c++)
             if (json_object_get(l, copied[c]))
                 json_object_set(args, copied[c], json_object_get(l, copied[c]));
-        ok = append(events, json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "name", name ? name : number, "cat",
-                                      modeled ? "modeled" : "measured", "pid", pid, "tid", k + 1, "ts", (double)start / 1000, "dur",
-                                      (double)(end - start) / 1000, "args", args));
+        ok = append(events,
+                    json_pack("{s:s, s:s, s:s, s:i, s:i, s:f, s:f, s:o}", "ph", "X", "name", name ? name : number,
+                              "cat", modeled ? "modeled" : "measured", "pid", pid, "tid", k + 1, "ts",
+                              (double)start / 1000, "dur", (double)(end - start) / 1000, "args", args));
     }
     free(t.p);
     if (i < json_array_size(times))

@@ -44,7 +44,7 @@ class Cache(ServiceCase):
                 self.assertEqual(e["device"], "soft:h200")
                 self.assertGreater(e["bytes"], 100)
                 self.assertLess(e["age_s"], 600)
-            self.assertEqual(len(self.doc("cache", "list", "--limit", "1", *way)["entries"]), 1)
+            self.assertEqual(len(self.doc("cache", "list", "--limit", "01", *way)["entries"]), 1)
             before = [e["hits"] for e in mine if e["want"] == "plan" and e["signature"] == sigs[0]][0]
             self.ok("optimize", self.dir + "/g1.json", *way)
             shown = self.doc("cache", "show", sigs[0], *way)["entries"]
@@ -56,7 +56,7 @@ class Cache(ServiceCase):
             self.assertTrue(self.doc("cache", "verify", *way)["ok"])
             self.assertEqual(self.doc("cache", "show", "sha256:" + "0" * 64, *way, status=3)["code"], "not-found")
         for wrong in (["show"], ["show", "x"], ["list", "x"], ["list", "--limit", "0"], ["gc", "--max-age", "soon"], ["gc", "--max-bytes", "-1"],
-                      ["export"], ["import"], ["import", "/nonexistent"], ["tea"]):
+                      ["export"], ["export", "-o", "-", "--json"], ["import"], ["import", "/nonexistent"], ["tea"]):
             self.ok("cache", *wrong, *self.local, status=2)
         for path in ("/v1/cache/entries?tea=1", "/v1/cache/entries?limit=x", "/v1/cache/verify?x=1", "/v1/cache/entries?signature=x"):
             self.problem(self.s.http("GET", path), 400, "usage")
