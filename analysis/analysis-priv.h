@@ -39,6 +39,8 @@ void ana_foot_free(struct ana_foot *f);
  * per (block, buffer, kind, evidence). Writes with evidence data-dependent are may-writes. */
 int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
                  const struct ana_interval *iv, uint32_t n);
+/* Forget data-dependent accesses that were added where a widened one of the same kind covers them. */
+void ana_foot_clear_widened(struct ana_foot *f);
 /* Forget what was added. */
 void ana_foot_clear(struct ana_foot *f);
 /* Every block may touch every byte of the buffer. */

@@ -141,6 +141,15 @@ int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_k
 
 void ana_foot_clear(struct ana_foot *f) { f->rec.n = 0; }
 
+void ana_foot_clear_widened(struct ana_foot *f)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < f->rec.n; i++)
+        if (f->rec.p[i].ev != ANA_DATA_DEPENDENT || !f->wide[f->rec.p[i].kind][f->rec.p[i].buffer])
+            f->rec.p[n++] = f->rec.p[i];
+    f->rec.n = n;
+}
+
 int ana_foot_widen(struct ana_foot *f, uint32_t buffer, enum ana_kind k)
 {
     f->wide[k][buffer] = true;

@@ -10,8 +10,8 @@
  *   - instructions that write tainted registers only, stores, loads of data, barriers and calls are left out.
  * There is no ghost (the accesses are widened) if an untainted register comes from anything but arithmetic and
  * parameters, if data decides how often a loop runs, or if the copy grows too large. A ghost runs also for threads
- * that never take the branch; should one of them not end (2^20 rounds), it says so and the accesses are widened
- * after all.
+ * that never take the branch; should one of them not end (2^25 rounds by all threads together, but 2^12 to 2^20 by
+ * each), it says so and the accesses are widened after all.
  */
 #include "analysis/instrument-priv.h"
 
@@ -293,6 +293,13 @@ static int walk(struct ana_instr *s, uint32_t block, bool dry, const struct ptx_
     int rc = map && g.active ? 1 : DT_E_NOMEM;
     for (uint32_t r = 0; r < g.nreg && map; r++)
         map[r] = PTX_NO_REG;
+    if (rc == 1 && !dry) /* some thread's did not end: all are given up */
+        rc = ptx_append_text(s->f, s->e,
+                             "ld.global.u32 %%ana_x, [%%ana_err+28]; and.b32 %%ana_x, %%ana_x, %u;"
+                             "setp.ne.u32 %%ana_p, %%ana_x, 0; @%%ana_p bra $ana_d%u;",
+                             ANA_OVER_GHOST, block)
+                 ? DT_E_NOMEM
+                 : 1;
     if (rc == 1)
         rc = by_data(&g, block) ? sides(&g, block, map, 0) : 0;
     if (rc == 1 && !dry) /* a ghost that does not end: say so, and give up at once the next time */

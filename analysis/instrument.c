@@ -180,7 +180,15 @@ static int prologue(struct ana_instr *s)
             "ld.global.u32 %%ana_ps, [" ANA_CTL "+60]; ld.global.u64 %%ana_pg, [" ANA_CTL "+64];"
             "setp.ne.u64 %%ana_paged, %%ana_pg, 0;");
     if (s->ghosts)
-        EMIT(s, "mov.u32 %%ana_left, %u;", 1u << 20);
+        EMIT(s,
+             "mov.u32 %%ana_x, %%ntid.x; mov.u32 %%ana_y, %%ntid.y; mul.lo.s32 %%ana_x, %%ana_x, %%ana_y;"
+             "mov.u32 %%ana_y, %%ntid.z; mul.lo.s32 %%ana_x, %%ana_x, %%ana_y; cvt.u64.u32 %%ana_o, %%ana_x;"
+             "mov.u32 %%ana_x, %%nctaid.x; mov.u32 %%ana_y, %%nctaid.y; mul.wide.u32 %%ana_w, %%ana_x, %%ana_y;"
+             "mov.u32 %%ana_y, %%nctaid.z; cvt.u64.u32 %%ana_e, %%ana_y; mul.lo.s64 %%ana_w, %%ana_w, %%ana_e;"
+             "mul.lo.s64 %%ana_o, %%ana_o, %%ana_w; mov.u64 %%ana_w, %u; div.u64 %%ana_w, %%ana_w, %%ana_o;"
+             "max.u64 %%ana_w, %%ana_w, %u; min.u64 %%ana_w, %%ana_w, %u; cvt.u32.u64 %%ana_left, %%ana_w;"
+             "ld.global.u32 %%ana_x, [" ANA_CTL "+40];",
+             1u << 25, 1u << 12, 1u << 20);
     EMIT(s,
          "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
          "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");

@@ -605,6 +605,8 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
         if (!rc)
             rc = site_buffers(s, &j, &v->site[k], note, k);
     }
+    if (!rc && j.over & ANA_OVER_GHOST) /* how far ghosts came is chance */
+        ana_foot_clear_widened(foot);
     dt_arena_done(&a);
     return rc;
 }
