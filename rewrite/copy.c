@@ -82,10 +82,8 @@ static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned 
     const struct rw_body *b = &j->c->body[p->side];
     struct ptx_opnd imm = {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64};
     struct ptx_opnd reg = {.kind = PTX_O_REG, .comp = -1};
-    if (comp < 0 || comp > 2) {
-        imm.bits = sreg == PTX_SR_NTID || sreg == PTX_SR_NCTAID ? 1 : 0;
-        return imm;
-    }
+    if (comp < 0 || comp > 2)
+        return imm; /* the fourth element is 0 */
     switch (sreg) {
     case PTX_SR_NTID:
         imm.bits = b->block[comp];

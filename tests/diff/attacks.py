@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""Graphs made to break a plan: each is planned, run and its plan run with seeds the planner never saw, and must come out as its row says.
+
+A row: name, modules, further buffers, launches, verdict of the pair (a, b) with the start of its reason, evidence of the plan. Outputs must
+agree byte by byte, and no plan may be slower.
+
+    attacks.py DOVETAIL [NAME…]      exit status 1 if one comes out otherwise
+"""
+import base64
+import json
+import os
+import random
+import struct
+import subprocess
+import sys
+import tempfile
+
+N = 8192
+CUDA = r"""
+extern "C" __global__ void scale(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] * 2.f; }
+extern "C" __global__ void halves(const float *h, float *y) /* half of every warp leaves, the rest names all lanes: they have exited */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if ((threadIdx.x & 31) >= 16) return;
+    float v = h[i];
+    for (int k = 8; k; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+    y[i] = v;
+}
+extern "C" __global__ void warprow(const float *h, float *y, int warps) /* whole warps leave */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i / 32 >= warps) return;
+    float v = h[i];
+    for (int k = 16; k; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+    y[i] = v;
+}
+extern "C" __global__ void lookup(const float *h, const float *tab, float *y) /* faults on the edge values */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = tab[(int)(h[i] * 100.f) + 200];
+}
+extern "C" __global__ void apart(const float *h, const int *ix, float *y) /* no hazard: only since ix says so */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = h[i] + h[ix[i] + 8192];
+}
+"""
+VARIABLE = r"""__device__ float state[1024];
+extern "C" __global__ void unused(float *x) { state[threadIdx.x] = x[threadIdx.x]; }"""
+
+
+def entry(name, body):
+    return """.visible .entry %s(.param .u64 p0, .param .u64 p1)
+{
+.reg .b64 %%rd<9>; .reg .b32 %%r<40>; .reg .f32 %%f<9>;
+ld.param.u64 %%rd1, [p0]; ld.param.u64 %%rd2, [p1];
+mov.u32 %%r1, %%ctaid.x; mov.u32 %%r2, %%ntid.x; mov.u32 %%r3, %%tid.x; mad.lo.s32 %%r4, %%r1, %%r2, %%r3;
+mul.wide.s32 %%rd3, %%r4, 4; add.s64 %%rd1, %%rd1, %%rd3; add.s64 %%rd2, %%rd2, %%rd3;
+ld.global.f32 %%f1, [%%rd1];
+%s
+add.rn.f32 %%f3, %%f1, %%f2; st.global.f32 [%%rd2], %%f3;
+ret;
+}
+""" % (name, body)
+
+
+PTX = """.version 8.0
+.target sm_80
+.address_size 64
+.global .align 4 .f32 tab[2] = {0f40000000, 0f40400000};
+.const .align 8 .u64 ptrs[1] = {generic(tab)};
+.const .align 4 .f32 coef[2] = {0f3F800000, 0f40000000};
+""" + entry("through", "ld.const.u64 %rd5, [ptrs]; ld.f32 %f2, [%rd5+4];") + entry("constant", "ld.const.f32 %f2, [coef+4];") + entry(
+    "fourth", "".join("mov.v4.u32 {%%r%d, %%r%d, %%r%d, %%r%d}, %%%s; " % (k, k + 1, k + 2, k + 3, s)
+                      for k, s in ((10, "tid"), (14, "ntid"), (18, "ctaid"), (22, "nctaid"))) +
+    "add.u32 %r30, %r13, %r17; mad.lo.u32 %r30, %r21, 5, %r30; mad.lo.u32 %r30, %r25, 7, %r30; mad.lo.u32 %r30, %r14, 3, %r30;"
+    "mad.lo.u32 %r30, %r22, 11, %r30; add.u32 %r30, %r30, %r18; add.u32 %r30, %r30, %r10; cvt.rn.f32.u32 %f2, %r30;")
+
+
+def buffer(count, role, seed=3, **more):
+    b = {"bytes": 4 * count, "role": role}
+    if role in ("input", "weight", "inout"):
+        b["fill"] = {"uniform": [-1, 1], "dtype": "f32", "seed": seed}
+    return b | more
+
+
+def launch(name, module, kernel, *args):
+    return {"name": name, "module": module, "entry": kernel, "grid": [N // 128, 1, 1], "block": [128, 1, 1],
+            "args": [{"i32": a} if isinstance(a, int) else {"buffer": a} for a in args]}
+
+
+def table():
+    order = list(range(N))
+    random.Random(1).shuffle(order)
+    return base64.b64encode(struct.pack("<%di" % N, *order)).decode()
+
+
+def rows():
+    c, p = {"m": {"cuda": CUDA}}, {"m": {"ptx": PTX}}
+    first = launch("a", "m", "scale", "x", "h")
+    yield "lanes-leave", c, {}, [first, launch("b", "m", "halves", "h", "y")], ("refused", "uniform-collectives:"), "proved"
+    yield "warps-leave", c, {}, [first, launch("b", "m", "warprow", "h", "y", 100)], ("kept", ""), "proved"
+    yield ("edge-values-fault", c, {"tab": buffer(401, "weight")}, [first, launch("b", "m", "lookup", "h", "tab", "y")],
+           ("kept", ""), "proved")
+    yield ("absent-by-constant", c, {"h": buffer(2 * N, "inout"), "ix": {"bytes": 4 * N, "role": "input", "constant": True,
+           "data": table()}}, [first, launch("b", "m", "apart", "h", "ix", "y")], ("kept", ""), "observed")
+    yield ("variable-of-no-kernel", c | {"v": {"cuda": VARIABLE}}, {"v::state": buffer(1024, "inout"), "z": buffer(1024, "output")},
+           [first, launch("b", "m", "scale", "h", "y"), {"name": "c", "copy": {"from": {"buffer": "v::state"}, "to": {"buffer": "z"},
+            "bytes": 4096}}], ("kept", ""), "proved")
+    yield ("address-table", p, {}, [launch("a", "m", "through", "x", "h"), launch("b", "m", "constant", "h", "y")],
+           ("refused", "module-variables:"), "proved")
+    yield ("constant-is-buffer", p, {"m::coef": buffer(2, "input")},
+           [launch("a", "m", "constant", "x", "h"), launch("b", "m", "constant", "h", "y")], ("refused", "module-variables:"), "proved")
+    yield ("fourth-element", p, {}, [launch("a", "m", "fourth", "x", "h"), launch("b", "m", "fourth", "h", "y")], ("kept", ""), "proved")
+
+
+def run(dovetail, folder, *args):
+    p = subprocess.run([dovetail, *args, "--local", "--cache", folder + "/cache.db", "--device", "soft", "--json"],
+                       capture_output=True, text=True, timeout=100)
+    if p.returncode:
+        raise RuntimeError("%s: %s" % (args[0], p.stderr.strip()[-400:]))
+    return p.stdout
+
+
+def dump(dovetail, folder, path, seed, outputs):
+    run(dovetail, folder, "run", path, "--seed", str(seed), "--dump", folder + "/dump")
+    found = {}
+    for f in sorted(os.listdir(folder + "/dump")):
+        with open(os.path.join(folder, "dump", f), "rb") as h:
+            found[f] = h.read()
+        os.unlink(os.path.join(folder, "dump", f))
+    if len(found) != outputs:
+        raise RuntimeError("%d outputs were dumped, not %d" % (len(found), outputs))
+    return found
+
+
+def attack(dovetail, folder, modules, more, launches, verdict, evidence):
+    buffers = {"x": buffer(N, "input"), "h": buffer(N, "intermediate"), "y": buffer(N, "output")} | more
+    path, plan_path = folder + "/graph.json", folder + "/plan/plan.json"
+    with open(path, "w") as f:
+        json.dump({"dovetail": 1, "name": "attack", "modules": modules, "buffers": buffers, "launches": launches}, f)
+    run(dovetail, folder, "optimize", path, "-o", folder + "/plan")
+    with open(plan_path) as f:
+        plan = json.load(f)
+    got = next((r for r in plan["rewrites"] if r["launches"] == ["a", "b"]), {"verdict": "absent"})
+    if got["verdict"] != verdict[0] or not got.get("reason", "").startswith(verdict[1]):
+        return "a, b: %s, not %s" % (got, verdict)
+    if plan["assumes"]["evidence"] != evidence:
+        return "evidence is %s" % plan["assumes"]["evidence"]
+    if plan["optimized"]["time_us"] > plan["baseline"]["time_us"]:
+        return "the plan is slower"
+    outputs = sum(b["role"] in ("output", "inout") for b in buffers.values())
+    for seed in (5, 91):
+        if dump(dovetail, folder, path, seed, outputs) != dump(dovetail, folder, plan_path, seed, outputs):
+            return "outputs differ with seed %d" % seed
+    return None
+
+
+def main():
+    failed = 0
+    for name, *row in rows():
+        if sys.argv[2:] and name not in sys.argv[2:]:
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                fault = attack(sys.argv[1], folder, *row)
+            except (RuntimeError, OSError, subprocess.TimeoutExpired) as e:
+                fault = str(e)
+        print("%-24s %s" % (name, fault or "ok"), flush=True)
+        failed += fault is not None
+    return 1 if failed else 0
+
+
+sys.exit(main())
