@@ -1,5 +1,7 @@
 /* From a parsed kernel to the flat array of operations that the executor runs: registers, constants, variables, control flow.
  *
+ * An indirect call is a chain of comparisons with the addresses of all functions that fit, each with that function inlined.
+ *
  * Device functions are inlined at each call, sharing one set of registers and one piece of local memory per function; that is
  * right because a thread is in a function at most once (recursion is refused), and it makes a call's end a place where
  * threads meet again. Parameters in .param space of calls are thread-local memory that caller and callee share.
@@ -366,6 +368,31 @@ static struct sg_fn_regs *find_fn(struct sg_dec *d, const struct ptx_function *f
     return NULL;
 }
 
+/* May the indirect call `i` reach g? Arguments and results have to fit. */
+static bool may_reach(const struct ptx_inst *i, const struct ptx_function *g)
+{
+    if (g->is_entry || !g->has_body || g->nret != i->opnd[0].n || g->nparam != i->opnd[2].n)
+        return false;
+    for (uint32_t k = 0; k < g->nret + g->nparam; k++) {
+        const struct ptx_opnd *o = k < g->nret ? &i->opnd[0].elem[k] : &i->opnd[2].elem[k - g->nret];
+        const struct ptx_var *p = k < g->nret ? g->ret[k] : g->param[k - g->nret];
+        if (o->kind != PTX_O_VAR || o->var->bytes != p->bytes)
+            return false;
+    }
+    return true;
+}
+
+static int gather(struct sg_dec *d, const struct ptx_function *f);
+
+static int gather_indirect(struct sg_dec *d, const struct ptx_inst *i)
+{
+    int r = 0;
+    for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && d->fn.n < 4096; k++)
+        if (may_reach(i, d->m->func[k]))
+            r = gather(d, d->m->func[k]);
+    return r;
+}
+
 /* The kernel and every function that it can call, each once. */
 static int gather(struct sg_dec *d, const struct ptx_function *f)
 {
@@ -376,6 +403,11 @@ static int gather(struct sg_dec *d, const struct ptx_function *f)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i < f->ninst; i++) {
         const struct ptx_inst *in = &f->inst[i];
+        if (in->op == PTX_OP_CALL && in->nopnd > 2 && in->opnd[1].kind == PTX_O_REG) {
+            int r1 = gather_indirect(d, in);
+            if (r1 < 0)
+                return r1;
+        }
         if (in->op != PTX_OP_CALL || in->nopnd < 2 || in->opnd[1].kind != PTX_O_FUNC)
             continue;
         const struct ptx_function *g = in->opnd[1].func;
@@ -532,7 +564,7 @@ uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
         if (sg_var_address(d, o->var, &at) < 0)
             return SG_K_ZERO64 | 1;
         return sg_konst(d, at + (uint64_t)o->off, width >= 8);
-    case PTX_O_FUNC: sg_dec_error(d, DT_E_UNSUPPORTED, "the address of function %s", o->func->name); return SG_K_ZERO64 | 1;
+    case PTX_O_FUNC: at = sg_function_address(d->m, o->func); return sg_konst(d, at, width >= 8);
     default: sg_dec_error(d, DT_E_UNSUPPORTED, "an operand of this kind"); return SG_K_ZERO64 | 1;
     }
 }
@@ -695,18 +727,10 @@ static int bind_param(struct sg_dec *d, const struct ptx_opnd *o, const struct p
     return sg_dec_error(d, DT_E_UNSUPPORTED, "a call whose argument is not a .param variable");
 }
 
-static int call(struct sg_dec *d)
+/* The body of g in place of the call at hand. */
+static int inline_call(struct sg_dec *d, const struct ptx_function *g)
 {
     const struct ptx_inst *i = d->i;
-    if (i->nopnd < 3 || i->opnd[1].kind != PTX_O_FUNC)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "indirect call");
-    const struct ptx_function *g = i->opnd[1].func;
-    if (!g->has_body && ptx_find_function(d->m, g->name))
-        g = ptx_find_function(d->m, g->name);
-    if (!g->has_body)
-        return call_extern(d, g);
-    if (i->opnd[0].n != g->nret || i->opnd[2].n != g->nparam)
-        return sg_dec_error(d, DT_E_PTX, "call of %s with %u arguments and %u results", g->name, i->opnd[2].n, i->opnd[0].n);
     for (uint32_t k = 0; k < g->nparam; k++)
         if (bind_param(d, &i->opnd[2].elem[k], g->param[k]) < 0)
             return d->c->error;
@@ -724,6 +748,68 @@ static int call(struct sg_dec *d)
     if (!dt_push(&d->src, s))
         d->nomem = true;
     return r;
+}
+
+/* The fix of a branch emitted here leads to the next operation. */
+static void land(struct sg_dec *d, size_t fix)
+{
+    if (fix >= d->fix.n)
+        return;
+    struct sg_fix f = d->fix.p[fix];
+    d->fix.p[fix].label = UINT32_MAX - 2;
+    if (f.op < d->op.n)
+        d->op.p[f.op].imm = (int64_t)d->op.n - f.op;
+    d->need_bb = true;
+}
+
+/* One after the other: is it this function? Then its body. An address of none of them is a trap. */
+static int call_indirect(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    uint32_t a = sg_source(d, &i->opnd[1], PTX_U64);
+    size_t first = d->fix.n;
+    int r = 0;
+    for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && !d->nomem && !d->c->error; k++) {
+        const struct ptx_function *g = d->m->func[k];
+        struct sg_fn_regs *known = may_reach(i, g) ? find_fn(d, g) : NULL;
+        if (!known || known->active) /* one that runs already would be recursion: as an address of none */
+            continue;
+        uint32_t at = sg_konst(d, sg_function_address(d->m, g), true), p = sg_ptemp(d);
+        struct sg_op *op = sg_emit_h(d, SG_H_EQ_u64);
+        op->d = p;
+        op->a = a;
+        op->b = at;
+        size_t skip = d->fix.n;
+        branch(d, UINT32_MAX - 1, p, true);
+        r = inline_call(d, g);
+        branch(d, UINT32_MAX - 1, SG_NONE, false);
+        land(d, skip);
+    }
+    if (r >= 0) {
+        sg_emit(d, sg_trap)->sub = 1;
+        d->need_bb = true;
+    }
+    for (size_t k = first; k < d->fix.n; k++)
+        if (d->fix.p[k].label == UINT32_MAX - 1)
+            land(d, k);
+    return r;
+}
+
+static int call(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    if (i->nopnd > 2 && i->opnd[1].kind == PTX_O_REG)
+        return call_indirect(d);
+    if (i->nopnd < 3 || i->opnd[1].kind != PTX_O_FUNC)
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "indirect call");
+    const struct ptx_function *g = i->opnd[1].func;
+    if (!g->has_body && ptx_find_function(d->m, g->name))
+        g = ptx_find_function(d->m, g->name);
+    if (!g->has_body)
+        return call_extern(d, g);
+    if (i->opnd[0].n != g->nret || i->opnd[2].n != g->nparam)
+        return sg_dec_error(d, DT_E_PTX, "call of %s with %u arguments and %u results", g->name, i->opnd[2].n, i->opnd[0].n);
+    return inline_call(d, g);
 }
 
 static int brx(struct sg_dec *d)

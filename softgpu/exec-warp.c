@@ -226,7 +226,8 @@ const struct sg_op *sg_trap(struct sg_warp *w, const struct sg_op *op)
     uint32_t t = guard(w, op);
     if (!t)
         return op + 1;
-    return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(t), 0, 0, "trap");
+    return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(t), 0, 0,
+                       op->sub ? "an indirect call of an address that is no function with these parameters, or is one that runs already" : "trap");
 }
 
 /* A string at a generic address, for messages. */

@@ -146,6 +146,8 @@ struct sg_module {
 int sg_decode(struct sg_kernel *k, struct sg_code **ret); /* fails only with DT_E_NOMEM; other errors are in the code */
 void sg_code_free(struct sg_code *c);
 struct sg_code *sg_kernel_code(struct sg_kernel *k);
+/* What a function's address is: no memory (window 0x7F), so that only a call can use it. 0: it has no body. */
+uint64_t sg_function_address(const struct ptx_module *m, const struct ptx_function *f);
 uint64_t sg_module_var(const struct sg_module *m, const struct ptx_var *v);
 
 /* ---- running ------------------------------------------------------------------------------------------------- */

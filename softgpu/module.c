@@ -11,6 +11,15 @@
 
 #include "base/alloc.h"
 
+uint64_t sg_function_address(const struct ptx_module *m, const struct ptx_function *f)
+{
+    const struct ptx_function *g = f->has_body ? f : ptx_find_function(m, f->name);
+    for (uint32_t k = 0; g && g->has_body && k < m->nfunc; k++)
+        if (m->func[k] == g)
+            return 0x7Full << SG_WINDOW_SHIFT | (uint64_t)(k + 1) << 4;
+    return 0;
+}
+
 uint64_t sg_module_var(const struct sg_module *m, const struct ptx_var *v)
 {
     if (m->ptx->nvar == 0)
@@ -42,7 +51,7 @@ static int place_vars(struct sg_module *m, struct dt_err *e)
     for (uint32_t i = 0; i < p->nvar; i++)
         for (uint32_t k = 0; m->var_addr[i] && k < p->var[i]->nreloc; k++) {
             const struct ptx_reloc *r = &p->var[i]->reloc[k];
-            uint64_t at = r->var ? sg_module_var(m, r->var) : 0;
+            uint64_t at = r->var ? sg_module_var(m, r->var) : r->func ? sg_function_address(p, r->func) : 0;
             if (!at)
                 return dt_err_set(e, DT_E_UNSUPPORTED, "the initialiser of %s takes the address of %s", p->var[i]->name,
                                   r->func ? r->func->name : r->var ? r->var->name : "?");
