@@ -8,7 +8,6 @@
  */
 #include "daemon/trace.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -74,9 +73,9 @@ static int side(json_t *events, int pid, const json_t *plan, const char *which, 
         const json_t *l = json_array_get(launches, i);
         const char *name = json_string_value(json_object_get(l, "name"));
         char number[32];
-        if (!ok || !(a >= 0) || !(b >= a) || b > MAX_US)
+        if (!ok || json_array_size(v) != 2 || !(a >= 0) || !(b >= a) || b > MAX_US)
             break;
-        long long start = llround(a * 1000), end = llround(b * 1000);
+        long long start = (long long)(a * 1000 + 0.5), end = (long long)(b * 1000 + 0.5);
         int k = track_of(&t, events, pid, json_integer_value(json_object_get(l, "stream")), start);
         if (k < 0)
             break;
