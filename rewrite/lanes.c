@@ -184,8 +184,12 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
     if (i->op == PTX_OP_CALL || (o->flags & PTX_F_ATOMIC) || i->op == PTX_OP_SHFL || i->op == PTX_OP_MATCH ||
         i->op == PTX_OP_ACTIVEMASK)
         return of(VARY);
-    if (i->op == PTX_OP_VOTE || i->op == PTX_OP_REDUX || i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED)
+    if (i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED)
         return of(UNIFORM); /* the same for all that take part, whatever went in */
+    if (i->op == PTX_OP_VOTE || i->op == PTX_OP_REDUX) { /* and here, where all of the warp do: not where halves vote apart */
+        struct value m = i->nopnd ? operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
+        return of(m.k == NONE ? NONE : m.k == CONST && (uint32_t)m.v == UINT32_MAX ? UNIFORM : VARY);
+    }
     if (o->flags & PTX_F_CONVERGENT)
         return of(VARY);
     if (i->op == PTX_OP_LD && i->space == PTX_PARAM)

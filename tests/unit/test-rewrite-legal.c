@@ -274,6 +274,8 @@ static void test_uniform_collectives(void **state)
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 " SHFL("-1"),
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nbar.warp.sync -1;\n",
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nvote.sync.ballot.b32 %r5, %p1, -1;\n",
+        /* halves of a warp vote apart */
+        "and.b32 %r5, %r3, 16;\nshl.b32 %r7, 65535, %r5;\nsetp.gt.u32 %p2, %r3, 3;\nvote.sync.any.pred %p1, %p2, %r7;\n@%p1 ret;\n" SHFL("-1"),
         /* a mask nobody knows; a value assigned where lanes are apart; a loop of other length per lane */
         "vote.sync.ballot.b32 %r5, 1, -1;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\n" SHFL("%r5"),
         "mov.u32 %r5, 0;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n@%p2 ret;\n" SHFL("-1"),
@@ -284,6 +286,8 @@ static void test_uniform_collectives(void **state)
         "shr.u32 %r5, %r4, 5;\nsetp.ge.s32 %p1, %r5, 7;\n@%p1 ret;\n" SHFL("-1"),
         "shr.s32 %r5, %r4, 31;\nshr.u32 %r7, %r5, 27;\nadd.s32 %r8, %r4, %r7;\nshr.s32 %r9, %r8, 5;\nsetp.gt.s32 %p1, %r9, 9;\n"
         "@%p1 bra OUT;\n" SHFL("-1") "OUT:\n",
+        /* the warp votes to leave */
+        "setp.gt.u32 %p2, %r3, 3;\nvote.sync.all.pred %p1, %p2, -1;\n@%p1 ret;\n" SHFL("-1"),
         /* a loop of one warp over a row of 96 */
         "and.b32 %r5, %r3, 31;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 32;\nsetp.lt.s32 %p1, %r5, 96;\n@%p1 bra TOP;\n",
         /* a mask of those that stay; lanes that join again; lanes that leave afterwards */
