@@ -297,6 +297,23 @@ static void a_ghost_that_does_not_end(void **state)
     compare(&g, 0);
     release(&g);
     free(d);
+    /* one that takes 2^30 rounds, by threads that give up in any order, in several passes */
+    d = document("cuda",
+                 "extern \"C\" __global__ void k(const float *x, float *y, float *z, int n)\n"
+                 "{ int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 2.0f)\n"
+                 "  for (int j = 0; j < n; j++) y[(i + j * 3) & 1023] = x[(i + j) & 1023]; z[i] = 1; }",
+                 XY,
+                 "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [16, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}, {'i32': 1073741824}]}]");
+    struct ana_options o = {.max_bytes = 4096};
+    analyse(&g, d, &o);
+    for (uint32_t b = 0; b < 16; b++) {
+        mark(b, 0, R, 0, b * 128, 128), mark(b, 2, M, 0, b * 128, 128);
+        mark(b, 0, R, 2, 0, 4096), mark(b, 1, Y, 2, 0, 4096);
+    }
+    compare(&g, 0);
+    release(&g);
+    free(d);
 }
 
 /* PTX that no compiler would write: generic addresses, vectors, asynchronous copies with a size, devices functions. */
