@@ -67,7 +67,7 @@ static void kinds(struct ana_instr *s)
 }
 
 /* Of what site k does as kind q. Whether a compare-and-swap writes depends on what it finds. */
-static enum ana_evidence evidence(const struct ana_instr *s, uint32_t k, unsigned q)
+enum ana_evidence ana_evidence_of(const struct ana_instr *s, uint32_t k, unsigned q)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = s->old ? &s->old[x->inst] : &s->f->inst[x->inst];
@@ -105,8 +105,8 @@ static int plan(struct ana_instr *s)
         if (x->bytes < narrow)
             narrow = x->bytes;
         for (unsigned q = 0; q < ANA_KINDS; q++)
-            if (c->kinds[k] >> q & 1 && c->plane[q][evidence(s, k, q)] < 0)
-                c->plane[q][evidence(s, k, q)] = (int)c->nplane++;
+            if (c->kinds[k] >> q & 1 && c->plane[q][ana_evidence_of(s, k, q)] < 0)
+                c->plane[q][ana_evidence_of(s, k, q)] = (int)c->nplane++;
     }
     while ((1u << c->shift) < narrow)
         c->shift++;
@@ -126,7 +126,7 @@ static bool exact(const struct ana_instr *s, uint32_t k)
 }
 
 /* Group of site k, or ngroup. */
-static uint32_t group_of(const struct ana_instr *s, uint32_t k)
+uint32_t ana_group_of(const struct ana_instr *s, uint32_t k)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     uint32_t g = 0;
@@ -139,7 +139,7 @@ static void group_sites(struct ana_instr *s)
 {
     const uint32_t most = sizeof s->group / sizeof *s->group;
     for (uint32_t k = 0; k < s->code->sites.nsite; k++)
-        if (exact(s, k) && group_of(s, k) == s->ngroup && s->ngroup < most)
+        if (exact(s, k) && ana_group_of(s, k) == s->ngroup && s->ngroup < most)
             s->group[s->ngroup++] = (struct ana_group){start(s, &s->code->sites.site[k]), s->code->sites.site[k].bytes};
 }
 
@@ -155,12 +155,22 @@ static int group_prologue(struct ana_instr *s)
              at + (unsigned)offsetof(struct ana_tab, key), g, g, s->group[g].bytes - 1, g, g);
     }
     for (unsigned q = 0; q < s->code->nplane && s->ngroup; q++)
-        EMIT(s, ".reg .b64 %%ana_r%u; mul.lo.s64 %%ana_r%u, %%ana_pl, %u; add.s64 %%ana_r%u, %%ana_r%u, %%ana_rec;", q,
-             q, q, q, q);
+        EMIT(s, ".reg .b64 %%ana_r%u; mad.lo.s64 %%ana_r%u, %%ana_pl, %u, %%ana_rec;", q, q, q);
     return 0;
 }
 
 /* ---- code -------------------------------------------------------------------------------------------------------- */
+/* What only the table search needs: a slice, which seldom comes to that, loads it there. */
+static int slow_prologue(struct ana_instr *s)
+{
+    EMIT(s, "ld.global.u32 %%ana_k, [" ANA_CTL "+40]; sub.s32 %%ana_y, %%ana_blk, %%ana_k;"
+            "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
+            "ld.global.u32 %%ana_n0, [" ANA_CTL "+48]; ld.global.u32 %%ana_cs, [" ANA_CTL "+52];"
+            "ld.global.u32 %%ana_mk, [" ANA_CTL "+56]; ld.global.u32 %%ana_ps, [" ANA_CTL "+60];"
+            "ld.global.u64 %%ana_pg, [" ANA_CTL "+64]; setp.ne.u64 %%ana_paged, %%ana_pg, 0;");
+    return 0;
+}
+
 static int prologue(struct ana_instr *s)
 {
     EMIT(s, ".reg .b64 %%ana_rec, %%ana_tab, %%ana_err, %%ana_pl, %%ana_a, %%ana_b, %%ana_s, %%ana_e, %%ana_o, "
@@ -174,11 +184,7 @@ static int prologue(struct ana_instr *s)
             "mad.lo.s32 %%ana_blk, %%ana_blk, %%ana_x, %%ana_y;");
     EMIT(s, "ld.global.u64 %%ana_rec, [" ANA_CTL "]; ld.global.u64 %%ana_tab, [" ANA_CTL "+8];"
             "ld.global.u64 %%ana_err, [" ANA_CTL "+16]; ld.global.u64 %%ana_a, [" ANA_CTL "+24];"
-            "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];"
-            "ld.global.u32 %%ana_k, [" ANA_CTL "+44]; ld.global.u32 %%ana_n0, [" ANA_CTL "+48];"
-            "ld.global.u32 %%ana_cs, [" ANA_CTL "+52]; ld.global.u32 %%ana_mk, [" ANA_CTL "+56];"
-            "ld.global.u32 %%ana_ps, [" ANA_CTL "+60]; ld.global.u64 %%ana_pg, [" ANA_CTL "+64];"
-            "setp.ne.u64 %%ana_paged, %%ana_pg, 0;");
+            "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];");
     if (s->ghosts)
         EMIT(s,
              "mov.u32 %%ana_x, %%ntid.x; mov.u32 %%ana_y, %%ntid.y; mul.lo.s32 %%ana_x, %%ana_x, %%ana_y;"
@@ -189,9 +195,10 @@ static int prologue(struct ana_instr *s)
              "max.u64 %%ana_w, %%ana_w, %u; min.u64 %%ana_w, %%ana_w, %u; cvt.u32.u64 %%ana_left, %%ana_w;"
              "ld.global.u32 %%ana_x, [" ANA_CTL "+40];",
              1u << 25, 1u << 12, 1u << 20);
-    EMIT(s,
-         "sub.s32 %%ana_y, %%ana_blk, %%ana_x; setp.lt.u32 %%ana_in, %%ana_y, %%ana_k;"
-         "cvt.u64.u32 %%ana_b, %%ana_y; mul.lo.s64 %%ana_b, %%ana_b, %%ana_a; add.s64 %%ana_rec, %%ana_rec, %%ana_b;");
+    EMIT(s, "sub.s32 %%ana_y, %%ana_blk, %%ana_x; cvt.u64.u32 %%ana_b, %%ana_y;"
+            "mad.lo.s64 %%ana_rec, %%ana_b, %%ana_a, %%ana_rec;");
+    if (!s->slice.keep && slow_prologue(s))
+        return DT_E_NOMEM;
     return group_prologue(s);
 }
 
@@ -293,7 +300,7 @@ static int set_bits(struct ana_instr *s, uint32_t k, uint32_t skip)
                  "mov.u32 %%ana_n, 1; shl.b32 %%ana_n, %%ana_n, %%ana_ps; shr.u32 %%ana_n, %%ana_n, 3;",
                  skip, id);
         for (unsigned q = 0; q < ANA_KINDS; q++) {
-            int plane = c->plane[q][evidence(s, k, q)];
+            int plane = c->plane[q][ana_evidence_of(s, k, q)];
             if (!(c->kinds[k] >> q & 1))
                 continue;
             EMIT(s, "mul.lo.s64 %%ana_w, %%ana_pl, %d; add.s64 %%ana_w, %%ana_w, %s;", plane,
@@ -314,6 +321,8 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
     const struct ptx_inst *i = &s->old[x->inst];
     uint32_t id = s->label++, at = start(s, x);
     char out[32];
+    if (s->slice.keep && slow_prologue(s))
+        return DT_E_NOMEM;
     snprintf(out, sizeof out, mode == ANA_AHEAD ? "$ana_s%u" : "$ana_fault", skip);
     if (i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd) {
         EMIT(s,
@@ -360,7 +369,7 @@ static int address_of(struct ana_instr *s, uint32_t k)
 }
 
 /* Record site k, whose address is in %ana_a, by the table; in a slice, misaligned ones are faults. */
-static int record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
+int ana_record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
 {
     uint32_t bytes = s->code->sites.site[k].bytes;
     if (s->slice.keep && bytes > 1)
@@ -398,7 +407,7 @@ static int record_fast(struct ana_instr *s, uint32_t k, uint32_t g, uint32_t ski
     for (unsigned q = 0; q < ANA_KINDS; q++)
         if (c->kinds[k] >> q & 1)
             EMIT(s, "mad.wide.u32 %%ana_w, %%ana_k, 4, %%ana_r%d; red.global.or.b32 [%%ana_w], %%ana_m;",
-                 c->plane[q][evidence(s, k, q)]);
+                 c->plane[q][ana_evidence_of(s, k, q)]);
     return 0;
 }
 
@@ -411,7 +420,7 @@ static int slow(struct ana_instr *s)
         EMIT(s, "$ana_w%u:", skip);
         int rc = address_of(s, k);
         if (!rc)
-            rc = record_slow(s, k, ANA_EXACT, skip);
+            rc = ana_record_slow(s, k, ANA_EXACT, skip);
         if (rc)
             return rc;
         EMIT(s, "bra $ana_s%u;", skip);
@@ -442,10 +451,10 @@ static int record_here(struct ana_instr *s, uint32_t k)
     } else if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_IMM && !i->opnd[3].bits) {
         EMIT(s, "bra $ana_s%u;", skip);
     }
-    uint32_t g = group_of(s, k);
+    uint32_t g = ana_group_of(s, k);
     int rc = g < s->ngroup ? record_fast(s, k, g, skip) : address_of(s, k);
     if (!rc && g >= s->ngroup)
-        rc = record_slow(s, k, exact(s, k) ? ANA_EXACT : ANA_BOUNDS, skip);
+        rc = ana_record_slow(s, k, exact(s, k) ? ANA_EXACT : ANA_BOUNDS, skip);
     if (rc)
         return rc;
     EMIT(s, "$ana_s%u:", skip);
@@ -537,7 +546,9 @@ static int rebuild(struct ana_instr *s)
     uint32_t *next = dt_new_array(&s->code->arena, uint32_t, (size_t)v->nsite + 1);
     s->slow = dt_new_array(&s->code->arena, struct ana_slow, (size_t)v->nsite + 1);
     group_sites(s);
-    int rc = head && next && s->slow ? prologue(s) : DT_E_NOMEM;
+    int rc = head && next && s->slow ? ana_walk_plan(s) : DT_E_NOMEM;
+    if (!rc)
+        rc = prologue(s);
     if (!rc)
         rc = fill(s);
     for (uint32_t k = v->nsite; k-- > 0 && !rc;)
@@ -553,9 +564,12 @@ static int rebuild(struct ana_instr *s)
         if (!rc && s->slice.keep && s->t->cfg.block[s->t->cfg.block_of[i]].first == i)
             rc = ptx_append_text(s->f, s->e, "$ana_c%u:", s->t->cfg.block_of[i]);
         if (!rc)
+            rc = ana_walk_emit(s, i);
+        if (!rc)
             rc = ana_ghost_emit(s, i);
         for (; here < v->nsite && v->site[here].inst == i && !rc; here++)
-            rc = record_here(s, here);
+            if (!s->walk[here].loop)
+                rc = record_here(s, here);
         if (!rc && s->slice.keep && s->slice.cut[i])
             rc = ptx_append_text(s->f, s->e, "bra $ana_c%u;", s->slice.cut[i] - 1);
         else if (!rc && (!s->slice.keep || s->slice.keep[i]) && !ptx_append(s->f, s->old[i]))
@@ -565,6 +579,8 @@ static int rebuild(struct ana_instr *s)
     }
     if (!rc)
         rc = slow(s);
+    if (!rc)
+        rc = ana_walk_slow(s);
     return rc ? rc : epilogue(s);
 }
 
