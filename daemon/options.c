@@ -27,6 +27,17 @@ void dtd_options_done(struct dtd_options *o)
     memset(o, 0, sizeof *o);
 }
 
+/* What allow and deny may name: the kinds of contract.md §4, and the one permission that is none. */
+static bool known_kind(const char *s, size_t len)
+{
+    static const char *const kind[] = {"block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch",
+                                       "dead-blocks", "recompute", "dataflow-fusion", "reorder-atomics"};
+    for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
+        if (strlen(kind[i]) == len && !strncmp(kind[i], s, len))
+            return true;
+    return false;
+}
+
 static int add_kind(char **list, unsigned *n, const char *s, size_t len, struct dt_err *e)
 {
     if (!len)
@@ -34,6 +45,8 @@ static int add_kind(char **list, unsigned *n, const char *s, size_t len, struct 
     for (size_t i = 0; i < len; i++)
         if (len > 48 || !(islower((unsigned char)s[i]) || isdigit((unsigned char)s[i]) || s[i] == '-'))
             return dt_err_set(e, DT_E_USAGE, "allow and deny take names of rewrites, separated by commas");
+    if (!known_kind(s, len))
+        return dt_err_set(e, DT_E_USAGE, "there is no rewrite called %.*s", (int)len, s);
     unsigned at = 0;
     for (; at < *n; at++) {
         int c = strncmp(list[at], s, len);

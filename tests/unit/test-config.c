@@ -83,6 +83,7 @@ static void policies(void **state)
     assert_string_equal(q, "maps=0 all_edges=0");
     free(q);
     /* over the wire and back: the worker must key as the service does */
+    assert_int_equal(dtd_options_set(&a, "deny", "block-fusoin", NULL), DT_E_USAGE); /* a misspelt kind must not pass for none */
     assert_int_equal(dtd_options_set(&a, "budget", "2.5", NULL), 0);
     assert_int_equal(dtd_options_set(&a, "maps", "1", NULL), 0);
     assert_int_equal(dtd_options_set(&a, "seed", "41", NULL), 0);
