@@ -75,7 +75,9 @@ struct sg_op *sg_emit(struct sg_dec *d, sg_fn fn); /* a fresh one, valid until t
 static inline struct sg_op *sg_emit_h(struct sg_dec *d, unsigned h) { return sg_emit(d, d->h[h]); }
 void sg_begin_bb(struct sg_dec *d);
 uint32_t sg_ext(struct sg_dec *d, uint32_t v); /* append; returns its index */
-uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide);
+uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide); /* decode-vars.c: the row of a constant */
+int sg_fixed_konst(struct sg_dec *d);                          /* the rows that every kernel has */
+int sg_place_vars(struct sg_dec *d);                           /* shared memory of all functions of the kernel */
 uint32_t sg_temp(struct sg_dec *d);  /* a row of 32 64-bit lanes; two in a row for 128 bits */
 uint32_t sg_ptemp(struct sg_dec *d); /* a predicate */
 uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
