@@ -2,7 +2,7 @@
  *
  *     bench-softgpu [SECONDS-PER-KERNEL]          one JSON object per kernel, in the form of contract.md §7's `figures`
  *
- * One CPU thread (DOVETAIL_SOFTGPU_THREADS overrides). The value is the best of the runs; min and max span them.
+ * One CPU thread (DOVETAIL_SOFTGPU_THREADS overrides). The value is the median of the runs; min and max span them.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,6 +24,12 @@ struct bench {
     uint64_t arg[8];
     unsigned bytes[8];
 };
+
+static int by_value(const void *x, const void *y)
+{
+    double a = *(const double *)x, b = *(const double *)y;
+    return a < b ? -1 : a > b;
+}
 
 int main(int argc, char **argv)
 {
@@ -75,7 +81,8 @@ int main(int argc, char **argv)
         if (!strcmp(bench[k].name, "collatz"))
             for (unsigned t = 0; t < 4096; t++)
                 ((uint32_t *)(uintptr_t)a)[t] = t + 1;
-        double best = 0, worst = 1e300, end = now() + limit;
+        double end = now() + limit;
+        static double v[4096];
         unsigned runs = 0;
         struct sg_stats s = {0};
         do {
@@ -87,13 +94,11 @@ int main(int argc, char **argv)
                 fprintf(stderr, "%s\n", what);
                 return 1;
             }
-            double v = (double)s.instructions / (now() - t) * 1e-9;
-            best = v > best ? v : best;
-            worst = v < worst ? v : worst;
-            runs++;
-        } while (now() < end);
+            v[runs++] = (double)s.instructions / (now() - t) * 1e-9;
+        } while ((now() < end || runs < 5) && runs < sizeof v / sizeof *v);
+        qsort(v, runs, sizeof *v, by_value);
         printf("{\"name\": \"softgpu.%s.ginstr_per_s_core\", \"value\": %.3f, \"runs\": %u, \"min\": %.3f, \"max\": %.3f}\n",
-               bench[k].name, best, runs, worst, best);
+               bench[k].name, v[runs / 2], runs, v[0], v[runs - 1]);
     }
     sg_module_free(m);
     sg_device_free(dev);
