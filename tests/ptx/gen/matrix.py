@@ -1,0 +1,260 @@
+"""mma, wmma, ldmatrix, stmatrix, movmatrix. Where elements lie is written here as the figures of the PTX manual have it, shape by shape;
+the executor has one formula.
+"""
+from fractions import Fraction as F
+
+from casefile import File, main, move_regs, rng, vec, warp_case
+from exact import EDGE, FMT, add, decode, encode, mul, num, signed
+
+FMT["e5m2"] = (3, 5, 8)
+
+
+def manual_a(shape, t, i, g, q):
+    """(row, column) of element i of A in the lane with groupID g and threadID_in_group q"""
+    if (shape, t) in (("m16n8k16", "f16"), ("m16n8k16", "bf16")):
+        return g + (0 if i < 2 or 4 <= i < 6 else 8), q * 2 + (i & 1) + (8 if i >= 4 else 0)
+    if (shape, t) in (("m16n8k8", "f16"), ("m16n8k8", "bf16")):
+        return g + (0 if i < 2 else 8), q * 2 + (i & 1)
+    if shape == "m16n8k4":
+        return g + 8 * i, q
+    if (shape, t) in (("m16n8k8", "tf32"), ("m16n8k8", "f64")):
+        return g + (0 if i in (0, 2) else 8), q + (0 if i in (0, 1) else 4)
+    if (shape, t) == ("m16n8k16", "f64"):
+        return g + (0 if i % 2 == 0 else 8), i * 2 + q if i % 2 == 0 else i * 2 - 2 + q
+    if shape == "m8n8k4":
+        return g, q
+    if (shape, t) in (("m16n8k16", "s8"), ("m16n8k16", "u8"), ("m16n8k16", "e5m2")):
+        return g + (0 if i < 4 else 8), q * 4 + (i & 3)
+    if shape == "m16n8k32" and t in ("s8", "u8", "e5m2", "e4m3"):
+        return g + (0 if i < 4 or 8 <= i < 12 else 8), q * 4 + (i & 3) + (0 if i < 8 else 16)
+    if shape == "m8n8k16":
+        return g, q * 4 + i
+    if shape == "m8n8k32":
+        return g, q * 8 + i
+    if shape == "m16n8k32":
+        return g + (0 if i < 8 else 8), q * 8 + (i & 7)
+    if shape == "m16n8k64":
+        return g + (0 if i < 8 or 16 <= i < 24 else 8), q * 8 + (i & 7) + (0 if i < 16 else 32)
+    if shape == "m8n8k128":
+        return g, q * 32 + i
+    if shape == "m16n8k128":
+        return g + (0 if i < 32 else 8), q * 32 + (i & 31)
+    assert shape == "m16n8k256"
+    return g + (0 if i < 32 or 64 <= i < 96 else 8), q * 32 + (i & 31) + (0 if i < 64 else 128)
+
+
+def manual_b(shape, t, i, g, q):
+    if t in ("f16", "bf16"):
+        return q * 2 + (i & 1) + (0 if i < 2 else 8), g
+    if t in ("tf32", "f64"):
+        return q + 4 * i, g
+    if t in ("s8", "u8", "e5m2", "e4m3"):
+        return q * 4 + (i & 3) + (0 if i < 4 else 16), g
+    if t in ("s4", "u4"):
+        return q * 8 + (i & 7) + (0 if i < 8 else 32), g
+    return q * 32 + (i & 31) + (0 if i < 32 else 128), g
+
+
+def manual_c(shape, t, i, g, q):
+    return g + (0 if i < 2 else 8), q * 2 + (i & 1)
+
+
+BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "s4": 4, "u4": 4, "b1": 1}
+
+
+def fragment(m, t, rows, cols, shape, where):
+    """registers [r][lane] of matrix m (m[row][column]: bits)"""
+    bits = BITS[t]
+    per = max(1, 32 // bits)
+    regs = rows * cols // 32 // per
+    out = [[0] * 32 for _ in range(regs)]
+    for lane in range(32):
+        for i in range(regs * per):
+            r, c = where(shape, t, i, lane // 4, lane % 4)
+            out[i // per][lane] |= (m[r][c] & ((1 << bits) - 1)) << (i % per * bits)
+    return out
+
+
+def sizes(shape):
+    return [int(x) for x in shape.replace("m", " ").replace("n", " ").replace("k", " ").split()]
+
+
+def value_of(v, t):
+    if t == "tf32":
+        x = decode(v, "f32")
+        return x if x[0] == "nan" else decode(v & ~0x1FFF, "f32")
+    if t == "e4m3":
+        s, e, m = v >> 7, v >> 3 & 15, v & 7
+        if e == 15 and m == 7:
+            return ("nan",)
+        x = F(8 + m if e else m) * F(2) ** ((e or 1) - 10)
+        return num(-x if s else x, s)
+    return decode(v, t)
+
+
+def product(a, b, c, ta, tb, tc, td, sat=False, bits=""):
+    """D as bits: exact sums of integers; floats rounded as docs/CHOICES.md says"""
+    n = len(b[0])
+    out = []
+    for i in range(len(a)):
+        row = []
+        for j in range(n):
+            if ta in ("s8", "u8", "s4", "u4", "b1"):
+                w = BITS[ta]
+                x = [signed(v, w) if ta[0] == "s" else v for v in a[i]]
+                y = [signed(r[j], w) if tb[0] == "s" else r[j] for r in b]
+                s = signed(c[i][j], 32) + sum(p ^ q if bits == "xor" else p & q if bits == "and" else p * q for p, q in zip(x, y))
+                row.append((max(-1 << 31, min((1 << 31) - 1, s)) if sat else s) & 0xFFFFFFFF)
+                continue
+            s = decode(c[i][j], tc)
+            for k in range(len(b)):
+                s = add(s, mul(value_of(a[i][k], ta), value_of(b[k][j], tb)), "rn")
+                s = decode(encode(s, "f64"), "f64")
+                if ta != "f64":
+                    s = decode(encode(s, "f32"), "f32")
+            row.append(encode(s, td))
+        out.append(row)
+    return out
+
+
+def random_matrix(rows, cols, t, kind):
+    def one():
+        if t in ("s8", "u8", "s4", "u4", "b1"):
+            w = BITS[t]
+            return rng.choice((0, (1 << w) - 1, 1 << (w - 1), (1 << (w - 1)) - 1)) if kind == "edge" else rng.getrandbits(w)
+        if t == "s32":
+            return rng.choice((0x7FFFFFFF, 0x80000000, 0x7FFFFFF0, 0)) if kind == "edge" else rng.getrandbits(20)
+        if t in ("e4m3", "e5m2"):
+            return rng.choice((0x38, 0xB8, 0x3C, 0, 0x80, 0x41, 1)) if kind == "whole" else rng.getrandbits(8)
+        f = "f32" if t == "tf32" else t
+        if kind == "whole":
+            return encode(num(F(rng.randint(-8, 8))), f)
+        if kind == "edge":
+            return rng.choice(EDGE[f]) if rng.random() < 0.05 else encode(num(F(rng.randint(-64, 64), 8)), f)
+        return encode(num(F(rng.getrandbits(30) - (1 << 29)) * F(2) ** rng.randint(-36, -22)), f)
+    return [[one() for _ in range(cols)] for _ in range(rows)]
+
+
+def make():
+    f = File("matrix")
+    forms = []
+    for t in ("f16", "bf16"):
+        for s in ("m16n8k8", "m16n8k16"):
+            forms += [(s, "f32", t, t, "f32", "")] + ([(s, "f16", t, t, "f16", "")] if t == "f16" else [])
+    forms += [("m16n8k4", "f32", "tf32", "tf32", "f32", ""), ("m16n8k8", "f32", "tf32", "tf32", "f32", "")]
+    for s in ("m8n8k16", "m16n8k16", "m16n8k32"):
+        for a, b in (("s8", "s8"), ("u8", "u8"), ("s8", "u8"), ("u8", "s8")):
+            forms += [(s, "s32", a, b, "s32", z) for z in ("", ".satfinite")]
+    for s in ("m8n8k32", "m16n8k32", "m16n8k64"):
+        forms += [(s, "s32", "s4", "u4", "s32", ""), (s, "s32", "u4", "u4", "s32", ".satfinite")]
+    for s in ("m8n8k128", "m16n8k128", "m16n8k256"):
+        forms += [(s, "s32", "b1", "b1", "s32", z) for z in (".xor.popc", ".and.popc")]
+    forms += [(s, "f64", "f64", "f64", "f64", "") for s in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")]
+    forms += [("m16n8k32", "f32", a, b, "f32", "") for a, b in (("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e5m2", "e5m2"))]
+    for s, td, ta, tb, tc, extra in forms:
+        m, n, k = sizes(s)
+        text = "mma.sync.aligned.%s.row.col%s.%s.%s.%s.%s%s" % (s, ".satfinite" if extra == ".satfinite" else "", td, ta, tb, tc, "")
+        if "popc" in extra:
+            text = "mma.sync.aligned.%s.row.col.%s.%s.%s.%s%s" % (s, td, ta, tb, tc, extra)
+        for kind in ("whole", "any", "edge"):
+            a, b, c = random_matrix(m, k, ta, kind), random_matrix(k, n, tb, kind), random_matrix(m, n, tc, kind)
+            d = product(a, b, c, ta, tb, tc, td, extra == ".satfinite", extra[1:4])
+            fa, fb, fc, fd = (fragment(a, ta, m, k, s, manual_a), fragment(b, tb, k, n, s, manual_b), fragment(c, tc, m, n, s, manual_c),
+                              fragment(d, td, m, n, s, manual_c))
+            w = 64 if ta == "f64" else 32
+            names = "ABCD" if ta == "f64" else "abcd"
+            body = []
+            for x, frag, reg in zip("abc", (fa, fb, fc), names):
+                body += move_regs("ld", x, reg, len(frag), w)
+            body.append("%s %s, %s, %s, %s;" % (text, vec(names[3], len(fd)), vec(names[0], len(fa)), vec(names[1], len(fb)), vec(names[2], len(fc))))
+            body += move_regs("st", "d", names[3], len(fd), w)
+            flat = lambda fr: [v for r in fr for v in r]
+            warp_case(f, body, [("a", w, flat(fa)), ("b", w, flat(fb)), ("c", w, flat(fc))], [("d", w, flat(fd))], text + " " + kind)
+    # ldmatrix, stmatrix, movmatrix: row i of matrix j at 16 * (8 * j + i) bytes of a permutation
+    for n in (1, 2, 4):
+        for trans in (0, 1):
+            words = [rng.getrandbits(16) for _ in range(8 * 32)]
+            perm = rng.sample(range(32), 32)
+            row = lambda j, i: words[8 * perm[8 * j + i]:8 * perm[8 * j + i] + 8]
+            get = lambda j, r, c: row(j, c)[r] if trans else row(j, r)[c]
+            want = [get(j, l // 4, l % 4 * 2) | get(j, l // 4, l % 4 * 2 + 1) << 16 for j in range(n) for l in range(32)]
+            fill = ["ld.param.u64 %p, [w];", "mad.wide.u32 %p, %i, 16, %p;", "ld.global.v4.b32 {%a0, %a1, %a2, %a3}, [%p];",
+                    "mov.u32 %x, s;", "mad.lo.u32 %x, %i, 16, %x;"]
+            where = ["ld.param.u64 %p, [q];", "mad.wide.u32 %p, %i, 4, %p;", "ld.global.b32 %y, [%p];"]
+            text = ".sync.aligned.m8n8.x%d%s.shared.b16" % (n, ".trans" * trans)
+            # lanes whose address is not read get a bad one
+            at = [16 * perm[l] if l < 8 * n else 0x7FFFFFF0 for l in range(32)]
+            warp_case(f, fill + ["st.shared.v4.b32 [%x], {%a0, %a1, %a2, %a3};", "bar.sync 0;"] + where +
+                      ["ldmatrix%s %s, [%%y];" % (text, vec("d", n))] + move_regs("st", "d", "d", n, 32),
+                      [("w", 16, words), ("q", 32, at)], [("d", 32, want)], "ldmatrix" + text, 512)
+            regs = [rng.getrandbits(32) for _ in range(32 * n)]
+            mem = [0] * 256
+            for j in range(n):
+                for l in range(32):
+                    for e in range(2):
+                        r, c = (l % 4 * 2 + e, l // 4) if trans else (l // 4, l % 4 * 2 + e)
+                        mem[8 * perm[8 * j + r] + c] = regs[32 * j + l] >> 16 * e & 0xFFFF
+            warp_case(f, ["mov.u32 %x, s;", "mad.lo.u32 %x, %i, 16, %x;", "mov.u32 %z, 0;", "st.shared.v4.b32 [%x], {%z, %z, %z, %z};", "bar.sync 0;"] +
+                      where + move_regs("ld", "v", "a", n, 32) + ["cvt.u64.u32 %l, %y;", "cvta.shared.u64 %l, %l;"] +
+                      ["stmatrix%s [%%l], %s;" % (text.replace(".shared", ""), vec("a", n)), "bar.sync 0;", "ld.shared.v4.b32 {%a0, %a1, %a2, %a3}, [%x];",
+                       "ld.param.u64 %p, [d];", "mad.wide.u32 %p, %i, 16, %p;", "st.global.v4.b32 [%p], {%a0, %a1, %a2, %a3};"],
+                      [("q", 32, at), ("v", 32, regs)], [("d", 16, mem)], "stmatrix" + text, 512)
+    x = [[rng.getrandbits(16) for _ in range(8)] for _ in range(8)]
+    pack = lambda m: [m[l // 4][l % 4 * 2] | m[l // 4][l % 4 * 2 + 1] << 16 for l in range(32)]
+    warp_case(f, move_regs("ld", "a", "a", 1, 32) + ["movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;"] + move_regs("st", "d", "d", 1, 32),
+              [("a", 32, pack(x))], [("d", 32, pack(list(zip(*x))))], "movmatrix")
+    wmma_cases(f)
+    return f
+
+
+def wmma_cases(f):
+    """load, operate on all elements (A doubled where it is f16), multiply, store: what matters is the memory before and after"""
+    regs = {("f16", "A"): 8, ("f16", "B"): 8}
+    forms = [(s, td, "f16", tc, "") for s in ("m16n16k16", "m32n8k16", "m8n32k16") for td, tc in (("f32", "f32"), ("f16", "f16"), ("f16", "f32"), ("f32", "f16"))]
+    forms += [(s, "f32", "bf16", "f32", "") for s in ("m16n16k16", "m32n8k16", "m8n32k16")]
+    forms += [(s, "s32", t, "s32", z) for s in ("m16n16k16", "m32n8k16", "m8n32k16") for t in ("s8", "u8") for z in ("", ".satfinite")]
+    forms += [("m16n16k8", "f32", "tf32", "f32", ""), ("m8n8k4", "f64", "f64", "f64", "")]
+    for number, (s, td, ta, tc, sat) in enumerate(forms):
+        m, n, k = sizes(s)
+        for la in ("row", "col"):
+            for lb in ("row", "col"):
+                if number % 2 == (la == lb):
+                    continue
+                kind = ("whole", "any", "edge")[(number + (la == "row") + (lb == "row")) % 3]
+                lc, ld = ("row", "col") if (number + (la == lb)) % 2 else ("col", "row")
+                a, b, c = random_matrix(m, k, ta, kind), random_matrix(k, n, ta, kind), random_matrix(m, n, tc, kind)
+                doubled = a
+                if ta == "f16":
+                    doubled = [[encode(add(decode(v, "f16"), decode(v, "f16"), "rn"), "f16") for v in r] for r in a]
+                d = product(doubled, b, c, ta, ta, tc, td, sat)
+
+                def memory(mat, layout, stride, w, fill=0):
+                    rows = mat if layout == "row" else list(zip(*mat))
+                    return [v for r in rows for v in list(r) + [fill] * (stride - len(r))]
+                pad = rng.choice((0, 16))
+                lead = lambda layout, r, c: (c if layout == "row" else r) + pad
+                sa, sb, sc, sd = lead(la, m, k), lead(lb, k, n), lead(lc, m, n), lead(ld, m, n)
+                R = {x: regs.get((t, x)) or rows * cols * BITS[t] // 1024 if t != "f64" else rows * cols // 32
+                     for x, t, rows, cols in (("A", ta, m, k), ("B", ta, k, n), ("C", tc, m, n), ("D", td, m, n))}
+                names = {x: x if ta == "f64" else x.lower() for x in "ABCD"}
+                body = []
+                for x, layout, t, stride in (("A", la, ta, sa), ("B", lb, ta, sb), ("C", lc, tc, sc)):
+                    tail = ", %d" % stride if pad else ""
+                    body += ["ld.param.u64 %%p, [%s];" % x.lower(),
+                             "wmma.load.%s.sync.aligned.%s.%s.global.%s %s, [%%p]%s;" % (x.lower(), layout, s, t, vec(names[x], R[x]), tail)]
+                if ta == "f16":
+                    body += ["add.rn.f16x2 %%a%d, %%a%d, %%a%d;" % (r, r, r) for r in range(8)]
+                types = "%s.%s" % (td, tc) if ta == "f16" else "%s.%s.%s.%s" % (td, ta, ta, tc)
+                text = "wmma.mma.sync.aligned.%s.%s.%s.%s%s" % (la, lb, s, types, sat)
+                if ta == "f64":
+                    text = text.replace(s + ".", s + ".rn.")
+                body += ["%s %s, %s, %s, %s;" % (text, vec(names["D"], R["D"]), vec(names["A"], R["A"]), vec(names["B"], R["B"]), vec(names["C"], R["C"])),
+                         "ld.param.u64 %p, [d];", "mov.u32 %%x, %d;" % sd,
+                         "wmma.store.d.sync.aligned.%s.%s.global.%s [%%p], %s, %%x;" % (ld, s, td, vec(names["D"], R["D"]))]
+                wa, wc, wd = BITS[ta], BITS[tc], BITS[td]
+                warp_case(f, body, [("a", wa, memory(a, la, sa, wa)), ("b", wa, memory(b, lb, sb, wa)), ("c", wc, memory(c, lc, sc, wc))],
+                          [("d", wd, memory(d, ld, sd, wd))], text + " " + kind)
+
+
+if __name__ == "__main__":
+    main(make)
