@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What an analysis costs (bench/analysis.c) for each corpus graph: time against one plain run, instructions against the kernels
-themselves. usage: bench-analysis.py --build DIR --out DIR"""
+themselves. usage: bench-analysis.py --build DIR --out DIR [--json]"""
 import argparse
 import glob
 import json
@@ -10,9 +10,7 @@ import subprocess
 import results
 
 p = argparse.ArgumentParser()
-p.add_argument("--build", default="build")
-p.add_argument("--out", default="bench/results")
-o = p.parse_args()
+o = results.options(p)
 folders = sorted(os.path.dirname(f) for f in glob.glob(os.path.join(results.ROOT, "tests/corpus/*/graph.json")))
 done = subprocess.run([os.path.join(o.build, "bench/bench-analysis"), *folders], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                       text=True, check=True)

@@ -5,7 +5,7 @@ plans    baseline and plan times by the plan's own method (modeled on the softwa
 figures  wall-clock seconds of whole `dovetail … --local` commands with an empty cache: start, compile, analyse, rewrite, verify;
          median of RUNS runs with the least and the most
 
-usage: bench-plans.py --build DIR --out DIR [--device SPEC] [GRAPH…]
+usage: bench-plans.py --build DIR --out DIR [--json] [--device SPEC] [GRAPH…]
 """
 import argparse
 import glob
@@ -33,11 +33,9 @@ def timed(*command):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--build", default="build")
-    p.add_argument("--out", default="bench/results")
     p.add_argument("--device", default=os.environ.get("DOVETAIL_DEVICE", "soft"))
     p.add_argument("graph", nargs="*")
-    o = p.parse_args()
+    o = results.options(p)
     tool = os.path.join(o.build, "client/dovetail")
     graphs = o.graph or [os.path.basename(os.path.dirname(g)) for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
     plans, figures, device = [], [], {}

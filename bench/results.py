@@ -4,8 +4,24 @@ import json
 import os
 import platform
 import subprocess
+import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+STDOUT = None  # where --json wants the file
+
+
+def options(parser):
+    """The options that all benchmarks have, and the parsed command line. With --json the table goes to stderr."""
+    global STDOUT
+    parser.add_argument("--build", default="build")
+    parser.add_argument("--out", default="bench/results")
+    parser.add_argument("--json", action="store_true", help="print the results file; the table goes to stderr")
+    o = parser.parse_args()
+    if o.json:
+        STDOUT, sys.stdout = sys.stdout, sys.stderr
+    return o
 
 
 def cpu():
@@ -20,9 +36,12 @@ def write(out, name, device=None, plans=(), maps=(), model=(), figures=()):
     now = datetime.datetime.now()
     os.makedirs(out, exist_ok=True)
     path = os.path.join(out, f"{name}-{now:%Y%m%d-%H%M%S}.json")
+    run = {"date": f"{now:%Y-%m-%d}", "commit": git.stdout.strip(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
+           "gpu": device["name"] if device and device["kind"] == "cuda" else None, "plans": list(plans),
+           "maps": list(maps), "model": list(model), "figures": list(figures)}
     with open(path, "w", encoding="utf-8") as f:
-        json.dump({"date": f"{now:%Y-%m-%d}", "commit": git.stdout.strip(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
-                   "gpu": device["name"] if device and device["kind"] == "cuda" else None, "plans": list(plans),
-                   "maps": list(maps), "model": list(model), "figures": list(figures)}, f, indent=1)
+        json.dump(run, f, indent=1)
         f.write("\n")
     print(f"written: {path}")
+    if STDOUT:
+        print(json.dumps(run, indent=1), file=STDOUT)
