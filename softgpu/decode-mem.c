@@ -10,7 +10,8 @@
 
 static void set_ordered(struct sg_dec *d, unsigned space)
 {
-    if (space != PTX_SHARED && space != PTX_LOCAL && space != PTX_PARAM && !ptx_has(d->i, PTX_M_CTA))
+    if (space != PTX_SHARED && space != PTX_SHARED_CLUSTER && space != PTX_LOCAL && space != PTX_PARAM && !ptx_has(d->i, PTX_M_CTA) &&
+        !ptx_has(d->i, PTX_M_CLUSTER)) /* a cluster is run by one CPU thread */
         d->c->ordered = true;
 }
 
@@ -206,7 +207,7 @@ static int store(struct sg_dec *d)
 static int atomic(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
-    bool red = i->op == PTX_OP_RED;
+    bool red = i->op != PTX_OP_ATOM;
     const struct ptx_opnd *to = &i->opnd[red ? 0 : 1], *b = to + 1;
     enum ptx_type t = (enum ptx_type)i->type[0];
     unsigned bytes = ptx_type_bytes(t), n = b->kind == PTX_O_VEC ? b->n : 1;
@@ -222,7 +223,7 @@ static int atomic(struct sg_dec *d)
         ok = false;
     if (!ok)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "this form of %s", red ? "red" : "atom");
-    if (i->space != PTX_SHARED)
+    if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER)
         d->c->ordered = true;
     struct sg_address ad;
     int r = sg_decode_address(d, to, &ad);
@@ -256,6 +257,38 @@ static int atomic(struct sg_dec *d)
     op->space = i->space;
     op->sub = (uint8_t)m;
     op->type = (uint8_t)t;
+    return 0;
+}
+
+/* st.async, red.async: the access, and its bytes off the mbarrier's tx-count. The forms on global memory have no mbarrier. */
+static int async(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    int r = i->op == PTX_OP_ST_ASYNC ? store(d) : atomic(d);
+    if (r < 0 || i->nopnd < 3)
+        return r;
+    struct sg_address to, bar;
+    if ((r = sg_decode_address(d, &i->opnd[0], &to)) < 0 || (r = sg_decode_address(d, &i->opnd[2], &bar)) < 0)
+        return r;
+    uint32_t n = sg_konst(d, ptx_type_bytes((enum ptx_type)i->type[0]) * (i->vec ? i->vec : 1u), false), x = sg_ext(d, to.a);
+    sg_ext(d, to.flags);
+    sg_ext(d, (uint32_t)to.imm); /* ranks are above the low 24 bits: an offset cannot be so large */
+    struct sg_op *op = sg_emit(d, sg_same_block);
+    op->a = bar.a;
+    op->imm = bar.imm;
+    op->flags |= bar.flags;
+    op->x = x;
+    op->space = i->space;
+    op = sg_emit(d, sg_mbarrier);
+    op->a = bar.a;
+    op->imm = bar.imm;
+    op->flags |= bar.flags;
+    op->b = n;
+    op->d = SG_NONE;
+    op->sub = SG_MB_COMPLETE_TX;
+    op->site = d->nsite++;
+    op->size = 8;
+    op->space = i->space;
     return 0;
 }
 
@@ -331,6 +364,13 @@ static int isspacep(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     uint32_t a = sg_source(d, &i->opnd[1], PTX_U64), t = sg_temp(d), p = sg_pred_dest(d, &i->opnd[0]);
+    if (i->space == PTX_SHARED) {
+        struct sg_op *own = sg_emit(d, sg_isspacep_cta);
+        own->d = p;
+        own->a = a;
+        own->flags |= SG_A64;
+        return 0;
+    }
     uint64_t want = i->space == PTX_CONST ? 255 : window(i->space) >> SG_WINDOW_SHIFT;
     uint32_t shift = sg_konst(d, SG_WINDOW_SHIFT, false), k = sg_konst(d, want, true);
     struct sg_op *op = sg_emit_h(d, SG_H_SHR_u64);
@@ -458,23 +498,34 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_ST: return store(d);
     case PTX_OP_ATOM:
     case PTX_OP_RED: return atomic(d);
+    case PTX_OP_ST_ASYNC:
+    case PTX_OP_RED_ASYNC: return async(d);
     case PTX_OP_CP_ASYNC: return cp_async(d);
     case PTX_OP_CVTA: return cvta(d);
     case PTX_OP_ISSPACEP: return isspacep(d);
-    case PTX_OP_MAPA: { /* every block is a cluster of its own: rank 0 */
-        uint32_t a = sg_source(d, &i->opnd[1], (enum ptx_type)i->type[0]), t = sg_dest(d, &i->opnd[0], (enum ptx_type)i->type[0]);
-        struct sg_op *op = sg_emit_h(d, sg_width((enum ptx_type)i->type[0]) == 8 ? SG_H_MOV_u64 : SG_H_MOV_u32);
-        op->d = t;
+    case PTX_OP_MAPA: {
+        enum ptx_type t = (enum ptx_type)i->type[0];
+        uint32_t a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], PTX_U32), dst = sg_dest(d, &i->opnd[0], t);
+        struct sg_op *op = sg_emit(d, sg_mapa);
+        op->d = dst;
         op->a = a;
+        op->b = b;
+        op->flags |= sg_width(t) == 8 ? SG_A64 : 0;
         return 0;
     }
     case PTX_OP_GETCTARANK: {
-        uint32_t a = sg_konst(d, 0, false), t = sg_dest(d, &i->opnd[0], PTX_U32);
-        struct sg_op *op = sg_emit_h(d, SG_H_MOV_u32);
-        op->d = t;
+        uint32_t a = sg_source(d, &i->opnd[1], (enum ptx_type)i->type[0]), dst = sg_dest(d, &i->opnd[0], PTX_U32);
+        struct sg_op *op = sg_emit(d, sg_getctarank);
+        op->d = dst;
         op->a = a;
+        op->flags |= sg_width((enum ptx_type)i->type[0]) == 8 ? SG_A64 : 0;
         return 0;
     }
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE: sg_emit(d, sg_cluster_arrive); return 0;
+    case PTX_OP_BARRIER_CLUSTER_WAIT:
+        sg_emit(d, sg_cluster_wait);
+        d->need_bb = true;
+        return 0;
     case PTX_OP_CREATEPOLICY_FRACTIONAL:
     case PTX_OP_CREATEPOLICY_RANGE:
     case PTX_OP_CREATEPOLICY_CVT: {
@@ -486,7 +537,7 @@ int sg_decode_memory(struct sg_dec *d)
     }
     case PTX_OP_MEMBAR:
     case PTX_OP_FENCE:
-        if (!ptx_has(i, PTX_M_CTA))
+        if (!ptx_has(i, PTX_M_CTA) && !ptx_has(i, PTX_M_CLUSTER))
             d->c->ordered = true;
         return 0;
     /* hints, and waits for what has been done at once */

@@ -78,7 +78,6 @@ int sg_fixed_konst(struct sg_dec *d)
         uint32_t v[5] = {eq, lt | eq, lt, ~lt, ~(lt | eq)};
         for (unsigned i = 0; i < 5; i++)
             k[(SG_K_LANEMASK + i * 128) / 4 + l] = v[i];
-        k[SG_K_ONE / 4 + l] = 1;
     }
     return 0;
 }

@@ -344,11 +344,12 @@ static uint32_t special(struct sg_dec *d, const struct ptx_opnd *o)
     case PTX_SR_DYNAMIC_SMEM_SIZE: return SG_K_DYNSMEM | 1;
     case PTX_SR_TOTAL_SMEM_SIZE:
     case PTX_SR_AGGR_SMEM_SIZE: return SG_K_TOTSMEM | 1;
-    /* every block is a cluster of its own */
-    case PTX_SR_CLUSTERID: return past ? sg_konst(d, 0, false) : (SG_BLOCK_CTAIDX + c) | 2;
-    case PTX_SR_NCLUSTERID: return past ? sg_konst(d, 0, false) : (SG_K_NCTAID + c) | 1;
-    case PTX_SR_CLUSTER_NCTAID: return past ? sg_konst(d, 0, false) : SG_K_ONE | 1;
-    case PTX_SR_CLUSTER_NCTARANK: return SG_K_ONE | 1;
+    case PTX_SR_CLUSTERID: return past ? sg_konst(d, 0, false) : (SG_BLOCK_CLUSTERID + c) | 2;
+    case PTX_SR_NCLUSTERID: return past ? sg_konst(d, 0, false) : (SG_K_NCLUSTERID + c) | 1;
+    case PTX_SR_CLUSTER_CTAID: return past ? sg_konst(d, 0, false) : (SG_BLOCK_CLUSTER_CTAID + c) | 2;
+    case PTX_SR_CLUSTER_NCTAID: return past ? sg_konst(d, 0, false) : (SG_K_CLUSTER_NCTAID + c) | 1;
+    case PTX_SR_CLUSTER_CTARANK: return SG_BLOCK_CLUSTER_RANK | 2;
+    case PTX_SR_CLUSTER_NCTARANK: return SG_K_CLUSTER_SIZE | 1;
     case PTX_SR_CLOCK:
     case PTX_SR_CLOCK_HI:
     case PTX_SR_CLOCK64:
@@ -363,7 +364,7 @@ static uint32_t special(struct sg_dec *d, const struct ptx_opnd *o)
         op->imm = o->sreg == PTX_SR_CLOCK_HI || o->sreg == PTX_SR_GLOBALTIMER_HI ? 32 : 0;
         return t;
     }
-    default: return ptx_sreg_type((enum ptx_sreg)o->sreg) == PTX_U64 ? SG_K_ZERO64 | 1 : sg_konst(d, 0, false); /* pm*, envreg*, gridid, cluster_ctaid … */
+    default: return ptx_sreg_type((enum ptx_sreg)o->sreg) == PTX_U64 ? SG_K_ZERO64 | 1 : sg_konst(d, 0, false); /* pm*, envreg*, gridid … */
     }
 }
 
@@ -450,7 +451,7 @@ uint32_t sg_pred(struct sg_dec *d, const struct ptx_opnd *o, bool *ret_not)
     if (o->kind == PTX_O_IMM)
         return (o->bits ? SG_K_TRUE : SG_K_FALSE) | 1;
     if (o->kind == PTX_O_SREG)
-        return SG_K_FALSE | 1; /* is_explicit_cluster */
+        return (o->sreg == PTX_SR_IS_EXPLICIT_CLUSTER ? SG_K_EXPLICIT_CLUSTER : SG_K_FALSE) | 1;
     if (o->kind != PTX_O_REG || d->f->reg[o->reg].type != PTX_PRED) {
         sg_dec_error(d, DT_E_UNSUPPORTED, "a predicate is wanted here");
         return SG_K_FALSE | 1;

@@ -89,6 +89,8 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
         return (uint8_t *)(uintptr_t)at;
     }
     case 1:
+        if (at >> SG_RANK_SHIFT)
+            return sg_cluster_resolve(w, op, lane, at, bytes);
         if (at > w->shared_bytes || bytes > w->shared_bytes - at)
             return bad(w, op, lane, at, bytes, name[1], w->shared_bytes);
         return w->shared + at;

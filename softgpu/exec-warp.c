@@ -4,6 +4,7 @@
  *
  *     RUN  ── picked: lowest position first, equal positions merged ──▶ running
  *     running ── bar.sync ──▶ BAR ── barrier complete ──▶ RUN
+ *     running ── barrier.cluster.wait ──▶ CLUSTER ── all threads of the cluster have arrived ──▶ RUN
  *     running ── collective with lanes missing ──▶ WARP ── they arrive, or exit ──▶ RUN or joint execution
  *
  * Lowest-first gives reconvergence without post-dominators. It alone would starve a fragment that the running one spins for, so
@@ -28,7 +29,7 @@ enum { PATIENCE = 4096, SPIN_PATIENCE = 64, STICK = 256 };
 
 void (*sg_print)(const char *text, size_t n);
 
-static void park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar)
+void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar)
 {
     for (uint32_t i = 0; i < w->nfrag; i++)
         if (w->frag[i].op == op && w->frag[i].state == state && w->frag[i].bar == bar) {
@@ -95,7 +96,7 @@ const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb)
     if (next == UINT32_MAX)
         return bb;
     w->spin = false;
-    park(w, bb, w->mask, SG_F_RUN, 0);
+    sg_park(w, bb, w->mask, SG_F_RUN, 0);
     return take(w, next);
 }
 
@@ -120,7 +121,7 @@ const struct sg_op *sg_pick(struct sg_warp *w)
 
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb)
 {
-    park(w, bb, w->mask, SG_F_RUN, 0);
+    sg_park(w, bb, w->mask, SG_F_RUN, 0);
     w->stop = w->wk->fault ? SG_FAULT : SG_YIELD;
     return NULL;
 }
@@ -159,7 +160,7 @@ const struct sg_op *sg_bra(struct sg_warp *w, const struct sg_op *op)
         return op + op->imm;
     if (!t)
         return op + 1;
-    park(w, op + op->imm, t, SG_F_RUN, 0);
+    sg_park(w, op + op->imm, t, SG_F_RUN, 0);
     sg_set_mask(w, m & ~t);
     return op + 1;
 }
@@ -173,7 +174,7 @@ const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op)
         unsigned l = (unsigned)__builtin_ctz(r);
         if (index[l] >= ext[0])
             return sg_fault_at(w, op, DT_E_TRAP, l, 0, 0, "index %u into %u branch targets", index[l], ext[0]);
-        park(w, op + (int32_t)ext[1 + index[l]], 1u << l, SG_F_RUN, 0);
+        sg_park(w, op + (int32_t)ext[1 + index[l]], 1u << l, SG_F_RUN, 0);
     }
     return sg_pick(w);
 }
@@ -212,6 +213,7 @@ const struct sg_op *sg_exit(struct sg_warp *w, const struct sg_op *op)
     for (unsigned n = 0; n < SG_BARRIERS; n++)
         if (b->bar[n].blocked && !b->bar[n].expected)
             complete(b, n);
+    sg_cluster_leave(w, t);
     for (uint32_t i = 0; i < w->nfrag; i++)
         if (w->frag[i].state == SG_F_WARP)
             w->frag[i].state = SG_F_RUN;
@@ -380,7 +382,7 @@ const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op)
             bar->all &= (p & m) == m;
         }
         bar->blocked += lanes;
-        park(w, op + 1, m, SG_F_BAR, n);
+        sg_park(w, op + 1, m, SG_F_BAR, n);
     }
     complete(b, n);
     return op->sub == SG_BAR_ARRIVE ? op + 1 : sg_pick(w);
@@ -563,7 +565,7 @@ const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op)
 {
     if (w->mask != w->alive && w->code->ext[op->x] != SG_NONE) {
         for (uint32_t i = 0; i < w->nfrag;)
-            if (w->frag[i].op == op && w->frag[i].state != SG_F_BAR) {
+            if (w->frag[i].op == op && (w->frag[i].state == SG_F_RUN || w->frag[i].state == SG_F_WARP)) {
                 w->mask |= w->frag[i].mask;
                 unpark(w, i);
             } else {
@@ -572,7 +574,7 @@ const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op)
         sg_set_mask(w, w->mask);
         uint32_t m = w->mask, ok = satisfied(w, op, m, m);
         if (ok != m)
-            park(w, op, m & ~ok, SG_F_WARP, 0);
+            sg_park(w, op, m & ~ok, SG_F_WARP, 0);
         if (!ok)
             return sg_pick(w);
         sg_set_mask(w, ok);
@@ -612,7 +614,7 @@ static bool joint(struct sg_warp *w)
             const struct sg_op *next = f->op + 1;
             uint32_t go = f->mask & done;
             f->mask &= ~done;
-            park(w, next, go, SG_F_RUN, 0);
+            sg_park(w, next, go, SG_F_RUN, 0);
         }
         for (uint32_t k = 0; k < w->nfrag;)
             if (!w->frag[k].mask)

@@ -1,6 +1,7 @@
 /* Launches: blocks over CPU threads, warps within a block, limits, faults and counters.
  *
- * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (decoded operations). Kernels whose blocks
+ * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (decoded operations). So is a cluster: its blocks
+ * in turn (exec-cluster.c); without clusters each block is one of its own, and what is said of blocks here holds for clusters. Kernels whose blocks
  * cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS threads (default: one per CPU), started only when the launch has lasted
  * HELP_AFTER; kernels with atomics, fences or volatile accesses run on one thread, in block order, so that results are the same
  * in every run. A block that keeps spinning lets later ones in beside it. With a seed, the order of blocks is a
@@ -25,7 +26,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, SPINNING = 100 };
+enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, SPINNING = 100 }; /* RESIDENT: clusters */
 #define HELP_AFTER 100e-6
 #define MAX_MEMORY (1ull << 30) /* registers, local and shared memory of the blocks of one CPU thread */
 
@@ -154,9 +155,8 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
     const struct sg_run *run = wk->run;
     const struct sg_code *c = run->code;
     size_t threads = (size_t)run->nwarp * SG_LANES;
-    *b = (struct sg_block){.wk = wk, .nwarp = run->nwarp};
-    if (block_bytes(run) > MAX_MEMORY)
-        return DT_E_NOMEM;
+    b->wk = wk;
+    b->nwarp = run->nwarp;
     b->warp = aligned(run->nwarp * sizeof *b->warp);
     b->regs = aligned((size_t)run->nwarp * c->reg_bytes);
     b->shared = aligned(run->shared_bytes);
@@ -207,6 +207,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
     fill32(b->konst + SG_BLOCK_CTAIDZ, b->id[2]);
     const struct sg_model *m = sg_device_model(run->device);
     fill32(b->konst + SG_BLOCK_SMID, (uint32_t)(linear % (m && m->sms ? m->sms : 1)));
+    sg_cluster_block_konst(b);
     memset(b->shared, 0xFF, run->shared_bytes);
     memset(b->local, 0xFF, (size_t)run->nwarp * SG_LANES * c->local_bytes);
     for (unsigned i = 0; i < SG_BARRIERS; i++)
@@ -215,7 +216,6 @@ static void block_start(struct sg_block *b, uint64_t linear)
     b->next = 0;
     b->live = true;
     b->executed = 0;
-    b->passes = 0;
     for (uint32_t i = 0; i < b->nwarp; i++) {
         struct sg_warp *w = &b->warp[i];
         uint32_t left = run->threads - i * SG_LANES;
@@ -226,9 +226,37 @@ static void block_start(struct sg_block *b, uint64_t linear)
         w->issued = 0;
         w->ready = 1;
         w->tick = w->stick = w->cc = 0;
+        w->arrived = w->passed = 0;
         w->spin = false;
         w->stop = SG_GO;
     }
+}
+
+/* Memory for the blocks of a cluster, block by block as needed. */
+static int cluster_init(struct sg_worker *wk, struct sg_cluster *cl)
+{
+    const struct sg_run *run = wk->run;
+    if (block_bytes(run) * run->cluster_size > MAX_MEMORY || !(cl->block = dt_calloc(run->cluster_size, sizeof *cl->block)))
+        return DT_E_NOMEM;
+    cl->size = run->cluster_size;
+    for (uint32_t i = 0; i < cl->size; i++) {
+        cl->block[i].cl = cl;
+        cl->block[i].rank = i;
+        int r = block_init(wk, &cl->block[i]);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static void cluster_start(const struct sg_run *run, struct sg_cluster *cl, uint64_t place, uint64_t linear)
+{
+    for (uint32_t i = 0; i < cl->size; i++)
+        block_start(&cl->block[i], cl->size == 1 ? linear : sg_cluster_block(run, linear, i));
+    cl->place = place;
+    cl->live = cl->size;
+    cl->alive = cl->size * run->threads;
+    cl->arrived = cl->next = cl->passes = 0;
 }
 
 static void deadlock(struct sg_block *b)
@@ -242,6 +270,9 @@ static void deadlock(struct sg_block *b)
                 sg_fault_at(&b->warp[i], f->op - 1, DT_E_DEADLOCK, lane, 0, 0,
                             "waits for ever at barrier %u, where %u of %u threads are", f->bar, bar->arrived,
                             bar->expected ? bar->expected : b->alive);
+            } else if (f->state == SG_F_CLUSTER) {
+                sg_fault_at(&b->warp[i], f->op - 1, DT_E_DEADLOCK, lane, 0, 0,
+                            "waits for ever at the cluster's barrier, where %u of %u threads are", b->cl->arrived, b->cl->alive);
             } else {
                 sg_fault_at(&b->warp[i], f->op, DT_E_DEADLOCK, lane, 0, 0,
                             "waits for ever for lanes of its member mask (lanes 0x%x are here)", f->mask);
@@ -250,7 +281,7 @@ static void deadlock(struct sg_block *b)
         }
 }
 
-/* One helping of fuel for each warp that can run. SG_YIELD, SG_DONE or SG_FAULT. */
+/* One helping of fuel for each warp that can run. SG_YIELD, SG_DONE, SG_FAULT, or SG_BLOCKED: none can. */
 static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
 {
     bool ran = false;
@@ -270,10 +301,46 @@ static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
     }
     if (!b->alive)
         return SG_DONE;
-    if (!ran) {
-        deadlock(b);
-        return SG_FAULT;
+    return ran ? SG_YIELD : SG_BLOCKED;
+}
+
+static void block_done(struct sg_worker *wk, struct sg_block *b)
+{
+    uint64_t longest = 0;
+    b->live = false;
+    b->cl->live--;
+    if (b->executed > wk->heaviest)
+        wk->heaviest = b->executed;
+    for (uint32_t i = 0; i < b->nwarp; i++)
+        if (b->warp[i].issued > longest)
+            longest = b->warp[i].issued;
+    wk->longest += longest;
+}
+
+/* A turn of each block. SG_YIELD, SG_DONE (all blocks are) or SG_FAULT. */
+static enum sg_stop cluster_turn(struct sg_worker *wk, struct sg_cluster *cl, int64_t fuel)
+{
+    bool ran = false;
+    for (uint32_t i = 0; i < cl->size; i++) {
+        struct sg_block *b = &cl->block[(cl->next + i) % cl->size];
+        if (!b->live)
+            continue;
+        uint64_t before = wk->executed;
+        enum sg_stop stop = block_turn(b, fuel);
+        b->executed += wk->executed - before;
+        ran |= stop != SG_BLOCKED;
+        if (stop == SG_FAULT)
+            return stop;
+        if (stop == SG_DONE)
+            block_done(wk, b);
     }
+    if (!cl->live)
+        return SG_DONE;
+    for (uint32_t i = 0; i < cl->size && !ran; i++)
+        if (cl->block[i].live) {
+            deadlock(&cl->block[i]);
+            return SG_FAULT;
+        }
     return SG_YIELD;
 }
 
@@ -297,15 +364,15 @@ static uint64_t permute(uint64_t i, uint64_t n, uint64_t seed)
     return i;
 }
 
-static bool next_block(struct sg_run *run, uint64_t *ret_place, uint64_t *ret_linear)
+static bool next_cluster(struct sg_run *run, uint64_t *ret_place, uint64_t *ret_linear)
 {
     if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
         return false;
     uint64_t i = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
-    if (i >= run->nblocks || i > __atomic_load_n(&run->fault_block, __ATOMIC_RELAXED))
+    if (i >= run->nclusters || i > __atomic_load_n(&run->fault_cluster, __ATOMIC_RELAXED))
         return false;
     *ret_place = i;
-    *ret_linear = run->l->seed ? permute(i, run->nblocks, run->l->seed) : i;
+    *ret_linear = run->l->seed ? permute(i, run->nclusters, run->l->seed) : i;
     return true;
 }
 
@@ -324,17 +391,17 @@ static bool go_on(struct sg_worker *wk)
     return !__atomic_load_n(&run->stop, __ATOMIC_RELAXED);
 }
 
-static void record_fault(struct sg_run *run, struct sg_worker *wk, struct sg_block *b)
+static void record_fault(struct sg_run *run, struct sg_worker *wk, uint64_t place)
 {
-    wk->fault_place = b->place;
-    uint64_t old = __atomic_load_n(&run->fault_block, __ATOMIC_RELAXED);
-    while (b->place < old && !__atomic_compare_exchange_n(&run->fault_block, &old, b->place, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    wk->fault_place = place;
+    uint64_t old = __atomic_load_n(&run->fault_cluster, __ATOMIC_RELAXED);
+    while (place < old && !__atomic_compare_exchange_n(&run->fault_cluster, &old, place, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
 
 static void start_helpers(struct sg_run *run);
 
-/* Run blocks until there are none left, or a stop, or a fault in a block of ours. */
+/* Run clusters until there are none left, or a stop, or a fault in one of ours. */
 static void work(struct sg_worker *wk)
 {
     struct sg_run *run = wk->run;
@@ -353,28 +420,27 @@ static void work(struct sg_worker *wk)
                 start_helpers(run);
         }
         for (uint32_t i = 0; more && live < target && i < target; i++) {
-            struct sg_block *b = &wk->block[i];
-            if (b->live)
+            struct sg_cluster *cl = &wk->cluster[i];
+            if (cl->live)
                 continue;
             uint64_t place, linear;
-            more = next_block(run, &place, &linear);
+            more = next_cluster(run, &place, &linear);
             if (!more)
                 break;
-            if (i >= wk->nblock) {
-                int r = block_init(wk, b);
-                wk->nblock = i + 1;
+            if (i >= wk->ncluster) {
+                int r = cluster_init(wk, cl);
+                wk->ncluster = i + 1;
                 if (r < 0) {
                     __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
                     goto out;
                 }
             }
-            block_start(b, linear);
-            b->place = place;
+            cluster_start(run, cl, place, linear);
             live++;
         }
         if (!live)
             break;
-        struct sg_block *b;
+        struct sg_cluster *cl;
         int64_t fuel = FUEL;
         if (run->l->seed) {
             uint64_t r = dt_splitmix64(run->l->seed, wk->rng++);
@@ -382,29 +448,19 @@ static void work(struct sg_worker *wk)
             turn = (uint32_t)r;
         }
         do
-            b = &wk->block[turn++ % wk->nblock];
-        while (!b->live);
-        uint64_t before = wk->executed;
-        enum sg_stop stop = block_turn(b, fuel);
-        b->executed += wk->executed - before;
+            cl = &wk->cluster[turn++ % wk->ncluster];
+        while (!cl->live);
+        cl->next = run->l->seed ? turn % cl->size : 0;
+        enum sg_stop stop = cluster_turn(wk, cl, fuel);
         if (stop == SG_FAULT) {
-            record_fault(run, wk, b);
+            record_fault(run, wk, cl->place);
             break;
         }
-        if (stop == SG_DONE) {
-            b->live = false;
+        if (stop == SG_DONE)
             live--;
-            if (b->executed > wk->heaviest)
-                wk->heaviest = b->executed;
-            uint64_t longest = 0;
-            for (uint32_t i = 0; i < b->nwarp; i++)
-                if (b->warp[i].issued > longest)
-                    longest = b->warp[i].issued;
-            wk->longest += longest;
-        } else if (++b->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
-                   (target + 1) * block_bytes(run) < MAX_MEMORY) {
+        else if (++cl->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
+                 (target + 1) * block_bytes(run) * cl->size < MAX_MEMORY)
             target++;
-        }
     }
 out:
     fesetenv(&env);
@@ -422,8 +478,8 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
     *wk = (struct sg_worker){.run = run, .track = track || run->l->race_check, .race = run->l->race_check};
     wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
     wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
-    wk->block = dt_calloc(MAX_RESIDENT, sizeof *wk->block);
-    if (!wk->bb || !wk->site || !wk->block)
+    wk->cluster = dt_calloc(MAX_RESIDENT, sizeof *wk->cluster);
+    if (!wk->bb || !wk->site || !wk->cluster)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i <= run->code->nsite; i++)
         wk->site[i] = &nothing;
@@ -432,9 +488,12 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
 
 static void worker_done(struct sg_worker *wk)
 {
-    for (uint32_t i = 0; wk->block && i < wk->nblock; i++)
-        block_free(&wk->block[i]);
-    free(wk->block);
+    for (uint32_t i = 0; wk->cluster && i < wk->ncluster; i++) {
+        for (uint32_t k = 0; wk->cluster[i].block && k < wk->cluster[i].size; k++)
+            block_free(&wk->cluster[i].block[k]);
+        free(wk->cluster[i].block);
+    }
+    free(wk->cluster);
     free(wk->bb);
     free(wk->site);
 }
@@ -442,8 +501,8 @@ static void worker_done(struct sg_worker *wk)
 static void start_helpers(struct sg_run *run)
 {
     run->helping = true;
-    uint64_t left = run->nblocks - __atomic_load_n(&run->next, __ATOMIC_RELAXED);
-    if (__atomic_load_n(&run->next, __ATOMIC_RELAXED) >= run->nblocks)
+    uint64_t left = run->nclusters - __atomic_load_n(&run->next, __ATOMIC_RELAXED);
+    if (__atomic_load_n(&run->next, __ATOMIC_RELAXED) >= run->nclusters)
         return;
     for (uint32_t i = 1; i < run->nworker && left-- > 0; i++)
         if (worker_init(run, &run->first[i], run->first->track) == 0) {
@@ -472,6 +531,7 @@ static void fill_konst(struct sg_run *run)
         fill32(k + SG_K_NCTAID + i * 128, l->grid[i]);
     }
     fill32(k + SG_K_NWARPID, run->nwarp);
+    sg_cluster_konst(run, k);
     const struct sg_model *m = sg_device_model(run->device);
     fill32(k + SG_K_NSMID, m ? m->sms : 1);
     fill32(k + SG_K_DYNSMEM, l->shared_dynamic);
@@ -547,8 +607,7 @@ static void collect(struct sg_run *run, struct sg_stats *s)
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
 }
 
-static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault,
-                 uint64_t *ret_blocks, uint32_t *ret_threads)
+static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault, struct sg_run *run)
 {
     if (c->error)
         return refuse(l, fault, c->error, c->error_line, "%s", c->error_text);
@@ -565,12 +624,15 @@ static int check(const struct sg_device *d, const struct sg_launch *l, const str
     if (c->shared_static > limit || l->shared_dynamic > limit - c->shared_static)
         return refuse(l, fault, DT_E_LAUNCH, 0, "%u + %u bytes of shared memory are over the device's %u", c->shared_static,
                       l->shared_dynamic, limit);
-    if (l->cluster[0] > 1 || l->cluster[1] > 1 || l->cluster[2] > 1)
-        return refuse(l, fault, DT_E_UNSUPPORTED, 0, "the software device does not run clusters of blocks yet");
+    const char *misfit = sg_cluster_shape(l, run->cluster, &run->explicit_cluster);
+    if (misfit)
+        return refuse(l, fault, DT_E_LAUNCH, 0, "%s", misfit);
     if (c->param_total && !l->params)
         return refuse(l, fault, DT_E_ARGS, 0, "no parameters given");
-    *ret_blocks = blocks * l->grid[2];
-    *ret_threads = (uint32_t)(threads * l->block[2]);
+    run->nblocks = blocks * l->grid[2];
+    run->cluster_size = run->cluster[0] * run->cluster[1] * run->cluster[2];
+    run->nclusters = run->nblocks / run->cluster_size;
+    run->threads = (uint32_t)(threads * l->block[2]);
     return 0;
 }
 
@@ -582,8 +644,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     struct sg_code *c = sg_kernel_code(l->kernel);
     if (!c)
         return refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
-    struct sg_run run = {.device = d, .l = l, .code = c, .fault_block = UINT64_MAX};
-    int r = check(d, l, c, fault, &run.nblocks, &run.threads);
+    struct sg_run run = {.device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX};
+    int r = check(d, l, c, fault, &run);
     if (r < 0)
         return r;
     if (l->race_check && run.nblocks >= UINT32_MAX - 1)
@@ -596,8 +658,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     if (r < 0)
         return refuse(l, fault, r, 0, "memory is out");
     run.nworker = c->ordered || l->race_check ? 1 : thread_count();
-    if (run.nworker > run.nblocks)
-        run.nworker = (uint32_t)run.nblocks;
+    if (run.nworker > run.nclusters)
+        run.nworker = (uint32_t)run.nclusters;
     run.helping = run.nworker == 1;
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = aligned(c->konst_bytes);

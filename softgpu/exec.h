@@ -30,6 +30,9 @@
 #define SG_WINDOW_SHARED (1ull << SG_WINDOW_SHIFT)
 #define SG_WINDOW_LOCAL (2ull << SG_WINDOW_SHIFT)
 #define SG_WINDOW_PARAM (3ull << SG_WINDOW_SHIFT)
+/* Inside the shared window, bits 24 and up are 0 for the block's own memory, or 1 + the rank of a block of the cluster (exec-cluster.c). */
+#define SG_RANK_SHIFT 24
+#define SG_MAX_CLUSTER 16
 #define SG_MAX_LOCAL (512u << 10) /* bytes per thread, as CUDA */
 #define SG_MAX_OPS (1u << 20)     /* of a decoded kernel */
 #define SG_BARRIERS 16
@@ -122,11 +125,12 @@ struct sg_code {
 
 /* Refs with a fixed place. */
 enum { SG_REG_TIDX = 0, SG_REG_TIDY = 128, SG_REG_TIDZ = 256, SG_REG_WARPID = 384, SG_REG_FIXED = 512 };
-enum { SG_BLOCK_CTAIDX = 0, SG_BLOCK_CTAIDY = 128, SG_BLOCK_CTAIDZ = 256, SG_BLOCK_SMID = 384, SG_BLOCK_BYTES = 512 };
+enum { SG_BLOCK_CTAIDX = 0, SG_BLOCK_CTAIDY = 128, SG_BLOCK_CTAIDZ = 256, SG_BLOCK_SMID = 384, SG_BLOCK_CLUSTERID = 512,
+       SG_BLOCK_CLUSTER_CTAID = 896, SG_BLOCK_CLUSTER_RANK = 1280, SG_BLOCK_BYTES = 1408 };
 /* Launch constants filled in by sg_execute. */
-enum { SG_K_FALSE = 0, SG_K_TRUE = 4, SG_K_LANEID = 128, SG_K_LANEMASK = 256 /* eq le lt ge gt */, SG_K_NTID = 896,
+enum { SG_K_FALSE = 0, SG_K_TRUE = 4, SG_K_EXPLICIT_CLUSTER = 8, SG_K_LANEID = 128, SG_K_LANEMASK = 256 /* eq le lt ge gt */, SG_K_NTID = 896,
        SG_K_NCTAID = 1280, SG_K_NWARPID = 1664, SG_K_NSMID = 1792, SG_K_DYNSMEM = 1920, SG_K_TOTSMEM = 2048, SG_K_ZERO64 = 2176,
-       SG_K_ONE = 2432, SG_K_FIXED = 2560 };
+       SG_K_NCLUSTERID = 2432, SG_K_CLUSTER_NCTAID = 2816, SG_K_CLUSTER_SIZE = 3200, SG_K_FIXED = 3328 };
 
 struct sg_kernel {
     struct sg_module *module;
@@ -151,7 +155,7 @@ uint64_t sg_function_address(const struct ptx_module *m, const struct ptx_functi
 uint64_t sg_module_var(const struct sg_module *m, const struct ptx_var *v);
 
 /* ---- running ------------------------------------------------------------------------------------------------- */
-enum sg_frag_state { SG_F_RUN, SG_F_BAR, SG_F_WARP };
+enum sg_frag_state { SG_F_RUN, SG_F_BAR, SG_F_WARP, SG_F_CLUSTER }; /* CLUSTER: at barrier.cluster.wait */
 struct sg_frag {
     const struct sg_op *op;
     uint32_t mask;
@@ -190,6 +194,7 @@ struct sg_warp {
     uint32_t tick, stick;
     uint32_t stop;  /* enum sg_stop */
     uint32_t ready; /* some fragment can run */
+    uint32_t arrived, passed; /* lanes that arrived at the cluster's barrier and have not waited yet; those of them that need not wait */
     bool spin;      /* did an atomic since it last gave way to another fragment */
     struct sg_frag frag[2 * SG_LANES];
 };
@@ -210,9 +215,21 @@ struct sg_block {
     struct sg_barrier bar[SG_BARRIERS];
     uint32_t result[SG_BARRIERS], all[SG_BARRIERS], any[SG_BARRIERS]; /* of bar.red */
     uint32_t next;                /* warp to run next */
-    uint32_t passes;              /* turns so far */
-    uint64_t place, executed;     /* in the order of blocks; thread-instructions so far */
+    uint64_t executed;            /* thread-instructions so far */
     bool live;
+    struct sg_cluster *cl;
+    uint32_t rank; /* in the cluster */
+};
+
+/* Blocks that run together. A launch without clusters has clusters of one block. */
+struct sg_cluster {
+    struct sg_block *block; /* `size` of them, by rank */
+    uint32_t size, live;    /* blocks; those that still run */
+    uint32_t alive;         /* threads that have not exited */
+    uint32_t arrived;       /* of them, those that arrived at the barrier in this phase */
+    uint32_t next;          /* rank that runs first in the next turn */
+    uint32_t passes;        /* turns so far */
+    uint64_t place;         /* in the order of clusters */
 };
 
 struct sg_run;
@@ -226,11 +243,11 @@ struct sg_worker {
     uint64_t heaviest;
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
     bool track, race;
-    struct sg_block *block; /* resident blocks */
-    uint32_t nblock;
+    struct sg_cluster *cluster; /* resident ones */
+    uint32_t ncluster;
     uint64_t rng;
     int fault;
-    uint64_t fault_place; /* of the faulting block in the order of blocks */
+    uint64_t fault_place; /* of the faulting cluster in their order */
     struct sg_fault f;
     pthread_t thread;
     bool started;
@@ -245,7 +262,10 @@ struct sg_run {
     struct sg_alloc *alloc; /* the pinned table, for messages */
     uint8_t *konst;
     uint32_t threads, nwarp, shared_bytes;
-    uint64_t nblocks, next, fault_block; /* next and fault_block are atomics */
+    uint32_t cluster[3], cluster_size;   /* blocks */
+    bool explicit_cluster;
+    uint64_t nblocks, nclusters;
+    uint64_t next, fault_cluster;        /* atomics, in the order of clusters */
     uint64_t executed;                   /* atomic */
     int stop;                            /* atomic: 1 instruction limit, 2 cancelled, 3 out of memory */
     struct sg_worker *first;             /* nworker of them; the first is the caller's thread */
@@ -303,6 +323,24 @@ const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op);
 uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane);
+
+/* ---- exec-cluster.c: blocks of a cluster ---- */
+/* Where the launch's cluster size is (0,0,0): the kernel's, else one block. NULL: it fits; else why not. */
+const char *sg_cluster_shape(const struct sg_launch *l, uint32_t ret[3], bool *ret_explicit);
+void sg_cluster_konst(const struct sg_run *run, uint8_t *konst);
+/* Linear number of block `rank` of cluster `i`; its constants. */
+uint64_t sg_cluster_block(const struct sg_run *run, uint64_t i, uint32_t rank);
+void sg_cluster_block_konst(const struct sg_block *b);
+/* sg_resolve for an offset in the shared window that names a block. */
+uint8_t *sg_cluster_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes);
+void sg_cluster_leave(struct sg_warp *w, uint32_t lanes); /* they have exited */
+const struct sg_op *sg_cluster_arrive(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_cluster_wait(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_mapa(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_getctarank(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_isspacep_cta(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_same_block(struct sg_warp *w, const struct sg_op *op);
+void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar); /* exec-warp.c */
 
 /* ---- exec-slow.c: lane by lane, all types and rounding modes; op->sub says what --------------------------------------- */
 enum sg_slow { SG_S_ADD, SG_S_SUB, SG_S_MUL, SG_S_FMA, SG_S_DIV, SG_S_RCP, SG_S_SQRT, SG_S_RSQRT, SG_S_SIN, SG_S_COS, SG_S_LG2,

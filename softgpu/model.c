@@ -5,7 +5,10 @@
  *   - registers are given to a warp in units of 256, and a warp lives in one of four quarters of the SM;
  *   - shared memory of a block is rounded up to 128 bytes, 1 KB more is the system's;
  *   - threads are counted in whole warps.
- * Not modelled: carve-outs between L1 and shared memory (the largest is taken), cluster scheduling constraints.
+ *
+ * Clusters: SMs come in pairs (TPCs), shared out over 8 GPCs as evenly as goes (H100 white paper: 8 GPCs of up to 9 TPCs, 66 TPCs enabled;
+ * which GPCs lack some differs from chip to chip).
+ * Not modelled: carve-outs between L1 and shared memory (the largest is taken); clusters in the timing model.
  */
 #include <string.h>
 
@@ -71,4 +74,13 @@ struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uin
         best = by_shared, o.limit = "shared";
     o.blocks_per_sm = (unsigned)best;
     return o;
+}
+
+unsigned sg_clusters(const struct sg_model *m, unsigned per_sm, unsigned size)
+{
+    enum { GPCS = 8 };
+    unsigned pairs = m->sms / 2, n = 0;
+    for (unsigned g = 0; g < GPCS && size; g++)
+        n += 2 * (pairs / GPCS + (g < pairs % GPCS)) * per_sm / size;
+    return n;
 }

@@ -95,6 +95,11 @@ static int describe(struct sg_kernel *k, struct dt_arena *a)
         n = n > 1024 ? 1024 : n * (limit[2] ? limit[2] : 1);
         i->max_threads = n > 1024 ? 1024 : (uint32_t)n;
     }
+    for (int c = 0; c < 3; c++)
+        i->cluster[c] = f->reqnctapercluster[c];
+    const char *rank = f->extra ? strstr(f->extra, ".maxclusterrank ") : NULL;
+    i->max_cluster = rank ? (uint32_t)strtoul(rank + strlen(".maxclusterrank "), NULL, 10) : 0;
+    i->explicit_cluster = i->cluster[0] || (f->extra && strstr(f->extra, ".explicitcluster"));
     i->ptx_version = k->module->ptx->version_major * 10 + k->module->ptx->version_minor;
     for (uint32_t v = 0; v < k->module->ptx->nvar; v++)
         if (k->module->ptx->var[v]->space == PTX_CONST)

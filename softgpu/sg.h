@@ -71,6 +71,9 @@ struct sg_kernel_info {
     bool registers_estimated;
     uint32_t shared_static, local_bytes, const_bytes;
     uint32_t max_threads;   /* from .maxntid/.reqntid, else 1024 */
+    uint32_t cluster[3];    /* .reqnctapercluster; 0: not said */
+    uint32_t max_cluster;   /* .maxclusterrank; 0: not said */
+    bool explicit_cluster;  /* .explicitcluster, or .reqnctapercluster: it must run in clusters */
     unsigned ptx_version;   /* 90 */
 };
 const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k);
@@ -80,7 +83,7 @@ void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers);
 /* ---- execution (exec*.c) ------------------------------------------------------------------------------------- */
 struct sg_launch {
     struct sg_kernel *kernel;
-    uint32_t grid[3], block[3], cluster[3]; /* cluster 0: none */
+    uint32_t grid[3], block[3], cluster[3]; /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
     uint32_t shared_dynamic;
     const uint8_t *params; /* param_total bytes */
     uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */
@@ -118,6 +121,8 @@ struct sg_occupancy {
     unsigned blocks_per_sm;
     const char *limit; /* "registers", "shared", "threads", "blocks" */
 };
+/* How many clusters of `size` blocks run at once where an SM has `per_sm` blocks: a cluster lives in one GPC. */
+unsigned sg_clusters(const struct sg_model *m, unsigned per_sm, unsigned size);
 struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uint32_t registers, uint32_t shared_bytes);
 
 /* One piece of device work on the modelled timeline. A discrete-event simulation places the blocks of kernels that may run at

@@ -218,6 +218,8 @@ CUresult cu_function(struct CUctx_st *c, CUfunction f, struct CUfunc_st **ret);
 /* ---- function.c ---- */
 CUresult cu_function_get(const struct CUfunc_st *f, CUfunction_attribute a, int *ret);
 CUresult cu_function_set(struct CUfunc_st *f, CUfunction_attribute a, int v);
+/* The cluster that a launch asks for ({0}: none): against the device, the function and the grid. Fills in what the function asks for. */
+CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uint32_t cluster[3]);
 unsigned cu_function_max_threads(const struct CUfunc_st *f);
 
 /* ---- launch.c ---- */
@@ -260,6 +262,8 @@ CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNo
 CUresult cu_node_set_launch(struct CUgraphNode_st *n, struct cu_launch *l); /* takes l's parameters */
 CUresult cu_graph_clone(const struct CUgraph_st *g, bool sorted, struct CUgraph_st **ret);
 CUresult cu_node_kernel_params(struct CUctx_st *c, const CUDA_KERNEL_NODE_PARAMS *p, struct cu_launch *ret);
+/* Other parameters for a node that has some; its attributes stay. */
+CUresult cu_node_new_params(struct CUctx_st *c, struct CUgraphNode_st *n, const CUDA_KERNEL_NODE_PARAMS *p);
 
 /* ---- capture.c: while a stream captures, work becomes nodes ---- */
 CUresult cu_capture_launch(struct CUstream_st *s, struct cu_launch *l);

@@ -53,13 +53,36 @@ CUresult cu_function_set(struct CUfunc_st *f, CUfunction_attribute a, int v)
         f->carveout = v;
         break;
     case CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED: f->nonportable_cluster = v != 0; break;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH: f->cluster[0] = v; break;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT: f->cluster[1] = v; break;
-    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH: f->cluster[2] = v; break;
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT:
+    case CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH:
+        CU_REQUIRE(v >= 0, CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(!f->info->cluster[0], CUDA_ERROR_NOT_PERMITTED); /* set when it was compiled */
+        f->cluster[a - CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH] = v;
+        break;
     case CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE: break;
     default: return CUDA_ERROR_INVALID_VALUE;
     }
     return CUDA_SUCCESS;
+}
+
+CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uint32_t cluster[3])
+{
+    bool asked = cluster[0] || cluster[1] || cluster[2], wanted = f->cluster[0] || f->cluster[1] || f->cluster[2];
+    uint64_t size = 1;
+    if (!asked && !wanted)
+        return f->cluster_required ? CUDA_ERROR_INVALID_CLUSTER_SIZE : CUDA_SUCCESS;
+    CU_REQUIRE(f->mod->ctx->dev->model->cc_major >= 9, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    for (int i = 0; i < 3; i++) {
+        uint32_t n = asked ? cluster[i] : (uint32_t)f->cluster[i];
+        CU_REQUIRE(n && n <= 16 && (!wanted || n == (uint32_t)f->cluster[i]) && grid[i] % n == 0, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        cluster[i] = n;
+        size *= n;
+    }
+    uint32_t most = f->nonportable_cluster ? 16 : 8;
+    if (f->info->max_cluster && f->info->max_cluster < most)
+        most = f->info->max_cluster;
+    return size <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
 #define CU_FUNCTION(c, fn, handle)                                                                                                 \
@@ -200,19 +223,50 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction handle,
     return CUDA_SUCCESS;
 }
 
+/* Threads and shared memory of a block of `cfg`, if one can run. */
+static CUresult block_of(const struct CUfunc_st *f, const CUlaunchConfig *cfg, uint32_t *ret_threads, uint32_t *ret_shared)
+{
+    uint64_t threads = (uint64_t)cfg->blockDimX * cfg->blockDimY * cfg->blockDimZ;
+    CU_REQUIRE(threads && threads <= f->info->max_threads, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cfg->sharedMemBytes <= (unsigned)f->max_dynamic, CUDA_ERROR_INVALID_VALUE);
+    *ret_threads = (uint32_t)threads;
+    *ret_shared = cfg->sharedMemBytes + f->info->shared_static;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuOccupancyMaxActiveClusters(int *ret, CUfunction handle, const CUlaunchConfig *cfg)
 {
     CU_FUNCTION(c, f, handle);
     CU_REQUIRE(ret && cfg, CUDA_ERROR_INVALID_VALUE);
-    unsigned size = 1;
+    uint32_t cluster[3] = {0}, grid[3] = {cfg->gridDimX, cfg->gridDimY, cfg->gridDimZ};
     for (unsigned i = 0; i < cfg->numAttrs; i++)
-        if (cfg->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION)
-            size = cfg->attrs[i].value.clusterDim.x * cfg->attrs[i].value.clusterDim.y * cfg->attrs[i].value.clusterDim.z;
-    uint64_t threads = (uint64_t)cfg->blockDimX * cfg->blockDimY * cfg->blockDimZ;
-    CU_REQUIRE(size && threads && threads <= 1024, CUDA_ERROR_INVALID_VALUE);
-    unsigned per_sm =
-        sg_occupancy(c->dev->model, (uint32_t)threads, f->info->registers, cfg->sharedMemBytes + f->info->shared_static)
-            .blocks_per_sm;
-    *ret = (int)(per_sm * c->dev->model->sms / size);
+        if (cfg->attrs[i].id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+            cluster[0] = cfg->attrs[i].value.clusterDim.x;
+            cluster[1] = cfg->attrs[i].value.clusterDim.y;
+            cluster[2] = cfg->attrs[i].value.clusterDim.z;
+        }
+    CU_TRY(cu_cluster_check(f, grid, cluster));
+    CU_REQUIRE(cluster[0], CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    uint32_t threads, shared;
+    CU_TRY(block_of(f, cfg, &threads, &shared));
+    *ret = (int)sg_clusters(c->dev->model, sg_occupancy(c->dev->model, threads, f->info->registers, shared).blocks_per_sm,
+                            cluster[0] * cluster[1] * cluster[2]);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuOccupancyMaxPotentialClusterSize(int *ret, CUfunction handle, const CUlaunchConfig *cfg)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE(ret && cfg, CUDA_ERROR_INVALID_VALUE);
+    uint32_t threads, shared, most = f->nonportable_cluster ? 16 : 8;
+    CU_TRY(block_of(f, cfg, &threads, &shared));
+    CU_REQUIRE(c->dev->model->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);
+    unsigned per_sm = sg_occupancy(c->dev->model, threads, f->info->registers, shared).blocks_per_sm;
+    if (f->info->max_cluster && f->info->max_cluster < most)
+        most = f->info->max_cluster;
+    while (most > 1 && !sg_clusters(c->dev->model, per_sm, most))
+        most--;
+    CU_REQUIRE(per_sm, CUDA_ERROR_INVALID_VALUE);
+    *ret = f->cluster[0] ? f->cluster[0] * f->cluster[1] * f->cluster[2] : (int)most;
     return CUDA_SUCCESS;
 }

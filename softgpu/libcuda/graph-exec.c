@@ -59,11 +59,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const C
     CU_REQUIRE(CU_IS(x, CU_EXEC) && CU_IS(node, CU_NODE), CUDA_ERROR_INVALID_VALUE);
     struct CUgraphNode_st *n = find(x->graph, node);
     CU_REQUIRE(n && n->type == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE);
-    struct cu_launch l = {0};
-    CU_TRY(cu_node_kernel_params(c, p, &l));
-    CUresult r = cu_node_set_launch(n, &l);
-    cu_launch_done(&l);
-    return r;
+    return cu_node_new_params(c, n, p);
 }
 
 CUresult cuGraphUpload(CUgraphExec x, CUstream stream)

@@ -341,15 +341,26 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS *ret)
     return CUDA_SUCCESS;
 }
 
+CUresult cu_node_new_params(struct CUctx_st *c, struct CUgraphNode_st *n, const CUDA_KERNEL_NODE_PARAMS *p)
+{
+    struct cu_launch l = {0};
+    uint32_t cluster[3];
+    CU_TRY(cu_node_kernel_params(c, p, &l));
+    memcpy(cluster, l.cluster[0] ? l.cluster : n->launch.cluster, sizeof cluster);
+    CUresult r = cu_cluster_check(l.f, l.grid, cluster);
+    memcpy(l.cluster, cluster, sizeof cluster);
+    l.programmatic = n->launch.programmatic;
+    if (r == CUDA_SUCCESS)
+        r = cu_node_set_launch(n, &l);
+    cu_launch_done(&l);
+    return r;
+}
+
 CUresult cuGraphKernelNodeSetParams(CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS *p)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(CU_IS(n, CU_NODE) && n->type == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE);
-    struct cu_launch l = {0};
-    CU_TRY(cu_node_kernel_params(c, p, &l));
-    CUresult r = cu_node_set_launch(n, &l);
-    cu_launch_done(&l);
-    return r;
+    return cu_node_new_params(c, n, p);
 }
 
 CUresult cuGraphKernelNodeSetAttribute(CUgraphNode n, CUkernelNodeAttrID id, const CUkernelNodeAttrValue *v)
@@ -359,11 +370,9 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode n, CUkernelNodeAttrID id, con
     switch (id) {
     case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
         struct cu_launch *l = &n->launch;
-        const uint32_t size[3] = {v->clusterDim.x, v->clusterDim.y, v->clusterDim.z};
-        uint64_t all = (uint64_t)size[0] * size[1] * size[2];
-        CU_REQUIRE(all && all <= (l->f->nonportable_cluster ? 16 : 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
-        for (int i = 0; i < 3; i++)
-            CU_REQUIRE(l->grid[i] % size[i] == 0, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        uint32_t size[3] = {v->clusterDim.x, v->clusterDim.y, v->clusterDim.z};
+        CU_REQUIRE(size[0] && size[1] && size[2], CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        CU_TRY(cu_cluster_check(l->f, l->grid, size));
         memcpy(l->cluster, size, sizeof size);
         return CUDA_SUCCESS;
     }
@@ -372,6 +381,17 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode n, CUkernelNodeAttrID id, con
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: return v->cooperative ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
     default: return CUDA_ERROR_NOT_SUPPORTED;
     }
+}
+
+CUresult cuGraphKernelNodeGetAttribute(CUgraphNode n, CUkernelNodeAttrID id, CUkernelNodeAttrValue *ret)
+{
+    CU_READY();
+    CU_REQUIRE(ret && CU_IS(n, CU_NODE) && n->type == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, CUDA_ERROR_NOT_SUPPORTED);
+    const uint32_t *c = n->launch.cluster;
+    memset(ret, 0, sizeof *ret);
+    ret->clusterDim.x = c[0], ret->clusterDim.y = c[1], ret->clusterDim.z = c[2];
+    return CUDA_SUCCESS;
 }
 
 /* ---- edges ---- */

@@ -27,6 +27,7 @@ static CUresult read_attributes(const CUlaunchConfig *cfg, struct cu_launch *l)
             l->cluster[0] = a->value.clusterDim.x;
             l->cluster[1] = a->value.clusterDim.y;
             l->cluster[2] = a->value.clusterDim.z;
+            CU_REQUIRE(l->cluster[0] && l->cluster[1] && l->cluster[2], CUDA_ERROR_INVALID_CLUSTER_SIZE);
             break;
         case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
             CU_REQUIRE(!a->value.cooperative, CUDA_ERROR_NOT_SUPPORTED);
@@ -62,12 +63,6 @@ static CUresult check(const struct CUctx_st *c, const struct cu_launch *l)
     CU_REQUIRE(l->shared <= (unsigned)l->f->max_dynamic, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm,
                CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
-    if (l->cluster[0] || l->cluster[1] || l->cluster[2]) {
-        uint64_t size = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
-        CU_REQUIRE(m->cc_major >= 9 && size && size <= (l->f->nonportable_cluster ? 16 : 8), CUDA_ERROR_INVALID_CLUSTER_SIZE);
-        for (int i = 0; i < 3; i++)
-            CU_REQUIRE(l->grid[i] % l->cluster[i] == 0, CUDA_ERROR_INVALID_CLUSTER_SIZE);
-    }
     return CUDA_SUCCESS;
 }
 
@@ -114,10 +109,9 @@ CUresult cu_launch_make(struct CUctx_st *c, CUfunction f, const CUlaunchConfig *
                           .block = {cfg->blockDimX, cfg->blockDimY, cfg->blockDimZ},
                           .shared = cfg->sharedMemBytes};
     CU_TRY(cu_function(c, f, &l.f));
-    for (int i = 0; i < 3; i++)
-        l.cluster[i] = (uint32_t)l.f->cluster[i];
     CU_TRY(read_attributes(cfg, &l));
     CU_TRY(check(c, &l));
+    CU_TRY(cu_cluster_check(l.f, l.grid, l.cluster));
     CU_TRY(copy_params(l.f->info, params, extra, &l.params));
     *ret = l;
     return CUDA_SUCCESS;

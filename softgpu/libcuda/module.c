@@ -108,6 +108,9 @@ CUresult cu_module_function(struct CUmod_st *m, const char *name, struct CUfunc_
     f->kernel = k;
     f->info = sg_kernel_info(k);
     f->carveout = -1;
+    for (int i = 0; i < 3; i++)
+        f->cluster[i] = (int)f->info->cluster[i];
+    f->cluster_required = f->info->explicit_cluster;
     const struct sg_model *model = m->ctx->dev->model;
     f->max_dynamic = f->info->shared_static < model->shared_block ? (int)(model->shared_block - f->info->shared_static) : 0;
     if (!dt_push(&m->func, f)) {

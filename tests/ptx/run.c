@@ -4,7 +4,7 @@
  *
  * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each starts with RUN.
  *
- *     // RUN entry [grid=2,1,1] [block=32] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
+ *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
  *     // BUF name type values     the next argument: address of a buffer of its own
  *     // ARG type value           the next argument: a scalar
  *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
@@ -173,6 +173,8 @@ static void begin(struct run *r, char *p)
             triple(t + 5, r->l.grid);
         else if (!strncmp(t, "block=", 6))
             triple(t + 6, r->l.block);
+        else if (!strncmp(t, "cluster=", 8))
+            triple(t + 8, r->l.cluster);
         else if (!strncmp(t, "shared=", 7))
             r->l.shared_dynamic = (uint32_t)strtoul(t + 7, NULL, 0);
         else if (!strncmp(t, "seed=", 5))
