@@ -1,7 +1,8 @@
 /* The table of modelled GPUs, and occupancy.
  *
- * The numbers are models.def's; here are the constants that all of them share (register file, 48 KB of shared memory without opt-in,
- * allocation units: CUDA occupancy calculator). Occupancy follows NVIDIA's calculator:
+ * The numbers and their sources are models.def's, expanded three times here: into the models, into the texts of the sources, and into
+ * the list of figures that sg_model_figure() gives out.
+ * Occupancy follows NVIDIA's calculator (cuda_occupancy.h):
  *   - registers are given to a warp in units of 256, and a warp lives in one of four quarters of the SM;
  *   - shared memory of a block is rounded up to 128 bytes, 1 KB more is the system's;
  *   - threads are counted in whole warps.
@@ -14,30 +15,56 @@
 
 #include "softgpu/sg.h"
 
-static const struct sg_model models[] = {
-#define MODEL(id_, name_, maj, min, sms_, clk, mclk, bus, dram, l2, dgb, lgb, thr, blk, shsm, shopt, fp32, fp64, int_, sfu, lsu,   \
-              tensor, launch, glaunch, event, bstart, dlat, llat, mcpy)                                                            \
-    {.id = id_, .name = name_ " (modeled)", .cc_major = maj, .cc_minor = min, .sms = sms_, .clock_khz = clk,                       \
-     .mem_clock_khz = mclk, .bus_bits = bus, .dram_bytes = dram, .l2_bytes = l2, .dram_gbps = dgb, .l2_gbps = lgb,                 \
-     .max_threads_sm = thr, .max_blocks_sm = blk, .regs_sm = 65536, .regs_block = 65536, .max_regs_thread = 255,                   \
-     .shared_sm = shsm, .shared_block = 48 * 1024, .shared_block_optin = shopt, .shared_reserved = 1024, .reg_unit = 256,          \
-     .shared_unit = 128, .fp32_lanes = fp32, .fp64_lanes = fp64, .int_lanes = int_, .sfu_lanes = sfu, .lsu_lanes = lsu,            \
-     .tensor_flops = tensor, .launch_us = launch, .graph_launch_us = glaunch, .event_us = event, .block_start_ns = bstart,         \
-     .dram_latency_ns = dlat, .l2_latency_ns = llat, .memcpy_gbps = mcpy},
+enum {
+#define MODEL(id_, name_) M_##id_,
 #include "softgpu/models.def"
-#undef MODEL
+    MODELS
 };
+
+#define V(value, tag) value
+static const struct sg_model models[MODELS] = {
+#define MODEL(id_, name_) [M_##id_].id = #id_, [M_##id_].name = name_ " (modeled)",
+#define FIGURE(field, a, b, c, d, e)                                                                                                \
+    [M_a100].field = a, [M_h100].field = b, [M_h200].field = c, [M_l4].field = d, [M_b200].field = e,
+#include "softgpu/models.def"
+};
+
+#define SOURCE(tag, text) static const char src_##tag[] = text;
+#include "softgpu/models.def"
+
+static const struct {
+    const char *field;
+    double value[MODELS];
+} values[] = {
+#define FIGURE(field, ...) {#field, {__VA_ARGS__}},
+#include "softgpu/models.def"
+};
+#undef V
+#define V(value, tag) src_##tag
+static const char *const sources[][MODELS] = {
+#define FIGURE(field, ...) {__VA_ARGS__},
+#include "softgpu/models.def"
+};
+#undef V
+
+bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret)
+{
+    if (model >= MODELS || i >= sizeof values / sizeof *values)
+        return false;
+    *ret = (struct sg_figure){values[i].field, values[i].value[model], sources[i][model]};
+    return true;
+}
 
 const struct sg_model *sg_model_at(size_t i)
 {
-    return i < sizeof models / sizeof *models ? &models[i] : NULL;
+    return i < MODELS ? &models[i] : NULL;
 }
 
 const struct sg_model *sg_model_find(const char *id)
 {
     if (!id || !*id)
         id = "h200";
-    for (size_t i = 0; i < sizeof models / sizeof *models; i++)
+    for (size_t i = 0; i < MODELS; i++)
         if (!strcmp(models[i].id, id))
             return &models[i];
     return NULL;

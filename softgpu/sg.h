@@ -23,14 +23,22 @@ struct sg_model {
     const char *name; /* "NVIDIA H200 (modeled)" */
     unsigned cc_major, cc_minor, sms, clock_khz, mem_clock_khz, bus_bits;
     uint64_t dram_bytes, l2_bytes;
-    double dram_gbps, l2_gbps;              /* GB/s, whole chip */
+    unsigned l2_halves;                     /* 1, or 2 where an SM is nearer to one half of the L2 */
+    double dram_gbps, l2_gbps;              /* GB/s, whole chip; DRAM as the data sheet has it */
+    double dram_sustained;                  /* part of dram_gbps that streaming reads reach */
     unsigned max_threads_sm, max_blocks_sm, regs_sm, regs_block, max_regs_thread;
     unsigned shared_sm, shared_block, shared_block_optin, shared_reserved; /* bytes */
     unsigned reg_unit, shared_unit;         /* allocation granularity: registers per warp, bytes */
     double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
     double tensor_flops; /* f16 flops of the tensor units per clock and SM */
-    double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_latency_ns, memcpy_gbps;
+    double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_near_ns, l2_far_ns, memcpy_gbps;
 };
+struct sg_figure { /* one number of a model and where it comes from: a publication, or "estimate: …" with the reason */
+    const char *field; /* member of struct sg_model */
+    double value;
+    const char *source;
+};
+bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret); /* false past the last; `model` as in sg_model_at */
 const struct sg_model *sg_model_find(const char *id); /* NULL: unknown; "" or NULL: the default, h200 */
 const struct sg_model *sg_model_at(size_t i);         /* NULL past the last */
 

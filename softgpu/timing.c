@@ -18,8 +18,10 @@
  * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint.
  *
  * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset starts
- * graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET DRAM speed.
+ * graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET what
+ * DRAM sustains.
  *
+ * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out.
  * Not modelled: caches per SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
  * (their issue times add), copy engines in parallel, clock changes, power, clusters, programmatic launch overlap.
  */
@@ -115,7 +117,8 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     if (shared_ops > (double)st->memory)
         shared_ops = (double)st->memory;
     double global_ops = (double)st->memory - shared_ops;
-    double latency_us = (m->l2_latency_ns + s->miss * (m->dram_latency_ns - m->l2_latency_ns)) / 1000;
+    double l2_ns = m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns; /* data lies in either half alike */
+    double latency_us = (l2_ns + s->miss * (m->dram_latency_ns - l2_ns)) / 1000;
     /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence is serial. */
     double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
@@ -293,7 +296,7 @@ static void rates(struct sim *s)
         if (s->sm[i].first != NONE)
             limit(s, 1, demand_issue, i);
     limit(s, s->m->l2_gbps * 1000, demand_l2, NONE);
-    limit(s, s->m->dram_gbps * 1000, demand_dram, NONE);
+    limit(s, s->m->dram_gbps * s->m->dram_sustained * 1000, demand_dram, NONE);
 }
 
 /* Everything it waits for has ended: when may it start? */
@@ -350,7 +353,7 @@ static int begin(struct sim *s, uint32_t i)
             return finish(s, i);
         return start_kernel(s, i);
     case SG_WORK_COPY: w->end_us = s->now + (double)w->bytes / (s->m->memcpy_gbps * 1000); break;
-    case SG_WORK_SET: w->end_us = s->now + (double)w->bytes / (s->m->dram_gbps * 1000); break;
+    case SG_WORK_SET: w->end_us = s->now + (double)w->bytes / (s->m->dram_gbps * s->m->dram_sustained * 1000); break;
     default: return finish(s, i);
     }
     return dt_push(&s->ready, i) ? 0 : DT_E_NOMEM;

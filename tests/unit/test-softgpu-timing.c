@@ -14,7 +14,7 @@
 static struct sg_model toy(void)
 {
     return (struct sg_model){
-        .id = "toy", .sms = 4, .clock_khz = 1000000, .l2_bytes = 0, .dram_gbps = 1e6, .l2_gbps = 1e6, .max_threads_sm = 2048,
+        .id = "toy", .sms = 4, .clock_khz = 1000000, .l2_bytes = 0, .dram_gbps = 1e6, .dram_sustained = 1, .l2_gbps = 1e6, .max_threads_sm = 2048,
         .max_blocks_sm = 4, .regs_sm = 65536, .regs_block = 65536, .max_regs_thread = 255, .shared_sm = 64 * 1024,
         .shared_block = 48 * 1024, .shared_block_optin = 63 * 1024, .shared_reserved = 1024, .reg_unit = 256,
         .shared_unit = 128, .fp32_lanes = 128, .fp64_lanes = 64, .int_lanes = 64, .sfu_lanes = 16, .lsu_lanes = 32,
