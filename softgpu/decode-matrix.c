@@ -3,7 +3,7 @@
  * A warp's lanes meet first (a bar.warp.sync of all 32 in front), as these instructions are collectives of the whole warp. What an
  * instruction is made of stands in code->mma: fragments with type, size and registers.
  *
- * Not here: f16 in m8n8k4 (its own layout), fragments of less than a byte in wmma, directed rounding of f64, sparse and block-scaled mma.
+ * Not here: sparse and block-scaled mma.
  */
 #include "softgpu/decode.h"
 
@@ -66,13 +66,12 @@ static uint32_t intern(struct sg_dec *d, struct sg_mma s)
     for (size_t x = 0; x < d->mma.n; x++) {
         const struct sg_mma *o = &d->mma.p[x];
         if (same_fragment(&o->a, &s.a) && same_fragment(&o->b, &s.b) && same_fragment(&o->c, &s.c) && same_fragment(&o->d, &s.d) &&
-            o->bits == s.bits && o->saturate == s.saturate && o->by_column == s.by_column)
+            o->tiles.bits == s.tiles.bits && o->saturate == s.saturate && o->by_column == s.by_column && o->rnd == s.rnd && o->quads == s.quads &&
+            o->col_a == s.col_a && o->col_b == s.col_b)
             return (uint32_t)x;
     }
-    struct sg_fragment *f[4] = {&s.a, &s.b, &s.c, &s.d};
-    for (unsigned x = 0; x < 4; x++)
-        if (f[x]->regs && !sg_fragment_table(&d->c->arena, f[x]))
-            d->nomem = true;
+    if (!s.a.regs && !sg_fragment_table(&d->c->arena, &s.d)) /* a load or store */
+        d->nomem = true;
     if (!dt_push(&d->mma, s)) {
         d->nomem = true;
         return 0;
@@ -96,6 +95,35 @@ static bool goes_together(enum ptx_type a, enum ptx_type b, enum ptx_type c, enu
     return (c == PTX_F32 || (half && c == PTX_F16)) && (dt == PTX_F32 || (half && dt == PTX_F16));
 }
 
+/* The shapes of §9.7.14.2: A has 128 or 256 bits in a row, but for f64; wmma has its own. */
+static bool shape_exists(bool wmma, enum ptx_type t, unsigned m, unsigned n, unsigned k)
+{
+    unsigned bits = k * sg_matrix_bits(t);
+    if (!bits || t == PTX_F32 || t == PTX_S32)
+        return false;
+    bool small = t == PTX_S4 || t == PTX_U4 || t == PTX_B1;
+    if (t == PTX_F64)
+        return n == 8 && ((m == 8 && k == 4) || (!wmma && m == 16 && (k == 4 || k == 8 || k == 16)));
+    if (!wmma)
+        return n == 8 && ((m == 16 && (bits == 128 || bits == 256)) || (m == 8 && is_integer(t) && bits == 128));
+    if (small)
+        return m == 8 && n == 8 && bits == 128;
+    if (t == PTX_TF32)
+        return m == 16 && n == 16 && k == 8;
+    return t != PTX_E4M3 && t != PTX_E5M2 && k == 16 && m * n == 256 && (m == 8 || m == 16 || m == 32);
+}
+
+/* C or D of a wmma of this shape */
+static bool sum_exists(enum ptx_type t, unsigned m, unsigned n, unsigned k)
+{
+    static const enum ptx_type of[][2] = {{PTX_F16, PTX_F16}, {PTX_F32, PTX_F16}, {PTX_F32, PTX_TF32}, {PTX_S32, PTX_S8}, {PTX_S32, PTX_S4},
+                                          {PTX_S32, PTX_B1}, {PTX_F64, PTX_F64}};
+    for (unsigned x = 0; x < sizeof of / sizeof *of; x++)
+        if (of[x][0] == t && shape_exists(true, of[x][1], m, n, k))
+            return true;
+    return false;
+}
+
 /* Fragment of A or B; wmma keeps f16 in 8 registers whatever its size. Regs 0: it does not divide into tiles. */
 static struct sg_fragment factor(enum sg_mat_role role, enum ptx_type t, unsigned rows, unsigned cols, bool wmma)
 {
@@ -108,31 +136,56 @@ static struct sg_fragment factor(enum sg_mat_role role, enum ptx_type t, unsigne
     return f;
 }
 
+/* The rest of what an mma of this shape is; false: there is none such. */
+static bool mma_form(const struct ptx_inst *i, bool wmma, struct sg_mma *ret)
+{
+    unsigned m, n, k;
+    if (!shape(i, &m, &n, &k) || (i->ntype != 4 && !(wmma && i->ntype == 2)) || i->nopnd != 4)
+        return false;
+    enum ptx_type td = (enum ptx_type)i->type[0], tc = (enum ptx_type)i->type[i->ntype - 1];
+    enum ptx_type ta = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[1], tb = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[2];
+    enum ptx_mod rnd = ptx_mod_of(i, PTX_MC_RND), layout = ptx_mod_of(i, PTX_MC_LAYOUT);
+    struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE), .tiles = {.a = ta, .b = tb, .high = m / 8, .wide = n / 8}};
+    s.quads = !wmma && ta == PTX_F16 && ptx_has(i, PTX_M_M8N8K4);
+    if (!goes_together(ta, tb, tc, td) || (!s.quads && !shape_exists(wmma, ta, m, n, k)) || (!wmma && !s.quads && layout != PTX_M_ROW_COL) || layout == PTX_M_NONE ||
+        (!wmma && !s.quads && td != tc) || (wmma && ta != tb))
+        return false;
+    if (rnd != PTX_M_NONE) {
+        if (ta != PTX_F64)
+            return false;
+        s.rnd = rnd == PTX_M_RN ? SG_RN : rnd == PTX_M_RZ ? SG_RZ : rnd == PTX_M_RM ? SG_RM : SG_RP;
+    }
+    s.c = sg_fragment(SG_MAT_C, tc, m, n);
+    s.d = sg_fragment(SG_MAT_C, td, m, n);
+    if (s.quads) {
+        s.a = s.b = (struct sg_fragment){.type = PTX_F16, .per = 2, .regs = 2};
+        s.c.regs = tc == PTX_F16 ? 4 : 8;
+        s.d.regs = td == PTX_F16 ? 4 : 8;
+        s.col_a = layout == PTX_M_COL_ROW || layout == PTX_M_COL_COL;
+        s.col_b = layout == PTX_M_ROW_COL || layout == PTX_M_COL_COL;
+        *ret = s;
+        return true;
+    }
+    s.a = factor(SG_MAT_A, ta, m, k, wmma);
+    s.b = factor(SG_MAT_B, tb, k, n, wmma);
+    if (ta == PTX_B1) {
+        s.tiles.bits = ptx_has(i, PTX_M_XOR) ? SG_MAT_XOR : ptx_has(i, PTX_M_AND) ? SG_MAT_AND : SG_MAT_MUL;
+        if (s.tiles.bits == SG_MAT_MUL || !ptx_has(i, PTX_M_POPC))
+            return false;
+    }
+    s.tiles.steps = k / (4 * s.a.per);
+    s.tiles.per = ta == PTX_B1 ? 1 : s.a.per;
+    *ret = s;
+    return s.a.regs && s.b.regs;
+}
+
 static int mma(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
-    bool wmma = i->op == PTX_OP_WMMA_MMA;
-    unsigned m, n, k;
-    if (!shape(i, &m, &n, &k) || (i->ntype != 4 && !(wmma && i->ntype == 2)) || i->nopnd != 4)
+    struct sg_mma s;
+    if (!mma_form(i, i->op == PTX_OP_WMMA_MMA, &s))
         return refuse(d);
-    enum ptx_type td = (enum ptx_type)i->type[0], tc = (enum ptx_type)i->type[i->ntype - 1];
-    enum ptx_type ta = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[1], tb = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[2];
-    enum ptx_mod rnd = ptx_mod_of(i, PTX_MC_RND);
-    if (!goes_together(ta, tb, tc, td) || (!wmma && (td == PTX_F16) != (tc == PTX_F16)) || (rnd != PTX_M_NONE && rnd != PTX_M_RN) || m > 32 || n > 32 || k > 256 ||
-        (ta == PTX_F64 && (m > 16 || n > 8 || k > 16)))
-        return refuse(d);
-    if (!wmma && ptx_mod_of(i, PTX_MC_LAYOUT) != PTX_M_ROW_COL)
-        return refuse(d);
-    struct sg_mma s = {.a = factor(SG_MAT_A, ta, m, k, wmma), .b = factor(SG_MAT_B, tb, k, n, wmma), .c = sg_fragment(SG_MAT_C, tc, m, n),
-                       .d = sg_fragment(SG_MAT_C, td, m, n), .saturate = ptx_has(i, PTX_M_SATFINITE)};
-    if (ta == PTX_B1) {
-        s.bits = ptx_has(i, PTX_M_XOR) ? SG_MAT_XOR : ptx_has(i, PTX_M_AND) ? SG_MAT_AND : SG_MAT_MUL;
-        if (s.bits == SG_MAT_MUL)
-            return refuse(d);
-    }
-    if (!s.a.regs || !s.b.regs)
-        return refuse(d);
-    uint32_t ref[64];
+    uint32_t ref[SG_MMA_REGS];
     s.at_a = s.d.regs;
     s.at_b = s.at_a + s.a.regs;
     s.at_c = s.at_b + s.b.regs;
@@ -152,7 +205,7 @@ static int mma(struct sg_dec *d)
     op->x = spec;
     op->imm = x;
     if (d->bb.n)
-        d->bb.p[d->bb.n - 1].count[SG_C_TENSOR] += 2 * m * n * k / SG_LANES;
+        d->bb.p[d->bb.n - 1].count[SG_C_TENSOR] += s.quads ? 64 : 2 * s.a.rows * s.a.cols * s.b.cols / SG_LANES;
     return 0;
 }
 
@@ -165,14 +218,17 @@ static int wmma_memory(struct sg_dec *d)
     enum ptx_type t = (enum ptx_type)i->type[0];
     enum ptx_mod layout = ptx_mod_of(i, PTX_MC_LAYOUT);
     unsigned m, n, k, bits = sg_matrix_bits(t);
-    if (!shape(i, &m, &n, &k) || bits < 8 || m > 32 || n > 32 || k > 16 || (layout != PTX_M_ROW && layout != PTX_M_COL))
+    bool c = role == SG_MAT_C, by_column = layout == PTX_M_COL;
+    if (!shape(i, &m, &n, &k) || (layout != PTX_M_ROW && !by_column) || !(c ? sum_exists(t, m, n, k) : shape_exists(true, t, m, n, k)) ||
+        (bits < 8 && by_column != (role == SG_MAT_B)))
         return refuse(d);
-    bool sum = t == PTX_F16 || t == PTX_F32 || t == PTX_S32 || t == PTX_F64;
-    struct sg_mma s = {.by_column = layout == PTX_M_COL};
-    if (role == SG_MAT_C ? !sum : t == PTX_F32 || t == PTX_S32)
-        return refuse(d);
-    s.d = role == SG_MAT_C ? sg_fragment(role, t, m, n) : role == SG_MAT_A ? factor(role, t, m, k, true) : factor(role, t, k, n, true);
-    s.tiles = s.d.rows * s.d.cols / SG_LANES / s.d.per;
+    /* elements of less than a byte lie along K, and count as words of 32 bits here */
+    struct sg_mma s = {.by_column = by_column};
+    unsigned pack = bits < 8 ? 32 / bits : 1;
+    if (bits < 8)
+        t = PTX_S32;
+    s.d = c ? sg_fragment(role, t, m, n) : role == SG_MAT_A ? factor(role, t, m, k / pack, true) : factor(role, t, k / pack, n, true);
+    s.copies = s.d.rows * s.d.cols / SG_LANES / s.d.per;
     if (!s.d.regs || s.d.regs > 16)
         return refuse(d);
     meet(d);
@@ -196,7 +252,8 @@ static int wmma_memory(struct sg_dec *d)
     op->c = stride;
     op->x = spec;
     op->site = d->nsite++;
-    op->size = (uint8_t)(bits / 8);
+    op->size = (uint8_t)(pack > 1 ? 4 : bits / 8);
+    op->n = (uint8_t)pack;
     op->space = (uint8_t)sg_real_space(d, mem, i->space);
     return 0;
 }

@@ -11,19 +11,24 @@
  * along K. The manual leaves the layout of wmma's fragments open; here they follow the same formula, with more tiles. f16 fragments of wmma
  * have 8 registers whatever their size: the tiles repeat, so operations on all elements of a fragment keep the copies equal.
  *
- * Arithmetic. D = A * B + C, k ascending from C. Floats: product and sum in double, rounded to f32 after each k, to f16 once at the
- * end where D is f16. f64: one fused multiply-add each k. Integers: exact sum, then cut to 32 bits, or clamped with .satfinite.
+ * m8n8k4 of f16 is four products, one for each quad pair: lanes 4p … 4p + 3 and 16 + 4p … 16 + 4p + 3 (§9.7.14.5.1); see mma_quads().
+ *
+ * Arithmetic. D = A * B + C, k ascending from C. Floats: one fused multiply-add in f32 each k, rounded to nearest even; rounded to f16
+ * once at the end where D is f16. Subnormals count, any NaN gives the canonical one. f64: the same in f64, in the rounding mode asked for.
+ * Integers: exact sum, then cut to 32 bits, or clamped with .satfinite. The manual leaves order, rounding and intermediate precision of
+ * floats open, and tensor cores differ from each other there; docs/CHOICES.md. matrix.inc does the products.
  *
  * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault here.
  */
 #include "softgpu/exec.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <string.h>
 
 #include "softgpu/bits.h"
 
-enum { MAX_OUTER = 32, MAX_K = 256 };
+enum { MAX_N = 1024, MAX_SUMS = 512 }; /* elements of B, of C, in one instruction */
 
 static bool whole(struct sg_warp *w, const struct sg_op *op)
 {
@@ -101,145 +106,113 @@ bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f)
 }
 
 /* ---- products --------------------------------------------------------------------------------------------------------- */
-static float e4m3(uint32_t v)
+static void rows_of(const struct sg_warp *w, const uint32_t *ref, unsigned n, uint32_t **ret)
 {
-    uint32_t e = v >> 3 & 15, m = v & 7;
-    if (e == 15 && m == 7)
-        return sg_float(SG_NAN32);
-    float x = e ? sg_float((e + 120) << 23 | m << 20) : (float)m * 0x1p-9f;
-    return v & 0x80 ? -x : x;
-}
-
-/* Element e of each lane's register */
-static void row_f(const uint32_t *p, unsigned e, enum ptx_type t, float *out)
-{
-    switch (t) {
-    case PTX_F16:
-        for (unsigned l = 0; l < SG_LANES; l++)
-            out[l] = sg_float(sg_f16_to_f32(p[l] >> 16 * e & 0xFFFF));
-        break;
-    case PTX_BF16:
-        for (unsigned l = 0; l < SG_LANES; l++)
-            out[l] = sg_float(sg_bf16_to_f32(p[l] >> 16 * e & 0xFFFF));
-        break;
-    case PTX_TF32: /* the low 13 bits do not count */
-        for (unsigned l = 0; l < SG_LANES; l++)
-            out[l] = sg_float(sg_nan_bits(p[l]) ? SG_NAN32 : p[l] & ~0x1FFFu);
-        break;
-    case PTX_E4M3:
-        for (unsigned l = 0; l < SG_LANES; l++)
-            out[l] = e4m3(p[l] >> 8 * e & 0xFF);
-        break;
-    case PTX_E5M2:
-        for (unsigned l = 0; l < SG_LANES; l++)
-            out[l] = sg_float(sg_f16_to_f32((p[l] >> 8 * e & 0xFF) << 8));
-        break;
-    default:
-        for (unsigned l = 0; l < SG_LANES; l++)
-            out[l] = sg_float(p[l]);
-    }
-}
-
-static void row_i(const uint32_t *p, unsigned e, enum ptx_type t, int32_t *out)
-{
-    unsigned bits = sg_matrix_bits(t), left = 32 - bits * (e + 1);
-    bool sign = ptx_type_is_signed(t);
-    for (unsigned l = 0; l < SG_LANES; l++) {
-        uint32_t x = p[l] << left;
-        out[l] = sign ? (int32_t)x >> (32 - bits) : (int32_t)(x >> (32 - bits));
-    }
-}
-
-static void row_d(const uint64_t *p, unsigned e, enum ptx_type t, double *out)
-{
-    for (unsigned l = 0; l < SG_LANES; l++)
-        out[l] = sg_double(p[l]);
-}
-
-/* A as [row][k], B as [k][column], C as [row][column] */
-#define GATHER(NAME, T, REG, ROW)                                                                                                    \
-    static void NAME(const struct sg_warp *w, const struct sg_fragment *f, const uint32_t *ref, T *out)                                \
-    {                                                                                                                                \
-        const uint16_t *at = f->at;                                                                                                  \
-        for (unsigned r = 0; r < f->regs; r++)                                                                                        \
-            for (unsigned e = 0; e < f->per; e++, at += SG_LANES) {                                                                   \
-                T row[SG_LANES];                                                                                                     \
-                ROW(SG_P(REG, ref[r]), e, f->type, row);                                                                              \
-                for (unsigned l = 0; l < SG_LANES; l++)                                                                               \
-                    out[at[l]] = row[l];                                                                                             \
-            }                                                                                                                        \
-    }
-GATHER(gather_f, float, uint32_t, row_f)
-GATHER(gather_i, int32_t, uint32_t, row_i)
-GATHER(gather_d, double, uint64_t, row_d)
-
-static inline void multiply(const float *a, const float *b, float *c, unsigned m, unsigned n, unsigned k)
-{
-    for (unsigned i = 0; i < m; i++, c += n, a += k)
-        for (unsigned x = 0; x < k; x++) {
-            double v = a[x];
-            for (unsigned j = 0; j < n; j++)
-                c[j] = (float)((double)c[j] + v * (double)b[x * n + j]);
-        }
+    for (unsigned r = 0; r < n; r++)
+        ret[r] = SG_P(uint32_t, ref[r]);
 }
 
 static void mma_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
-    float a[MAX_OUTER * MAX_K], b[MAX_OUTER * MAX_K], c[MAX_OUTER * MAX_OUTER];
-    unsigned m = s->c.rows, n = s->c.cols, k = s->a.cols;
-    gather_f(w, &s->a, ref + s->at_a, a);
-    gather_f(w, &s->b, ref + s->at_b, b);
-    gather_f(w, &s->c, ref + s->at_c, c);
-    if (n == 8) /* known widths make better loops */
-        multiply(a, b, c, m, 8, k);
-    else if (n == 16)
-        multiply(a, b, c, m, 16, k);
-    else
-        multiply(a, b, c, m, n, k);
-    const uint16_t *at = s->d.at;
-    for (unsigned r = 0; r < s->d.regs; r++, at += s->d.per * SG_LANES) {
-        uint32_t *d = SG_P(uint32_t, ref[r]);
-        for (unsigned l = 0; l < SG_LANES; l++) {
-            uint32_t v = sg_bits(c[at[l]]);
-            d[l] = s->d.type == PTX_F16 ? sg_f32_to_f16(v) | sg_f32_to_f16(sg_bits(c[at[l + SG_LANES]])) << 16 : sg_nan_bits(v) ? SG_NAN32 : v;
-        }
-    }
+    const struct sg_products *p = sg_isa_products();
+    uint32_t *row[SG_MMA_REGS];
+    float lay[MAX_N], acc[MAX_SUMS];
+    const unsigned tiles = s->tiles.high * s->tiles.wide;
+    rows_of(w, ref, s->at_c + s->c.regs, row);
+    p->lay_f(&s->tiles, (const uint32_t *const *)row + s->at_b, lay);
+    p->take_f(s->c.type == PTX_F16, tiles, (const uint32_t *const *)row + s->at_c, acc);
+    p->product_f(&s->tiles, (const uint32_t *const *)row + s->at_a, lay, acc);
+    p->give_f(s->d.type == PTX_F16, tiles, acc, row);
 }
 
 static void mma_integer(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
-    int32_t a[MAX_OUTER * MAX_K], b[MAX_OUTER * MAX_K], c[MAX_OUTER * MAX_OUTER];
-    unsigned n = s->c.cols, k = s->a.cols;
-    gather_i(w, &s->a, ref + s->at_a, a);
-    gather_i(w, &s->b, ref + s->at_b, b);
-    gather_i(w, &s->c, ref + s->at_c, c);
+    const struct sg_products *p = sg_isa_products();
+    uint32_t *row[SG_MMA_REGS];
+    int32_t lay[MAX_N], acc[MAX_SUMS] = {0};
+    rows_of(w, ref, s->at_c + s->c.regs, row);
+    p->lay_i(&s->tiles, (const uint32_t *const *)row + s->at_b, lay);
+    p->product_i(&s->tiles, (const uint32_t *const *)row + s->at_a, lay, acc);
+    for (unsigned r = 0; r < s->c.regs; r++)
+        sg_sum_i(s->saturate, row[s->at_c + r], acc + r * SG_LANES);
     for (unsigned r = 0; r < s->d.regs; r++)
-        for (unsigned l = 0; l < SG_LANES; l++) {
-            unsigned row = s->d.at[r * SG_LANES + l] / n, col = s->d.at[r * SG_LANES + l] % n;
-            int64_t v = c[row * n + col];
-            for (unsigned x = 0; x < k; x++) {
-                int32_t p = a[row * k + x], q = b[x * n + col];
-                v += s->bits == SG_MAT_XOR ? p ^ q : s->bits == SG_MAT_AND ? p & q : p * q;
-            }
-            SG_P(uint32_t, ref[r])[l] = s->saturate ? (uint32_t)sg_sat_s32(v) : (uint32_t)v;
-        }
+        memcpy(row[r], acc + r * SG_LANES, SG_LANES * sizeof *acc);
+}
+
+/* acc += c */
+void sg_sum_i(bool saturate, const uint32_t *c, int32_t *acc)
+{
+    for (unsigned l = 0; l < SG_LANES; l++)
+        acc[l] = saturate ? sg_sat_s32((int64_t)(int32_t)c[l] + acc[l]) : (int32_t)(c[l] + (uint32_t)acc[l]);
 }
 
 static void mma_double(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
-    double a[16 * 16], b[16 * 8], c[16 * 8];
-    unsigned n = s->c.cols, k = s->a.cols;
-    gather_d(w, &s->a, ref + s->at_a, a);
-    gather_d(w, &s->b, ref + s->at_b, b);
-    gather_d(w, &s->c, ref + s->at_c, c);
+    static const int host[] = {[SG_RN] = FE_TONEAREST, [SG_RZ] = FE_TOWARDZERO, [SG_RM] = FE_DOWNWARD, [SG_RP] = FE_UPWARD};
+    const uint64_t *row[SG_MMA_REGS];
+    double acc[MAX_SUMS];
+    for (unsigned r = s->at_a; r < s->at_c; r++)
+        row[r] = SG_P(uint64_t, ref[r]);
+    for (unsigned r = 0; r < s->c.regs; r++)
+        memcpy(acc + r * SG_LANES, SG_P(uint64_t, ref[s->at_c + r]), SG_LANES * sizeof *acc);
+    fesetround(host[s->rnd]);
+    sg_isa_products()->product_d(&s->tiles, row + s->at_a, row + s->at_b, acc);
+    fesetround(FE_TONEAREST);
     for (unsigned r = 0; r < s->d.regs; r++)
         for (unsigned l = 0; l < SG_LANES; l++) {
-            unsigned row = s->d.at[r * SG_LANES + l] / n, col = s->d.at[r * SG_LANES + l] % n;
-            double v = c[row * n + col];
-            for (unsigned x = 0; x < k; x++)
-                v = fma(a[row * k + x], b[x * n + col], v);
+            double v = acc[r * SG_LANES + l];
             SG_P(uint64_t, ref[r])[l] = v == v ? sg_bits64(v) : SG_NAN64;
         }
+}
+
+/* m8n8k4 of f16. In a quad pair, lane t = 0 … 3 of its low half and 4 … 7 of its high half; element i of
+ *     A   row t, column i       (.col: row i + 4 * (t / 4), column t % 4)
+ *     B   column t, row i       (.row: column i + 4 * (t / 4), row t % 4)
+ *     C   f16: row t, column i   f32: row (t & 1) + (i & 2) + 4 * (t / 4), column (i & 4) + (t & 2) + (i & 1) */
+static void quad_c(bool half, unsigned t, unsigned i, unsigned *row, unsigned *col)
+{
+    *row = half ? t : (t & 1) + (i & 2) + (t & 4);
+    *col = half ? i : (i & 4) + (t & 2) + (i & 1);
+}
+
+static void mma_quads(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
+{
+    uint32_t out[8][SG_LANES] = {{0}};
+    bool half_c = s->c.type == PTX_F16, half_d = s->d.type == PTX_F16;
+    for (unsigned pair = 0; pair < 4; pair++) {
+        uint32_t a[8][4], b[4][8], c[8][8]; /* bits of f32 */
+        for (unsigned t = 0; t < 8; t++) {
+            unsigned lane = 4 * pair + (t & 3) + 4 * (t & 4), row, col;
+            for (unsigned i = 0; i < 4; i++) {
+                unsigned k = t & 3, o = i + (t & 4);
+                uint32_t x = sg_f16_to_f32(SG_P(uint32_t, ref[s->at_a + i / 2])[lane] >> 16 * (i & 1) & 0xFFFF);
+                uint32_t y = sg_f16_to_f32(SG_P(uint32_t, ref[s->at_b + i / 2])[lane] >> 16 * (i & 1) & 0xFFFF);
+                *(s->col_a ? &a[o][k] : &a[t][i]) = x;
+                *(s->col_b ? &b[i][t] : &b[k][o]) = y;
+            }
+            for (unsigned i = 0; i < 8; i++) {
+                quad_c(half_c, t, i, &row, &col);
+                c[row][col] = half_c ? sg_f16_to_f32(SG_P(uint32_t, ref[s->at_c + i / 2])[lane] >> 16 * (i & 1) & 0xFFFF)
+                                     : SG_P(uint32_t, ref[s->at_c + i])[lane];
+            }
+        }
+        for (unsigned i = 0; i < 8; i++)
+            for (unsigned j = 0; j < 8; j++)
+                for (unsigned k = 0; k < 4; k++)
+                    c[i][j] = sg_bits(fmaf(sg_float(a[i][k]), sg_float(b[k][j]), sg_float(c[i][j])));
+        for (unsigned t = 0; t < 8; t++)
+            for (unsigned i = 0; i < 8; i++) {
+                unsigned lane = 4 * pair + (t & 3) + 4 * (t & 4), row, col;
+                quad_c(half_d, t, i, &row, &col);
+                uint32_t v = c[row][col];
+                if (half_d)
+                    out[i / 2][lane] |= sg_f32_to_f16(v) << 16 * (i & 1);
+                else
+                    out[i][lane] = sg_nan_bits(v) ? SG_NAN32 : v;
+            }
+    }
+    for (unsigned r = 0; r < s->d.regs; r++)
+        memcpy(SG_P(uint32_t, ref[r]), out[r], sizeof out[r]);
 }
 
 /* x: number in code->mma; ext[imm …]: refs of D, A, B, C */
@@ -249,7 +222,9 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
         return NULL;
     const struct sg_mma *s = &w->code->mma[op->x];
     const uint32_t *ref = w->code->ext + op->imm;
-    if (s->c.type == PTX_S32)
+    if (s->quads)
+        mma_quads(w, s, ref);
+    else if (s->c.type == PTX_S32)
         mma_integer(w, s, ref);
     else if (s->c.type == PTX_F64)
         mma_double(w, s, ref);
@@ -258,7 +233,7 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* ---- wmma.load, wmma.store: c holds the stride (in elements), x the number in code->mma (its `d` is the fragment), ext[b …] the refs ---- */
+/* ---- wmma.load, wmma.store: c holds the stride (in elements, of which n make one here), x the number in code->mma (its `d` is the fragment), ext[b …] the refs ---- */
 static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op, bool write)
 {
     if (!whole(w, op))
@@ -273,7 +248,7 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
         for (unsigned e = 0; e < f->per; e++) {
             uint32_t global = 0;
             for (unsigned l = 0; l < SG_LANES; l++) {
-                uint64_t stride = op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l];
+                uint64_t stride = op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l] / op->n;
                 unsigned index = f->at[(r * f->per + e) * SG_LANES + l], row = index / f->cols, col = index % f->cols;
                 at[l] = sg_address(w, op, l) + (s->by_column ? col * stride + row : row * stride + col) * bytes;
                 uint8_t *p = sg_resolve(w, op, l, at[l], bytes, write);
@@ -290,7 +265,7 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
                     value[l] |= v << 8 * bytes * e;
                 }
             }
-            if (global && w->wk->track && r < s->tiles)
+            if (global && w->wk->track && r < s->copies)
                 sg_track_lanes(w, op, at, global, bytes, write ? SG_WRITE : SG_READ);
         }
         for (unsigned l = 0; !write && l < SG_LANES; l++)
@@ -308,6 +283,18 @@ const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op) { r
  * holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1, g). */
 static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
 {
+    if (op->space == PTX_SHARED && !(op->flags & SG_A64)) {
+        const uint32_t *a = SG_P(uint32_t, op->a), off = (uint32_t)op->imm;
+        uint32_t odd = 0, top = 0;
+        for (unsigned l = 0; l < 8u * op->n; l++) {
+            uint32_t x = a[l] + off;
+            odd |= x;
+            top = x > top ? x : top;
+            at[l] = w->shared + x;
+        }
+        if (!(odd & 15) && (uint64_t)top + 16 <= w->shared_bytes)
+            return true;
+    }
     for (unsigned l = 0; l < 8u * op->n; l++) {
         uint64_t a = sg_address(w, op, l);
         if (op->space == PTX_GENERIC && a >> SG_WINDOW_SHIFT != SG_WINDOW_SHARED >> SG_WINDOW_SHIFT) {
@@ -321,10 +308,27 @@ static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t 
     return true;
 }
 
-static inline uint8_t *half(uint8_t *at[SG_LANES], const struct sg_op *op, unsigned j, unsigned l, unsigned e)
+/* 8 rows of 16 bytes as a register: lane 4 * i + q has bytes 4q … 4q + 3 of row i; or turned, in 16-bit elements. */
+typedef uint16_t v8h __attribute__((vector_size(16)));
+typedef uint32_t v4w __attribute__((vector_size(16)));
+
+static void turn(const uint8_t *const row[8], uint32_t *out)
 {
-    unsigned g = l >> 2, q = (l & 3) * 2 + e, row = op->sub ? q : g, col = op->sub ? g : q;
-    return at[8 * j + row] + 2 * col;
+    v4w x[4][2]; /* [q][half]: elements (2q, g), (2q + 1, g) for four g */
+    for (unsigned q = 0; q < 4; q++) {
+        v8h a, b;
+        memcpy(&a, row[2 * q], sizeof a);
+        memcpy(&b, row[2 * q + 1], sizeof b);
+        x[q][0] = (v4w)__builtin_shuffle(a, b, (v8h){0, 8, 1, 9, 2, 10, 3, 11});
+        x[q][1] = (v4w)__builtin_shuffle(a, b, (v8h){4, 12, 5, 13, 6, 14, 7, 15});
+    }
+    for (unsigned h = 0; h < 2; h++, out += 16) {
+        v4w lo = __builtin_shuffle(x[0][h], x[1][h], (v4w){0, 4, 1, 5}), hi = __builtin_shuffle(x[0][h], x[1][h], (v4w){2, 6, 3, 7});
+        v4w ll = __builtin_shuffle(x[2][h], x[3][h], (v4w){0, 4, 1, 5}), hh = __builtin_shuffle(x[2][h], x[3][h], (v4w){2, 6, 3, 7});
+        v4w r[4] = {__builtin_shuffle(lo, ll, (v4w){0, 1, 4, 5}), __builtin_shuffle(lo, ll, (v4w){2, 3, 6, 7}),
+                    __builtin_shuffle(hi, hh, (v4w){0, 1, 4, 5}), __builtin_shuffle(hi, hh, (v4w){2, 3, 6, 7})};
+        memcpy(out, r, sizeof r);
+    }
 }
 
 const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
@@ -332,13 +336,14 @@ const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
     uint8_t *at[SG_LANES];
     if (!whole(w, op) || !rows(w, op, false, at))
         return NULL;
-    for (unsigned j = 0; j < op->n; j++)
-        for (unsigned l = 0; l < SG_LANES; l++) {
-            uint16_t v[2];
-            memcpy(&v[0], half(at, op, j, l, 0), 2);
-            memcpy(&v[1], half(at, op, j, l, 1), 2);
-            SG_P(uint32_t, w->code->ext[op->x + j])[l] = v[0] | (uint32_t)v[1] << 16;
-        }
+    for (unsigned j = 0; j < op->n; j++) {
+        uint32_t *d = SG_P(uint32_t, w->code->ext[op->x + j]);
+        if (op->sub)
+            turn((const uint8_t *const *)at + 8 * j, d);
+        else
+            for (unsigned i = 0; i < 8; i++)
+                memcpy(d + 4 * i, at[8 * j + i], 16);
+    }
     return op + 1;
 }
 
@@ -347,12 +352,14 @@ const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op)
     uint8_t *at[SG_LANES];
     if (!whole(w, op) || !rows(w, op, true, at))
         return NULL;
-    for (unsigned j = 0; j < op->n; j++)
-        for (unsigned l = 0; l < SG_LANES; l++) {
-            uint32_t v = SG_P(uint32_t, w->code->ext[op->x + j])[l];
-            memcpy(half(at, op, j, l, 0), &(uint16_t){(uint16_t)v}, 2);
-            memcpy(half(at, op, j, l, 1), &(uint16_t){(uint16_t)(v >> 16)}, 2);
-        }
+    for (unsigned j = 0; j < op->n; j++) {
+        const uint32_t *v = SG_P(uint32_t, w->code->ext[op->x + j]);
+        for (unsigned l = 0; l < SG_LANES; l++)
+            for (unsigned e = 0; e < 2; e++) {
+                unsigned g = l >> 2, q = (l & 3) * 2 + e, row = op->sub ? q : g, col = op->sub ? g : q;
+                memcpy(at[8 * j + row] + 2 * col, &(uint16_t){(uint16_t)(v[l] >> 16 * e)}, 2);
+            }
+    }
     return op + 1;
 }
 

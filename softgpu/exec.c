@@ -51,6 +51,12 @@ const sg_fn *sg_isa(void)
 #endif
 }
 
+const struct sg_products *sg_isa_products(void)
+{
+    const sg_fn *t = sg_isa();
+    return t == sg_lanes_v4 ? &sg_products_v4 : t == sg_lanes_v3 ? &sg_products_v3 : &sg_products_v1;
+}
+
 /* ---- faults ------------------------------------------------------------------------------------------------------- */
 static void thread_of(const struct sg_launch *l, uint32_t linear, uint32_t ret[3])
 {

@@ -84,15 +84,35 @@ struct sg_fragment {
     enum sg_mat_role role;
     enum ptx_type type;
     unsigned rows, cols, regs, per; /* per: elements in a register */
-    const uint16_t *at;             /* where each element lies: sg_fragment_table() */
+    const uint16_t *at;             /* where each element lies, for loads and stores: sg_fragment_table() */
 };
 enum sg_mat_bits { SG_MAT_MUL, SG_MAT_XOR, SG_MAT_AND }; /* of b1 */
+struct sg_tiles { /* a product as matrix.inc does it */
+    enum ptx_type a, b;
+    unsigned high, wide, steps, per; /* tiles of 8 rows of A, of 8 columns of B; registers along K; elements in a register (b1: one word) */
+    enum sg_mat_bits bits;
+    bool negate_a, negate_b;
+};
 struct sg_mma {
     struct sg_fragment a, b, c, d;
+    struct sg_tiles tiles;
     unsigned at_a, at_b, at_c; /* where their refs begin, behind those of d */
-    unsigned tiles;            /* wmma.load: registers that are no copies */
-    enum sg_mat_bits bits;
+    unsigned copies;           /* wmma.load: registers from here on are copies */
+    unsigned rnd;              /* f64: SG_RN … SG_RP */
     bool saturate, by_column;
+    bool quads, col_a, col_b;  /* m8n8k4 of f16; the layouts of A and B there */
+};
+#define SG_MMA_REGS 64 /* of all operands, at most */
+#define SG_TILE_A 2048 /* elements of A in a product, at most */
+#define SG_TILE_B 8192
+struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or lay_i make of B */
+    void (*lay_f)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
+    void (*lay_i)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
+    void (*product_f)(const struct sg_tiles *s, const uint32_t *const *a, const float *lay, float *acc);
+    void (*product_i)(const struct sg_tiles *s, const uint32_t *const *a, const int32_t *lay, int32_t *acc);
+    void (*product_d)(const struct sg_tiles *s, const uint64_t *const *a, const uint64_t *const *b, double *acc);
+    void (*take_f)(bool half, unsigned tiles, const uint32_t *const *c, float *acc);
+    void (*give_f)(bool half, unsigned tiles, const float *acc, uint32_t *const *d);
 };
 
 struct sg_src {
@@ -371,6 +391,7 @@ void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigne
 unsigned sg_matrix_bits(enum ptx_type t); /* of an element; 0: no type of matrices */
 struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned rows, unsigned cols);
 bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f);
+void sg_sum_i(bool saturate, const uint32_t *c, int32_t *acc); /* one register: acc += c */
 const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op);
@@ -405,6 +426,8 @@ enum sg_lane_op { /* lanes.inc; one table per instruction set */
     SG_H_COUNT
 };
 const sg_fn *sg_isa(void); /* the table for this CPU */
+const struct sg_products *sg_isa_products(void);
 extern const sg_fn sg_lanes_v1[SG_H_COUNT], sg_lanes_v3[SG_H_COUNT], sg_lanes_v4[SG_H_COUNT];
+extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
 
 #endif

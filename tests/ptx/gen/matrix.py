@@ -8,55 +8,69 @@ from exact import EDGE, FMT, add, decode, encode, mul, num, signed
 
 FMT["e5m2"] = (3, 5, 8)
 
+# ---- fragments of mma: PTX ISA 9.0 §9.7.14.5, one entry for each subsection and type. i: number of the element in the lane's vector
+# (register i / elements in a register), g: groupID = %laneid >> 2, q: threadID_in_group = %laneid % 4. Each gives (row, column).
+# Checked element by element against the layouts of CUTLASS 4 (cute/atom/mma_traits_sm70, 75, 80, 89, 90); see docs/CHOICES.md.
+
 
 def manual_a(shape, t, i, g, q):
-    """(row, column) of element i of A in the lane with groupID g and threadID_in_group q"""
-    if (shape, t) in (("m16n8k16", "f16"), ("m16n8k16", "bf16")):
-        return g + (0 if i < 2 or 4 <= i < 6 else 8), q * 2 + (i & 1) + (8 if i >= 4 else 0)
-    if (shape, t) in (("m16n8k8", "f16"), ("m16n8k8", "bf16")):
-        return g + (0 if i < 2 else 8), q * 2 + (i & 1)
-    if shape == "m16n8k4":
-        return g + 8 * i, q
-    if (shape, t) in (("m16n8k8", "tf32"), ("m16n8k8", "f64")):
-        return g + (0 if i in (0, 2) else 8), q + (0 if i in (0, 1) else 4)
-    if (shape, t) == ("m16n8k16", "f64"):
-        return g + (0 if i % 2 == 0 else 8), i * 2 + q if i % 2 == 0 else i * 2 - 2 + q
-    if shape == "m8n8k4":
+    if shape == "m8n8k4":  # .2, f64
         return g, q
-    if (shape, t) in (("m16n8k16", "s8"), ("m16n8k16", "u8"), ("m16n8k16", "e5m2")):
-        return g + (0 if i < 4 else 8), q * 4 + (i & 3)
-    if shape == "m16n8k32" and t in ("s8", "u8", "e5m2", "e4m3"):
-        return g + (0 if i < 4 or 8 <= i < 12 else 8), q * 4 + (i & 3) + (0 if i < 8 else 16)
-    if shape == "m8n8k16":
+    if shape == "m8n8k16":  # .3, s8 u8
         return g, q * 4 + i
-    if shape == "m8n8k32":
+    if shape == "m8n8k32":  # .4, s4 u4
         return g, q * 8 + i
-    if shape == "m16n8k32":
-        return g + (0 if i < 8 else 8), q * 8 + (i & 7)
-    if shape == "m16n8k64":
-        return g + (0 if i < 8 or 16 <= i < 24 else 8), q * 8 + (i & 7) + (0 if i < 16 else 32)
-    if shape == "m8n8k128":
+    if shape == "m8n8k128":  # .5, b1
         return g, q * 32 + i
-    if shape == "m16n8k128":
+    if shape == "m16n8k4":  # .6, tf32 f64
+        return g + 8 * i, q
+    if shape == "m16n8k8" and t in ("f16", "bf16"):  # .7
+        return g + (0 if i < 2 else 8), q * 2 + (i & 1)
+    if shape == "m16n8k8":  # .7, tf32 f64
+        return g + (0 if i in (0, 2) else 8), q + (0 if i in (0, 1) else 4)
+    if shape == "m16n8k16" and t in ("f16", "bf16"):  # .8
+        return g + (0 if i < 2 or 4 <= i < 6 else 8), q * 2 + (i & 1) + (8 if i >= 4 else 0)
+    if shape == "m16n8k16" and t == "f64":  # .8
+        return g + (0 if i % 2 == 0 else 8), i * 2 + q if i % 2 == 0 else i * 2 - 2 + q
+    if shape == "m16n8k16":  # .9, s8 u8 e4m3 e5m2
+        return g + (0 if i < 4 else 8), q * 4 + (i & 3)
+    if shape == "m16n8k32" and t in ("s8", "u8", "e5m2", "e4m3"):  # .10
+        return g + (0 if i < 4 or 8 <= i < 12 else 8), q * 4 + (i & 3) + (0 if i < 8 else 16)
+    if shape == "m16n8k32":  # .10, s4 u4
+        return g + (0 if i < 8 else 8), q * 8 + (i & 7)
+    if shape == "m16n8k64":  # .11, s4 u4
+        return g + (0 if i < 8 or 16 <= i < 24 else 8), q * 8 + (i & 7) + (0 if i < 16 else 32)
+    if shape == "m16n8k128":  # .12, b1
         return g + (0 if i < 32 else 8), q * 32 + (i & 31)
-    assert shape == "m16n8k256"
+    assert shape == "m16n8k256"  # .13, b1
     return g + (0 if i < 32 or 64 <= i < 96 else 8), q * 32 + (i & 31) + (0 if i < 64 else 128)
 
 
 def manual_b(shape, t, i, g, q):
-    if t in ("f16", "bf16"):
+    if t in ("f16", "bf16"):  # .7, .8
         return q * 2 + (i & 1) + (0 if i < 2 else 8), g
-    if t in ("tf32", "f64"):
+    if t in ("tf32", "f64"):  # .2, .6, .7, .8
         return q + 4 * i, g
-    if t in ("s8", "u8", "e5m2", "e4m3"):
+    if t in ("s8", "u8", "e5m2", "e4m3"):  # .3, .9, .10
         return q * 4 + (i & 3) + (0 if i < 4 else 16), g
-    if t in ("s4", "u4"):
+    if t in ("s4", "u4"):  # .4, .10, .11
         return q * 8 + (i & 7) + (0 if i < 8 else 32), g
-    return q * 32 + (i & 31) + (0 if i < 32 else 128), g
+    return q * 32 + (i & 31) + (0 if i < 32 else 128), g  # .5, .12, .13
 
 
 def manual_c(shape, t, i, g, q):
     return g + (0 if i < 2 else 8), q * 2 + (i & 1)
+
+
+def quad_place(role, t, layout, i, lane):
+    """.1, m8n8k4 of f16: four products, of the lanes 4p … 4p + 3 and 16 + 4p … 16 + 4p + 3"""
+    high = 4 if lane >= 16 else 0
+    if role in "AB":
+        across, along = (i % 4 + high, lane % 4) if layout == ("col" if role == "A" else "row") else (lane % 4 + high, i)
+        return (across, along) if role == "A" else (along, across)
+    if t == "f16":
+        return lane % 4 + high, i
+    return (lane & 1) + (i & 2) + high, (i & 4) + (lane & 2) + (i & 1)
 
 
 BITS = {"f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32, "f64": 64, "s8": 8, "u8": 8, "e4m3": 8, "e5m2": 8, "s4": 4, "u4": 4, "b1": 1}
@@ -92,7 +106,7 @@ def value_of(v, t):
     return decode(v, t)
 
 
-def product(a, b, c, ta, tb, tc, td, sat=False, bits=""):
+def product(a, b, c, ta, tb, tc, td, sat=False, bits="", mode="rn"):
     """D as bits: exact sums of integers; floats rounded as docs/CHOICES.md says"""
     n = len(b[0])
     out = []
@@ -108,10 +122,9 @@ def product(a, b, c, ta, tb, tc, td, sat=False, bits=""):
                 continue
             s = decode(c[i][j], tc)
             for k in range(len(b)):
-                s = add(s, mul(value_of(a[i][k], ta), value_of(b[k][j], tb)), "rn")
-                s = decode(encode(s, "f64"), "f64")
-                if ta != "f64":
-                    s = decode(encode(s, "f32"), "f32")
+                s = add(s, mul(value_of(a[i][k], ta), value_of(b[k][j], tb)), mode)
+                acc = "f64" if ta == "f64" else "f32"
+                s = decode(encode(s, acc, mode), acc)
             row.append(encode(s, td))
         out.append(row)
     return out
@@ -150,7 +163,8 @@ def make():
     for s in ("m8n8k128", "m16n8k128", "m16n8k256"):
         forms += [(s, "s32", "b1", "b1", "s32", z) for z in (".xor.popc", ".and.popc")]
     forms += [(s, "f64", "f64", "f64", "f64", "") for s in ("m8n8k4", "m16n8k4", "m16n8k8", "m16n8k16")]
-    forms += [("m16n8k32", "f32", a, b, "f32", "") for a, b in (("e4m3", "e4m3"), ("e5m2", "e4m3"), ("e5m2", "e5m2"))]
+    forms += [(s, t, a, b, t, "") for s, t, a, b in (("m16n8k32", "f32", "e4m3", "e4m3"), ("m16n8k32", "f32", "e5m2", "e4m3"),
+              ("m16n8k32", "f16", "e5m2", "e5m2"), ("m16n8k32", "f16", "e4m3", "e5m2"), ("m16n8k16", "f32", "e4m3", "e5m2"), ("m16n8k16", "f16", "e5m2", "e4m3"))]
     for s, td, ta, tb, tc, extra in forms:
         m, n, k = sizes(s)
         text = "mma.sync.aligned.%s.row.col%s.%s.%s.%s.%s%s" % (s, ".satfinite" if extra == ".satfinite" else "", td, ta, tb, tc, "")
@@ -170,6 +184,7 @@ def make():
             body += move_regs("st", "d", names[3], len(fd), w)
             flat = lambda fr: [v for r in fr for v in r]
             warp_case(f, body, [("a", w, flat(fa)), ("b", w, flat(fb)), ("c", w, flat(fc))], [("d", w, flat(fd))], text + " " + kind)
+    quad_cases(f)
     # ldmatrix, stmatrix, movmatrix: row i of matrix j at 16 * (8 * j + i) bytes of a permutation
     for n in (1, 2, 4):
         for trans in (0, 1):
@@ -204,7 +219,32 @@ def make():
     warp_case(f, move_regs("ld", "a", "a", 1, 32) + ["movmatrix.sync.aligned.m8n8.trans.b16 %d0, %a0;"] + move_regs("st", "d", "d", 1, 32),
               [("a", 32, pack(x))], [("d", 32, pack(list(zip(*x))))], "movmatrix")
     wmma_cases(f)
+    sub_byte_cases(f)
     return f
+
+
+def quad_cases(f):
+    for la in ("row", "col"):
+        for lb in ("row", "col"):
+            for td, tc in (("f32", "f32"), ("f16", "f16"), ("f32", "f16"), ("f16", "f32")):
+                if td == "f16" and tc == "f32":
+                    continue
+                kind = ("whole", "any", "edge")[len(f.body) % 3]
+                text = "mma.sync.aligned.m8n8k4.%s.%s.%s.f16.f16.%s" % (la, lb, td, tc)
+                regs = {x: [[0] * 32 for _ in range(n)] for x, n in (("a", 2), ("b", 2), ("c", 8 if tc == "f32" else 4), ("d", 8 if td == "f32" else 4))}
+                for pair in range(4):
+                    m = {"a": random_matrix(8, 4, "f16", kind), "b": random_matrix(4, 8, "f16", kind), "c": random_matrix(8, 8, tc, kind)}
+                    m["d"] = product(m["a"], m["b"], m["c"], "f16", "f16", tc, td)
+                    for x, t, layout in (("a", "f16", la), ("b", "f16", lb), ("c", tc, ""), ("d", td, "")):
+                        per = 32 // BITS[t]
+                        for lane in list(range(4 * pair, 4 * pair + 4)) + list(range(16 + 4 * pair, 20 + 4 * pair)):
+                            for i in range(len(regs[x]) * per):
+                                r, c = quad_place(x.upper(), t, layout, i, lane)
+                                regs[x][i // per][lane] |= m[x][r][c] << (i % per * BITS[t])
+                flat = {x: [v for r in regs[x] for v in r] for x in "abcd"}
+                body = [line for x in "abc" for line in move_regs("ld", x, x, len(regs[x]), 32)]
+                body += ["%s %s;" % (text, ", ".join(vec(x, len(regs[x])) for x in "dabc"))] + move_regs("st", "d", "d", len(regs["d"]), 32)
+                warp_case(f, body, [(x, 32, flat[x]) for x in "abc"], [("d", 32, flat["d"])], text + " " + kind)
 
 
 def wmma_cases(f):
@@ -213,7 +253,7 @@ def wmma_cases(f):
     forms = [(s, td, "f16", tc, "") for s in ("m16n16k16", "m32n8k16", "m8n32k16") for td, tc in (("f32", "f32"), ("f16", "f16"), ("f16", "f32"), ("f32", "f16"))]
     forms += [(s, "f32", "bf16", "f32", "") for s in ("m16n16k16", "m32n8k16", "m8n32k16")]
     forms += [(s, "s32", t, "s32", z) for s in ("m16n16k16", "m32n8k16", "m8n32k16") for t in ("s8", "u8") for z in ("", ".satfinite")]
-    forms += [("m16n16k8", "f32", "tf32", "f32", ""), ("m8n8k4", "f64", "f64", "f64", "")]
+    forms += [("m16n16k8", "f32", "tf32", "f32", "")] + [("m8n8k4", "f64", "f64", "f64", z) for z in (".rn", ".rz", ".rm", ".rp", "")]
     for number, (s, td, ta, tc, sat) in enumerate(forms):
         m, n, k = sizes(s)
         for la in ("row", "col"):
@@ -226,7 +266,7 @@ def wmma_cases(f):
                 doubled = a
                 if ta == "f16":
                     doubled = [[encode(add(decode(v, "f16"), decode(v, "f16"), "rn"), "f16") for v in r] for r in a]
-                d = product(doubled, b, c, ta, ta, tc, td, sat)
+                d = product(doubled, b, c, ta, ta, tc, td, sat == ".satfinite", mode=sat[1:] if sat[:2] == ".r" else "rn")
 
                 def memory(mat, layout, stride, w, fill=0):
                     rows = mat if layout == "row" else list(zip(*mat))
@@ -245,15 +285,35 @@ def wmma_cases(f):
                 if ta == "f16":
                     body += ["add.rn.f16x2 %%a%d, %%a%d, %%a%d;" % (r, r, r) for r in range(8)]
                 types = "%s.%s" % (td, tc) if ta == "f16" else "%s.%s.%s.%s" % (td, ta, ta, tc)
-                text = "wmma.mma.sync.aligned.%s.%s.%s.%s%s" % (la, lb, s, types, sat)
-                if ta == "f64":
-                    text = text.replace(s + ".", s + ".rn.")
+                text = "wmma.mma.sync.aligned.%s.%s.%s%s.%s%s" % (la, lb, s, sat if ta == "f64" else "", types, sat if ta != "f64" else "")
                 body += ["%s %s, %s, %s, %s;" % (text, vec(names["D"], R["D"]), vec(names["A"], R["A"]), vec(names["B"], R["B"]), vec(names["C"], R["C"])),
                          "ld.param.u64 %p, [d];", "mov.u32 %%x, %d;" % sd,
                          "wmma.store.d.sync.aligned.%s.%s.global.%s [%%p], %s, %%x;" % (ld, s, td, vec(names["D"], R["D"]))]
                 wa, wc, wd = BITS[ta], BITS[tc], BITS[td]
                 warp_case(f, body, [("a", wa, memory(a, la, sa, wa)), ("b", wa, memory(b, lb, sb, wa)), ("c", wc, memory(c, lc, sc, wc))],
                           [("d", wd, memory(d, ld, sd, wd))], text + " " + kind)
+
+
+def sub_byte_cases(f):
+    """wmma of s4, u4 and b1: rows of A and columns of B packed along K"""
+    for s, ta, tb, op in (("m8n8k32", "s4", "s4", ""), ("m8n8k32", "u4", "u4", ".satfinite"), ("m8n8k128", "b1", "b1", ".xor"), ("m8n8k128", "b1", "b1", ".and")):
+        for kind in ("any", "edge"):
+            m, n, k = sizes(s)
+            a, b, c = random_matrix(m, k, ta, kind), random_matrix(k, n, tb, kind), random_matrix(m, n, "s32", kind)
+            d = product(a, b, c, ta, tb, "s32", "s32", op == ".satfinite", op[1:])
+            w = BITS[ta]
+            per = 32 // w
+            stride = k + (128 if kind == "any" else 0)
+            words = lambda rows: [x for r in rows for x in [sum(r[i * per + j] << j * w for j in range(per)) for i in range(k // per)] + [0xABCD] * ((stride - k) // per)]
+            flat = lambda rows: [v for r in rows for v in r]
+            tail = ", %d" % stride if stride != k else ""
+            body = []
+            for x, layout in (("a", "row"), ("b", "col")):
+                body += ["ld.param.u64 %%p, [%s];" % x, "wmma.load.%s.sync.aligned.%s.%s.global.%s {%%%s0}, [%%p]%s;" % (x, layout, s, ta if x == "a" else tb, x, tail)]
+            text = ("wmma.mma%s.popc" % op if w == 1 else "wmma.mma") + ".sync.aligned.row.col.%s.s32.%s.%s.s32%s" % (s, ta, tb, op if w == 4 else "")
+            body += ["ld.param.u64 %p, [c];", "wmma.load.c.sync.aligned.col.%s.global.s32 {%%c0, %%c1}, [%%p];" % s, text + " {%d0, %d1}, {%a0}, {%b0}, {%c0, %c1};",
+                     "ld.param.u64 %p, [d];", "wmma.store.d.sync.aligned.row.%s.global.s32 [%%p], {%%d0, %%d1};" % s]
+            warp_case(f, body, [("a", 32, words(a)), ("b", 32, words(zip(*b))), ("c", 32, flat(zip(*c)))], [("d", 32, flat(d))], text + " " + kind)
 
 
 if __name__ == "__main__":
