@@ -1,7 +1,7 @@
 /* Same input, same time: the timeline built without optimisation, with it, and for newer instruction sets (where a compiler could fuse a
  * multiply and an add) gives the same bits; so do the counters of a launch on any number of CPU threads and with any set of lane loops.
  *
- * tests/unit/meson.build compiles softgpu/timing.c and model.c once more for each variant, with the entry points renamed.
+ * tests/unit/meson.build compiles softgpu/timing.c once more for each variant, with the entry point renamed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
