@@ -69,7 +69,9 @@ struct table {
     char **cell; /* owned */
 };
 void table_row(struct table *t, unsigned ncol, ...); /* char * each, copied */
-void table_print(struct table *t, const struct cli *c); /* first row: heads; empties t */
+/* First row: heads; one that begins with '>' (which is not printed) says that its column is flush right. Empties t. */
+void table_print(struct table *t, const struct cli *c);
+char *cut(const char *s, unsigned most); /* to so many characters, "…" in the middle; caller frees */
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);

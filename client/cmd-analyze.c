@@ -1,34 +1,90 @@
-/* dovetail analyze GRAPH: one line per edge. */
+/* dovetail analyze GRAPH: two tables for people. First the launches and how each fills the chosen device: blocks an SM holds, waves, idle
+ * block slots. Then one line per edge: its classes, fan, pairs and components of blocks, evidence, hazards and buffers. Long names are cut in
+ * the middle; --json prints the whole document instead.
+ */
 #include <stdlib.h>
 
 #include "base/alloc.h"
 #include "client/cli.h"
 
-static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+#define NAME_MOST 40
+#define LIST_MOST 32
+
+static char *number(double v)
 {
-    const json_t *dev = json_object_get(doc, "device"), *edges = json_object_get(doc, "edges");
+    char *s;
+    return asprintf(&s, "%.0f", v) < 0 ? NULL : s;
+}
+
+/* Blocks an SM holds, waves, and the share of block slots in these waves that stay empty: by launch, and over all launches. A memset or copy
+ * step (no registers) fills no SM. */
+static void launches(struct cli *c, const json_t *list)
+{
+    struct table t = {0};
+    double blocks = 0, waves = 0, slots = 0;
+    size_t i, kernels = 0;
+    const json_t *l;
+    table_row(&t, 8, "launch", ">blocks", ">threads", ">registers", ">shared", ">blocks/SM", ">waves", ">idle slots");
+    json_array_foreach(list, i, l) {
+        dt_free_ char *name = cut(jstr(l, "name"), NAME_MOST), *b = number(jnum(l, "blocks")), *n = number(jnum(l, "threads"));
+        dt_free_ char *r = number(jnum(l, "registers")), *s = number(jnum(l, "shared_bytes")), *w = number(jnum(l, "waves"));
+        dt_free_ char *per = number(jnum(l, "blocks_per_sm"));
+        char idle[32];
+        snprintf(idle, sizeof idle, "%.1f %%", jnum(l, "idle_slots") * 100);
+        bool kernel = jnum(l, "registers") > 0;
+        table_row(&t, 8, name, b, n, r, s, kernel ? per : "-", kernel ? w : "-", kernel ? idle : "-");
+        if (!kernel)
+            continue;
+        kernels++;
+        blocks += jnum(l, "blocks");
+        waves += jnum(l, "waves");
+        slots += jnum(l, "blocks") / (1 - jnum(l, "idle_slots")); /* idle_slots is below 1: there are blocks */
+    }
+    if (kernels > 1 && slots > 0) {
+        dt_free_ char *b = number(blocks), *w = number(waves);
+        char idle[32];
+        snprintf(idle, sizeof idle, "%.1f %%", (1 - blocks / slots) * 100);
+        table_row(&t, 8, "all kernels", b, "", "", "", "", w, idle);
+    }
+    table_print(&t, c);
+}
+
+static void edges(struct cli *c, const json_t *list)
+{
     struct table t = {0};
     size_t i;
     const json_t *e;
-    printf("%zu launches, %zu edges on %s (%s); cache %s\n", json_array_size(json_object_get(doc, "launches")),
-           json_array_size(edges), jstr(dev, "name"), jstr(dev, "arch"), o->cache);
-    printf("signature %s\n\n", jstr(doc, "signature"));
-    if (!json_array_size(edges))
-        return 0;
-    table_row(&t, 8, "producer -> consumer", "classes", "fan", "pairs", "components", "evidence", "hazards", "through");
-    json_array_foreach(edges, i, e) {
-        char pairs[32], comps[32], *name;
+    table_row(&t, 8, "producer -> consumer", "classes", "fan", ">pairs", ">components", "evidence", "hazards", "through");
+    json_array_foreach(list, i, e) {
+        char *name;
+        dt_free_ char *from = cut(jstr(e, "producer"), NAME_MOST), *to = cut(jstr(e, "consumer"), NAME_MOST);
         dt_free_ char *classes = join(json_object_get(e, "classes"), ", ", "-");
         dt_free_ char *hazards = join(json_object_get(e, "hazards"), ", ", "-");
-        dt_free_ char *buffers = join(json_object_get(e, "buffers"), ", ", "-");
-        snprintf(pairs, sizeof pairs, "%.0f", jnum(e, "pairs"));
-        snprintf(comps, sizeof comps, "%.0f", jnum(e, "components"));
-        if (asprintf(&name, "%s -> %s", jstr(e, "producer"), jstr(e, "consumer")) < 0)
-            return 1;
+        dt_free_ char *all = join(json_object_get(e, "buffers"), ", ", "-"), *buffers = all ? cut(all, LIST_MOST) : NULL;
+        dt_free_ char *pairs = number(jnum(e, "pairs")), *comps = number(jnum(e, "components"));
+        if (asprintf(&name, "%s -> %s", from ? from : "", to ? to : "") < 0)
+            break;
         table_row(&t, 8, name, classes, jstr(e, "fan"), pairs, comps, jstr(e, "evidence"), hazards, buffers);
         free(name);
     }
     table_print(&t, c);
+}
+
+static int human(struct cli *c, const json_t *doc, const struct outcome *o)
+{
+    const json_t *dev = json_object_get(doc, "device"), *l = json_object_get(doc, "launches"), *e = json_object_get(doc, "edges");
+    printf("%zu launches, %zu edges on ", json_array_size(l), json_array_size(e));
+    print_clean(stdout, jstr(dev, "name"));
+    printf(" (%s, %.0f SMs); cache %s\n", jstr(dev, "arch"), jnum(dev, "sms"), o->cache);
+    printf("signature %s\n", jstr(doc, "signature"));
+    if (json_array_size(l)) {
+        fputc('\n', stdout);
+        launches(c, l);
+    }
+    if (json_array_size(e)) {
+        fputc('\n', stdout);
+        edges(c, e);
+    }
     return 0;
 }
 

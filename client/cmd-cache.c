@@ -61,7 +61,7 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
     struct table t = {0};
     const json_t *list = json_object_get(doc, "entries"), *v;
     size_t i;
-    table_row(&t, 6, "want", "signature", "device", "bytes", "unused for", "hits");
+    table_row(&t, 6, "want", "signature", "device", ">bytes", ">unused for", ">hits");
     json_array_foreach(list, i, v)
     {
         char bytes[32], old[32], hits[32];

@@ -6,7 +6,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *used = json_object_get(doc, "device"), *d;
     struct table t = {0};
     size_t i;
-    table_row(&t, 5, "device", "name", "kind", "arch", "SMs");
+    table_row(&t, 5, "device", "name", "kind", "arch", ">SMs");
     json_array_foreach(json_object_get(doc, "devices"), i, d) {
         char sms[32];
         snprintf(sms, sizeof sms, "%.0f", jnum(d, "sms"));

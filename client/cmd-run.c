@@ -13,7 +13,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     struct table t = {0};
     size_t i;
     const json_t *b;
-    table_row(&t, 4, "buffer", "role", "bytes", "content");
+    table_row(&t, 4, "buffer", "role", ">bytes", "content");
     json_array_foreach(json_object_get(doc, "outputs"), i, b) {
         char bytes[32];
         snprintf(bytes, sizeof bytes, "%.0f", jnum(b, "bytes"));

@@ -190,20 +190,39 @@ static unsigned width(const char *s) /* characters, not bytes */
     return n;
 }
 
+char *cut(const char *s, unsigned most)
+{
+    struct dt_str out = {0};
+    unsigned n = width(s), head = (most - 1) / 2, tail = most - 1 - head, at = 0;
+    for (; *s; s++) {
+        at += ((unsigned char)*s & 0xC0) != 0x80;
+        if (n > most && at == head + 1 && ((unsigned char)*s & 0xC0) != 0x80)
+            dt_str_add(&out, "…");
+        if (n <= most || at <= head || at > n - tail)
+            dt_str_addc(&out, *s);
+    }
+    dt_str_add(&out, "");
+    return dt_str_take(&out);
+}
+
 void table_print(struct table *t, const struct cli *c)
 {
     for (unsigned r = 0; r < t->nrow; r++) {
         if (!r && c->color)
             fputs("\033[1m", stdout);
         for (unsigned i = 0; i < t->ncol; i++) {
-            unsigned w = 0, mine = width(t->cell[r * t->ncol + i]);
+            bool right = t->cell[i] && *t->cell[i] == '>';
+            const char *mine = t->cell[r * t->ncol + i] ? t->cell[r * t->ncol + i] : "";
+            unsigned w = 0;
             for (unsigned k = 0; k < t->nrow; k++) {
-                unsigned x = width(t->cell[k * t->ncol + i]);
+                unsigned x = width(t->cell[k * t->ncol + i]) - (right && !k);
                 w = x > w ? x : w;
             }
-            print_clean(stdout, t->cell[r * t->ncol + i] ? t->cell[r * t->ncol + i] : "");
+            mine += right && !r;
+            printf("%*s", right ? (int)(w - width(mine)) : 0, "");
+            print_clean(stdout, mine);
             if (i + 1 < t->ncol)
-                printf("%*s", (int)(w - mine) + 2, "");
+                printf("%*s", right ? 2 : (int)(w - width(mine)) + 2, "");
         }
         if (!r && c->color)
             fputs("\033[0m", stdout);

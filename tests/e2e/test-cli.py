@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 import unittest
@@ -54,6 +55,35 @@ class Verbs(ServiceCase):
         text = self.ok("analyze", self.graph, *self.ways["service"])
         self.assertRegex(text, r"(?m)^s0 -> s1 +one-to-one +one-to-one +4 +4 +proved +raw")
         self.assertNotIn("\033", text)
+
+    def test_analyze_waves(self):
+        """The launch table: figures from the occupancy formula of the model named, columns flush right under their heads, long names cut."""
+        doc = chain(3, blocks=6000)
+        doc["launches"][0]["name"] = "a-launch-with-a-name-that-is-much-longer-than-a-column-should-be"
+        doc["launches"][1]["grid"] = [4, 1, 1]
+        path = write(self.dir, "waves.json", doc)
+        for model, sms, threads, slots in (("soft:h200", 132, 2048, 32), ("soft:l4", 58, 1536, 24)):
+            way = ["--local", "--cache", self.dir + "/waves.db", "--device", model]
+            a = json.loads(self.ok("analyze", path, "--json", *way))
+            self.assertEqual(a["device"]["sms"], sms)
+            lines = self.ok("analyze", path, *way).split("\n")
+            head = next(i for i, line in enumerate(lines) if line.startswith("launch "))
+            ends = [m.end() for m in re.finditer(r"\S+( slots)?", lines[head])][1:]
+            blocks = total = 0
+            for l, line in zip(a["launches"], lines[head + 1:]):
+                warps = -(-l["threads"] // 32)
+                fit = min(threads // (warps * 32), slots)  # few registers, no shared memory
+                waves = -(-l["blocks"] // (fit * sms))
+                blocks, total = blocks + l["blocks"], total + waves * fit * sms
+                self.assertEqual((l["blocks_per_sm"], l["waves"]), (fit, waves))
+                idle = 1 - l["blocks"] / (waves * fit * sms)
+                self.assertAlmostEqual(l["idle_slots"], idle, 6)
+                want = [str(l[k]) for k in ("blocks", "threads", "registers", "shared_bytes")] + [str(fit), str(waves), f"{100 * idle:.1f} %"]
+                for text, end in zip(want, ends):
+                    self.assertTrue(line[:end].endswith(" " + text), (line, text, end))
+            self.assertRegex(lines[head + 1], "^a-launch-with-a-nam….{20}  ")
+            every = lines[head + 1 + len(a["launches"])]
+            self.assertTrue(every.startswith("all kernels ") and every.endswith(f" {100 * (1 - blocks / total):.1f} %"), every)
 
     def test_optimize_then_run(self):
         for name, way in self.ways.items():
