@@ -1,5 +1,5 @@
 /* Memory, one lane at a time: what the lane loops leave over, generic addresses, local and parameter memory, atomics, asynchronous
- * copies; bounds and alignment; which sectors a launch touched; and the race detector.
+ * copies; bounds and alignment; and the race detector.
  *
  * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of the const space.
  *
@@ -111,22 +111,10 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     }
 }
 
-/* ---- what a launch touched -------------------------------------------------------------------------------------- */
-static void see(const struct sg_range *r, uint64_t lo, uint64_t bytes, bool write)
-{
-    uint64_t *map = r->seen[write];
-    if (!map)
-        return;
-    for (uint64_t s = (lo >> 5) - (r->base >> 5), e = ((lo + bytes - 1) >> 5) - (r->base >> 5); s <= e; s++) {
-        uint64_t bit = 1ull << (s & 63);
-        if (!(__atomic_load_n(&map[s >> 6], __ATOMIC_RELAXED) & bit))
-            __atomic_fetch_or(&map[s >> 6], bit, __ATOMIC_RELAXED);
-    }
-}
-
+/* ---- races ------------------------------------------------------------------------------------------------------- */
 /* A race that is found ends the launch: the fault is set, and the warp stops at its next basic block (sg_out_of_fuel). */
-static void race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
-                       enum sg_access how)
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
+                   enum sg_access how)
 {
     if (!r->shadow || w->wk->fault)
         return;
@@ -157,82 +145,6 @@ static void race_check(struct sg_warp *w, const struct sg_op *op, const struct s
             s->writer = me;
         }
     }
-}
-
-void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes, enum sg_access how)
-{
-    uint64_t n = ((lo + bytes - 1) >> 5) - (lo >> 5) + 1;
-    struct sg_worker *wk = w->wk;
-    if (how != SG_WRITE) {
-        wk->sectors[0] += n;
-        see(r, lo, bytes, false);
-    }
-    if (how != SG_READ) {
-        wk->sectors[1] += n;
-        see(r, lo, bytes, true);
-    }
-    if (wk->race) {
-        uint64_t step = (uint64_t)op->size * op->n;
-        for (uint64_t at = lo; at < lo + bytes; at += step ? step : bytes) {
-            unsigned lane = step && bytes > step ? (unsigned)((at - lo) / step) : (unsigned)__builtin_ctz(w->mask);
-            race_check(w, op, r, lane, at, step ? step : bytes, how);
-        }
-    }
-}
-
-/* Distinct sectors of one warp access: exact when addresses ascend, else by a small hash set. */
-static unsigned distinct(const uint64_t *addr, uint32_t mask, unsigned bytes)
-{
-    uint64_t set[256];
-    uint8_t used[256] = {0};
-    unsigned n = 0;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        uint64_t a = addr[__builtin_ctz(m)];
-        for (uint64_t s = a >> 5; s <= (a + bytes - 1) >> 5; s++) {
-            unsigned h = (unsigned)((s * 0x9E3779B97F4A7C15u) >> 56);
-            while (used[h] && set[h] != s)
-                h = (h + 1) & 255;
-            if (!used[h]) {
-                used[h] = 1;
-                set[h] = s;
-                n++;
-            }
-        }
-    }
-    return n;
-}
-
-void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes, enum sg_access how)
-{
-    struct sg_worker *wk = w->wk;
-    uint64_t last = 0, n = 0;
-    bool ascend = true;
-    for (uint32_t m = mask; m; m &= m - 1) {
-        unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t lo = addr[l], s = lo >> 5, e = (lo + bytes - 1) >> 5;
-        const struct sg_range *r = wk->site[op->site];
-        if (lo < r->base || lo >= r->end)
-            r = sg_find_range(w, op, lo, bytes);
-        if (!r)
-            continue; /* shared or local, through a generic address */
-        if (s != last || !n) {
-            ascend = ascend && s >= last;
-            n += e - s + (s != last);
-            if (how != SG_WRITE)
-                see(r, lo, bytes, false);
-            if (how != SG_READ)
-                see(r, lo, bytes, true);
-        }
-        last = e;
-        if (wk->race)
-            race_check(w, op, r, l, lo, bytes, how);
-    }
-    if (!ascend)
-        n = distinct(addr, mask, bytes);
-    if (how != SG_WRITE)
-        wk->sectors[0] += n;
-    if (how != SG_READ)
-        wk->sectors[1] += n;
 }
 
 /* ---- loads and stores by lane ----------------------------------------------------------------------------------- */

@@ -480,7 +480,7 @@ static void *work_thread(void *p)
 
 static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
 {
-    static const struct sg_range nothing = {.base = 1, .end = 0};
+    static const struct sg_range nothing; /* of no bytes */
     *wk = (struct sg_worker){.run = run, .track = track || run->l->race_check, .race = run->l->race_check};
     wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
     wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
@@ -489,7 +489,7 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i <= run->code->nsite; i++)
         wk->site[i] = &nothing;
-    return 0;
+    return track ? sg_track_init(wk) : 0;
 }
 
 static void worker_done(struct sg_worker *wk)
@@ -502,6 +502,7 @@ static void worker_done(struct sg_worker *wk)
     free(wk->cluster);
     free(wk->bb);
     free(wk->site);
+    sg_track_done(wk);
 }
 
 static void start_helpers(struct sg_run *run)
@@ -511,7 +512,7 @@ static void start_helpers(struct sg_run *run)
     if (__atomic_load_n(&run->next, __ATOMIC_RELAXED) >= run->nclusters)
         return;
     for (uint32_t i = 1; i < run->nworker && left-- > 0; i++)
-        if (worker_init(run, &run->first[i], run->first->track) == 0) {
+        if (worker_init(run, &run->first[i], run->first->map != NULL) == 0) {
             run->first[i].rng = (uint64_t)i << 32;
             if (pthread_create(&run->first[i].thread, NULL, work_thread, &run->first[i]) == 0)
                 run->first[i].started = true;
@@ -556,7 +557,7 @@ static void fill_konst(struct sg_run *run)
     }
 }
 
-static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, bool seen, bool shadow)
+static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, bool shadow)
 {
     run->range = dt_calloc(n + 1, sizeof *run->range);
     if (!run->range)
@@ -564,11 +565,8 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, b
     run->nrange = n;
     for (size_t i = 0; i < n; i++) {
         struct sg_range *r = &run->range[i];
-        *r = (struct sg_range){.base = a[i].base, .end = a[i].end, .read_only = a[i].read_only};
+        *r = (struct sg_range){.base = a[i].base, .end = a[i].end, .index = (uint32_t)i, .read_only = a[i].read_only};
         uint64_t bytes = r->end - r->base;
-        for (int k = 0; seen && k < 2; k++)
-            if (!(r->seen[k] = dt_calloc((bytes + 63) / 32 / 64 + 2, 8)))
-                return DT_E_NOMEM;
         if (shadow && !r->read_only && !(r->shadow = sg_pages(bytes * sizeof *r->shadow)))
             return DT_E_NOMEM;
     }
@@ -602,14 +600,10 @@ static void collect(struct sg_run *run, struct sg_stats *s)
         if (wk->heaviest > heaviest)
             heaviest = wk->heaviest;
     }
-    for (size_t i = 0; i < run->nrange; i++) {
-        const struct sg_range *r = &run->range[i];
-        uint64_t words = (r->end - r->base + 63) / 32 / 64 + 2;
-        for (uint64_t k = 0; r->seen[0] && r->seen[1] && k < words; k++) {
-            s->unique_read_bytes += 32 * (uint64_t)__builtin_popcountll(r->seen[0][k]);
-            s->unique_write_bytes += 32 * (uint64_t)__builtin_popcountll(r->seen[1][k]);
-        }
-    }
+    uint64_t unique[2];
+    sg_track_sum(run, unique);
+    s->unique_read_bytes = unique[0];
+    s->unique_write_bytes = unique[1];
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
 }
 
@@ -669,7 +663,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     run.helping = run.nworker == 1;
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = aligned(c->konst_bytes);
-    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc, stats != NULL, l->race_check);
+    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc, l->race_check);
     if (r == 0)
         r = worker_init(&run, run.first, stats != NULL);
     if (r == 0) {
@@ -700,8 +694,6 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     for (uint32_t i = 0; run.first && i < run.nworker; i++)
         worker_done(&run.first[i]);
     for (size_t i = 0; i < run.nrange; i++) {
-        free(run.range[i].seen[0]);
-        free(run.range[i].seen[1]);
         if (run.range[i].shadow)
             munmap(run.range[i].shadow, (run.range[i].end - run.range[i].base) * sizeof *run.range[i].shadow);
     }

@@ -187,9 +187,13 @@ enum sg_stop { SG_GO, SG_YIELD, SG_BLOCKED, SG_DONE, SG_FAULT };
 
 struct sg_range { /* an allocation, as a launch sees it */
     uint64_t base, end;
+    uint32_t index;          /* in run->range */
     bool read_only;
-    uint64_t *seen[2];       /* sectors of 32 bytes read, written */
     struct sg_shadow *shadow; /* one per byte, race_check only */
+};
+struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
+    uint64_t *bits;
+    uint8_t *dirty;
 };
 struct sg_shadow {
     uint32_t writer, reader; /* block number + 1; SG_SHADOW_MANY readers */
@@ -260,6 +264,12 @@ struct sg_worker {
     uint64_t executed, flushed; /* thread-instructions; what of them the run knows */
     uint64_t ticks;             /* reads of a clock */
     uint64_t sectors[2];        /* read, written */
+    struct sg_map *map;         /* two an allocation: read, written; NULL without counters */
+    uint32_t generation;
+    struct {
+        uint32_t generation;
+        uint64_t sector;
+    } met[256]; /* sectors of the access at hand */
     uint64_t heaviest;
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
     bool track, race;
@@ -334,10 +344,21 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 /* As above, for global memory only; *ret_range gets the allocation. NULL without a fault when it is not accessible. */
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 enum sg_access { SG_READ, SG_WRITE, SG_ATOMIC };
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
+                   enum sg_access how);
+
+/* ---- exec-track.c ---- */
 void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
                     enum sg_access how);
 void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
                     enum sg_access how);
+/* All 32 lanes at base + at[l] within r, aligned elements of at most 32 bytes; those of inactive lanes repeat one of the others. */
+void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at,
+                      unsigned bytes, enum sg_access how);
+int sg_track_init(struct sg_worker *wk);
+void sg_track_done(struct sg_worker *wk);
+void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2]); /* distinct bytes read, written */
+
 const struct sg_op *sg_load_slow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op);

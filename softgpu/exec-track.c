@@ -1,0 +1,186 @@
+/* What a launch touched: sectors of 32 bytes, as coalesced by warp, and which of them at all. For modelled time; and, lane by lane, for
+ * the race detector.
+ *
+ * Each CPU thread marks sectors in bitmaps of its own, one a direction and allocation, made at the first access; `dirty` says which
+ * groups of 64 words have bits at all, so that a small launch in large memory pays for what it touches. sg_track_sum joins them.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "softgpu/exec.h"
+
+#define GROUP 64 /* words of a bitmap behind one byte of `dirty` */
+
+static uint64_t words_of(const struct sg_range *r) { return (r->end - r->base + 63) / 32 / 64 + 2; }
+
+static bool new_map(struct sg_worker *wk, const struct sg_range *r, struct sg_map *map)
+{
+    uint64_t words = words_of(r);
+    map->bits = dt_calloc(words + (words / GROUP + 8) / 8, 8);
+    if (!map->bits) {
+        __atomic_store_n(&wk->run->stop, 3, __ATOMIC_RELAXED); /* memory is out */
+        return false;
+    }
+    map->dirty = (uint8_t *)(map->bits + words);
+    return true;
+}
+
+/* Sectors [s, s + n), counted from the allocation's first. */
+static inline void mark(struct sg_worker *wk, const struct sg_range *r, bool write, uint64_t s, uint64_t n)
+{
+    if (!wk->map)
+        return;
+    struct sg_map *map = &wk->map[2 * r->index + write];
+    if (__builtin_expect(!map->bits, 0) && !new_map(wk, r, map))
+        return;
+    while (n) {
+        uint64_t at = s & 63, k = n < 64 - at ? n : 64 - at;
+        map->bits[s >> 6] |= (k == 64 ? ~0ull : (1ull << k) - 1) << at;
+        map->dirty[s / 64 / GROUP] = 1;
+        s += k;
+        n -= k;
+    }
+}
+
+void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes, enum sg_access how)
+{
+    uint64_t s = (lo >> 5) - (r->base >> 5), n = ((lo + bytes - 1) >> 5) - (lo >> 5) + 1;
+    struct sg_worker *wk = w->wk;
+    if (how != SG_WRITE) {
+        wk->sectors[0] += n;
+        mark(wk, r, false, s, n);
+    }
+    if (how != SG_READ) {
+        wk->sectors[1] += n;
+        mark(wk, r, true, s, n);
+    }
+    if (wk->race) {
+        uint64_t step = (uint64_t)op->size * op->n;
+        for (uint64_t at = lo; at < lo + bytes; at += step ? step : bytes) {
+            unsigned lane = step && bytes > step ? (unsigned)((at - lo) / step) : (unsigned)__builtin_ctz(w->mask);
+            sg_race_check(w, op, r, lane, at, step ? step : bytes, how);
+        }
+    }
+}
+
+/* The sectors of one warp access, each counted once: a table of the last counted ones, cleared by a new generation. */
+static inline bool first_time(struct sg_worker *wk, uint64_t s)
+{
+    unsigned h = (unsigned)((s * 0x9E3779B97F4A7C15u) >> 56);
+    while (wk->met[h].generation == wk->generation) {
+        if (wk->met[h].sector == s)
+            return false;
+        h = (h + 1) & 255;
+    }
+    wk->met[h].generation = wk->generation;
+    wk->met[h].sector = s;
+    return true;
+}
+
+void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes, enum sg_access how)
+{
+    struct sg_worker *wk = w->wk;
+    uint64_t n = 0;
+    if (!++wk->generation)
+        memset(wk->met, 0, sizeof wk->met), wk->generation = 1;
+    for (uint32_t m = mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        uint64_t lo = addr[l], s = lo >> 5, e = (lo + bytes - 1) >> 5;
+        const struct sg_range *r = wk->site[op->site];
+        if (lo < r->base || lo >= r->end)
+            r = sg_find_range(w, op, lo, bytes);
+        if (!r)
+            continue; /* shared or local, through a generic address */
+        for (uint64_t k = s; k <= e; k++)
+            n += first_time(wk, k);
+        if (how != SG_WRITE)
+            mark(wk, r, false, s - (r->base >> 5), e - s + 1);
+        if (how != SG_READ)
+            mark(wk, r, true, s - (r->base >> 5), e - s + 1);
+        if (wk->race)
+            sg_race_check(w, op, r, l, lo, bytes, how);
+    }
+    if (how != SG_WRITE)
+        wk->sectors[0] += n;
+    if (how != SG_READ)
+        wk->sectors[1] += n;
+}
+
+void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at, unsigned bytes,
+                      enum sg_access how)
+{
+    struct sg_worker *wk = w->wk;
+    if (wk->race) {
+        uint64_t addr[SG_LANES];
+        for (unsigned l = 0; l < SG_LANES; l++)
+            addr[l] = base + at[l];
+        sg_track_lanes(w, op, addr, w->mask, bytes, how);
+        return;
+    }
+    if (!wk->map)
+        return;
+    struct sg_map *map = &wk->map[2 * r->index + (how == SG_WRITE)];
+    if (__builtin_expect(!map->bits, 0) && !new_map(wk, r, map))
+        return;
+    /* Aligned elements of at most 32 bytes: one sector each. Nearly always they ascend, then a change is a new one. */
+    const uint64_t low = base & 31, from = (base >> 5) - (r->base >> 5);
+    uint32_t s[SG_LANES], down = 0, n = 1;
+    for (unsigned l = 0; l < SG_LANES; l++)
+        s[l] = (uint32_t)((at[l] + low) >> 5);
+    for (unsigned l = 1; l < SG_LANES; l++) {
+        down |= s[l] < s[l - 1];
+        n += s[l] != s[l - 1];
+    }
+    if (down) {
+        if (!++wk->generation)
+            memset(wk->met, 0, sizeof wk->met), wk->generation = 1;
+        n = 0;
+        for (unsigned l = 0; l < SG_LANES; l++)
+            n += first_time(wk, s[l]);
+    }
+    for (unsigned l = 0; l < SG_LANES; l++) {
+        const uint64_t k = from + s[l];
+        map->bits[k >> 6] |= 1ull << (k & 63);
+        map->dirty[k / 64 / GROUP] = 1;
+    }
+    wk->sectors[how == SG_WRITE] += n;
+}
+
+void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2])
+{
+    ret_bytes[0] = ret_bytes[1] = 0;
+    for (size_t i = 0; i < 2 * run->nrange; i++) {
+        uint64_t words = words_of(&run->range[i / 2]), count = 0;
+        const struct sg_map *map[64];
+        unsigned n = 0;
+        for (uint32_t k = 0; k < run->nworker && n < 64; k++)
+            if (run->first[k].map && run->first[k].map[i].bits)
+                map[n++] = &run->first[k].map[i];
+        for (uint64_t g = 0; n && g <= words / GROUP; g++) {
+            unsigned any = 0;
+            for (unsigned k = 0; k < n; k++)
+                any |= map[k]->dirty[g];
+            for (uint64_t x = g * GROUP; any && x < words && x < (g + 1) * GROUP; x++) {
+                uint64_t bits = 0;
+                for (unsigned k = 0; k < n; k++)
+                    bits |= map[k]->bits[x];
+                count += (uint64_t)__builtin_popcountll(bits);
+            }
+        }
+        ret_bytes[i & 1] += 32 * count;
+    }
+}
+
+int sg_track_init(struct sg_worker *wk)
+{
+    wk->map = dt_calloc(2 * wk->run->nrange + 1, sizeof *wk->map);
+    return wk->map ? 0 : DT_E_NOMEM;
+}
+
+void sg_track_done(struct sg_worker *wk)
+{
+    for (size_t i = 0; wk->map && i < 2 * wk->run->nrange; i++)
+        free(wk->map[i].bits);
+    free(wk->map);
+}
