@@ -106,6 +106,11 @@ struct ana_options {
     bool all_edges;
     bool no_slice;      /* every launch runs whole; the result is the same (for the test that says so) */
     uint64_t max_bytes; /* of recorder memory, 0: 4 GiB */
+    /* Launches that another result knows already: same[i] is the launch of base->prog whose footprint is that of launch i, UINT32_MAX: none,
+     * it is recorded. Same entry, geometry and arguments, buffers numbered alike. What is not recorded does not run, so only launches
+     * whose accesses are proved, or rest on constant buffers alone, may be left to record. Neither: NULL. The result points into base. */
+    const struct ana_result *base;
+    const uint32_t *same;
     dev_progress progress;
     void *user;
 };

@@ -132,7 +132,7 @@ int ana_plan_variants(struct ana_rec *s)
     bool *need = dt_new_array(&s->tmp, bool, (size_t)g->nbuffer + 1);
     int rc = need ? 0 : DT_E_NOMEM;
     for (uint32_t i = 0; i < g->nlaunch && !rc; i++)
-        if (g->launch[i].kind == DT_KERNEL)
+        if (g->launch[i].kind == DT_KERNEL && !reused(s, i))
             rc = find_variant(s, i, false);
     for (uint32_t i = 0; i < g->nmodule && !rc; i++)
         if (s->mod[i].used)
@@ -141,6 +141,8 @@ int ana_plan_variants(struct ana_rec *s)
         rc = instrument(s);
     for (uint32_t i = g->nlaunch; i-- > 0 && !rc;) {
         const struct dt_launch *l = &g->launch[i];
+        if (reused(s, i))
+            continue;
         if (l->kind == DT_COPY)
             need[l->src] |= need[l->dst];
         if (l->kind != DT_KERNEL)

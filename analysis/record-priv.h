@@ -67,6 +67,12 @@ static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
     return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
 }
 
+/* Is the launch's footprint taken from options.base? */
+static inline bool reused(const struct ana_rec *s, uint32_t launch)
+{
+    return s->o->base && s->o->same[launch] != UINT32_MAX;
+}
+
 static inline bool protected_buffer(const struct ana_rec *s, uint32_t b)
 {
     return s->g->buffer[b].role == DT_WEIGHT || s->g->buffer[b].constant;

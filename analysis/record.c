@@ -41,7 +41,7 @@ static int load_module(struct ana_rec *s, uint32_t i)
         struct ana_variant *v = &s->variant.p[k];
         bool used = false;
         for (uint32_t l = 0; l < s->g->nlaunch; l++)
-            used |= s->g->launch[l].kind == DT_KERNEL && s->of[l] == k;
+            used |= s->g->launch[l].kind == DT_KERNEL && !reused(s, l) && s->of[l] == k;
         if (v->module != i || !used)
             continue;
         s->sliced |= v->code.sliced;
@@ -124,6 +124,34 @@ static int step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 
 /* ---- the whole graph ------------------------------------------------------------------------------------------------
  */
+/* A run with what the launches that are recorded need. */
+static int prepare_run(struct ana_rec *s)
+{
+    const struct dt_graph *g = s->g;
+    bool *wanted = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
+    bool *filled = dt_new_array(&s->tmp, bool, (size_t)g->nbuffer + 1);
+    if (!wanted || !filled)
+        return DT_E_NOMEM;
+    for (uint32_t b = 0; b < g->nbuffer; b++)
+        filled[b] = !s->o->base || g->buffer[b].module >= 0;
+    for (uint32_t i = 0; i < g->nlaunch; i++) {
+        const struct dt_launch *l = &g->launch[i];
+        wanted[i] = !reused(s, i);
+        if (wanted[i] && l->kind == DT_COPY)
+            filled[l->src] = true;
+        if (wanted[i] && l->kind != DT_KERNEL)
+            filled[l->dst] = true;
+        for (uint32_t k = 0; wanted[i] && k < l->narg; k++)
+            for (uint32_t j = 0; j < arg_buffers(&l->arg[k], NULL, 0); j++)
+                filled[arg_buffer(&l->arg[k], j)] = true;
+    }
+    int rc = dev_run_new_for(s->d, s->p, wanted, &s->run, s->e);
+    for (uint32_t b = 0; b < g->nbuffer && !rc; b++)
+        if (filled[b])
+            rc = dev_run_fill_buffer(s->run, b, 0, -1, s->e);
+    return rc;
+}
+
 static int prepare(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
@@ -132,9 +160,7 @@ static int prepare(struct ana_rec *s)
     s->addr = dt_new_array(&s->tmp, dev_ptr, (size_t)g->nbuffer + 1);
     s->bytes = dt_new_array(&s->tmp, uint64_t, (size_t)g->nbuffer + 1);
     s->r->launch = dt_new_array(&s->r->arena, struct ana_launch, (size_t)g->nlaunch + 1);
-    int rc = s->tmp.failed || !s->r->launch ? DT_E_NOMEM : dev_run_new(s->d, s->p, &s->run, s->e);
-    if (!rc)
-        rc = dev_run_fill(s->run, 0, -1, s->e);
+    int rc = s->tmp.failed || !s->r->launch ? DT_E_NOMEM : prepare_run(s);
     if (!rc)
         rc = ana_plan_variants(s);
     for (uint32_t i = 0; i < g->nmodule && !rc; i++)
@@ -153,6 +179,10 @@ static int record(struct ana_rec *s)
     int rc = prepare(s);
     for (uint32_t i = 0; i < g->nlaunch && !rc; i++) {
         bool is_kernel = g->launch[i].kind == DT_KERNEL;
+        if (reused(s, i)) {
+            s->r->launch[i] = s->o->base->launch[s->o->same[i]];
+            continue;
+        }
         if (s->o->progress)
             s->o->progress("analyze", g->launch[i].name, i, g->nlaunch, s->o->user);
         struct ana_foot *foot = ana_foot_new(&s->r->arena, is_kernel ? s->p->step[i].blocks : 1, g->nbuffer, s->bytes);

@@ -74,6 +74,7 @@ struct dev_prog {
         const char *ptx; /* text, NUL-terminated */
         size_t len;
         struct ptx_module *ir;
+        struct dev_unit *unit; /* owns text and ir; programs made from each other share it */
     } *module;
     struct dev_step *step; /* graph->nlaunch */
 };
@@ -82,6 +83,10 @@ typedef void (*dev_progress)(const char *stage, const char *message, unsigned do
 /* Compile what is CUDA, parse and verify all, find entries, check argument counts and sizes, geometry, shared memory, offsets. */
 int dev_prog_new(struct dev_device *d, const struct dt_graph *g, dev_progress fn, void *user, struct dev_prog **ret,
                  struct dt_err *e);
+/* The same, where `base` (may be NULL) is a program on the same device: a module with the text of one of base's is not parsed, verified and
+ * assembled again, and a launch with entry and geometry of one of base's is not looked up again. Neither needs to outlive the other. */
+int dev_prog_derive(struct dev_device *d, const struct dt_graph *g, const struct dev_prog *base, dev_progress fn, void *user,
+                    struct dev_prog **ret, struct dt_err *e);
 struct dev_prog *dev_prog_free(struct dev_prog *p);
 
 /* ---- memory and launches, for the recorder and for tests ------------------------------------------------------ */
@@ -109,10 +114,14 @@ void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
 /* ---- running a whole graph or plan (run.c) -------------------------------------------------------------------- */
 struct dev_run; /* buffers in one arena with red zones, modules loaded: runs many times */
 int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run **ret, struct dt_err *e);
+/* Only what the launches with wanted[launch] need is loaded; only those may run (dev_run_step). */
+int dev_run_new_for(struct dev_device *d, const struct dev_prog *p, const bool *wanted, struct dev_run **ret, struct dt_err *e);
 struct dev_run *dev_run_free(struct dev_run *r);
 /* Fill every buffer (weights and constants with their own seed, the rest with seed_add added); outputs and intermediates get
  * their fill, or `poison` bytes when poison >= 0. */
 int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err *e);
+/* One buffer of it. */
+int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, int poison, struct dt_err *e);
 int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr);
 /* The range that holds all buffers but the module variables, red zones included. */
 void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_bytes);
@@ -122,6 +131,8 @@ int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err 
 int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out);
 /* Launch everything once, streams and `after` honoured, and wait. */
 int dev_run_once(struct dev_run *r, struct dt_err *e);
+/* Launch one step, and wait. */
+int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e);
 /* Time of one pass as a CUDA graph: median over `reps` replays after warm-up. method: "modeled:h200" on the software device,
  * "measured:events" on a real one (CUPTI: later). ci95_us half width. Per-step times into step_us[nlaunch] if not NULL. */
 struct dev_time {
@@ -132,5 +143,17 @@ struct dev_time {
 int dev_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double *step_us, struct dt_err *e);
 /* After dev_run_time on the software device: when each step began and ended in the model, microseconds from the graph's start. */
 int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct dt_err *e);
+
+/* What a launch costs in the software device's model: a function of kernel, geometry and, where control depends on data, of that. Times of
+ * graphs that share launches come from their costs, without running any of them again. */
+struct dev_cost {
+    bool known;
+    uint64_t work[48]; /* the device's own */
+};
+/* Cost of `step`, which dev_run_step has just run. DT_E_UNSUPPORTED on a real device. */
+int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct dt_err *e);
+/* The time that dev_run_time gives, from the costs of all launches (cost[nlaunch]; memsets and copies need none). Arrays may be NULL. */
+int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret, double *step_us,
+                   double *start_us, double *end_us, struct dt_err *e);
 
 #endif

@@ -8,6 +8,9 @@
  * Modules are independent of each other: two threads take them in turn (compile.c's children do the work). Progress is reported from the
  * calling thread only. The first module in document order that fails gives the error, whatever order they ran in.
  *
+ * A program may be derived from another (dev_prog_derive): planning makes hundreds that differ in one launch. A module's text and its parsed form
+ * are a unit, counted by the programs that use it.
+ *
  * Kernel parameters are laid out as PTX does: each at the next multiple of its alignment.
  */
 #include <pthread.h>
@@ -24,17 +27,22 @@
 #define THREADS 2
 #define MAX_PARAMS 32764
 
+struct dev_unit { /* a module's text and what was made of it */
+    atomic_uint users;
+    char *ptx, arch[16];
+    size_t len;
+    struct ptx_module *ir;
+};
+
 struct job { /* one module */
     struct dt_err err;
     int r;
-    char *ptx; /* owned, from the compiler; NULL when the document has PTX */
-    size_t len;
-    char arch[16];
 };
 
 struct build {
     struct dev_device *d;
     struct dev_prog *p;
+    const struct dev_prog *base; /* NULL: none */
     struct job *job;
     atomic_uint next, done;
     atomic_bool failed;
@@ -94,36 +102,80 @@ static int check_externs(const struct ptx_module *m, struct dt_err *e)
     return 0;
 }
 
+static void unit_drop(struct dev_unit *u)
+{
+    if (!u || atomic_fetch_sub(&u->users, 1) > 1)
+        return;
+    ptx_module_free(u->ir);
+    free(u->ptx);
+    free(u);
+}
+
+static void take_unit(struct dev_module *m, struct dev_unit *u)
+{
+    m->unit = u;
+    m->ptx = u->ptx;
+    m->len = u->len;
+    m->ir = u->ir;
+}
+
+/* The base's unit with the same text, one more user of it. */
+static struct dev_unit *same_unit(const struct build *b, const struct dt_module *src)
+{
+    for (uint32_t i = 0; b->base && src->is_ptx && i < b->base->graph->nmodule; i++) {
+        struct dev_unit *u = b->base->module[i].unit;
+        if (u->len == src->len && !memcmp(u->ptx, src->source, src->len)) {
+            atomic_fetch_add(&u->users, 1);
+            return u;
+        }
+    }
+    return NULL;
+}
+
 static void make_module(struct build *b, unsigned i)
 {
     const struct dt_module *src = &b->p->graph->module[i];
     struct dev_module *m = &b->p->module[i];
     struct job *j = &b->job[i];
-    if (src->is_ptx) {
-        m->ptx = src->source;
-        m->len = src->len;
-    } else {
-        j->r = dev_compile_cuda(src->source, src->len, src->option, src->noption, b->d->info.arch, COMPILE_MS, &j->ptx, &j->len,
-                                &j->err);
-        if (j->r < 0)
-            return;
-        m->ptx = j->ptx;
-        m->len = j->len;
+    struct dev_unit *u = same_unit(b, src);
+    if (u) {
+        take_unit(m, u);
+        return;
     }
-    j->r = ptx_parse(m->ptx, m->len, &m->ir, &j->err);
+    u = dt_calloc(1, sizeof *u);
+    if (!u) {
+        j->r = DT_E_NOMEM;
+        return;
+    }
+    atomic_init(&u->users, 1);
+    if (src->is_ptx) {
+        u->ptx = dt_malloc(src->len + 1);
+        u->len = src->len;
+        j->r = u->ptx ? 0 : DT_E_NOMEM;
+        if (u->ptx) {
+            memcpy(u->ptx, src->source, src->len);
+            u->ptx[src->len] = 0;
+        }
+    } else {
+        j->r = dev_compile_cuda(src->source, src->len, src->option, src->noption, b->d->info.arch, COMPILE_MS, &u->ptx, &u->len,
+                                &j->err);
+    }
     if (!j->r)
-        j->r = ptx_verify(m->ir, &j->err);
+        j->r = ptx_parse(u->ptx, u->len, &u->ir, &j->err);
     if (!j->r)
-        j->r = check_externs(m->ir, &j->err);
+        j->r = ptx_verify(u->ir, &j->err);
     if (!j->r)
-        j->r = arch_of(&b->d->info, m->ir, j->arch, &j->err);
+        j->r = check_externs(u->ir, &j->err);
+    if (!j->r)
+        j->r = arch_of(&b->d->info, u->ir, u->arch, &j->err);
     if (!j->r) { /* where ptxas is missing or too slow, dev_resources estimates later */
-        j->r = dev_assemble(m->ptx, m->len, j->arch, NULL, NULL, &j->err);
+        j->r = dev_assemble(u->ptx, u->len, u->arch, NULL, NULL, &j->err);
         if (j->r == DT_E_NO_COMPILER || j->r == DT_E_TIMEOUT) {
             dt_err_done(&j->err);
             j->r = 0;
         }
     }
+    take_unit(m, u);
 }
 
 static void *work(void *arg)
@@ -158,7 +210,7 @@ static int make_modules(struct build *b, dev_progress fn, void *user, struct dt_
     }
     while (started)
         pthread_join(thread[--started], NULL);
-    for (uint32_t i = 0; i < g->nmodule; i++) { /* texts belong to the program, so do errors to the caller */
+    for (uint32_t i = 0; i < g->nmodule; i++) {
         struct job *j = &b->job[i];
         if (j->r < 0) {
             int r = j->r;
@@ -169,12 +221,6 @@ static int make_modules(struct build *b, dev_progress fn, void *user, struct dt_
             if (e)
                 dt_err_move(e, &j->err);
             return r;
-        }
-        if (j->ptx) {
-            char *copy = dt_arena_strndup(&b->p->arena, j->ptx, j->len);
-            if (!copy)
-                return dt_err_set(e, DT_E_NOMEM, "out of memory");
-            b->p->module[i].ptx = copy;
         }
     }
     if (fn)
@@ -318,7 +364,7 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
     struct dev_device *d = b->d;
     CUfunction f;
     int n = 0;
-    int r = dev_resources(mod->ptx, mod->len, l->entry, b->job[l->module].arch, &s->res, e);
+    int r = dev_resources(mod->ptx, mod->len, l->entry, mod->unit->arch, &s->res, e);
     if (r < 0)
         return r;
     uint64_t shared = (uint64_t)s->res.shared_static + l->shared;
@@ -339,6 +385,17 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
                       s->occupancy_limit);
     s->blocks_per_sm = (unsigned)n;
     return 0;
+}
+
+/* What base knows of a launch with this entry and geometry. */
+static const struct dev_step *same_step(const struct build *b, const struct dev_step *s)
+{
+    for (uint32_t i = 0; b->base && i < b->base->graph->nlaunch; i++) {
+        const struct dev_step *x = &b->base->step[i];
+        if (x->entry == s->entry && x->threads == s->threads && x->launch->shared == s->launch->shared)
+            return x;
+    }
+    return NULL;
 }
 
 static int check_launches(struct build *b, struct dt_err *e)
@@ -365,6 +422,13 @@ static int check_launches(struct build *b, struct dt_err *e)
         uint32_t m = g->launch[i].module;
         if (g->launch[i].kind != DT_KERNEL)
             continue;
+        const struct dev_step *known = same_step(b, &p->step[i]);
+        if (known) {
+            p->step[i].res = known->res;
+            p->step[i].blocks_per_sm = known->blocks_per_sm;
+            p->step[i].occupancy_limit = known->occupancy_limit;
+            continue;
+        }
         if (!mod[m])
             r = dev_module_load(b->d, p->module[m].ptx, p->module[m].len, &mod[m], e);
         if (!r)
@@ -379,8 +443,14 @@ static int check_launches(struct build *b, struct dt_err *e)
 int dev_prog_new(struct dev_device *d, const struct dt_graph *g, dev_progress fn, void *user, struct dev_prog **ret,
                  struct dt_err *e)
 {
+    return dev_prog_derive(d, g, NULL, fn, user, ret, e);
+}
+
+int dev_prog_derive(struct dev_device *d, const struct dt_graph *g, const struct dev_prog *base, dev_progress fn, void *user,
+                    struct dev_prog **ret, struct dt_err *e)
+{
     struct dev_prog *p = dt_calloc(1, sizeof *p);
-    struct build b = {.d = d, .p = p};
+    struct build b = {.d = d, .p = p, .base = base};
     int r = DT_E_NOMEM;
     if (p) {
         p->graph = g;
@@ -395,10 +465,8 @@ int dev_prog_new(struct dev_device *d, const struct dt_graph *g, dev_progress fn
     } else {
         dt_err_set(e, r, "out of memory");
     }
-    for (uint32_t i = 0; b.job && i < g->nmodule; i++) {
+    for (uint32_t i = 0; b.job && i < g->nmodule; i++)
         dt_err_done(&b.job[i].err);
-        free(b.job[i].ptx);
-    }
     free(b.job);
     if (r < 0)
         dev_prog_free(p);
@@ -412,7 +480,7 @@ struct dev_prog *dev_prog_free(struct dev_prog *p)
     if (!p)
         return NULL;
     for (uint32_t i = 0; p->module && i < p->graph->nmodule; i++)
-        ptx_module_free(p->module[i].ir);
+        unit_drop(p->module[i].unit);
     dt_arena_done(&p->arena);
     free(p);
     return NULL;

@@ -49,7 +49,7 @@ static int place(struct dev_run *r, struct dt_err *e)
     return err;
 }
 
-static int load(struct dev_run *r, struct dt_err *e)
+static int load(struct dev_run *r, const bool *wanted, struct dt_err *e)
 {
     const struct dev_prog *p = r->prog;
     const struct dt_graph *g = p->graph;
@@ -58,7 +58,7 @@ static int load(struct dev_run *r, struct dt_err *e)
     for (uint32_t i = 0; i < g->nmodule && !err; i++) {
         bool used = false;
         for (uint32_t k = 0; k < g->nlaunch && !used; k++)
-            used = g->launch[k].kind == DT_KERNEL && g->launch[k].module == i;
+            used = g->launch[k].kind == DT_KERNEL && g->launch[k].module == i && (!wanted || wanted[k]);
         for (uint32_t k = 0; k < g->nbuffer && !used; k++)
             used = g->buffer[k].module == (int)i;
         if (used)
@@ -66,7 +66,7 @@ static int load(struct dev_run *r, struct dt_err *e)
     }
     for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
         const struct dt_launch *l = &g->launch[i];
-        if (l->kind != DT_KERNEL)
+        if (l->kind != DT_KERNEL || (wanted && !wanted[i]))
             continue;
         err = dev_function(d, r->module[l->module]->mod, l->entry, l->shared, &r->function[i], e);
         if (!err && d->cu->soft && !p->step[i].res.estimated)
@@ -120,6 +120,11 @@ static int order(struct dev_run *r, struct dt_err *e)
 
 int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run **ret, struct dt_err *e)
 {
+    return dev_run_new_for(d, p, NULL, ret, e);
+}
+
+int dev_run_new_for(struct dev_device *d, const struct dev_prog *p, const bool *wanted, struct dev_run **ret, struct dt_err *e)
+{
     const struct dt_graph *g = p->graph;
     struct dev_run *r = dt_calloc(1, sizeof *r);
     int err = dev_use(d, e);
@@ -139,7 +144,7 @@ int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run *
     if (!err)
         err = place(r, e);
     if (!err)
-        err = load(r, e);
+        err = load(r, wanted, e);
     if (!err)
         err = order(r, e);
     if (err < 0)
@@ -215,28 +220,38 @@ int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err 
     return err < 0 ? err : dev_download(r->dev, p, r->addr[buffer], r->prog->graph->buffer[buffer].bytes, e);
 }
 
+static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, struct dt_err *e)
+{
+    const struct dt_buffer *b = &r->prog->graph->buffer[i];
+    bool scratch = b->role == DT_SCRATCH && b->fill.kind == DT_FILL_NONE;
+    if (!b->bytes)
+        return 0;
+    if (poison >= 0 && (b->role == DT_INTERMEDIATE || b->role == DT_OUTPUT || scratch))
+        return dev_set(r->dev, r->addr[i], (uint8_t)poison, b->bytes, e);
+    if (b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE)
+        return dev_set(r->dev, r->addr[i], b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
+    dt_free_ uint8_t *p = dt_malloc(b->bytes);
+    if (!p)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes, b->name);
+    dt_fill_bytes(b, seed_add, p);
+    return dev_upload(r->dev, r->addr[i], p, b->bytes, e);
+}
+
+int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, int poison, struct dt_err *e)
+{
+    int err = dev_run_live(r, e);
+    if (!err && buffer >= r->prog->graph->nbuffer)
+        err = dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
+    if (!err)
+        err = fill(r, buffer, seed_add, poison, e);
+    return err < 0 ? err : dev_sync(r->dev, e);
+}
+
 int dev_run_fill(struct dev_run *r, uint64_t seed_add, int poison, struct dt_err *e)
 {
-    const struct dt_graph *g = r->prog->graph;
     int err = dev_run_live(r, e);
-    for (uint32_t i = 0; i < g->nbuffer && !err; i++) {
-        const struct dt_buffer *b = &g->buffer[i];
-        bool scratch = b->role == DT_SCRATCH && b->fill.kind == DT_FILL_NONE;
-        if (!b->bytes)
-            continue;
-        if (poison >= 0 && (b->role == DT_INTERMEDIATE || b->role == DT_OUTPUT || scratch)) {
-            err = dev_set(r->dev, r->addr[i], (uint8_t)poison, b->bytes, e);
-        } else if (b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE) {
-            err = dev_set(r->dev, r->addr[i], b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
-        } else {
-            uint8_t *p = dt_malloc(b->bytes);
-            if (!p)
-                return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes, b->name);
-            dt_fill_bytes(b, seed_add, p);
-            err = dev_upload(r->dev, r->addr[i], p, b->bytes, e);
-            free(p);
-        }
-    }
+    for (uint32_t i = 0; i < r->prog->graph->nbuffer && !err; i++)
+        err = fill(r, i, seed_add, poison, e);
     return err < 0 ? err : dev_sync(r->dev, e);
 }
 
@@ -302,6 +317,17 @@ static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
     CUlaunchConfig cfg = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, stream, attr, nattr};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
     return dev_cu(d, d->cu->cuLaunchKernelEx(&cfg, r->function[i], NULL, n ? extra : NULL), l->name, e);
+}
+
+int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e)
+{
+    int err = dev_run_live(r, e);
+    if (!err && (step >= r->prog->graph->nlaunch ||
+                 (r->prog->graph->launch[step].kind == DT_KERNEL && !r->function[step])))
+        err = dt_err_set(e, DT_E_USAGE, "step %u is not loaded", step);
+    if (!err)
+        err = launch_step(r, step, e);
+    return err < 0 ? err : dev_sync(r->dev, e);
 }
 
 int dev_run_once(struct dev_run *r, struct dt_err *e)

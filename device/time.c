@@ -256,3 +256,93 @@ int dev_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double 
     free(us);
     return !err && step_us ? measure_steps(r, reps < 20 ? reps : 20, step_us, e) : err;
 }
+
+/* ---- from costs -------------------------------------------------------------------------------------------------------- */
+
+int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct dt_err *e)
+{
+    struct dev_device *d = r->dev;
+    struct dovetail_work w;
+    _Static_assert(sizeof w == sizeof ret->work, "a cost holds a work");
+    int err = dev_run_live(r, e);
+    if (!err && (!d->cu->soft || step >= r->prog->graph->nlaunch))
+        err = dt_err_set(e, DT_E_UNSUPPORTED, "only the software device has costs");
+    if (err < 0 || r->prog->graph->launch[step].kind != DT_KERNEL)
+        return err;
+    err = dev_cu(d, d->cu->dovetailLastWork(&w), "dovetailLastWork", e);
+    if (!err) {
+        memcpy(ret->work, &w, sizeof w);
+        ret->known = true;
+    }
+    return err;
+}
+
+/* What each launch follows in the graph that build() makes, as indices in rows. */
+static int rows(const struct dt_graph *g, unsigned *at, unsigned **ret_after)
+{
+    unsigned n = 0, streams = 0;
+    for (uint32_t i = 0; i < g->nlaunch; i++) {
+        n += 1 + g->launch[i].nafter;
+        streams = g->launch[i].stream >= streams ? g->launch[i].stream + 1 : streams;
+    }
+    unsigned *after = dt_reallocarray(NULL, n + 1, sizeof *after), *last = dt_calloc(streams + 1, sizeof *last);
+    *ret_after = after;
+    n = 0;
+    for (uint32_t i = 0; after && last && i < g->nlaunch; i++) {
+        const struct dt_launch *l = &g->launch[i];
+        at[i] = n;
+        if (last[l->stream])
+            after[n++] = last[l->stream] - 1;
+        for (uint32_t k = 0; k < l->nafter; k++) {
+            uint32_t j = dt_graph_find_launch(g, l->after[k]);
+            if (j != DT_NAME_NONE && j < i)
+                after[n++] = j;
+        }
+        last[l->stream] = i + 1;
+    }
+    at[g->nlaunch] = n;
+    free(last);
+    return after && last ? 0 : DT_E_NOMEM;
+}
+
+int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret, double *step_us,
+                   double *start_us, double *end_us, struct dt_err *e)
+{
+    const struct dt_graph *g = p->graph;
+    uint32_t n = g->nlaunch;
+    int err = dev_use(d, e);
+    if (!err && (!d->cu->soft || !n))
+        err = dt_err_set(e, DT_E_UNSUPPORTED, n ? "only the software device has costs" : "the graph has no launches");
+    if (err < 0)
+        return err;
+    dt_free_ struct dovetail_work *w = dt_calloc(n, sizeof *w);
+    dt_free_ unsigned *at = dt_calloc(n + 1, sizeof *at), *after = NULL;
+    dt_free_ double *start = dt_calloc(n, sizeof *start), *end = dt_calloc(n, sizeof *end);
+    if (!w || !at || !start || !end || rows(g, at, &after) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < n && !err; i++) {
+        const struct dt_launch *l = &g->launch[i];
+        if (l->kind != DT_KERNEL)
+            err = dev_cu(d, d->cu->dovetailSetWork(&w[i], l->bytes, l->kind == DT_COPY), l->name, e);
+        else if (cost[i].known)
+            memcpy(&w[i], cost[i].work, sizeof w[i]);
+        else
+            err = dt_err_set(e, DT_E_INTERNAL, "the cost of %.200s is not known", l->name);
+    }
+    if (!err)
+        err = dev_cu(d, d->cu->dovetailTimeline(n, w, at, after, start, end), "dovetailTimeline", e);
+    if (err < 0)
+        return err;
+    *ret = (struct dev_time){.launches = n};
+    snprintf(ret->method, sizeof ret->method, "modeled:%s", d->info.model);
+    for (uint32_t i = 0; i < n; i++) {
+        if (step_us)
+            step_us[i] = end[i] - start[i];
+        if (start_us)
+            start_us[i] = start[i];
+        if (end_us)
+            end_us[i] = end[i];
+        ret->time_us = end[i] > ret->time_us ? end[i] : ret->time_us;
+    }
+    return 0;
+}

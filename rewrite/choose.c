@@ -2,10 +2,10 @@
  *
  *   state 0 = the posted graph; repeat:
  *     for every hazard edge of the newest state, most promising first (smallest components, then most bytes between the two):
- *       legality for the pair; a bound from the launches' own times; level shared, then global: build, time
- *       faster than the newest state by more than the noise -> verify -> analyse the new graph, push it as the newest state, start over
- *   until nothing is left or the budget is spent. Then the newest state is verified in full against the original; while that
- *   fails, states are popped, so what is returned has always passed.
+ *       legality for the pair; a bound from the launches' own times; level shared, then global: build, try the pair alone (trial.c), time
+ *       faster than the newest state by more than the noise -> try more block orders -> analyse the new launch, push the newest state, start over
+ *   until nothing is left or the budget, less the time of the last verification, is spent. Then the newest state is verified in full
+ *   against the original; while that fails, states are popped, so what is returned has always passed.
  *
  * Every pair that was looked at has one entry in `rewrites`. A fused launch is a launch: chains and trees come from the same loop.
  * Names of launches identify a pair across states: one that was dropped or refused for what its kernels are is not tried
@@ -80,64 +80,31 @@ static int record(struct rw_planner *p, const struct rw_rewrite *w, const char *
     return 0;
 }
 
-/* ---- states ------------------------------------------------------------------------------------------------------------ */
-
-static void state_done(struct rw_state *s)
+static bool name_taken(const struct rw_planner *p, const char *name)
 {
-    if (!s->borrowed) {
-        ana_free(s->ana);
-        dev_prog_free(s->prog);
-        dt_graph_free(s->graph);
+    for (size_t s = 0; s < p->state.n; s++) {
+        const struct dt_graph *g = p->state.p[s].graph;
+        for (uint32_t k = 0; k < g->nmodule; k++)
+            if (!strcmp(g->module[k].name, name))
+                return true;
     }
-    json_decref(s->doc);
-    free(s->step_us);
-    free(s->begin_us);
-    free(s->end_us);
-    memset(s, 0, sizeof *s);
+    return false;
 }
 
-static int time_state(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+/* A module of the newest state that has the candidate's text, else a new name. True: a new one. */
+static bool name_module(struct rw_planner *p, struct rw_cand *c, const struct rw_state *now)
 {
-    struct dev_run *run = NULL;
-    bool soft = !strcmp(dev_info(p->dev)->kind, "soft");
-    int r = 0;
-    free(s->step_us);
-    s->step_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->step_us);
-    free(s->begin_us);
-    free(s->end_us);
-    s->begin_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->begin_us);
-    s->end_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->end_us);
-    if (!s->step_us || !s->begin_us || !s->end_us)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if ((r = dev_run_new(p->dev, s->prog, &run, e)) < 0 || (r = dev_run_fill(run, 0, -1, e)) < 0 ||
-        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0 ||
-        (soft && (r = dev_run_timeline(run, s->begin_us, s->end_us, e)) < 0)) {
-        dev_run_free(run);
-        return rw_recover(p->dev, r, e);
+    for (uint32_t k = 0; k < now->graph->nmodule; k++) {
+        const struct dt_module *m = &now->graph->module[k];
+        if (m->is_ptx && m->len == c->ptx.len && strlen(m->name) < sizeof c->name && !memcmp(m->source, c->ptx.s, m->len)) {
+            snprintf(c->name, sizeof c->name, "%s", m->name);
+            return false;
+        }
     }
-    for (uint32_t k = 0; !soft && k < s->graph->nlaunch; k++) {
-        s->begin_us[k] = k ? s->end_us[k - 1] : 0;
-        s->end_us[k] = s->begin_us[k] + s->step_us[k];
-    }
-    dev_run_free(run);
-    return 0;
-}
-
-/* The candidate's graph made ready and timed. */
-static int make_state(struct rw_planner *p, const struct rw_cand *c, struct rw_state *ret, struct dt_err *e)
-{
-    struct rw_state s = {0};
-    int r;
-    s.doc = rw_cand_graph(c);
-    if (!s.doc)
-        return dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
-    if ((r = dt_graph_from_json(s.doc, &s.graph, e)) < 0 || (r = dev_prog_new(p->dev, s.graph, NULL, NULL, &s.prog, e)) < 0 ||
-        (r = time_state(p, &s, e)) < 0) {
-        state_done(&s);
-        return r;
-    }
-    *ret = s;
-    return 0;
+    do
+        snprintf(c->name, sizeof c->name, "f%u", p->nname++);
+    while (name_taken(p, c->name));
+    return true;
 }
 
 /* ---- one pair ---------------------------------------------------------------------------------------------------------- */
@@ -215,59 +182,91 @@ static int keep(struct rw_planner *p, struct rw_state *next, size_t entry, struc
     return 0;
 }
 
-static bool name_taken(const struct rw_planner *p, const char *name)
-{
-    for (size_t s = 0; s < p->state.n; s++) {
-        const struct dt_graph *g = p->state.p[s].graph;
-        for (uint32_t k = 0; k < g->nmodule; k++)
-            if (!strcmp(g->module[k].name, name))
-                return true;
-    }
-    return false;
-}
-
 /* Errors that end the planning; any other one of a candidate only refuses it. */
 static bool fatal(int r)
 {
     return r == DT_E_NOMEM || r == DT_E_DEVICE || r == DT_E_NO_DEVICE || r == DT_E_CANCELLED || r == DT_E_WORKER_LOST;
 }
 
-/* Build, check and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. */
-static int build(struct rw_planner *p, const struct rw_rewrite *w, struct rw_cand *c, enum rw_level level,
-                 struct rw_state *next, struct dt_str *why, struct dt_err *e)
+/* Is it only the candidate that failed? Then `why` gets the words, and the result is 1. */
+static int refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why, struct dt_err *e)
 {
-    struct dt_err mine = {0};
-    int r = w->apply(c, level, why, &mine);
-    if (r == 0)
-        r = make_state(p, c, next, &mine);
     if (r < 0 && !fatal(r)) {
-        dt_str_addf(why, "building: %s", mine.detail ? mine.detail : dt_err_text(r));
+        dt_str_addf(why, "%s: %s", what, mine->detail ? mine->detail : otherwise ? otherwise : dt_err_text(r));
         r = 1;
     }
     if (r < 0)
-        dt_err_move(e, &mine);
-    dt_err_done(&mine);
+        dt_err_move(e, mine);
+    dt_err_done(mine);
     return r;
 }
 
-/* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
-static int accept(struct rw_planner *p, struct rw_state *next, struct dt_str *why, struct dt_err *e)
+/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. *ret_new: its module's name
+ * is a new one. *ret_wrong: it was its trial that failed. */
+static int build(struct rw_planner *p, const struct rw_rewrite *w, struct rw_cand *c, enum rw_level level, struct rw_trial *trial,
+                 struct rw_state *next, bool *ret_new, bool *ret_wrong, struct dt_str *why, struct dt_err *e)
 {
+    struct rw_state *now = &p->state.p[p->state.n - 1];
+    struct dt_err mine = {0};
+    uint32_t fused = 0;
+    *ret_new = *ret_wrong = false;
+    int r = w->apply(c, level, why, &mine);
+    if (r == 0) {
+        *ret_new = name_module(p, c, now);
+        r = rw_state_make(p, c, now, next, &fused, &mine);
+    }
+    if (r == 0) {
+        r = rw_trial_begin(trial, p, c, now, next, fused, &mine);
+        if (r < 0 && !fatal(r)) {
+            *ret_wrong = true;
+            r = refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
+            rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
+            return r;
+        }
+        r = r < 0 ? r : rw_state_time(p, next, &mine);
+    }
+    return r == 1 ? 1 : refused(r, "building", &mine, NULL, why, e);
+}
+
+/* Only what is proved, or rests on constant buffers, is the same without the launches before it. */
+static bool stands_alone(const struct ana_result *a, uint32_t launch)
+{
+    for (uint32_t k = 0; k < a->launch[launch].naccess; k++) {
+        const struct ana_access *x = &a->launch[launch].access[k];
+        if ((x->reads && x->read > ANA_OBSERVED) || (x->writes && x->write > ANA_OBSERVED))
+            return false;
+    }
+    return true;
+}
+
+static bool same_buffers(const struct dt_graph *x, const struct dt_graph *y)
+{
+    bool same = x->nbuffer == y->nbuffer;
+    for (uint32_t b = 0; same && b < x->nbuffer; b++)
+        same = !strcmp(x->buffer[b].name, y->buffer[b].name);
+    return same;
+}
+
+/* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
+static int accept(struct rw_planner *p, const struct rw_cand *c, struct rw_trial *trial, struct rw_state *next, struct dt_str *why,
+                  struct dt_err *e)
+{
+    const struct rw_state *now = &p->state.p[p->state.n - 1];
     struct ana_options o = {0};
     struct dt_err bad = {0};
-    int r = rw_verify_plan(p->dev, p->ref, next->prog, 1, 2, &bad);
-    if (r < 0 && !fatal(r)) {
-        dt_str_addf(why, "verification: %s", bad.detail ? bad.detail : "the results differ");
-        rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
-        r = 1;
-    } else if (r == 0 && (r = rw_recover(p->dev, ana_run(p->dev, next->prog, &o, &next->ana, &bad), &bad)) < 0 && !fatal(r)) {
-        dt_str_addf(why, "analysis of the fused launch: %s", bad.detail ? bad.detail : dt_err_text(r));
-        rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
-        r = 1;
+    int r = trial->want || trial->known ? rw_trial_finish(trial, &bad) : rw_verify_plan(p->dev, p->ref, next->prog, 1, 2, &bad);
+    bool verified = r == 0;
+    if (verified) {
+        if (stands_alone(now->ana, c->launch[0]) && stands_alone(now->ana, c->launch[1]) && same_buffers(now->graph, next->graph)) {
+            o.base = now->ana;
+            o.same = next->from;
+        }
+        r = ana_run(p->dev, next->prog, &o, &next->ana, &bad);
     }
-    if (r < 0)
-        dt_err_move(e, &bad);
-    dt_err_done(&bad);
+    r = refused(rw_recover(p->dev, r, &bad), verified ? "analysis of the fused launch" : "verification", &bad,
+                verified ? NULL : "the results differ", why, e);
+    if (r == 1)
+        rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;
 }
 
@@ -278,6 +277,7 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
     const struct dev_info *dev = dev_info(p->dev);
     const char *first = name_of(now, edge->producer), *second = name_of(now, edge->consumer);
     struct rw_cand c;
+    struct rw_trial trial = {0};
     struct dt_str why = {0}, note = {0};
     double before = 0, after = 0, bound, both;
     const char *level = NULL;
@@ -302,16 +302,15 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
     }
     for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL && !out; l++) {
         struct dt_str reason = {0};
-        do
-            snprintf(c.name, sizeof c.name, "f%u", p->nname++);
-        while (name_taken(p, c.name));
-        r = build(p, w, &c, (enum rw_level)l, &next, &reason, e);
+        bool fresh, wrong;
+        rw_trial_done(&trial);
+        r = build(p, w, &c, (enum rw_level)l, &trial, &next, &fresh, &wrong, &reason, e);
+        p->nname -= fresh; /* until it is kept */
         if (r < 0) {
             dt_str_done(&reason);
             break;
         }
-        if (r == 1) { /* refused at this level */
-            p->nname--;
+        if (r == 1 && !wrong) { /* refused at this level */
             if (l == RW_LEVEL_SHARED)
                 dt_str_addf(&note, "%s", reason.s ? reason.s : "");
             else if (verdict == RW_REFUSED)
@@ -321,7 +320,7 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
             continue;
         }
         before = now->time.time_us;
-        if (!faster(now, &next)) {
+        if (r == 0 && !faster(now, &next)) {
             if (verdict == RW_REFUSED || next.time.time_us < after) {
                 after = next.time.time_us;
                 level = rw_level_text((enum rw_level)l);
@@ -329,14 +328,16 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
             verdict = RW_DROPPED;
             dt_str_addf(&why, "%slevel %s %s %.2f → %.2f us", why.len ? "; " : "", rw_level_text((enum rw_level)l), how(&next),
                         before, next.time.time_us);
-            p->nname--;
-            state_done(&next);
+            rw_state_done(&next);
             continue;
         }
         after = next.time.time_us;
         level = rw_level_text((enum rw_level)l);
         dt_str_done(&why);
-        r = accept(p, &next, &why, e);
+        if (r == 1)
+            why = reason;
+        else
+            r = accept(p, &c, &trial, &next, &why, e);
         if (r < 0)
             break;
         if (r == 1) {
@@ -347,11 +348,12 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
                 if (c.own[s] && !strcmp(dev->kind, "soft"))
                     dt_str_addf(&why, " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
                                 name_of(now, c.launch[s]));
-            state_done(&next);
+            rw_state_done(&next);
             r = 0;
             break;
         }
         out = 1;
+        p->nname += fresh;
         verdict = RW_KEPT;
         if (note.len)
             dt_str_addf(&why, "%s", note.s);
@@ -365,7 +367,8 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
         r = record(p, w, first, second, level, verdict, &why, before, after, e);
     }
 done:
-    state_done(&next);
+    rw_trial_done(&trial);
+    rw_state_done(&next);
     dt_str_done(&why);
     dt_str_done(&note);
     rw_cand_done(&c);
@@ -524,7 +527,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         x->reason = steady(dt_str_take(&why));
         x->verdict = RW_REFUSED;
         dt_err_done(&bad);
-        state_done(top);
+        rw_state_done(top);
         p->state.n--;
     }
     return 0; /* no change: the plan is the original */
@@ -533,22 +536,29 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
 int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
-    int r = time_state(p, &p->state.p[0], e);
-    if (r < 0 || !anything(p))
-        return r;
+    struct rw_state *first = &p->state.p[0];
+    int r = 0;
+    if (!anything(p))
+        return rw_state_time(p, first, e);
     struct dt_err race = {0};
-    r = rw_reference_new(p->dev, p->state.p[0].prog, inputs, &p->ref, &race);
+    r = rw_reference_new(p->dev, first->prog, inputs, first->ana, &p->ref, &p->snaps, &race);
     if (r == DT_E_RACE) {
         struct dt_str why = {0};
         dt_str_addf(&why, "race: the posted launches themselves race: %s", race.detail ? race.detail : "");
         r = refuse_all(p, why.s ? why.s : "race", e);
         dt_str_done(&why);
         dt_err_done(&race);
-        return r;
+        return r < 0 ? r : rw_state_time(p, first, e);
     }
     if (r < 0) {
         dt_err_move(e, &race);
         return r;
+    }
+    if ((r = rw_state_first(p, first, e)) < 0)
+        return r;
+    if (p->deadline_us) { /* the whole plan's verification comes after the tries, and is part of the time */
+        uint64_t last = rw_reference_us(p->ref, inputs, schedules), now = dt_now_us();
+        p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
     }
     for (unsigned k = 0; k < rw_nregistry; k++) {
         if (!rw_kind_allowed(p->opt, rw_registry[k]))

@@ -95,7 +95,7 @@ static json_t *fused_launch(const struct rw_cand *c)
         json_decref(l);
     }
     ok = ok && put(o, "name", fused_name(c)) && put(o, "module", json_string(c->name)) &&
-         put(o, "entry", json_string(c->name)) &&
+         put(o, "entry", json_string(c->entry)) &&
          put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
          put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
          put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0)) && put(o, "args", json_incref(args));

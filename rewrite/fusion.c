@@ -15,6 +15,8 @@
  */
 #include "rewrite/rewrite-priv.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 const char *rw_level_text(enum rw_level l) { return l == RW_LEVEL_SHARED ? "shared" : "global"; }
@@ -71,7 +73,7 @@ static bool match(const struct ana_result *r, const struct ana_edge *e)
 static int resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     struct dt_err mine = {0};
-    int r = dev_resources(c->ptx.s, c->ptx.len, c->name, c->dev->arch, &c->res, &mine);
+    int r = dev_resources(c->ptx.s, c->ptx.len, c->entry, c->dev->arch, &c->res, &mine);
     if (r == DT_E_PTX || r == DT_E_COMPILE) {
         dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s", mine.detail ? mine.detail : "?");
         dt_err_done(&mine);
@@ -128,6 +130,40 @@ static int identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     return 0;
 }
 
+/* The name in a mangled "_Z4gemmPKf" or "_ZN2ns4gemmE…", else the name itself; *len bytes of it. */
+static const char *plain_name(const char *entry, size_t *len)
+{
+    *len = strlen(entry);
+    if (strncmp(entry, "_Z", 2))
+        return entry;
+    const char *p = entry + 2 + (entry[2] == 'N'), *best = entry;
+    while (*p >= '1' && *p <= '9') {
+        char *end;
+        unsigned long n = strtoul(p, &end, 10);
+        if (n > strlen(end))
+            return entry;
+        best = end;
+        *len = n;
+        p = end + n;
+    }
+    return best;
+}
+
+/* "fused_gemm_gelu", of a chain "fused_gemm_gelu_sum". Equal pairs of a model's layers get equal names, and so equal text. */
+static void name_entry(struct rw_cand *c)
+{
+    size_t at = (size_t)snprintf(c->entry, sizeof c->entry, "fused");
+    for (int s = 0; s < 2; s++) {
+        size_t n, room = (sizeof c->entry - 8 - at) / (s ? 1 : 2);
+        const char *from = plain_name(c->body[s].f->name, &n);
+        if (n > 6 && !strncmp(from, "fused_", 6)) {
+            from += 6;
+            n -= 6;
+        }
+        at += (size_t)snprintf(c->entry + at, sizeof c->entry - at, "_%.*s", (int)(n < room ? n : room), from);
+    }
+}
+
 static int apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
 {
     struct dt_str room = {0};
@@ -159,6 +195,7 @@ static int apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, str
         if (!ok)
             return 1;
     }
+    name_entry(c);
     if ((r = rw_join(c, e)) < 0)
         return r;
     return resources(c, why, e);

@@ -117,8 +117,8 @@ static int make_params(struct rw_join *j)
                 }
             }
             if (!to) {
-                char name[64];
-                snprintf(name, sizeof name, "%s_param_%u", c->name, j->f->nparam);
+                char name[160];
+                snprintf(name, sizeof name, "%s_param_%u", c->entry, j->f->nparam);
                 to = ptx_param_new(j->f, name, v->is_array ? PTX_B8 : v->type, v->bytes, v->align);
                 if (!to)
                     return nomem(j);
@@ -268,8 +268,8 @@ static int make_shared(struct rw_join *j)
     struct rw_cand *c = j->c;
     if (!c->shared_bytes)
         return 0;
-    char name[48];
-    snprintf(name, sizeof name, "%s_smem", c->name);
+    char name[160];
+    snprintf(name, sizeof name, "%s_smem", c->entry);
     /* `extern .shared` is declared at module scope */
     j->smem = ptx_var_new(j->m, c->shared_dynamic ? NULL : j->f, name, PTX_SHARED, PTX_B8,
                           c->shared_dynamic ? 0 : c->shared_bytes, c->shared_align);
@@ -327,8 +327,8 @@ static int make_table(struct rw_join *j, struct table *t)
     if (s.failed)
         r = nomem(j);
     else if (s.len) {
-        char name[48];
-        snprintf(name, sizeof name, "%s_tab", c->name);
+        char name[160];
+        snprintf(name, sizeof name, "%s_tab", c->entry);
         j->table = ptx_var_new(j->m, NULL, name, PTX_CONST, PTX_B8, s.len, 4);
         if (!j->table || !(j->table->init = dt_arena_alloc(&j->m->arena, s.len)))
             r = nomem(j);
@@ -610,7 +610,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         goto out;
     if ((r = make_table(&j, &t)) < 0)
         goto out;
-    j.f = ptx_function_new(j.m, c->name, true);
+    j.f = ptx_function_new(j.m, c->entry, true);
     if (!j.f) {
         r = nomem(&j);
         goto out;

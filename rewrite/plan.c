@@ -184,18 +184,8 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
 
 static void planner_done(struct rw_planner *p)
 {
-    for (size_t k = 0; k < p->state.n; k++) {
-        struct rw_state *s = &p->state.p[k];
-        if (!s->borrowed) {
-            ana_free(s->ana);
-            dev_prog_free(s->prog);
-            dt_graph_free(s->graph);
-        }
-        json_decref(s->doc);
-        free(s->step_us);
-        free(s->begin_us);
-        free(s->end_us);
-    }
+    for (size_t k = p->state.n; k-- > 0;)
+        rw_state_done(&p->state.p[k]);
     for (size_t k = 0; k < p->entry.n; k++) {
         free(p->entry.p[k].level);
         free(p->entry.p[k].first);
@@ -203,6 +193,8 @@ static void planner_done(struct rw_planner *p)
         free(p->entry.p[k].reason);
     }
     rw_reference_free(p->ref);
+    rw_snaps_free(p->snaps);
+    free(p->tried.p);
     free(p->state.p);
     free(p->entry.p);
 }

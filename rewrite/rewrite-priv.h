@@ -149,7 +149,8 @@ struct rw_cand {
     bool shared_dynamic;
     /* the result */
     struct dt_str ptx;
-    char name[32];             /* entry and module name, "f0" */
+    char name[32];             /* module name, "f0": one that is there already where it has the same text */
+    char entry[128];           /* "fused_gemm_gelu": the same for equal pairs, so that equal pairs give equal text */
     uint64_t arg_keep[2];      /* arguments of each body that the fused entry takes (bit i; those past 63 always) */
     int64_t *arg_same;         /* consumer's argument i is the producer's argument arg_same[i], -1: its own */
     struct dev_resources res;
@@ -235,10 +236,17 @@ struct rw_state { /* a graph on its way to the plan */
     struct ana_result *ana;
     struct dev_time time;
     double *step_us;
+    struct dev_cost *cost;     /* by launch; NULL: this device has none */
+    uint32_t *from;            /* by launch: which of the state before it is, UINT32_MAX: the fused one; NULL: the first state */
+    uint64_t *member;          /* by launch: which launches of the original it stands for (trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed; /* the first one: prog and ana are the caller's */
     size_t entry;  /* the rewrite that made it, in rw_planner.entry */
     enum ana_evidence evidence;
+};
+struct rw_tried { /* a fused launch that passed its trial */
+    char key[DT_SHA256_TEXT];
+    struct dev_cost cost;
 };
 struct rw_planner {
     struct dev_device *dev;
@@ -251,14 +259,54 @@ struct rw_planner {
     unsigned verified_inputs, verified_schedules;
     bool budget_spent;
     struct rw_reference *ref;
+    struct rw_snaps *snaps; /* NULL: not the software device */
+    struct dt_vec(struct rw_tried) tried;
 };
+
+/* ---- a pair alone (trial.c) ------------------------------------------------------------------------------------------ */
+struct rw_snaps;
+/* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program, borrowed. */
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);
+struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
+const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s); /* by launch */
+size_t rw_member_words(const struct rw_planner *p);             /* of a launch's members */
+
+struct rw_trial {
+    struct rw_planner *p;
+    const struct rw_cand *c;
+    const struct rw_state *now;
+    struct rw_state *next;
+    uint32_t fused; /* the new launch, in next */
+    char key[DT_SHA256_TEXT];
+    bool known, *touched, *compared; /* equal ones passed before; by buffer */
+    uint8_t **want;                  /* by buffer: what the pair leaves */
+};
+/* 1: the pair and the fused launch agree on what the pair finds there, next->cost[fused] is set. 0: it cannot be tried alone.
+ * DT_E_INTERNAL with what differs; a fault of either; pair with rw_trial_done in every case. */
+int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *next,
+                   uint32_t fused, struct dt_err *e);
+/* The same under shuffled block orders with the race detector. Call only after a 1. */
+int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
+void rw_trial_done(struct rw_trial *t);
+/* state.c */
+void rw_state_done(struct rw_state *s);
+/* Fill time, step_us, begin_us, end_us. */
+int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
+/* Members, costs and time of the original. */
+int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
+/* The candidate's graph made ready. *ret_fused: the new launch. What the newest state knows of the other launches is carried over. */
+int rw_state_make(struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *ret, uint32_t *ret_fused,
+                  struct dt_err *e);
 int rw_choose(struct rw_planner *p, struct dt_err *e);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
 struct rw_reference;
-int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, struct rw_reference **ret,
-                     struct dt_err *e);
+/* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). */
+int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
+                     struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e);
+/* Roughly how long verifying a plan takes, microseconds: what the original took. */
+uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
 unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
 /* The plan against it, on the first `inputs` inputs and under `schedules` block orders. DT_E_INTERNAL with what differs, where. */

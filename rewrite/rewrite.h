@@ -37,6 +37,6 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
               unsigned schedules, struct dt_err *e);
 
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
-#define RW_VERSION "1"
+#define RW_VERSION "2"
 
 #endif

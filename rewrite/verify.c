@@ -147,6 +147,7 @@ struct rw_reference {
     const struct dt_graph *graph; /* borrowed, of the original */
     unsigned inputs;
     struct outputs *want;
+    uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
 
 static bool with_edges(const struct rw_reference *ref, unsigned input) { return ref->inputs > 1 && input + 1 == ref->inputs; }
@@ -161,8 +162,13 @@ struct rw_reference *rw_reference_free(struct rw_reference *ref)
     return NULL;
 }
 
-int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, struct rw_reference **ret,
-                     struct dt_err *e)
+uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules)
+{
+    return ref->race_us * schedules + (ref->plain_us ? ref->plain_us : ref->race_us) * inputs;
+}
+
+int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
+                     struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
     struct dev_run *run = NULL;
@@ -176,9 +182,13 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
     ref->inputs = inputs ? inputs : 1;
     r = dev_run_new(d, original, &run, e);
     for (unsigned k = 0; k < ref->inputs && r == 0; k++) {
+        uint64_t began = dt_now_us();
         dev_set_schedule(d, 0, soft && k == 0);
-        if ((r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0 && (r = dev_run_once(run, e)) == 0)
+        if ((r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
+            r = soft && !k && ret_snaps ? rw_snaps_new(run, a, ret_snaps, e) : dev_run_once(run, e);
+        if (r == 0)
             r = fetch(run, ref->graph, &ref->want[k], e);
+        *(k ? &ref->plain_us : &ref->race_us) = dt_now_us() - began;
         if (r == 0 || !k || (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK))
             continue;
         /* the posted input is fine, this one is not for these kernels: an index made of data, say */
@@ -242,7 +252,7 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
               unsigned schedules, struct dt_err *e)
 {
     struct rw_reference *ref = NULL;
-    int r = rw_reference_new(d, original, inputs, &ref, e);
+    int r = rw_reference_new(d, original, inputs, NULL, &ref, NULL, e);
     if (r == 0)
         r = rw_verify_plan(d, ref, plan, inputs ? inputs : 1, schedules, e);
     rw_reference_free(ref);

@@ -64,6 +64,7 @@ struct CUctx_st {
     bool race_check;
     unsigned deadline_ms;
     struct sg_stats last;
+    struct sg_work last_work;
 };
 
 struct CUmod_st {

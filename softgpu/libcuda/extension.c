@@ -74,3 +74,54 @@ CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
         .unique_read_bytes = s->unique_read_bytes, .unique_write_bytes = s->unique_write_bytes};
     return CUDA_SUCCESS;
 }
+
+_Static_assert(sizeof(struct sg_work) <= sizeof(struct dovetail_work), "dovetail_work holds one sg_work");
+
+static void wrap(struct dovetail_work *to, const struct sg_work *from)
+{
+    memset(to, 0, sizeof *to);
+    memcpy(to, from, sizeof *from);
+}
+
+CUresult dovetailLastWork(struct dovetail_work *ret)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    wrap(ret, &c->last_work);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailSetWork(struct dovetail_work *ret, size_t bytes, int is_copy)
+{
+    CU_READY();
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    wrap(ret, &(struct sg_work){.kind = SG_WORK_SET, .bytes = is_copy ? 2 * bytes : bytes});
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,
+                          double *start_us, double *end_us)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(n && work && at && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
+    for (unsigned i = 0; i < n; i++) {
+        CU_REQUIRE(at[i] <= at[i + 1] && (after || at[i] == at[i + 1]), CUDA_ERROR_INVALID_VALUE);
+        for (unsigned k = at[i]; k < at[i + 1]; k++)
+            CU_REQUIRE(after[k] < i, CUDA_ERROR_INVALID_VALUE);
+    }
+    struct sg_work *w = dt_calloc(n, sizeof *w);
+    CU_REQUIRE(w, CUDA_ERROR_OUT_OF_MEMORY);
+    for (unsigned i = 0; i < n; i++) {
+        memcpy(&w[i], &work[i], sizeof w[i]);
+        w[i].in_graph = true;
+        w[i].after = after + at[i];
+        w[i].nafter = at[i + 1] - at[i];
+    }
+    int r = sg_timeline(c->dev->model, w, n);
+    for (unsigned i = 0; i < n && !r; i++) {
+        start_us[i] = w[i].start_us;
+        end_us[i] = w[i].end_us;
+    }
+    free(w);
+    return cu_from_dt(r);
+}

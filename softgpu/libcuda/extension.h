@@ -22,6 +22,10 @@ struct dovetail_launch_stats { /* of the last launch that ran */
         shared_bytes, unique_read_bytes, unique_write_bytes;
 };
 
+struct dovetail_work { /* what a launch costs in the model: the device's own, to be kept and given back as it is */
+    uint64_t word[48];
+};
+
 /* EXT(result name, parameters) */
 #define DOVETAIL_EXTENSIONS(EXT)                                                                                                 \
     /* The device that models `id` ("h200"); also where cuDeviceGetCount says 1. NOT_FOUND: no such model. */                     \
@@ -39,7 +43,14 @@ struct dovetail_launch_stats { /* of the last launch that ran */
     EXT(dovetailArenaAllow, (CUdeviceptr p, size_t bytes))                                                                       \
     EXT(dovetailArenaFree, (CUdeviceptr base))                                                                                   \
     /* Modelled start and end of a node in the last launch of a graph, microseconds from that launch. */                         \
-    EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))
+    EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))                            \
+    /* The work of the last launch that ran in the current context, outside graphs; and of a memset, or copy within the device. */    \
+    EXT(dovetailLastWork, (struct dovetail_work * work))                                                                          \
+    EXT(dovetailSetWork, (struct dovetail_work * work, size_t bytes, int copy))                                                   \
+    /* Modelled start and end of n works launched as one graph on the current context's device: work i after works                  \
+     * after[at[i]] … after[at[i + 1] - 1], all of them earlier. Nothing runs, and the context's clock stands. */                  \
+    EXT(dovetailTimeline, (unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,               \
+                           double *start_us, double *end_us))
 
 #define EXT(name, params) typedef CUresult(*name##_t) params;
 DOVETAIL_EXTENSIONS(EXT)

@@ -232,8 +232,10 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
     CU_TRY(cu_launch_make(c, f, cfg, params, extra, &l));
     CUresult r = s->capture ? cu_capture_launch(s, &l) : cu_launch_run(c, &l, &stats);
-    if (r == CUDA_SUCCESS && !s->capture)
-        r = cu_log(s, cu_launch_work(&l, &stats), NULL);
+    if (r == CUDA_SUCCESS && !s->capture) {
+        c->last_work = cu_launch_work(&l, &stats);
+        r = cu_log(s, c->last_work, NULL);
+    }
     cu_launch_done(&l);
     return r;
 }

@@ -1,0 +1,116 @@
+/* States of a planning: the posted graph, and each graph that a kept rewrite made of the one before.
+ *
+ * A candidate's state borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay, and for each launch which
+ * launches of the original it stands for. On the software device a state's time is modelled from its launches' costs, nothing runs; on a real
+ * one it is measured as a CUDA graph.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void rw_state_done(struct rw_state *s)
+{
+    if (!s->borrowed) {
+        ana_free(s->ana);
+        dev_prog_free(s->prog);
+        dt_graph_free(s->graph);
+    }
+    json_decref(s->doc);
+    free(s->step_us);
+    free(s->begin_us);
+    free(s->end_us);
+    free(s->cost);
+    free(s->member);
+    free(s->from);
+    memset(s, 0, sizeof *s);
+}
+
+static bool all_known(const struct rw_state *s)
+{
+    bool known = s->cost != NULL;
+    for (uint32_t k = 0; known && k < s->graph->nlaunch; k++)
+        known = s->cost[k].known || s->graph->launch[k].kind != DT_KERNEL;
+    return known;
+}
+
+/* From the launches' costs where they are known, else by running the graph. */
+int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    struct dev_run *run = NULL;
+    bool soft = !strcmp(dev_info(p->dev)->kind, "soft");
+    int r = 0;
+    free(s->step_us);
+    s->step_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->step_us);
+    free(s->begin_us);
+    free(s->end_us);
+    s->begin_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->begin_us);
+    s->end_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->end_us);
+    if (!s->step_us || !s->begin_us || !s->end_us)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (all_known(s))
+        return dev_model_time(p->dev, s->prog, s->cost, &s->time, s->step_us, s->begin_us, s->end_us, e);
+    if ((r = dev_run_new(p->dev, s->prog, &run, e)) < 0 || (r = dev_run_fill(run, 0, -1, e)) < 0 ||
+        (r = dev_run_once(run, e)) < 0 || (r = dev_run_time(run, soft ? 1 : 30, &s->time, s->step_us, e)) < 0 ||
+        (soft && (r = dev_run_timeline(run, s->begin_us, s->end_us, e)) < 0)) {
+        dev_run_free(run);
+        return rw_recover(p->dev, r, e);
+    }
+    for (uint32_t k = 0; !soft && k < s->graph->nlaunch; k++) {
+        s->begin_us[k] = k ? s->end_us[k - 1] : 0;
+        s->end_us[k] = s->begin_us[k] + s->step_us[k];
+    }
+    dev_run_free(run);
+    return 0;
+}
+
+int rw_state_make(struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *ret,
+                      uint32_t *ret_fused, struct dt_err *e)
+{
+    struct rw_state s = {0};
+    uint32_t n = now->graph->nlaunch, between;
+    size_t words = rw_member_words(p);
+    s.doc = rw_cand_graph(c);
+    if (!s.doc)
+        return dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
+    int r = dt_graph_from_json(s.doc, &s.graph, e);
+    if (r == 0)
+        r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
+    s.from = dt_calloc(n + 1, sizeof *s.from);
+    s.cost = now->cost ? dt_calloc(n + 1, sizeof *s.cost) : NULL;
+    s.member = dt_calloc(n * words + 1, sizeof *s.member);
+    if (r == 0 && (!s.from || !s.member || (now->cost && !s.cost) || !rw_order(c->ana, c->launch[0], c->launch[1], s.from, &between)))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; r == 0 && k + 1 < n; k++) {
+        memcpy(s.member + k * words, now->member + s.from[k] * words, words * sizeof *s.member);
+        if (s.from[k] == c->launch[0]) {
+            for (size_t w = 0; w < words; w++)
+                s.member[k * words + w] |= now->member[c->launch[1] * words + w];
+            s.from[k] = UINT32_MAX;
+            *ret_fused = k;
+        } else if (s.cost) {
+            s.cost[k] = now->cost[s.from[k]];
+        }
+    }
+    if (r < 0) {
+        rw_state_done(&s);
+        return r;
+    }
+    *ret = s;
+    return 0;
+}
+
+int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
+{
+    size_t words = rw_member_words(p);
+    s->member = dt_calloc(s->graph->nlaunch * words + 1, sizeof *s->member);
+    s->cost = p->snaps ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost) : NULL;
+    if (!s->member || (p->snaps && !s->cost))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < s->graph->nlaunch; k++) {
+        s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
+        if (s->cost)
+            s->cost[k] = rw_snaps_cost(p->snaps)[k];
+    }
+    return rw_state_time(p, s, e);
+}

@@ -1,0 +1,306 @@
+/* Planning without running the whole graph: programs made from each other, times from costs, a pair tried alone, footprints carried over.
+ * Each is held against the way that runs everything. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rewrite/rewrite-priv.h"
+
+/* Three element-wise kernels in a chain, f adds 1, g doubles, h adds 1 under another name; a memset and a copy beside them. */
+#define KERNEL(name, op)                                                                                                   \
+    ".visible .entry " name "(.param .u64 a, .param .u64 b)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"    \
+    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n" \
+    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"          \
+    "ld.global.f32 %f1, [%d1];\n" op "\nst.global.f32 [%d2], %f2;\nret;\n}\n"
+#define TEXT                                                                                                               \
+    ".version 8.0\n.target sm_80\n.address_size 64\n" KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")                         \
+        KERNEL("g", "mul.rn.f32 %f2, %f1, 0f40000000;")
+#define KEEP(name, entry, from, to)                                                                                        \
+    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [64,1,1], \"block\": [128,1,1],"             \
+    "\"args\": [{\"buffer\": \"" from "\"}, {\"buffer\": \"" to "\"}]}"
+#define BUFFER(name, role) "\"" name "\": {\"bytes\": 32768, \"role\": \"" role "\"}"
+
+struct world {
+    struct dev_device *dev;
+    struct dt_graph *graph;
+    struct dev_prog *prog;
+    struct ana_result *ana;
+    struct rw_options opt;
+    struct rw_planner p;
+    struct rw_cand c;
+    struct rw_state next;
+    uint32_t fused;
+};
+
+static void must(int r, const struct dt_err *e)
+{
+    if (r < 0)
+        fail_msg("%s: %s", dt_err_text(r), e->detail ? e->detail : "");
+}
+
+static void world_open(struct world *w)
+{
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct dt_str text = {0};
+    memset(w, 0, sizeof *w);
+    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
+    for (const char *s = TEXT; *s; s++)
+        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
+    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 1}},"
+               BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER("r", "intermediate") "," BUFFER("s", "output") ","
+               BUFFER("t", "output") "}, \"launches\": [" KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") ","
+               "{\"name\": \"clear\", \"memset\": {\"buffer\": \"t\", \"offset\": 0, \"value\": 7, \"bytes\": 32768}},"
+               KEEP("c", "f", "q", "r") "," KEEP("d", "g", "r", "s") "]}");
+    must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
+    dt_str_done(&text);
+    must(dev_open("soft:h200", &w->dev, &e), &e);
+    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
+    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
+    w->p.dev = w->dev;
+    w->p.opt = &w->opt;
+    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
+    assert_true(dt_push(&w->p.state, s));
+    must(rw_reference_new(w->dev, w->prog, 2, w->ana, &w->p.ref, &w->p.snaps, &e), &e);
+    must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
+}
+
+/* The candidate of two launches, at the level; `tamper` may change its text. */
+static void fuse(struct world *w, uint32_t p, uint32_t c, enum rw_level level, void (*tamper)(struct rw_cand *))
+{
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    must(rw_cand_init(&w->c, dev_info(w->dev), w->prog, w->ana, &w->opt, p, c, &e), &e);
+    snprintf(w->c.name, sizeof w->c.name, "f0");
+    int r = rw_block_fusion.apply(&w->c, level, &why, &e);
+    if (r)
+        fail_msg("%s", r < 0 ? e.detail : why.s);
+    dt_str_done(&why);
+    if (tamper)
+        tamper(&w->c);
+    must(rw_state_make(&w->p, &w->c, &w->p.state.p[0], &w->next, &w->fused, &e), &e);
+}
+
+static void unfuse(struct world *w)
+{
+    rw_state_done(&w->next);
+    rw_cand_done(&w->c);
+}
+
+static void world_close(struct world *w)
+{
+    rw_state_done(&w->p.state.p[0]);
+    free(w->p.state.p);
+    free(w->p.tried.p);
+    rw_reference_free(w->p.ref);
+    rw_snaps_free(w->p.snaps);
+    ana_free(w->ana);
+    dev_prog_free(w->prog);
+    dt_graph_free(w->graph);
+    dev_close(w->dev);
+}
+
+/* The modelled time from costs is the time of the run. */
+static void test_time(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    struct dev_run *run;
+    struct dev_time t;
+    double step[8], from[8], to[8];
+    world_open(&w);
+    const struct rw_state *s = &w.p.state.p[0];
+    must(dev_run_new(w.dev, w.prog, &run, &e), &e);
+    must(dev_run_fill(run, 0, -1, &e), &e);
+    must(dev_run_time(run, 1, &t, step, &e), &e);
+    must(dev_run_timeline(run, from, to, &e), &e);
+    assert_true(t.time_us > 0 && t.time_us == s->time.time_us);
+    assert_string_equal(t.method, s->time.method);
+    for (uint32_t k = 0; k < w.graph->nlaunch; k++) {
+        assert_true(step[k] == s->step_us[k]);
+        assert_true(from[k] == s->begin_us[k] && to[k] == s->end_us[k]);
+    }
+    struct dev_cost none[8] = {0};
+    assert_int_equal(dev_model_time(w.dev, w.prog, none, &t, NULL, NULL, NULL, &e), DT_E_INTERNAL);
+    dt_err_done(&e);
+    dev_run_free(run);
+    world_close(&w);
+}
+
+/* A derived program shares what is the same, and does not need the other any more. */
+static void test_derive(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    struct dev_prog *first, *second;
+    struct dev_run *run;
+    world_open(&w);
+    must(dev_prog_new(w.dev, w.graph, NULL, NULL, &first, &e), &e);
+    must(dev_prog_derive(w.dev, w.graph, first, NULL, NULL, &second, &e), &e);
+    assert_ptr_equal(first->module[0].ir, second->module[0].ir);
+    assert_ptr_not_equal(first->module[0].ir, w.prog->module[0].ir);
+    for (uint32_t k = 0; k < w.graph->nlaunch; k++) {
+        assert_ptr_equal(first->step[k].entry, second->step[k].entry);
+        assert_int_equal(first->step[k].res.registers, second->step[k].res.registers);
+        assert_int_equal(first->step[k].blocks_per_sm, second->step[k].blocks_per_sm);
+    }
+    dev_prog_free(first);
+    must(dev_run_new(w.dev, second, &run, &e), &e);
+    must(dev_run_fill(run, 0, -1, &e), &e);
+    must(dev_run_once(run, &e), &e);
+    dev_run_free(run);
+    dev_prog_free(second);
+    world_close(&w);
+}
+
+/* Only what was asked for is loaded, and only that runs. */
+static void test_steps(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    struct dev_run *run;
+    bool wanted[8] = {[1] = true};
+    world_open(&w);
+    must(dev_run_new_for(w.dev, w.prog, wanted, &run, &e), &e);
+    must(dev_run_step(run, 1, &e), &e);
+    assert_int_equal(dev_run_step(run, 0, &e), DT_E_USAGE);
+    dt_err_done(&e);
+    assert_int_equal(dev_run_step(run, 99, &e), DT_E_USAGE);
+    dt_err_done(&e);
+    dev_run_free(run);
+    world_close(&w);
+}
+
+static void test_agree(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    struct rw_trial t;
+    world_open(&w);
+    for (int level = RW_LEVEL_SHARED; level <= RW_LEVEL_GLOBAL; level++) {
+        fuse(&w, 0, 1, (enum rw_level)level, NULL);
+        assert_int_equal(rw_trial_begin(&t, &w.p, &w.c, &w.p.state.p[0], &w.next, w.fused, &e), 1);
+        assert_false(t.known);
+        assert_true(w.next.cost[w.fused].known);
+        must(rw_trial_finish(&t, &e), &e);
+        rw_trial_done(&t);
+        /* the time from costs is the time of a run of the new graph */
+        must(rw_state_time(&w.p, &w.next, &e), &e);
+        double modelled = w.next.time.time_us;
+        free(w.next.cost);
+        w.next.cost = NULL;
+        must(rw_state_time(&w.p, &w.next, &e), &e);
+        assert_true(modelled == w.next.time.time_us);
+        unfuse(&w);
+    }
+    /* the second pair is the first over again: same text, same arguments but for the buffers */
+    fuse(&w, 3, 4, RW_LEVEL_GLOBAL, NULL);
+    assert_int_equal(rw_trial_begin(&t, &w.p, &w.c, &w.p.state.p[0], &w.next, w.fused, &e), 1);
+    assert_true(t.known && w.next.cost[w.fused].known);
+    must(rw_trial_finish(&t, &e), &e);
+    rw_trial_done(&t);
+    unfuse(&w);
+    world_close(&w);
+}
+
+static void wrong_constant(struct rw_cand *c)
+{
+    char *at = strstr(c->ptx.s, "0f40000000");
+    assert_non_null(at);
+    memcpy(at, "0f40000001", 10);
+}
+
+static void next_element(struct rw_cand *c) /* an address that is off by one element: the last thread leaves the buffer */
+{
+    char *at = c->ptx.s, *last = NULL;
+    while ((at = strstr(at, "st.global.f32 ["))) {
+        last = at;
+        at++;
+    }
+    assert_non_null(last);
+    at = strchr(last, ']');
+    assert_memory_equal(at, "],", 2);
+    struct dt_str s = {0};
+    dt_str_addn(&s, c->ptx.s, (size_t)(at - c->ptx.s));
+    dt_str_add(&s, "+4");
+    dt_str_add(&s, at);
+    dt_str_done(&c->ptx);
+    c->ptx = s;
+}
+
+static void endless(struct rw_cand *c) /* fused text that never ends must not hang the planner */
+{
+    char *at = strstr(c->ptx.s, "\tret;");
+    if (!at)
+        at = strstr(c->ptx.s, "ret;");
+    assert_non_null(at);
+    struct dt_str s = {0};
+    dt_str_addn(&s, c->ptx.s, (size_t)(at - c->ptx.s));
+    dt_str_add(&s, "\nOVER:\n\tbra OVER;\n");
+    dt_str_add(&s, at);
+    dt_str_done(&c->ptx);
+    c->ptx = s;
+}
+
+static void test_differ(void **state)
+{
+    static void (*const tamper[])(struct rw_cand *) = {wrong_constant, next_element, endless};
+    static const int want[] = {DT_E_INTERNAL, DT_E_BOUNDS, DT_E_TIMEOUT};
+    struct world w;
+    struct rw_trial t;
+    world_open(&w);
+    for (int k = 0; k < 3; k++) {
+        struct dt_err e = {0};
+        fuse(&w, 3, 4, RW_LEVEL_GLOBAL, tamper[k]);
+        dev_set_deadline(w.dev, 300);
+        int r = rw_trial_begin(&t, &w.p, &w.c, &w.p.state.p[0], &w.next, w.fused, &e);
+        assert_int_equal(r, want[k]);
+        if (k == 0)
+            assert_non_null(strstr(e.detail, "'s' differs at byte"));
+        assert_int_equal(rw_recover(w.dev, r, &e), r);
+        assert_int_equal(w.p.tried.n, 0); /* what failed is not remembered as passed */
+        dt_err_done(&e);
+        rw_trial_done(&t);
+        unfuse(&w);
+    }
+    world_close(&w);
+}
+
+/* Footprints and edges with a base are those of a whole analysis. */
+static void test_analysis(void **state)
+{
+    struct world w;
+    struct dt_err e = {0};
+    struct ana_options o = {0};
+    struct ana_result *whole, *part;
+    world_open(&w);
+    fuse(&w, 0, 1, RW_LEVEL_GLOBAL, NULL);
+    must(ana_run(w.dev, w.next.prog, &o, &whole, &e), &e);
+    o.base = w.ana;
+    o.same = w.next.from;
+    must(ana_run(w.dev, w.next.prog, &o, &part, &e), &e);
+    json_t *x = ana_to_json(whole, dev_info(w.dev), NULL, true), *y = ana_to_json(part, dev_info(w.dev), NULL, true);
+    assert_true(x && json_equal(x, y));
+    json_decref(x);
+    json_decref(y);
+    ana_free(whole);
+    ana_free(part);
+    unfuse(&w);
+    world_close(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_time),  cmocka_unit_test(test_derive), cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_agree), cmocka_unit_test(test_differ), cmocka_unit_test(test_analysis),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
