@@ -1,4 +1,8 @@
-/* The entries that only this device has (extension.h). */
+/* The entries that only this device has (extension.h).
+ *
+ * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running: a launch's work in the model is handed
+ * out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline).
+ */
 #include <string.h>
 
 #include "softgpu/libcuda/cu-priv.h"
