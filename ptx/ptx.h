@@ -57,7 +57,7 @@ enum ptx_mod_class {
     PTX_MC_TX, PTX_MC_MULTICAST, PTX_MC_CP_MASK, PTX_MC_NOINC, PTX_MC_PARITY, PTX_MC_READ, PTX_MC_HALF, PTX_MC_SHIFT,
     PTX_MC_WRAP, PTX_MC_SHIFTAMT, PTX_MC_PRMT, PTX_MC_TESTP, PTX_MC_APPROX, PTX_MC_RND, PTX_MC_FTZ, PTX_MC_NANP,
     PTX_MC_XORSIGN, PTX_MC_ABS, PTX_MC_SAT, PTX_MC_RELU, PTX_MC_SATFINITE, PTX_MC_OOB, PTX_MC_CC, PTX_MC_DIM,
-    PTX_MC_TILE, PTX_MC_ACC, PTX_MC_VEC,
+    PTX_MC_TILE, PTX_MC_ACC, PTX_MC_RESTRICT, PTX_MC_FIELD, PTX_MC_VEC,
 };
 const char *ptx_mod_text(enum ptx_mod m);            /* "rn", without the dot */
 enum ptx_mod_class ptx_mod_class(enum ptx_mod m);

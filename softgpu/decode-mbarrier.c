@@ -1,7 +1,4 @@
-/* Decoding of mbarrier.*, cp.async.mbarrier.arrive and cp.async.bulk; exec-mbarrier.c does them.
- *
- * Every block is a cluster of its own, so .shared::cluster is the block's shared memory. Not here: multicast, byte masks, reductions, tensors.
- */
+/* Decoding of mbarrier.* and cp.async.mbarrier.arrive; exec-mbarrier.c does them. */
 #include "softgpu/decode.h"
 
 static int mbarrier(struct sg_dec *d)
@@ -51,47 +48,9 @@ static int mbarrier(struct sg_dec *d)
     return 0;
 }
 
-static bool in_block(unsigned space) { return space == PTX_SHARED || space == PTX_SHARED_CLUSTER; }
-
-/* cp.async.bulk.DST.SRC.{mbarrier::complete_tx::bytes, bulk_group} [dst], [src], size{, [mbar]}{, policy} */
-static int bulk(struct sg_dec *d)
-{
-    const struct ptx_inst *i = d->i;
-    bool group = ptx_has(i, PTX_M_BULK_GROUP);
-    if (ptx_has(i, PTX_M_MULTICAST) || ptx_has(i, PTX_M_CP_MASK) || i->nopnd < (group ? 3u : 4u) ||
-        !(in_block(i->space) || i->space == PTX_GLOBAL) || !(in_block(i->space2) || i->space2 == PTX_GLOBAL))
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run this form of `cp.async.bulk`");
-    struct sg_address to, from, bar = {.a = SG_NONE};
-    int r;
-    if ((r = sg_decode_address(d, &i->opnd[0], &to)) < 0 || (r = sg_decode_address(d, &i->opnd[1], &from)) < 0 ||
-        (!group && (r = sg_decode_address(d, &i->opnd[3], &bar)) < 0))
-        return r;
-    if (from.imm != (int32_t)from.imm || bar.imm != (int32_t)bar.imm)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "a bulk copy at an offset over 31 bits");
-    uint32_t n = sg_source(d, &i->opnd[2], PTX_U32), x = sg_ext(d, from.a);
-    sg_ext(d, (uint32_t)(int32_t)from.imm);
-    sg_ext(d, bar.a);
-    sg_ext(d, (uint32_t)(int32_t)bar.imm);
-    struct sg_op *op = sg_emit(d, sg_bulk_copy);
-    op->a = to.a;
-    op->imm = to.imm;
-    op->flags |= to.flags;
-    op->c = n;
-    op->x = x;
-    op->n = (uint8_t)((from.flags & SG_A64 ? 1 : 0) | (bar.flags & SG_A64 ? 2 : 0));
-    op->space = i->space;
-    op->sub = i->space2;
-    op->type = PTX_SHARED;
-    op->size = 16;
-    op->site = d->nsite++;
-    return 0;
-}
-
 int sg_decode_mbarrier(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
-    if (i->op == PTX_OP_CP_ASYNC_BULK)
-        return bulk(d);
     if (i->op != PTX_OP_MBARRIER_PENDING_COUNT)
         return mbarrier(d);
     uint32_t a = sg_source(d, &i->opnd[1], PTX_B64), t = sg_dest(d, &i->opnd[0], PTX_U32);

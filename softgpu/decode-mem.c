@@ -556,8 +556,7 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_CP_ASYNC_WAIT_GROUP:
     case PTX_OP_CP_ASYNC_WAIT_ALL:
     case PTX_OP_CP_ASYNC_BULK_COMMIT:
-    case PTX_OP_CP_ASYNC_BULK_WAIT:
-    case PTX_OP_CP_ASYNC_BULK_PREFETCH: return 0;
+    case PTX_OP_CP_ASYNC_BULK_WAIT: return 0;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_ARRIVE:
     case PTX_OP_BAR_RED:
@@ -586,8 +585,15 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_MBARRIER_TEST_WAIT:
     case PTX_OP_MBARRIER_TRY_WAIT:
     case PTX_OP_MBARRIER_PENDING_COUNT:
-    case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE:
-    case PTX_OP_CP_ASYNC_BULK: return sg_decode_mbarrier(d);
+    case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE: return sg_decode_mbarrier(d);
+    case PTX_OP_CP_ASYNC_BULK:
+    case PTX_OP_CP_ASYNC_BULK_PREFETCH:
+    case PTX_OP_CP_REDUCE_ASYNC_BULK:
+    case PTX_OP_CP_ASYNC_BULK_TENSOR:
+    case PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR:
+    case PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR:
+    case PTX_OP_TENSORMAP_REPLACE:
+    case PTX_OP_TENSORMAP_CP_FENCEPROXY: return sg_decode_bulk(d);
     case PTX_OP_MMA:
     case PTX_OP_WMMA_MMA:
     case PTX_OP_WMMA_LOAD_A:

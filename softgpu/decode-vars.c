@@ -142,6 +142,15 @@ static bool each_var(const struct ptx_function *f, bool (*fn)(struct sg_dec *, c
     return true;
 }
 
+uint64_t sg_dynamic_at(const struct sg_dec *d) { return (d->shared + d->dynamic_align - 1) / d->dynamic_align * d->dynamic_align; }
+
+static bool dynamic_align(struct sg_dec *d, const struct ptx_var *v)
+{
+    if (v->space == PTX_SHARED && v->is_extern && v->align > d->dynamic_align)
+        d->dynamic_align = v->align;
+    return true;
+}
+
 static bool place_static(struct sg_dec *d, const struct ptx_var *v)
 {
     uint64_t at;
@@ -155,7 +164,7 @@ static bool place_dynamic(struct sg_dec *d, const struct ptx_var *v)
     for (size_t i = 0; i < d->place.n; i++)
         if (d->place.p[i].var == v)
             return true;
-    if (!dt_push(&d->place, (struct sg_place){v, (d->shared + 15) & ~15ull}))
+    if (!dt_push(&d->place, (struct sg_place){v, sg_dynamic_at(d)}))
         d->nomem = true;
     return true;
 }
@@ -165,6 +174,9 @@ int sg_place_vars(struct sg_dec *d)
     for (size_t i = 0; i < d->fn.n; i++)
         if (!each_var(d->fn.p[i].f, place_static, d))
             return d->c->error;
+    d->dynamic_align = 16;
+    for (size_t i = 0; i < d->fn.n; i++)
+        each_var(d->fn.p[i].f, dynamic_align, d);
     for (size_t i = 0; i < d->fn.n; i++)
         each_var(d->fn.p[i].f, place_dynamic, d);
     return 0;

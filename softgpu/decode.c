@@ -856,6 +856,7 @@ int sg_decode(struct sg_kernel *k, struct sg_code **ret)
     c->reg_bytes = d.regs;
     c->local_bytes = (uint32_t)((d.local + 15) & ~15ull);
     c->shared_static = (uint32_t)d.shared;
+    c->shared_dynamic_at = d.dynamic_align ? (uint32_t)sg_dynamic_at(&d) : c->shared_static;
     c->param_total = k->info.param_total;
     free(d.op.p);
     free(d.src.p);

@@ -43,6 +43,7 @@ struct sg_dec {
     } *kmap;
     uint32_t kmap_cap, kmap_n;
     uint64_t local, shared; /* bytes laid out so far */
+    uint64_t dynamic_align; /* of the strictest `extern .shared` */
     uint32_t regs;          /* bytes of registers laid out so far */
     uint32_t temp, temp_next, ptemp, ptemp_next;
     uint32_t nsite;
@@ -77,6 +78,7 @@ void sg_begin_bb(struct sg_dec *d);
 uint32_t sg_ext(struct sg_dec *d, uint32_t v); /* append; returns its index */
 uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide); /* decode-vars.c: the row of a constant */
 int sg_fixed_konst(struct sg_dec *d);                          /* the rows that every kernel has */
+uint64_t sg_dynamic_at(const struct sg_dec *d); /* where dynamic shared memory begins */
 int sg_place_vars(struct sg_dec *d);                           /* shared memory of all functions of the kernel */
 uint32_t sg_temp(struct sg_dec *d);  /* a row of 32 64-bit lanes; two in a row for 128 bits */
 uint32_t sg_ptemp(struct sg_dec *d); /* a predicate */
@@ -95,6 +97,7 @@ int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_addr
 unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);
 int sg_decode_matrix(struct sg_dec *d); /* decode-matrix.c */
 int sg_decode_mbarrier(struct sg_dec *d); /* decode-mbarrier.c */
+int sg_decode_bulk(struct sg_dec *d); /* decode-bulk.c */
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f);
 
 #endif

@@ -1,4 +1,4 @@
-/* mbarrier objects, and the bulk copies that signal them.
+/* mbarrier objects.
  *
  * An object is 64 bits of shared memory. PTX leaves their meaning open; here, from the low end:
  *
@@ -9,7 +9,7 @@
  * A phase ends when no arrival is missing and tx-count is zero: the parity flips, and the missing arrivals are what a phase wants. arrive
  * returns the object as it was before; a wait on that token is over when the parity differs, a wait on a parity when the current one differs
  * from it. Waits never block: when false is the answer the warp gives way to others at its next basic block. Threads arrive one by one, in
- * order of their lanes; blocks run on one CPU thread, so nothing here is atomic.
+ * order of their lanes; the blocks of a cluster run on one CPU thread, so nothing here is atomic.
  *
  * Copies happen at once (cp.async, cp.async.bulk), so cp.async.mbarrier.arrive without .noinc, which adds one to what is missing and takes it away
  * when the copies are done, changes nothing.
@@ -87,6 +87,12 @@ static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
     return true;
 }
 
+bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes)
+{
+    uint8_t *p = resolve(w, op, lane, addr);
+    return p && update(w, op, lane, p, 0, -(int64_t)bytes, false);
+}
+
 /* sub: what; a: address; b: count, bytes, token or parity (SG_NONE: one arrival); d: token or predicate (SG_NONE: none) */
 const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
 {
@@ -153,52 +159,6 @@ const struct sg_op *sg_mbarrier_count(struct sg_warp *w, const struct sg_op *op)
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         SG_P(uint32_t, op->d)[l] = unpack(SG_P(uint64_t, op->a)[l]).pending;
-    }
-    return op + 1;
-}
-
-/* cp.async.bulk: c bytes from [ext[x]] + ext[x + 1] to [a], then c bytes less to come on the mbarrier at [ext[x + 2]] + ext[x + 3] (SG_NONE:
- * a bulk group). `sub`: space of the source. The addresses of ext have 64-bit lanes where bit 0, 1 of n is set. */
-const struct sg_op *sg_bulk_copy(struct sg_warp *w, const struct sg_op *op)
-{
-    const uint32_t *ext = w->code->ext + op->x;
-    struct sg_op from = *op, bar = *op;
-    from.space = op->sub;
-    from.a = ext[0];
-    from.imm = (int32_t)ext[1];
-    from.flags = op->n & 1 ? SG_A64 : 0;
-    bar.space = op->type;
-    bar.a = ext[2];
-    bar.imm = (int32_t)ext[3];
-    bar.flags = op->n & 2 ? SG_A64 : 0;
-    for (uint32_t m = w->mask; m; m &= m - 1) {
-        unsigned l = (unsigned)__builtin_ctz(m);
-        uint32_t n = SG_P(uint32_t, op->c)[l];
-        uint64_t to = sg_address(w, op, l), src = sg_address(w, &from, l);
-        if (n % 16 || to % 16 || src % 16)
-            return sg_fault_at(w, op, DT_E_BOUNDS, l, to, n, "a bulk copy of %u bytes from 0x%llx to 0x%llx: all must be multiples of 16", n,
-                               (unsigned long long)src, (unsigned long long)to);
-        for (uint32_t k = 0; k < n; k += 16) {
-            uint8_t *q = sg_resolve(w, &from, l, src + k, 16, false);
-            uint8_t *p = q ? sg_resolve(w, op, l, to + k, 16, true) : NULL;
-            if (!p)
-                return NULL;
-            uint64_t at[SG_LANES];
-            if (w->wk->track && from.space == PTX_GLOBAL) {
-                at[l] = src + k;
-                sg_track_lanes(w, &from, at, 1u << l, 16, SG_READ);
-            }
-            if (w->wk->track && op->space == PTX_GLOBAL) {
-                at[l] = to + k;
-                sg_track_lanes(w, op, at, 1u << l, 16, SG_WRITE);
-            }
-            memmove(p, q, 16);
-        }
-        if (ext[2] != SG_NONE) {
-            uint8_t *p = resolve(w, &bar, l, sg_address(w, &bar, l));
-            if (!p || !update(w, &bar, l, p, 0, -(int64_t)n, false))
-                return NULL;
-        }
     }
     return op + 1;
 }

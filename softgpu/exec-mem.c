@@ -291,7 +291,7 @@ static uint32_t fminmax16(uint32_t a, uint32_t b, bool bf, bool max)
 }
 
 /* One atomic operation (enum ptx_mod in `sub`) on `old`, of PTX type `type`. */
-static uint64_t atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global)
+uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global)
 {
     unsigned bits = op->size * 8u;
     uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
@@ -371,7 +371,7 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
                     get(w, op->size, ext[0], l, c);
                     memcpy(&vc, c, op->size);
                 }
-                uint64_t v = atomic_value(op, vo, vb, vc, is_global(op, sg_address(w, op, l)));
+                uint64_t v = sg_atomic_value(op, vo, vb, vc, is_global(op, sg_address(w, op, l)));
                 memcpy(r, &v, op->size);
             }
             if (!(op->flags & SG_NO_RESULT))

@@ -651,7 +651,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     if (l->race_check && run.nblocks >= UINT32_MAX - 1)
         return refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
     run.nwarp = (run.threads + SG_LANES - 1) / SG_LANES;
-    run.shared_bytes = l->shared_dynamic ? ((c->shared_static + 15) & ~15u) + l->shared_dynamic : c->shared_static;
+    run.shared_bytes = l->shared_dynamic ? c->shared_dynamic_at + l->shared_dynamic : c->shared_static;
 
     size_t nalloc;
     r = sg_mem_pin(d, &run.alloc, &nalloc);

@@ -136,7 +136,7 @@ struct sg_code {
     struct sg_param_copy *param;
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite;
     uint32_t konst_bytes, reg_bytes, fixed_bytes; /* the first fixed_bytes of the registers are %tid and temporaries */
-    uint32_t local_bytes, shared_static, param_total;
+    uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     int error;    /* decoding failed: DT_E_* and why */
     uint32_t error_line;
@@ -364,6 +364,8 @@ const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op);
 uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane);
+/* One atomic operation (op->sub, op->type, op->size) on `old`; c: compare-and-swap's new value. */
+uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global);
 
 /* ---- exec-cluster.c: blocks of a cluster ---- */
 /* Where the launch's cluster size is (0,0,0): the kernel's, else one block. NULL: it fits; else why not. */
@@ -425,7 +427,38 @@ enum sg_mbarrier { SG_MB_INIT, SG_MB_INVAL, SG_MB_ARRIVE, SG_MB_DROP, SG_MB_ARRI
                    SG_MB_WAIT, SG_MB_PARITY, SG_MB_NOTHING };
 const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_mbarrier_count(struct sg_warp *w, const struct sg_op *op);
+/* `bytes` less to come on the object at `addr` in op->space; false: fault. */
+bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes);
+
+/* ---- exec-bulk.c, exec-tensor.c: operands in code->ext from op->x on ---- */
+enum sg_bulk_ext { /* an address is three words: ref, SG_A64 or 0, offset */
+    SG_BULK_TO = 0,    /* stores of tensors: the source; tensormap.*: the map */
+    SG_BULK_FROM = 3,  /* copies of tensors: the map */
+    SG_BULK_BAR = 6,   /* SG_NONE: a bulk group */
+    SG_BULK_SIZE = 9,  /* ref; tensormap.replace: the value */
+    SG_BULK_CTAS,      /* ref of the mask of multicast, or SG_NONE */
+    SG_BULK_BYTES,     /* ref of the byte mask, or SG_NONE */
+    SG_BULK_OP,        /* enum ptx_mod: the reduction, or 0; the field of tensormap.replace */
+    SG_BULK_TYPE,      /* enum ptx_type; the ordinal of tensormap.replace */
+    SG_BULK_COORDS,    /* number of coordinates; tensormap.replace: the value has 64 bits */
+    SG_BULK_COORD,     /* refs */
+    SG_BULK_EXT = SG_BULK_COORD + 5
+};
+struct sg_op sg_bulk_part(const struct sg_warp *w, const struct sg_op *op, unsigned which, unsigned space); /* one address as an operation */
+uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n, enum sg_access how);
+uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n, enum sg_access how);
+/* Where a copy to shared memory goes, and what it signals: as given, or in each block of the multicast mask. -1: fault. */
+int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar, uint64_t ret_to[SG_MAX_CLUSTER],
+                    uint64_t ret_bar[SG_MAX_CLUSTER]);
+bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global); /* decode-bulk.c: PTX has this reduction */
+void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n, enum ptx_type t, bool global);
 const struct sg_op *sg_bulk_copy(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_bulk_prefetch(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_tensor_load(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_tensor_store(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_tensor_prefetch(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_tensormap_copy(struct sg_warp *w, const struct sg_op *op);
 
 /* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ----------------------------- */
 const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,

@@ -1,4 +1,4 @@
-/* Clusters through the driver API: launch attributes, function attributes, graph nodes, occupancy, error codes. */
+/* Clusters and tensor maps through the driver API: launch attributes, function attributes, graph nodes, occupancy, encoding, error codes. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -235,6 +235,100 @@ static void occupancy(void **state)
     end();
 }
 
+/* A block loads a box of a matrix in global memory by a map in the place that `way` says, and stores it elsewhere by another one. */
+static const char tiles[] =
+    ".version 8.3\n.target sm_90a\n.address_size 64\n.const .align 64 .b8 table[128];\n.global .align 128 .b8 changed[128];\n"
+    ".visible .entry tile(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 way, .param .u64 y)\n{\n"
+    ".reg .b64 %m, %n, %y; .reg .b32 %r<6>; .reg .pred %p; .shared .align 128 .b8 box[1024]; .shared .align 128 .b8 map[128]; .shared .align 8 .b64 bar;\n"
+    "ld.param.u32 %r0, [way]; ld.param.u64 %y, [y]; mov.b64 %m, from; cvta.param.u64 %m, %m; mov.b64 %n, to; cvta.param.u64 %n, %n;\n"
+    "setp.eq.u32 %p, %r0, 1; @%p mov.u64 %m, table; @%p cvta.const.u64 %m, %m;\n"
+    "setp.ne.u32 %p, %r0, 2; @%p bra COPY;\n"
+    /* a copy in shared memory, with another address, box and swizzle, published in global memory */
+    "mov.u32 %r1, 0; LOOP: cvt.u64.u32 %n, %r1; add.u64 %n, %n, %m; ld.u32 %r2, [%n]; mov.u32 %r3, map; add.u32 %r3, %r3, %r1; st.shared.u32 [%r3], %r2;\n"
+    "add.u32 %r1, %r1, 4; setp.lt.u32 %p, %r1, 128; @%p bra LOOP; mov.b64 %n, to; cvta.param.u64 %n, %n;\n"
+    "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [map], %y;\n"
+    "tensormap.replace.tile.rank.shared::cta.b1024.b32 [map], 1;\n"
+    "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [map], 0, 16;\n"
+    "tensormap.replace.tile.box_dim.shared::cta.b1024.b32 [map], 1, 16;\n"
+    "tensormap.replace.tile.global_dim.shared::cta.b1024.b32 [map], 0, 10;\n"
+    "tensormap.replace.tile.global_stride.shared::cta.b1024.b64 [map], 0, 128;\n"
+    "tensormap.replace.tile.element_stride.shared::cta.b1024.b32 [map], 1, 1;\n"
+    "tensormap.replace.tile.elemtype.shared::cta.b1024.b32 [map], 2;\n"
+    "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [map], 0;\n"
+    "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [map], 0;\n"
+    "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [map], 0;\n"
+    "mov.u64 %m, changed; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%m], [map], 128;\n"
+    "cvta.global.u64 %m, %m; fence.proxy.tensormap::generic.acquire.gpu [%m], 128;\n"
+    "COPY: mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;\n"
+    "prefetch.tensormap [%m];\n"
+    "cp.async.bulk.prefetch.tensor.2d.L2.global [%m, {4, -2}];\n"
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%m, {4, -2}], [bar];\n"
+    "WAIT: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra WAIT;\n"
+    "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%n, {0, 0}], [box];\n"
+    "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;\n}\n";
+
+static CUresult encode(CUtensorMap *m, CUdeviceptr at, cuuint64_t width, cuuint64_t height, cuuint64_t pitch, CUtensorMapSwizzle s)
+{
+    cuuint64_t dim[2] = {width, height}, stride[1] = {pitch};
+    cuuint32_t box[2] = {16, 16}, step[2] = {1, 1};
+    return F(cuTensorMapEncodeTiled)(m, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, (void *)(uintptr_t)at, dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, s,
+                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
+static void tensor_maps(void **state)
+{
+    static int x[2][32 * 20], out[16 * 16];
+    CUdeviceptr d, e, o, table;
+    size_t n;
+    CUfunction f = begin("any");
+    OK(F(cuModuleLoadData)(&module, tiles));
+    OK(F(cuModuleGetFunction)(&f, module, "tile"));
+    OK(F(cuMemAlloc)(&d, sizeof x[0]));
+    OK(F(cuMemAlloc)(&e, sizeof x[0]));
+    OK(F(cuMemAlloc)(&o, sizeof out));
+    for (int i = 0; i < 32 * 20; i++)
+        x[0][i] = 1000 + i, x[1][i] = 5000 + i;
+    OK(F(cuMemcpyHtoD)(d, x[0], sizeof x[0]));
+    OK(F(cuMemcpyHtoD)(e, x[1], sizeof x[1]));
+    CUtensorMap from, to;
+    OK(encode(&from, d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_64B));
+    OK(encode(&to, o, 16, 16, 64, CU_TENSOR_MAP_SWIZZLE_64B));
+    OK(F(cuModuleGetGlobal)(&table, &n, module, "table"));
+    assert_int_equal(n, 128);
+    OK(F(cuMemcpyHtoD)(table, &from, sizeof from));
+    for (int way = 0; way < 3; way++) {
+        if (way == 2)
+            OK(encode(&to, o, 16, 16, 64, CU_TENSOR_MAP_SWIZZLE_NONE));
+        void *args[] = {&from, &to, &way, &e};
+        OK(F(cuMemsetD8)(o, 0xAA, sizeof out));
+        OK(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+        OK(F(cuMemcpyDtoH)(out, o, sizeof out));
+        for (int r = 0; r < 16; r++)
+            for (int c = 0; c < 16; c++) {
+                int row = r - 2, col = c + 4, width = way == 2 ? 10 : 30;
+                assert_int_equal(out[r * 16 + c], row >= 0 && col < width ? x[way == 2][row * 32 + col] : 0);
+            }
+    }
+    OK(F(cuTensorMapReplaceAddress)(&from, (void *)(uintptr_t)e));
+    int way = 0;
+    OK(encode(&to, o, 16, 16, 64, CU_TENSOR_MAP_SWIZZLE_64B));
+    void *args[] = {&from, &to, &way, &e};
+    OK(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, args, NULL));
+    OK(F(cuMemcpyDtoH)(out, o, sizeof out));
+    assert_int_equal(out[2 * 16], 5004);
+
+    assert_int_equal(F(cuTensorMapReplaceAddress)(&from, (void *)(uintptr_t)(e + 8)), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(encode(&from, d + 4, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_64B), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(encode(&from, d, 0, 20, 128, CU_TENSOR_MAP_SWIZZLE_64B), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(encode(&from, d, 30, 20, 120, CU_TENSOR_MAP_SWIZZLE_64B), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(encode(&from, d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_32B), CUDA_ERROR_INVALID_VALUE); /* 64 bytes a row */
+    assert_int_equal(encode(&from, d, 30, 20, 128, (CUtensorMapSwizzle)7), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(encode((CUtensorMap *)((char *)&from + 16), d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_NONE), CUDA_ERROR_INVALID_VALUE);
+    for (int a = CU_TENSOR_MAP_SWIZZLE_128B; a <= CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B; a++)
+        OK(encode(&from, d, 30, 20, 128, (CUtensorMapSwizzle)a));
+    end();
+}
+
 static void older(void **state)
 {
     CUdevice l4;
@@ -248,6 +342,8 @@ static void older(void **state)
     OK(F(cuMemAlloc)(&y, 64));
     OK(launch(f, 4, 0));
     assert_int_equal(launch(f, 4, 2), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    CUtensorMap map;
+    assert_int_equal(encode(&map, 1 << 20, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_NONE), CUDA_ERROR_NOT_SUPPORTED);
     OK(F(cuCtxDestroy)(c));
 }
 
@@ -267,6 +363,6 @@ int main(void)
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(compiled), cmocka_unit_test(nodes),
-                                       cmocka_unit_test(occupancy), cmocka_unit_test(older)};
+                                       cmocka_unit_test(occupancy), cmocka_unit_test(tensor_maps), cmocka_unit_test(older)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
