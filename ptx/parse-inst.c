@@ -566,57 +566,11 @@ static int pragma(struct ptx_parser *ps)
     return r < 0 ? r : add(ps, &i, NULL, 0);
 }
 
-/* .loc, .file and .section say nothing about what the code does: eaten. */
-int ptx_skip_debug(struct ptx_parser *ps, bool *ret_skipped)
-{
-    *ret_skipped = true;
-    if (ptx_is_dot(ps, "loc") || ptx_is_dot(ps, "file")) {
-        for (ptx_next(ps); ps->lx.t.kind == PTX_TK_NUM || ps->lx.t.kind == PTX_TK_STRING; ptx_next(ps))
-            ;
-        while (ptx_is(ps, ',')) { /* , time, size; , function_name label+8, inlined_at 1 2 3 */
-            ptx_next(ps);
-            if (ps->lx.t.kind == PTX_TK_IDENT && ps->lx.t.len == 13 && !memcmp(ps->lx.t.s, "function_name", 13)) {
-                ptx_next(ps);
-                if (ps->lx.t.kind != PTX_TK_IDENT)
-                    return ptx_unexpected(ps, "a label");
-                ptx_next(ps);
-                if (ptx_is(ps, '+'))
-                    ptx_next(ps);
-            } else if (ps->lx.t.kind == PTX_TK_IDENT && ps->lx.t.len == 10 && !memcmp(ps->lx.t.s, "inlined_at", 10)) {
-                ptx_next(ps);
-            } else if (ps->lx.t.kind != PTX_TK_NUM) {
-                return ptx_unexpected(ps, "a number");
-            }
-            while (ps->lx.t.kind == PTX_TK_NUM)
-                ptx_next(ps);
-        }
-        return 0;
-    }
-    if (ptx_is_dot(ps, "section")) {
-        ptx_next(ps);
-        if (ps->lx.t.kind != PTX_TK_DOT && ps->lx.t.kind != PTX_TK_IDENT)
-            return ptx_unexpected(ps, "a section name");
-        ptx_next(ps);
-        int r = ptx_expect(ps, '{');
-        if (r < 0)
-            return r;
-        while (!ptx_is(ps, '}')) {
-            if (ps->lx.t.kind == PTX_TK_EOF || ps->lx.t.kind == PTX_TK_BAD || ptx_is(ps, '{'))
-                return ptx_unexpected(ps, "'}'");
-            ptx_next(ps);
-        }
-        ptx_next(ps);
-        return 0;
-    }
-    *ret_skipped = false;
-    return 0;
-}
-
 static int directive(struct ptx_parser *ps)
 {
-    bool skipped;
-    int r = ptx_skip_debug(ps, &skipped);
-    if (r < 0 || skipped)
+    bool debug;
+    int r = ptx_parse_debug(ps, &debug);
+    if (r < 0 || debug)
         return r;
     if (ptx_is_dot(ps, "reg")) {
         ptx_next(ps);

@@ -2,7 +2,7 @@
  *
  * ptx_parse copies the text (so that it ends with a NUL), reads it in one pass, and then points uses of a forward declaration at the
  * definition. Memory is bounded by PTX_MAX_ARENA whatever counts and sizes the text claims; recursion by PTX_MAX_DEPTH.
- * Debug information and `, debug` are dropped. Errors carry line and column.
+ * `, debug` is dropped, debug information kept beside the code (debug.c). Errors carry line and column.
  * Not here: operand classes and meaning (verify.c).
  */
 #include <stdio.h>
@@ -415,9 +415,9 @@ static int parse_alias(struct ptx_parser *ps)
 
 static int parse_item(struct ptx_parser *ps)
 {
-    bool skipped;
-    int r = ptx_skip_debug(ps, &skipped);
-    if (r < 0 || skipped)
+    bool debug;
+    int r = ptx_parse_debug(ps, &debug);
+    if (r < 0 || debug)
         return r;
     if (ptx_is_dot(ps, "pragma"))
         return parse_pragma(ps, &ps->m->pragma);

@@ -147,8 +147,10 @@ int ptx_parse_param(struct ptx_parser *ps, struct ptx_function *f, struct ptx_va
 int ptx_parse_reg(struct ptx_parser *ps);
 /* parse-inst.c: statements up to the `}` that closes depth `until` (or the end of text, where until is 0) */
 int ptx_parse_body(struct ptx_parser *ps, bool text);
-int ptx_skip_debug(struct ptx_parser *ps, bool *ret_skipped);
 void ptx_finish_labels(struct ptx_parser *ps, uint32_t first_inst);
+
+/* debug.c: .loc, .file, .section at the current token are read; *ret_was: it was one of them */
+int ptx_parse_debug(struct ptx_parser *ps, bool *ret_was);
 
 /* use.c: what a function needs, transitively, in order of first appearance (module-scope variables, functions) */
 struct ptx_use {

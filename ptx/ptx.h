@@ -5,7 +5,7 @@
  *
  * What the IR is: per function a flat vector of instructions. Labels, pragmas and branch-target lists are instructions of
  * their own (PTX_OP_LABEL …), so that inserting code never moves a label. Nested `{ }` scopes are flattened: names that a scope
- * shadows are renamed at parse. Debug (.loc, .file, .section) is dropped; each instruction keeps its line.
+ * shadows are renamed at parse. Each instruction keeps its line; .loc and .file are kept beside the code (ptx_source_of) and never printed.
  * An instruction that `ops.def` does not know is kept verbatim as PTX_OP_OPAQUE with its text: it prints back unchanged,
  * analysis must treat it as reading and writing everything, the executor refuses it by name and line.
  */
@@ -249,6 +249,10 @@ struct ptx_function {
     struct ptx_inst *inst;
     uint32_t ninst, inst_cap;
     uint32_t line;
+    struct ptx_loc { /* .loc at this place of the text (debug.c) */
+        uint32_t line, col, file, src_line, at_file, at_line;
+    } *loc;
+    uint32_t nloc, loc_cap;
     struct ptx_scope *scope; /* names for ptx_append_text, private */
 };
 
@@ -265,8 +269,21 @@ struct ptx_module {
         struct ptx_function *name, *target;
     } *alias;
     uint32_t nalias, alias_cap;
+    struct ptx_file {
+        uint32_t number;
+        const char *name;
+    } *file; /* .file */
+    uint32_t nfile, file_cap;
     const char *pragma; /* module-scope .pragma directives as text, or NULL */
 };
+
+struct ptx_source { /* where an instruction comes from, if the text says so (-lineinfo) */
+    const char *file;    /* as in .file */
+    uint32_t line;       /* from 1 */
+    const char *at_file; /* inlined there, or NULL */
+    uint32_t at_line;
+};
+bool ptx_source_of(const struct ptx_function *f, const struct ptx_inst *i, struct ptx_source *ret); /* false: not known */
 
 /* ---- parse, print, verify ------------------------------------------------------------------------------------ */
 #define PTX_MAX_BYTES (64u << 20) /* larger text is refused before anything is allocated */

@@ -114,6 +114,39 @@ static void test_scopes(void **state)
     free(out);
 }
 
+/* .loc holds from where it stands to the next one of the function; line 0 means none; .file may come last. */
+static void test_source_lines(void **state)
+{
+    struct ptx_module *m;
+    struct ptx_source at;
+    char *out = print_twice(HEAD ".visible .entry k()\n{\n.reg .b32 a;\nmov.b32 a, 1;\n.loc 1 10 3\nmov.b32 a, 2;\nmov.b32 a, 3; .loc 2 20 1, function_name $L+4, "
+                            "inlined_at 1 12 7\nmov.b32 a, 4;\n.loc 1 0 0\nmov.b32 a, 5;\n.loc 7 5 1\nmov.b32 a, 6;\n.loc 1 4294967297 1\nret;\n}\n"
+                            ".func g() { .reg .b32 b; mov.b32 b, 7; ret; }\n.file 1 \"k.cu\", 1, 2\n.file 2 \"inc/h.cuh\"\n", &m);
+    struct ptx_function *k = ptx_find_function(m, "k"), *g = ptx_find_function(m, "g");
+    static const struct {
+        const char *file, *at_file;
+        uint32_t line, at_line;
+    } want[] = {{NULL}, {"k.cu", NULL, 10, 0}, {"k.cu", NULL, 10, 0}, {"inc/h.cuh", "k.cu", 20, 12}, {NULL}, {NULL}, {NULL}};
+    assert_int_equal(k->ninst, 7);
+    for (unsigned i = 0; i < 7; i++) {
+        assert_int_equal(ptx_source_of(k, &k->inst[i], &at), want[i].file != NULL);
+        if (!want[i].file)
+            continue;
+        assert_string_equal(at.file, want[i].file);
+        assert_int_equal(at.line, want[i].line);
+        assert_int_equal(at.at_line, want[i].at_line);
+        if (want[i].at_file)
+            assert_string_equal(at.at_file, want[i].at_file);
+        else
+            assert_null(at.at_file);
+    }
+    assert_false(ptx_source_of(g, &g->inst[0], &at));
+    assert_null(strstr(out, ".loc"));
+    assert_null(strstr(out, ".file"));
+    free(out);
+    ptx_module_free(m);
+}
+
 static void test_module(void **state)
 {
     struct ptx_module *m;
@@ -212,7 +245,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_canonical), cmocka_unit_test(test_opaque), cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_module),    cmocka_unit_test(test_errors), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_source_lines), cmocka_unit_test(test_module),    cmocka_unit_test(test_errors), cmocka_unit_test(test_hostile),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
