@@ -126,6 +126,9 @@ const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t produc
 
 /* The analysis document (contract.md §3); signature may be NULL. New reference. */
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
+/* Give every edge of an analysis document of `p` its "reasons" (explain.c): which instructions made it what it is. */
+#define ANA_REASONS_MAX 64 /* of one edge */
+int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e);
 json_t *dev_info_to_json(const struct dev_info *i); /* the "device" member of analysis and plan documents */
 
 /* ---- interval sets (sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set ----------------------- */

@@ -1,11 +1,13 @@
 /* dovetail explain GRAPH|SIGNATURE: the documents in sentences: why an edge has its class and its evidence, why a rewrite was kept, refused or
- * dropped, and what the signature is made of. A signature is explained from what the cache holds, with canonical names.
+ * dropped, and what the signature is made of. Of a graph, edges name the instructions that made them what they are. A signature is explained from what the cache holds, with canonical names.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
 #include "client/cli.h"
+
+#define LINES_MOST 8
 
 static bool has(const json_t *list, const char *what)
 {
@@ -24,6 +26,81 @@ static void range(const json_t *o, const char *what, const char *of)
         printf("    %s %.0f %s\n", what, lo, of);
     else
         printf("    %s %.0f to %.0f %s\n", what, lo, hi, of);
+}
+
+/* "PTX line 69 (line 11 of module k): ld.global…" */
+static void place(const json_t *o)
+{
+    const json_t *src = json_object_get(o, "source"), *at = json_object_get(src, "inlined_at");
+    printf("PTX line %.0f", jnum(o, "ptx_line"));
+    for (const json_t *s = src; s; s = s == src ? at : NULL) {
+        const char *module = jstr(s, "module");
+        printf("%sline %.0f of %s", s == src ? " (" : ", inlined at ", jnum(s, "line"), *module ? "module " : "");
+        print_clean(stdout, *module ? module : jstr(s, "file"));
+    }
+    printf("%s: ", src ? ")" : "");
+    print_clean(stdout, jstr(o, "instruction"));
+    fputc('\n', stdout);
+}
+
+/* Do two reasons differ in nothing but where the access is? */
+static bool alike(const json_t *a, const json_t *b)
+{
+    static const char *const member[] = {"of", "side", "access", "buffer", "why", "step"};
+    for (size_t i = 0; i < sizeof member / sizeof *member; i++)
+        if (strcmp(jstr(a, member[i]), jstr(b, member[i])))
+            return false;
+    return jnum(json_object_get(a, "from"), "ptx_line") == jnum(json_object_get(b, "from"), "ptx_line");
+}
+
+static void other_lines(const json_t *list, size_t first)
+{
+    const json_t *a = json_array_get(list, first), *b;
+    unsigned n = 0;
+    for (size_t i = first + 1; (b = json_array_get(list, i)); i++)
+        if (alike(a, b) && n++ < LINES_MOST)
+            printf("%s%.0f", n == 1 ? "            and the same at PTX line " : ", ", jnum(b, "ptx_line"));
+    if (n > LINES_MOST)
+        printf(" and %u more", n - LINES_MOST);
+    fputs(n ? "\n" : "", stdout);
+}
+
+/* The instructions behind an edge's evidence ("evidence") or behind a class that is not one-to-one ("class"). */
+static void reasons(const json_t *e, const char *of)
+{
+    const json_t *list = json_object_get(e, "reasons"), *r, *earlier;
+    size_t i;
+    json_array_foreach(list, i, r) {
+        const json_t *from = json_object_get(r, "from");
+        const char *why = jstr(r, "why"), *step = jstr(r, "step");
+        size_t k = 0;
+        while (k < i && (earlier = json_array_get(list, k)) && !alike(earlier, r))
+            k++;
+        if (strcmp(jstr(r, "of"), of) || k < i)
+            continue;
+        fputs("        ", stdout);
+        print_clean(stdout, jstr(e, jstr(r, "side")));
+        printf(" %s ", !strcmp(jstr(r, "access"), "write") ? "writes" : !strcmp(jstr(r, "access"), "read") ? "reads" : "changes");
+        print_clean(stdout, jstr(r, "buffer"));
+        if (*step) {
+            printf(": a %s of the whole range\n", step);
+            continue;
+        }
+        printf("%s, ", json_is_true(json_object_get(r, "loop")) ? " in a loop" : "");
+        place(r);
+        if (from) {
+            printf("            %s by ", !strcmp(why, "guard") ? "whether it does is decided" : "its address is formed");
+            if (*jstr(from, "buffer")) {
+                fputs("what ", stdout);
+                print_clean(stdout, jstr(from, "buffer"));
+                fputs(" holds, ", stdout);
+            }
+            place(from);
+        } else if (!strcmp(why, "not-followed")) {
+            printf("            an instruction whose addresses are not followed: it counts as every byte\n");
+        }
+        other_lines(list, i);
+    }
 }
 
 static void edge(const json_t *e)
@@ -45,6 +122,7 @@ static void edge(const json_t *e)
         printf(": %.0f pairs of blocks in %.0f components, fan %s\n", jnum(e, "pairs"), jnum(e, "components"), jstr(e, "fan"));
         range(json_object_get(e, "producers_per_consumer"), "a consumer block needs", "producer blocks");
         range(json_object_get(e, "consumers_per_producer"), "a producer block feeds", "consumer blocks");
+        reasons(e, "class");
         if (has(classes, "one-to-one"))
             printf("    one-to-one: every consumer block needs exactly one producer block, and none is shared\n");
     }
@@ -59,6 +137,9 @@ static void edge(const json_t *e)
            !strcmp(ev, "proved") ? "no address and no guard depends on loaded data, so the map holds for all inputs"
            : !strcmp(ev, "observed") ? "addresses or guards depend on buffers that are declared constant, whose content is hashed"
                                      : "addresses or guards depend on data, so the map is a superset");
+    reasons(e, "evidence");
+    if (jnum(e, "reasons_left_out") > 0)
+        printf("        and %.0f accesses more\n", jnum(e, "reasons_left_out"));
 }
 
 static void rewrite(const json_t *r)
@@ -137,8 +218,18 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     nearest(json_object_get(doc, "nearest"), json_is_true(json_object_get(doc, "cached")));
     if (a)
         printf("\nEdges\n");
-    json_array_foreach(json_object_get(a, "edges"), i, v)
+    bool lines = false, sources = false;
+    json_array_foreach(json_object_get(a, "edges"), i, v) {
+        const json_t *r;
+        size_t k;
         edge(v);
+        json_array_foreach(json_object_get(v, "reasons"), k, r) {
+            lines |= json_object_get(r, "ptx_line") != NULL;
+            sources |= json_object_get(r, "source") != NULL;
+        }
+    }
+    if (lines && !sources)
+        printf("PTX lines of a CUDA module are of what the compiler made of it; with \"-lineinfo\" among its options, source lines are named too.\n");
     if (p)
         printf("\nRewrites\n");
     json_array_foreach(json_object_get(p, "rewrites"), i, v)

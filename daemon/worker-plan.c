@@ -237,7 +237,16 @@ static json_t *nearest(struct job *j)
     return o;
 }
 
-/* Both documents, the nearest other entry, and the factors of the signature when the graph had to be compiled. */
+/* Lines are those of the text that was posted: made each time, never stored. What cannot be compiled any more is explained without them. */
+static void reasons(struct job *j, json_t *analysis)
+{
+    struct dt_err why = {0};
+    if (need_prog(j, &why) < 0 || ana_explain(j->prog, analysis, &why) < 0)
+        dt_log(DT_LOG_WARN, "no reasons by line: %s", why.detail ? why.detail : dt_err_text(why.num));
+    dt_err_done(&why);
+}
+
+/* Both documents, the analysis with reasons, the nearest other entry, and the factors of the signature. */
 int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct job j = {0};
@@ -247,6 +256,8 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         r = document(&j, "analysis", &analysis, e);
     if (r >= 0)
         r2 = document(&j, "plan", &plan, e);
+    if (r >= 0 && r2 >= 0)
+        reasons(&j, analysis);
     if (r >= 0 && r2 >= 0) {
         a->hit = r == 1 && r2 == 1;
         snprintf(a->digest, sizeof a->digest, "%s", j.digest);

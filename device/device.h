@@ -39,6 +39,7 @@ void dev_set_deadline(struct dev_device *d, unsigned ms);
 int dev_reset(struct dev_device *d, struct dt_err *e);
 
 /* ---- compilers (nvrtc.c, nvjitlink.c) ------------------------------------------------------------------------ */
+#define DEV_SOURCE_NAME "kernel.cu" /* what the compiler's log, and .file of its PTX, call the source */
 /* CUDA C++ to PTX for "sm_90" (compute_90). Options are allow-listed; the compiler runs in a child process with a deadline. DT_E_COMPILE with
  * the log in e->log; DT_E_NO_COMPILER; DT_E_TIMEOUT. *ret_ptx: caller frees. */
 int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,

@@ -190,7 +190,7 @@ static int nvrtc(char job, const char *source, struct opts *option)
     if (!confine_files(&dirs) && could_read_files(source))
         return say_str('E', "this machine's kernel cannot confine the compiler: #include of a path is refused");
     nvrtcProgram prog;
-    nvrtcResult r = p_nvrtcCreateProgram(&prog, source, "kernel.cu", 0, NULL, NULL);
+    nvrtcResult r = p_nvrtcCreateProgram(&prog, source, DEV_SOURCE_NAME, 0, NULL, NULL);
     if (r != NVRTC_SUCCESS)
         return say_str('E', p_nvrtcGetErrorString(r));
     nvrtcResult c = p_nvrtcCompileProgram(prog, (int)option->n, (const char *const *)option->p);

@@ -44,6 +44,25 @@ const char *dev_nvjitlink_version(void)
     return version_of(1);
 }
 
+/* With -lineinfo the PTX names the source as a file of the current folder. It is no file, and equal input gives equal PTX: "kernel.cu". */
+static size_t plain_file_name(char *ptx, size_t len)
+{
+    static const char end[] = "/" DEV_SOURCE_NAME "\"";
+    for (char *at = ptx; (at = strstr(at, end));) {
+        char *from = at;
+        while (from > ptx && from[-1] != '"' && from[-1] != '\n')
+            from--;
+        if (from > ptx && from[-1] == '"') {
+            memmove(from, at + 1, len - (size_t)(at + 1 - ptx) + 1);
+            len -= (size_t)(at + 1 - from);
+            at = from;
+        } else {
+            at++;
+        }
+    }
+    return len;
+}
+
 int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
                      unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
 {
@@ -92,6 +111,7 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
     if (r < 0)
         return r;
     if (reply.result) {
+        reply.result_len = plain_file_name(reply.result, reply.result_len);
         dev_memo_put(key, reply.result, reply.result_len);
         *ret_ptx = reply.result;
         *ret_len = reply.result_len;

@@ -29,6 +29,22 @@ static int compile(const char *src, const char *const *o, unsigned n, unsigned m
     return r;
 }
 
+/* With line information the PTX names the source, and no folder of this machine. */
+static void names_no_folder(void **state)
+{
+    struct dt_err e = {0};
+    char *ptx;
+    const char *o[] = {"-lineinfo"};
+    assert_int_equal(compile(good, o, 1, 60000, &ptx, &e), 0);
+    const char *at = strstr(ptx, ".file");
+    assert_non_null(at);
+    assert_non_null(strstr(at, "\"" DEV_SOURCE_NAME "\""));
+    assert_null(strstr(at, "/" DEV_SOURCE_NAME));
+    assert_non_null(strstr(ptx, ".loc"));
+    assert_int_equal(ptx[strlen(ptx) - 1], '\n');
+    free(ptx);
+}
+
 static void compiles(void **state)
 {
     struct dt_err e = {0};
@@ -172,7 +188,7 @@ int main(void)
         puts("NVRTC or nvJitLink is not here: skipped");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(headers), cmocka_unit_test(says_why),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(names_no_folder), cmocka_unit_test(headers), cmocka_unit_test(says_why),
                                        cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped),
                                        cmocka_unit_test(newer_ptx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
