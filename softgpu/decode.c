@@ -121,8 +121,8 @@ static uint32_t row_bytes(const struct ptx_reg *r)
     return r->type == PTX_PRED ? 4 : sg_width((enum ptx_type)r->type) * SG_LANES * (r->vec ? r->vec : 1);
 }
 
-/* Live ranges of all registers; false when there is no flow graph. */
-static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to)
+/* Live ranges of all registers, and which are live at the entry; false when there is no flow graph. */
+static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry)
 {
     struct ptx_cfg cfg;
     struct ptx_live live;
@@ -140,6 +140,7 @@ static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *
             for (uint64_t m = live.in[b][w]; m; m &= m - 1) {
                 s.at = cfg.block[b].first;
                 touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
+                entry[w * 64 + (uint32_t)__builtin_ctzll(m)] |= b == 0;
             }
             for (uint64_t m = live.out[b][w]; m; m &= m - 1) {
                 s.at = cfg.block[b].last;
@@ -156,13 +157,15 @@ static int assign_registers(struct sg_dec *d, const struct ptx_function *f, uint
     uint32_t n = f->nreg;
     uint32_t *from = dt_calloc(n + 1, 2 * sizeof *from), *to = from ? from + n + 1 : NULL;
     struct range *r = dt_calloc(n + 1, sizeof *r);
-    if (!from || !r) {
+    bool *entry = dt_calloc(n + 1, sizeof *entry);
+    if (!from || !r || !entry) {
         free(from);
         free(r);
+        free(entry);
         return DT_E_NOMEM;
     }
     memset(from, 0xFF, (n + 1) * 2 * sizeof *from);
-    bool flow = live_ranges(f, from, to);
+    bool flow = live_ranges(f, from, to, entry);
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (flow && to[i] == UINT32_MAX)
@@ -198,6 +201,8 @@ static int assign_registers(struct sg_dec *d, const struct ptx_function *f, uint
             d->regs = at + r[i].bytes;
         }
         ref[r[i].reg] = at;
+        if ((!flow || entry[r[i].reg]) && !dt_push(&d->clear, (struct sg_clear){at, r[i].bytes}))
+            rc = DT_E_NOMEM;
         if (!dt_push(&active, (struct range){at, r[i].from, r[i].to, r[i].bytes}))
             rc = DT_E_NOMEM;
     }
@@ -205,6 +210,7 @@ static int assign_registers(struct sg_dec *d, const struct ptx_function *f, uint
     free(idle.p);
     free(from);
     free(r);
+    free(entry);
     return rc;
 }
 
@@ -814,7 +820,6 @@ static int decode(struct sg_dec *d)
     d->regs = (d->regs + 127) & ~127u;
     d->temp = d->regs;
     d->regs += 256 * SG_TEMPS;
-    d->c->fixed_bytes = d->regs; /* temporaries are written before they are read */
     for (size_t i = 0; i < d->fn.n; i++)
         if ((r = assign_registers(d, d->fn.p[i].f, d->fn.p[i].ref)) < 0)
             return r;
@@ -846,6 +851,8 @@ int sg_decode(struct sg_kernel *k, struct sg_code **ret)
     c->mma = keep(&d, d.mma.p, d.mma.n * sizeof *d.mma.p);
     c->konst = keep(&d, d.konst.p, d.konst.n);
     c->param = keep(&d, d.param.p, d.param.n * sizeof *d.param.p);
+    c->clear = keep(&d, d.clear.p, d.clear.n * sizeof *d.clear.p);
+    c->nclear = (uint32_t)d.clear.n;
     c->nop = (uint32_t)d.op.n;
     c->nsrc = (uint32_t)d.src.n;
     c->next = (uint32_t)d.ext.n;
@@ -866,6 +873,7 @@ int sg_decode(struct sg_kernel *k, struct sg_code **ret)
     free(d.konst.p);
     free(d.param.p);
     free(d.place.p);
+    free(d.clear.p);
     free(d.fn.p);
     free(d.fix.p);
     free(d.kmap);

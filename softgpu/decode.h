@@ -34,6 +34,7 @@ struct sg_dec {
     struct dt_vec(uint8_t) konst;
     struct dt_vec(struct sg_param_copy) param;
     struct dt_vec(struct sg_place) place;
+    struct dt_vec(struct sg_clear) clear;
     struct dt_vec(struct sg_fn_regs) fn;
     struct dt_vec(struct sg_fix) fix;
     struct konst_slot {

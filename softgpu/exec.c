@@ -16,6 +16,7 @@
 
 #include <fenv.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -141,39 +142,42 @@ static void *aligned(size_t n)
     return p;
 }
 
-static void block_free(struct sg_block *b)
-{
-    free(b->warp);
-    free(b->regs);
-    free(b->shared);
-    free(b->local);
-    free(b->konst);
-}
-
 static uint64_t block_bytes(const struct sg_run *run)
 {
     return run->nwarp * ((uint64_t)run->code->reg_bytes + SG_LANES * (uint64_t)run->code->local_bytes) + run->shared_bytes;
 }
 
-/* Memory of a resident block. */
+/* Take `bytes` from *p on, rounded up to lines. */
+static uint8_t *cut(uint8_t **p, size_t bytes)
+{
+    uint8_t *r = *p;
+    *p += (bytes + 127) & ~(size_t)127;
+    return r;
+}
+
+/* Memory of a resident block, in one piece. What is in it does not matter: registers that are read before they are written are cleared by
+ * block_start, and so is all else that a kernel can see. */
 static int block_init(struct sg_worker *wk, struct sg_block *b)
 {
     const struct sg_run *run = wk->run;
     const struct sg_code *c = run->code;
+    const struct sg_launch *l = run->l;
     size_t threads = (size_t)run->nwarp * SG_LANES;
     b->wk = wk;
     b->nwarp = run->nwarp;
-    b->warp = aligned(run->nwarp * sizeof *b->warp);
-    b->regs = aligned((size_t)run->nwarp * c->reg_bytes);
-    b->shared = aligned(run->shared_bytes);
-    b->local = aligned(threads * c->local_bytes);
-    b->konst = aligned(SG_BLOCK_BYTES);
-    if (!b->warp || !b->regs || !b->shared || !b->local || !b->konst)
+    b->bytes = block_bytes(run) + run->nwarp * sizeof *b->warp + SG_BLOCK_BYTES + 5 * 128;
+    uint8_t *p = b->memory = sg_spare_get(run->device, &b->bytes);
+    if (!p)
         return DT_E_NOMEM;
-    memset(b->regs, 0, (size_t)run->nwarp * c->reg_bytes);
+    b->warp = (struct sg_warp *)(void *)cut(&p, run->nwarp * sizeof *b->warp);
+    b->regs = cut(&p, (size_t)run->nwarp * c->reg_bytes);
+    b->shared = cut(&p, run->shared_bytes);
+    b->local = cut(&p, threads * c->local_bytes);
+    b->konst = cut(&p, SG_BLOCK_BYTES);
+    uint32_t t[3] = {0};
     for (uint32_t i = 0; i < run->nwarp; i++) {
         struct sg_warp *w = &b->warp[i];
-        memset(w, 0, sizeof *w);
+        memset(w, 0, offsetof(struct sg_warp, frag));
         uint8_t *r = b->regs + (size_t)i * c->reg_bytes;
         w->base[0] = r;
         w->base[1] = run->konst;
@@ -187,12 +191,15 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
         w->shared_bytes = run->shared_bytes;
         w->local = b->local + (size_t)i * SG_LANES * c->local_bytes;
         w->local_bytes = c->local_bytes;
-        for (unsigned l = 0; l < SG_LANES; l++) {
-            uint32_t t[3];
-            thread_of(run->l, i * SG_LANES + l, t);
-            ((uint32_t *)(r + SG_REG_TIDX))[l] = t[0];
-            ((uint32_t *)(r + SG_REG_TIDY))[l] = t[1];
-            ((uint32_t *)(r + SG_REG_TIDZ))[l] = t[2];
+        for (unsigned lane = 0; lane < SG_LANES; lane++) {
+            ((uint32_t *)(void *)(r + SG_REG_TIDX))[lane] = t[0];
+            ((uint32_t *)(void *)(r + SG_REG_TIDY))[lane] = t[1];
+            ((uint32_t *)(void *)(r + SG_REG_TIDZ))[lane] = t[2];
+            if (++t[0] == l->block[0]) {
+                t[0] = 0;
+                if (++t[1] == l->block[1])
+                    t[1] = 0, t[2]++;
+            }
         }
         fill32(r + SG_REG_WARPID, i);
     }
@@ -226,7 +233,8 @@ static void block_start(struct sg_block *b, uint64_t linear)
         struct sg_warp *w = &b->warp[i];
         uint32_t left = run->threads - i * SG_LANES;
         w->alive = left >= SG_LANES ? SG_ALL : (1u << left) - 1;
-        memset(w->base[0] + c->fixed_bytes, 0, c->reg_bytes - c->fixed_bytes);
+        for (uint32_t k = 0; k < c->nclear; k++)
+            memset(w->base[0] + c->clear[k].at, 0, c->clear[k].bytes);
         w->frag[0] = (struct sg_frag){.op = c->op, .mask = w->alive, .state = SG_F_RUN};
         w->nfrag = 1;
         w->issued = 0;
@@ -496,7 +504,8 @@ static void worker_done(struct sg_worker *wk)
 {
     for (uint32_t i = 0; wk->cluster && i < wk->ncluster; i++) {
         for (uint32_t k = 0; wk->cluster[i].block && k < wk->cluster[i].size; k++)
-            block_free(&wk->cluster[i].block[k]);
+            if (wk->cluster[i].block[k].memory)
+                sg_spare_put(wk->run->device, wk->cluster[i].block[k].memory, wk->cluster[i].block[k].bytes);
         free(wk->cluster[i].block);
     }
     free(wk->cluster);

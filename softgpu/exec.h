@@ -134,8 +134,11 @@ struct sg_code {
     struct sg_mma *mma;
     uint8_t *konst; /* image of the launch constants */
     struct sg_param_copy *param;
-    uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite;
-    uint32_t konst_bytes, reg_bytes, fixed_bytes; /* the first fixed_bytes of the registers are %tid and temporaries */
+    struct sg_clear {
+        uint32_t at, bytes;
+    } *clear; /* registers that may be read before they are written: 0 */
+    uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite, nclear;
+    uint32_t konst_bytes, reg_bytes;
     uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     int error;    /* decoding failed: DT_E_* and why */
@@ -236,6 +239,8 @@ struct sg_block {
     uint32_t nwarp, alive; /* threads */
     struct sg_warp *warp;
     uint8_t *regs, *shared, *local, *konst;
+    void *memory; /* all of these */
+    size_t bytes;
     struct sg_barrier bar[SG_BARRIERS];
     uint32_t result[SG_BARRIERS], all[SG_BARRIERS], any[SG_BARRIERS]; /* of bar.red */
     uint32_t next;                /* warp to run next */

@@ -11,6 +11,8 @@
 
 #include "softgpu/sg.h"
 
+enum { SG_SPARES = 8 };
+
 struct sg_alloc {
     uint64_t base, end; /* [base, end) */
     void *raw;          /* what mmap gave, NULL for registered memory */
@@ -25,6 +27,10 @@ struct sg_device {
     struct sg_alloc *alloc;    /* sorted by base, disjoint */
     size_t nalloc, cap;
     uint64_t used;
+    struct sg_spare { /* memory of blocks that have run, for the next launch */
+        void *p;
+        size_t bytes;
+    } spare[SG_SPARES];
 };
 
 /* Zeroed pages, huge ones where there are many; NULL when the host has none. Release with munmap(p, bytes). */
@@ -32,6 +38,10 @@ void *sg_pages(uint64_t bytes);
 
 /* As sg_mem_alloc, for module variables. */
 int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_t *ret_addr);
+
+/* Working memory for launches, aligned to 128 bytes, with anything in it: NULL when the host has none. Give it back with its size. */
+void *sg_spare_get(struct sg_device *d, size_t *bytes);
+void sg_spare_put(struct sg_device *d, void *p, size_t bytes);
 
 /* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. */
 int sg_mem_pin(struct sg_device *d, struct sg_alloc **ret, size_t *ret_n);

@@ -42,6 +42,8 @@ struct sg_device *sg_device_free(struct sg_device *d)
         if (d->alloc[i].raw)
             munmap(d->alloc[i].raw, d->alloc[i].raw_bytes);
     free(d->alloc);
+    for (unsigned i = 0; i < SG_SPARES; i++)
+        free(d->spare[i].p);
     pthread_mutex_destroy(&d->lock);
     pthread_mutex_destroy(&d->exec_lock);
     free(d);
@@ -49,6 +51,43 @@ struct sg_device *sg_device_free(struct sg_device *d)
 }
 
 const struct sg_model *sg_device_model(const struct sg_device *d) { return d->model; }
+
+#define SPARE_MAX (UINT64_C(8) << 20) /* larger pieces go back to the host at once */
+
+void *sg_spare_get(struct sg_device *d, size_t *bytes)
+{
+    struct sg_spare *best = NULL;
+    void *p = NULL;
+    pthread_mutex_lock(&d->lock);
+    for (struct sg_spare *s = d->spare; s < d->spare + SG_SPARES; s++)
+        if (s->bytes >= *bytes && (!best || s->bytes < best->bytes))
+            best = s;
+    if (best && best->p) {
+        p = best->p;
+        *bytes = best->bytes;
+        *best = (struct sg_spare){0};
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (!p && posix_memalign(&p, 128, *bytes))
+        return NULL;
+    return p;
+}
+
+void sg_spare_put(struct sg_device *d, void *p, size_t bytes)
+{
+    struct sg_spare *least = d->spare;
+    pthread_mutex_lock(&d->lock);
+    for (struct sg_spare *s = d->spare; s < d->spare + SG_SPARES; s++)
+        if (s->bytes < least->bytes)
+            least = s;
+    if (p && bytes <= SPARE_MAX && bytes > least->bytes) {
+        void *old = least->p;
+        *least = (struct sg_spare){p, bytes};
+        p = old;
+    }
+    pthread_mutex_unlock(&d->lock);
+    free(p);
+}
 
 /* Index of the first allocation whose end is over `addr`. */
 static size_t lower(const struct sg_alloc *a, size_t n, uint64_t addr)
