@@ -37,7 +37,7 @@
 
 _Static_assert(PTX_T_COUNT <= 64, "a set of types is 64 bits");
 _Static_assert(PTX_MC_VEC < 64, "a set of classes is 64 bits");
-_Static_assert(PTX_M_COUNT <= 256, "modifiers are stored in bytes");
+_Static_assert(PTX_M_COUNT <= 400, "the words of words.c, modifiers and types, fill half a table of 1024 at most");
 
 static const struct ptx_op_info ops[PTX_OP_COUNT] = {
     [PTX_OP_LABEL] = {"", PTX_F_NODST, -1, "L", 0, 0, 0, 0},

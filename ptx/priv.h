@@ -8,7 +8,8 @@
 /* ---- words.c: from text to table rows ------------------------------------------------------------------------ */
 enum ptx_word_kind { PTX_W_NONE, PTX_W_MOD, PTX_W_TYPE, PTX_W_SPACE };
 struct ptx_word {
-    uint8_t kind, value;
+    uint8_t kind;
+    uint16_t value;
 };
 struct ptx_word ptx_word_find(const char *s, size_t len); /* without the dot */
 /* Operation of a mnemonic, PTX_OP_COUNT if none. *ret_longest: most words of a mnemonic that starts with this first word. */

@@ -88,6 +88,7 @@ enum ptx_op_flags {
     PTX_F_SIDE = 1 << 8,       /* other effect that may not be dropped or duplicated: trap, brkpt, nanosleep, fence … */
     PTX_F_NODST = 1 << 9,      /* opnd[0] is not a destination */
     PTX_F_DST2 = 1 << 10,      /* setp p|q, shfl d|p …: second destination is opnd[1] when inst->dst2 */
+    PTX_F_DST_READ = 1 << 11,  /* opnd[0] is read as well as written */
     PTX_F_SPACE = 1 << 16,     /* takes a state space; the rest is for parser and printer: */
     PTX_F_SPACE2 = 1 << 17,    /* takes two */
     PTX_F_CTA = 1 << 18,       /* .shared prints as .shared::cta */
@@ -170,7 +171,7 @@ struct ptx_inst {
     uint8_t dst2;   /* opnd[1] is a second destination written with `|` */
     uint8_t pred_neg;
     uint32_t pred;  /* register of @p, PTX_NO_REG if unpredicated */
-    uint8_t mod[PTX_MAX_MODS];   /* canonical order; see ptx_has() */
+    uint16_t mod[PTX_MAX_MODS];  /* canonical order; see ptx_has() */
     uint8_t type[PTX_MAX_TYPES]; /* in source order: cvt.rn.f32.s32 has {F32, S32} */
     uint32_t line, col;          /* in the PTX text, from 1; 0 if made by a rewrite */
     struct ptx_opnd *opnd;       /* owned by the module's arena */

@@ -1,6 +1,7 @@
 /* Which registers an instruction reads and writes.
  *
- * Destinations are opnd[0], and opnd[1] where dst2, unless the row says PTX_F_NODST; a vector destination writes its elements. Address
+ * Destinations are opnd[0], and opnd[1] where dst2, unless the row says PTX_F_NODST; a vector destination writes its elements. PTX_F_DST_READ:
+ * opnd[0] is read too (the accumulators of wgmma, also where its scale-d says that they are not added). Address
  * bases, coordinates and all else are reads. A predicated write, and one of a component, is a read too. A call writes what its list of
  * returns names. An opaque statement reads and writes every register it names.
  */
@@ -41,5 +42,5 @@ void ptx_inst_regs(const struct ptx_inst *i, void (*fn)(uint32_t reg, bool write
     for (unsigned k = ndst; k < i->nopnd; k++)
         visit(&i->opnd[k], i->op == PTX_OP_OPAQUE, true, fn, user);
     for (unsigned k = 0; k < ndst && k < i->nopnd; k++)
-        visit(&i->opnd[k], true, guarded, fn, user);
+        visit(&i->opnd[k], true, guarded || (k == 0 && info->flags & PTX_F_DST_READ), fn, user);
 }

@@ -94,7 +94,7 @@ struct ptx_word ptx_word_find(const char *s, size_t len)
 {
     pthread_once(&once, fill);
     struct slot *p = probe(words, s, len);
-    return p->key ? (struct ptx_word){p->kind, (uint8_t)p->value} : (struct ptx_word){PTX_W_NONE, 0};
+    return p->key ? (struct ptx_word){p->kind, p->value} : (struct ptx_word){PTX_W_NONE, 0};
 }
 
 enum ptx_op ptx_mnemonic_find(const char *s, size_t len, unsigned *ret_longest)

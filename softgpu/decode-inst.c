@@ -23,7 +23,7 @@ static unsigned rounding(const struct ptx_inst *i)
     default: break;
     }
     static const struct {
-        uint8_t mod;
+        uint16_t mod;
         uint16_t bit;
     } bits[] = {{PTX_M_FTZ, SG_FTZ}, {PTX_M_SAT, SG_SAT}, {PTX_M_RELU, SG_RELU}, {PTX_M_SATFINITE, SG_SATFINITE}, {PTX_M_NANP, SG_NANP}, {PTX_M_XORSIGN, SG_XORSIGN}};
     for (unsigned k = 0; k < sizeof bits / sizeof *bits; k++)
@@ -309,7 +309,7 @@ static unsigned compare(enum ptx_mod m, enum ptx_type t, bool ftz)
     static const uint16_t order[2][3][4] = {{ROW4(u16), ROW4(u32), ROW4(u64)}, {ROW4(s16), ROW4(s32), ROW4(s64)}};
     static const uint16_t eq[3] = W3(EQ), ne[3] = W3(NE);
     static const uint16_t flt[3][14] = {ROWF(f32), ROWF(z32), ROWF(f64)};
-    static const uint8_t fmods[14] = {PTX_M_EQ, PTX_M_NE, PTX_M_LT, PTX_M_LE, PTX_M_GT, PTX_M_GE, PTX_M_EQU,
+    static const uint16_t fmods[14] = {PTX_M_EQ, PTX_M_NE, PTX_M_LT, PTX_M_LE, PTX_M_GT, PTX_M_GE, PTX_M_EQU,
                                       PTX_M_NEU, PTX_M_LTU, PTX_M_LEU, PTX_M_GTU, PTX_M_GEU, PTX_M_NUM, PTX_M_NAN};
     if (ptx_type_is_float(t)) {
         for (unsigned k = 0; k < 14; k++)

@@ -66,11 +66,12 @@ static uint32_t intern(struct sg_dec *d, struct sg_mma s)
     for (size_t x = 0; x < d->mma.n; x++) {
         const struct sg_mma *o = &d->mma.p[x];
         if (same_fragment(&o->a, &s.a) && same_fragment(&o->b, &s.b) && same_fragment(&o->c, &s.c) && same_fragment(&o->d, &s.d) &&
-            o->tiles.bits == s.tiles.bits && o->saturate == s.saturate && o->by_column == s.by_column && o->rnd == s.rnd && o->quads == s.quads &&
+            o->tiles.bits == s.tiles.bits && o->saturate == s.saturate && o->by_column == s.by_column && o->tiles.negate_a == s.tiles.negate_a && o->tiles.negate_b == s.tiles.negate_b &&
+            o->rnd == s.rnd && o->quads == s.quads &&
             o->col_a == s.col_a && o->col_b == s.col_b)
             return (uint32_t)x;
     }
-    if (!s.a.regs && !sg_fragment_table(&d->c->arena, &s.d)) /* a load or store */
+    if (!s.b.regs && !sg_fragment_table(&d->c->arena, &s.d)) /* a load or store */
         d->nomem = true;
     if (!dt_push(&d->mma, s)) {
         d->nomem = true;
@@ -292,12 +293,107 @@ static int ldst_matrix(struct sg_dec *d)
     return 0;
 }
 
+/* ---- wgmma (§9.7.15). The warps of a warpgroup meet in the operation itself. */
+static bool wgmma_shape_exists(enum ptx_type t, unsigned m, unsigned n, unsigned k)
+{
+    bool f = t == PTX_F16 || t == PTX_BF16 || t == PTX_TF32 || t == PTX_E4M3 || t == PTX_E5M2, i = t == PTX_S8 || t == PTX_U8 || t == PTX_B1;
+    return m == 64 && n >= 8 && n <= 256 && n % 8 == 0 && k * sg_matrix_bits(t) == 256 && (f || (i && (n <= 32 || n % 16 == 0)));
+}
+
+static bool sign_of(const struct ptx_opnd *o, bool *ret_minus)
+{
+    *ret_minus = (int64_t)o->bits == -1;
+    return o->bits == 1 || *ret_minus;
+}
+
+/* d, a or a-desc, b-desc, scale-d [, sign of A, sign of B [, trans-a where A is in memory, trans-b]] */
+static bool wgmma_form(const struct ptx_inst *i, struct sg_mma *ret)
+{
+    unsigned m, n, k;
+    if (!shape(i, &m, &n, &k) || i->ntype != 3 || i->nopnd < 4)
+        return false;
+    enum ptx_type td = (enum ptx_type)i->type[0], ta = (enum ptx_type)i->type[1], tb = (enum ptx_type)i->type[2];
+    struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE), .tiles = {.a = ta, .b = tb, .high = 2, .wide = n / 8, .steps = 2}};
+    bool memory = i->opnd[1].kind != PTX_O_VEC, half = ta == PTX_F16 || ta == PTX_BF16;
+    if (!goes_together(ta, tb, td, td) || !wgmma_shape_exists(ta, m, n, k) || (is_integer(ta) && ta != PTX_B1 && tb != PTX_S8 && tb != PTX_U8))
+        return false;
+    unsigned want = 4;
+    if (!is_integer(ta)) {
+        want = half ? 7 + memory : 6;
+        if (i->nopnd != want || !sign_of(&i->opnd[4], &s.tiles.negate_a) || !sign_of(&i->opnd[5], &s.tiles.negate_b))
+            return false;
+        for (unsigned o = 6; o < want; o++)
+            if (i->opnd[o].bits > 1)
+                return false;
+        s.col_a = half && memory && i->opnd[6].bits;
+        s.col_b = half && i->opnd[want - 1].bits;
+    }
+    if (ta == PTX_B1) {
+        s.tiles.bits = SG_MAT_AND;
+        if (!ptx_has(i, PTX_M_AND) || !ptx_has(i, PTX_M_POPC))
+            return false;
+    }
+    s.a = sg_fragment(SG_MAT_A, ta, 16, k);
+    s.b = sg_fragment(SG_MAT_B, tb, k, n);
+    s.c = s.d = sg_fragment(SG_MAT_C, td, 16, n);
+    s.tiles.per = ta == PTX_B1 ? 1 : s.a.per;
+    if (memory)
+        s.a.regs = 0;
+    *ret = s;
+    return i->nopnd == want;
+}
+
+static int wgmma(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    struct sg_mma s;
+    if (!wgmma_form(i, &s))
+        return refuse(d);
+    uint32_t ref[SG_WGMMA_REGS], a = SG_NONE;
+    bool neg = false;
+    int r;
+    s.at_a = s.d.regs;
+    meet(d);
+    if (i->opnd[1].kind == PTX_O_VEC) {
+        if ((r = take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0)
+            return r;
+    } else {
+        a = sg_source(d, &i->opnd[1], PTX_B64);
+    }
+    uint32_t b = sg_source(d, &i->opnd[2], PTX_B64), p = sg_pred(d, &i->opnd[3], &neg);
+    if ((r = take(d, &i->opnd[0], &s.d, true, ref)) < 0)
+        return r;
+    uint32_t x = (uint32_t)d->ext.n;
+    for (unsigned e = 0; e < s.at_a + s.a.regs; e++)
+        sg_ext(d, ref[e]);
+    uint32_t spec = intern(d, s);
+    struct sg_op *op = sg_emit(d, sg_wgmma);
+    op->x = spec;
+    op->imm = x;
+    op->a = a;
+    op->b = b;
+    op->c = p;
+    op->flags = neg ? SG_C_NOT : 0;
+    op->space = PTX_SHARED;
+    d->need_bb = true;
+    if (d->bb.n) {
+        struct sg_bb *bb = &d->bb.p[d->bb.n - 1];
+        bb->count[SG_C_TENSOR] += 2 * 64 * s.b.rows * s.b.cols / 128;
+        bb->count[SG_C_SHARED] += (s.b.cols + (a == SG_NONE ? 0 : 64)) * 32 / 128;
+    }
+    return 0;
+}
+
 int sg_decode_matrix(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     switch (i->op) {
     case PTX_OP_MMA:
     case PTX_OP_WMMA_MMA: return mma(d);
+    case PTX_OP_WGMMA_MMA_ASYNC: return wgmma(d);
+    case PTX_OP_WGMMA_FENCE: /* products are done at once: these only make the warp meet */
+    case PTX_OP_WGMMA_COMMIT:
+    case PTX_OP_WGMMA_WAIT: meet(d); return 0;
     case PTX_OP_LDMATRIX:
     case PTX_OP_STMATRIX: return ldst_matrix(d);
     case PTX_OP_MOVMATRIX: {

@@ -255,7 +255,7 @@ static int atomic(struct sg_dec *d)
     op->size = (uint8_t)bytes;
     op->n = (uint8_t)n;
     op->space = i->space;
-    op->sub = (uint8_t)m;
+    op->sub = (uint8_t)(m - PTX_M_ADD); /* sg_atomic() adds it again: modifiers have more than 8 bits */
     op->type = (uint8_t)t;
     return 0;
 }
@@ -556,7 +556,9 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_CP_ASYNC_WAIT_GROUP:
     case PTX_OP_CP_ASYNC_WAIT_ALL:
     case PTX_OP_CP_ASYNC_BULK_COMMIT:
-    case PTX_OP_CP_ASYNC_BULK_WAIT: return 0;
+    case PTX_OP_CP_ASYNC_BULK_WAIT:
+    case PTX_OP_SETMAXNREG_INC:
+    case PTX_OP_SETMAXNREG_DEC: return 0;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_ARRIVE:
     case PTX_OP_BAR_RED:
@@ -594,6 +596,10 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR:
     case PTX_OP_TENSORMAP_REPLACE:
     case PTX_OP_TENSORMAP_CP_FENCEPROXY: return sg_decode_bulk(d);
+    case PTX_OP_WGMMA_MMA_ASYNC:
+    case PTX_OP_WGMMA_FENCE:
+    case PTX_OP_WGMMA_COMMIT:
+    case PTX_OP_WGMMA_WAIT:
     case PTX_OP_MMA:
     case PTX_OP_WMMA_MMA:
     case PTX_OP_WMMA_LOAD_A:

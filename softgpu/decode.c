@@ -515,7 +515,8 @@ static void count_inst(struct sg_dec *d)
     case PTX_OP_CALL:
     case PTX_OP_MOV:
     case PTX_OP_MMA: /* counted where it is decoded */
-    case PTX_OP_WMMA_MMA: return;
+    case PTX_OP_WMMA_MMA:
+    case PTX_OP_WGMMA_MMA_ASYNC: return;
     case PTX_OP_LDMATRIX:
     case PTX_OP_STMATRIX:
         b->count[SG_C_MEMORY]++;

@@ -76,7 +76,7 @@ int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n, enum ptx_type t, bool global)
 {
     struct sg_op one = *op;
-    one.sub = (uint8_t)w->code->ext[op->x + SG_BULK_OP];
+    one.sub = (uint8_t)(w->code->ext[op->x + SG_BULK_OP] - PTX_M_ADD);
     one.type = (uint8_t)t;
     one.size = (uint8_t)ptx_type_bytes(t);
     for (uint32_t k = 0; k + one.size <= n; k += one.size) {

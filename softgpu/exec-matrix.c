@@ -30,7 +30,7 @@
 
 enum { MAX_N = 1024, MAX_SUMS = 512 }; /* elements of B, of C, in one instruction */
 
-static bool whole(struct sg_warp *w, const struct sg_op *op)
+bool sg_whole_warp(struct sg_warp *w, const struct sg_op *op)
 {
     if (w->mask == SG_ALL)
         return true;
@@ -218,7 +218,7 @@ static void mma_quads(struct sg_warp *w, const struct sg_mma *s, const uint32_t 
 /* x: number in code->mma; ext[imm …]: refs of D, A, B, C */
 const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
 {
-    if (!whole(w, op))
+    if (!sg_whole_warp(w, op))
         return NULL;
     const struct sg_mma *s = &w->code->mma[op->x];
     const uint32_t *ref = w->code->ext + op->imm;
@@ -236,7 +236,7 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
 /* ---- wmma.load, wmma.store: c holds the stride (in elements, of which n make one here), x the number in code->mma (its `d` is the fragment), ext[b …] the refs ---- */
 static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op, bool write)
 {
-    if (!whole(w, op))
+    if (!sg_whole_warp(w, op))
         return NULL;
     const struct sg_mma *s = &w->code->mma[op->x];
     const struct sg_fragment *f = &s->d;
@@ -312,7 +312,7 @@ static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t 
 typedef uint16_t v8h __attribute__((vector_size(16)));
 typedef uint32_t v4w __attribute__((vector_size(16)));
 
-static void turn(const uint8_t *const row[8], uint32_t *out)
+void sg_turn(const uint8_t *const row[8], uint32_t *out)
 {
     v4w x[4][2]; /* [q][half]: elements (2q, g), (2q + 1, g) for four g */
     for (unsigned q = 0; q < 4; q++) {
@@ -334,12 +334,12 @@ static void turn(const uint8_t *const row[8], uint32_t *out)
 const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
 {
     uint8_t *at[SG_LANES];
-    if (!whole(w, op) || !rows(w, op, false, at))
+    if (!sg_whole_warp(w, op) || !rows(w, op, false, at))
         return NULL;
     for (unsigned j = 0; j < op->n; j++) {
         uint32_t *d = SG_P(uint32_t, w->code->ext[op->x + j]);
         if (op->sub)
-            turn((const uint8_t *const *)at + 8 * j, d);
+            sg_turn((const uint8_t *const *)at + 8 * j, d);
         else
             for (unsigned i = 0; i < 8; i++)
                 memcpy(d + 4 * i, at[8 * j + i], 16);
@@ -350,7 +350,7 @@ const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op)
 const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op)
 {
     uint8_t *at[SG_LANES];
-    if (!whole(w, op) || !rows(w, op, true, at))
+    if (!sg_whole_warp(w, op) || !rows(w, op, true, at))
         return NULL;
     for (unsigned j = 0; j < op->n; j++) {
         const uint32_t *v = SG_P(uint32_t, w->code->ext[op->x + j]);
@@ -365,7 +365,7 @@ const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op)
 
 const struct sg_op *sg_movmatrix(struct sg_warp *w, const struct sg_op *op)
 {
-    if (!whole(w, op))
+    if (!sg_whole_warp(w, op))
         return NULL;
     uint16_t x[8][8];
     const uint32_t *a = SG_P(uint32_t, op->a);

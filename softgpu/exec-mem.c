@@ -290,14 +290,14 @@ static uint32_t fminmax16(uint32_t a, uint32_t b, bool bf, bool max)
     return bf ? sg_f32_to_bf16(r) : sg_f32_to_f16(r);
 }
 
-/* One atomic operation (enum ptx_mod in `sub`) on `old`, of PTX type `type`. */
+/* One atomic operation (enum ptx_mod in `sub`, from PTX_M_ADD) on `old`, of PTX type `type`. */
 uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global)
 {
     unsigned bits = op->size * 8u;
     uint64_t mask = bits == 64 ? ~0ull : (1ull << bits) - 1;
     int64_t so = (int64_t)(old << (64 - bits)) >> (64 - bits), sb = (int64_t)(b << (64 - bits)) >> (64 - bits);
     bool sign = ptx_type_is_signed((enum ptx_type)op->type);
-    switch (op->sub) {
+    switch (op->sub + PTX_M_ADD) {
     case PTX_M_ADD:
         switch (op->type) {
         case PTX_F32:
@@ -325,7 +325,7 @@ uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint6
     case PTX_M_XOR: return old ^ b;
     case PTX_M_MIN:
     case PTX_M_MAX: {
-        bool max = op->sub == PTX_M_MAX;
+        bool max = op->sub + PTX_M_ADD == PTX_M_MAX;
         switch (op->type) {
         case PTX_F16:
         case PTX_BF16: return fminmax16((uint32_t)old, (uint32_t)b, op->type == PTX_BF16, max);
@@ -360,14 +360,14 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
             memcpy(old, at[l] + e * op->size, op->size);
             get(w, op->size, s, l, b);
             if (op->size == 16) { /* exch and cas of b128 */
-                if (op->sub == PTX_M_CAS)
+                if (op->sub + PTX_M_ADD == PTX_M_CAS)
                     get(w, 16, ext[0], l, c);
-                memcpy(r, op->sub == PTX_M_EXCH ? b : !memcmp(old, b, 16) ? c : old, 16);
+                memcpy(r, op->sub + PTX_M_ADD == PTX_M_EXCH ? b : !memcmp(old, b, 16) ? c : old, 16);
             } else {
                 uint64_t vo = 0, vb = 0, vc = 0;
                 memcpy(&vo, old, op->size);
                 memcpy(&vb, b, op->size);
-                if (op->sub == PTX_M_CAS) {
+                if (op->sub + PTX_M_ADD == PTX_M_CAS) {
                     get(w, op->size, ext[0], l, c);
                     memcpy(&vc, c, op->size);
                 }

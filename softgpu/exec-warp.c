@@ -388,6 +388,29 @@ const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op)
     return op->sub == SG_BAR_ARRIVE ? op + 1 : sg_pick(w);
 }
 
+const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, bool *ret_last)
+{
+    struct sg_block *b = w->blk;
+    unsigned n = SG_BARRIERS + w->index / 4, first = w->index & ~3u;
+    *ret_last = false;
+    if (first + 4 > b->nwarp || w->mask != SG_ALL)
+        return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0, "a warpgroup of less than 128 threads");
+    struct sg_barrier *bar = &b->bar[n];
+    if (bar->arrived && bar->op != op)
+        return sg_fault_at(w, op, DT_E_TRAP, 0, 0, 0, "another warp of the warpgroup is at another instruction, on line %u",
+                           w->code->src[bar->op->src].f->inst[w->code->src[bar->op->src].inst].line);
+    bar->op = op;
+    bar->expected = 4 * SG_LANES;
+    bar->arrived += SG_LANES;
+    if (bar->arrived < bar->expected) {
+        sg_park(w, op + 1, w->mask, SG_F_BAR, n);
+        return sg_pick(w);
+    }
+    complete(b, n);
+    *ret_last = true;
+    return op + 1;
+}
+
 /* Second half of bar.red: d from the barrier that has just completed. */
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op)
 {

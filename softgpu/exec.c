@@ -223,7 +223,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
     sg_cluster_block_konst(b);
     memset(b->shared, 0xFF, run->shared_bytes);
     memset(b->local, 0xFF, (size_t)run->nwarp * SG_LANES * c->local_bytes);
-    for (unsigned i = 0; i < SG_BARRIERS; i++)
+    for (unsigned i = 0; i < SG_BARRIERS + SG_GROUPS; i++)
         b->bar[i] = (struct sg_barrier){.all = 1};
     b->alive = run->threads;
     b->next = 0;
@@ -281,6 +281,11 @@ static void deadlock(struct sg_block *b)
             unsigned lane = (unsigned)__builtin_ctz(f->mask);
             if (f->state == SG_F_BAR) {
                 const struct sg_barrier *bar = &b->bar[f->bar];
+                if (f->bar >= SG_BARRIERS) {
+                    sg_fault_at(&b->warp[i], f->op - 1, DT_E_DEADLOCK, lane, 0, 0,
+                                "waits for ever for its warpgroup, of which %u of 128 threads are here", bar->arrived);
+                    return;
+                }
                 sg_fault_at(&b->warp[i], f->op - 1, DT_E_DEADLOCK, lane, 0, 0,
                             "waits for ever at barrier %u, where %u of %u threads are", f->bar, bar->arrived,
                             bar->expected ? bar->expected : b->alive);

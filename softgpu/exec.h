@@ -36,6 +36,7 @@
 #define SG_MAX_LOCAL (512u << 10) /* bytes per thread, as CUDA */
 #define SG_MAX_OPS (1u << 20)     /* of a decoded kernel */
 #define SG_BARRIERS 16
+#define SG_GROUPS 8 /* warpgroups in a block; their meeting places are barriers SG_BARRIERS … */
 
 struct sg_warp;
 struct sg_op;
@@ -100,9 +101,10 @@ struct sg_mma {
     unsigned copies;           /* wmma.load: registers from here on are copies */
     unsigned rnd;              /* f64: SG_RN … SG_RP */
     bool saturate, by_column;
-    bool quads, col_a, col_b;  /* m8n8k4 of f16; the layouts of A and B there */
+    bool quads, col_a, col_b;  /* m8n8k4 of f16; the layouts of A and B there. wgmma: M- and N-major */
 };
 #define SG_MMA_REGS 64 /* of all operands, at most */
+#define SG_WGMMA_REGS 136
 #define SG_TILE_A 2048 /* elements of A in a product, at most */
 #define SG_TILE_B 8192
 struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or lay_i make of B */
@@ -230,6 +232,7 @@ struct sg_barrier {
     uint32_t arrived, expected; /* expected 0: all threads of the block */
     uint32_t blocked;           /* of `arrived`, those that wait */
     uint32_t any, all, count;   /* bar.red */
+    const struct sg_op *op;     /* of a warpgroup: where its warps meet */
 };
 
 struct sg_block {
@@ -241,8 +244,8 @@ struct sg_block {
     uint8_t *regs, *shared, *local, *konst;
     void *memory; /* all of these */
     size_t bytes;
-    struct sg_barrier bar[SG_BARRIERS];
-    uint32_t result[SG_BARRIERS], all[SG_BARRIERS], any[SG_BARRIERS]; /* of bar.red */
+    struct sg_barrier bar[SG_BARRIERS + SG_GROUPS];
+    uint32_t result[SG_BARRIERS + SG_GROUPS], all[SG_BARRIERS + SG_GROUPS], any[SG_BARRIERS + SG_GROUPS]; /* of bar.red */
     uint32_t next;                /* warp to run next */
     uint64_t executed;            /* thread-instructions so far */
     bool live;
@@ -337,6 +340,9 @@ enum sg_collective { SG_SYNC, SG_SHFL_UP, SG_SHFL_DOWN, SG_SHFL_BFLY, SG_SHFL_ID
                      SG_REDUX_OR, SG_REDUX_XOR, SG_REDUX_FMIN, SG_REDUX_FMAX, SG_ELECT };
 enum { SG_REDUX_ABS = 1 }; /* in op->rnd, with SG_NANP */
 enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
+/* The warp waits for the others of its warpgroup at `op`, to go on behind it. *ret_last: it is the last one, and works for all. If
+ * not, return what this returns. A fault if they meet at different instructions. */
+const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, bool *ret_last);
 const struct sg_op *sg_pick(struct sg_warp *w);                           /* the next fragment to run; NULL: stop is set */
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
@@ -419,6 +425,8 @@ void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigne
 unsigned sg_matrix_bits(enum ptx_type t); /* of an element; 0: no type of matrices */
 struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned rows, unsigned cols);
 bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f);
+bool sg_whole_warp(struct sg_warp *w, const struct sg_op *op); /* false with a fault: lanes are missing */
+void sg_turn(const uint8_t *const row[8], uint32_t *out);      /* a register from 8 rows of 8 elements of 16 bits, transposed */
 void sg_sum_i(bool saturate, const uint32_t *c, int32_t *acc); /* one register: acc += c */
 const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op);
@@ -426,6 +434,9 @@ const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_ldmatrix(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_stmatrix(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_movmatrix(struct sg_warp *w, const struct sg_op *op);
+
+/* ---- exec-wgmma.c ---- */
+const struct sg_op *sg_wgmma(struct sg_warp *w, const struct sg_op *op);
 
 /* ---- exec-mbarrier.c ---- */
 enum sg_mbarrier { SG_MB_INIT, SG_MB_INVAL, SG_MB_ARRIVE, SG_MB_DROP, SG_MB_ARRIVE_TX, SG_MB_DROP_TX, SG_MB_EXPECT_TX, SG_MB_COMPLETE_TX,

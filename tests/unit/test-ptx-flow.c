@@ -70,6 +70,10 @@ static void test_verify(void **state)
     verdict("{ .param .b64 a; .param .b32 b; call (b), fn, (a); }", "does not have the size");
     verdict("call k, (%r1, %r2);", "call of an entry");
     verdict("st.global.f32 [%d1], %f1; st.global.b32 [%d1], %f1; atom.global.add.f32 %f1, [%d1], 0f3F800000; atom.global.cas.b32 %r1, [%d1], 0, 1;", NULL);
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, !%p1, 1, -1, 0, 1;", NULL);
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %r2, %p1, 1, 1, 0, 0;", "%r2 is .b32");
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %r1, 1, 1, 0, 0;", "no predicate");
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %p1, %r1, 1, 0, 0;", "no constant");
     verdict("anything.goes %r1, %f1;", NULL);
 }
 
@@ -294,6 +298,22 @@ static void test_live(void **state)
     assert_false(live(f, l.in[2], "%r2"));
     assert_false(live(f, l.in[1], "%p2"));
     assert_int_equal(l.max_pressure_bytes, 4 + 4 + 4 + 8);
+    ptx_live_done(&l);
+    ptx_cfg_done(&c);
+    ptx_module_free(m);
+
+    /* wgmma's accumulators are read and written, like its A; mma's D is only written */
+    m = parse("mov.b64 %d1, 0; mov.b64 %d2, 0; setp.eq.s32 %p1, %r9, 0; bra NEXT;\n"
+              "NEXT: wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %p1, 1, 1, 0, 0;"
+              "wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%r1, %r2}, {%r3, %r4, %r5, %r6}, %d2, 0, 1, 1, 0;"
+              "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f5, %f6, %f7, %f8}, {%r3, %r4}, {%r7}, {%f1, %f2, %f3, %f4}; ret;");
+    f = ptx_find_function(m, "k");
+    assert_int_equal(ptx_cfg_build(f, &c, &e), 0);
+    assert_int_equal(ptx_live_build(f, &c, &l, &e), 0);
+    for (const char *const *n = (const char *const[]){"%f1", "%f4", "%r1", "%r2", "%r3", "%r6", "%d1", "%d2", "%p1", "%r7", NULL}; *n; n++)
+        assert_true(live(f, l.in[1], *n));
+    assert_false(live(f, l.in[1], "%f5"));
+    assert_false(live(f, l.in[0], "%d1"));
     ptx_live_done(&l);
     ptx_cfg_done(&c);
     ptx_module_free(m);

@@ -1,4 +1,5 @@
-/* softgpu: matrix products as nvcc compiles them (nvcuda::wmma; ldmatrix, mma.sync and cp.async), against plain C; and their counters. */
+/* softgpu: matrix products as nvcc compiles them (nvcuda::wmma; ldmatrix, mma.sync and cp.async; wgmma.mma_async), against plain C; and their
+ * counters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -11,10 +12,10 @@
 
 #include "softgpu/sg.h"
 
-enum { M = 64, N = 128, K = 96 };
+enum { M = 64, N = 128, K = 192 };
 static struct sg_device *dev;
-static struct sg_module *mod;
-static uint16_t a[M * K], b[K * N];
+static struct sg_module *mod, *hopper;
+static uint16_t a[M * K], b[K * N], bt[N * K];
 static float c[M * N];
 
 /* Multiples of 1/16 below 1 and no f16 arithmetic of softgpu's: sign, exponent, mantissa of v / 16. */
@@ -28,7 +29,7 @@ static uint16_t half_of(int v)
     return (uint16_t)(s | (e - 4 + 15) << 10 | (x << (10 - e) & 0x3FF));
 }
 
-static void check(const char *entry, uint32_t tile, uint32_t threads)
+static void check(struct sg_module *from, const char *entry, uint32_t tile, uint32_t threads, bool turned)
 {
     static int ia[M * K], ib[K * N];
     uint32_t r = 12345;
@@ -36,16 +37,20 @@ static void check(const char *entry, uint32_t tile, uint32_t threads)
         a[i] = half_of(ia[i] = (int)((r = r * 1664525 + 1013904223) >> 27) - 15);
     for (int i = 0; i < K * N; i++)
         b[i] = half_of(ib[i] = (int)((r = r * 1664525 + 1013904223) >> 27) - 15);
+    for (int i = 0; i < N; i++)
+        for (int k = 0; k < K; k++)
+            bt[i * K + k] = b[k * N + i];
+    uint16_t *second = turned ? bt : b;
     memset(c, 0xFF, sizeof c);
     assert_int_equal(sg_mem_register(dev, a, sizeof a, true), 0);
-    assert_int_equal(sg_mem_register(dev, b, sizeof b, true), 0);
+    assert_int_equal(sg_mem_register(dev, second, sizeof b, true), 0);
     assert_int_equal(sg_mem_register(dev, c, sizeof c, false), 0);
     struct {
         const void *a, *b, *c;
         int m, n, k;
         float scale;
-    } args = {a, b, c, M, N, K, 2.0f};
-    struct sg_launch l = {.kernel = sg_module_kernel(mod, entry), .grid = {N / tile, M / tile, 1}, .block = {threads, 1, 1},
+    } args = {a, second, c, M, N, K, 2.0f};
+    struct sg_launch l = {.kernel = sg_module_kernel(from, entry), .grid = {N / tile, M / tile, 1}, .block = {threads, 1, 1},
                           .params = (uint8_t *)&args};
     assert_non_null(l.kernel);
     struct sg_fault f;
@@ -58,7 +63,7 @@ static void check(const char *entry, uint32_t tile, uint32_t threads)
     }
     assert_int_equal(err, 0);
     assert_int_equal(sg_mem_unregister(dev, a), 0);
-    assert_int_equal(sg_mem_unregister(dev, b), 0);
+    assert_int_equal(sg_mem_unregister(dev, second), 0);
     assert_int_equal(sg_mem_unregister(dev, c), 0);
     /* products of small integers over 256: exact in any order */
     for (int i = 0; i < M; i++)
@@ -79,21 +84,27 @@ static void check(const char *entry, uint32_t tile, uint32_t threads)
 static void test_wmma(void **state)
 {
     (void)state;
-    check("gemm_wmma", 32, 32);
+    check(mod, "gemm_wmma", 32, 32, false);
 }
 
 static void test_mma(void **state)
 {
     (void)state;
-    check("gemm_mma", 64, 128);
+    check(mod, "gemm_mma", 64, 128, false);
 }
 
-static int setup(void **state)
+static void test_wgmma(void **state)
 {
     (void)state;
+    check(hopper, "gemm_wgmma", 64, 128, false);
+    check(hopper, "gemm_wgmma_nt", 64, 128, true);
+}
+
+static int load(const char *name, struct sg_module **ret)
+{
     const char *root = getenv("DOVETAIL_SOURCE");
     char path[4096];
-    snprintf(path, sizeof path, "%s/tests/ptx/cuda/gemm.ptx", root ? root : ".");
+    snprintf(path, sizeof path, "%s/tests/ptx/cuda/%s", root ? root : ".", name);
     FILE *f = fopen(path, "rb");
     char *text = malloc(4 << 20);
     if (!f || !text)
@@ -101,25 +112,33 @@ static int setup(void **state)
     size_t n = fread(text, 1, 4 << 20, f);
     fclose(f);
     struct dt_err e = {0};
-    int r = sg_device_new(sg_model_find(NULL), &dev);
-    if (r == 0)
-        r = sg_module_load(dev, text, n, &mod, &e);
+    int r = sg_module_load(dev, text, n, ret, &e);
     free(text);
     if (r < 0)
         print_error("%s\n", e.detail);
     return r;
 }
 
+static int setup(void **state)
+{
+    (void)state;
+    int r = sg_device_new(sg_model_find(NULL), &dev);
+    if (r == 0)
+        r = load("gemm.ptx", &mod);
+    return r == 0 ? load("wgmma.ptx", &hopper) : r;
+}
+
 static int teardown(void **state)
 {
     (void)state;
     sg_module_free(mod);
+    sg_module_free(hopper);
     sg_device_free(dev);
     return 0;
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wmma), cmocka_unit_test(test_mma)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wmma), cmocka_unit_test(test_mma), cmocka_unit_test(test_wgmma)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

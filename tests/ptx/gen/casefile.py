@@ -80,7 +80,7 @@ class File:
 
     def write(self, path):
         with open(path, "w") as f:
-            f.write("// Made by tests/ptx/gen/%s.py.\n" + "\n".join(self.head) + "\n.version 9.0\n.target sm_90\n.address_size 64\n\n")
+            f.write("// Made by tests/ptx/gen/%s.py.\n" % self.name + "\n".join(self.head) + "\n.version 9.0\n.target sm_90a\n.address_size 64\n\n")
             f.write("\n\n".join(self.body) + "\n")
 
 
