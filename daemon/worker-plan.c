@@ -71,7 +71,7 @@ static int need_prog(struct job *j, struct dt_err *e)
     if (!entry)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < j->g->nlaunch; i++)
-        entry[i] = j->prog->step[i].entry;
+        entry[i] = j->prog->step[i].posted;
     r = cache_signature(j->g, entry, dev_info(j->w->dev)->arch, j->signature, &j->factors, e);
     free(entry);
     return r;

@@ -54,6 +54,22 @@ struct dev_resources { /* of one entry */
 int dev_assemble(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e);
 int dev_resources(const char *ptx, size_t len, const char *entry, const char *arch, struct dev_resources *ret,
                   struct dt_err *e); /* falls back to estimate (ret->estimated) */
+
+/* ---- arithmetic as the machine does it (identity.c, contract.c) ---------------------------------------------- */
+/* PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction by ptxas; a mul with .rn is never contracted.
+ * Put it on all of a function (how many were changed), on one instruction. */
+unsigned dev_round_muls(struct ptx_function *f);
+bool dev_round_mul(struct ptx_inst *i);
+enum dev_identity { DEV_IDENTICAL, DEV_CONTRACTED, DEV_UNKNOWN };
+/* Is `entry` of the module (NULL: all of it), printed with .rn, the same machine code? UNKNOWN without nvJitLink. */
+enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch);
+/* The entry with its contractions written out, such that its code is the same. A module of its own, NULL: no such form was found. */
+struct ptx_module *dev_explicit(const struct ptx_module *m, const char *entry, const char *arch);
+/* The whole module, every entry that ptxas contracts in explicit form; the code of the module is the same. NULL: nothing to do, or not found. */
+struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *arch);
+/* Both cubins have the same bytes in every .text section. */
+bool dev_same_code(const void *a, size_t na, const void *b, size_t nb);
+
 const char *dev_nvrtc_version(void);     /* "13.0" or NULL */
 const char *dev_nvjitlink_version(void); /* "13.0" or NULL */
 
@@ -61,6 +77,7 @@ const char *dev_nvjitlink_version(void); /* "13.0" or NULL */
 struct dev_step { /* one launch of the graph, checked against its entry */
     const struct dt_launch *launch;
     const struct ptx_function *entry; /* NULL for memset and copy */
+    const struct ptx_function *posted; /* the entry as the document has it; `entry` may have contractions written out (contract.c) */
     struct dev_resources res;
     uint32_t param_total;             /* bytes of the parameter block */
     const uint32_t *param_offset;     /* per argument */

@@ -5,6 +5,8 @@
  * nothing defines (device-side launches among them), tensor maps, and modules for another GPU (DT_E_UNSUPPORTED). PTX that ptxas refuses is
  * refused too (DT_E_PTX), where ptxas is at hand.
  *
+ * PTX that leans on ptxas to contract is written out (contract.c), see write_out.
+ *
  * Modules are independent of each other: two threads take them in turn (compile.c's children do the work). Progress is reported from the
  * calling thread only. The first module in document order that fails gives the error, whatever order they ran in.
  *
@@ -31,7 +33,7 @@ struct dev_unit { /* a module's text and what was made of it */
     atomic_uint users;
     char *ptx, arch[16];
     size_t len;
-    struct ptx_module *ir;
+    struct ptx_module *ir, *posted; /* posted: before its contractions were written out, NULL: as it is */
 };
 
 struct job { /* one module */
@@ -107,6 +109,7 @@ static void unit_drop(struct dev_unit *u)
     if (!u || atomic_fetch_sub(&u->users, 1) > 1)
         return;
     ptx_module_free(u->ir);
+    ptx_module_free(u->posted);
     free(u->ptx);
     free(u);
 }
@@ -130,6 +133,28 @@ static struct dev_unit *same_unit(const struct build *b, const struct dt_module 
         }
     }
     return NULL;
+}
+
+/* Where ptxas contracts products and sums that the text leaves open, the text with the contractions written out is the module from here on:
+ * its machine code is the same, and the software device then computes the same bits. (NVRTC contracts before it writes PTX, but not all:
+ * tests/corpus/rows.) */
+static int write_out(struct dev_unit *u)
+{
+    struct ptx_module *m = dev_explicit_module(u->ir, u->arch), *again = NULL;
+    struct dt_str text = {0};
+    if (!m)
+        return 0;
+    int r = ptx_print(m, &text);
+    ptx_module_free(m);
+    if (r == 0 && !text.failed && (r = ptx_parse(text.s, text.len, &again, NULL)) == 0) { /* so that lines are those of the text */
+        free(u->ptx);
+        u->len = text.len;
+        u->ptx = dt_str_take(&text);
+        u->posted = u->ir;
+        u->ir = again;
+    }
+    dt_str_done(&text);
+    return r == DT_E_NOMEM ? r : 0;
 }
 
 static void make_module(struct build *b, unsigned i)
@@ -173,6 +198,8 @@ static void make_module(struct build *b, unsigned i)
         if (j->r == DT_E_NO_COMPILER || j->r == DT_E_TIMEOUT) {
             dt_err_done(&j->err);
             j->r = 0;
+        } else if (!j->r) {
+            j->r = write_out(u);
         }
     }
     take_unit(m, u);
@@ -242,7 +269,7 @@ static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member
     return dt_err_at(e, num, pointer, "%s", text);
 }
 
-static int find_entry(const struct dev_prog *p, uint32_t at, const struct ptx_function **ret, struct dt_err *e)
+static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s, struct dt_err *e)
 {
     const struct dt_launch *l = &p->graph->launch[at];
     const struct ptx_module *m = p->module[l->module].ir;
@@ -251,8 +278,10 @@ static int find_entry(const struct dev_prog *p, uint32_t at, const struct ptx_fu
         if (!m->func[i]->is_entry || !m->func[i]->has_body)
             continue;
         if (!strcmp(m->func[i]->name, l->entry)) {
+            const struct ptx_module *posted = p->module[l->module].unit->posted;
             dt_str_done(&names);
-            *ret = m->func[i];
+            s->entry = m->func[i];
+            s->posted = posted ? ptx_find_function(posted, l->entry) : m->func[i];
             return 0;
         }
         if (names.len < 300)
@@ -412,7 +441,7 @@ static int check_launches(struct build *b, struct dt_err *e)
             s->occupancy_limit = "blocks";
             continue;
         }
-        r = find_entry(p, i, &s->entry, e);
+        r = find_entry(p, i, s, e);
         if (!r)
             r = check_args(p, i, s, e);
         if (!r)

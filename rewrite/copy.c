@@ -369,7 +369,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
         if (k >= 0) {
             x = copy_redirected(j, p, o, &i, k);
         } else {
-            rw_round_inst(&i);
+            dev_round_mul(&i);
             if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j, p, rw_prov_of(b, o)))
                 drop_hints(&i);
             x = append(j, &i);
@@ -402,7 +402,7 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
         if (i.pred != PTX_NO_REG)
             i.pred = p->reg[i.pred];
         i.line = i.col = 0;
-        rw_round_inst(&i);
+        dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(&i))
             drop_hints(&i);
         int r = append(j, &i);

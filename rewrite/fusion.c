@@ -107,19 +107,19 @@ static int identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     for (int s = 0; s < 2; s++) {
         const struct ptx_function *f = c->body[s].f;
-        enum rw_identity id = c->own[s] ? RW_IDENTICAL : rw_identity(f->module, f->name, c->dev->arch);
-        if (id == RW_CONTRACTED) {
-            c->own[s] = rw_explicit(f->module, f->name, c->dev->arch);
+        enum dev_identity id = c->own[s] ? DEV_IDENTICAL : dev_identity(f->module, f->name, c->dev->arch);
+        if (id == DEV_CONTRACTED) {
+            c->own[s] = dev_explicit(f->module, f->name, c->dev->arch);
             const struct ptx_function *g = c->own[s] ? ptx_find_function(c->own[s], f->name) : NULL;
             int r = g ? rw_body_init(&c->arena, c->prog, c->launch[s], g, &c->body[s], e) : 0;
             if (r < 0)
                 return r;
-            id = g ? RW_IDENTICAL : id;
+            id = g ? DEV_IDENTICAL : id;
         }
-        if (id == RW_IDENTICAL)
+        if (id == DEV_IDENTICAL)
             continue;
         const char *name = c->body[s].step->launch->name;
-        if (id == RW_CONTRACTED)
+        if (id == DEV_CONTRACTED)
             dt_str_addf(why, "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; joined, they could be contracted "
                              "otherwise", name);
         else

@@ -186,18 +186,6 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why);
 /* Emit the fused kernel as PTX text into c->ptx, entry c->name; verified by ptx_verify and print-parse equality. */
 int rw_join(struct rw_cand *c, struct dt_err *e);
 
-/* ---- arithmetic identity (identity.c) ------------------------------------------------------------------------------ */
-/* Put .rn on every unmodified add, sub, mul of floating point. How many were changed. */
-unsigned rw_round_all(struct ptx_function *f);
-bool rw_round_inst(struct ptx_inst *i);
-enum rw_identity { RW_IDENTICAL, RW_CONTRACTED, RW_UNKNOWN };
-/* Is `entry` of the module, printed with .rn, the same machine code? */
-enum rw_identity rw_identity(const struct ptx_module *m, const char *entry, const char *arch);
-/* The entry with its contractions written out, such that its code is the same (contract.c). A module of its own, NULL: no such form. */
-struct ptx_module *rw_explicit(const struct ptx_module *m, const char *entry, const char *arch);
-/* Both cubins have the same bytes in every .text section. */
-bool rw_same_code(const void *a, size_t na, const void *b, size_t nb);
-
 /* ---- documents (document.c) ---------------------------------------------------------------------------------------- */
 /* The graph document with the pair replaced by the fused launch; modules are PTX, only those used. New reference. */
 json_t *rw_cand_graph(const struct rw_cand *c);

@@ -7,12 +7,16 @@
  *   mul.f32 %m, %a, %b;              (left to die)
  *   sub.f32 %d, %c, %m;       ->     neg.f32 %n, %a; fma.rn.f32 %d, %n, %b, %c;
  *
+ * A program's modules are taken in explicit form from the start (prog.c): the software device then gives the bits of the hardware, and what
+ * is fused from them is the same arithmetic. dev_explicit is for a single entry where the whole module has no such form.
+ *
  * Only inside a basic block, with operands unchanged in between. What is contracted across blocks finds no equal and is refused.
  */
-#include "rewrite/rewrite-priv.h"
-
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/alloc.h"
+#include "device/device-priv.h"
 
 struct policy {
     enum { ALL_USES, ANY_USE, ONE_USE } uses; /* of the product: all are sums; some are; there is one */
@@ -193,33 +197,76 @@ static int code_of(const struct ptx_module *m, const char *arch, void **ret, siz
     return r;
 }
 
-struct ptx_module *rw_explicit(const struct ptx_module *m, const char *entry, const char *arch)
+/* Contract what is open in all functions, by the policy, and close the rest. How many; -1 when memory is out. */
+static int contract_module(struct ptx_module *m, const struct policy *p)
+{
+    int n = 0;
+    for (uint32_t i = 0; i < m->nfunc && n >= 0; i++) {
+        int x = contract_function(m->func[i], p);
+        n = x < 0 ? x : n + x;
+        dev_round_muls(m->func[i]);
+    }
+    return n;
+}
+
+/* The number of the policy that gives the entry's own code, -1: none. *ret (may be NULL): the module it gives. */
+static int find_policy(const struct ptx_module *m, const char *entry, const char *arch, struct ptx_module **ret)
 {
     struct ptx_module *one = NULL;
     void *want = NULL, *got = NULL;
     size_t nwant = 0, ngot = 0;
+    int found = -1;
     if (ptx_clone(m, entry, &one, NULL) < 0)
-        return NULL;
+        return -1;
     int r = code_of(one, arch, &want, &nwant);
     ptx_module_free(one);
-    for (size_t k = 0; r == 0 && k < sizeof policies / sizeof policies[0]; k++) {
-        int n = 0;
+    for (size_t k = 0; r == 0 && found < 0 && k < sizeof policies / sizeof policies[0]; k++) {
         if (ptx_clone(m, entry, &one, NULL) < 0)
             break;
-        for (uint32_t i = 0; i < one->nfunc && n >= 0; i++) {
-            int x = contract_function(one->func[i], &policies[k]);
-            n = x < 0 ? x : n + x;
-            rw_round_all(one->func[i]);
-        }
-        if (n > 0 && code_of(one, arch, &got, &ngot) == 0 && rw_same_code(want, nwant, got, ngot)) {
-            free(want);
-            free(got);
-            return one;
-        }
+        if (contract_module(one, &policies[k]) > 0 && code_of(one, arch, &got, &ngot) == 0 && dev_same_code(want, nwant, got, ngot))
+            found = (int)k;
         free(got);
         got = NULL;
-        ptx_module_free(one);
+        if (found >= 0 && ret)
+            *ret = one;
+        else
+            ptx_module_free(one);
     }
     free(want);
+    return found;
+}
+
+struct ptx_module *dev_explicit(const struct ptx_module *m, const char *entry, const char *arch)
+{
+    struct ptx_module *one = NULL;
+    find_policy(m, entry, arch, &one);
+    return one;
+}
+
+struct ptx_module *dev_explicit_module(const struct ptx_module *m, const char *arch)
+{
+    struct ptx_module *all = NULL;
+    void *want = NULL, *got = NULL;
+    size_t nwant = 0, ngot = 0;
+    int changed = 0;
+    if (dev_identity(m, NULL, arch) != DEV_CONTRACTED || ptx_clone(m, NULL, &all, NULL) < 0)
+        return NULL;
+    for (uint32_t i = 0; i < all->nfunc && changed >= 0; i++) {
+        struct ptx_function *f = all->func[i];
+        if (!f->is_entry || !f->has_body || dev_identity(m, f->name, arch) != DEV_CONTRACTED)
+            continue;
+        int k = find_policy(m, f->name, arch, NULL);
+        int n = k < 0 ? 0 : contract_function(f, &policies[k]);
+        if (n > 0)
+            dev_round_muls(f);
+        changed = n < 0 ? n : changed + n;
+    }
+    bool same = changed > 0 && code_of(m, arch, &want, &nwant) == 0 && code_of(all, arch, &got, &ngot) == 0 &&
+                dev_same_code(want, nwant, got, ngot);
+    free(want);
+    free(got);
+    if (same)
+        return all;
+    ptx_module_free(all);
     return NULL;
 }
