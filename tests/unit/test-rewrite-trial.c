@@ -1,5 +1,6 @@
 /* Planning without running the whole graph: programs made from each other, times from costs, a pair tried alone, footprints carried over.
  * Each is held against the way that runs everything. */
+#include <glob.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -8,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -249,6 +251,43 @@ static void endless(struct rw_cand *c) /* fused text that never ends must not ha
     c->ptx = s;
 }
 
+/* What failed can be reproduced from what is left behind: both programs as documents, and the words. */
+static void bundle(struct world *w, const char *words)
+{
+    char dir[] = "/tmp/dovetail-bundles-XXXXXX", pattern[64];
+    static const char *const name[] = {"original.json", "plan.json", "what.txt"};
+    assert_non_null(mkdtemp(dir));
+    setenv("DOVETAIL_BUNDLES", dir, 1);
+    rw_bundle(w->prog, w->next.prog, words);
+    unsetenv("DOVETAIL_BUNDLES");
+    for (int k = 0; k < 3; k++) {
+        glob_t g;
+        char *text;
+        size_t len;
+        struct dt_err e = {0};
+        snprintf(pattern, sizeof pattern, "%s/*/%s", dir, name[k]);
+        assert_int_equal(glob(pattern, 0, NULL, &g), 0);
+        assert_int_equal(g.gl_pathc, 1);
+        must(dt_read_file(g.gl_pathv[0], 1 << 20, &text, &len, &e), &e);
+        if (k == 2) {
+            assert_string_equal(text, words);
+        } else { /* each is a graph that is taken */
+            struct dt_graph *back;
+            must(dt_graph_parse(text, len, &back, &e), &e);
+            assert_int_equal(back->nlaunch, k ? w->next.graph->nlaunch : w->graph->nlaunch);
+            dt_graph_free(back);
+        }
+        free(text);
+        unlink(g.gl_pathv[0]);
+        if (k == 2) {
+            *strrchr(g.gl_pathv[0], '/') = 0;
+            rmdir(g.gl_pathv[0]);
+        }
+        globfree(&g);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_differ(void **state)
 {
     static void (*const tamper[])(struct rw_cand *) = {wrong_constant, next_element, endless};
@@ -266,6 +305,8 @@ static void test_differ(void **state)
             assert_non_null(strstr(e.detail, "'s' differs at byte"));
         assert_int_equal(rw_recover(w.dev, r, &e), r);
         assert_int_equal(w.p.tried.n, 0); /* what failed is not remembered as passed */
+        if (k == 0)
+            bundle(&w, e.detail);
         dt_err_done(&e);
         rw_trial_done(&t);
         unfuse(&w);
