@@ -39,6 +39,10 @@ void ana_foot_free(struct ana_foot *f);
  * per (block, buffer, kind, evidence). Writes with evidence data-dependent are may-writes. */
 int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
                  const struct ana_interval *iv, uint32_t n);
+/* The same in two steps, for a set that many blocks have: keep it once, add it to each. */
+int ana_foot_keep(struct ana_foot *f, const struct ana_interval *iv, uint32_t n, struct ana_set *ret);
+int ana_foot_add_set(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
+                     struct ana_set set);
 /* Forget data-dependent accesses that were added where a widened one of the same kind covers them. */
 void ana_foot_clear_widened(struct ana_foot *f);
 /* Forget what was added. */
@@ -95,6 +99,8 @@ struct ana_tainted {
     const struct ptx_var **fill; /* shared and local variables that must begin as ANA_POISON */
     uint32_t nfill;
 };
+/* fold.c: from[at] is the instruction + 1 whose immediate instruction `at` copies by way of a register, or 0. */
+int ana_fold(const struct ptx_function *f, uint32_t *from);
 int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
                   struct dt_err *e);
 void ana_tainted_done(struct ana_tainted *t);
@@ -149,23 +155,64 @@ struct ana_fault { /* the error slot */
     uint32_t tid[3];
     uint32_t over; /* ANA_OVER_* */
 };
+struct ana_instr;
 struct ana_code {
     struct dt_arena arena;
-    char *text;                          /* the instrumented function; free() */
+    struct ptx_module *copy;             /* a clone, and the entry in it, which ana_instrument_text() rewrites */
+    struct ptx_function *f;
+    struct ana_instr *instr;
+    const struct ptx_inst *inst;         /* the entry before that, its registers and flow graph */
+    uint32_t ninst, nreg;
+    struct ptx_cfg *cfg;
+    bool *keep;                          /* its slice, as slice.c has it; NULL where there is none */
+    uint32_t *cut;
+    char *text;                          /* the instrumented function; free(). NULL: not yet made */
     bool sliced;                         /* it records, and does not do its work */
     struct ana_sites sites;              /* of the original */
     uint8_t *kinds;                      /* per site: bits 1 << enum ana_kind */
+    uint8_t *evidence;                   /* per site and kind */
     bool *wide;                          /* per site: not recorded, counts as every byte */
     bool *ghost;                         /* per site: recorded by a ghost; widened if ana_fault.over */
     unsigned shift;                      /* granule: 1 << shift bytes */
     int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
     unsigned nplane;
 };
-/* Instrument `entry` of `m` under the name `name`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where
- * the search for what argument i points to begins. threads: of the largest block it is launched with. slice: only its slice,
- * if it has one (ret->sliced). */
-int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
-                   const uint32_t *hint, uint32_t threads, bool slice, struct ana_code *ret, struct dt_err *e);
+/* What is to be recorded of `entry` of `m`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the search
+ * for what argument i points to begins; must outlive ret. slice: only its slice, if it has one (ret->sliced). */
+int ana_instrument(const struct ptx_module *m, const char *entry, const struct ana_taint_in *in, const uint32_t *hint,
+                   bool slice, struct ana_code *ret, struct dt_err *e);
+/* Its text, under the name `name`. threads: of the largest block it is launched with. */
+int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, struct dt_err *e);
 void ana_code_done(struct ana_code *c);
+
+/* ---- summary.c: footprints without a device ------------------------------------------------------------------------ */
+struct ana_mem { /* memory that a launch can name: a buffer, or a module variable that is none */
+    uint64_t bytes;
+    uint32_t buffer; /* UINT32_MAX: not recorded */
+    uint32_t align;  /* its address is a multiple of this */
+    bool fixed;      /* nothing may write it */
+};
+struct ana_pointer { /* 8 bytes of the parameters at `at` are the address of mem + offset */
+    uint32_t at, mem;
+    uint64_t offset;
+};
+struct ana_summary_in {
+    const struct ana_code *code;
+    const uint32_t *grid, *block;
+    const uint8_t *param; /* bytes, addresses left out */
+    uint32_t param_bytes, nparam;
+    const uint32_t *param_offset; /* nparam of them */
+    const struct ana_pointer *pointer;
+    uint32_t npointer;
+    const struct ana_mem *mem;
+    const uint32_t *var_mem; /* by place in code->f->module->var: number in `mem`, or UINT32_MAX */
+    uint32_t nvar;
+    const uint8_t *(*content)(void *user, uint32_t mem); /* what loads of it see; NULL: not known */
+    void *user;
+};
+/* 1: `foot` holds what the blocks of the launch touch; 0: there is no summary, *ret_why says why, nothing is in `foot`.
+ * *ret_work: thread instructions that were walked. Errors: DT_E_NOMEM. */
+int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64_t *ret_work, const char **ret_why,
+                  struct dt_err *e);
 
 #endif

@@ -56,6 +56,9 @@ struct ana_launch {
     uint32_t nblock;
     struct ana_access *access;
     uint32_t naccess;
+    bool summarised; /* found without running it */
+    uint64_t walked; /* thread instructions that this took */
+    const char *unsummarised; /* why not, in words; NULL: it is, or it was not tried */
     bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted)
                          */
 };
@@ -104,7 +107,8 @@ struct ana_result {
 
 struct ana_options {
     bool all_edges;
-    bool no_slice;      /* every launch runs whole; the result is the same (for the test that says so) */
+    bool no_summary;    /* no launch is summarised, slices run; the result is the same (for the tests that say so) */
+    bool no_slice;      /* every launch runs whole; the result is the same */
     uint64_t max_bytes; /* of recorder memory, 0: 4 GiB */
     /* Launches that another result knows already: same[i] is the launch of base->prog whose footprint is that of launch i, UINT32_MAX: none,
      * it is recorded. Same entry, geometry and arguments, buffers numbered alike. What is not recorded does not run, so only launches

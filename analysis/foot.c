@@ -128,15 +128,26 @@ static bool intern(struct ana_foot *f, const struct ana_interval *iv, uint32_t n
     return true;
 }
 
+int ana_foot_keep(struct ana_foot *f, const struct ana_interval *iv, uint32_t n, struct ana_set *ret)
+{
+    return intern(f, iv, n, ret) ? 0 : DT_E_NOMEM;
+}
+
+int ana_foot_add_set(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
+                     struct ana_set set)
+{
+    if (!set.n)
+        return 0;
+    struct rec r = {block, buffer, (uint8_t)k, (uint8_t)ev, set};
+    return ana_foot_access(f, buffer) && dt_push(&f->rec, r) ? 0 : DT_E_NOMEM;
+}
+
 int ana_foot_add(struct ana_foot *f, uint32_t block, uint32_t buffer, enum ana_kind k, enum ana_evidence ev,
                  const struct ana_interval *iv, uint32_t n)
 {
-    if (!n)
-        return 0;
-    struct rec r = {block, buffer, (uint8_t)k, (uint8_t)ev, {0}};
-    if (!intern(f, iv, n, &r.set) || !ana_foot_access(f, buffer) || !dt_push(&f->rec, r))
-        return DT_E_NOMEM;
-    return 0;
+    struct ana_set set;
+    int rc = ana_foot_keep(f, iv, n, &set);
+    return rc ? rc : ana_foot_add_set(f, block, buffer, k, ev, set);
 }
 
 void ana_foot_clear(struct ana_foot *f) { f->rec.n = 0; }

@@ -595,63 +595,81 @@ static int map_vars(const struct ptx_module *m, const struct ptx_module *copy, c
     return 0;
 }
 
-int ana_instrument(const struct ptx_module *m, const char *entry, const char *name, const struct ana_taint_in *in,
-                   const uint32_t *hint, uint32_t threads, bool slice, struct ana_code *ret, struct dt_err *e)
+/* Copies of registers that hold a number become that number (fold.c). */
+static int fold_copies(struct ptx_function *f)
 {
-    struct ptx_module *copy = NULL;
-    struct ana_tainted t = {0};
+    uint32_t *from = dt_calloc((size_t)f->ninst + 1, sizeof *from);
+    int rc = from ? ana_fold(f, from) : DT_E_NOMEM;
+    for (uint32_t at = 0; at < f->ninst && !rc; at++)
+        if (from[at])
+            f->inst[at].opnd[1] = f->inst[from[at] - 1].opnd[1];
+    free(from);
+    return rc;
+}
+
+/* Names of variables in sites, which must outlive the clone. */
+static void name_vars(const struct ptx_module *m, struct ana_sites *v)
+{
+    for (uint32_t k = 0; k < v->nsite; k++)
+        for (uint32_t q = 0; q < v->site[k].nvars; q++) {
+            const char *n = v->site[k].vars[q]->name;
+            v->site[k].vars[q] = NULL;
+            for (uint32_t i = 0; i < m->nvar; i++)
+                if (!strcmp(m->var[i]->name, n))
+                    v->site[k].vars[q] = m->var[i];
+        }
+}
+
+int ana_instrument(const struct ptx_module *m, const char *entry, const struct ana_taint_in *in, const uint32_t *hint,
+                   bool slice, struct ana_code *ret, struct dt_err *e)
+{
     struct ana_code code = {0};
-    struct dt_str text = {0};
-    int rc = ptx_clone(m, entry, &copy, e);
+    int rc = ptx_clone(m, entry, &code.copy, e);
     if (rc)
         return rc;
-    struct ana_instr s = {
-        .f = ptx_find_function(copy, entry), .t = &t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
-    uint8_t *var = dt_calloc((size_t)copy->nvar + 1, 1);
+    struct ana_instr *s = dt_new(&code.arena, struct ana_instr);
+    struct ana_tainted *t = dt_new(&code.arena, struct ana_tainted);
+    code.f = ptx_find_function(code.copy, entry);
+    uint8_t *var = dt_calloc((size_t)code.copy->nvar + 1, 1);
     struct ana_taint_in mine = *in;
     mine.var = var;
-    if (!var || !s.f || !ptx_var_new(copy, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8))
-        rc = s.f ? DT_E_NOMEM : DT_E_INTERNAL;
+    rc = !code.f ? DT_E_INTERNAL : !s || !t || !var ? DT_E_NOMEM : map_vars(m, code.copy, in->var, var);
     if (!rc)
-        rc = map_vars(m, copy, in->var, var);
-    if (!rc)
-        rc = ana_taint_run(s.f, &mine, &t, e);
+        rc = fold_copies(code.f);
     if (!rc) {
-        code.sites = t.sites;
-        rc = plan(&s);
+        *s = (struct ana_instr){.f = code.f, .t = t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
+        code.inst = code.f->inst;
+        code.ninst = code.f->ninst;
+        code.nreg = code.f->nreg;
+        rc = ana_taint_run(s->f, &mine, t, e);
+    }
+    if (!rc) {
+        code.sites = t->sites;
+        rc = plan(s);
+        name_vars(m, &code.sites);
     }
     if (!rc && slice) {
-        rc = ana_slice(&code.arena, s.f, &t, &s.slice);
+        rc = ana_slice(&code.arena, s->f, t, &s->slice);
         code.sliced = rc > 0;
         rc = rc < 0 ? rc : 0;
     }
-    if (!rc && threads && !s.f->maxntid[0] && !s.f->reqntid[0])
-        s.f->maxntid[0] = threads, s.f->maxntid[1] = s.f->maxntid[2] = 1;
-    if (!rc)
-        rc = rebuild(&s);
     if (!rc) {
-        s.f->name = name;
-        rc = ptx_print_function(s.f, &text);
-        code.text = dt_str_take(&text);
-        if (!rc && !code.text)
-            rc = DT_E_NOMEM;
+        code.keep = s->slice.keep;
+        code.cut = s->slice.cut;
+        code.evidence = dt_new_array(&code.arena, uint8_t, (size_t)code.sites.nsite * ANA_KINDS + 1);
+        for (uint32_t k = 0; k < code.sites.nsite && code.evidence; k++)
+            for (unsigned q = 0; q < ANA_KINDS; q++)
+                code.evidence[k * ANA_KINDS + q] = (uint8_t)ana_evidence_of(s, k, q);
+        rc = code.evidence ? 0 : DT_E_NOMEM;
     }
-    /* names of variables in sites must outlive the clone */
-    for (uint32_t k = 0; k < code.sites.nsite && !rc; k++)
-        for (uint32_t q = 0; q < code.sites.site[k].nvars; q++) {
-            const char *n = code.sites.site[k].vars[q]->name;
-            code.sites.site[k].vars[q] = NULL;
-            for (uint32_t i = 0; i < m->nvar; i++)
-                if (!strcmp(m->var[i]->name, n))
-                    code.sites.site[k].vars[q] = m->var[i];
-        }
-    struct dt_arena keep = t.sites.arena; /* owned by code.sites, with the taint arrays */
-    t.sites = (struct ana_sites){0};
-    code.sites.arena = keep;
-    ptx_cfg_done(&t.cfg);
-    dt_str_done(&text);
+    code.instr = s;
+    if (t) {
+        struct dt_arena keep = t->sites.arena; /* owned by code.sites, with the taint arrays */
+        t->sites.arena = (struct dt_arena){0};
+        code.sites.arena = keep;
+        code.cfg = &t->cfg;
+    }
     free(var);
-    ptx_module_free(copy);
     if (rc) {
         ana_code_done(&code);
         return dt_err_set(e, rc, "no memory to instrument %s", entry);
@@ -660,8 +678,35 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const char *na
     return 0;
 }
 
+int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, struct dt_err *e)
+{
+    struct ana_instr *s = c->instr;
+    struct dt_str text = {0};
+    if (c->text)
+        return 0;
+    s->code = c;
+    s->e = e;
+    int rc = ptx_var_new(c->copy, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8) ? 0 : DT_E_NOMEM;
+    if (!rc && threads && !s->f->maxntid[0] && !s->f->reqntid[0])
+        s->f->maxntid[0] = threads, s->f->maxntid[1] = s->f->maxntid[2] = 1;
+    if (!rc)
+        rc = rebuild(s);
+    if (!rc) {
+        s->f->name = name;
+        rc = ptx_print_function(s->f, &text);
+        c->text = dt_str_take(&text);
+        if (!rc && !c->text)
+            rc = DT_E_NOMEM;
+    }
+    dt_str_done(&text);
+    return rc ? dt_err_set(e, rc, "no memory to instrument %s", name) : 0;
+}
+
 void ana_code_done(struct ana_code *c)
 {
+    if (c->cfg)
+        ptx_cfg_done(c->cfg);
+    ptx_module_free(c->copy);
     ana_sites_done(&c->sites);
     dt_arena_done(&c->arena);
     free(c->text);

@@ -55,8 +55,8 @@ static void tab_entry(struct ana_rec *s, struct job *j, uint32_t b)
                 s->addr[b], s->bytes[b], j->bit[i], (uint32_t)(s->addr[b] % 32), protected_buffer(s, b), 0, 0};
 }
 
-/* Buffers, their places in the bitmaps, and the table. */
-static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
+/* The buffers that the launch can name; how many table entries they may need. */
+static size_t list_buffers(struct ana_rec *s, struct job *j, struct dt_arena *a)
 {
     const struct ana_mod *m = &s->mod[j->l->module];
     const struct ptx_module *ir = s->p->module[j->l->module].ir;
@@ -64,17 +64,26 @@ static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
     for (uint32_t i = 0; i < j->l->narg; i++)
         n += arg_buffers(&j->l->arg[i], NULL, 0);
     j->buffer = dt_new_array(a, uint32_t, n);
+    for (uint32_t i = 0; i < j->l->narg && j->buffer; i++)
+        for (uint32_t k = 0; k < arg_buffers(&j->l->arg[i], NULL, 0); k++)
+            job_buffer(j, arg_buffer(&j->l->arg[i], k));
+    for (uint32_t v = 0; v < ir->nvar && j->buffer; v++)
+        if (m->buffer[v] != UINT32_MAX)
+            job_buffer(j, m->buffer[v]);
+    return n;
+}
+
+/* Buffers, their places in the bitmaps, and the table. */
+static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
+{
+    const struct ana_mod *m = &s->mod[j->l->module];
+    const struct ptx_module *ir = s->p->module[j->l->module].ir;
+    size_t n = list_buffers(s, j, a);
     j->bit = dt_new_array(a, uint64_t, n);
     j->tab = dt_new_array(a, struct ana_tab, 2 * n);
     j->params = dt_arena_alloc(a, (size_t)j->step->param_total + 8);
     if (a->failed)
         return DT_E_NOMEM;
-    for (uint32_t i = 0; i < j->l->narg; i++)
-        for (uint32_t k = 0; k < arg_buffers(&j->l->arg[i], NULL, 0); k++)
-            job_buffer(j, arg_buffer(&j->l->arg[i], k));
-    for (uint32_t v = 0; v < ir->nvar; v++)
-        if (m->buffer[v] != UINT32_MAX)
-            job_buffer(j, m->buffer[v]);
     uint64_t bit = 0;
     for (uint32_t i = 0; i < j->nbuffer; i++) {
         j->bit[i] = bit;
@@ -575,6 +584,30 @@ static int compare(struct ana_rec *s, struct job *j, uint32_t b)
     return rc;
 }
 
+int ana_check_kernel(struct ana_rec *s, uint32_t launch)
+{
+    struct job j = {.l = &s->g->launch[launch], .step = &s->p->step[launch], .v = &s->variant.p[s->of[launch]]};
+    const struct ana_sites *v = &j.v->code.sites;
+    int rc = 0;
+    for (uint32_t k = 0; k < v->nsite && !rc; k++)
+        rc = check_site(s, &j, &v->site[k], k);
+    return rc;
+}
+
+int ana_note_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
+{
+    struct job j = {
+        .l = &s->g->launch[launch], .step = &s->p->step[launch], .v = &s->variant.p[s->of[launch]], .foot = foot};
+    const struct ana_sites *v = &j.v->code.sites;
+    struct dt_arena a = {0};
+    list_buffers(s, &j, &a);
+    int rc = a.failed ? DT_E_NOMEM : 0;
+    for (uint32_t k = 0; k < v->nsite && !rc; k++)
+        rc = site_buffers(s, &j, &v->site[k], note, k);
+    dt_arena_done(&a);
+    return rc;
+}
+
 int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 {
     struct job j = {
@@ -582,8 +615,8 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
     struct dt_arena a = {0};
     const struct ana_sites *v = &j.v->code.sites;
     int rc = make_table(s, &j, &a);
-    for (uint32_t k = 0; k < v->nsite && !rc; k++)
-        rc = check_site(s, &j, &v->site[k], k);
+    if (!rc)
+        rc = ana_check_kernel(s, launch);
     if (!rc)
         rc = make_params(s, &j, launch);
     j.held = dt_new_array(&a, uint8_t *, (size_t)s->g->nbuffer + 1);

@@ -83,8 +83,8 @@ static int instrument(struct ana_rec *s)
         struct ana_taint_in in = {v->constant, v->pointer, v->narg, s->mod[v->module].var};
         if (v->made)
             continue;
-        rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, v->name, &in, v->hint, v->threads,
-                            !v->whole && !s->o->no_slice, &v->code, s->e);
+        rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, &in, v->hint, !v->whole && !s->o->no_slice,
+                            &v->code, s->e);
         v->made = !rc;
     }
     return rc;

@@ -37,11 +37,13 @@ struct ana_rec {
     struct ana_mod *mod;
     struct dt_vec(struct ana_variant) variant;
     uint32_t *of;    /* variant of each launch */
+    bool *summed;    /* per launch: its footprints were found without a device */
     dev_ptr *addr;   /* of each buffer */
     uint64_t *bytes; /* of each buffer */
     dev_ptr arena, tab, err;
     uint64_t arena_bytes, tab_bytes, limit;
     bool sliced; /* some launch ran as its slice */
+    bool device; /* some launch runs: buffers have memory */
     bool found;  /* the recorder, not the device, has found what is wrong */
     struct dt_err *e;
 };
@@ -90,5 +92,11 @@ int ana_plan_variants(struct ana_rec *s);
 
 /* launch.c: run kernel launch `launch` and put what it touches into `foot`. */
 int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot);
+/* What that does before (may its sites write where they may point?) and after (widths, atomics) for all sites. */
+int ana_check_kernel(struct ana_rec *s, uint32_t launch);
+int ana_note_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot);
+
+/* offline.c: footprints of every launch that has a summary into s->r->launch; s->summed says which. */
+int ana_record_offline(struct ana_rec *s);
 
 #endif

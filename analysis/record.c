@@ -20,6 +20,15 @@
 
 /* ---- modules ------------------------------------------------------------------------------------------------------
  */
+/* Does a launch run variant k? */
+static bool runs(const struct ana_rec *s, uint32_t k)
+{
+    for (uint32_t l = 0; l < s->g->nlaunch; l++)
+        if (s->g->launch[l].kind == DT_KERNEL && !reused(s, l) && s->of[l] == k && !s->summed[l])
+            return true;
+    return false;
+}
+
 /* The module's text without entries, with the recorder's variable, and the variants. */
 static int load_module(struct ana_rec *s, uint32_t i)
 {
@@ -39,11 +48,11 @@ static int load_module(struct ana_rec *s, uint32_t i)
         rc = ptx_print(m, &text);
     for (uint32_t k = 0; k < s->variant.n && !rc; k++) {
         struct ana_variant *v = &s->variant.p[k];
-        bool used = false;
-        for (uint32_t l = 0; l < s->g->nlaunch; l++)
-            used |= s->g->launch[l].kind == DT_KERNEL && !reused(s, l) && s->of[l] == k;
-        if (v->module != i || !used)
+        if (v->module != i || !runs(s, k))
             continue;
+        rc = ana_instrument_text(&v->code, v->name, v->threads, s->e);
+        if (rc)
+            break;
         s->sliced |= v->code.sliced;
         dt_str_addc(&text, '\n');
         dt_str_add(&text, v->code.text);
@@ -66,7 +75,6 @@ static int place_buffers(struct ana_rec *s)
     int rc = 0;
     for (uint32_t b = 0; b < s->g->nbuffer && !rc; b++) {
         const struct dt_buffer *x = &s->g->buffer[b];
-        s->bytes[b] = x->bytes;
         if (x->module < 0 || !s->mod[x->module].handle) {
             rc = dev_run_buffer(s->run, b, &s->addr[b]);
             if (rc)
@@ -116,7 +124,7 @@ static int step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
     int rc = ana_foot_add(foot, 0, l->dst, ANA_WRITE, ANA_PROVED, &to, n);
     if (!rc && l->kind == DT_COPY)
         rc = ana_foot_add(foot, 0, l->src, ANA_READ, ANA_PROVED, &from, n);
-    if (rc || !n)
+    if (rc || !n || !s->device)
         return rc;
     return l->kind == DT_COPY ? copy_bytes(s, l)
                               : dev_set(s->d, s->addr[l->dst] + l->dst_offset, l->value, l->bytes, s->e);
@@ -160,12 +168,26 @@ static int prepare(struct ana_rec *s)
     s->addr = dt_new_array(&s->tmp, dev_ptr, (size_t)g->nbuffer + 1);
     s->bytes = dt_new_array(&s->tmp, uint64_t, (size_t)g->nbuffer + 1);
     s->r->launch = dt_new_array(&s->r->arena, struct ana_launch, (size_t)g->nlaunch + 1);
-    int rc = s->tmp.failed || !s->r->launch ? DT_E_NOMEM : prepare_run(s);
-    if (!rc)
-        rc = ana_plan_variants(s);
-    for (uint32_t i = 0; i < g->nmodule && !rc; i++)
-        if (s->mod[i].used)
+    s->summed = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
+    if (s->tmp.failed || !s->r->launch)
+        return DT_E_NOMEM;
+    for (uint32_t b = 0; b < g->nbuffer; b++)
+        s->bytes[b] = g->buffer[b].bytes;
+    int rc = ana_plan_variants(s);
+    if (!rc && !s->o->no_slice && !s->o->no_summary)
+        rc = ana_record_offline(s);
+    for (uint32_t k = 0; k < s->variant.n; k++)
+        s->device |= runs(s, k);
+    if (rc || !s->device)
+        return rc;
+    rc = prepare_run(s);
+    for (uint32_t i = 0; i < g->nmodule && !rc; i++) {
+        bool used = false;
+        for (uint32_t k = 0; k < s->variant.n; k++)
+            used |= s->variant.p[k].module == i && runs(s, k);
+        if (used)
             rc = load_module(s, i);
+    }
     if (!rc)
         rc = place_buffers(s);
     if (!rc)
@@ -185,10 +207,14 @@ static int record(struct ana_rec *s)
         }
         if (s->o->progress)
             s->o->progress("analyze", g->launch[i].name, i, g->nlaunch, s->o->user);
+        if (s->summed[i])
+            continue;
         struct ana_foot *foot = ana_foot_new(&s->r->arena, is_kernel ? s->p->step[i].blocks : 1, g->nbuffer, s->bytes);
         rc = !foot ? DT_E_NOMEM : is_kernel ? ana_record_kernel(s, i, foot) : step(s, i, foot);
+        const char *why = s->r->launch[i].unsummarised;
         if (!rc)
             rc = ana_foot_finish(foot, &s->r->launch[i], s->e);
+        s->r->launch[i].unsummarised = why;
         ana_foot_free(foot);
     }
     return rc;

@@ -34,6 +34,7 @@ struct ana_taint_state {
     /* provenance bits: parameters, then the function's variables, then the module's */
     uint32_t nown, nmod, nbit, words;
     uint8_t *reg, *block;
+    uint32_t *folded;             /* per instruction: it copies a number (fold.c) */
     uint64_t *prov;               /* words per register */
     struct ana_cell *cell;        /* per bit */
     uint64_t *cellprov;           /* words per bit */

@@ -18,6 +18,8 @@
  *                      branch meet is a merge of values chosen by data. Exits under such a branch make the
  *                      post-dominator the end of the function, so all that follows is reached or not by data.
  *
+ * A copy of a register that holds a number is that number (fold.c).
+ *
  * A register assigned between branch and meeting point but dead at it keeps its own taint: its value, where it
  * exists, is the same for every input. This is what keeps the address in `if (x[i] > 0) y[i] = …` clean when NVRTC
  * branches.
@@ -359,7 +361,8 @@ static void step(struct ana_taint_state *s, uint32_t at)
     }
     s->src = NONE;
     memset(s->src_prov, 0, s->words * sizeof *s->src_prov);
-    ptx_inst_regs(i, read_reg, s);
+    if (!s->folded[at] || i->pred != PTX_NO_REG)
+        ptx_inst_regs(i, read_reg, s);
     for (unsigned k = 0; k < i->nopnd; k++)
         read_special(s, &i->opnd[k]);
     if (i->op == PTX_OP_CVTA && i->space == PTX_PARAM)
@@ -543,7 +546,8 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     t.block = s.block = dt_new_array(&t.sites.arena, uint8_t, (size_t)s.cfg.nblock + 1);
     t.escapes = s.escapes = dt_new_array(&t.sites.arena, bool, (size_t)f->module->nvar + 1);
     s.keep = &t.sites.arena;
-    bool ok = s.reg && s.block && s.escapes && prepare(&s);
+    s.folded = dt_new_array(&t.sites.arena, uint32_t, (size_t)f->ninst + 1);
+    bool ok = s.reg && s.block && s.escapes && s.folded && !ana_fold(f, s.folded) && prepare(&s);
     if (ok && rc)
         everything(&s); /* too large for liveness: nothing can be said */
     do {

@@ -1,0 +1,265 @@
+/* Forms: what a register is in every thread, block of the box and round of the loops being walked.
+ *
+ * Sums, differences and products with a number that does not move are exact modulo two to the width, so they need no
+ * proof. Whatever takes a register for an integer (widening, comparing, dividing, shifting right) needs that the form
+ * does not wrap; here counts are *lowered* until it does not: a form that is right for all k below a count is right
+ * below a smaller one. Lowering is the one way to be sure of anything here, and it is always allowed: rounds and blocks that
+ * were cut off are walked on their own later (summary.c). Where several dimensions could be lowered, a loop goes first whose
+ * term is the largest (a loop whose end was not yet met has 2^31 rounds), then the block number.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/summary-priv.h"
+
+void ana_form_init(struct ana_sum *s, struct ana_form *f)
+{
+    if (!(f->base = dt_new_array(&s->a, int64_t, s->n)))
+        s->oom = true;
+}
+
+int64_t *ana_form_step(struct ana_sum *s, struct ana_form *f, unsigned d)
+{
+    static int64_t nowhere[1024];
+    bool there = f->dims >> d & 1;
+    if (!f->step[d] && !(f->step[d] = dt_new_array(&s->a, int64_t, s->n))) {
+        s->oom = true;
+        return nowhere;
+    }
+    if (!there)
+        memset(f->step[d], 0, s->n * sizeof *f->step[d]);
+    f->dims |= (uint8_t)(1u << d);
+    return f->step[d];
+}
+
+uint32_t *ana_form_mem(struct ana_sum *s, struct ana_form *f)
+{
+    static uint32_t nowhere[1024];
+    if (!f->mem && !(f->mem = dt_new_array(&s->a, uint32_t, s->n))) {
+        s->oom = true;
+        return nowhere;
+    }
+    if (!f->points)
+        memset(f->mem, 0, s->n * sizeof *f->mem);
+    f->points = true;
+    return f->mem;
+}
+
+void ana_form_number(struct ana_form *f)
+{
+    f->dims = 0;
+    f->points = false;
+}
+
+void ana_form_copy(struct ana_sum *s, struct ana_form *to, const struct ana_form *x)
+{
+    ana_form_number(to);
+    memcpy(to->base, x->base, s->n * sizeof *x->base);
+    for (unsigned d = 0; d < ANA_DIMS; d++)
+        if (x->dims >> d & 1)
+            memcpy(ana_form_step(s, to, d), x->step[d], s->n * sizeof *x->base);
+    if (x->points)
+        memcpy(ana_form_mem(s, to), x->mem, s->n * sizeof *x->mem);
+}
+
+static void put_numbers(const struct ana_sum *s, int64_t *to, const int64_t *from, unsigned bits)
+{
+    if (s->full && bits == 32)
+        for (uint32_t l = 0; l < s->n; l++)
+            to[l] = (int32_t)from[l];
+    else if (s->full)
+        for (uint32_t l = 0; l < s->n; l++)
+            to[l] = ana_canon((uint64_t)from[l], bits);
+    else
+        for (uint32_t l = 0; l < s->n; l++)
+            to[l] = s->mask[l] ? ana_canon((uint64_t)from[l], bits) : to[l];
+}
+
+void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form *from, unsigned bits)
+{
+    uint8_t had = to->dims;
+    if (to == from)
+        return;
+    if (s->full)
+        ana_form_number(to);
+    put_numbers(s, to->base, from->base, bits);
+    for (unsigned d = 0; d < ANA_DIMS; d++) {
+        bool some = false;
+        if (from->dims >> d & 1) {
+            for (uint32_t l = 0; l < s->n && !some; l++)
+                some = s->mask[l] && from->step[d][l];
+            if (some)
+                put_numbers(s, ana_form_step(s, to, d), from->step[d], bits);
+        }
+        for (uint32_t l = 0; !some && !s->full && had >> d & 1 && l < s->n; l++)
+            if (s->mask[l])
+                to->step[d][l] = 0;
+    }
+    if (from->points || to->points) {
+        uint32_t *mem = ana_form_mem(s, to);
+        for (uint32_t l = 0; l < s->n; l++)
+            if (s->mask[l])
+                mem[l] = from->points ? from->mem[l] : 0;
+    }
+}
+
+static void lower(struct ana_sum *s, unsigned d, uint32_t l, int64_t to)
+{
+    if (d < ANA_BLOCK_DIMS)
+        s->ext[d] = (uint32_t)to;
+    else
+        s->count[d][l] = to;
+}
+
+void ana_bound(struct ana_sum *s, uint32_t l, __int128 b, const int64_t *step, unsigned dims, __int128 lo, __int128 hi)
+{
+    for (;;) {
+        __int128 term[ANA_DIMS], least = b, most = b, worst = 0;
+        int pick = -1;
+        for (unsigned d = 0; d < ANA_DIMS; d++) {
+            term[d] = dims >> d & 1 ? (__int128)step[d] * (ana_count(s, d, l) - 1) : 0;
+            *(term[d] < 0 ? &least : &most) += term[d];
+        }
+        if (least >= lo && most <= hi)
+            return;
+        for (int d = ANA_DIMS - 1; d >= 0; d--) {
+            __int128 size = term[d] < 0 ? -term[d] : term[d];
+            bool harm = term[d] < 0 ? least < lo : term[d] > 0 && most > hi;
+            if (harm && (d >= ANA_BLOCK_DIMS || pick < ANA_BLOCK_DIMS) && size > worst)
+                pick = d, worst = size;
+        }
+        if (pick < 0) { /* b itself is outside: a bug of the caller */
+            ana_cannot(s, "a bound that nothing keeps");
+            return;
+        }
+        __int128 room = term[pick] > 0 ? hi - (most - term[pick]) : least - term[pick] - lo;
+        __int128 by = step[pick] < 0 ? -(__int128)step[pick] : step[pick];
+        lower(s, (unsigned)pick, l, room < 0 ? 1 : (int64_t)(room / by) + 1);
+    }
+}
+
+static void steps_of(const struct ana_form *x, uint32_t l, int64_t *step)
+{
+    for (unsigned d = 0; d < ANA_DIMS; d++)
+        step[d] = x->dims >> d & 1 ? x->step[d][l] : 0;
+}
+
+void ana_fit(struct ana_sum *s, const struct ana_form *x, unsigned bits, bool sign)
+{
+    const __int128 one = 1, lo = sign ? -(one << (bits - 1)) : 0, hi = (one << (bits - sign)) - 1;
+    int64_t step[ANA_DIMS];
+    for (uint32_t l = 0; x->dims && l < s->n; l++) {
+        if (!s->mask[l])
+            continue;
+        steps_of(x, l, step);
+        ana_bound(s, l, ana_value(x->base[l], bits, sign), step, x->dims, lo, hi);
+    }
+}
+
+bool ana_moves(struct ana_sum *s, const struct ana_form *x)
+{
+    for (unsigned d = 0; x->dims && d < ANA_DIMS; d++)
+        for (uint32_t l = 0; x->dims >> d & 1 && l < s->n; l++)
+            if (s->mask[l] && x->step[d][l] && ana_count(s, d, l) > 1)
+                return true;
+    return false;
+}
+
+void ana_hold(struct ana_sum *s, const struct ana_form *x)
+{
+    for (unsigned d = 0; x->dims && d < ANA_DIMS; d++)
+        for (uint32_t l = 0; x->dims >> d & 1 && l < s->n; l++)
+            if (s->mask[l] && x->step[d][l])
+                lower(s, d, l, 1);
+}
+
+void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign, bool equal,
+                 uint8_t *ret)
+{
+    const __int128 far = (__int128)1 << 120;
+    uint8_t dims = x->dims | y->dims;
+    if (x->points || y->points) {
+        for (uint32_t l = 0; l < s->n; l++) {
+            if (s->mask[l] && (x->points ? x->mem[l] : 0) != (y->points ? y->mem[l] : 0))
+                ana_cannot(s, "pointers into different memory are compared");
+            else if (s->mask[l] && (llabs(x->base[l]) >> 46 || llabs(y->base[l]) >> 46))
+                ana_cannot(s, "a far pointer is compared");
+        }
+    }
+    if (x->points) { /* offsets from one base, which may be negative; addresses are far from where they would wrap */
+        sign = true;
+        bits = 48;
+    }
+    ana_fit(s, x, bits, sign);
+    ana_fit(s, y, bits, sign);
+    for (uint32_t l = 0; l < s->n; l++) {
+        if (!dims && bits <= 32 && !equal) {
+            ret[l] = sign ? x->base[l] < y->base[l] : (uint32_t)x->base[l] < (uint32_t)y->base[l];
+            continue;
+        }
+        if (!s->mask[l])
+            continue;
+        __int128 d = ana_value(x->base[l], bits, sign) - ana_value(y->base[l], bits, sign);
+        ret[l] = equal ? d == 0 : d < 0;
+        if (!dims)
+            continue;
+        int64_t p[ANA_DIMS], q[ANA_DIMS];
+        steps_of(x, l, p);
+        steps_of(y, l, q);
+        bool over = false;
+        for (unsigned k = 0; k < ANA_DIMS; k++)
+            over |= __builtin_sub_overflow(p[k], q[k], &p[k]);
+        if (over) {
+            ana_cannot(s, "steps too large to compare");
+            return;
+        }
+        if (equal)
+            ana_bound(s, l, d, p, dims, d < 0 ? -far : d > 0 ? 1 : 0, d < 0 ? -1 : d > 0 ? far : 0);
+        else
+            ana_bound(s, l, d, p, dims, d < 0 ? -far : 0, d < 0 ? -1 : far);
+    }
+}
+
+bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, unsigned bits, bool sign,
+                struct ana_form *quot, struct ana_form *rest)
+{
+    const __int128 far = (__int128)1 << 120;
+    struct ana_form *const out[2] = {quot, rest};
+    for (uint32_t l = 0; l < s->n; l++)
+        if (s->mask[l] && ana_value(x->base[l], bits, sign) < 0)
+            return false;
+    ana_fit(s, x, bits, sign);
+    for (unsigned k = 0; k < 2; k++) {
+        if (out[k])
+            ana_form_number(out[k]);
+        for (unsigned d = 0; d < ANA_DIMS && out[k]; d++)
+            if (x->dims >> d & 1)
+                ana_form_step(s, out[k], d);
+    }
+    for (uint32_t l = 0; l < s->n; l++) {
+        if (!s->mask[l])
+            continue;
+        __int128 v = ana_value(x->base[l], bits, sign);
+        int64_t step[ANA_DIMS], odd[ANA_DIMS] = {0};
+        steps_of(x, l, step);
+        if (sign)
+            ana_bound(s, l, v, step, x->dims, 0, far);
+        for (unsigned d = 0; d < ANA_DIMS; d++)
+            if (step[d] % c[l])
+                odd[d] = step[d], step[d] = 0;
+        ana_bound(s, l, v % c[l], odd, x->dims, 0, c[l] - 1);
+        if (quot)
+            quot->base[l] = (int64_t)(v / c[l]);
+        if (rest)
+            rest->base[l] = (int64_t)(v % c[l]);
+        for (unsigned d = 0; d < ANA_DIMS; d++) {
+            if (!(x->dims >> d & 1))
+                continue;
+            if (quot)
+                quot->step[d][l] = step[d] / c[l];
+            if (rest)
+                rest->step[d][l] = odd[d];
+        }
+    }
+    return true;
+}

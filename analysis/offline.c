@@ -1,0 +1,172 @@
+/* Launches whose footprints are found without a device (summary.c), before anything is loaded, allocated or run.
+ *
+ * Only launches that would run as their slices are tried: nobody needs what they write (plan.c). What a summary needs to know
+ * is put together here: memory by number (the graph's buffers, then the module's other variables), parameters with
+ * the addresses named instead of filled in, and the content of what no launch changes (constant buffers, tables). Buffers lie at
+ * multiples of 256 bytes (device/run.c), variables where they say.
+ *
+ * A launch without a summary, also one that does something wrong, is left to the device, which says what it is.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/record-priv.h"
+#include "base/alloc.h"
+
+#define ALIGN 256 /* of buffers */
+
+struct offline {
+    struct ana_rec *s;
+    const struct ptx_module *ir; /* the clone that the variant's code is in */
+    struct ana_mem *mem;
+    const uint8_t **data; /* by number in mem */
+    struct dt_arena a;
+    uint8_t **fill; /* by buffer of the graph: content of constant ones */
+};
+
+static const uint8_t *content(void *user, uint32_t mem)
+{
+    struct offline *o = user;
+    const struct dt_graph *g = o->s->g;
+    if (mem >= g->nbuffer)
+        return o->data[mem];
+    if (!g->buffer[mem].constant)
+        return NULL;
+    if (!o->fill[mem] && (o->fill[mem] = dt_malloc(g->buffer[mem].bytes + 8)))
+        dt_fill_bytes(&g->buffer[mem], 0, o->fill[mem]);
+    return o->fill[mem];
+}
+
+/* Memory, and which of it the module's variables are. */
+static int list_memory(struct offline *o, uint32_t module, struct ana_summary_in *in)
+{
+    const struct dt_graph *g = o->s->g;
+    const struct ana_mod *m = &o->s->mod[module];
+    const struct ptx_module *ir = o->s->p->module[module].ir;
+    uint32_t n = g->nbuffer, *of = dt_new_array(&o->a, uint32_t, (size_t)o->ir->nvar + 1);
+    o->mem = dt_new_array(&o->a, struct ana_mem, (size_t)g->nbuffer + o->ir->nvar + 1);
+    o->data = (const uint8_t **)dt_new_array(&o->a, uint8_t *, (size_t)g->nbuffer + o->ir->nvar + 1);
+    if (!of || !o->mem || !o->data)
+        return DT_E_NOMEM;
+    for (uint32_t b = 0; b < g->nbuffer; b++)
+        o->mem[b] = (struct ana_mem){g->buffer[b].bytes, b, ALIGN, protected_buffer(o->s, b)};
+    for (uint32_t v = 0; v < o->ir->nvar; v++) {
+        const struct ptx_var *x = o->ir->var[v];
+        uint32_t k = 0;
+        of[v] = UINT32_MAX;
+        while (k < ir->nvar && strcmp(ir->var[k]->name, x->name))
+            k++;
+        if (k == ir->nvar || (x->space != PTX_GLOBAL && x->space != PTX_CONST) || x->is_extern)
+            continue;
+        if (m->buffer[k] != UINT32_MAX) {
+            of[v] = m->buffer[k];
+            o->mem[of[v]].align = x->align;
+            if (o->mem[of[v]].bytes > x->bytes)
+                return DT_E_GRAPH;
+            continue;
+        }
+        of[v] = n;
+        o->mem[n] = (struct ana_mem){x->bytes, UINT32_MAX, x->align, true};
+        if (m->var[k] == ANA_VAR_FIXED && !x->nreloc) {
+            o->data[n] = x->init;
+            if (!x->init && x->bytes < 1u << 20) /* zeros */
+                o->data[n] = dt_new_array(&o->a, uint8_t, x->bytes + 8);
+        }
+        n++;
+    }
+    in->mem = o->mem;
+    in->var_mem = of;
+    in->nvar = o->ir->nvar;
+    return o->a.failed ? DT_E_NOMEM : 0;
+}
+
+/* The parameter block. False: it has something else than numbers and addresses. */
+static bool list_params(struct offline *o, uint32_t launch, struct ana_summary_in *in)
+{
+    const struct dt_launch *l = &o->s->g->launch[launch];
+    const struct dev_step *step = &o->s->p->step[launch];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->narg; i++)
+        n += arg_buffers(&l->arg[i], NULL, 0);
+    uint8_t *param = dt_arena_alloc(&o->a, (size_t)step->param_total + 8);
+    struct ana_pointer *p = dt_new_array(&o->a, struct ana_pointer, (size_t)n + 1);
+    if (!param || !p)
+        return false;
+    for (uint32_t i = 0; i < l->narg; i++) {
+        const struct dt_arg *a = &l->arg[i];
+        uint32_t at = step->param_offset[i];
+        switch (a->kind) {
+        case DT_ARG_BUFFER:
+            p[in->npointer++] = (struct ana_pointer){at, a->buffer, a->offset};
+            break;
+        case DT_ARG_SCALAR:
+            memcpy(param + at, &a->bits, dt_dtype_bytes(a->dtype));
+            break;
+        case DT_ARG_BYTES:
+            memcpy(param + at, a->bytes, a->nbytes);
+            for (uint32_t k = 0; k < a->npointer; k++)
+                p[in->npointer++] =
+                    (struct ana_pointer){at + a->pointer[k].at, a->pointer[k].buffer, a->pointer[k].offset};
+            break;
+        default:
+            return false;
+        }
+    }
+    in->param = param;
+    in->param_bytes = step->param_total;
+    in->param_offset = step->param_offset;
+    in->nparam = l->narg;
+    in->pointer = p;
+    return true;
+}
+
+static int summarise(struct offline *o, uint32_t launch)
+{
+    struct ana_rec *s = o->s;
+    const struct dt_launch *l = &s->g->launch[launch];
+    struct ana_variant *v = &s->variant.p[s->of[launch]];
+    struct ana_launch *to = &s->r->launch[launch];
+    struct ana_summary_in in = {.code = &v->code, .grid = l->grid, .block = l->block, .content = content, .user = o};
+    struct dt_err none = {0};
+    uint64_t work = 0;
+    const char *why = "its arguments";
+    o->ir = v->code.copy;
+    int rc = list_memory(o, l->module, &in);
+    bool found = !rc && list_params(o, launch, &in) && !ana_check_kernel(&(struct ana_rec){.p = s->p, .g = s->g, .mod = s->mod, .variant = s->variant, .of = s->of, .e = &none}, launch);
+    struct ana_foot *foot = NULL;
+    dt_err_done(&none);
+    if (rc == DT_E_GRAPH)
+        return 0;
+    if (!rc && found) {
+        foot = ana_foot_new(&s->r->arena, s->p->step[launch].blocks, s->g->nbuffer, s->bytes);
+        rc = foot ? ana_summarise(&in, foot, &work, &why, s->e) : DT_E_NOMEM;
+        found = rc > 0;
+    }
+    if (found)
+        rc = ana_note_kernel(s, launch, foot);
+    if (found && !rc)
+        rc = ana_foot_finish(foot, to, s->e);
+    ana_foot_free(foot);
+    if (rc < 0)
+        return rc;
+    to->summarised = s->summed[launch] = found;
+    to->walked = work;
+    to->unsummarised = found ? NULL : why;
+    return 0;
+}
+
+int ana_record_offline(struct ana_rec *s)
+{
+    struct offline o = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *o.fill)};
+    int rc = o.fill ? 0 : DT_E_NOMEM;
+    for (uint32_t i = 0; i < s->g->nlaunch && !rc; i++) {
+        if (s->g->launch[i].kind != DT_KERNEL || reused(s, i) || !s->variant.p[s->of[i]].code.sliced)
+            continue;
+        rc = summarise(&o, i);
+        dt_arena_done(&o.a);
+    }
+    for (uint32_t b = 0; o.fill && b < s->g->nbuffer; b++)
+        free(o.fill[b]);
+    free(o.fill);
+    return rc;
+}
