@@ -25,7 +25,7 @@ static unsigned rounding(const struct ptx_inst *i)
     static const struct {
         uint16_t mod;
         uint16_t bit;
-    } bits[] = {{PTX_M_FTZ, SG_FTZ}, {PTX_M_SAT, SG_SAT}, {PTX_M_RELU, SG_RELU}, {PTX_M_SATFINITE, SG_SATFINITE}, {PTX_M_NANP, SG_NANP}, {PTX_M_XORSIGN, SG_XORSIGN}};
+    } bits[] = {{PTX_M_FTZ, SG_FTZ}, {PTX_M_SAT, SG_SAT}, {PTX_M_RELU, SG_RELU}, {PTX_M_SATFINITE, SG_SATFINITE}, {PTX_M_NANP, SG_NANP}, {PTX_M_XORSIGN, SG_XORSIGN}, {PTX_M_ABS, SG_ABS}};
     for (unsigned k = 0; k < sizeof bits / sizeof *bits; k++)
         if (ptx_has(i, (enum ptx_mod)bits[k].mod))
             r |= bits[k].bit;
@@ -355,6 +355,14 @@ static uint32_t as_f32(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type
     return r;
 }
 
+/* What a comparison does with its third predicate. */
+static void with_third(struct sg_op *op, enum ptx_mod b, uint32_t c, bool neg)
+{
+    op->c = c;
+    op->sub = b == PTX_M_AND ? 1 : b == PTX_M_OR ? 2 : b == PTX_M_XOR ? 3 : 0;
+    op->flags |= neg ? SG_C_NOT : 0;
+}
+
 /* p{|q} = (a cmp b) {bool c}; with `set`, into a temporary predicate. */
 static int comparison(struct sg_dec *d, enum ptx_type t, unsigned first, uint32_t p, uint32_t q)
 {
@@ -378,9 +386,8 @@ static int comparison(struct sg_dec *d, enum ptx_type t, unsigned first, uint32_
     op->x = q;
     op->a = x;
     op->b = y;
-    op->c = c;
-    op->sub = b == PTX_M_AND ? 1 : b == PTX_M_OR ? 2 : b == PTX_M_XOR ? 3 : 0;
-    op->flags |= (uint8_t)((neg ? SG_C_NOT : 0) | (q != SG_NONE ? SG_HAS_Q : 0));
+    with_third(op, b, c, neg);
+    op->flags |= q != SG_NONE ? SG_HAS_Q : 0;
     return 0;
 }
 
@@ -427,28 +434,29 @@ static int setp_x2(struct sg_dec *d)
     uint32_t p[2] = {sg_pred_dest(d, &i->opnd[0]), sg_pred_dest(d, &i->opnd[1])}, c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[4], &neg);
     for (unsigned k = 0; k < 2; k++) {
         unsigned hi = b != PTX_M_NONE && c == p[0] ? !k : k; /* c may be a destination: that one last */
-        struct sg_op *op = compare_half(d, s, hi, i->type[0] == PTX_F16X2 ? PTX_F16 : PTX_BF16, h, p[hi]);
-        op->c = c;
-        op->sub = b == PTX_M_AND ? 1 : b == PTX_M_OR ? 2 : b == PTX_M_XOR ? 3 : 0;
-        op->flags |= neg ? SG_C_NOT : 0;
+        with_third(compare_half(d, s, hi, i->type[0] == PTX_F16X2 ? PTX_F16 : PTX_BF16, h, p[hi]), b, c, neg);
     }
     return 0;
 }
 
-/* set.cmp.{f16x2 u32}.f16x2: each half by itself, 1.0 or all ones into its half of d */
+/* set.cmp{.bool}.{f16x2 u32}.f16x2 d, a, b{, c}: each half by itself, 1.0 or all ones into its half of d */
 static int set_x2(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     enum ptx_type to = (enum ptx_type)i->type[0], t = i->type[1] == PTX_F16X2 ? PTX_F16 : PTX_BF16;
+    enum ptx_mod b = ptx_mod_of(i, PTX_MC_BOOL);
     unsigned h = compare(ptx_mod_of(i, PTX_MC_CMP), PTX_F32, false);
-    if (!h || i->nopnd != 3 || ptx_mod_of(i, PTX_MC_BOOL) != PTX_M_NONE || (ptx_type_is_float(to) && to != i->type[1]))
+    bool neg = false;
+    if (!h || i->nopnd != (b == PTX_M_NONE ? 3 : 4) || (ptx_type_is_float(to) && to != i->type[1]))
         return unsupported(d);
+    uint32_t c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[3], &neg);
     uint32_t one = sg_konst(d, to == PTX_F16X2 ? 0x3C00 : to == PTX_BF16X2 ? 0x3F80 : 0xFFFF, false), zero = sg_konst(d, 0, false);
     uint32_t s[2] = {sg_source(d, &i->opnd[1], PTX_B32), sg_source(d, &i->opnd[2], PTX_B32)}, r[2];
     for (unsigned hi = 0; hi < 2; hi++) {
         uint32_t p = sg_ptemp(d);
-        compare_half(d, s, hi, t, h, p);
-        struct sg_op *op = sg_emit_h(d, SG_H_SELP_u32);
+        struct sg_op *op = compare_half(d, s, hi, t, h, p);
+        with_third(op, b, c, neg);
+        op = sg_emit_h(d, SG_H_SELP_u32);
         op->d = r[hi] = sg_temp(d);
         op->a = one;
         op->b = zero;
@@ -815,7 +823,7 @@ static int cvt_pack(struct sg_dec *d)
     op->b = b;
     op->c = c;
     op->sub = SG_I_CVT_PACK;
-    op->size = (uint8_t)(ptx_type_bytes(to) * 8);
+    op->size = (uint8_t)(to == PTX_S4 || to == PTX_U4 ? 4 : to == PTX_S2 || to == PTX_U2 ? 2 : ptx_type_bytes(to) * 8); /* bits */
     op->flags |= ptx_type_is_signed(to) ? SG_SIGNED : 0;
     return 0;
 }
@@ -841,6 +849,20 @@ static int slct(struct sg_dec *d)
     bool w = sg_width(t) == 8;
     if (c != PTX_S32 && c != PTX_F32)
         return unsupported(d);
+    if (ptx_has(d->i, PTX_M_FTZ)) { /* c + -0: a subnormal becomes a zero */
+        uint32_t z = sg_temp(d), minus = sg_konst(d, 0x80000000, false), from = sg_source(d, &d->i->opnd[3], c);
+        struct sg_op *op = sg_emit_h(d, SG_H_FADD_z32);
+        op->d = z;
+        op->a = from;
+        op->b = minus;
+        uint32_t a = sg_source(d, &d->i->opnd[1], t), b = sg_source(d, &d->i->opnd[2], t), dst = sg_dest(d, &d->i->opnd[0], t);
+        op = sg_emit_h(d, w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32);
+        op->d = dst;
+        op->a = a;
+        op->b = b;
+        op->c = z;
+        return 0;
+    }
     tri(d, c == PTX_S32 ? (w ? SG_H_SLCT_u64_s32 : SG_H_SLCT_u32_s32) : (w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32), t, t, t, c);
     return 0;
 }

@@ -306,7 +306,7 @@ static int cp_async(struct sg_dec *d)
     if (!(from.flags & SG_A64) || from.imm != (int32_t)from.imm)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "cp.async from a 32-bit address");
     uint32_t src_size = SG_NONE;
-    if (i->nopnd > 3 && !ptx_has(i, PTX_M_L2_HINT)) {
+    if (i->nopnd > (ptx_has(i, PTX_M_L2_HINT) ? 4 : 3)) { /* the last operand of a hint is its policy */
         const struct ptx_opnd *o = &i->opnd[3];
         if (o->kind == PTX_O_REG && d->f->reg[o->reg].type == PTX_PRED) { /* ignore-src: nothing is read */
             bool neg;
@@ -320,8 +320,6 @@ static int cp_async(struct sg_dec *d)
         } else {
             src_size = sg_source(d, o, PTX_U32);
         }
-    } else if (i->nopnd > 4) {
-        src_size = sg_source(d, &i->opnd[3], PTX_U32);
     }
     uint32_t x = sg_ext(d, src_size);
     sg_ext(d, (uint32_t)(int32_t)from.imm);
@@ -381,6 +379,24 @@ static int isspacep(struct sg_dec *d)
     op->d = p;
     op->a = t;
     op->b = k;
+    /* the constants' window: the module's variables of that space, which lie in global memory (p: in none so far, in one so far) */
+    const struct ptx_module *m = d->k->module->ptx;
+    bool constants = i->space == PTX_CONST;
+    for (uint32_t v = 0; v < m->nvar && (constants || i->space == PTX_GLOBAL); v++) {
+        uint64_t at = m->var[v]->space == PTX_CONST ? sg_module_var(d->k->module, m->var[v]) : 0;
+        if (!at)
+            continue;
+        uint32_t base = sg_konst(d, at, true), size = sg_konst(d, m->var[v]->bytes, true), from = sg_temp(d);
+        op = sg_emit_h(d, SG_H_SUB_u64);
+        op->d = from;
+        op->a = a;
+        op->b = base;
+        op = sg_emit_h(d, constants ? SG_H_LT_u64 : SG_H_GE_u64);
+        op->d = op->c = p;
+        op->a = from;
+        op->b = size;
+        op->sub = constants ? 2 : 1;
+    }
     return 0;
 }
 

@@ -564,23 +564,49 @@ static int call_extern(struct sg_dec *d, const struct ptx_function *g)
     return 0;
 }
 
-/* Give the callee's parameter the caller's place, or a place of its own filled from a register. */
-static int bind_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p)
+/* Move a register or constant of a call to (or, of a result, from) its place in local memory. */
+static int move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result)
 {
-    uint64_t at;
+    enum ptx_type t = (enum ptx_type)p->type, have = o->kind == PTX_O_REG ? (enum ptx_type)d->f->reg[o->reg].type : t;
+    if (o->kind == PTX_O_SINK && result)
+        return 0;
+    if ((o->kind != PTX_O_REG && o->kind != PTX_O_IMM) || have == PTX_PRED || sg_width(have) != sg_width(t) || p->bytes != ptx_type_bytes(t) || p->bytes > 8)
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "a call whose argument does not fit the parameter %s", p->name);
+    uint32_t to = result ? sg_dest(d, o, have) : SG_NONE, from = result ? SG_NONE : sg_source(d, o, t), a = sg_konst(d, at, true);
+    struct sg_op *op = sg_emit(d, result ? sg_load_slow : sg_store_slow);
+    op->d = to;
+    op->b = from;
+    op->a = a;
+    op->flags |= SG_A64;
+    op->site = d->nsite++;
+    op->size = (uint8_t)p->bytes;
+    op->n = 1;
+    op->space = PTX_LOCAL;
+    return 0;
+}
+
+/* Give the callee's parameter the caller's place, or a new one for what is in a register. */
+static int bind_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, bool result)
+{
+    uint64_t at = (d->local + 7) & ~7ull;
     if (o->kind == PTX_O_VAR && !sg_is_kernel_param(d, o->var) && o->var->bytes >= p->bytes) {
         if (sg_var_address(d, o->var, &at) < 0)
             return d->c->error;
-        for (size_t i = 0; i < d->place.n; i++)
-            if (d->place.p[i].var == p) {
-                d->place.p[i].offset = at;
-                return 0;
-            }
-        if (!dt_push(&d->place, (struct sg_place){p, at}))
-            d->nomem = true;
-        return 0;
+    } else {
+        if (at > SG_MAX_LOCAL - 8)
+            return sg_dec_error(d, DT_E_TOO_LARGE, "local memory of the kernel is over %llu bytes", (unsigned long long)SG_MAX_LOCAL);
+        d->local = at + 8;
+        if (!result && move_param(d, o, p, at, false) < 0)
+            return d->c->error;
     }
-    return sg_dec_error(d, DT_E_UNSUPPORTED, "a call whose argument is not a .param variable");
+    for (size_t i = 0; i < d->place.n; i++)
+        if (d->place.p[i].var == p) {
+            d->place.p[i].offset = at;
+            return 0;
+        }
+    if (!dt_push(&d->place, (struct sg_place){p, at}))
+        d->nomem = true;
+    return 0;
 }
 
 /* The body of g in place of the call at hand. */
@@ -588,11 +614,14 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
 {
     const struct ptx_inst *i = d->i;
     for (uint32_t k = 0; k < g->nparam; k++)
-        if (bind_param(d, &i->opnd[2].elem[k], g->param[k]) < 0)
+        if (bind_param(d, &i->opnd[2].elem[k], g->param[k], false) < 0)
             return d->c->error;
     for (uint32_t k = 0; k < g->nret; k++)
-        if (bind_param(d, &i->opnd[0].elem[k], g->ret[k]) < 0)
+        if (bind_param(d, &i->opnd[0].elem[k], g->ret[k], true) < 0)
             return d->c->error;
+    uint64_t at[8] = {0};
+    for (uint32_t k = 0; k < g->nret && k < 8; k++)
+        sg_var_address(d, g->ret[k], &at[k]);
     const struct ptx_function *f = d->f;
     uint32_t *ref = d->ref;
     int r = sg_decode_function(d, g);
@@ -603,6 +632,9 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
     struct sg_src s = {f, (uint32_t)(i - f->inst)};
     if (!dt_push(&d->src, s))
         d->nomem = true;
+    for (uint32_t k = 0; k < g->nret && r >= 0; k++)
+        if (i->opnd[0].elem[k].kind != PTX_O_VAR)
+            r = k < 8 ? move_param(d, &i->opnd[0].elem[k], g->ret[k], at[k], true) : sg_dec_error(d, DT_E_UNSUPPORTED, "more than 8 results in registers");
     return r;
 }
 

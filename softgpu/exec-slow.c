@@ -168,8 +168,11 @@ static uint64_t one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, 
     switch (op->sub) {
     case SG_S_MIN: return minmax(a, b, t, rnd, false);
     case SG_S_MAX: return minmax(a, b, t, rnd, true);
-    case SG_S_MIN3: return minmax(minmax(a, b, t, rnd, false), c, t, rnd, false);
-    case SG_S_MAX3: return minmax(minmax(a, b, t, rnd, true), c, t, rnd, true);
+    case SG_S_MIN3:
+    case SG_S_MAX3:
+        if (rnd & SG_ABS)
+            a &= ~top, b &= ~top, c &= ~top;
+        return minmax(minmax(a, b, t, rnd, op->sub == SG_S_MAX3), c, t, rnd, op->sub == SG_S_MAX3);
     case SG_S_ABS: return x != x ? (t == PTX_F32 ? SG_NAN32 : t == PTX_F64 ? a & ~top : SG_NAN16) : a & ~top;
     case SG_S_NEG: return x != x ? (t == PTX_F32 ? SG_NAN32 : t == PTX_F64 ? a ^ top : SG_NAN16) : a ^ top;
     case SG_S_ADD: r = add_odd(x, y); break;

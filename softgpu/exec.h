@@ -68,7 +68,7 @@ struct sg_op {
 };
 
 enum sg_rnd { SG_RN, SG_RZ, SG_RM, SG_RP, SG_RNA, SG_RND_MASK = 7, SG_FTZ = 8, SG_SAT = 16, SG_RELU = 32, SG_INTEGRAL = 64,
-              SG_SATFINITE = 128, SG_NANP = 256, SG_XORSIGN = 512 };
+              SG_SATFINITE = 128, SG_NANP = 256, SG_XORSIGN = 512, SG_ABS = 1024 };
 
 /* What one instruction of a basic block adds to the counters, per active lane. */
 enum sg_count { SG_C_FP32, SG_C_FP64, SG_C_INT, SG_C_SFU, SG_C_MEMORY, SG_C_BARRIER, SG_C_TENSOR, SG_C_SHARED, SG_C_COUNT };

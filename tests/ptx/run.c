@@ -1,17 +1,21 @@
 /* Runs the RUN cases of PTX files on the software device and compares every byte of the results.
  *
- *     run-ptx FILE-OR-FOLDER…
+ *     run-ptx [--forms OUT] FILE-OR-FOLDER…
  *
  * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each starts with RUN.
  *
  *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
  *     // BUF name type values     the next argument: address of a buffer of its own
- *     // ARG type value           the next argument: a scalar
+ *     // ARG type values          the next argument: a scalar, or up to 64 bytes by value
  *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
  *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD]    the launch fails; MARK: a comment on the faulting line
  *
- * Types: u8 … u64, s8 … s64, f32, f64, x16 (any 16 bits). Values: integers (0x…, negative), for floats also decimals, inf, nan (the
- * canonical one), bits as 0x…; `V*N` repeats, `iota*N` counts from 0. A tolerance is relative (and absolute below 1).
+ * Types: u8 … u64, s8 … s64, f32, f64, f16, bf16, x16 (any 16 bits). Values: integers (0x…, negative), for floats also decimals, inf, nan (the
+ * canonical one), bits as 0x…; `V*N` repeats, `iota*N` counts from 0. A tolerance is relative, and absolute below 1 unless
+ * a colon follows it.
+ * --forms OUT writes the forms of all instructions that stand, reachable, in entries with a case that passed and in what these call:
+ * a line each, words as the printer orders them, a space, the kinds of operands (r register, i constant, a memory, s special register, v
+ * variable, f function, L label, _ sink, V2 two in braces). gen/forms.py reads it.
  * A line that ends in `\` goes on in the next comment line. Exit status: 0 when every case passed and there was at least one.
  */
 #include <dirent.h>
@@ -23,6 +27,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "ptx/ptx.h"
 #include "softgpu/sg.h"
 
 enum { MAX_ARG = 32, MAX_TEXT = 8 << 20 };
@@ -39,14 +44,17 @@ struct run {
     struct sg_launch l;
     struct buf buf[MAX_ARG];
     unsigned nbuf, narg;
-    uint8_t param[MAX_ARG][8];
+    uint8_t param[MAX_ARG][64];
     unsigned param_bytes[MAX_ARG];
     bool open, launched;
     struct sg_fault fault;
     int result;
     unsigned line, cases, failed, outs;
     bool bad;
+    char (*passed)[128]; /* entries with a case that passed */
+    unsigned npassed;
 };
+static FILE *forms;
 
 static void fail(struct run *r, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void fail(struct run *r, const char *fmt, ...)
@@ -60,7 +68,7 @@ static void fail(struct run *r, const char *fmt, ...)
     r->bad = true;
 }
 
-static unsigned type_bytes(const char *t) { return t[0] == 'x' ? 2 : (unsigned)atoi(t + 1) / 8; }
+static unsigned type_bytes(const char *t) { return t[0] == 'x' || t[0] == 'b' ? 2 : (unsigned)atoi(t + 1) / 8; }
 
 static uint64_t parse(const char *type, const char *v)
 {
@@ -148,6 +156,14 @@ static void end_case(struct run *r)
         sg_mem_free(r->dev, r->buf[b].addr);
     r->cases++;
     r->failed += r->bad;
+    bool ran = !r->bad && r->result != DT_E_UNSUPPORTED, known = r->npassed && !strcmp(r->passed[r->npassed - 1], r->entry);
+    if (forms && ran && !known) {
+        char (*more)[128] = realloc(r->passed, (r->npassed + 1) * sizeof *more);
+        if (more) {
+            r->passed = more;
+            memcpy(more[r->npassed++], r->entry, sizeof *more);
+        }
+    }
     r->nbuf = r->narg = r->outs = 0;
     r->bad = r->open = r->launched = false;
 }
@@ -198,7 +214,7 @@ static void argument(struct run *r, char *p, bool buffer)
         return;
     }
     size_t n = values(type, p + used, scratch, sizeof scratch);
-    if (!n || (!buffer && n > 8)) {
+    if (!n || (!buffer && n > sizeof r->param[0])) {
         fail(r, "bad values");
         return;
     }
@@ -216,9 +232,10 @@ static void argument(struct run *r, char *p, bool buffer)
         v = b->addr;
         n = 8;
     } else {
-        memcpy(&v, scratch, n);
+        memcpy(r->param[r->narg], scratch, n);
     }
-    memcpy(r->param[r->narg], &v, 8);
+    if (buffer)
+        memcpy(r->param[r->narg], &v, 8);
     r->param_bytes[r->narg++] = (unsigned)n;
 }
 
@@ -228,6 +245,12 @@ static double as_double(const char *type, const uint8_t *p)
         double d;
         memcpy(&d, p, 8);
         return d;
+    }
+    if (type_bytes(type) == 2) {
+        unsigned h = p[0] | p[1] << 8, mbits = *type == 'b' ? 7 : 10, m = h & ((1u << mbits) - 1), e = (h & 0x7FFF) >> mbits;
+        int bias = *type == 'b' ? 127 : 15;
+        double v = e == 2u * (unsigned)bias + 1 ? (m ? NAN : INFINITY) : ldexp(e ? m + (1 << mbits) : m, (e ? (int)e : 1) - bias - (int)mbits);
+        return h & 0x8000 ? -v : v;
     }
     float f;
     memcpy(&f, p, 4);
@@ -252,8 +275,11 @@ static void expect(struct run *r, char *p)
     }
     p += used;
     double tol = 0;
+    bool relative = false;
     if (*p == '~') {
         tol = strtod(p + 1, &p);
+        relative = *p == ':';
+        p += relative;
     }
     struct buf *b = NULL;
     for (unsigned i = 0; i < r->nbuf; i++)
@@ -270,7 +296,7 @@ static void expect(struct run *r, char *p)
         bool same = !memcmp(got + i, scratch + i, step);
         if (!same && tol > 0) {
             double x = as_double(type, got + i), y = as_double(type, scratch + i);
-            same = fabs(x - y) <= tol * fmax(1, fabs(y));
+            same = fabs(x - y) <= tol * (relative ? fabs(y) : fmax(1, fabs(y)));
         }
         if (!same && shown++ < 8) {
             uint64_t x = 0, y = 0;
@@ -351,6 +377,62 @@ static bool directive(struct run *r, char *p)
     return false;
 }
 
+/* ---- forms */
+static void kinds(FILE *out, const struct ptx_opnd *o, unsigned n)
+{
+    static const char letter[] = {[PTX_O_REG] = 'r', [PTX_O_IMM] = 'i', [PTX_O_SREG] = 's', [PTX_O_VAR] = 'v', [PTX_O_FUNC] = 'f',
+                                  [PTX_O_ADDR] = 'a', [PTX_O_SINK] = '_', [PTX_O_LABEL] = 'L'};
+    for (unsigned k = 0; k < n; k++)
+        if (o[k].kind == PTX_O_VEC)
+            fprintf(out, "V%u", o[k].n);
+        else
+            fputc(letter[o[k].kind], out);
+}
+
+static void function_forms(const struct ptx_module *m, const struct ptx_function *f, bool *seen)
+{
+    struct ptx_cfg c;
+    struct dt_err e = {0};
+    unsigned at = 0;
+    while (at < m->nfunc && m->func[at] != f)
+        at++;
+    if (at == m->nfunc || seen[at] || !f->has_body || ptx_cfg_build(f, &c, &e) < 0)
+        return;
+    seen[at] = true;
+    for (uint32_t k = 0; k < f->ninst; k++) {
+        const struct ptx_inst *i = &f->inst[k];
+        struct dt_str s = {0};
+        for (unsigned o = 0; o < i->nopnd; o++)
+            if (i->opnd[o].kind == PTX_O_FUNC)
+                function_forms(m, i->opnd[o].func, seen);
+        if (i->op <= PTX_OP_OPAQUE || !c.block[c.block_of[k]].reachable || ptx_print_inst(f, i, &s) < 0)
+            continue;
+        const char *t = s.s + strspn(s.s, " \t");
+        if (*t == '@') {
+            t += strcspn(t, " ");
+            t += strspn(t, " ");
+        }
+        fprintf(forms, "%.*s ", (int)strcspn(t, " \t;"), t);
+        kinds(forms, i->opnd, i->nopnd);
+        fputc('\n', forms);
+        dt_str_done(&s);
+    }
+    ptx_cfg_done(&c);
+}
+
+static void write_forms(const struct run *r, size_t len)
+{
+    struct ptx_module *m;
+    struct dt_err e = {0};
+    if (!forms || ptx_parse(r->text, len, &m, &e) < 0)
+        return;
+    bool *seen = calloc(m->nfunc + 1, sizeof *seen);
+    for (unsigned k = 0; seen && k < r->npassed; k++)
+        function_forms(m, ptx_find_function(m, r->passed[k]), seen);
+    free(seen);
+    ptx_module_free(m);
+}
+
 static int run_file(const char *path, struct sg_device *dev, unsigned *cases)
 {
     FILE *f = fopen(path, "rb");
@@ -395,6 +477,8 @@ static int run_file(const char *path, struct sg_device *dev, unsigned *cases)
                 p = end ? end + 1 : p + len;
             }
             end_case(&r);
+            write_forms(&r, n);
+            free(r.passed);
             free(line);
             sg_module_free(r.mod);
             failed = (int)r.failed;
@@ -415,7 +499,10 @@ int main(int argc, char **argv)
     unsigned cases = 0, failed = 0;
     if (sg_device_new(sg_model_find(NULL), &dev) < 0)
         return 1;
-    for (int i = 1; i < argc; i++) {
+    int first = argc > 2 && !strcmp(argv[1], "--forms") ? 3 : 1;
+    if (first == 3 && !(forms = fopen(argv[2], "w")))
+        return 1;
+    for (int i = first; i < argc; i++) {
         struct stat st;
         DIR *dir = stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) ? opendir(argv[i]) : NULL;
         if (!dir) {
@@ -437,6 +524,8 @@ int main(int argc, char **argv)
         }
     }
     sg_device_free(dev);
+    if (forms && fclose(forms))
+        failed++;
     printf("%u cases, %u failed\n", cases, failed);
     return failed || !cases;
 }

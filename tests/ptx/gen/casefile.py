@@ -1,14 +1,50 @@
 """Writes files of RUN cases (see ../run.c): one entry and one case per form, one lane per row of operands; and draws operands.
 
-Each script here writes one file: `python3 gen/floats.py FILE`.
+What there is to write comes from the table ../forms.txt: see table(). Each script here writes one file: `python3 gen/floats.py FILE`.
 """
+import os
 import random
+import re
 import sys
 from fractions import Fraction as F
 
+import forms
 from exact import EDGE, FMT, decode, encode, mul, neg, num
 
 rng = random.Random(20260101)
+HERE = os.path.dirname(os.path.abspath(__file__))
+LINES = forms.read(os.path.join(HERE, "..", "forms.txt"))
+NAMES = forms.mnemonics(os.path.join(HERE, "../../../ptx/ops.def"))
+TYPE = re.compile(r"(?:[busf]|bf|tf|e\dm)\d+(?:x\d)?$|pred$")
+
+
+class Form:
+    """A form of the table. .op: mnemonic; .mods: modifiers; .types; .text: as PTX has it; .shape: kinds of operands, "" any"""
+
+    def __init__(self, head, shape, op):
+        words = head[len(op) + 1:].split(".") if len(head) > len(op) else []
+        self.op, self.text, self.shape = op, head, shape
+        self.types = [w for w in words if TYPE.match(w)]
+        self.mods = [w for w in words if not TYPE.match(w)]
+        self.mode = next((m for m in self.mods if m in ("rn", "rz", "rm", "rp", "rna", "rni", "rzi", "rmi", "rpi")), "")
+        self.ftz, self.sat, self.relu = "ftz" in self.mods, "sat" in self.mods, "relu" in self.mods
+
+    @property
+    def t(self):
+        return self.types[0]
+
+
+def table(*ops):
+    """the forms of these instructions that must run, in the order of the table"""
+    seen = set()
+    for x in LINES:
+        op = forms.row_of(x.heads()[0], NAMES)
+        if op not in ops or x.kind not in ("all", "pairs"):
+            continue
+        for head, shape in x.wanted() if x.kind == "all" else [(h, s) for h in x.sample() for s in x.shapes or [""]]:
+            if (head, shape) not in seen:
+                yield Form(head, shape, op)
+            seen.add((head, shape))
 
 
 def floats(t, n):
@@ -41,6 +77,11 @@ def triples(t):
 
 
 REG = {8: "b16", 16: "b16", 32: "b32", 64: "b64"}
+
+
+def halves(t):
+    """f16 of f16x2, None of others"""
+    return t[:-2] if t in ("f16x2", "bf16x2") else None
 
 
 def width(t):
@@ -80,7 +121,7 @@ class File:
 
     def write(self, path):
         with open(path, "w") as f:
-            f.write("// Made by tests/ptx/gen/%s.py.\n" % self.name + "\n".join(self.head) + "\n.version 9.0\n.target sm_90a\n.address_size 64\n\n")
+            f.write("// Made by tests/ptx/gen/%s.py.\n" % self.name + "\n".join(self.head) + "\n.version 9.0\n.target %s\n.address_size 64\n\n" % self.target)
             f.write("\n\n".join(self.body) + "\n")
 
 

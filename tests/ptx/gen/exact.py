@@ -131,13 +131,15 @@ EDGE = {
 }
 
 
-def finish(bits, t, ftz, sat):
+def finish(bits, t, ftz, sat, relu=False):
+    x = decode(bits, t)
     if sat:
-        x = decode(bits, t)
         if x[0] == "nan" or x[1]:
             bits = 0
         elif x[0] == "inf" or x[2] > 1:
             bits = encode(num(F(1)), t)
+    if relu and x[0] != "nan" and x[1]:
+        bits = 0
     return flush(bits, t) if ftz else bits
 
 

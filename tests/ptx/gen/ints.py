@@ -1,121 +1,201 @@
-"""Integers and bits, with carries, shifts past the width and saturation."""
-from casefile import File, ints, main, rng, width
+"""Integers and bits: arithmetic, division by zero, saturation, carries, shifts and fields past the width, permutations, dot products.
+
+Division by zero is what GPUs give: all ones, the remainder a; the least number over -1 is itself. The manual leaves these open.
+"""
+from casefile import File, ints, main, rng, table, width
 from exact import signed, tdiv
 
+SHIFTS = {w: [0, 1, 5, w // 2, w - 1, w, w + 1, 64, 200, 255, 256, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF] for w in (16, 32, 64)}
+FIELDS = {w: [0, 1, 7, w // 2, w - 1, w, w + 5, 255, 256, 0xFFFFFFFF] for w in (32, 64)}
+LIM = (1 << 31) - 1
 
-def make():
-    f = File("ints")
 
-    def two(text, t, fn, n=6, dt=None, bt=None, brange=None):
+def clamp(x, lo=-LIM - 1, hi=LIM):
+    return max(lo, min(hi, x))
+
+
+def divide(a, b, w, rest):
+    if b == 0:
+        return a if rest else -1
+    return a - b * tdiv(a, b) if rest else tdiv(a, b)
+
+
+def bfe(a, pos, n, w, sg):
+    pos, n = pos & 255, n & 255
+    if not sg or n == 0:
+        return a >> pos & ((1 << n) - 1)
+    sign = a >> min(pos + n - 1, w - 1) & 1
+    return sum(((a >> (pos + i) & 1) if i < n and pos + i < w else sign) << i for i in range(w))
+
+
+def bfi(a, b, pos, n, w):
+    for i in range(n & 255):
+        if (pos & 255) + i < w:
+            b = b & ~(1 << ((pos & 255) + i)) | (a >> i & 1) << ((pos & 255) + i)
+    return b
+
+
+def fns(mask, base, n):
+    n = signed(n, 32)
+    if n == 0:
+        return base if mask >> base & 1 else -1
+    at = range(base, 32) if n > 0 else range(base, -1, -1)
+    found = [p for p in at if mask >> p & 1]
+    return found[abs(n) - 1] if abs(n) <= len(found) else -1
+
+
+def prmt(mode, a, b, c):
+    by = [(b << 32 | a) >> 8 * i & 255 for i in range(8)]
+    if mode:
+        c = c & 3
+        pick = {"f4e": lambda i: (c + i) & 7, "b4e": lambda i: (c - i) & 7, "rc8": lambda i: c, "ecl": lambda i: max(c, i),
+                "ecr": lambda i: min(c, i), "rc16": lambda i: 2 * (c & 1) + (i & 1)}[mode]
+        return sum(by[pick(i)] << 8 * i for i in range(4))
+    return sum((255 * (by[c >> 4 * i & 7] >> 7) if c >> 4 * i & 8 else by[c >> 4 * i & 7]) << 8 * i for i in range(4))
+
+
+def dot(form, a, b, c):
+    sa, sb = [t[0] == "s" for t in form.types]
+    n, m, at = (4, 8, 0) if form.op == "dp4a" else (2, 16, 2 * ("hi" in form.mods))
+    part = lambda v, i, n, s: signed(v >> n * i, n) if s else v >> n * i & ((1 << n) - 1)
+    return c + sum(part(a, i, m, sa) * part(b, i + at, 8, sb) for i in range(n))
+
+
+def half(form, x, w):
+    return x >> w if "hi" in form.mods else x
+
+
+def meaning(form, w):
+    """what a form makes of its operands, as numbers (signed where the type is)"""
+    op, mods = form.op, form.mods
+    sat = (lambda x: clamp(x)) if "sat" in mods else (lambda x: x)
+    g = (lambda a: signed(a, 24)) if form.t[0] == "s" else (lambda a: a & 0xFFFFFF)
+    bits24 = 16 if "hi" in mods else 0
+    return {
+        "add": lambda a, b: sat(a + b), "sub": lambda a, b: sat(a - b), "mul": lambda a, b: half(form, a * b, w),
+        "mad": lambda a, b, c: sat(half(form, a * b, w) + c), "mul24": lambda a, b: g(a) * g(b) >> bits24,
+        "mad24": lambda a, b, c: sat((g(a) * g(b) >> bits24) + c), "sad": lambda a, b, c: c + abs(a - b),
+        "div": lambda a, b: divide(a, b, w, False), "rem": lambda a, b: divide(a, b, w, True),
+        "abs": lambda a: abs(a), "neg": lambda a: -a,
+        "min": lambda a, b: max(0, min(a, b)) if form.relu else min(a, b), "max": lambda a, b: max(0, a, b) if form.relu else max(a, b),
+        "popc": lambda a: bin(a).count("1"), "clz": lambda a: w - a.bit_length(),
+        "bfind": lambda a: find(a, w, "shiftamt" in mods), "fns": fns, "brev": lambda a: int(format(a, "0%db" % w)[::-1], 2),
+        "bfe": lambda a, p, n: bfe(a & ((1 << w) - 1), p, n, w, form.t[0] == "s"),
+        "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "not": lambda a: ~a, "cnot": lambda a: int(not a),
+        "shl": lambda a, b: a << b if b < w else 0, "shr": lambda a, b: a >> min(b, w), "prmt": lambda a, b, c: prmt(mods[0] if mods else "", a, b, c),
+        "bmsk": lambda a, b: ((1 << (b & 31)) - 1) << (a & 31) if "wrap" in mods else ((1 << min(b, 32)) - 1) << min(a, 32),
+        "szext": lambda a, n: extend(a, n & 31 if "wrap" in mods else min(n, 32), form.t[0] == "s"),
+        "dp4a": lambda a, b, c: dot(form, a, b, c), "dp2a": lambda a, b, c: dot(form, a, b, c),
+    }[op]
+
+
+def find(a, w, amount):
+    top = (~a if a < 0 else a).bit_length() - 1
+    return (w - 1 - top if top >= 0 else -1) if amount else top
+
+
+def extend(a, n, sg):
+    a &= (1 << n) - 1
+    return signed(a, n) if sg and n else a
+
+
+def rows_of(form, w):
+    """operands (as bits), their types, the type of the result"""
+    e, t = ints(w), form.t
+    u = "u%d" % w
+    two = [(a, b) for a in e for b in rng.sample(e, 8)]
+    three = [(rng.choice(e), rng.choice(e), rng.choice(e)) for _ in range(160)]
+    op = form.op
+    if op in ("mul", "mad") and "wide" in form.mods:
+        wide = "%s%d" % (t[0], 2 * w)
+        return ([(a, b, rng.choice(ints(2 * w))) for a, b in two], [t, t, wide], wide) if op == "mad" else (two, [t, t], wide)
+    if op in ("div", "rem"):
+        return [(a, b) for a in e for b in e], [t, t], t
+    if op in ("mad", "mad24", "sad"):
+        return three, [t] * 3, t
+    if op in ("abs", "neg", "not", "cnot", "brev"):
+        return [(a,) for a in e], [t], t
+    if op in ("popc", "clz", "bfind"):
+        return [(a,) for a in e], [t], "u32"
+    if op in ("shl", "shr"):
+        return [(a, b) for a in e for b in SHIFTS[w]], [t, "u32"], t
+    if op == "bfe":
+        return [(a, rng.choice(FIELDS[w]), rng.choice(FIELDS[w])) for a in e for _ in range(14)], [t, "u32", "u32"], t
+    if op == "fns":
+        return [(rng.choice((0, 1, 1 << 31, rng.getrandbits(32), 0xFFFFFFFF)), rng.choice((0, 1, 15, 30, 31, rng.randrange(32))),
+                 rng.choice((0, 1, 2, 7, 32, 33, -1, -2, -32, -33, 0x7FFFFFFF, -1 << 31))) for _ in range(160)], ["u32"] * 3, "u32"
+    if op == "prmt":
+        return [(rng.getrandbits(32), rng.getrandbits(32), c) for c in list(range(16)) * 2 + [rng.getrandbits(32) for _ in range(96)]], ["u32"] * 3, "u32"
+    if op == "bmsk":
+        return [(a, b) for a in (0, 1, 5, 31, 32, 40, 255, 1 << 31) for b in (0, 1, 5, 31, 32, 40, 255, 1 << 31)], ["u32"] * 2, "u32"
+    if op == "szext":
+        return [(a, b) for a in e for b in (0, 1, 5, 31, 32, 33, 40, 255, 1 << 31)], ["u32"] * 2, "u32"
+    if op in ("dp4a", "dp2a"):
+        x = lambda: rng.choice((0, 0xFFFFFFFF, 0x80808080, 0x7F7F7F7F, 0x80007FFF, rng.getrandbits(32), rng.getrandbits(32)))
+        return [(x(), x(), rng.choice((x(), 0x7FFFFFFF))) for _ in range(96)], ["u32"] * 3, "u32"
+    return two, [u if t[0] == "b" else t] * 2, t
+
+
+def signed_operands(form):
+    return form.t[0] == "s" and form.op not in ("szext", "dp4a", "dp2a")
+
+
+def plain(f):
+    for form in table("add", "sub", "mul", "mad", "mul24", "mad24", "sad", "div", "rem", "abs", "neg", "min", "max", "popc", "clz", "bfind", "fns",
+                      "brev", "bfe", "and", "or", "xor", "not", "cnot", "shl", "shr", "prmt", "bmsk", "szext", "dp4a", "dp2a"):
+        t = form.t
+        if t in ("pred", "b128") or t[0] not in "usb" or t.startswith("bf") or "cc" in form.mods:
+            continue
+        if t.endswith("x2"):
+            packed(f, form)
+            continue
         w = width(t)
-        e = ints(w)
-        rows = [(a, b) for a in e for b in (rng.sample(e, n) if brange is None else brange)]
-        sg = t[0] == "s"
-        val = [(signed(a, w) if sg else a, signed(b, w) if sg and brange is None else b) for a, b in rows]
-        f.case(text + " %d, %a, %b;", dt or t, [t, bt or t], rows, [fn(a, b) for a, b in val])
+        rows, tin, tout = rows_of(form, w)
+        tin = ["u" + x[1:] if x[0] == "b" else x for x in tin]
+        fn = meaning(form, w)
+        sg = signed_operands(form)
+        want = [fn(*[signed(v, width(ty)) if sg and ty[0] == "s" else v for v, ty in zip(r, tin)]) for r in rows]
+        f.case("%s %%d, %s;" % (form.text, ", ".join(["%a", "%b", "%c"][:len(tin)])), "u" + tout[1:], tin, rows, want)
 
-    def three(text, t, fn, dt=None, ct=None):
-        w = width(t)
-        e, e2 = ints(w), ints(width(ct or t))
-        rows = [(rng.choice(e), rng.choice(e), rng.choice(e2)) for _ in range(128)]
-        sg = t[0] == "s"
-        val = [tuple(signed(v, width(ty)) if sg else v for v, ty in zip(r, (t, t, ct or t))) for r in rows]
-        f.case(text + " %d, %a, %b, %c;", dt or t, [t, t, ct or t], rows, [fn(*r) for r in val])
 
-    for w in (16, 32, 64):
-        for t in ("u%d" % w, "s%d" % w):
-            two("add.%s" % t, t, lambda a, b: a + b)
-            two("sub.%s" % t, t, lambda a, b: a - b)
-            two("mul.lo.%s" % t, t, lambda a, b: a * b)
-            two("mul.hi.%s" % t, t, lambda a, b: a * b >> w)
-            two("min.%s" % t, t, min)
-            two("max.%s" % t, t, max)
-            three("mad.lo.%s" % t, t, lambda a, b, c: a * b + c)
-            three("mad.hi.%s" % t, t, lambda a, b, c: (a * b >> w) + c)
-            three("sad.%s" % t, t, lambda a, b, c: c + abs(a - b))
-            e = ints(w)
-            sg = t[0] == "s"
-            rows = [(a, b) for a in e for b in e if b]
-            val = [(signed(a, w), signed(b, w)) if sg else (a, b) for a, b in rows]
-            f.case("div.%s %%d, %%a, %%b;" % t, t, [t, t], rows, [tdiv(a, b) for a, b in val])
-            f.case("rem.%s %%d, %%a, %%b;" % t, t, [t, t], rows, [a - b * tdiv(a, b) for a, b in val])
-            if w < 64:
-                wide = "%s%d" % (t[0], 2 * w)
-                two("mul.wide.%s" % t, t, lambda a, b: a * b, dt=wide)
-                three("mad.wide.%s" % t, t, lambda a, b, c: a * b + c, dt=wide, ct=wide)
-            sh = [0, 1, 5, w - 1, w, w + 1, 64, 200, 0xFFFFFFFF]
-            two("shr.%s" % t, t, lambda a, b: a >> min(b, w), bt="u32", brange=sh)
-        two("shl.b%d" % w, "u%d" % w, lambda a, b: a << b if b < w else 0, bt="u32", brange=[0, 1, 5, w - 1, w, w + 1, 64, 200, 0xFFFFFFFF])
-        for op, fn in (("and", lambda a, b: a & b), ("or", lambda a, b: a | b), ("xor", lambda a, b: a ^ b)):
-            two("%s.b%d" % (op, w), "u%d" % w, fn)
-        rows = [(a,) for a in ints(w)]
-        u, s = "u%d" % w, "s%d" % w
-        f.case("not.b%d %%d, %%a;" % w, u, [u], rows, [~a for a, in rows])
-        f.case("cnot.b%d %%d, %%a;" % w, u, [u], rows, [int(not a) for a, in rows])
-        f.case("abs.%s %%d, %%a;" % s, s, [s], rows, [abs(signed(a, w)) for a, in rows])
-        f.case("neg.%s %%d, %%a;" % s, s, [s], rows, [-a for a, in rows])
-        if w > 16:
-            f.case("popc.b%d %%d, %%a;" % w, "u32", [u], rows, [bin(a).count("1") for a, in rows])
-            f.case("clz.b%d %%d, %%a;" % w, "u32", [u], rows, [w - a.bit_length() for a, in rows])
-            f.case("brev.b%d %%d, %%a;" % w, u, [u], rows, [int(format(a, "0%db" % w)[::-1], 2) for a, in rows])
-            f.case("bfind.u%d %%d, %%a;" % w, "u32", [u], rows, [a.bit_length() - 1 for a, in rows])
-            f.case("bfind.shiftamt.u%d %%d, %%a;" % w, "u32", [u], rows, [w - a.bit_length() if a else -1 for a, in rows])
-            f.case("bfind.s%d %%d, %%a;" % w, "u32", [u], rows, [(~signed(a, w) if signed(a, w) < 0 else a).bit_length() - 1 for a, in rows])
-            prs = [(a, rng.choice([0, 1, 7, w - 1, w, w + 5, 255]), rng.choice([0, 1, 8, w - 1, w, w + 3, 255])) for a in ints(w) for _ in range(10)]
-            f.case("bfe.u%d %%d, %%a, %%b, %%c;" % w, u, [u, "u32", "u32"], prs, [a >> p & ((1 << n) - 1) for a, p, n in prs])
-            f.case("bfe.s%d %%d, %%a, %%b, %%c;" % w, u, [u, "u32", "u32"], prs, [bfe_s(a, p, n, w) for a, p, n in prs])
-            prs = [(a, b, rng.choice([0, 1, 7, w - 1, w, w + 5, 255]) | rng.choice([0, 1, 8, w - 1, w, w + 3, 255]) << 16) for a in ints(w)
-                   for b in rng.sample(ints(w), 5)]
-            f.case("and.b32 %%i, %%c, 65535;\nshr.u32 %%z, %%c, 16;\nbfi.b%d %%d, %%a, %%b, %%i, %%z;\nmov.u32 %%i, %%ctaid.x;\nmad.lo.u32 %%i, %%i, 32, %%j;" % w, u, [u, u, "u32"], prs,
-                   [bfi(a, b, c & 0xFFFF, c >> 16, w) for a, b, c in prs])
-    lim = (1 << 31) - 1
-    two("add.sat.s32", "s32", lambda a, b: max(-lim - 1, min(lim, a + b)))
-    two("sub.sat.s32", "s32", lambda a, b: max(-lim - 1, min(lim, a - b)))
-    three("mad.hi.sat.s32", "s32", lambda a, b, c: max(-lim - 1, min(lim, (a * b >> 32) + c)))
-    u24, s24 = (lambda a: a & 0xFFFFFF), (lambda a: signed(a, 24))
-    for t, g in (("u32", u24), ("s32", s24)):
-        two("mul24.lo.%s" % t, t, lambda a, b: g(a) * g(b))
-        two("mul24.hi.%s" % t, t, lambda a, b: g(a) * g(b) >> 16)
-        three("mad24.lo.%s" % t, t, lambda a, b, c: g(a) * g(b) + c)
-        three("mad24.hi.%s" % t, t, lambda a, b, c: (g(a) * g(b) >> 16) + c)
-    e = ints(32)
-    rows = [(rng.choice(e), rng.choice(e), rng.choice([0, 1, 8, 31, 32, 33, 63, 64, 200])) for _ in range(128)]
-    for mode, cl in (("wrap", lambda c: c & 31), ("clamp", lambda c: min(c, 32))):
-        f.case("shf.l.%s.b32 %%d, %%a, %%b, %%c;" % mode, "u32", ["u32"] * 3, rows, [((b << 32 | a) << cl(c)) >> 32 for a, b, c in rows])
-        f.case("shf.r.%s.b32 %%d, %%a, %%b, %%c;" % mode, "u32", ["u32"] * 3, rows, [(b << 32 | a) >> cl(c) for a, b, c in rows])
-    rows = [(rng.getrandbits(32), rng.getrandbits(32), rng.getrandbits(32)) for _ in range(64)]
-    for lut in (0x80, 0xFE, 0x96, 0xE8, 0xCA, 0x1B, 0, 255):
-        f.case("lop3.b32 %%d, %%a, %%b, %%c, %#x;" % lut, "u32", ["u32"] * 3, rows,
-               [sum((lut >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(32)) for a, b, c in rows])
-    rows = [(a, b, rng.getrandbits(16)) for a, b, _ in rows] + [(a, b, k) for a, b, _ in rows[:4] for k in range(16)]
+def packed(f, form):
+    """two halves of 16 bits"""
+    e = ints(16)
+    rows = [(rng.choice(e) | rng.choice(e) << 16, rng.choice(e) | rng.choice(e) << 16) for _ in range(160)]
+    fn, n = meaning(form, 16), (lambda v: signed(v, 16)) if form.t[0] == "s" else (lambda v: v & 0xFFFF)
+    want = [(fn(n(a), n(b)) & 0xFFFF) | (fn(n(a >> 16), n(b >> 16)) & 0xFFFF) << 16 for a, b in rows]
+    f.case("%s %%d, %%a, %%b;" % form.text, "u32", ["u32"] * 2, rows, want)
 
-    def prmt(a, b, c):
-        by = [(b << 32 | a) >> 8 * i & 255 for i in range(8)]
-        return sum((255 * (by[c >> 4 * i & 7] >> 7) if c >> 4 * i & 8 else by[c >> 4 * i & 7]) << 8 * i for i in range(4))
-    f.case("prmt.b32 %d, %a, %b, %c;", "u32", ["u32"] * 3, rows, [prmt(*r) for r in rows])
-    modes = {"f4e": lambda c, i: (c + i) & 7, "b4e": lambda c, i: (c - i) & 7, "rc8": lambda c, i: c, "ecl": lambda c, i: max(c, i),
-             "ecr": lambda c, i: min(c, i), "rc16": lambda c, i: 2 * (c & 1) + (i & 1)}
-    for m, fn in modes.items():
-        f.case("prmt.b32.%s %%d, %%a, %%b, %%c;" % m, "u32", ["u32"] * 3, rows,
-               [sum(((b << 32 | a) >> 8 * fn(c & 3, i) & 255) << 8 * i for i in range(4)) for a, b, c in rows])
-    rows = [(rng.choice([0, 1, 5, 31, 32, 40]), rng.choice([0, 1, 5, 31, 32, 40])) for _ in range(64)]
-    f.case("bmsk.clamp.b32 %d, %a, %b;", "u32", ["u32"] * 2, rows, [((1 << min(b, 32)) - 1) << min(a, 32) for a, b in rows])
-    f.case("bmsk.wrap.b32 %d, %a, %b;", "u32", ["u32"] * 2, rows, [((1 << (b & 31)) - 1) << (a & 31) for a, b in rows])
-    rows = [(a, b) for a in e for b in (0, 1, 5, 31, 32, 40)]
-    f.case("szext.clamp.u32 %d, %a, %b;", "u32", ["u32"] * 2, rows, [a & ((1 << min(b, 32)) - 1) for a, b in rows])
-    f.case("szext.clamp.s32 %d, %a, %b;", "u32", ["u32"] * 2, rows, [a if b > 31 else signed(a, b) if b else 0 for a, b in rows])
-    rows = [(rng.getrandbits(32), rng.getrandbits(32), rng.getrandbits(32)) for _ in range(64)]
-    for ta in "us":
-        for tb in "us":
-            def part(v, i, n, t):
-                x = v >> n * i & ((1 << n) - 1)
-                return signed(x, n) if t == "s" else x
-            f.case("dp4a.%s32.%s32 %%d, %%a, %%b, %%c;" % (ta, tb), "u32", ["u32"] * 3, rows,
-                   [c + sum(part(a, i, 8, ta) * part(b, i, 8, tb) for i in range(4)) for a, b, c in rows])
-            for hi in (0, 1):
-                f.case("dp2a.%s.%s32.%s32 %%d, %%a, %%b, %%c;" % ("lohi"[2 * hi:2 * hi + 2], ta, tb), "u32", ["u32"] * 3, rows,
-                       [c + sum(part(a, i, 16, ta) * part(b, i + 2 * hi, 8, tb) for i in range(2)) for a, b, c in rows])
-    # carries: 64-bit sums, differences and products from 32-bit halves
+
+def carries(f):
+    """The flag is set before, to c != 0 (of sub: a borrow), and read after by an addc or subc of nothing."""
+    for form in table("add", "addc", "sub", "subc", "mad", "madc"):
+        t = form.t
+        if t[0] not in "us" or t in ("u16", "s16") or ("cc" not in form.mods and form.op[-1] != "c"):
+            continue
+        w, sg = width(t), t[0] == "s"
+        u, e, m = "u%d" % w, ints(w), (1 << w) - 1
+        minus, three, takes = form.op[:3] == "sub", form.op[:3] == "mad", form.op[-1] == "c"
+        rows = [(rng.choice(e), rng.choice(e), rng.choice(e) if three else rng.choice((0, 1))) for _ in range(128)]
+        full = []
+        for k, (a, b, c) in enumerate(rows):
+            if three:
+                x = (signed(a, w) * signed(b, w) if sg else a * b) >> (w if "hi" in form.mods else 0) & m
+                full.append(x + c + (k & 1 if takes else 0))
+            else:
+                full.append(a - b - c if minus and takes else a - b if minus else a + b + (c if takes else 0))
+        regs = ".reg .b%d %%t0, %%t1;" % w
+        if three:  # the flag: odd lanes
+            set_flag = "cvt.u%d.u32 %%t0, %%j;\nand.b%d %%t0, %%t0, 1;\nadd.cc.u%d %%t1, %%t0, -1;\n" % (w, w, w) if w == 64 else "and.b32 %t0, %j, 1;\nadd.cc.u32 %t1, %t0, -1;\n"
+        else:
+            set_flag = "sub.cc.%s %%t1, 0, %%c;\n" % u if minus else "add.cc.%s %%t1, %%c, -1;\n" % u
+        setup = set_flag if takes else ""
+        src = "%a, %b, %c" if three else "%a, %b"
+        f.case("%s %%d, %s;" % (form.text, src), u, [u] * 3, rows, [x & m for x in full], setup, regs)
+        if "cc" in form.mods:
+            read = "subc.%s %%d, 0, 0;" % u if minus else "addc.%s %%d, 0, 0;" % u
+            f.case("%s %%t0, %s;\n%s" % (form.text, src, read), u, [u] * 3, rows, [-(x < 0) if minus else x >> w for x in full], setup, regs)
+    # 64-bit and wider sums, differences and products from halves
     e = ints(64)
     rows = [(a, b) for a in e for b in rng.sample(e, 6)]
     split = "mov.b64 {%x0, %x1}, %a;\nmov.b64 {%y0, %y1}, %b;\n"
@@ -127,24 +207,42 @@ def make():
     f.case("mul.lo.u32 %z0, %x0, %y0;\nmul.hi.u32 %z1, %x0, %y0;\nmad.lo.cc.u32 %z1, %x0, %y1, %z1;\nmadc.hi.u32 %z2, %x0, %y1, 0;\n"
            "mad.lo.cc.u32 %z1, %x1, %y0, %z1;\nmadc.hi.u32 %z2, %x1, %y0, %z2;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows,
            [a * b for a, b in rows], split, regs)
-    rows = [(a, b, c) for a, b in rows for c in (5,)]
-    f.case("add.cc.u64 %w, %a, %b;\naddc.u64 %d, %c, 0;", "u64", ["u64"] * 3, rows, [(a + b >> 64) + c for a, b, c in rows])
+
+
+def others(f):
+    for w in (32, 64):
+        u, e = "u%d" % w, ints(w)
+        rows = [(a, b, rng.choice(FIELDS[w][:8]) | rng.choice(FIELDS[w][:8]) << 16) for a in e for b in rng.sample(e, 8)]
+        f.case("and.b32 %%z, %%c, 65535;\nshr.u32 %%n, %%c, 16;\nbfi.b%d %%d, %%a, %%b, %%z, %%n;" % w, u, [u, u, "u32"], rows,
+               [bfi(a, b, c & 0xFFFF, c >> 16, w) for a, b, c in rows])
+    e = ints(32)
+    rows = [(rng.choice(e), rng.choice(e), rng.choice([0, 1, 8, 31, 32, 33, 63, 64, 200, 0xFFFFFFFF])) for _ in range(160)]
+    for form in table("shf"):
+        amount = (lambda c: c & 31) if "wrap" in form.mods else (lambda c: min(c, 32))
+        fn = (lambda a, b, c: (b << 32 | a) << amount(c) >> 32) if "l" in form.mods else (lambda a, b, c: (b << 32 | a) >> amount(c))
+        f.case("%s %%d, %%a, %%b, %%c;" % form.text, "u32", ["u32"] * 3, rows, [fn(*r) for r in rows])
+    rows = [(rng.getrandbits(32), rng.getrandbits(32), rng.getrandbits(32)) for _ in range(31)] + [(0xF0F0F0F0, 0xCCCCCCCC, 0xAAAAAAAA)]
+    lut3 = lambda lut, a, b, c: sum((lut >> ((a >> i & 1) * 4 + (b >> i & 1) * 2 + (c >> i & 1)) & 1) << i for i in range(32))
+    for lut in range(256):
+        if lut % 8 == 1 or lut in (0x80, 0xFE, 0x96, 0xE8, 0xCA, 0x1B, 0, 255, 0xF0, 0xCC, 0xAA):
+            f.case("lop3.b32 %%d, %%a, %%b, %%c, %#x;" % lut, "u32", ["u32"] * 3, rows[:12] + rows[-1:], [lut3(lut, *r) for r in rows[:12] + rows[-1:]])
+    rows = [(a, b, c) for a in (0, 1, 6) for b in (0, 3, 4) for c in (0, 1)]
+    for form in table("lop3"):  # p = (result != 0) op q
+        if form.shape:
+            both = lambda r, q: int((r != 0 and q) if "and" in form.mods else (r != 0 or q))
+            for no in (0, 1):
+                f.case("setp.ne.u32 %%y, %%c, 0;\n%s %%z|%%x, %%a, %%b, %%c, 0xC0, %s%%y;\nselp.b32 %%d, 1, 0, %%x;\nmad.lo.u32 %%d, %%z, 2, %%d;" % (form.text, "!" * no), "u32", ["u32"] * 3, rows,
+                       [2 * lut3(0xC0, a, b, c) + both(lut3(0xC0, a, b, c), bool(c) != bool(no)) for a, b, c in rows])
+                f.case("setp.ne.u32 %%y, %%c, 0;\n%s _|%%x, %%a, %%b, %%c, 0xC0, %s%%y;\nselp.b32 %%d, 1, 0, %%x;" % (form.text, "!" * no), "u32", ["u32"] * 3, rows,
+                       [both(lut3(0xC0, a, b, c), bool(c) != bool(no)) for a, b, c in rows])
+
+
+def make():
+    f = File("ints")
+    plain(f)
+    carries(f)
+    others(f)
     return f
-
-
-def bfe_s(a, pos, n, w):
-    v = signed(a, w)
-    if n == 0:
-        return 0
-    sign = a >> min(pos + n - 1, w - 1) & 1
-    return sum(((a >> (pos + i) & 1) if i < n and pos + i < w else sign) << i for i in range(w))
-
-
-def bfi(a, b, pos, n, w):
-    for i in range(n):
-        if pos + i < w:
-            b = b & ~(1 << (pos + i)) | (a >> i & 1) << (pos + i)
-    return b
 
 
 if __name__ == "__main__":

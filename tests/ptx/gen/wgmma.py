@@ -180,7 +180,7 @@ def case(f, shape, td, ta, tb, ma, mb, mode_a="128", mode_b="128", in_regs=False
 
 
 def make():
-    f = File("wgmma")
+    f = File("wgmma", "sm_90a")
     for n in range(8, 257, 8):  # each N, with the layouts in turn
         modes = list(WIDE)
         case(f, "m64n%dk16" % n, "f16", "f16", "f16", "k", ("k", "mn")[n // 8 % 2], modes[n // 8 % 4], modes[n // 16 % 4] if n // 8 % 2 == 0 else "none",
