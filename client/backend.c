@@ -51,6 +51,10 @@ json_t *options_json(const struct cli *c)
         json_object_set_new(o, "budget", json_real(strtod(c->budget, NULL)));
     if (c->seed)
         json_object_set_new(o, "seed", json_integer(strtoll(c->seed, NULL, 10)));
+    if (c->schedule)
+        json_object_set_new(o, "schedule", json_integer(strtoll(c->schedule, NULL, 10)));
+    if (c->check)
+        json_object_set_new(o, "check", json_string(c->check));
     return o;
 }
 
@@ -115,6 +119,8 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
     add_option(&q, "deny", c->deny);
     add_option(&q, "budget", c->budget);
     add_option(&q, "seed", c->seed);
+    add_option(&q, "check", c->check);
+    add_option(&q, "schedule", c->schedule);
     add_option(&q, "timeout", c->timeout);
     add_option(&q, "maps", c->maps ? "1" : NULL);
     add_option(&q, "all_edges", c->all_edges ? "1" : NULL);

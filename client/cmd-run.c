@@ -1,4 +1,4 @@
-/* dovetail run GRAPH|PLAN [--seed N] [--dump DIR]: SHA-256 per output buffer, time and its method. The bytes of a dump come in the answer
+/* dovetail run GRAPH|PLAN [--seed N] [--dump DIR] [--check MODES] [--schedule N]: SHA-256 per output buffer, time and its method. The bytes of a dump come in the answer
  * as base64 and are written here, to DIR/BUFFER.bin, with what could leave DIR as %XX (path_in); with --json they stay out of what is printed.
  */
 #include <stdlib.h>

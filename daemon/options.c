@@ -101,6 +101,26 @@ static int set_seconds(double *d, const char *name, const char *value, struct dt
     return 0;
 }
 
+/* Words separated by commas, as sg_checks_parse takes them; which ones there are is the device's business. */
+static int set_check(struct dtd_options *o, const char *value, struct dt_err *e)
+{
+    if (strlen(value) >= sizeof o->check || value[strspn(value, "abcdefghijklmnopqrstuvwxyz,")])
+        return dt_err_set(e, DT_E_USAGE, "check takes race, uninit, barrier, all or none, separated by commas");
+    memcpy(o->check, value, strlen(value) + 1);
+    return 0;
+}
+
+static int set_number(uint64_t *n, const char *name, const char *value, struct dt_err *e)
+{
+    char *end;
+    errno = 0;
+    uint64_t v = strtoull(value, &end, 0);
+    if (!isdigit((unsigned char)*value) || errno || *end || v > INT64_MAX)
+        return dt_err_set(e, DT_E_USAGE, "%s takes a number from 0 to 2^63 - 1", name);
+    *n = v;
+    return 0;
+}
+
 int dtd_options_set(struct dtd_options *o, const char *name, const char *value, struct dt_err *e)
 {
     if (!strcmp(name, "maps"))
@@ -117,15 +137,12 @@ int dtd_options_set(struct dtd_options *o, const char *name, const char *value, 
         return set_seconds(&o->budget, name, value, e);
     if (!strcmp(name, "timeout"))
         return set_seconds(&o->timeout, name, value, e);
-    if (!strcmp(name, "seed")) {
-        char *end;
-        errno = 0;
-        uint64_t v = strtoull(value, &end, 0);
-        if (!isdigit((unsigned char)*value) || errno || *end || v > INT64_MAX)
-            return dt_err_set(e, DT_E_USAGE, "seed takes a number from 0 to 2^63 - 1");
-        o->seed = v;
-        return 0;
-    }
+    if (!strcmp(name, "seed"))
+        return set_number(&o->seed, name, value, e);
+    if (!strcmp(name, "schedule"))
+        return set_number(&o->schedule, name, value, e);
+    if (!strcmp(name, "check"))
+        return set_check(o, value, e);
     return 1;
 }
 
@@ -159,7 +176,10 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
     o->budget = isfinite(b) && b > 0 && b <= 1e6 ? b : 0;
     json_int_t seed = json_integer_value(json_object_get(j, "seed"));
     o->seed = seed > 0 ? (uint64_t)seed : 0;
-    return 0;
+    json_int_t schedule = json_integer_value(json_object_get(j, "schedule"));
+    o->schedule = schedule > 0 ? (uint64_t)schedule : 0;
+    const char *check = json_string_value(json_object_get(j, "check"));
+    return check ? set_check(o, check, e) : 0;
 }
 
 static int put_list(json_t *o, const char *name, char *const *list, unsigned n)
@@ -185,6 +205,10 @@ json_t *dtd_options_to_json(const struct dtd_options *o)
         bad |= json_object_set_new(j, "budget", json_real(o->budget));
     if (o->seed)
         bad |= json_object_set_new(j, "seed", json_integer((json_int_t)o->seed));
+    if (o->schedule)
+        bad |= json_object_set_new(j, "schedule", json_integer((json_int_t)o->schedule));
+    if (o->check[0])
+        bad |= json_object_set_new(j, "check", json_string(o->check));
     if (bad)
         json_decref(j);
     return bad ? NULL : j;

@@ -18,11 +18,13 @@ struct dtd_options {
     bool maps, all_edges, dump;
     double budget; /* seconds, 0: none */
     uint64_t seed;
+    char check[64];    /* run: checking modes, "" none asked for */
+    uint64_t schedule; /* run: seed of the order of blocks and warps */
     double timeout; /* seconds, 0: the service's; not sent to the worker, which is killed from outside */
 };
 
 void dtd_options_done(struct dtd_options *o);
-/* One option by name, as in a query or on a command line: maps, all_edges, allow, deny, budget, seed, dump, timeout.
+/* One option by name, as in a query or on a command line: maps, all_edges, allow, deny, budget, seed, dump, check, schedule, timeout.
  * 1: no such name; DT_E_USAGE: wrong value. */
 int dtd_options_set(struct dtd_options *o, const char *name, const char *value, struct dt_err *e);
 /* The "options" member of a request frame. */

@@ -3,7 +3,8 @@
  * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once, and each output
  * and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if what it assumes holds for this
  * binding: alignment of buffers and content of constants are checked; the plan document alone does not hold the original launches, so one
- * that does not fit is refused, naming the assumption. `dump` adds the bytes as base64.
+ * that does not fit is refused, naming the assumption. `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
+ * `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -103,7 +104,12 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
     struct dev_run *dr = NULL;
     struct dev_time t = {0};
     json_t *outputs = json_array();
-    int r = dev_run_new(w->dev, prog, &dr, e);
+    const char *check = o->check[0] ? o->check : json_string_value(json_object_get(doc, "check"));
+    int r = check ? dev_set_checks(w->dev, check, e) : 0;
+    if (o->schedule)
+        dev_set_schedule(w->dev, o->schedule, false);
+    if (r >= 0)
+        r = dev_run_new(w->dev, prog, &dr, e);
     if (r >= 0)
         r = check_assumes(json_object_get(doc, "assumes"), g, dr, e);
     if (r >= 0)
@@ -115,11 +121,17 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
     for (uint32_t b = 0; r >= 0 && b < g->nbuffer; b++)
         if (g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT)
             r = output(g, b, dr, o->dump, outputs, e);
+    if (check && r >= 0) /* what is timed has been checked */
+        r = dev_set_checks(w->dev, NULL, e);
+    if (o->schedule)
+        dev_set_schedule(w->dev, 0, false);
     if (r >= 0) {
         wrk_progress("time", "timing", 0, 1, w);
         r = dev_run_time(dr, strcmp(dev_info(w->dev)->kind, "soft") ? REPS_REAL : 1, &t, NULL, e);
     }
     dev_run_free(dr);
+    if (check && r < 0)
+        dev_set_checks(w->dev, NULL, NULL); /* a context with a fault has none anyway */
     if (r < 0) {
         json_decref(outputs);
         return r;

@@ -217,6 +217,19 @@ void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check)
         d->cu->dovetailSetSchedule(seed, race_check);
 }
 
+int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e)
+{
+    int r = dev_use(d, e);
+    if (r < 0 || (!d->cu->soft && !modes))
+        return r;
+    if (!d->cu->soft)
+        return dt_err_set(e, DT_E_UNSUPPORTED, "the checking modes need the software device");
+    CUresult c = d->cu->dovetailSetChecks(modes);
+    if (c == CUDA_ERROR_INVALID_VALUE)
+        return dt_err_set(e, DT_E_USAGE, "the checking modes are race, uninit, barrier, all and none; not \"%.60s\"", modes ? modes : "");
+    return dev_cu(d, c, "dovetailSetChecks", e);
+}
+
 int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e)
 {
     uint64_t start = dt_now_us();

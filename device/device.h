@@ -128,6 +128,9 @@ int dev_launch(struct dev_device *d, struct dev_module_handle *m, const char *en
 int dev_sync(struct dev_device *d, struct dt_err *e);
 /* Software device only (no effect on a real one): block order seed (0: in order) and race check for later launches. */
 void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
+/* Checking modes of later launches (docs/CHECKING.md): "race,uninit,barrier", "all", "none"; NULL: as DOVETAIL_CHECK says. Before dev_run_new, so that
+ * it is known what has been written. DT_E_UNSUPPORTED on a real device, DT_E_USAGE for another word. */
+int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e);
 
 /* ---- running a whole graph or plan (run.c) -------------------------------------------------------------------- */
 struct dev_run; /* buffers in one arena with red zones, modules loaded: runs many times */

@@ -45,6 +45,8 @@ static int place(struct dev_run *r, struct dt_err *e)
         r->addr[i] += base;
         if (d->cu->soft && g->buffer[i].bytes)
             err = dev_cu(d, d->cu->dovetailArenaAllow(r->addr[i], g->buffer[i].bytes), "dovetailArenaAllow", e);
+        if (!err && d->cu->soft && g->buffer[i].bytes)
+            err = dev_cu(d, d->cu->dovetailNameMemory(r->addr[i], g->buffer[i].name), "dovetailNameMemory", e);
     }
     return err;
 }
@@ -224,12 +226,16 @@ static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, st
 {
     const struct dt_buffer *b = &r->prog->graph->buffer[i];
     bool scratch = b->role == DT_SCRATCH && b->fill.kind == DT_FILL_NONE;
+    bool poisoned = poison >= 0 && (b->role == DT_INTERMEDIATE || b->role == DT_OUTPUT || scratch);
     if (!b->bytes)
         return 0;
-    if (poison >= 0 && (b->role == DT_INTERMEDIATE || b->role == DT_OUTPUT || scratch))
-        return dev_set(r->dev, r->addr[i], (uint8_t)poison, b->bytes, e);
-    if (b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE)
-        return dev_set(r->dev, r->addr[i], b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
+    if (poisoned || b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE) {
+        int err = dev_set(r->dev, r->addr[i], poisoned ? (uint8_t)poison : b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
+        /* a pattern that shows reads before writes is no content */
+        if (!err && r->dev->cu->soft && b->module < 0 && b->fill.kind == DT_FILL_NONE)
+            err = dev_cu(r->dev, r->dev->cu->dovetailForget(r->addr[i], b->bytes), "dovetailForget", e);
+        return err;
+    }
     dt_free_ uint8_t *p = dt_malloc(b->bytes);
     if (!p)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes, b->name);

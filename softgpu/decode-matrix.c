@@ -5,6 +5,7 @@
  *
  * Not here: sparse and block-scaled mma.
  */
+#include "softgpu/check.h"
 #include "softgpu/decode.h"
 
 #include <stdlib.h>
@@ -392,8 +393,10 @@ int sg_decode_matrix(struct sg_dec *d)
     case PTX_OP_WMMA_MMA: return mma(d);
     case PTX_OP_WGMMA_MMA_ASYNC: return wgmma(d);
     case PTX_OP_WGMMA_FENCE: /* products are done at once: these only make the warp meet */
-    case PTX_OP_WGMMA_COMMIT:
-    case PTX_OP_WGMMA_WAIT: meet(d); return 0;
+        meet(d);
+        return 0;
+    case PTX_OP_WGMMA_COMMIT: meet(d); return sg_decode_check(d, SG_CO_COMMIT, SG_BY_WGMMA, 0);
+    case PTX_OP_WGMMA_WAIT: meet(d); return sg_decode_check(d, SG_CO_WAIT, SG_BY_WGMMA, i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
     case PTX_OP_LDMATRIX:
     case PTX_OP_STMATRIX: return ldst_matrix(d);
     case PTX_OP_MOVMATRIX: {

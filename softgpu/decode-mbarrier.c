@@ -42,6 +42,7 @@ static int mbarrier(struct sg_dec *d)
     op->sub = (uint8_t)sub;
     op->site = d->nsite++;
     op->size = 8;
+    op->n = i->op == PTX_OP_CP_ASYNC_MBARRIER_ARRIVE ? 2 : 1;
     op->space = (uint8_t)sg_real_space(d, &i->opnd[mem], i->space);
     if (wait)
         d->need_bb = true;

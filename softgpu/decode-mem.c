@@ -6,6 +6,7 @@
  *
  * This file also decides whether blocks may talk to each other (code->ordered).
  */
+#include "softgpu/check.h"
 #include "softgpu/decode.h"
 
 static void set_ordered(struct sg_dec *d, unsigned space)
@@ -13,6 +14,16 @@ static void set_ordered(struct sg_dec *d, unsigned space)
     if (space != PTX_SHARED && space != PTX_SHARED_CLUSTER && space != PTX_LOCAL && space != PTX_PARAM && !ptx_has(d->i, PTX_M_CTA) &&
         !ptx_has(d->i, PTX_M_CLUSTER)) /* a cluster is run by one CPU thread */
         d->c->ordered = true;
+}
+
+/* enum sg_sem of an access, for the checking modes. */
+static uint16_t sem(const struct ptx_inst *i, bool atomic)
+{
+    bool acquire = ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_ACQ_REL), release = ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_ACQ_REL);
+    bool strong = atomic || acquire || release || ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_MMIO);
+    return (uint16_t)((strong ? SG_SEM_STRONG : 0) | (acquire ? SG_SEM_ACQUIRE : 0) | (release ? SG_SEM_RELEASE : 0) |
+                      (ptx_has(i, PTX_M_CTA) ? SG_SEM_CTA : 0) |
+                      (i->op == PTX_OP_ST_ASYNC || i->op == PTX_OP_RED_ASYNC ? SG_SEM_ASYNC : 0));
 }
 
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret)
@@ -148,9 +159,12 @@ static int load(struct sg_dec *d)
         for (unsigned e = 0; e < n; e++)
             sg_ext(d, any_dest(d, element(to, e), t));
     sg_fn fn = sg_load_slow;
-    if (bytes <= 8 && space == PTX_SHARED)
+    uint16_t sinks = 0;
+    for (unsigned e = 0; e < n; e++)
+        sinks |= (uint16_t)((element(to, e)->kind == PTX_O_SINK) << e);
+    if (bytes <= 8 && space == PTX_SHARED && !d->checked)
         fn = d->h[lane_handler(SG_H_LD_SHARED_8, bytes)];
-    else if (bytes <= 8 && (space == PTX_GLOBAL || space == PTX_CONST || space == PTX_GENERIC))
+    else if (bytes <= 8 && !d->checked && (space == PTX_GLOBAL || space == PTX_CONST || space == PTX_GENERIC))
         fn = d->h[lane_handler(SG_H_LD_GLOBAL_8, bytes)];
     struct sg_op *op = sg_emit(d, fn);
     op->d = dst;
@@ -163,6 +177,7 @@ static int load(struct sg_dec *d)
     op->n = (uint8_t)n;
     op->space = (uint8_t)space;
     op->type = narrow ? 2 : 0;
+    op->rnd = (uint16_t)(sem(i, false) | sinks << 8);
     return 0;
 }
 
@@ -187,9 +202,9 @@ static int store(struct sg_dec *d)
     for (unsigned e = 0; n > 1 && e < n; e++)
         sg_ext(d, src[e]);
     sg_fn fn = sg_store_slow;
-    if (bytes <= 8 && space == PTX_SHARED)
+    if (bytes <= 8 && space == PTX_SHARED && !d->checked)
         fn = d->h[lane_handler(SG_H_ST_SHARED_8, bytes)];
-    else if (bytes <= 8 && (space == PTX_GLOBAL || space == PTX_GENERIC))
+    else if (bytes <= 8 && !d->checked && (space == PTX_GLOBAL || space == PTX_GENERIC))
         fn = d->h[lane_handler(SG_H_ST_GLOBAL_8, bytes)];
     struct sg_op *op = sg_emit(d, fn);
     op->b = src[0];
@@ -201,6 +216,7 @@ static int store(struct sg_dec *d)
     op->size = (uint8_t)bytes;
     op->n = (uint8_t)n;
     op->space = (uint8_t)space;
+    op->rnd = sem(i, false);
     return 0;
 }
 
@@ -257,6 +273,7 @@ static int atomic(struct sg_dec *d)
     op->space = i->space;
     op->sub = (uint8_t)(m - PTX_M_ADD); /* sg_atomic() adds it again: modifiers have more than 8 bits */
     op->type = (uint8_t)t;
+    op->rnd = sem(i, true);
     return 0;
 }
 
@@ -288,6 +305,7 @@ static int async(struct sg_dec *d)
     op->sub = SG_MB_COMPLETE_TX;
     op->site = d->nsite++;
     op->size = 8;
+    op->n = 2; /* of an asynchronous operation */
     op->space = i->space;
     return 0;
 }
@@ -419,6 +437,7 @@ static int barrier(struct sg_dec *d)
     op->c = p;
     op->sub = (uint8_t)sub;
     op->flags = neg ? SG_C_NOT : 0;
+    op->rnd = i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BAR_RED || ptx_has(i, PTX_M_ALIGNED);
     if (red) {
         op = sg_emit(d, sg_bar_result);
         op->a = a;
@@ -440,7 +459,10 @@ static int collective(struct sg_dec *d)
     if (i->dst2)
         q = sg_pred_dest(d, &i->opnd[1]);
     switch (i->op) {
-    case PTX_OP_BAR_WARP_SYNC: members = sg_source(d, &i->opnd[0], PTX_U32); break;
+    case PTX_OP_BAR_WARP_SYNC:
+        members = sg_source(d, &i->opnd[0], PTX_U32);
+        rnd = 1; /* it orders memory */
+        break;
     case PTX_OP_SHFL:
         sub = ptx_has(i, PTX_M_UP) ? SG_SHFL_UP : ptx_has(i, PTX_M_DOWN) ? SG_SHFL_DOWN : ptx_has(i, PTX_M_BFLY) ? SG_SHFL_BFLY : SG_SHFL_IDX;
         a = sg_source(d, &i->opnd[at], PTX_B32);
@@ -492,7 +514,7 @@ static int collective(struct sg_dec *d)
     }
     uint32_t x = sg_ext(d, members);
     sg_ext(d, q);
-    struct sg_op *op = sg_emit(d, i->op == PTX_OP_SHFL ? d->h[SG_H_SHFL] : sg_collective);
+    struct sg_op *op = sg_emit(d, i->op == PTX_OP_SHFL && !d->checked ? d->h[SG_H_SHFL] : sg_collective);
     op->d = dst;
     op->a = a;
     op->b = b;
@@ -502,6 +524,18 @@ static int collective(struct sg_dec *d)
     op->flags |= flags;
     op->rnd = rnd;
     d->need_bb = true;
+    return 0;
+}
+
+/* What has been done at once, or needs no doing, is an operation only where the checking modes look on. */
+int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm)
+{
+    if (!d->checked)
+        return 0;
+    struct sg_op *op = sg_emit(d, sg_check_op);
+    op->sub = (uint8_t)sub;
+    op->type = (uint8_t)type;
+    op->imm = imm > SG_COPY_GROUPS ? SG_COPY_GROUPS : (int64_t)imm;
     return 0;
 }
 
@@ -555,7 +589,12 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_FENCE:
         if (!ptx_has(i, PTX_M_CTA) && !ptx_has(i, PTX_M_CLUSTER))
             d->c->ordered = true;
-        return 0;
+        return sg_decode_check(d, SG_CO_FENCE, ptx_has(i, PTX_M_CTA), 0);
+    case PTX_OP_CP_ASYNC_COMMIT: return sg_decode_check(d, SG_CO_COMMIT, SG_BY_CP_ASYNC, 0);
+    case PTX_OP_CP_ASYNC_WAIT_GROUP: return sg_decode_check(d, SG_CO_WAIT, SG_BY_CP_ASYNC, i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
+    case PTX_OP_CP_ASYNC_WAIT_ALL: return sg_decode_check(d, SG_CO_WAIT_ALL, SG_BY_CP_ASYNC, 0);
+    case PTX_OP_CP_ASYNC_BULK_COMMIT: return sg_decode_check(d, SG_CO_COMMIT, SG_BY_BULK, 0);
+    case PTX_OP_CP_ASYNC_BULK_WAIT: return sg_decode_check(d, SG_CO_WAIT, SG_BY_BULK, i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
     /* hints, and waits for what has been done at once */
     case PTX_OP_PREFETCH:
     case PTX_OP_PREFETCHU:
@@ -568,11 +607,6 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_FENCE_MBARRIER_INIT:
     case PTX_OP_GRIDDEPCONTROL_WAIT:
     case PTX_OP_GRIDDEPCONTROL_LAUNCH:
-    case PTX_OP_CP_ASYNC_COMMIT:
-    case PTX_OP_CP_ASYNC_WAIT_GROUP:
-    case PTX_OP_CP_ASYNC_WAIT_ALL:
-    case PTX_OP_CP_ASYNC_BULK_COMMIT:
-    case PTX_OP_CP_ASYNC_BULK_WAIT:
     case PTX_OP_SETMAXNREG_INC:
     case PTX_OP_SETMAXNREG_DEC: return 0;
     case PTX_OP_BAR_SYNC:

@@ -870,12 +870,25 @@ static void *keep(struct sg_dec *d, const void *p, size_t n)
     return q;
 }
 
-int sg_decode(struct sg_kernel *k, struct sg_code **ret)
+/* Shared variables by name, for reports. */
+static void name_shared(struct sg_dec *d)
+{
+    struct sg_code *c = d->c;
+    c->shared = dt_new_array(&c->arena, struct sg_shared_name, d->place.n + 1);
+    for (size_t i = 0; c->shared && i < d->place.n; i++) {
+        const struct ptx_var *v = d->place.p[i].var;
+        if (v->space == PTX_SHARED)
+            c->shared[c->nshared++] = (struct sg_shared_name){v->name, d->place.p[i].offset, v->bytes, v->is_extern};
+    }
+    d->nomem |= !c->shared;
+}
+
+int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret)
 {
     struct sg_code *c = dt_calloc(1, sizeof *c);
     if (!c)
         return DT_E_NOMEM;
-    struct sg_dec d = {.k = k, .m = k->module->ptx, .h = sg_isa(), .c = c};
+    struct sg_dec d = {.k = k, .m = k->module->ptx, .h = sg_isa(), .c = c, .checked = checked};
     int r = decode(&d);
     c->op = keep(&d, d.op.p, d.op.n * sizeof *d.op.p);
     c->src = keep(&d, d.src.p, d.src.n * sizeof *d.src.p);
@@ -886,6 +899,7 @@ int sg_decode(struct sg_kernel *k, struct sg_code **ret)
     c->param = keep(&d, d.param.p, d.param.n * sizeof *d.param.p);
     c->clear = keep(&d, d.clear.p, d.clear.n * sizeof *d.clear.p);
     c->nclear = (uint32_t)d.clear.n;
+    name_shared(&d);
     c->nop = (uint32_t)d.op.n;
     c->nsrc = (uint32_t)d.src.n;
     c->next = (uint32_t)d.ext.n;

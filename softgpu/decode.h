@@ -55,6 +55,7 @@ struct sg_dec {
     const struct ptx_inst *i;
     struct sg_fn_regs *regs_of; /* invalid after a call */
     uint32_t *ref;
+    bool checked; /* code for the checking modes */
     bool guarded; /* put its predicate on every operation */
     struct post { /* copies after it, into registers of another width */
         uint32_t d, a;

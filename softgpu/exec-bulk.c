@@ -4,7 +4,7 @@
  * which has to be in the block it copies to. Multicast writes, and signals, the same offsets in every block of the mask. Reductions
  * compute element by element what red computes (sg_atomic_value).
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <string.h>
 
@@ -26,7 +26,9 @@ uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lan
 {
     if (part->space != PTX_GLOBAL) {
         uint8_t *p = sg_resolve(w, part, lane, addr, 16, how != SG_READ);
-        return p && sg_resolve(w, part, lane, addr + n - 16, 16, how != SG_READ) ? p : NULL;
+        if (!p || !sg_resolve(w, part, lane, addr + n - 16, 16, how != SG_READ))
+            return NULL;
+        return !w->wk->check || sg_check_async(w, part, lane, p, n, how) ? p : NULL;
     }
     const struct sg_range *r = sg_find_range(w, part, addr, n);
     if (!r || (r->read_only && how != SG_READ)) {
@@ -41,6 +43,8 @@ uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lan
         sg_track_range(w, part, r, addr, n, how);
         w->mask = mask;
     }
+    if (w->wk->check && !sg_check_async(w, part, lane, (uint8_t *)(uintptr_t)addr, n, how))
+        return NULL;
     return (uint8_t *)(uintptr_t)addr;
 }
 
@@ -117,6 +121,8 @@ static bool copy(struct sg_warp *w, const struct sg_op *op, unsigned lane)
         uint8_t *p = n ? sg_bulk_reach(w, &to, lane, dst[i], n, ext[SG_BULK_OP] ? SG_ATOMIC : SG_WRITE) : NULL;
         if (n && !p)
             return false;
+        if (n && w->wk->check && !ext[SG_BULK_OP])
+            sg_check_carry(w, p, q, n);
         if (n && ext[SG_BULK_OP])
             sg_bulk_reduce(w, op, p, q, n, (enum ptx_type)ext[SG_BULK_TYPE], to.space == PTX_GLOBAL);
         else if (n && (bytes & 0xFFFF) == 0xFFFF)

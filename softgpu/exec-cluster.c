@@ -12,7 +12,7 @@
  * between arrive and wait; `passed` those of them whose phase is over. Undefined in PTX and a fault (trap) here: a second arrive before the
  * wait, a wait without an arrive.
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 /* ---- shape ---------------------------------------------------------------------------------------------------- */
 const char *sg_cluster_shape(const struct sg_launch *l, uint32_t ret[3], bool *ret_explicit)
@@ -185,12 +185,16 @@ static void complete(struct sg_cluster *cl)
     if (!cl->arrived || cl->arrived < cl->alive)
         return;
     cl->arrived = 0;
+    if (cl->block[0].check)
+        sg_clock_cluster_complete(cl);
     for (uint32_t r = 0; r < cl->size; r++)
         for (uint32_t i = 0; i < cl->block[r].nwarp; i++) {
             struct sg_warp *w = &cl->block[r].warp[i];
             w->passed |= w->arrived;
             for (uint32_t k = 0; k < w->nfrag; k++)
                 if (w->frag[k].state == SG_F_CLUSTER) {
+                    if (cl->block[r].check)
+                        sg_clock_cluster_go_on(w, w->frag[k].mask);
                     w->arrived &= ~w->frag[k].mask;
                     w->passed &= ~w->frag[k].mask;
                     w->frag[k].state = SG_F_RUN;
@@ -215,6 +219,8 @@ const struct sg_op *sg_cluster_arrive(struct sg_warp *w, const struct sg_op *op)
     if (w->mask & w->arrived)
         return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask & w->arrived), 0, 0,
                            "the thread arrives a second time at the cluster's barrier before it has waited");
+    if (w->blk->check && !sg_clock_cluster_arrive(w, op))
+        return NULL;
     w->arrived |= w->mask;
     w->blk->cl->arrived += (uint32_t)__builtin_popcount(w->mask);
     complete(w->blk->cl);
@@ -227,6 +233,8 @@ const struct sg_op *sg_cluster_wait(struct sg_warp *w, const struct sg_op *op)
     if (m & ~w->arrived)
         return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(m & ~w->arrived), 0, 0,
                            "the thread waits at the cluster's barrier without having arrived");
+    if (w->blk->check && go)
+        sg_clock_cluster_go_on(w, go);
     w->arrived &= ~go;
     w->passed &= ~go;
     if (go == m)

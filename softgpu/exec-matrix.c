@@ -20,7 +20,7 @@
  *
  * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault here.
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <fenv.h>
 #include <math.h>
@@ -247,11 +247,13 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
         uint64_t value[SG_LANES] = {0};
         for (unsigned e = 0; e < f->per; e++) {
             uint32_t global = 0;
+            uint8_t *host[SG_LANES];
             for (unsigned l = 0; l < SG_LANES; l++) {
                 uint64_t stride = op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l] / op->n;
                 unsigned index = f->at[(r * f->per + e) * SG_LANES + l], row = index / f->cols, col = index % f->cols;
                 at[l] = sg_address(w, op, l) + (s->by_column ? col * stride + row : row * stride + col) * bytes;
                 uint8_t *p = sg_resolve(w, op, l, at[l], bytes, write);
+                host[l] = p;
                 if (!p)
                     return NULL;
                 if (op->space == PTX_GLOBAL || (op->space == PTX_GENERIC && !(at[l] >> SG_WINDOW_SHIFT)))
@@ -267,6 +269,8 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
             }
             if (global && w->wk->track && r < s->copies)
                 sg_track_lanes(w, op, at, global, bytes, write ? SG_WRITE : SG_READ);
+            if (w->wk->check && r < s->copies && !sg_check_lanes(w, op, host, w->mask, bytes, write ? SG_WRITE : SG_READ, 0))
+                return NULL;
         }
         for (unsigned l = 0; !write && l < SG_LANES; l++)
             if (bytes == 8)
@@ -305,7 +309,8 @@ static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t 
         if (!at[l])
             return false;
     }
-    return true;
+    uint32_t mask = op->n == 4 ? SG_ALL : (1u << 8 * op->n) - 1;
+    return !w->wk->check || sg_check_lanes(w, op, at, mask, 16, write ? SG_WRITE : SG_READ, 0);
 }
 
 /* 8 rows of 16 bytes as a register: lane 4 * i + q has bytes 4q … 4q + 3 of row i; or turned, in 16-bit elements. */

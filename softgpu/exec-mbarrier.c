@@ -16,7 +16,7 @@
  *
  * More arrivals than are missing, counts out of range, and objects that were never initialised are faults.
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <string.h>
 
@@ -81,6 +81,8 @@ static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
     if (!o.pending && !o.tx) {
         o.phase ^= 1;
         o.pending = o.expected;
+        if (w->wk->check && !sg_clock_mbarrier(w, op, lane, p, SG_ME_FLIP))
+            return false;
     }
     v = pack(o);
     memcpy(p, &v, 8);
@@ -90,7 +92,20 @@ static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
 bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes)
 {
     uint8_t *p = resolve(w, op, lane, addr);
-    return p && update(w, op, lane, p, 0, -(int64_t)bytes, false);
+    return p && (!w->wk->check || sg_clock_mbarrier(w, op, lane, p, SG_ME_ASYNC)) && update(w, op, lane, p, 0, -(int64_t)bytes, false);
+}
+
+/* The checking modes' view of an operation that is about to happen: an atomic one on the object but for init and inval, which are writes. */
+static bool checked(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *p)
+{
+    bool ends = op->sub == SG_MB_INIT || op->sub == SG_MB_INVAL, copies = op->n == 2; /* cp.async.mbarrier.arrive, st.async, red.async */
+    uint8_t *at[SG_LANES];
+    at[lane] = p;
+    if (!sg_check_lanes(w, op, at, 1u << lane, 8, ends ? SG_WRITE : SG_ATOMIC, SG_SEM_MBARRIER) ||
+        (ends && !sg_clock_mbarrier(w, op, lane, p, SG_ME_FORGET)) || (copies && !sg_clock_mbarrier(w, op, lane, p, SG_ME_ASYNC)))
+        return false;
+    bool arrives = op->sub == SG_MB_ARRIVE || op->sub == SG_MB_DROP || op->sub == SG_MB_ARRIVE_TX || op->sub == SG_MB_DROP_TX;
+    return !arrives || sg_clock_mbarrier(w, op, lane, p, SG_ME_ARRIVE);
 }
 
 /* sub: what; a: address; b: count, bytes, token or parity (SG_NONE: one arrival); d: token or predicate (SG_NONE: none) */
@@ -102,6 +117,8 @@ const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
         bool token = op->sub == SG_MB_WAIT;
         uint8_t *p = resolve(w, op, l, sg_address(w, op, l));
         if (!p)
+            return NULL;
+        if (w->wk->check && !checked(w, op, l, p))
             return NULL;
         uint64_t old, b = op->b == SG_NONE ? 1 : token ? SG_P(uint64_t, op->b)[l] : SG_P(uint32_t, op->b)[l];
         memcpy(&old, p, 8);
@@ -135,6 +152,8 @@ const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
         case SG_MB_WAIT:
         case SG_MB_PARITY:
             if (!valid(w, op, l, old))
+                return NULL;
+            if (w->wk->check && (token ? unpack(b).phase : (uint32_t)b & 1) != o.phase && !sg_clock_mbarrier(w, op, l, p, SG_ME_WAITED))
                 return NULL;
             yes |= (uint32_t)((token ? unpack(b).phase : (uint32_t)b & 1) != o.phase) << l;
             break;

@@ -1,13 +1,13 @@
 /* Memory, one lane at a time: what the lane loops leave over, generic addresses, local and parameter memory, atomics, asynchronous
- * copies; bounds and alignment; and the race detector.
+ * copies; bounds and alignment; and races between blocks.
  *
  * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of the const space.
  *
- * Race detector (race_check): a shadow of every byte of global memory holds the last writing block and the reading block, or
+ * Races between blocks (SG_CHECK_BLOCKS; check.h has the other modes): a shadow of every byte of global memory holds the last writing block and the reading block, or
  * "several". A block that writes what another one read or wrote, or reads what another one wrote, is a race, unless both accesses
  * are atomics. It knows no order between blocks: fences and flags do not excuse.
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -153,6 +153,32 @@ static bool is_global(const struct sg_op *op, uint64_t addr)
     return op->space == PTX_GLOBAL || op->space == PTX_CONST || (op->space == PTX_GENERIC && !(addr >> SG_WINDOW_SHIFT));
 }
 
+static void get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p);
+
+/* Lanes of a store, one for each place. Lanes that store to one place must store the same: else a race is reported, and 0 returned. */
+static uint32_t places(struct sg_warp *w, const struct sg_op *op, uint8_t *const at[SG_LANES])
+{
+    uint32_t mask = w->mask;
+    for (uint32_t m = w->mask; m; m &= m - 1) {
+        unsigned l = (unsigned)__builtin_ctz(m);
+        for (uint32_t o = m & (m - 1) & mask; o; o &= o - 1) {
+            unsigned k = (unsigned)__builtin_ctz(o);
+            if (at[k] != at[l])
+                continue;
+            mask &= ~(1u << k);
+            for (unsigned e = 0; e < op->n; e++) {
+                uint32_t ref = op->n == 1 ? op->b : w->code->ext[op->x + e];
+                uint8_t x[16], y[16];
+                get(w, op->size, ref, l, x);
+                get(w, op->size, ref, k, y);
+                if (memcmp(x, y, op->size) && !sg_check_same_place(w, op, k, l, at[l] + e * op->size, op->size))
+                    return 0;
+            }
+        }
+    }
+    return mask;
+}
+
 /* Resolve all active lanes; false when one faulted. */
 static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned bytes, enum sg_access how, uint8_t *at[SG_LANES])
 {
@@ -169,6 +195,22 @@ static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned byte
     }
     if (global && w->wk->track)
         sg_track_lanes(w, op, ad, global, bytes, how);
+    unsigned sinks = op->rnd >> 8;
+    if (!w->wk->check)
+        return true;
+    if (how == SG_WRITE) {
+        uint32_t mask = places(w, op, at);
+        return mask && sg_check_lanes(w, op, at, mask, bytes, how, op->rnd);
+    }
+    if (!sinks)
+        return sg_check_lanes(w, op, at, w->mask, bytes, how, op->rnd);
+    for (unsigned e = 0; e < op->n; e++) {
+        uint8_t *one[SG_LANES];
+        for (uint32_t m = w->mask; m; m &= m - 1)
+            one[__builtin_ctz(m)] = at[__builtin_ctz(m)] + e * op->size;
+        if (!(sinks >> e & 1) && !sg_check_lanes(w, op, one, w->mask, op->size, how, op->rnd))
+            return false;
+    }
     return true;
 }
 
@@ -259,8 +301,12 @@ const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op)
             }
             if (w->wk->track)
                 sg_track_lanes(w, op, ad, 1u << l, n, SG_READ);
+            if (w->wk->check && !sg_check_copy(w, op, l, to, p, n))
+                return NULL;
             memcpy(to, p, n);
         }
+        if (w->wk->check && n < op->size && !sg_check_copy(w, op, l, to + n, NULL, op->size - n))
+            return NULL;
         memset(to + n, 0, op->size - n);
     }
     return op + 1;

@@ -8,7 +8,7 @@
  * Shared addresses are multiples of 128. Faults: a map that is none or breaks a requirement, another number of dimensions than the
  * instruction's, coordinates of packed types that split a unit, interleaved layouts (not run).
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <string.h>
 
@@ -207,6 +207,8 @@ uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned la
             sg_track_range(w, part, r, addr, n, how);
             w->mask = mask;
         }
+        if (w->wk->check && !sg_check_async(w, part, lane, (uint8_t *)(uintptr_t)addr, n, how))
+            return NULL;
         return (uint8_t *)(uintptr_t)addr;
     }
     for (uint32_t k = 0; k < n; k++)

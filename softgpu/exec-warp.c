@@ -17,7 +17,7 @@
  * Collectives (shfl, vote, match, redux, elect, bar.warp.sync) wait for all living lanes of the member mask. Lanes may come from different
  * places in the code (legal since sm_70): when nothing else can run, waiting fragments of the same kind are executed jointly.
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -186,6 +186,8 @@ static void complete(struct sg_block *b, unsigned n)
     bool done = bar->expected ? bar->arrived >= bar->expected : bar->blocked && bar->arrived >= b->alive;
     if (!done)
         return;
+    if (b->check && n < SG_BARRIERS)
+        sg_check_complete(b, n);
     b->result[n] = bar->count;
     b->all[n] = bar->all;
     b->any[n] = bar->any;
@@ -208,6 +210,8 @@ const struct sg_op *sg_exit(struct sg_warp *w, const struct sg_op *op)
     if (!t)
         return op + 1;
     struct sg_block *b = w->blk;
+    if (b->check)
+        sg_check_exit(w, t);
     w->alive &= ~t;
     b->alive -= (uint32_t)__builtin_popcount(t);
     for (unsigned n = 0; n < SG_BARRIERS; n++)
@@ -372,6 +376,8 @@ const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op)
     uint32_t lanes = (uint32_t)__builtin_popcount(m), add = lanes;
     if (count && m >> __builtin_ctz(w->alive) & 1)
         add += (uint32_t)__builtin_popcount(~w->alive);
+    if (b->check && !sg_check_arrive(w, op, n, m, count))
+        return NULL;
     bar->expected = count;
     bar->arrived += add;
     if (op->sub != SG_BAR_ARRIVE) {
@@ -584,8 +590,24 @@ static uint32_t satisfied(const struct sg_warp *w, const struct sg_op *op, uint3
     return ok;
 }
 
+/* bar.warp.sync (rnd: not just a meeting before a matrix instruction) orders the members that are here. */
+static bool check_sync(struct sg_warp *w, const struct sg_op *op, uint32_t lanes)
+{
+    if (!w->wk->check || op->sub != SG_SYNC || !op->rnd || !(w->wk->check->modes & SG_CHECK_RACE))
+        return true;
+    while (lanes) {
+        uint32_t group = members(w, op, (unsigned)__builtin_ctz(lanes)) & lanes;
+        if (!sg_clock_warp(w, op, group | (lanes & (0u - lanes))))
+            return false;
+        lanes &= ~group & (lanes - 1);
+    }
+    return true;
+}
+
 const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op)
 {
+    if (w->wk->check && !sg_barrier_members(w, op))
+        return NULL;
     if (w->mask != w->alive && w->code->ext[op->x] != SG_NONE) {
         for (uint32_t i = 0; i < w->nfrag;)
             if (w->frag[i].op == op && (w->frag[i].state == SG_F_RUN || w->frag[i].state == SG_F_WARP)) {
@@ -605,7 +627,7 @@ const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op)
     struct source s = {.p = 0};
     read_source(w, op, w->mask, &s);
     apply(w, op, &s, w->mask);
-    return op + 1;
+    return check_sync(w, op, w->mask) ? op + 1 : NULL;
 }
 
 /* Nothing can run: execute waiting collectives of one kind together if that completes any. Their fragments move on. */
@@ -627,6 +649,8 @@ static bool joint(struct sg_warp *w)
             }
         if (!done)
             continue;
+        if (kind == SG_SYNC && w->wk->check && w->frag[i].op->rnd && w->wk->check->modes & SG_CHECK_RACE)
+            sg_clock_warp(w, w->frag[i].op, done);
         uint32_t n = w->nfrag;
         for (uint32_t k = 0; k < n; k++) {
             struct sg_frag *f = &w->frag[k];

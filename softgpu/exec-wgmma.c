@@ -20,7 +20,7 @@
  * wgmma.fence or fence.proxy.async. Checked: 128 threads, at the same instruction, with the same descriptors and scale-d; bounds.
  * Rounding is that of mma.
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <string.h>
 
@@ -49,7 +49,7 @@ static bool load(struct sg_warp *w, const struct sg_op *op, const struct source 
         else
             at += tile % s->wide * 16 + tile / s->wide * s->lead + t * s->stride;
         at ^= (((at >> 7) - s->base) & (s->wide - 1)) << 4;
-        if (!(row[i] = sg_resolve(w, op, 0, at, 16, false)))
+        if (!(row[i] = sg_resolve(w, op, 0, at, 16, false)) || (w->wk->check && !sg_check_wgmma(w, op, row[i], 16)))
             return false;
     }
     if (s->turned)

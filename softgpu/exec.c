@@ -12,7 +12,7 @@
  *
  * Not here: what operations do (lanes.inc, exec-warp.c, exec-mem.c), decoding (decode.c), time (timing.c).
  */
-#include "softgpu/exec.h"
+#include "softgpu/check.h"
 
 #include <fenv.h>
 #include <stdarg.h>
@@ -305,13 +305,18 @@ static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
 {
     bool ran = false;
     struct sg_worker *wk = b->wk;
+    uint64_t seed = wk->run->l->seed, r = 0;
+    if (seed) {
+        r = dt_splitmix64(seed, wk->rng++);
+        b->next = (uint32_t)(r >> 32) % b->nwarp; /* another warp first, and each for another while */
+    }
     for (uint32_t i = 0; i < b->nwarp; i++) {
         struct sg_warp *w = &b->warp[b->next];
         b->next = b->next + 1 == b->nwarp ? 0 : b->next + 1;
         if (!w->ready)
             continue;
         ran = true;
-        w->fuel = fuel;
+        w->fuel = seed ? 1 + fuel * (int64_t)(dt_splitmix64(r, i) % 256) / 128 : fuel;
         const struct sg_op *op = sg_pick(w);
         while (op)
             op = op->fn(w, op);
@@ -455,6 +460,11 @@ static void work(struct sg_worker *wk)
                 }
             }
             cluster_start(run, cl, place, linear);
+            for (uint32_t k = 0; wk->check && k < cl->size; k++)
+                if (sg_check_block_start(&cl->block[k]) < 0) {
+                    __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
+                    goto out;
+                }
             live++;
         }
         if (!live)
@@ -475,6 +485,8 @@ static void work(struct sg_worker *wk)
             record_fault(run, wk, cl->place);
             break;
         }
+        for (uint32_t k = 0; wk->check && stop == SG_DONE && k < cl->size; k++)
+            sg_check_block_end(&cl->block[k]);
         if (stop == SG_DONE)
             live--;
         else if (++cl->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
@@ -494,7 +506,8 @@ static void *work_thread(void *p)
 static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
 {
     static const struct sg_range nothing; /* of no bytes */
-    *wk = (struct sg_worker){.run = run, .track = track || run->l->race_check, .race = run->l->race_check};
+    bool race = run->l->checks & SG_CHECK_BLOCKS;
+    *wk = (struct sg_worker){.run = run, .track = track || race, .race = race};
     wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
     wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
     wk->cluster = dt_calloc(MAX_RESIDENT, sizeof *wk->cluster);
@@ -502,18 +515,22 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i <= run->code->nsite; i++)
         wk->site[i] = &nothing;
-    return track ? sg_track_init(wk) : 0;
+    int r = track ? sg_track_init(wk) : 0;
+    return r == 0 && run->l->checks & SG_CHECK_ALL ? sg_check_start(run, wk) : r;
 }
 
 static void worker_done(struct sg_worker *wk)
 {
     for (uint32_t i = 0; wk->cluster && i < wk->ncluster; i++) {
-        for (uint32_t k = 0; wk->cluster[i].block && k < wk->cluster[i].size; k++)
+        for (uint32_t k = 0; wk->cluster[i].block && k < wk->cluster[i].size; k++) {
+            sg_check_block_free(&wk->cluster[i].block[k]);
             if (wk->cluster[i].block[k].memory)
                 sg_spare_put(wk->run->device, wk->cluster[i].block[k].memory, wk->cluster[i].block[k].bytes);
+        }
         free(wk->cluster[i].block);
     }
     free(wk->cluster);
+    sg_check_end(wk);
     free(wk->bb);
     free(wk->site);
     sg_track_done(wk);
@@ -655,29 +672,29 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     struct sg_fault dummy;
     if (!fault)
         fault = &dummy;
-    struct sg_code *c = sg_kernel_code(l->kernel);
+    struct sg_code *c = sg_kernel_code(l->kernel, l->checks & SG_CHECK_ALL);
     if (!c)
         return refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
     struct sg_run run = {.device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX};
     int r = check(d, l, c, fault, &run);
     if (r < 0)
         return r;
-    if (l->race_check && run.nblocks >= UINT32_MAX - 1)
+    if (l->checks && run.nblocks >= UINT32_MAX - 1)
         return refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
     run.nwarp = (run.threads + SG_LANES - 1) / SG_LANES;
     run.shared_bytes = l->shared_dynamic ? c->shared_dynamic_at + l->shared_dynamic : c->shared_static;
 
     size_t nalloc;
-    r = sg_mem_pin(d, &run.alloc, &nalloc);
+    r = sg_mem_pin(d, !(l->checks & SG_CHECK_UNINIT), &run.alloc, &nalloc);
     if (r < 0)
         return refuse(l, fault, r, 0, "memory is out");
-    run.nworker = c->ordered || l->race_check ? 1 : thread_count();
+    run.nworker = c->ordered || l->checks ? 1 : thread_count();
     if (run.nworker > run.nclusters)
         run.nworker = (uint32_t)run.nclusters;
     run.helping = run.nworker == 1;
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = aligned(c->konst_bytes);
-    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc, l->race_check);
+    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc, l->checks & SG_CHECK_BLOCKS);
     if (r == 0)
         r = worker_init(&run, run.first, stats != NULL);
     if (r == 0) {

@@ -122,6 +122,12 @@ struct sg_src {
     uint32_t inst;
 };
 
+struct sg_shared_name { /* a shared variable, for reports */
+    const char *name;
+    uint64_t offset, bytes;
+    bool dynamic;
+};
+
 struct sg_param_copy { /* a kernel parameter (or a piece of one) as a launch constant */
     uint32_t from, bytes, to;
     bool sign, wide, narrow; /* wide: 64-bit lanes; narrow: a 16-bit register */
@@ -139,6 +145,8 @@ struct sg_code {
     struct sg_clear {
         uint32_t at, bytes;
     } *clear; /* registers that may be read before they are written: 0 */
+    struct sg_shared_name *shared;
+    uint32_t nshared;
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite, nclear;
     uint32_t konst_bytes, reg_bytes;
     uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
@@ -161,7 +169,7 @@ struct sg_kernel {
     struct sg_module *module;
     struct ptx_function *f;
     struct sg_kernel_info info;
-    struct sg_code *code; /* NULL until first use */
+    struct sg_code *code, *checked; /* NULL until first use; `checked`: for the checking modes (check.h) */
 };
 
 struct sg_module {
@@ -172,9 +180,9 @@ struct sg_module {
     unsigned nkernel;
     pthread_mutex_t lock; /* decoding */
 };
-int sg_decode(struct sg_kernel *k, struct sg_code **ret); /* fails only with DT_E_NOMEM; other errors are in the code */
+int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret); /* fails only with DT_E_NOMEM; other errors are in the code */
 void sg_code_free(struct sg_code *c);
-struct sg_code *sg_kernel_code(struct sg_kernel *k);
+struct sg_code *sg_kernel_code(struct sg_kernel *k, bool checked);
 /* What a function's address is: no memory (window 0x7F), so that only a call can use it. 0: it has no body. */
 uint64_t sg_function_address(const struct ptx_module *m, const struct ptx_function *f);
 uint64_t sg_module_var(const struct sg_module *m, const struct ptx_var *v);
@@ -194,7 +202,7 @@ struct sg_range { /* an allocation, as a launch sees it */
     uint64_t base, end;
     uint32_t index;          /* in run->range */
     bool read_only;
-    struct sg_shadow *shadow; /* one per byte, race_check only */
+    struct sg_shadow *shadow; /* one per byte, SG_CHECK_BLOCKS only */
 };
 struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
     uint64_t *bits;
@@ -251,6 +259,7 @@ struct sg_block {
     bool live;
     struct sg_cluster *cl;
     uint32_t rank; /* in the cluster */
+    struct sg_check_block *check; /* NULL: not checked */
 };
 
 /* Blocks that run together. A launch without clusters has clusters of one block. */
@@ -281,6 +290,7 @@ struct sg_worker {
     uint64_t heaviest;
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
     bool track, race;
+    struct sg_check *check; /* NULL: not checked */
     struct sg_cluster *cluster; /* resident ones */
     uint32_t ncluster;
     uint64_t rng;

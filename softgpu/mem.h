@@ -18,6 +18,8 @@ struct sg_alloc {
     void *raw;          /* what mmap gave, NULL for registered memory */
     uint64_t raw_bytes;
     bool read_only;
+    char *name;     /* for reports, NULL: none */
+    uint64_t *init; /* a bit a byte: written; NULL: all of it */
 };
 
 struct sg_device {
@@ -31,6 +33,7 @@ struct sg_device {
         void *p;
         size_t bytes;
     } spare[SG_SPARES];
+    bool track; /* new allocations get `init` */
 };
 
 /* Zeroed pages, huge ones where there are many; NULL when the host has none. Release with munmap(p, bytes). */
@@ -43,9 +46,14 @@ int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_
 void *sg_spare_get(struct sg_device *d, size_t *bytes);
 void sg_spare_put(struct sg_device *d, void *p, size_t bytes);
 
-/* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. */
-int sg_mem_pin(struct sg_device *d, struct sg_alloc **ret, size_t *ret_n);
+/* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. `blind`: the launch will not say what it writes, so
+ * everything counts as written from now on. */
+int sg_mem_pin(struct sg_device *d, bool blind, struct sg_alloc **ret, size_t *ret_n);
 void sg_mem_unpin(struct sg_device *d);
+
+/* Bits [lo, lo + n) of a map: all set? set or clear them. */
+bool sg_bits_all(const uint64_t *map, uint64_t lo, uint64_t n);
+void sg_bits_put(uint64_t *map, uint64_t lo, uint64_t n, bool on);
 
 /* The allocation that holds `addr`, or NULL. */
 const struct sg_alloc *sg_mem_search(const struct sg_alloc *a, size_t n, uint64_t addr);

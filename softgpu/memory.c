@@ -7,6 +7,8 @@
  * Limits: the model's memory, and what the host has to spare (MemAvailable of /proc/meminfo, for large requests), because
  * Linux would otherwise promise the memory and kill the process when it is touched.
  *
+ * What has been written is known only while it is tracked (sg_mem_track): a bit a byte beside each allocation made since.
+ *
  * Not here: checks of single accesses. The executor does them on a snapshot (sg_mem_pin).
  */
 #include "softgpu/mem.h"
@@ -34,13 +36,20 @@ int sg_device_new(const struct sg_model *m, struct sg_device **ret)
     return 0;
 }
 
+static void alloc_done(struct sg_alloc *a)
+{
+    if (a->raw)
+        munmap(a->raw, a->raw_bytes);
+    free(a->name);
+    free(a->init);
+}
+
 struct sg_device *sg_device_free(struct sg_device *d)
 {
     if (!d)
         return NULL;
     for (size_t i = 0; i < d->nalloc; i++)
-        if (d->alloc[i].raw)
-            munmap(d->alloc[i].raw, d->alloc[i].raw_bytes);
+        alloc_done(&d->alloc[i]);
     free(d->alloc);
     for (unsigned i = 0; i < SG_SPARES; i++)
         free(d->spare[i].p);
@@ -206,7 +215,10 @@ int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_
 
 int sg_mem_alloc(struct sg_device *d, uint64_t bytes, uint64_t *ret_addr)
 {
-    return sg_mem_alloc_as(d, bytes, false, ret_addr);
+    int r = sg_mem_alloc_as(d, bytes, false, ret_addr);
+    if (r == 0)
+        sg_mem_forget(d, *ret_addr, bytes);
+    return r;
 }
 
 static int drop(struct sg_device *d, uint64_t addr, bool registered)
@@ -225,8 +237,7 @@ static int drop(struct sg_device *d, uint64_t addr, bool registered)
     }
     pthread_mutex_unlock(&d->lock);
     pthread_mutex_unlock(&d->exec_lock);
-    if (a.raw)
-        munmap(a.raw, a.raw_bytes);
+    alloc_done(&a);
     return r;
 }
 
@@ -275,10 +286,110 @@ void sg_mem_info(const struct sg_device *cd, uint64_t *ret_free, uint64_t *ret_t
     *ret_total = total;
 }
 
-int sg_mem_pin(struct sg_device *d, struct sg_alloc **ret, size_t *ret_n)
+/* ---- names, and what is written ---------------------------------------------------------------------------------- */
+static struct sg_alloc *holder(struct sg_device *d, uint64_t addr)
+{
+    return (struct sg_alloc *)(uintptr_t)sg_mem_search(d->alloc, d->nalloc, addr);
+}
+
+void sg_mem_name(struct sg_device *d, uint64_t addr, const char *name)
+{
+    char *copy = name ? dt_strdup(name) : NULL;
+    pthread_mutex_lock(&d->exec_lock); /* a launch may be looking at the old one */
+    pthread_mutex_lock(&d->lock);
+    struct sg_alloc *a = holder(d, addr);
+    if (a) {
+        free(a->name);
+        a->name = copy;
+    } else {
+        free(copy);
+    }
+    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->exec_lock);
+}
+
+bool sg_bits_all(const uint64_t *map, uint64_t lo, uint64_t n)
+{
+    for (uint64_t hi = lo + n; lo < hi;) {
+        uint64_t k = 64 - lo % 64 < hi - lo ? 64 - lo % 64 : hi - lo, m = (k == 64 ? UINT64_MAX : ((UINT64_C(1) << k) - 1)) << lo % 64;
+        if ((map[lo / 64] & m) != m)
+            return false;
+        lo += k;
+    }
+    return true;
+}
+
+void sg_bits_put(uint64_t *map, uint64_t lo, uint64_t n, bool on)
+{
+    for (uint64_t hi = lo + n; lo < hi;) {
+        uint64_t k = 64 - lo % 64 < hi - lo ? 64 - lo % 64 : hi - lo, m = (k == 64 ? UINT64_MAX : ((UINT64_C(1) << k) - 1)) << lo % 64;
+        map[lo / 64] = on ? map[lo / 64] | m : map[lo / 64] & ~m;
+        lo += k;
+    }
+}
+
+/* The part of [addr, addr + n) in its allocation. */
+static uint64_t clip(const struct sg_alloc *a, uint64_t addr, uint64_t n) { return n < a->end - addr ? n : a->end - addr; }
+
+void sg_mem_track(struct sg_device *d, bool on)
 {
     pthread_mutex_lock(&d->exec_lock);
     pthread_mutex_lock(&d->lock);
+    d->track = on;
+    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->exec_lock);
+}
+
+void sg_mem_written(struct sg_device *d, uint64_t addr, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    struct sg_alloc *a = holder(d, addr);
+    if (a && a->init)
+        sg_bits_put(a->init, addr - a->base, clip(a, addr, bytes), true);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void sg_mem_forget(struct sg_device *d, uint64_t addr, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    struct sg_alloc *a = holder(d, addr);
+    if (a && d->track) {
+        uint64_t words = (a->end - a->base + 63) / 64;
+        if (!a->init && (a->init = dt_malloc(words * 8)))
+            memset(a->init, 0xFF, words * 8);
+        if (a->init) /* else it counts as written */
+            sg_bits_put(a->init, addr - a->base, clip(a, addr, bytes), false);
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+void sg_mem_copied(struct sg_device *d, uint64_t to, uint64_t from, uint64_t bytes)
+{
+    pthread_mutex_lock(&d->lock);
+    struct sg_alloc *a = holder(d, to), *b = holder(d, from);
+    if (a && a->init) {
+        uint64_t n = clip(a, to, bytes);
+        if (b && b->init) {
+            n = n < clip(b, from, bytes) ? n : clip(b, from, bytes);
+            for (uint64_t i = 0; i < n; i++) { /* backwards where the copy overlaps itself so */
+                uint64_t k = to > from ? n - 1 - i : i;
+                sg_bits_put(a->init, to - a->base + k, 1, sg_bits_all(b->init, from - b->base + k, 1));
+            }
+        } else {
+            sg_bits_put(a->init, to - a->base, n, true);
+        }
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+int sg_mem_pin(struct sg_device *d, bool blind, struct sg_alloc **ret, size_t *ret_n)
+{
+    pthread_mutex_lock(&d->exec_lock);
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = 0; blind && i < d->nalloc; i++) {
+        free(d->alloc[i].init);
+        d->alloc[i].init = NULL;
+    }
     struct sg_alloc *p = dt_malloc((d->nalloc + 1) * sizeof *p);
     size_t n = d->nalloc;
     if (p && n)

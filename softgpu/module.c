@@ -43,6 +43,7 @@ static int place_vars(struct sg_module *m, struct dt_err *e)
         int r = sg_mem_alloc_as(m->device, v->bytes, v->space == PTX_CONST, &m->var_addr[i]);
         if (r < 0)
             return dt_err_set(e, r, "no memory for the module variable %s of %llu bytes", v->name, (unsigned long long)v->bytes);
+        sg_mem_name(m->device, m->var_addr[i], v->name);
         if (v->init)
             memcpy((void *)(uintptr_t)m->var_addr[i], v->init, v->bytes);
         else
@@ -164,7 +165,7 @@ struct sg_module *sg_module_free(struct sg_module *m)
     if (!m)
         return NULL;
     for (unsigned i = 0; m->kernel && i < m->nkernel; i++)
-        sg_code_free(m->kernel[i].code);
+        sg_code_free(m->kernel[i].code), sg_code_free(m->kernel[i].checked);
     for (uint32_t i = 0; m->var_addr && i < m->ptx->nvar; i++)
         if (m->var_addr[i])
             sg_mem_free(m->device, m->var_addr[i]);
@@ -177,12 +178,14 @@ struct sg_module *sg_module_free(struct sg_module *m)
     return NULL;
 }
 
-struct sg_code *sg_kernel_code(struct sg_kernel *k)
+struct sg_code *sg_kernel_code(struct sg_kernel *k, bool checked)
 {
     pthread_mutex_lock(&k->module->lock);
+    if (checked && !k->checked && sg_decode(k, true, &k->checked) < 0)
+        k->checked = NULL;
     if (!k->code) {
         struct sg_code *c;
-        if (sg_decode(k, &c) == 0) {
+        if (sg_decode(k, false, &c) == 0) {
             k->info.shared_static = c->shared_static;
             k->info.local_bytes = c->local_bytes;
             if (k->info.registers_estimated)
@@ -190,7 +193,7 @@ struct sg_code *sg_kernel_code(struct sg_kernel *k)
             k->code = c;
         }
     }
-    struct sg_code *c = k->code;
+    struct sg_code *c = checked ? k->checked : k->code;
     pthread_mutex_unlock(&k->module->lock);
     return c;
 }
@@ -221,7 +224,7 @@ int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, 
 
 const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k)
 {
-    sg_kernel_code((struct sg_kernel *)k); /* static shared memory and registers are known once it is decoded */
+    sg_kernel_code((struct sg_kernel *)k, false); /* static shared memory and registers are known once it is decoded */
     return &k->info;
 }
 

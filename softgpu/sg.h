@@ -57,6 +57,14 @@ int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only
 int sg_mem_unregister(struct sg_device *d, void *p);
 bool sg_mem_find(const struct sg_device *d, uint64_t addr, uint64_t *ret_base, uint64_t *ret_bytes);
 bool sg_mem_ok(const struct sg_device *d, uint64_t addr, uint64_t bytes); /* wholly inside one allocation */
+/* Names for reports; copied, NULL: none. Of the allocation or registered memory that holds `addr`. */
+void sg_mem_name(struct sg_device *d, uint64_t addr, const char *name);
+/* Which bytes have been written, for SG_CHECK_UNINIT. While it is tracked, sg_mem_alloc gives memory of which nothing is written; memory that was there
+ * before, registered memory and module variables count as written. A launch without SG_CHECK_UNINIT ends it: all memory counts as written then. */
+void sg_mem_track(struct sg_device *d, bool on);
+void sg_mem_written(struct sg_device *d, uint64_t addr, uint64_t bytes);
+void sg_mem_forget(struct sg_device *d, uint64_t addr, uint64_t bytes); /* as never written; nothing unless tracked */
+void sg_mem_copied(struct sg_device *d, uint64_t to, uint64_t from, uint64_t bytes); /* written where the source is */
 void sg_mem_info(const struct sg_device *d, uint64_t *ret_free, uint64_t *ret_total);
 
 /* ---- modules and kernels (module.c, decode.c) ---------------------------------------------------------------- */
@@ -89,13 +97,24 @@ const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k);
 void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers);
 
 /* ---- execution (exec*.c) ------------------------------------------------------------------------------------- */
+/* Checking modes (check.h, docs/CHECKING.md). A finding ends the launch with an sg_fault. */
+enum sg_checks {
+    SG_CHECK_BLOCKS = 1,  /* two blocks touch a byte, one writing, whatever orders them: fast, for kernels whose blocks are independent */
+    SG_CHECK_RACE = 2,    /* two threads touch a byte, one writing, and nothing orders them */
+    SG_CHECK_UNINIT = 4,  /* reads of global and shared memory that nothing wrote */
+    SG_CHECK_BARRIER = 8, /* barriers that threads miss, reach apart or with different counts */
+    SG_CHECK_ALL = SG_CHECK_RACE | SG_CHECK_UNINIT | SG_CHECK_BARRIER,
+};
+/* "race,uninit,barrier", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
+bool sg_checks_parse(const char *list, unsigned *ret);
+
 struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
     uint32_t shared_dynamic;
     const uint8_t *params; /* param_total bytes */
     uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */
-    bool race_check;       /* blocks that touch a byte without order, one writing: an sg_fault of kind RACE */
+    unsigned checks;       /* SG_CHECK_*: what is looked for besides what always is */
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
 };
@@ -107,7 +126,11 @@ struct sg_fault { /* what went wrong, where */
     uint32_t line;        /* in the PTX */
     uint64_t address;     /* of the access */
     uint32_t bytes;
-    char text[256];       /* the instruction, or what happened */
+    const char *kind;     /* of a finding of the checking modes: "race", "uninit", "barrier"; else NULL */
+    char place[160];      /* "buffer h + 16", "shared tile + 4"; "": unknown */
+    bool has_other;       /* a race: the earlier access */
+    uint32_t other_block[3], other_thread[3], other_line;
+    char text[512];       /* the instruction, and what happened */
 };
 
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */

@@ -79,8 +79,14 @@ CUresult cu_copy_run(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
     CU_TRY(side_of(c, p, false, &s));
     CU_TRY(side_of(c, p, true, &d));
     for (size_t z = 0; z < p->Depth; z++)
-        for (size_t y = 0; y < p->Height; y++)
-            memmove(d.p + (z * d.height + y) * d.pitch, s.p + (z * s.height + y) * s.pitch, p->WidthInBytes);
+        for (size_t y = 0; y < p->Height; y++) {
+            char *to = d.p + (z * d.height + y) * d.pitch, *from = s.p + (z * s.height + y) * s.pitch;
+            memmove(to, from, p->WidthInBytes);
+            if (d.device && s.device)
+                sg_mem_copied(c->dev->sg, (uint64_t)(uintptr_t)to, (uint64_t)(uintptr_t)from, p->WidthInBytes);
+            else if (d.device)
+                sg_mem_written(c->dev->sg, (uint64_t)(uintptr_t)to, p->WidthInBytes);
+        }
     return CUDA_SUCCESS;
 }
 
@@ -199,7 +205,7 @@ CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s)
     return CUDA_SUCCESS;
 }
 
-void cu_set_run(const struct cu_set *s)
+void cu_set_run(struct CUctx_st *c, const struct cu_set *s)
 {
     for (size_t y = 0; y < s->height; y++) {
         char *row = (char *)(uintptr_t)s->dst + y * s->pitch;
@@ -209,6 +215,7 @@ void cu_set_run(const struct cu_set *s)
             ((uint16_t *)(void *)row)[x] = (uint16_t)s->value;
         for (size_t x = 0; x < s->width && s->element == 4; x++)
             ((uint32_t *)(void *)row)[x] = s->value;
+        sg_mem_written(c->dev->sg, (uint64_t)(uintptr_t)row, s->width * s->element);
     }
 }
 
@@ -226,7 +233,7 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned elem
     CU_TRY(cu_set_check(c, &p));
     if (s->capture)
         return cu_capture_set(s, &p);
-    cu_set_run(&p);
+    cu_set_run(c, &p);
     return cu_log(s, cu_set_work(&p), NULL);
 }
 

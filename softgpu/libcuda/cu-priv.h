@@ -61,7 +61,8 @@ struct CUctx_st {
     uint64_t generation;               /* counts flushes of the log */
     size_t limit[CU_LIMIT_MAX];
     uint64_t seed;
-    bool race_check;
+    bool race_check; /* between blocks: dovetailSetSchedule */
+    unsigned checks; /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
     unsigned deadline_ms;
     struct sg_stats last;
     struct sg_work last_work;
@@ -232,12 +233,15 @@ void cu_launch_done(struct cu_launch *l);
 CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_stats *stats);
 struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *stats);
 
+/* ---- launch.c, state.c: the checking modes ---- */
+const char *cu_environment_checks(void); /* DOVETAIL_CHECK, "" where it is not set */
+
 /* ---- copy.c ---- */
 CUresult cu_copy_check(struct CUctx_st *c, const CUDA_MEMCPY3D *p);
 CUresult cu_copy_run(struct CUctx_st *c, const CUDA_MEMCPY3D *p);
 struct sg_work cu_copy_work(const CUDA_MEMCPY3D *p);
 CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s);
-void cu_set_run(const struct cu_set *s);
+void cu_set_run(struct CUctx_st *c, const struct cu_set *s);
 struct sg_work cu_set_work(const struct cu_set *s);
 
 /* ---- stream.c ---- */

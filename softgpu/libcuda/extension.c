@@ -38,6 +38,32 @@ CUresult dovetailSetSchedule(uint64_t seed, int race_check)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailSetChecks(const char *modes)
+{
+    CU_CONTEXT(c);
+    unsigned bits = 0;
+    CU_REQUIRE(sg_checks_parse(modes ? modes : cu_environment_checks(), &bits), CUDA_ERROR_INVALID_VALUE);
+    c->checks = bits;
+    sg_mem_track(c->dev->sg, bits & SG_CHECK_UNINIT);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailForget(CUdeviceptr p, size_t bytes)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(sg_mem_ok(c->dev->sg, p, bytes), CUDA_ERROR_INVALID_VALUE);
+    sg_mem_forget(c->dev->sg, p, bytes);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailNameMemory(CUdeviceptr p, const char *name)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(sg_mem_ok(c->dev->sg, p, 1), CUDA_ERROR_INVALID_VALUE);
+    sg_mem_name(c->dev->sg, p, name);
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailSetDeadline(unsigned ms)
 {
     CU_CONTEXT(c);

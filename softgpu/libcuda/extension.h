@@ -14,7 +14,10 @@ struct dovetail_fault { /* the fault behind a sticky error */
     char kernel[256];
     uint32_t block[3], thread[3], line, bytes;
     uint64_t address;
-    char text[768]; /* one sentence with all of it */
+    char text[1280]; /* one sentence with all of it */
+    /* of a finding of the checking modes: "race", "uninit" or "barrier", else ""; where ("h + 16", "shared tile + 4"); a race's earlier access */
+    char kind[16], place[160];
+    uint32_t has_other, other_block[3], other_thread[3], other_line;
 };
 
 struct dovetail_launch_stats { /* of the last launch that ran */
@@ -33,6 +36,13 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     EXT(dovetailDeviceModel, (const char **id, CUdevice device))                                                                 \
     /* Block order and race check of later launches in the current context. seed 0: blocks in order. */                          \
     EXT(dovetailSetSchedule, (uint64_t seed, int race_check))                                                                    \
+    /* Checking modes of later launches in the current context (docs/CHECKING.md): "race,uninit,barrier", "all", "none"; NULL: what DOVETAIL_CHECK     \
+     * says. Before the memory is allocated, or nothing of it is ever uninitialised. INVALID_VALUE: another word. */               \
+    EXT(dovetailSetChecks, (const char *modes))                                                                                  \
+    /* These bytes count as never written (uninit). */                                                                           \
+    EXT(dovetailForget, (CUdeviceptr p, size_t bytes))                                                                           \
+    /* What reports call the allocation at p; NULL: nothing. */                                                                  \
+    EXT(dovetailNameMemory, (CUdeviceptr p, const char *name))                                                                   \
     /* Wall-clock limit of each later launch in the current context; 0: none. */                                                 \
     EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                            \
     EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                                       \

@@ -91,7 +91,7 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t
         w = cu_copy_work(&n->copy);
         break;
     case CU_GRAPH_NODE_TYPE_MEMSET:
-        cu_set_run(&n->set);
+        cu_set_run(r->c, &n->set);
         w = cu_set_work(&n->set);
         break;
     case CU_GRAPH_NODE_TYPE_HOST: n->host.fn(n->host.userData); break;

@@ -167,6 +167,8 @@ static void watch_stop(struct watch *w, pthread_t t)
 
 static CUresult code_of(const struct sg_fault *f)
 {
+    if (f->kind)
+        return CUDA_ERROR_LAUNCH_FAILED;
     switch (f->num) {
     case DT_E_BOUNDS:
         return f->bytes && f->address % f->bytes && strstr(f->text, "misaligned") ? CUDA_ERROR_MISALIGNED_ADDRESS
@@ -180,6 +182,41 @@ static CUresult code_of(const struct sg_fault *f)
     }
 }
 
+static void put_text(FILE *f, const char *name, const char *s)
+{
+    fprintf(f, ",\"%s\":\"", name);
+    for (; *s; s++)
+        if (*s == '"' || *s == '\\')
+            fprintf(f, "\\%c", *s);
+        else if ((unsigned char)*s < 32)
+            fprintf(f, "\\u%04x", *s);
+        else
+            fputc(*s, f);
+    fputc('"', f);
+}
+
+/* A fault for people on stderr, where DOVETAIL_CHECK asked for checks, and as a line of JSON at the end of DOVETAIL_CHECK_LOG. */
+static void report(const struct dovetail_fault *f)
+{
+    const char *path = getenv("DOVETAIL_CHECK_LOG");
+    FILE *log = path && *path ? fopen(path, "ae") : NULL;
+    if (*cu_environment_checks() && f->kind[0])
+        fprintf(stderr, "dovetail: %s: %s\n", f->kind, f->text);
+    if (!log)
+        return;
+    fprintf(log, "{\"kind\":\"%s\",\"code\":\"%s\"", f->kind, dt_err_code(f->num));
+    put_text(log, "kernel", f->kernel);
+    fprintf(log, ",\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u,\"bytes\":%u", f->block[0], f->block[1], f->block[2],
+            f->thread[0], f->thread[1], f->thread[2], f->line, f->bytes);
+    put_text(log, "place", f->place);
+    if (f->has_other)
+        fprintf(log, ",\"other\":{\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u}", f->other_block[0], f->other_block[1],
+                f->other_block[2], f->other_thread[0], f->other_thread[1], f->other_thread[2], f->other_line);
+    put_text(log, "text", f->text);
+    fputs("}\n", log);
+    fclose(log);
+}
+
 static void stick(struct CUctx_st *c, const struct sg_fault *f)
 {
     c->sticky = code_of(f);
@@ -188,6 +225,13 @@ static void stick(struct CUctx_st *c, const struct sg_fault *f)
     memcpy(c->fault.block, f->block, sizeof f->block);
     memcpy(c->fault.thread, f->thread, sizeof f->thread);
     sg_fault_text(f, c->fault.text, sizeof c->fault.text);
+    snprintf(c->fault.kind, sizeof c->fault.kind, "%s", f->kind ? f->kind : "");
+    snprintf(c->fault.place, sizeof c->fault.place, "%s", f->place);
+    c->fault.has_other = f->has_other;
+    memcpy(c->fault.other_block, f->other_block, sizeof f->other_block);
+    memcpy(c->fault.other_thread, f->other_thread, sizeof f->other_thread);
+    c->fault.other_line = f->other_line;
+    report(&c->fault);
 }
 
 CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_stats *stats)
@@ -196,7 +240,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     pthread_t thread;
     struct sg_fault fault = {0};
     struct sg_launch x = {.kernel = l->f->kernel, .shared_dynamic = l->shared, .params = l->params, .seed = c->seed,
-                          .race_check = c->race_check, .cancel = &w.cancel};
+                          .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u), .cancel = &w.cancel};
     memcpy(x.grid, l->grid, sizeof x.grid);
     memcpy(x.block, l->block, sizeof x.block);
     memcpy(x.cluster, l->cluster, sizeof x.cluster);

@@ -285,6 +285,7 @@ CUresult dovetailArenaAllow(CUdeviceptr p, size_t bytes)
         sg_mem_unregister(c->dev->sg, host);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    sg_mem_forget(c->dev->sg, p, bytes);
     return CUDA_SUCCESS;
 }
 

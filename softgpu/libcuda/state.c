@@ -4,6 +4,7 @@
  * models in the order of models.def, reached through dovetailDeviceByModel only. A device's memory exists from its first context to
  * its last. Contexts of one device share its address space (a real device separates them).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -42,6 +43,12 @@ void cu_unlock(const int *unused)
     pthread_mutex_unlock(&lock);
 }
 
+const char *cu_environment_checks(void)
+{
+    const char *s = getenv("DOVETAIL_CHECK");
+    return s ? s : "";
+}
+
 CUresult cuInit(unsigned flags)
 {
     CU_LOCK();
@@ -50,6 +57,11 @@ CUresult cuInit(unsigned flags)
         return CUDA_SUCCESS;
     device[0].model = sg_model_find(getenv("DOVETAIL_SOFTGPU_MODEL"));
     CU_REQUIRE(device[0].model, CUDA_ERROR_NO_DEVICE);
+    unsigned checks;
+    if (!sg_checks_parse(cu_environment_checks(), &checks)) {
+        fprintf(stderr, "DOVETAIL_CHECK takes race, uninit, barrier, all or none, separated by commas\n");
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     for (size_t i = 0; i + 1 < MAX_DEVICES && sg_model_at(i); i++)
         device[i + 1].model = sg_model_at(i);
     cu_initialised = 1;
@@ -118,12 +130,17 @@ CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struc
     c->dev = d;
     c->flags = flags;
     c->primary = primary;
+    const char *order = getenv("DOVETAIL_SCHEDULE");
+    c->seed = order ? strtoull(order, NULL, 0) : 0;
+    sg_checks_parse(cu_environment_checks(), &c->checks);
     c->limit[CU_LIMIT_STACK_SIZE] = 1024;
     c->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
     c->limit[CU_LIMIT_MALLOC_HEAP_SIZE] = 8 << 20;
     CUresult r = CUDA_SUCCESS;
     if (!d->sg)
         r = cu_from_dt(sg_device_new(d->model, &d->sg));
+    if (r == CUDA_SUCCESS && c->checks & SG_CHECK_UNINIT)
+        sg_mem_track(d->sg, true);
     if (r == CUDA_SUCCESS)
         r = cu_stream_new(c, CU_STREAM_DEFAULT, 0, &c->null_stream);
     if (r == CUDA_SUCCESS && !dt_push(&live, c))

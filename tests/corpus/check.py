@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""check.py DOVETAIL FOLDER [analyze|plan]: one corpus graph through the command line, without a service.
+"""check.py DOVETAIL FOLDER [analyze|plan|clean]: one corpus graph through the command line, without a service.
 
   analyze   every ordered pair of launches, with maps, equals what oracle.py works out, and what expected.json says
   plan      the plan computes the same bytes as the graph, for two seeds; it is not slower by its own method; it is the same plan
-            when made again; where FOLDER/reference.c was built (REFERENCE names it), the results are right as well
+            when made again; where FOLDER/reference.c was built (REFERENCE names it), the results are right as well; its kernels
+            are clean in all checking modes
+  clean     the graph's own kernels are clean in all checking modes, in several orders, and compute the same
 """
 import filecmp
 import json
@@ -95,14 +97,28 @@ def plan(tool, folder, tmp):
                 sys.exit(f"{folder}: seed {seed}: {name} differs between graph and plan")
     if all(filecmp.cmp(f"{tmp}/graph0/{n}.bin", f"{tmp}/graph5/{n}.bin", shallow=False) for n in outputs):
         sys.exit(f"{folder}: --seed changed nothing")
+    if DEVICE.startswith("soft"):
+        run(tool, "run", f"{tmp}/plan/plan.json", "--check", "all", "--schedule", "1")
     print(f"{folder}: graph and plan agree byte by byte in {', '.join(outputs)}")
+
+
+def clean(tool, folder, tmp):
+    if not DEVICE.startswith("soft"):
+        return
+    hashes = lambda *more: [o["sha256"] for o in json.loads(run(tool, "run", f"{folder}/graph.json", "--json", *more))["outputs"]]
+    want = hashes()
+    orders = range(1 if folder.endswith("encoder") else 4)
+    for n in orders:
+        if hashes("--check", "all", "--schedule", str(n)) != want:
+            sys.exit(f"{folder}: other results in order {n}")
+    print(f"{folder}: clean in all checking modes, {len(orders)} orders")
 
 
 def main():
     tool, folder = sys.argv[1], sys.argv[2].rstrip("/")
     with tempfile.TemporaryDirectory() as tmp:
-        for name in sys.argv[3:] or ["analyze", "plan"]:
-            {"analyze": analyze, "plan": plan}[name](tool, folder, tmp)
+        for name in sys.argv[3:] or ["analyze", "plan", "clean"]:
+            {"analyze": analyze, "plan": plan, "clean": clean}[name](tool, folder, tmp)
 
 
 if __name__ == "__main__":

@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         for (unsigned pass = 0; pass < 2; pass++) {
             memset((void *)(uintptr_t)buffer, 0, 4096);
             struct sg_launch l = {.kernel = kernel, .grid = {2, 1, 1}, .block = {i->max_threads < 48 ? i->max_threads : 48, 1, 1},
-                                  .shared_dynamic = pass ? 0 : 64, .params = params, .seed = pass, .race_check = pass,
+                                  .shared_dynamic = pass ? 0 : 64, .params = params, .seed = pass, .checks = pass ? SG_CHECK_ALL : 0,
                                   .max_instructions = 20000};
             struct sg_fault f = {0};
             struct sg_stats s;

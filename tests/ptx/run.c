@@ -1,14 +1,20 @@
 /* Runs the RUN cases of PTX files on the software device and compares every byte of the results.
  *
- *     run-ptx [--forms OUT] FILE-OR-FOLDER…
+ *     run-ptx [--forms OUT] [--check LIST [--seeds N]] FILE-OR-FOLDER…
+ *
+ * With --check every case that has no FAULT runs in these checking modes too, N times (1) in shuffled orders, and must give the same.
  *
  * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each starts with RUN.
  *
- *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
+ *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race] [check=MODE,MODE] [rough]
+ *         race: conflicts between blocks; check=: the checking modes (docs/CHECKING.md); rough: not for --check, as it does what
+ *         they report or depends on the order of threads
  *     // BUF name type values     the next argument: address of a buffer of its own
+ *     // RAW name bytes           the same, nothing written yet
  *     // ARG type values          the next argument: a scalar, or up to 64 bytes by value
  *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
- *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD]    the launch fails; MARK: a comment on the faulting line
+ *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD] [kind=WORD] [other=x,y,z] [otherat=MARK]
+ *         the launch fails; MARK: a comment on the faulting line; other: thread of the earlier access of a race, otherat: its line
  *
  * Types: u8 … u64, s8 … s64, f32, f64, f16, bf16, x16 (any 16 bits). Values: integers (0x…, negative), for floats also decimals, inf, nan (the
  * canonical one), bits as 0x…; `V*N` repeats, `iota*N` counts from 0. A tolerance is relative, and absolute below 1 unless
@@ -53,6 +59,8 @@ struct run {
     bool bad;
     char (*passed)[128]; /* entries with a case that passed */
     unsigned npassed;
+    uint64_t seed; /* for cases without one */
+    unsigned checks;
 };
 static FILE *forms;
 
@@ -146,7 +154,7 @@ static void end_case(struct run *r)
         return;
     run_case(r);
     if (r->result < 0 && !r->outs && !r->bad) {
-        char t[512];
+        char t[1024];
         sg_fault_text(&r->fault, t, sizeof t);
         fail(r, "unexpected fault (%s): %s", dt_err_code(r->result), t);
     }
@@ -181,7 +189,7 @@ static void begin(struct run *r, char *p)
 {
     end_case(r);
     r->open = true;
-    r->l = (struct sg_launch){.grid = {1, 1, 1}, .block = {1, 1, 1}};
+    r->l = (struct sg_launch){.grid = {1, 1, 1}, .block = {1, 1, 1}, .seed = r->seed, .checks = r->checks};
     char *save, *t = strtok_r(p, " \t", &save);
     snprintf(r->entry, sizeof r->entry, "%s", t ? t : "");
     while ((t = strtok_r(NULL, " \t", &save)))
@@ -197,8 +205,16 @@ static void begin(struct run *r, char *p)
             r->l.seed = strtoull(t + 5, NULL, 0);
         else if (!strncmp(t, "max=", 4))
             r->l.max_instructions = strtoull(t + 4, NULL, 0);
-        else if (!strcmp(t, "race"))
-            r->l.race_check = true;
+        else if (!strncmp(t, "check=", 6)) {
+            unsigned bits;
+            if (!sg_checks_parse(t + 6, &bits))
+                fail(r, "what is %s?", t);
+            else
+                r->l.checks |= bits;
+        } else if (!strcmp(t, "rough")) {
+            ;
+        } else if (!strcmp(t, "race"))
+            r->l.checks |= SG_CHECK_BLOCKS;
         else
             fail(r, "what is %s?", t);
 }
@@ -227,6 +243,8 @@ static void argument(struct run *r, char *p, bool buffer)
         }
         r->nbuf++;
         memcpy((void *)(uintptr_t)b->addr, scratch, n);
+        sg_mem_written(r->dev, b->addr, n);
+        sg_mem_name(r->dev, b->addr, name);
         snprintf(b->name, sizeof b->name, "%s", name);
         b->bytes = n;
         v = b->addr;
@@ -237,6 +255,22 @@ static void argument(struct run *r, char *p, bool buffer)
     if (buffer)
         memcpy(r->param[r->narg], &v, 8);
     r->param_bytes[r->narg++] = (unsigned)n;
+}
+
+/* A buffer of which nothing is written. */
+static void raw(struct run *r, char *p)
+{
+    struct buf *b = &r->buf[r->nbuf];
+    unsigned long bytes = 0;
+    if (sscanf(p, "%63s %lu", b->name, &bytes) != 2 || r->narg == MAX_ARG || sg_mem_alloc(r->dev, bytes, &b->addr) < 0) {
+        fail(r, "bad argument");
+        return;
+    }
+    sg_mem_name(r->dev, b->addr, b->name);
+    b->bytes = bytes;
+    r->nbuf++;
+    memcpy(r->param[r->narg], &b->addr, 8);
+    r->param_bytes[r->narg++] = 8;
 }
 
 static double as_double(const char *type, const uint8_t *p)
@@ -264,7 +298,7 @@ static void expect(struct run *r, char *p)
     char name[64], type[8];
     int used = 0;
     if (r->result < 0 && !r->bad) {
-        char t[512];
+        char t[1024];
         sg_fault_text(&r->fault, t, sizeof t);
         fail(r, "unexpected fault (%s): %s", dt_err_code(r->result), t);
         return;
@@ -326,7 +360,7 @@ static void expect_fault(struct run *r, char *p)
 {
     run_case(r);
     r->outs++;
-    char *save, *t = strtok_r(p, " \t", &save), said[512];
+    char *save, *t = strtok_r(p, " \t", &save), said[1024];
     uint32_t v[3];
     sg_fault_text(&r->fault, said, sizeof said);
     if (!t || r->result >= 0 || strcmp(dt_err_code(r->result), t)) {
@@ -334,17 +368,23 @@ static void expect_fault(struct run *r, char *p)
         return;
     }
     while ((t = strtok_r(NULL, " \t", &save))) {
-        if (!strncmp(t, "block=", 6) || !strncmp(t, "thread=", 7)) {
-            bool block = *t == 'b';
+        if (!strncmp(t, "block=", 6) || !strncmp(t, "thread=", 7) || !strncmp(t, "other=", 6)) {
+            const uint32_t *is = *t == 'b' ? r->fault.block : *t == 'o' ? r->fault.other_thread : r->fault.thread;
             v[1] = v[2] = 0;
             char buf[64];
             snprintf(buf, sizeof buf, "%s,0,0", strchr(t, '=') + 1);
             triple(buf, v);
-            if (memcmp(block ? r->fault.block : r->fault.thread, v, sizeof v))
+            if (memcmp(is, v, sizeof v) || (*t == 'o' && !r->fault.has_other))
                 fail(r, "not %s: %s", t, said);
         } else if (!strncmp(t, "at=", 3)) {
             if (marked(r, t + 3) != r->fault.line)
                 fail(r, "not on line %u: %s", marked(r, t + 3), said);
+        } else if (!strncmp(t, "otherat=", 8)) {
+            if (marked(r, t + 8) != r->fault.other_line)
+                fail(r, "the other one is not on line %u but %u: %s", marked(r, t + 8), r->fault.other_line, said);
+        } else if (!strncmp(t, "kind=", 5)) {
+            if (!r->fault.kind || strcmp(r->fault.kind, t + 5))
+                fail(r, "not %s: %s", t, said);
         } else if (!strncmp(t, "text=", 5)) {
             if (!strstr(r->fault.text, t + 5))
                 fail(r, "no %s in: %s", t + 5, said);
@@ -356,8 +396,8 @@ static void expect_fault(struct run *r, char *p)
 
 static bool directive(struct run *r, char *p)
 {
-    static const char *const word[] = {"RUN ", "BUF ", "ARG ", "OUT ", "FAULT "};
-    for (unsigned i = 0; i < 5; i++) {
+    static const char *const word[] = {"RUN ", "BUF ", "ARG ", "OUT ", "FAULT ", "RAW "};
+    for (unsigned i = 0; i < 6; i++) {
         size_t n = strlen(word[i]);
         if (strncmp(p, word[i], n))
             continue;
@@ -366,6 +406,8 @@ static bool directive(struct run *r, char *p)
             begin(r, p);
         else if (!r->open)
             fail(r, "before any RUN");
+        else if (i == 5)
+            raw(r, p);
         else if (i < 3)
             argument(r, p, i == 1);
         else if (i == 3)
@@ -433,7 +475,23 @@ static void write_forms(const struct run *r, size_t len)
     ptx_module_free(m);
 }
 
-static int run_file(const char *path, struct sg_device *dev, unsigned *cases)
+/* A directive that begins a case of which a fault is expected, or that is marked `rough`. */
+static bool faults(const char *line)
+{
+    const char *p = line, *rough = strstr(line, " rough");
+    if (rough && rough < line + strcspn(line, "\n"))
+        return true;
+    while ((p = strchr(p, '\n')) && !strncmp(p + 1, "// ", 3) && strncmp(p + 1, "// RUN ", 7)) {
+        p++;
+        if (!strncmp(p, "// FAULT ", 9))
+            return true;
+    }
+    return false;
+}
+
+static unsigned checks, seeds = 1;
+
+static int run_file(const char *path, struct sg_device *dev, uint64_t seed, unsigned *cases)
 {
     FILE *f = fopen(path, "rb");
     char *text = f ? malloc(MAX_TEXT) : NULL;
@@ -448,7 +506,8 @@ static int run_file(const char *path, struct sg_device *dev, unsigned *cases)
     text[n] = 0;
     int failed = 0;
     if (strstr(text, "// RUN ") == text || strstr(text, "\n// RUN ")) {
-        struct run r = {.file = path, .text = text, .dev = dev};
+        struct run r = {.file = path, .text = text, .dev = dev, .seed = seed, .checks = checks};
+        bool skip = false;
         struct dt_err e = {0};
         if (sg_module_load(dev, text, n, &r.mod, &e) < 0) {
             printf("%s: %s\n", path, e.detail ? e.detail : "does not load");
@@ -459,7 +518,9 @@ static int run_file(const char *path, struct sg_device *dev, unsigned *cases)
                 char *end = strchr(p, '\n');
                 size_t len = end ? (size_t)(end - p) : strlen(p), at = 0;
                 r.line++;
-                if (len > 3 && !strncmp(p, "// ", 3)) {
+                if (checks && !strncmp(p, "// RUN ", 7) && (skip = faults(p)))
+                    end_case(&r);
+                if (!skip && len > 3 && !strncmp(p, "// ", 3)) {
                     memcpy(line, p + 3, len - 3);
                     at = len - 3;
                     while (at && line[at - 1] == '\\' && end && !strncmp(end + 1, "// ", 3)) {
@@ -496,17 +557,25 @@ static int by_name(const void *a, const void *b) { return strcmp(*(char *const *
 int main(int argc, char **argv)
 {
     struct sg_device *dev;
-    unsigned cases = 0, failed = 0;
+    unsigned cases = 0, failed = 0, first = 1;
+    for (; first + 1 < (unsigned)argc && !strncmp(argv[first], "--", 2); first += 2)
+        if (!strcmp(argv[first], "--seeds"))
+            seeds = (unsigned)strtoul(argv[first + 1], NULL, 10);
+        else if (!strcmp(argv[first], "--forms") && !(forms = fopen(argv[first + 1], "w")))
+            return 1;
+        else if (strcmp(argv[first], "--forms") && strcmp(argv[first], "--check"))
+            return 2;
+        else if (!strcmp(argv[first], "--check") && !sg_checks_parse(argv[first + 1], &checks))
+            return 2;
     if (sg_device_new(sg_model_find(NULL), &dev) < 0)
         return 1;
-    int first = argc > 2 && !strcmp(argv[1], "--forms") ? 3 : 1;
-    if (first == 3 && !(forms = fopen(argv[2], "w")))
-        return 1;
-    for (int i = first; i < argc; i++) {
+    sg_mem_track(dev, true);
+    for (int i = (int)first; i < argc; i++) {
         struct stat st;
         DIR *dir = stat(argv[i], &st) == 0 && S_ISDIR(st.st_mode) ? opendir(argv[i]) : NULL;
         if (!dir) {
-            failed += (unsigned)run_file(argv[i], dev, &cases);
+            for (unsigned s = 0; s < seeds; s++)
+                failed += (unsigned)run_file(argv[i], dev, s, &cases);
             continue;
         }
         char *name[4096];
@@ -519,7 +588,8 @@ int main(int argc, char **argv)
         closedir(dir);
         qsort(name, n, sizeof *name, by_name);
         for (size_t k = 0; k < n; k++) {
-            failed += (unsigned)run_file(name[k], dev, &cases);
+            for (unsigned s = 0; s < seeds; s++)
+                failed += (unsigned)run_file(name[k], dev, s, &cases);
             free(name[k]);
         }
     }
