@@ -1,6 +1,7 @@
 /* Decoding of matrix instructions: mma, wmma, ldmatrix, stmatrix, movmatrix. exec-matrix.c has the layouts and the arithmetic.
  *
- * A warp's lanes meet first (a bar.warp.sync of all 32 in front), as these instructions are collectives of the whole warp. What an
+ * A warp's lanes meet first (a bar.warp.sync of all 32 in front), as these instructions are collectives of the whole warp; once for those of
+ * a basic block, which runs with the lanes that it began with. What an
  * instruction is made of stands in code->mma: fragments with type, size and registers.
  *
  * Not here: sparse and block-scaled mma.
@@ -15,6 +16,8 @@ static unsigned elements(const struct ptx_opnd *o) { return o->kind == PTX_O_VEC
 
 static void meet(struct sg_dec *d)
 {
+    if (d->met && d->met == d->bb.n && !d->need_bb)
+        return;
     uint32_t all = sg_konst(d, SG_ALL, false), x = sg_ext(d, all);
     sg_ext(d, SG_NONE);
     struct sg_op *op = sg_emit(d, sg_collective);
@@ -22,6 +25,7 @@ static void meet(struct sg_dec *d)
     op->d = SG_NONE;
     op->x = x;
     d->need_bb = true;
+    d->met = d->i->pred == PTX_NO_REG ? d->bb.n + 1 : 0;
 }
 
 static int refuse(struct sg_dec *d)

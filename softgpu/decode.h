@@ -49,6 +49,7 @@ struct sg_dec {
     uint32_t temp, temp_next, ptemp, ptemp_next;
     uint32_t nsite;
     bool need_bb;
+    size_t met; /* where the warp met: d->bb.n in the basic block behind it, in which it stays whole */
 
     /* the instruction at hand */
     const struct ptx_function *f;
