@@ -4,7 +4,8 @@
  * of 1 to 8 bytes have lane loops; generic ones try the global loop first and fall back by address; local memory, parameters at
  * computed offsets and 16-byte elements go lane by lane.
  *
- * This file also decides whether blocks may talk to each other (code->ordered).
+ * This file also decides whether blocks may talk to each other (code->ordered): by volatile, relaxed, acquire or release accesses, by
+ * fences wider than the block, by atomics, unless all of them are one commuting integer operation whose results nobody reads.
  */
 #include "softgpu/check.h"
 #include "softgpu/decode.h"
@@ -220,6 +221,22 @@ static int store(struct sg_dec *d)
     return 0;
 }
 
+static bool commutes(enum ptx_mod m)
+{
+    return m == PTX_M_ADD || m == PTX_M_MIN || m == PTX_M_MAX || m == PTX_M_AND || m == PTX_M_OR || m == PTX_M_XOR;
+}
+
+/* Are all global atomics of the kernel so far the same integer operation? Then, their results unused, the order of blocks cannot show in
+ * what they leave behind, and blocks may run at once. */
+static bool in_common(struct sg_dec *d, enum ptx_mod m, unsigned bytes, bool sign)
+{
+    struct sg_commuting *c = &d->commuting;
+    sign = sign && (m == PTX_M_MIN || m == PTX_M_MAX);
+    if (!c->bytes)
+        *c = (struct sg_commuting){m, bytes, sign};
+    return c->mod == m && c->bytes == bytes && c->sign == sign;
+}
+
 static int atomic(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -239,7 +256,9 @@ static int atomic(struct sg_dec *d)
         ok = false;
     if (!ok)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "this form of %s", red ? "red" : "atom");
-    if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER)
+    bool unused = red || (n == 1 && (i->opnd[0].kind == PTX_O_SINK || (i->opnd[0].kind == PTX_O_REG && !d->read[i->opnd[0].reg])));
+    bool plain = unused && n == 1 && !flt && (bytes == 4 || bytes == 8) && commutes(m);
+    if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER && !(plain && in_common(d, m, bytes, ptx_type_is_signed(t))))
         d->c->ordered = true;
     struct sg_address ad;
     int r = sg_decode_address(d, to, &ad);
@@ -248,7 +267,7 @@ static int atomic(struct sg_dec *d)
     uint32_t src[8], dst[8], cas = SG_NONE;
     for (unsigned e = 0; e < n; e++) {
         src[e] = sg_source(d, element(b, e), t);
-        if (!red) {
+        if (!unused) {
             const struct ptx_opnd *o = element(&i->opnd[0], e);
             dst[e] = sg_dest(d, o, t);
         }
@@ -257,15 +276,20 @@ static int atomic(struct sg_dec *d)
         cas = sg_source(d, b + 1, t);
     uint32_t x = sg_ext(d, cas);
     for (unsigned e = 0; n > 1 && e < n; e++)
-        sg_ext(d, red ? SG_NONE : dst[e]);
+        sg_ext(d, unused ? SG_NONE : dst[e]);
     for (unsigned e = 0; n > 1 && e < n; e++)
         sg_ext(d, src[e]);
-    struct sg_op *op = sg_emit(d, sg_atomic);
-    op->d = red ? SG_NONE : dst[0];
+    sg_fn fn = sg_atomic;
+    if (plain && i->space == PTX_SHARED)
+        fn = d->h[bytes == 4 ? SG_H_RED_SHARED_32 : SG_H_RED_SHARED_64];
+    else if (plain && (i->space == PTX_GLOBAL || i->space == PTX_GENERIC))
+        fn = d->h[bytes == 4 ? SG_H_RED_GLOBAL_32 : SG_H_RED_GLOBAL_64];
+    struct sg_op *op = sg_emit(d, fn);
+    op->d = unused ? SG_NONE : dst[0];
     op->a = ad.a;
     op->b = src[0];
     op->imm = ad.imm;
-    op->flags |= (uint8_t)(ad.flags | (red ? SG_NO_RESULT : 0));
+    op->flags |= (uint8_t)(ad.flags | (unused ? SG_NO_RESULT : 0) | (plain && ptx_type_is_signed(t) ? SG_SIGNED : 0));
     op->x = x;
     op->site = d->nsite++;
     op->size = (uint8_t)bytes;

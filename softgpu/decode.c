@@ -99,11 +99,13 @@ struct range {
 };
 struct scan {
     uint32_t *from, *to, at;
+    bool *read; /* some instruction reads it */
 };
 
 static void touch(uint32_t reg, bool write, void *user)
 {
     struct scan *s = user;
+    s->read[reg] |= !write;
     if (s->at < s->from[reg])
         s->from[reg] = s->at;
     if (s->to[reg] == UINT32_MAX || s->at > s->to[reg])
@@ -122,7 +124,7 @@ static uint32_t row_bytes(const struct ptx_reg *r)
 }
 
 /* Live ranges of all registers, and which are live at the entry; false when there is no flow graph. */
-static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry)
+static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry, bool *read)
 {
     struct ptx_cfg cfg;
     struct ptx_live live;
@@ -132,7 +134,7 @@ static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *
         ptx_cfg_done(&cfg);
         return false;
     }
-    struct scan s = {from, to, 0};
+    struct scan s = {from, to, 0, read};
     for (s.at = 0; s.at < f->ninst; s.at++)
         ptx_inst_regs(&f->inst[s.at], touch, &s);
     for (uint32_t b = 0; b < cfg.nblock; b++)
@@ -152,8 +154,10 @@ static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *
     return true;
 }
 
-static int assign_registers(struct sg_dec *d, const struct ptx_function *f, uint32_t *ref)
+static int assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
 {
+    const struct ptx_function *f = fn->f;
+    uint32_t *ref = fn->ref;
     uint32_t n = f->nreg;
     uint32_t *from = dt_calloc(n + 1, 2 * sizeof *from), *to = from ? from + n + 1 : NULL;
     struct range *r = dt_calloc(n + 1, sizeof *r);
@@ -165,7 +169,9 @@ static int assign_registers(struct sg_dec *d, const struct ptx_function *f, uint
         return DT_E_NOMEM;
     }
     memset(from, 0xFF, (n + 1) * 2 * sizeof *from);
-    bool flow = live_ranges(f, from, to, entry);
+    bool flow = live_ranges(f, from, to, entry, fn->read);
+    if (!flow)
+        memset(fn->read, 1, n);
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (flow && to[i] == UINT32_MAX)
@@ -252,8 +258,9 @@ static int gather(struct sg_dec *d, const struct ptx_function *f)
 {
     if (find_fn(d, f))
         return 0;
-    struct sg_fn_regs r = {.f = f, .ref = dt_new_array(&d->c->arena, uint32_t, f->nreg + 1)};
-    if (!r.ref || !dt_push(&d->fn, r))
+    struct sg_fn_regs r = {.f = f, .ref = dt_new_array(&d->c->arena, uint32_t, f->nreg + 1),
+                           .read = dt_new_array(&d->c->arena, bool, f->nreg + 1)};
+    if (!r.ref || !r.read || !dt_push(&d->fn, r))
         return DT_E_NOMEM;
     for (uint32_t i = 0; i < f->ninst; i++) {
         const struct ptx_inst *in = &f->inst[i];
@@ -624,9 +631,11 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
         sg_var_address(d, g->ret[k], &at[k]);
     const struct ptx_function *f = d->f;
     uint32_t *ref = d->ref;
+    bool *read = d->read;
     int r = sg_decode_function(d, g);
     d->f = f;
     d->ref = ref;
+    d->read = read;
     d->i = i;
     d->need_bb = true;
     struct sg_src s = {f, (uint32_t)(i - f->inst)};
@@ -795,6 +804,7 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
     size_t first_fix = d->fix.n;
     d->f = f;
     d->ref = me->ref;
+    d->read = me->read;
     d->need_bb = true;
     int r = 0;
     for (uint32_t k = 0; k < f->ninst && r >= 0 && !d->nomem && !d->c->error; k++) {
@@ -854,7 +864,7 @@ static int decode(struct sg_dec *d)
     d->temp = d->regs;
     d->regs += 256 * SG_TEMPS;
     for (size_t i = 0; i < d->fn.n; i++)
-        if ((r = assign_registers(d, d->fn.p[i].f, d->fn.p[i].ref)) < 0)
+        if ((r = assign_registers(d, &d->fn.p[i])) < 0)
             return r;
     d->regs = (d->regs + 127) & ~127u;
     return (r = sg_place_vars(d)) < 0 ? r : sg_decode_function(d, f);

@@ -17,6 +17,7 @@ struct sg_place { /* where a shared, local or parameter variable lies */
 struct sg_fn_regs { /* the registers of a function that occurs in the kernel */
     const struct ptx_function *f;
     uint32_t *ref; /* per register */
+    bool *read;    /* per register: some instruction reads it */
     bool active;   /* being decoded: a call to it is recursion */
 };
 
@@ -48,6 +49,11 @@ struct sg_dec {
     uint32_t regs;          /* bytes of registers laid out so far */
     uint32_t temp, temp_next, ptemp, ptemp_next;
     uint32_t nsite;
+    struct sg_commuting { /* what the kernel's global atomics have in common so far; bytes 0: none met */
+        enum ptx_mod mod;
+        unsigned bytes;
+        bool sign;
+    } commuting;
     bool need_bb;
     size_t met; /* where the warp met: d->bb.n in the basic block behind it, in which it stays whole */
 
@@ -57,6 +63,7 @@ struct sg_dec {
     struct sg_fn_regs *regs_of; /* invalid after a call */
     uint32_t *ref;
     bool checked; /* code for the checking modes */
+    bool *read;
     bool guarded; /* put its predicate on every operation */
     struct post { /* copies after it, into registers of another width */
         uint32_t d, a;

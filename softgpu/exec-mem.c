@@ -389,6 +389,21 @@ uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint6
     }
 }
 
+/* Other threads run blocks of this launch: then every global atomic is a commuting one of 4 or 8 bytes (decode-mem.c). */
+static void locked(const struct sg_op *op, void *p, uint64_t b)
+{
+    if (op->size == 4) {
+        uint32_t old = __atomic_load_n((uint32_t *)p, __ATOMIC_RELAXED);
+        while (!__atomic_compare_exchange_n((uint32_t *)p, &old, (uint32_t)sg_atomic_value(op, old, b, 0, true), false, __ATOMIC_RELAXED,
+                                            __ATOMIC_RELAXED))
+            ;
+        return;
+    }
+    uint64_t old = __atomic_load_n((uint64_t *)p, __ATOMIC_RELAXED);
+    while (!__atomic_compare_exchange_n((uint64_t *)p, &old, sg_atomic_value(op, old, b, 0, true), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
 /* Lanes in order. ext[x]: compare-and-swap's value; with n > 1 (.v2, .v4) ext[x + 1 …] hold destinations, then sources. */
 const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
 {
@@ -413,6 +428,10 @@ const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
                 uint64_t vo = 0, vb = 0, vc = 0;
                 memcpy(&vo, old, op->size);
                 memcpy(&vb, b, op->size);
+                if (w->wk->run->nworker > 1 && is_global(op, sg_address(w, op, l))) {
+                    locked(op, at[l], vb);
+                    continue;
+                }
                 if (op->sub + PTX_M_ADD == PTX_M_CAS) {
                     get(w, op->size, ext[0], l, c);
                     memcpy(&vc, c, op->size);

@@ -120,6 +120,10 @@ void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg
     }
     if (!wk->map)
         return;
+    if (how == SG_ATOMIC) {
+        sg_track_offsets(w, op, r, base, at, bytes, SG_READ);
+        how = SG_WRITE;
+    }
     struct sg_map *map = &wk->map[2 * r->index + (how == SG_WRITE)];
     if (__builtin_expect(!map->bits, 0) && !new_map(wk, r, map))
         return;
