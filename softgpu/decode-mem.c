@@ -280,9 +280,9 @@ static int atomic(struct sg_dec *d)
     for (unsigned e = 0; n > 1 && e < n; e++)
         sg_ext(d, src[e]);
     sg_fn fn = sg_atomic;
-    if (plain && i->space == PTX_SHARED)
+    if (plain && !d->checked && i->space == PTX_SHARED)
         fn = d->h[bytes == 4 ? SG_H_RED_SHARED_32 : SG_H_RED_SHARED_64];
-    else if (plain && (i->space == PTX_GLOBAL || i->space == PTX_GENERIC))
+    else if (plain && !d->checked && (i->space == PTX_GLOBAL || i->space == PTX_GENERIC))
         fn = d->h[bytes == 4 ? SG_H_RED_GLOBAL_32 : SG_H_RED_GLOBAL_64];
     struct sg_op *op = sg_emit(d, fn);
     op->d = unused ? SG_NONE : dst[0];
