@@ -22,12 +22,13 @@ def hint(form):
         return "[%g+128], 128" if form.op == "discard" else "[%g], 128"
     if form.op in ("prefetch", "prefetchu"):
         return SPACE[space]
-    return {"nanosleep": "20", "pmevent": "5"}.get(form.op, "")
+    return {"nanosleep": "20", "pmevent": "5", "setmaxnreg.inc": "232", "setmaxnreg.dec": "40"}.get(form.op, "")
 
 
 def effects(f):
     for form in table("prefetch", "prefetchu", "applypriority", "discard", "createpolicy.fractional", "createpolicy.range", "createpolicy.cvt.L2", "membar", "membar.proxy",
-                      "fence", "fence.proxy", "fence.mbarrier_init", "nanosleep", "pmevent", "griddepcontrol.wait", "griddepcontrol.launch_dependents", "cp.async.bulk.prefetch.L2"):
+                      "fence", "fence.proxy", "fence.mbarrier_init", "nanosleep", "pmevent", "griddepcontrol.wait", "griddepcontrol.launch_dependents", "cp.async.bulk.prefetch.L2",
+                      "setmaxnreg.inc", "setmaxnreg.dec"):
         v = [rng.getrandbits(64) for _ in range(16)]
         body = ["ld.param.u64 %g, [a];", "mov.u64 %q, 0;", "createpolicy.fractional.L2::evict_first.b64 %pol;", "mov.b32 %x0, 7;", "st.local.b32 [lo], %x0;", "%s %s;" % (form.text, hint(form)), "ld.local.b32 %x0, [lo];",
                 "ld.param.u64 %p, [d];", "mad.wide.u32 %p, %i, 4, %p;", "st.global.b32 [%p], %x0;"]
@@ -108,7 +109,7 @@ def copies(f):
 
 
 def make():
-    f = File("effects", "sm_90")
+    f = File("effects", "sm_90a")
     effects(f)
     by_value(f)
     functions(f)
