@@ -125,8 +125,18 @@ static int float_op(struct sg_dec *d, unsigned f32, unsigned z32, unsigned f64, 
         h = f64;
     else if (t == PTX_F32)
         h = rounded_f32(sub, r);
+    if (t == PTX_F32X2 && sub <= SG_S_FMA) {
+        slow(d, sg_f32x2, sub, n);
+        return 0;
+    }
     if (t != PTX_F32 && t != PTX_F64 && t != PTX_F16 && t != PTX_BF16 && t != PTX_F16X2 && t != PTX_BF16X2)
         return unsupported(d);
+    if (ptx_has(d->i, PTX_M_OOB) && (t == PTX_F32 || t == PTX_F64))
+        return unsupported(d);
+    if (ptx_has(d->i, PTX_M_OOB)) {
+        slow(d, sg_fma_oob, sub, n);
+        return 0;
+    }
     if (!h)
         slow(d, sg_slow_float, sub, n);
     else if (n == 1)
@@ -759,6 +769,32 @@ static unsigned fast_cvt(enum ptx_type to, enum ptx_type from, unsigned rnd)
     return 0;
 }
 
+static bool narrow(enum ptx_type t) { return t == PTX_E4M3X2 || t == PTX_E5M2X2 || t == PTX_E2M3X2 || t == PTX_E3M2X2 || t == PTX_E2M1X2 || t == PTX_UE8M0X2; }
+
+/* cvt.rn.satfinite{.relu}.NARROW.f32 d, a, b; .NARROW.f16x2 d, a; cvt.rn{.relu}.f16x2.NARROW d, a; ue8m0x2 with rz, rp and bf16x2 */
+static int cvt_narrow(struct sg_dec *d, unsigned rnd)
+{
+    const struct ptx_inst *i = d->i;
+    enum ptx_type to = (enum ptx_type)i->type[0], from = (enum ptx_type)i->type[1];
+    bool e8 = to == PTX_UE8M0X2 || from == PTX_UE8M0X2, down = narrow(to), pair = from != PTX_F32;
+    enum ptx_type half = e8 ? PTX_BF16X2 : PTX_F16X2;
+    unsigned mode = rnd & SG_RND_MASK;
+    bool ok = down ? from == PTX_F32 || from == half : to == half;
+    ok = ok && i->nopnd == (pair ? 2 : 3) && (e8 && down ? mode == SG_RZ || mode == SG_RP : mode == SG_RN && (!down || rnd & SG_SATFINITE));
+    if (!ok || ptx_mod_of(i, PTX_MC_RND) == PTX_M_RS)
+        return unsupported(d);
+    uint32_t a = sg_source(d, &i->opnd[1], pair ? PTX_B32 : PTX_F32), b = pair ? SG_NONE : sg_source(d, &i->opnd[2], PTX_F32);
+    uint32_t dst = sg_dest(d, &i->opnd[0], PTX_B32);
+    struct sg_op *op = sg_emit(d, sg_cvt_narrow);
+    op->d = dst;
+    op->a = a;
+    op->b = b;
+    op->type = (uint8_t)from;
+    op->sub = (uint8_t)to;
+    op->rnd = (uint16_t)rnd;
+    return 0;
+}
+
 static int cvt(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -771,6 +807,8 @@ static int cvt(struct sg_dec *d)
         op->rnd = (uint16_t)rnd;
         return 0;
     }
+    if (narrow(to) || narrow(from))
+        return cvt_narrow(d, rnd);
     bool ok = i->nopnd == 2;
     const enum ptx_type both[2] = {to, from};
     for (unsigned k = 0; k < 2; k++)

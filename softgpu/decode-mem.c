@@ -630,9 +630,13 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_MEMBAR_PROXY:
     case PTX_OP_FENCE_MBARRIER_INIT:
     case PTX_OP_GRIDDEPCONTROL_WAIT:
-    case PTX_OP_GRIDDEPCONTROL_LAUNCH:
+    case PTX_OP_GRIDDEPCONTROL_LAUNCH: return 0;
     case PTX_OP_SETMAXNREG_INC:
-    case PTX_OP_SETMAXNREG_DEC: return 0;
+    case PTX_OP_SETMAXNREG_DEC: /* registers are not scarce here; who executes it, and the count, are checked as ptxas and PTX want */
+        if (i->opnd[0].kind != PTX_O_IMM || i->opnd[0].bits < 24 || i->opnd[0].bits > 256 || i->opnd[0].bits % 8)
+            return sg_dec_error(d, DT_E_PTX, "setmaxnreg wants a multiple of 8 from 24 to 256");
+        sg_emit(d, sg_setmaxnreg);
+        return 0;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_ARRIVE:
     case PTX_OP_BAR_RED:

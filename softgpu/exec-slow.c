@@ -151,7 +151,7 @@ static uint64_t minmax(uint64_t a, uint64_t b, enum ptx_type t, unsigned rnd, bo
     return rnd & SG_XORSIGN ? (r & ~top) | sign : r;
 }
 
-static uint64_t one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t)
+uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t)
 {
     unsigned rnd = op->rnd;
     if (rnd & SG_FTZ && t == PTX_F32) {
@@ -229,7 +229,7 @@ static uint64_t one64(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c
 {
     unsigned mode = op->rnd & SG_RND_MASK;
     if (op->sub == SG_S_MIN || op->sub == SG_S_MAX || op->sub == SG_S_ABS || op->sub == SG_S_NEG)
-        return one(op, a, b, c, PTX_F64);
+        return sg_slow_one(op, a, b, c, PTX_F64);
     if (op->sub == SG_S_RSQRT || op->imm) { /* rcp.approx.ftz.f64, rsqrt.approx.ftz.f64: the low 32 bits are ignored and zero */
         uint64_t in = a & 0xFFFFFFFF00000000ull;
         in = in >> 52 & 0x7FF ? in : in & 1ull << 63;
@@ -261,13 +261,13 @@ const struct sg_op *sg_slow_float(struct sg_warp *w, const struct sg_op *op)
         uint64_t a = sg_get_lane(w, op->a, t, l), b = op->b == SG_NONE ? 0 : sg_get_lane(w, op->b, t, l);
         uint64_t c = op->c == SG_NONE ? 0 : sg_get_lane(w, op->c, t, l), r;
         if (t == PTX_F16X2 || t == PTX_BF16X2)
-            r = one(op, a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, half) | one(op, a >> 16, b >> 16, c >> 16, half) << 16;
+            r = sg_slow_one(op, a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, half) | sg_slow_one(op, a >> 16, b >> 16, c >> 16, half) << 16;
         else if (t == PTX_F64)
             r = one64(op, a, b, c);
         else if (op->sub == SG_S_DIV && op->imm)
             r = div_approx((uint32_t)a, (uint32_t)b, op->rnd & SG_FTZ, op->imm == 2);
         else
-            r = one(op, a, b, c, t);
+            r = sg_slow_one(op, a, b, c, t);
         sg_put_lane(w, op->d, t, l, r);
     }
     return op + 1;

@@ -136,7 +136,7 @@ static bool load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
         struct ptx_tm_row in = ptx_tensormap_row(&m, coord, r);
         if (in.inside < units)
             for (uint32_t k = 0; k < units * shared; k += 2)
-                row[k] = m.fill ? 0xF7 : 0, row[k + 1] = m.fill ? 0x7F : 0;
+                row[k] = m.fill ? SG_OOB_NAN & 0xFF : 0, row[k + 1] = m.fill ? SG_OOB_NAN >> 8 : 0;
         if (in.inside) {
             const uint8_t *q = sg_tensor_span(w, &from, lane, in.address, in.inside * global, SG_READ);
             if (!q)

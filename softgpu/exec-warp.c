@@ -679,3 +679,10 @@ const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op)
         SG_P(uint32_t, op->d)[__builtin_ctz(m)] = w->mask;
     return op + 1;
 }
+
+const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op)
+{
+    if (w->mask != w->alive)
+        return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0, "lanes 0x%x of the warp do not execute it", w->alive & ~w->mask);
+    return op + 1;
+}

@@ -343,6 +343,7 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op);
 enum sg_collective { SG_SYNC, SG_SHFL_UP, SG_SHFL_DOWN, SG_SHFL_BFLY, SG_SHFL_IDX, SG_VOTE_ALL, SG_VOTE_ANY, SG_VOTE_UNI,
@@ -420,6 +421,12 @@ const struct sg_op *sg_odd_int(struct sg_warp *w, const struct sg_op *op);
 /* exec-cvt.c: op->type from, op->sub to, op->rnd */
 const struct sg_op *sg_cvt(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_cvt_x2(struct sg_warp *w, const struct sg_op *op);
+/* exec-narrow.c: op->type from, op->sub to; arithmetic as sg_slow_float */
+#define SG_OOB_NAN 0x7FF7u /* what tensor copies fill with, in every 16 bits */
+const struct sg_op *sg_cvt_narrow(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_f32x2(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_fma_oob(struct sg_warp *w, const struct sg_op *op);
+uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t); /* one f32, f16 or bf16 of sg_slow_float */
 /* value = (-1)^sign * mant * 2^exp, plus something smaller than the last place if `sticky`; rounded into a float type's bits */
 struct sg_parts {
     bool sign, nan, inf, sticky;
