@@ -430,13 +430,48 @@ static int slow(struct ana_instr *s)
 
 static const char *reg_name(const struct ana_instr *s, uint32_t r) { return s->f->reg[r].name; }
 
+/* Site k has no width that is followed: a bulk copy is checked at its first and last byte, so that it does not go to a
+ * buffer that is none of this launch's; the rest of it, and anything else, is the device's to check. */
+static int bounds_of_copy(struct ana_instr *s, uint32_t k)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ptx_inst *i = &s->old[x->inst];
+    const struct ptx_opnd *o = &i->opnd[x->opnd], *size = i->nopnd > 2 ? &i->opnd[2] : NULL;
+    uint32_t skip = s->label++;
+    if ((i->op != PTX_OP_CP_ASYNC_BULK && i->op != PTX_OP_CP_REDUCE_ASYNC_BULK) || o->kind != PTX_O_ADDR || !size ||
+        (o->base_kind != PTX_O_REG && o->base_kind != PTX_O_VAR) || (size->kind != PTX_O_REG && size->kind != PTX_O_IMM) || s->slice.keep)
+        return 0;
+    if (i->pred != PTX_NO_REG)
+        EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
+    if (size->kind == PTX_O_REG)
+        EMIT(s, "setp.eq.u32 %%ana_p, %s, 0; @%%ana_p bra $ana_s%u;", reg_name(s, size->reg), skip);
+    int rc = address_of(s, k);
+    if (!rc)
+        rc = ana_emit_record(s, k, ANA_BOUNDS, skip);
+    if (!rc)
+        rc = address_of(s, k);
+    if (!rc && size->kind == PTX_O_REG)
+        rc = ptx_append_text(s->f, s->e, "cvt.u64.u32 %%ana_w, %s; add.s64 %%ana_a, %%ana_a, %%ana_w;", reg_name(s, size->reg));
+    else if (!rc)
+        rc = ptx_append_text(s->f, s->e, "add.s64 %%ana_a, %%ana_a, %u;", (unsigned)(uint32_t)size->bits);
+    if (!rc)
+        rc = ptx_append_text(s->f, s->e, "add.s64 %%ana_a, %%ana_a, -1;");
+    if (!rc)
+        rc = ana_emit_record(s, k, ANA_BOUNDS, skip);
+    if (!rc)
+        rc = ptx_append_text(s->f, s->e, "$ana_s%u:", skip);
+    return rc;
+}
+
 /* Site k, where it happens. */
 static int record_here(struct ana_instr *s, uint32_t k)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = &s->old[x->inst];
-    if (x->opnd == 0xFF || !x->bytes)
+    if (x->opnd == 0xFF)
         return 0; /* widened; the device checks it */
+    if (!x->bytes)
+        return bounds_of_copy(s, k);
     const struct ptx_opnd *o = &i->opnd[x->opnd];
     uint32_t skip = s->label++;
     if (o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)

@@ -6,7 +6,7 @@
  *
  * An access outside every buffer is an error with launch, block, thread and the PTX line of the graph's own module. A
  * write to a weight or constant buffer is refused, also when the write is only widened but can go nowhere else. A fault
- * of the device is looked up again by a plain run, whose message has the graph's own PTX lines.
+ * of the device is looked up again by a plain run in a new context, whose message has the graph's own PTX lines.
  */
 #include "analysis/record-priv.h"
 
@@ -39,11 +39,18 @@ struct job {
     uint32_t over; /* ANA_OVER_GHOST: what ghosts record is widened; ANA_OVER_UNWRITTEN: everything is */
 };
 
-static void job_buffer(struct job *j, uint32_t b)
+static bool has_buffer(const struct job *j, uint32_t b)
 {
     for (uint32_t i = 0; i < j->nbuffer; i++)
         if (j->buffer[i] == b)
-            return;
+            return true;
+    return false;
+}
+
+static void job_buffer(struct job *j, uint32_t b)
+{
+    if (has_buffer(j, b))
+        return;
     j->buffer[j->nbuffer++] = b;
 }
 
@@ -128,6 +135,23 @@ static int make_params(struct ana_rec *s, struct job *j, uint32_t launch)
     return rc ? dt_err_set(s->e, rc, "launch %s: no parameters", j->l->name) : 0;
 }
 
+/* "; its address comes from argument 2 (buffer x)" */
+static void origin_of(struct ana_rec *s, struct job *j, const struct ana_site *x, struct dt_str *out)
+{
+    dt_str_add(out, "; its address comes from ");
+    for (uint32_t k = 0; k < x->nparams; k++) {
+        const struct dt_arg *a = x->params[k] < j->l->narg ? &j->l->arg[x->params[k]] : NULL;
+        dt_str_addf(out, "%sargument %u", k ? " or " : "", x->params[k]);
+        for (uint32_t q = 0; a && q < arg_buffers(a, NULL, 0); q++)
+            dt_str_addf(out, "%s'%s'", q ? ", " : " (", s->g->buffer[arg_buffer(a, q)].name);
+        dt_str_add(out, a && arg_buffers(a, NULL, 0) ? ")" : "");
+    }
+    for (uint32_t k = 0; k < x->nvars; k++)
+        dt_str_addf(out, "%svariable %s", k || x->nparams ? " or " : "", x->vars[k]->name);
+    if (!x->nparams && !x->nvars)
+        dt_str_add(out, x->address == ANA_PROVED ? "no argument that is a buffer" : "data");
+}
+
 static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
 {
     const uint32_t *g = j->l->grid;
@@ -147,14 +171,27 @@ static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
                           "launch %s: kernel %s, PTX line %u writes a module variable that is not declared as a buffer",
                           j->l->name, j->v->entry->name, i ? i->line : 0);
     }
+    dt_str_addf(&text, "launch %s: kernel %s, block (%u,%u,%u), thread (%u,%u,%u), PTX line %u: ", j->l->name, j->v->entry->name, f->block % g[0],
+                f->block / g[0] % g[1], f->block / g[0] / g[1], f->tid[0], f->tid[1], f->tid[2], i ? i->line : 0);
+    struct dt_str inst = {0};
     if (i)
-        ptx_print_inst(j->v->entry, i, &text);
-    int rc = dt_err_set(
-        s->e, DT_E_BOUNDS,
-        "launch %s: kernel %s, block (%u,%u,%u), thread (%u,%u,%u), PTX line %u: %s: %u bytes at 0x%" PRIx64
-        " are outside every buffer",
-        j->l->name, j->v->entry->name, f->block % g[0], f->block / g[0] % g[1], f->block / g[0] / g[1], f->tid[0],
-        f->tid[1], f->tid[2], i ? i->line : 0, text.s ? text.s : "?", x ? x->bytes : 0, f->address);
+        ptx_print_inst(j->v->entry, i, &inst);
+    size_t n = inst.s ? inst.len - (inst.len && inst.s[inst.len - 1] == ';') : 0;
+    dt_str_addn(&text, inst.s ? inst.s : "", n);
+    dt_str_done(&inst);
+    uint32_t bytes = x && x->bytes ? x->bytes : 1;
+    if (x && !x->bytes)
+        dt_str_add(&text, ": its first or last byte is outside every buffer of the launch: ");
+    else
+        dt_str_addf(&text, ": %u bytes %s: ", bytes,
+                    f->address % bytes ? "at a misaligned address" : "outside every buffer of the launch");
+    dev_where(s->g, s->addr, f->address, bytes, &text);
+    for (uint32_t b = 0; b < s->g->nbuffer; b++)
+        if (f->address - s->addr[b] < s->bytes[b] && !has_buffer(j, b))
+            dt_str_add(&text, ", which is not one of its arguments");
+    if (x)
+        origin_of(s, j, x, &text);
+    int rc = dt_err_set(s->e, DT_E_BOUNDS, "%s", text.s && !text.failed ? text.s : "an access outside every buffer");
     dt_str_done(&text);
     return rc;
 }
@@ -314,15 +351,23 @@ static void drop(struct job *j, struct snapshot *k)
     free(k->copy);
 }
 
-/* The instrumented launch has faulted: the plain one says it better. */
+/* The instrumented launch has faulted on the software device: the plain launches, in a context of their own, say it with
+ * the graph's own PTX lines. */
 static int explain(struct ana_rec *s, int rc, struct dt_err *mine)
 {
     struct dt_err plain = {0};
+    struct dev_run *run = NULL;
     int r = 0;
-    if (rc == DT_E_TRAP || rc == DT_E_BOUNDS || rc == DT_E_DEADLOCK || rc == DT_E_UNSUPPORTED) {
-        r = dev_run_fill(s->run, 0, -1, &plain);
+    if (!strcmp(dev_info(s->d)->kind, "soft") &&
+        (rc == DT_E_TRAP || rc == DT_E_BOUNDS || rc == DT_E_DEADLOCK || rc == DT_E_UNSUPPORTED)) {
+        r = dev_reset(s->d, &plain);
         if (!r)
-            r = dev_run_once(s->run, &plain);
+            r = dev_run_new(s->d, s->p, &run, &plain);
+        if (!r)
+            r = dev_run_fill(run, 0, -1, &plain);
+        if (!r)
+            r = dev_run_once(run, &plain);
+        dev_run_free(run);
     }
     if (r == rc) {
         dt_err_move(s->e, &plain);

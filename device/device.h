@@ -146,6 +146,8 @@ int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, i
 int dev_run_buffer(struct dev_run *r, uint32_t buffer, dev_ptr *ret_addr);
 /* The range that holds all buffers but the module variables, red zones included. */
 void dev_run_arena(const struct dev_run *r, dev_ptr *ret_base, uint64_t *ret_bytes);
+/* Of bytes [at, at + bytes) that stray: how far from which buffer, "8 bytes past the end of buffer 'x' of 256 bytes"; addr by buffer, 0: not there. */
+void dev_where(const struct dt_graph *g, const dev_ptr *addr, dev_ptr at, uint64_t bytes, struct dt_str *out);
 int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_err *e);
 int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e);
 /* The parameter block of step i with this run's addresses, dev_step.param_total bytes. */

@@ -21,6 +21,8 @@ struct dev_run {
 };
 
 int dev_run_live(const struct dev_run *r, struct dt_err *e); /* not lost by a reset; its context made current */
+/* where.c: on the software device, the fault behind `err` with the launch's name and the graph's buffers instead of addresses. Returns the error. */
+int dev_run_fault(struct dev_run *r, uint32_t step, int err, struct dt_err *e);
 void dev_run_forget_graph(struct dev_run *r);
 
 #endif

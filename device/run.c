@@ -333,7 +333,7 @@ int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e)
         err = dt_err_set(e, DT_E_USAGE, "step %u is not loaded", step);
     if (!err)
         err = launch_step(r, step, e);
-    return err < 0 ? err : dev_sync(r->dev, e);
+    return err < 0 ? err : dev_run_fault(r, step, dev_sync(r->dev, e), e);
 }
 
 int dev_run_once(struct dev_run *r, struct dt_err *e)
@@ -342,6 +342,7 @@ int dev_run_once(struct dev_run *r, struct dt_err *e)
     struct dev_device *d = r->dev;
     int err = dev_run_live(r, e);
     for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
+        struct dovetail_fault f;
         CUstream stream = r->stream[g->launch[i].stream];
         for (uint32_t k = 0; k < g->launch[i].nafter && !err; k++) {
             uint32_t j = dt_graph_find_launch(g, g->launch[i].after[k]);
@@ -349,6 +350,10 @@ int dev_run_once(struct dev_run *r, struct dt_err *e)
         }
         if (!err)
             err = launch_step(r, i, e);
+        if (!err && d->cu->soft && d->cu->dovetailGetFault(&f) == CUDA_SUCCESS && f.num)
+            err = dt_err_set(e, f.num, "%s", f.text); /* it runs a launch at once: this one was it */
+        if (err < 0)
+            return dev_run_fault(r, i, err, e);
         if (!err && r->event[i])
             err = dev_cu(d, d->cu->cuEventRecord(r->event[i], stream), "cuEventRecord", e);
     }
