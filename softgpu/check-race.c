@@ -33,6 +33,16 @@ void sg_cells_clear(struct sg_cells *c)
             memset(c->page[i]->cell, 0, page_bytes(c->page[i]->shift) - sizeof *c->page[i]);
 }
 
+void sg_cells_forget(struct sg_cells *c, uint64_t addr, uint64_t bytes)
+{
+    for (uint64_t a = addr; a < addr + bytes;) {
+        struct sg_page *p = c->page[(a >> SG_CELL_PAGE) - c->base];
+        if (p)
+            p->cell[(a & ((1u << SG_CELL_PAGE) - 1)) >> p->shift] = (struct sg_cell){.w = {0}};
+        a += p ? 1u << p->shift : (1u << SG_CELL_PAGE) - (a & ((1u << SG_CELL_PAGE) - 1));
+    }
+}
+
 void sg_cells_done(struct sg_check *k, struct sg_cells *c)
 {
     for (size_t i = 0; c->page && i < c->npage; i++)

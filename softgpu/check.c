@@ -334,6 +334,17 @@ bool sg_check_async(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     return check_one(w, op, lane, at, n, how, SG_SEM_ASYNC | (how == SG_ATOMIC ? SG_SEM_STRONG | SG_SEM_MBARRIER : 0), how == SG_WRITE);
 }
 
+void sg_check_fresh(struct sg_warp *w, const uint8_t *at, uint64_t bytes)
+{
+    struct sg_check *k = w->wk->check;
+    struct place p = find(w, NULL, at);
+    uint64_t in_map, *map = p.where == GLOBAL ? map_of(w, &p, &in_map) : NULL;
+    if (map && k->modes & SG_CHECK_UNINIT)
+        sg_bits_put(map, in_map, bytes, false);
+    if (p.where == GLOBAL && k->modes & SG_CHECK_RACE)
+        sg_cells_forget(&k->cells[p.range], p.addr, bytes);
+}
+
 bool sg_check_wgmma(struct sg_warp *w, const struct sg_op *op, const uint8_t *at, uint32_t n)
 {
     return check_one(w, op, 0, at, n, SG_READ, SG_SEM_ASYNC, true);

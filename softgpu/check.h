@@ -127,6 +127,8 @@ bool sg_check_async(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 void sg_check_carry(struct sg_warp *w, const uint8_t *to, const uint8_t *from, uint32_t n);
 /* The bytes that a wgmma reads. */
 bool sg_check_wgmma(struct sg_warp *w, const struct sg_op *op, const uint8_t *at, uint32_t n);
+/* Memory that malloc gives: nothing has written it, nobody has touched it. */
+void sg_check_fresh(struct sg_warp *w, const uint8_t *at, uint64_t bytes);
 /* Two lanes of one instruction write different values to the same place. */
 bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned other, uint8_t *at, unsigned bytes);
 bool sg_check_nomem(struct sg_warp *w, const struct sg_op *op);
@@ -145,6 +147,7 @@ bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, c
 bool sg_race_access(struct sg_warp *w, const struct sg_op *op, unsigned lane, struct sg_cells *c, const uint8_t *at, uint64_t addr,
                     unsigned bytes, enum sg_access how, unsigned sem);
 int sg_cells_init(struct sg_cells *c, uint64_t base, uint64_t end);
+void sg_cells_forget(struct sg_cells *c, uint64_t addr, uint64_t bytes);
 void sg_cells_clear(struct sg_cells *c); /* forget all accesses */
 void sg_cells_done(struct sg_check *k, struct sg_cells *c);
 

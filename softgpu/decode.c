@@ -551,9 +551,17 @@ static void count_inst(struct sg_dec *d)
 static int call_extern(struct sg_dec *d, const struct ptx_function *g)
 {
     const struct ptx_inst *i = d->i;
-    sg_fn fn = !strcmp(g->name, "__assertfail") ? sg_assertfail : !strcmp(g->name, "vprintf") ? sg_vprintf : NULL;
-    uint32_t want = fn == sg_assertfail ? 5 : 2;
-    if (!fn || i->opnd[2].n != want || (fn == sg_vprintf && i->opnd[0].n != 1))
+    static const struct {
+        const char *name;
+        sg_fn fn;
+        uint32_t arguments, results, bytes; /* of all of them together */
+    } known[] = {{"__assertfail", sg_assertfail, 5, 0, 36}, {"vprintf", sg_vprintf, 2, 1, 20}, {"malloc", sg_malloc, 1, 1, 16}, {"free", sg_free, 1, 0, 8}};
+    sg_fn fn = NULL;
+    uint32_t want = 0, bytes = 0;
+    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
+        if (!strcmp(g->name, known[k].name) && i->opnd[2].n == known[k].arguments && i->opnd[0].n == known[k].results)
+            fn = known[k].fn, want = known[k].arguments, bytes = known[k].bytes;
+    if (!fn)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "call of the external function %s", g->name);
     uint32_t x = (uint32_t)d->ext.n;
     for (uint32_t k = 0; k < want + i->opnd[0].n; k++) {
@@ -563,8 +571,13 @@ static int call_extern(struct sg_dec *d, const struct ptx_function *g)
             return sg_dec_error(d, DT_E_UNSUPPORTED, "call of %s with an argument in a register", g->name);
         if (sg_var_address(d, o->var, &at) < 0)
             return d->c->error;
+        bytes -= o->var->bytes < bytes ? (uint32_t)o->var->bytes : bytes;
         sg_ext(d, (uint32_t)at);
     }
+    if (bytes)
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "call of %s with parameters that are too short", g->name);
+    if (fn == sg_malloc || fn == sg_free)
+        d->c->heap = d->c->ordered = true;
     struct sg_op *op = sg_emit(d, fn);
     op->x = x;
     op->site = d->nsite++;

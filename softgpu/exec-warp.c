@@ -255,11 +255,15 @@ static void text_at(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     out[i] = 0;
 }
 
-/* Parameter `ext[x + k]` (an offset in the thread's local memory) of an extern call. */
+uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k)
+{
+    return w->local + lane * w->local_bytes + w->code->ext[op->x + k];
+}
+
 static uint64_t call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k, unsigned bytes)
 {
     uint64_t v = 0;
-    memcpy(&v, w->local + lane * w->local_bytes + w->code->ext[op->x + k], bytes);
+    memcpy(&v, sg_call_param(w, op, lane, k), bytes);
     return v;
 }
 
@@ -341,7 +345,7 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op)
         }
         if (sg_print)
             sg_print(out, n);
-        memcpy(w->local + l * w->local_bytes + w->code->ext[op->x + 2], &count, 4);
+        memcpy(sg_call_param(w, op, l, 2), &count, 4);
     }
     return op + 1;
 }

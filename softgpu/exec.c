@@ -685,6 +685,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     run.shared_bytes = l->shared_dynamic ? c->shared_dynamic_at + l->shared_dynamic : c->shared_static;
 
     size_t nalloc;
+    if (c->heap && (r = sg_heap_make(d, l->heap_bytes ? l->heap_bytes : 8u << 20)) < 0)
+        return refuse(l, fault, r, 0, "no memory for the heap of %llu bytes", (unsigned long long)l->heap_bytes);
     r = sg_mem_pin(d, !(l->checks & SG_CHECK_UNINIT), &run.alloc, &nalloc);
     if (r < 0)
         return refuse(l, fault, r, 0, "memory is out");

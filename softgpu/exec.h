@@ -150,6 +150,7 @@ struct sg_code {
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite, nclear;
     uint32_t konst_bytes, reg_bytes;
     uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
+    bool heap;    /* uses malloc or free */
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     int error;    /* decoding failed: DT_E_* and why */
     uint32_t error_line;
@@ -339,6 +340,10 @@ const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_exit(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_trap(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_assertfail(struct sg_warp *w, const struct sg_op *op);
+/* Parameter `k` of an extern call, results behind arguments: where it lies in the lane's local memory. */
+uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k);
+const struct sg_op *sg_malloc(struct sg_warp *w, const struct sg_op *op); /* heap.c */
+const struct sg_op *sg_free(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);

@@ -34,6 +34,7 @@ struct sg_device {
         size_t bytes;
     } spare[SG_SPARES];
     bool track; /* new allocations get `init` */
+    struct sg_heap *heap; /* heap.c; NULL: not made yet */
 };
 
 /* Zeroed pages, huge ones where there are many; NULL when the host has none. Release with munmap(p, bytes). */
@@ -45,6 +46,10 @@ int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_
 /* Working memory for launches, aligned to 128 bytes, with anything in it: NULL when the host has none. Give it back with its size. */
 void *sg_spare_get(struct sg_device *d, size_t *bytes);
 void sg_spare_put(struct sg_device *d, void *p, size_t bytes);
+
+/* heap.c */
+int sg_heap_make(struct sg_device *d, uint64_t bytes); /* once; later calls change nothing */
+void sg_heap_free(struct sg_device *d); /* what is known of it; its memory goes with the device */
 
 /* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. `blind`: the launch will not say what it writes, so
  * everything counts as written from now on. */

@@ -50,6 +50,7 @@ struct sg_device *sg_device_free(struct sg_device *d)
         return NULL;
     for (size_t i = 0; i < d->nalloc; i++)
         alloc_done(&d->alloc[i]);
+    sg_heap_free(d);
     free(d->alloc);
     for (unsigned i = 0; i < SG_SPARES; i++)
         free(d->spare[i].p);

@@ -6,6 +6,7 @@
  */
 #include "softgpu/exec.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -196,6 +197,15 @@ struct sg_code *sg_kernel_code(struct sg_kernel *k, bool checked)
     struct sg_code *c = checked ? k->checked : k->code;
     pthread_mutex_unlock(&k->module->lock);
     return c;
+}
+
+bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n)
+{
+    const struct sg_code *c = sg_kernel_code((struct sg_kernel *)(uintptr_t)k, false);
+    if (!c || !c->error)
+        return false;
+    snprintf(ret, n, "line %u: entry %s: %s", c->error_line, k->f->name, c->error_text);
+    return true;
 }
 
 struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *entry)

@@ -55,6 +55,7 @@ int sg_mem_free(struct sg_device *d, uint64_t addr); /* DT_E_NOT_FOUND: not the 
 /* Register memory that is not from sg_mem_alloc (host memory used as device memory, module variables). */
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only);
 int sg_mem_unregister(struct sg_device *d, void *p);
+bool sg_heap_made(const struct sg_device *d); /* heap.c: a kernel that uses malloc has been launched: its size is fixed */
 bool sg_mem_find(const struct sg_device *d, uint64_t addr, uint64_t *ret_base, uint64_t *ret_bytes);
 bool sg_mem_ok(const struct sg_device *d, uint64_t addr, uint64_t bytes); /* wholly inside one allocation */
 /* Names for reports; copied, NULL: none. Of the allocation or registered memory that holds `addr`. */
@@ -74,6 +75,8 @@ struct sg_kernel;
 int sg_module_load(struct sg_device *d, const char *ptx, size_t len, struct sg_module **ret, struct dt_err *e);
 struct sg_module *sg_module_free(struct sg_module *m);
 struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *entry); /* decoded at first use; NULL: no such entry */
+/* Why an entry cannot run here: "line 12: entry k: the software device cannot run `txq`"; false: it can. Decodes it. */
+bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n);
 unsigned sg_module_kernels(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
@@ -112,6 +115,7 @@ struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
     uint32_t shared_dynamic;
+    uint64_t heap_bytes;   /* of malloc in kernels, where the device has no heap yet; 0: 8 MiB */
     const uint8_t *params; /* param_total bytes */
     uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */
     unsigned checks;       /* SG_CHECK_*: what is looked for besides what always is */

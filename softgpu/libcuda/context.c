@@ -49,6 +49,7 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t v)
 {
     CU_CONTEXT(c);
     CU_REQUIRE((unsigned)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(limit != CU_LIMIT_MALLOC_HEAP_SIZE || !sg_heap_made(c->dev->sg), CUDA_ERROR_INVALID_VALUE); /* it is in use */
     c->limit[limit] = v;
     return CUDA_SUCCESS;
 }

@@ -52,7 +52,7 @@ struct CUctx_st {
     unsigned flags;
     bool primary;
     CUresult sticky; /* a kernel failed: every later call says so */
-    struct dovetail_fault fault;
+    struct dovetail_fault fault, refused; /* of the sticky error; of the last entry that could not be had, until it is asked for */
     struct CUstream_st *null_stream, *streams; /* all of them, chained */
     struct dt_vec(struct CUmod_st *) module;
     struct dt_vec(struct cu_range) range;

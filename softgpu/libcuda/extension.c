@@ -79,6 +79,10 @@ CUresult dovetailGetFault(struct dovetail_fault *ret)
     CU_TRY(cuCtxGetCurrent(&c));
     CU_REQUIRE(c && cu_context_live(c), CUDA_ERROR_INVALID_CONTEXT);
     *ret = c->fault;
+    if (!c->fault.num && c->refused.num) {
+        *ret = c->refused;
+        c->refused.num = 0;
+    }
     return CUDA_SUCCESS;
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/str.h"
 #include "softgpu/libcuda/cu-priv.h"
 
 CUresult cu_image_text(const void *image, const char **ret, size_t *ret_len)
@@ -47,6 +48,18 @@ static void write_log(unsigned nopt, const CUjit_option *opt, void **val, CUjit_
             val[i] = (void *)(uintptr_t)(strlen(text) < room ? strlen(text) : room);
 }
 
+/* What this device cannot run is named here, not when it is launched: a line an entry in the error log. A module of which no entry can run is refused;
+ * else the others can be had, and cuModuleGetFunction of one that cannot fails. */
+static CUresult name_refused(struct sg_module *m, struct dt_str *log)
+{
+    unsigned n = sg_module_kernels(m), bad = 0;
+    char why[512];
+    for (unsigned i = 0; i < n; i++)
+        if (sg_kernel_refused(sg_module_kernel_at(m, i), why, sizeof why))
+            dt_str_addf(log, "%s%s", bad++ ? "\n" : "", why);
+    return bad && bad == n ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
+}
+
 CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned nopt, const CUjit_option *opt, void **val,
                        struct CUmod_st **ret)
 {
@@ -55,17 +68,20 @@ CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned
     CU_REQUIRE(!too_new(ptx, len, c->dev->model), CUDA_ERROR_NO_BINARY_FOR_GPU);
     struct CUmod_st *m = dt_calloc(1, sizeof *m);
     CU_REQUIRE(m, CUDA_ERROR_OUT_OF_MEMORY);
+    struct dt_str refused = {0};
     CUresult r = cu_from_dt(sg_module_load(c->dev->sg, ptx, len, &m->sg, &e));
-    write_log(nopt, opt, val, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, e.detail ? e.detail : "");
+    if (r == CUDA_SUCCESS)
+        r = name_refused(m->sg, &refused);
+    write_log(nopt, opt, val, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, e.detail ? e.detail : refused.s ? refused.s : "");
+    dt_str_done(&refused);
     write_log(nopt, opt, val, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
     dt_err_done(&e);
     m->magic = CU_MODULE;
     m->ctx = c;
-    if (r == CUDA_SUCCESS && !dt_push(&c->module, m)) {
-        sg_module_free(m->sg);
+    if (r == CUDA_SUCCESS && !dt_push(&c->module, m))
         r = CUDA_ERROR_OUT_OF_MEMORY;
-    }
     if (r != CUDA_SUCCESS) {
+        sg_module_free(m->sg);
         free(m);
         return r;
     }
@@ -100,7 +116,14 @@ CUresult cu_module_function(struct CUmod_st *m, const char *name, struct CUfunc_
             return CUDA_SUCCESS;
         }
     struct sg_kernel *k = sg_module_kernel(m->sg, name);
+    char why[512];
     CU_REQUIRE(k, CUDA_ERROR_NOT_FOUND);
+    if (sg_kernel_refused(k, why, sizeof why)) {
+        m->ctx->refused = (struct dovetail_fault){.num = DT_E_UNSUPPORTED};
+        snprintf(m->ctx->refused.kernel, sizeof m->ctx->refused.kernel, "%s", name);
+        snprintf(m->ctx->refused.text, sizeof m->ctx->refused.text, "%s", why);
+        return CUDA_ERROR_NOT_SUPPORTED;
+    }
     struct CUfunc_st *f = dt_calloc(1, sizeof *f);
     CU_REQUIRE(f, CUDA_ERROR_OUT_OF_MEMORY);
     f->magic = CU_FUNC;
