@@ -4,7 +4,7 @@
  * a basic block, which runs with the lanes that it began with. What an
  * instruction is made of stands in code->mma: fragments with type, size and registers.
  *
- * Not here: sparse and block-scaled mma.
+ * Not here: sparse wgmma, block-scaled mma.
  */
 #include "softgpu/check.h"
 #include "softgpu/decode.h"
@@ -72,7 +72,7 @@ static uint32_t intern(struct sg_dec *d, struct sg_mma s)
         const struct sg_mma *o = &d->mma.p[x];
         if (same_fragment(&o->a, &s.a) && same_fragment(&o->b, &s.b) && same_fragment(&o->c, &s.c) && same_fragment(&o->d, &s.d) &&
             o->tiles.bits == s.tiles.bits && o->saturate == s.saturate && o->by_column == s.by_column && o->tiles.negate_a == s.tiles.negate_a && o->tiles.negate_b == s.tiles.negate_b &&
-            o->rnd == s.rnd && o->quads == s.quads &&
+            o->sparse == s.sparse && o->ordered == s.ordered && o->selector == s.selector && o->rnd == s.rnd && o->quads == s.quads &&
             o->col_a == s.col_a && o->col_b == s.col_b)
             return (uint32_t)x;
     }
@@ -142,18 +142,30 @@ static struct sg_fragment factor(enum sg_mat_role role, enum ptx_type t, unsigne
     return f;
 }
 
+/* Sparse: some types only, and as many selectors as there are places for the metadata of a row. */
+static bool sparse_exists(const struct ptx_inst *i, enum ptx_type t, unsigned m, unsigned k)
+{
+    unsigned bits = sg_matrix_bits(t), half = k / 2 * bits; /* 128 or 256 */
+    unsigned places = bits >= 16 ? (half == 128 ? 4 : 2) : (half == 128 ? 2 : 1);
+    bool fp8 = t == PTX_E4M3 || t == PTX_E5M2;
+    return m == 16 && t != PTX_F64 && t != PTX_B1 && !(fp8 && half == 128) && i->opnd[5].kind == PTX_O_IMM && i->opnd[5].bits < places;
+}
+
 /* The rest of what an mma of this shape is; false: there is none such. */
 static bool mma_form(const struct ptx_inst *i, bool wmma, struct sg_mma *ret)
 {
     unsigned m, n, k;
-    if (!shape(i, &m, &n, &k) || (i->ntype != 4 && !(wmma && i->ntype == 2)) || i->nopnd != 4)
+    bool sparse = i->op == PTX_OP_MMA_SP || i->op == PTX_OP_MMA_SP_ORDERED;
+    if (!shape(i, &m, &n, &k) || (i->ntype != 4 && !(wmma && i->ntype == 2)) || i->nopnd != (sparse ? 6 : 4))
         return false;
     enum ptx_type td = (enum ptx_type)i->type[0], tc = (enum ptx_type)i->type[i->ntype - 1];
     enum ptx_type ta = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[1], tb = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[2];
     enum ptx_mod rnd = ptx_mod_of(i, PTX_MC_RND), layout = ptx_mod_of(i, PTX_MC_LAYOUT);
     struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE), .tiles = {.a = ta, .b = tb, .high = m / 8, .wide = n / 8}};
-    s.quads = !wmma && ta == PTX_F16 && ptx_has(i, PTX_M_M8N8K4);
-    if (!goes_together(ta, tb, tc, td) || (!s.quads && !shape_exists(wmma, ta, m, n, k)) || (!wmma && !s.quads && layout != PTX_M_ROW_COL) || layout == PTX_M_NONE ||
+    s.sparse = sparse;
+    s.ordered = i->op == PTX_OP_MMA_SP_ORDERED;
+    s.quads = !wmma && !sparse && ta == PTX_F16 && ptx_has(i, PTX_M_M8N8K4);
+    if (!goes_together(ta, tb, tc, td) || (!s.quads && !shape_exists(wmma, ta, m, n, sparse ? k / 2 : k)) || (sparse && !sparse_exists(i, ta, m, k)) || (!wmma && !s.quads && layout != PTX_M_ROW_COL) || layout == PTX_M_NONE ||
         (!wmma && !s.quads && td != tc) || (wmma && ta != tb))
         return false;
     if (rnd != PTX_M_NONE) {
@@ -172,14 +184,15 @@ static bool mma_form(const struct ptx_inst *i, bool wmma, struct sg_mma *ret)
         *ret = s;
         return true;
     }
-    s.a = factor(SG_MAT_A, ta, m, k, wmma);
+    s.a = factor(SG_MAT_A, ta, m, sparse ? k / 2 : k, wmma);
+    s.selector = sparse ? (unsigned)i->opnd[5].bits : 0;
     s.b = factor(SG_MAT_B, tb, k, n, wmma);
     if (ta == PTX_B1) {
         s.tiles.bits = ptx_has(i, PTX_M_XOR) ? SG_MAT_XOR : ptx_has(i, PTX_M_AND) ? SG_MAT_AND : SG_MAT_MUL;
         if (s.tiles.bits == SG_MAT_MUL || !ptx_has(i, PTX_M_POPC))
             return false;
     }
-    s.tiles.steps = k / (4 * s.a.per);
+    s.tiles.steps = k / (4 * s.b.per);
     s.tiles.per = ta == PTX_B1 ? 1 : s.a.per;
     *ret = s;
     return s.a.regs && s.b.regs;
@@ -203,6 +216,8 @@ static int mma(struct sg_dec *d)
     if ((r = take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0 || (r = take(d, &i->opnd[2], &s.b, false, ref + s.at_b)) < 0 ||
         (r = take(d, &i->opnd[3], &s.c, false, ref + s.at_c)) < 0 || (r = take(d, &i->opnd[0], &s.d, true, ref)) < 0)
         return r;
+    if (s.sparse)
+        ref[total++] = sg_source(d, &i->opnd[4], PTX_B32);
     uint32_t x = (uint32_t)d->ext.n;
     for (unsigned e = 0; e < total; e++)
         sg_ext(d, ref[e]);
@@ -394,6 +409,8 @@ int sg_decode_matrix(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     switch (i->op) {
     case PTX_OP_MMA:
+    case PTX_OP_MMA_SP:
+    case PTX_OP_MMA_SP_ORDERED:
     case PTX_OP_WMMA_MMA: return mma(d);
     case PTX_OP_WGMMA_MMA_ASYNC: return wgmma(d);
     case PTX_OP_WGMMA_FENCE: /* products are done at once: these only make the warp meet */

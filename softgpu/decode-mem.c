@@ -678,6 +678,8 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_WGMMA_FENCE:
     case PTX_OP_WGMMA_COMMIT:
     case PTX_OP_WGMMA_WAIT:
+    case PTX_OP_MMA_SP:
+    case PTX_OP_MMA_SP_ORDERED:
     case PTX_OP_MMA:
     case PTX_OP_WMMA_MMA:
     case PTX_OP_WMMA_LOAD_A:

@@ -522,6 +522,8 @@ static void count_inst(struct sg_dec *d)
     case PTX_OP_CALL:
     case PTX_OP_MOV:
     case PTX_OP_MMA: /* counted where it is decoded */
+    case PTX_OP_MMA_SP:
+    case PTX_OP_MMA_SP_ORDERED:
     case PTX_OP_WMMA_MMA:
     case PTX_OP_WGMMA_MMA_ASYNC: return;
     case PTX_OP_LDMATRIX:

@@ -112,6 +112,76 @@ static void rows_of(const struct sg_warp *w, const uint32_t *ref, unsigned n, ui
         ret[r] = SG_P(uint32_t, ref[r]);
 }
 
+/* Where the elements of a sparse A belong (§9.7.14.6): place[row][x] is the column of element x. In each row, a chunk of 4 elements (tf32: 2, of
+ * which one is; s4 and u4: 8, in pairs) is there by half, and 4 bits of metadata give the places of the two, or two pairs: for tf32 0100 or
+ * 1110. Where a row's metadata lies in the registers of its four lanes:
+ *
+ *     f16, bf16, tf32   lane `selector`, or lanes 2 * selector and 2 * selector + 1 for 4 chunks each; row g below bit 16, row g + 8 above
+ *     8 and 4 bits      row g in lane 2 * selector, row g + 8 in the next one, 8 chunks; the 8 after those in the two lanes after these
+ */
+static bool places(struct sg_warp *w, const struct sg_op *op, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64])
+{
+    const unsigned bits = sg_matrix_bits(s->a.type), unit = bits == 4 ? 2 : 1, chunk = bits == 32 ? 2 : 4 * unit, n = s->b.rows / chunk;
+    const uint32_t *meta = SG_P(uint32_t, ref[s->at_c + s->c.regs]);
+    for (unsigned row = 0; row < 16; row++)
+        for (unsigned c = 0; c < n; c++) {
+            unsigned high = row / 8, wide = bits >= 16, lane = row % 8 * 4;
+            lane += !wide ? 2 * s->selector + high + c / 8 * 2 : n > 4 ? 2 * s->selector + c / 4 : s->selector;
+            unsigned e = meta[lane] >> (wide ? 16 * high + c % 4 * 4 : c % 8 * 4) & 15, at[2] = {e & 3, e >> 2};
+            bool fine = bits == 32 ? e == 4 || e == 14 : s->ordered ? at[0] < at[1] : at[0] != at[1];
+            if (!fine) {
+                sg_fault_at(w, op, DT_E_TRAP, lane, 0, 0, "metadata 0x%x of row %u, columns %u to %u of a sparse matrix", e, row, c * chunk,
+                            c * chunk + chunk - 1);
+                return false;
+            }
+            if (bits == 32)
+                at[0] /= 2;
+            for (unsigned i = 0; i < chunk / 2; i++)
+                place[row][c * chunk / 2 + i] = (uint8_t)(c * chunk + at[i / unit] * unit + i % unit);
+        }
+    return true;
+}
+
+/* Floats: what is not there takes no part, so infinities of B do not meet a zero. */
+static void sparse_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64])
+{
+    const struct sg_products *p = sg_isa_products();
+    const unsigned k = s->b.rows, half = k / 2;
+    /* A's fragments look like those of a B with 16 columns */
+    const struct sg_tiles as_b = {.b = s->tiles.a, .wide = 2, .steps = s->tiles.steps / 2, .per = s->tiles.per};
+    uint32_t *row[SG_MMA_REGS];
+    float a[MAX_N], b[MAX_N], acc[MAX_SUMS];
+    rows_of(w, ref, s->at_c + s->c.regs, row);
+    p->lay_f(&as_b, (const uint32_t *const *)row + s->at_a, a);
+    p->lay_f(&s->tiles, (const uint32_t *const *)row + s->at_b, b);
+    p->take_f(s->c.type == PTX_F16, 2, (const uint32_t *const *)row + s->at_c, acc);
+    for (unsigned i = 0; i < 16; i++)
+        for (unsigned x = 0; x < half; x++) {
+            unsigned y = x; /* ascending columns: the two of a chunk may stand the other way round */
+            if (s->tiles.per > 1)
+                y = place[i][x | 1] < place[i][x & ~1u] ? x ^ 1 : x;
+            float v = a[(i / 8 * half + y) * 8 + i % 8 / 2 + i % 2 * 4];
+            for (unsigned j = 0; j < 8; j++) {
+                float *c = &acc[(i / 8 * 2 + j % 2) * SG_LANES + i % 8 * 4 + j / 2];
+                *c = fmaf(v, b[place[i][y] * 8 + j / 2 + j % 2 * 4], *c);
+            }
+        }
+    p->give_f(s->d.type == PTX_F16, 2, acc, row);
+}
+
+/* Integers: zeros in the gaps. */
+static void fill_gaps(const struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64], uint32_t dense[8][SG_LANES])
+{
+    const unsigned bits = sg_matrix_bits(s->a.type), per = s->a.per;
+    memset(dense, 0, 8 * sizeof *dense);
+    for (unsigned row = 0; row < 16; row++)
+        for (unsigned x = 0; x < s->b.rows / 2; x++) {
+            unsigned y = place[row][x], lane = row % 8 * 4, high = row / 8;
+            uint32_t v = SG_P(uint32_t, ref[s->at_a + x / (4 * per) * 2 + high])[lane + x / per % 4] >> x % per * bits & ((1u << bits) - 1);
+            dense[y / (4 * per) * 2 + high][lane + y / per % 4] |= v << y % per * bits;
+        }
+}
+
 static void mma_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
     const struct sg_products *p = sg_isa_products();
@@ -125,14 +195,19 @@ static void mma_float(struct sg_warp *w, const struct sg_mma *s, const uint32_t 
     p->give_f(s->d.type == PTX_F16, tiles, acc, row);
 }
 
-static void mma_integer(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
+static void mma_integer(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64])
 {
     const struct sg_products *p = sg_isa_products();
     uint32_t *row[SG_MMA_REGS];
     int32_t lay[MAX_N], acc[MAX_SUMS] = {0};
     rows_of(w, ref, s->at_c + s->c.regs, row);
     p->lay_i(&s->tiles, (const uint32_t *const *)row + s->at_b, lay);
-    p->product_i(&s->tiles, (const uint32_t *const *)row + s->at_a, lay, acc);
+    uint32_t dense[8][SG_LANES], *to_dense[8];
+    if (s->sparse)
+        fill_gaps(w, s, ref, place, dense);
+    for (unsigned r = 0; r < 8; r++)
+        to_dense[r] = dense[r];
+    p->product_i(&s->tiles, (const uint32_t *const *)(s->sparse ? to_dense : row + s->at_a), lay, acc);
     for (unsigned r = 0; r < s->c.regs; r++)
         sg_sum_i(s->saturate, row[s->at_c + r], acc + r * SG_LANES);
     for (unsigned r = 0; r < s->d.regs; r++)
@@ -222,10 +297,15 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
         return NULL;
     const struct sg_mma *s = &w->code->mma[op->x];
     const uint32_t *ref = w->code->ext + op->imm;
+    uint8_t place[16][64];
+    if (s->sparse && !places(w, op, s, ref, place))
+        return NULL;
     if (s->quads)
         mma_quads(w, s, ref);
     else if (s->c.type == PTX_S32)
-        mma_integer(w, s, ref);
+        mma_integer(w, s, ref, place);
+    else if (s->sparse)
+        sparse_float(w, s, ref, place);
     else if (s->c.type == PTX_F64)
         mma_double(w, s, ref);
     else

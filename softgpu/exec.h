@@ -98,6 +98,8 @@ struct sg_mma {
     struct sg_fragment a, b, c, d;
     struct sg_tiles tiles;
     unsigned at_a, at_b, at_c; /* where their refs begin, behind those of d */
+    bool sparse, ordered;      /* A has half its elements; behind C a row of metadata */
+    unsigned selector;         /* which lanes of four have the metadata */
     unsigned copies;           /* wmma.load: registers from here on are copies */
     unsigned rnd;              /* f64: SG_RN … SG_RP */
     bool saturate, by_column;

@@ -122,6 +122,8 @@ def product(a, b, c, ta, tb, tc, td, sat=False, bits="", mode="rn"):
                 continue
             s = decode(c[i][j], tc)
             for k in range(len(b)):
+                if a[i][k] is None:  # not there
+                    continue
                 s = add(s, mul(value_of(a[i][k], ta), value_of(b[k][j], tb)), mode)
                 acc = "f64" if ta == "f64" else "f32"
                 s = decode(encode(s, acc, mode), acc)
@@ -220,6 +222,7 @@ def make():
               [("a", 32, pack(x))], [("d", 32, pack(list(zip(*x))))], "movmatrix")
     wmma_cases(f)
     sub_byte_cases(f)
+    sparse_cases(f)
     return f
 
 
@@ -245,6 +248,55 @@ def quad_cases(f):
                 body = [line for x in "abc" for line in move_regs("ld", x, x, len(regs[x]), 32)]
                 body += ["%s %s;" % (text, ", ".join(vec(x, len(regs[x])) for x in "dabc"))] + move_regs("st", "d", "d", len(regs["d"]), 32)
                 warp_case(f, body, [(x, 32, flat[x]) for x in "abc"], [("d", 32, flat["d"])], text + " " + kind)
+
+
+def sparse_cases(f):
+    """mma.sp (§9.7.14.6): A by halves, with the places of what is there in the metadata. A's registers are those of the dense mma of half the
+    K; where metadata lies: f16, bf16, tf32 and 64 columns of 8 bits as CUTLASS has it (ELayout in cute/atom/mma_traits_sm90_gmma_sparse
+    and _sm120_sparse), the others like those; what the bits mean: uncompress() in its host_uncompress.h."""
+    forms = [(s, t, "f32", n) for t in ("f16", "bf16") for s, n in (("m16n8k16", 4), ("m16n8k32", 2))] + [("m16n8k16", "f16", "f16", 4), ("m16n8k32", "f16", "f16", 2)]
+    forms += [("m16n8k8", "tf32", "f32", 4), ("m16n8k16", "tf32", "f32", 2), ("m16n8k64", "e4m3", "f32", 1), ("m16n8k64", "e5m2", "f32", 1)]
+    forms += [("m16n8k32", "s8", "s32", 2), ("m16n8k64", "u8", "s32", 1), ("m16n8k64", "s4", "s32", 2), ("m16n8k128", "u4", "s32", 1)]
+    for s, ta, td, places in forms:
+        for selector in range(places):
+            m, n, k = sizes(s)
+            bits = BITS[ta]
+            per = 32 // bits
+            kind = ("whole", "any", "edge")[(len(f.body) + selector) % 3]
+            ordered = len(f.body) % 2
+            half, b, c = random_matrix(m, k // 2, ta, kind), random_matrix(k, n, ta, kind), random_matrix(m, n, td, kind)
+            chunk = {32: 2, 16: 4, 8: 4, 4: 8}[bits]
+            dense = [[0 if td == "s32" else None] * k for _ in range(m)]
+            meta = [rng.getrandbits(32) for _ in range(32)]  # of lanes that are not asked, anything
+            for r in range(m):
+                for ch in range(k // chunk):
+                    if bits == 32:
+                        one = rng.randrange(2)
+                        nibble, cols = (4, 14)[one], [one]
+                    else:
+                        x = rng.sample(range(4), 2)
+                        x = sorted(x) if ordered else x
+                        nibble = x[0] | x[1] << 2
+                        cols = x if bits != 4 else [2 * y + z for y in x for z in (0, 1)]
+                    for i, col in enumerate(cols):
+                        dense[r][ch * chunk + col] = half[r][ch * chunk // 2 + i]
+                    if bits >= 16:  # bits of the row from 16 * (r // 8); 4 chunks a lane
+                        lane, at = (selector if k // chunk == 4 else 2 * selector + ch // 4), 16 * (r // 8) + ch % 4 * 4
+                    else:  # 8 chunks a lane
+                        lane, at = 2 * selector + r // 8 + 2 * (ch // 8), ch % 8 * 4
+                    lane += r % 8 * 4
+                    meta[lane] = meta[lane] & ~(15 << at) | nibble << at
+            d = product(dense, b, c, ta, ta, td, td)
+            fa = fragment(half, ta, m, k // 2, "m16n8k%d" % (k // 2), manual_a)
+            fb = fragment(b, ta, k, n, s, lambda shape, t, i, g, q: (q * per + i % per + 4 * per * (i // per), g))
+            fc, fd = fragment(c, td, m, n, s, manual_c), fragment(d, td, m, n, s, manual_c)
+            flat = lambda fr: [v for r in fr for v in r]
+            text = "mma.sp%s.sync.aligned.%s.row.col.%s.%s.%s.%s" % ("::ordered_metadata" * ordered, s, td, ta, ta, td)
+            body = [line for x, fr in (("a", fa), ("b", fb), ("c", fc)) for line in move_regs("ld", x, x, len(fr), 32)] + move_regs("ld", "e", "z", 1, 32)
+            body = [line.replace("%z0", "%z") for line in body]
+            body.append("%s %s, %%z, %d;" % (text, ", ".join(vec(x, len(fr)) for x, fr in (("d", fd), ("a", fa), ("b", fb), ("c", fc))), selector))
+            body += move_regs("st", "d", "d", len(fd), 32)
+            warp_case(f, body, [("a", 32, flat(fa)), ("b", 32, flat(fb)), ("c", 32, flat(fc)), ("e", 32, meta)], [("d", 32, flat(fd))], text + " " + kind)
 
 
 def wmma_cases(f):
