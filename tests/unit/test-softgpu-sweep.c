@@ -155,14 +155,14 @@ static void compare(const char *text, unsigned i, uint64_t want)
 
 static void test_rounded(void **state)
 {
-    static const char *const op[] = {"add.%s.%s %%d, %%a, %%b;", "sub.%s.%s %%d, %%a, %%b;", "mul.%s.%s %%d, %%a, %%b;", "fma.%s.%s %%d, %%a, %%b, %%c;",
-                                     "div.%s.%s %%d, %%a, %%b;", "sqrt.%s.%s %%d, %%a;", "rcp.%s.%s %%d, %%a;"};
+    static const char *const op[] = {"add", "sub", "mul", "fma", "div", "sqrt", "rcp"};
+    static const char *const source[] = {"%a, %b", "%a, %b", "%a, %b", "%a, %b, %c", "%a, %b", "%a", "%a"};
     for (unsigned wide = 0; wide < 2; wide++) {
         fill(wide ? 8 : 4);
         for (unsigned k = 0; k < 7; k++)
             for (unsigned m = 0; m < 4; m++) {
                 char text[64];
-                snprintf(text, sizeof text, op[k], mode[m].name, wide ? "f64" : "f32");
+                snprintf(text, sizeof text, "%s.%s.%s %%d, %s;", op[k], mode[m].name, wide ? "f64" : "f32", source[k]);
                 run(text, wide ? 8 : 4, wide ? 8 : 4);
                 fesetround(mode[m].host);
                 static uint64_t want[N];

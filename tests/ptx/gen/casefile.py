@@ -15,7 +15,7 @@ rng = random.Random(20260101)
 HERE = os.path.dirname(os.path.abspath(__file__))
 LINES = forms.read(os.path.join(HERE, "..", "forms.txt"))
 NAMES = forms.mnemonics(os.path.join(HERE, "../../../ptx/ops.def"))
-TYPE = re.compile(r"(?:[busf]|bf|tf|e\dm)\d+(?:x\d)?$|pred$")
+TYPE = re.compile(r"(?:[busf]|bf|tf|u?e\dm)\d+(?:x\d)?$|pred$")
 
 
 class Form:
