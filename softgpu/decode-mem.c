@@ -628,9 +628,12 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_PMEVENT:
     case PTX_OP_FENCE_PROXY:
     case PTX_OP_MEMBAR_PROXY:
-    case PTX_OP_FENCE_MBARRIER_INIT:
+    case PTX_OP_FENCE_MBARRIER_INIT: return 0;
     case PTX_OP_GRIDDEPCONTROL_WAIT:
-    case PTX_OP_GRIDDEPCONTROL_LAUNCH: return 0;
+    case PTX_OP_GRIDDEPCONTROL_LAUNCH:
+        sg_emit(d, sg_griddepcontrol)->sub = i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH;
+        d->need_bb = true; /* what comes after is not counted yet */
+        return 0;
     case PTX_OP_SETMAXNREG_INC:
     case PTX_OP_SETMAXNREG_DEC: /* registers are not scarce here; who executes it, and the count, are checked as ptxas and PTX want */
         if (i->opnd[0].kind != PTX_O_IMM || i->opnd[0].bits < 24 || i->opnd[0].bits > 256 || i->opnd[0].bits % 8)

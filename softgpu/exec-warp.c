@@ -690,3 +690,19 @@ const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op)
         return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0, "lanes 0x%x of the warp do not execute it", w->alive & ~w->mask);
     return op + 1;
 }
+
+/* Kernels run one after the other, so what a kernel waits for is complete. Noted for the timing model: how much comes before. */
+const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op)
+{
+    struct sg_block *b = w->blk;
+    if (op->sub) {
+        if (!b->triggers)
+            b->triggered = w->issued;
+        b->triggers = true;
+        return op + 1;
+    }
+    if (!w->waited && (!b->waits || w->issued > b->waited))
+        b->waited = w->issued;
+    w->waited = b->waits = true;
+    return op + 1;
+}

@@ -229,6 +229,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
     b->next = 0;
     b->live = true;
     b->executed = 0;
+    b->waits = b->triggers = false;
     for (uint32_t i = 0; i < b->nwarp; i++) {
         struct sg_warp *w = &b->warp[i];
         uint32_t left = run->threads - i * SG_LANES;
@@ -238,6 +239,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
         w->frag[0] = (struct sg_frag){.op = c->op, .mask = w->alive, .state = SG_F_RUN};
         w->nfrag = 1;
         w->issued = 0;
+        w->waited = false;
         w->ready = 1;
         w->tick = w->stick = w->cc = 0;
         w->arrived = w->passed = 0;
@@ -339,6 +341,8 @@ static void block_done(struct sg_worker *wk, struct sg_block *b)
         if (b->warp[i].issued > longest)
             longest = b->warp[i].issued;
     wk->longest += longest;
+    wk->before_wait += b->waits ? b->waited : longest;
+    wk->before_trigger += b->triggers ? b->triggered : longest;
 }
 
 /* A turn of each block. SG_YIELD, SG_DONE (all blocks are) or SG_FAULT. */
@@ -626,6 +630,8 @@ static void collect(struct sg_run *run, struct sg_stats *s)
         }
         s->instructions += wk->executed;
         s->longest += wk->longest;
+        s->before_wait += wk->before_wait;
+        s->before_trigger += wk->before_trigger;
         s->global_read_bytes += wk->sectors[0] * 32;
         s->global_write_bytes += wk->sectors[1] * 32;
         if (wk->heaviest > heaviest)

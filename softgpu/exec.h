@@ -235,6 +235,7 @@ struct sg_warp {
     uint32_t stop;  /* enum sg_stop */
     uint32_t ready; /* some fragment can run */
     uint32_t arrived, passed; /* lanes that arrived at the cluster's barrier and have not waited yet; those of them that need not wait */
+    bool waited;    /* executed griddepcontrol.wait */
     bool spin;      /* did an atomic since it last gave way to another fragment */
     struct sg_frag frag[2 * SG_LANES];
 };
@@ -259,6 +260,8 @@ struct sg_block {
     uint32_t result[SG_BARRIERS + SG_GROUPS], all[SG_BARRIERS + SG_GROUPS], any[SG_BARRIERS + SG_GROUPS]; /* of bar.red */
     uint32_t next;                /* warp to run next */
     uint64_t executed;            /* thread-instructions so far */
+    uint64_t waited, triggered;   /* instructions before griddepcontrol.wait of the last warp, before .launch_dependents of the first */
+    bool waits, triggers;
     bool live;
     struct sg_cluster *cl;
     uint32_t rank; /* in the cluster */
@@ -292,6 +295,7 @@ struct sg_worker {
     } met[256]; /* sectors of the access at hand */
     uint64_t heaviest;
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
+    uint64_t before_wait, before_trigger; /* of them */
     bool track, race;
     struct sg_check *check; /* NULL: not checked */
     struct sg_cluster *cluster; /* resident ones */
@@ -350,6 +354,7 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op); /* sub: 0 wait, 1 launch_dependents */
 const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op);

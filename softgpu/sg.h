@@ -143,6 +143,8 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t shared_bytes;
     uint64_t unique_read_bytes, unique_write_bytes; /* distinct 32-byte sectors of the whole launch, for DRAM traffic */
     uint64_t longest;       /* instructions that the busiest warp of a block issued, summed over blocks; 0: as the mean thread */
+    uint64_t before_wait;    /* of `longest`: up to griddepcontrol.wait, all of it where a block never waits */
+    uint64_t before_trigger; /* of `longest`: up to griddepcontrol.launch_dependents, all of it without one */
     double max_block_share; /* work of the heaviest block over the mean, 1 when even */
 };
 
@@ -170,6 +172,7 @@ struct sg_work {
     bool in_graph;          /* launch cost is graph_launch_us instead of launch_us */
     const uint32_t *after;  /* indices of earlier works that must have ended (stream order is given by the caller as such) */
     uint32_t nafter;
+    const uint8_t *early; /* per element of `after`: a programmatic dependency, to be passed when that kernel triggers; NULL: none */
     double start_us, end_us; /* out */
 };
 int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n);

@@ -14,6 +14,9 @@
  * block progresses at the rate that its floor, its SM's issue time, the L2 and the DRAM allow; each of these is shared max-min
  * fair among the blocks in flight. Time goes from event to event (a start, an end of a group of equal blocks).
  *
+ * Programmatic dependencies: the dependent kernel may start when every block of the other one has started and triggered (or ended). Its blocks stop
+ * where they wait for prerequisites, keeping their place, until the other kernel has ended. Both points are parts of the busiest warp's work.
+ *
  * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the timeline, 0 where all
  * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint.
  *
@@ -23,7 +26,7 @@
  *
  * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out.
  * Not modelled: caches per SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
- * (their issue times add), copy engines in parallel, clock changes, power, clusters, programmatic launch overlap.
+ * (their issue times add), copy engines in parallel, clock changes, power, clusters.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,13 +50,14 @@ struct kern { /* a kernel that runs */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
     double length, heavy;          /* work of an ordinary block and of the heaviest, 1 = the mean */
+    double prologue, trigger;      /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
     bool heavy_placed;
     uint64_t warps, regs, shared;  /* what a block occupies */
 };
 
 struct group { /* blocks of one kernel that started together on one SM */
     uint32_t sm, kern, count, next;
-    double left, rate;
+    double left, rate, length;
     bool live;
 };
 
@@ -75,6 +79,7 @@ struct sim {
     uint8_t *state;
     struct dt_vec(uint32_t) ready; /* may start at w.start_us; or run until w.end_us (copies) */
     double *issue_at;              /* when the host has issued it */
+    double *trigger_us;            /* when all its blocks had triggered; negative: not yet */
     uint32_t done;
 };
 enum { WAITING, READY, RUNNING, DONE };
@@ -157,6 +162,9 @@ static int start_kernel(struct sim *s, uint32_t i)
     k.heavy = max2(mean, share);
     k.length = n > 1 ? (w->blocks - k.heavy) / (n - 1) : k.heavy;
     k.live = k.to_place;
+    double all = (double)w->stats.longest;
+    k.prologue = all > 0 ? (double)w->stats.before_wait / all : 0;
+    k.trigger = all > 0 ? (double)w->stats.before_trigger / all : 1;
     return dt_push(&s->kern, k) ? 0 : DT_E_NOMEM;
 }
 
@@ -177,7 +185,7 @@ static int add_group(struct sim *s, uint32_t sm, uint32_t kern, uint32_t count, 
         if (!dt_push(&s->group, (struct group){0}))
             return DT_E_NOMEM;
     }
-    s->group.p[g] = (struct group){sm, kern, count, s->sm[sm].first, length, 0, true};
+    s->group.p[g] = (struct group){sm, kern, count, s->sm[sm].first, length, 0, length, true};
     s->sm[sm].first = g;
     s->ngroup++;
     return 0;
@@ -287,11 +295,67 @@ static void limit(struct sim *s, double capacity, double (*demand)(const struct 
     }
 }
 
+static int make_ready(struct sim *s, uint32_t i);
+
+static bool is_early(const struct sim *s, uint32_t from, uint32_t to)
+{
+    const struct sg_work *w = &s->w[to];
+    for (uint32_t i = 0; w->early && i < w->nafter; i++)
+        if (w->after[i] == from)
+            return w->early[i];
+    return false;
+}
+
+/* ---- programmatic dependencies: a kernel may start when the one it depends on triggers, and waits inside until that has ended ---- */
+static bool held(const struct sim *s, const struct kern *k)
+{
+    const struct sg_work *w = &s->w[k->work];
+    for (uint32_t i = 0; w->early && i < w->nafter; i++)
+        if (w->early[i] && s->state[w->after[i]] != DONE)
+            return true;
+    return false;
+}
+
+/* What `g` may still do before something happens: its end, where it waits, or where it triggers. */
+static double until_event(const struct sim *s, const struct group *g)
+{
+    const struct kern *k = &s->kern.p[g->kern];
+    double left = g->left, wait = g->left - g->length * (1 - k->prologue), trigger = g->left - g->length * (1 - k->trigger);
+    if (held(s, k))
+        left = max2(wait, 0);
+    return s->trigger_us[k->work] < 0 && trigger > 1e-9 && trigger < left ? trigger : left;
+}
+
+/* Kernels whose blocks have all started and triggered let their early dependents go. */
+static int fire(struct sim *s)
+{
+    for (size_t i = 0; i < s->kern.n; i++) {
+        const struct kern *k = &s->kern.p[i];
+        uint32_t work = k->work;
+        bool all = s->state[work] == RUNNING && s->trigger_us[work] < 0 && !k->to_place;
+        for (size_t g = 0; g < s->group.n && all; g++)
+            all = !s->group.p[g].live || s->group.p[g].kern != i || s->group.p[g].left - s->group.p[g].length * (1 - k->trigger) <= 1e-9;
+        if (!all)
+            continue;
+        s->trigger_us[work] = s->now;
+        for (uint32_t e = s->out_at[work]; e < s->out_at[work + 1]; e++)
+            if (is_early(s, work, s->out[e]) && --s->waits[s->out[e]] == 0) {
+                int r = make_ready(s, s->out[e]);
+                if (r < 0)
+                    return r;
+            }
+    }
+    return 0;
+}
+
 static void rates(struct sim *s)
 {
-    for (size_t i = 0; i < s->group.n; i++)
-        if (s->group.p[i].live)
-            s->group.p[i].rate = 1 / s->kern.p[s->group.p[i].kern].floor;
+    for (size_t i = 0; i < s->group.n; i++) {
+        struct group *g = &s->group.p[i];
+        const struct kern *k = g->live ? &s->kern.p[g->kern] : NULL;
+        if (k)
+            g->rate = held(s, k) && g->left - g->length * (1 - k->prologue) <= 1e-9 ? 0 : 1 / k->floor;
+    }
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != NONE)
             limit(s, 1, demand_issue, i);
@@ -305,7 +369,7 @@ static int make_ready(struct sim *s, uint32_t i)
     struct sg_work *w = &s->w[i];
     double t = 0;
     for (uint32_t k = 0; k < w->nafter; k++)
-        t = max2(t, s->w[w->after[k]].end_us);
+        t = max2(t, w->early && w->early[k] && s->trigger_us[w->after[k]] >= 0 ? s->trigger_us[w->after[k]] : s->w[w->after[k]].end_us);
     if (w->kind == SG_WORK_KERNEL || w->kind == SG_WORK_COPY || w->kind == SG_WORK_SET)
         t += s->m->graph_launch_us;
     w->start_us = t; /* and not before the host has issued it */
@@ -337,7 +401,7 @@ static int finish(struct sim *s, uint32_t i)
         issue_from(s, i + 1, s->now);
     int r = 0;
     for (uint32_t k = s->out_at[i]; k < s->out_at[i + 1] && !r; k++)
-        if (--s->waits[s->out[k]] == 0)
+        if (!(s->trigger_us[i] >= 0 && is_early(s, i, s->out[k])) && --s->waits[s->out[k]] == 0)
             r = make_ready(s, s->out[k]);
     return r;
 }
@@ -383,7 +447,7 @@ static int collect(struct sim *s)
             s->ngroup--;
         }
     for (size_t i = 0; i < s->kern.n; i++)
-        if (s->state[s->kern.p[i].work] == RUNNING && !s->kern.p[i].live) {
+        if (s->state[s->kern.p[i].work] == RUNNING && !s->kern.p[i].live && !held(s, &s->kern.p[i])) { /* not before its prerequisites */
             int r = finish(s, s->kern.p[i].work);
             if (r < 0)
                 return r;
@@ -391,7 +455,7 @@ static int collect(struct sim *s)
     if (!s->ngroup) { /* no group refers to a kernel: forget the finished ones */
         size_t n = 0;
         for (size_t i = 0; i < s->kern.n; i++)
-            if (s->kern.p[i].live)
+            if (s->kern.p[i].live || s->state[s->kern.p[i].work] == RUNNING)
                 s->kern.p[n++] = s->kern.p[i];
         s->kern.n = n;
     }
@@ -423,8 +487,10 @@ static int step(struct sim *s)
     }
     for (size_t i = 0; i < s->group.n; i++) {
         const struct group *g = &s->group.p[i];
-        if (g->live && (next < 0 || s->now + g->left / g->rate < next))
-            next = s->now + g->left / g->rate;
+        if (g->live && g->rate > 0) {
+            double t = s->now + until_event(s, g) / g->rate;
+            next = next < 0 || t < next ? t : next;
+        }
     }
     if (next < 0)
         return DT_E_INTERNAL; /* a cycle: `after` names a later work */
@@ -434,6 +500,8 @@ static int step(struct sim *s)
             s->group.p[i].left -= s->group.p[i].rate * dt;
     s->now = max2(s->now, next);
     int r = collect(s);
+    if (!r)
+        r = fire(s);
     for (size_t i = 0; i < s->ready.n && !r;) {
         uint32_t id = s->ready.p[i];
         double t = s->state[id] == READY ? max2(s->w[id].start_us, s->issue_at[id]) : s->w[id].end_us;
@@ -450,6 +518,8 @@ static int step(struct sim *s)
     }
     if (!r)
         r = place(s);
+    if (!r)
+        r = fire(s); /* those that trigger at once */
     if (!r)
         rates(s);
     return r;
@@ -505,10 +575,13 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
     s.out_at = dt_calloc((size_t)n + 1, sizeof *s.out_at);
     s.state = dt_calloc(n, 1);
     s.issue_at = dt_calloc(n, sizeof *s.issue_at);
-    int r = s.sm && s.waits && s.out_at && s.state && s.issue_at ? dependents(&s) : DT_E_NOMEM;
+    s.trigger_us = dt_calloc(n, sizeof *s.trigger_us);
+    int r = s.sm && s.waits && s.out_at && s.state && s.issue_at && s.trigger_us ? dependents(&s) : DT_E_NOMEM;
     if (!r) {
         for (uint32_t i = 0; i < m->sms; i++)
             s.sm[i].first = NONE;
+        for (uint32_t i = 0; i < n; i++)
+            s.trigger_us[i] = -1;
         for (uint32_t i = 0; i < n; i++)
             s.issue_at[i] = 1e300; /* not issued before the HOST work in front of it is through */
         issue_from(&s, 0, 0);
@@ -524,6 +597,7 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
     free(s.out_at);
     free(s.state);
     free(s.issue_at);
+    free(s.trigger_us);
     free(s.kern.p);
     free(s.group.p);
     free(s.ready.p);

@@ -33,8 +33,12 @@ CUresult cu_capture_launch(struct CUstream_st *s, struct cu_launch *l)
 {
     struct CUgraphNode_st *n;
     CU_TRY(new_node(s, CU_GRAPH_NODE_TYPE_EMPTY, &n)); /* so that a failure leaves a node that can run */
+    bool programmatic = l->programmatic;
     CU_TRY(cu_node_set_launch(n, l));
     n->type = CU_GRAPH_NODE_TYPE_KERNEL;
+    for (size_t i = 0; programmatic && i < n->dep.n; i++)
+        if (n->dep.p[i]->type == CU_GRAPH_NODE_TYPE_KERNEL)
+            n->edge.p[i] = (CUgraphEdgeData){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
     return CUDA_SUCCESS;
 }
 

@@ -153,6 +153,7 @@ struct CUgraphNode_st {
     struct CUevent_st *event;
     struct CUgraph_st *child;
     struct dt_vec(struct CUgraphNode_st *) dep;
+    struct dt_vec(CUgraphEdgeData) edge; /* of each dep */
     struct CUgraphNode_st *original; /* in a clone or an exec: where it comes from */
     uint32_t mark;
     double start_us, end_us; /* in an exec: last launch */
@@ -253,6 +254,8 @@ void cu_stream_free(struct CUstream_st *s);
 /* ---- timeline.c ---- */
 /* Append work to a stream; `event` (may be NULL) gets its end. */
 CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event);
+/* A kernel; programmatic: it may start before the kernel in front of it in the stream has ended. */
+CUresult cu_log_kernel(struct CUstream_st *s, struct sg_work w, bool programmatic);
 CUresult cu_log_flush(struct CUctx_st *c);                     /* simulate; events get their times */
 CUresult cu_log_wait(struct CUctx_st *c, struct CUstream_st *s); /* the host waits for a stream, or (NULL) for all */
 CUresult cu_log_follow(struct CUstream_st *s, const struct CUevent_st *e); /* later work of s comes after e */
@@ -264,6 +267,8 @@ struct CUgraph_st *cu_graph_new(void);
 void cu_graph_free(struct CUgraph_st *g);
 CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNode *dep, size_t ndep,
                      struct CUgraphNode_st **ret);
+/* `edge` NULL: an ordinary one. Programmatic ones are between kernels. */
+CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge);
 CUresult cu_node_set_launch(struct CUgraphNode_st *n, struct cu_launch *l); /* takes l's parameters */
 CUresult cu_graph_clone(const struct CUgraph_st *g, bool sorted, struct CUgraph_st **ret);
 CUresult cu_node_kernel_params(struct CUctx_st *c, const CUDA_KERNEL_NODE_PARAMS *p, struct cu_launch *ret);

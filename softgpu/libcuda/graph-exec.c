@@ -98,10 +98,15 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t
     default: break;
     }
     w.in_graph = true;
-    uint32_t *after = dt_reallocarray(NULL, n->dep.n + nbefore + 1, sizeof *after);
+    size_t room = n->dep.n + nbefore + 1;
+    uint32_t *after = dt_calloc(room, sizeof *after + 1); /* and a byte each for `early` */
     CU_REQUIRE(after, CUDA_ERROR_OUT_OF_MEMORY);
-    for (size_t i = 0; i < n->dep.n; i++)
+    uint8_t *early = (uint8_t *)(after + room);
+    for (size_t i = 0; i < n->dep.n; i++) {
+        early[w.nafter] = n->edge.p[i].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
         after[w.nafter++] = n->dep.p[i]->mark;
+    }
+    w.early = early;
     for (uint32_t i = 0; i < nbefore && !n->dep.n; i++)
         after[w.nafter++] = before[i];
     w.after = after;

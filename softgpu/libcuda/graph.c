@@ -23,6 +23,7 @@ static void node_free(struct CUgraphNode_st *n)
         cu_graph_free(n->child);
     free(n->param_ptr);
     free(n->dep.p);
+    free(n->edge.p);
     n->magic = 0;
     free(n);
 }
@@ -38,6 +39,21 @@ void cu_graph_free(struct CUgraph_st *g)
     free(g);
 }
 
+CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge)
+{
+    static const CUgraphEdgeData zero;
+    const CUgraphEdgeData e = edge ? *edge : zero;
+    bool programmatic = e.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+    CU_REQUIRE(!e.to_port && !memcmp(e.reserved, zero.reserved, sizeof e.reserved), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(programmatic ? e.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC || e.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+                            : e.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT && !e.from_port,
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!programmatic || (n->type == CU_GRAPH_NODE_TYPE_KERNEL && on->type == CU_GRAPH_NODE_TYPE_KERNEL), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(dt_reserve(&n->edge, n->edge.n + 1) && dt_push(&n->dep, on), CUDA_ERROR_OUT_OF_MEMORY);
+    n->edge.p[n->edge.n++] = e;
+    return CUDA_SUCCESS;
+}
+
 CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNode *dep, size_t ndep,
                      struct CUgraphNode_st **ret)
 {
@@ -51,7 +67,7 @@ CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNo
     n->type = type;
     bool ok = dt_push(&g->node, n);
     for (size_t i = 0; i < ndep && ok; i++)
-        ok = dt_push(&n->dep, dep[i]);
+        ok = cu_node_depend(n, dep[i], NULL) == CUDA_SUCCESS;
     if (!ok) {
         if (g->node.n && g->node.p[g->node.n - 1] == n)
             g->node.n--;
@@ -125,7 +141,7 @@ CUresult cu_graph_clone(const struct CUgraph_st *g, bool sorted, struct CUgraph_
     }
     for (size_t i = 0; i < g->node.n && r == CUDA_SUCCESS; i++)
         for (size_t k = 0; k < order[i]->dep.n; k++)
-            if (!dt_push(&c->node.p[i]->dep, c->node.p[order[i]->dep.p[k]->mark]))
+            if (cu_node_depend(c->node.p[i], c->node.p[order[i]->dep.p[k]->mark], &order[i]->edge.p[k]) != CUDA_SUCCESS)
                 r = CUDA_ERROR_OUT_OF_MEMORY;
     free(order);
     if (r != CUDA_SUCCESS)
@@ -269,10 +285,8 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph g, const CUgraphNode
     return r;
 }
 
-CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, const CUgraphEdgeData *edge, size_t ndep,
-                        CUgraphNodeParams *p)
+static CUresult add_node(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, CUgraphNodeParams *p)
 {
-    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
     switch (p->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL: {
         const CUDA_KERNEL_NODE_PARAMS_v3 *k = &p->kernel;
@@ -300,6 +314,21 @@ CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, con
     }
 }
 
+/* Edges with data are added behind the node: one that is not allowed takes the node back. */
+CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, const CUgraphEdgeData *edge, size_t ndep, CUgraphNodeParams *p)
+{
+    CU_REQUIRE(p && ret && CU_IS(g, CU_GRAPH) && (!ndep || dep), CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(add_node(ret, g, dep, edge ? 0 : ndep, p));
+    for (size_t i = 0; edge && i < ndep; i++) {
+        CUresult r = CU_IS(dep[i], CU_NODE) && dep[i]->graph == g ? cu_node_depend(*ret, dep[i], &edge[i]) : CUDA_ERROR_INVALID_VALUE;
+        if (r != CUDA_SUCCESS) {
+            cuGraphDestroyNode(*ret);
+            return r;
+        }
+    }
+    return CUDA_SUCCESS;
+}
+
 CUresult cuGraphDestroyNode(CUgraphNode n)
 {
     CU_READY();
@@ -310,9 +339,11 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
         struct CUgraphNode_st *o = g->node.p[i];
         size_t k = 0;
         for (size_t d = 0; d < o->dep.n; d++)
-            if (o->dep.p[d] != n)
+            if (o->dep.p[d] != n) {
+                o->edge.p[k] = o->edge.p[d];
                 o->dep.p[k++] = o->dep.p[d];
-        o->dep.n = k;
+            }
+        o->dep.n = o->edge.n = k;
         if (o != n)
             g->node.p[at++] = o;
     }
@@ -376,6 +407,7 @@ CUresult cuGraphKernelNodeSetAttribute(CUgraphNode n, CUkernelNodeAttrID id, con
         memcpy(l->cluster, size, sizeof size);
         return CUDA_SUCCESS;
     }
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION: n->launch.programmatic = v->programmaticStreamSerializationAllowed != 0; return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_PRIORITY:
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: return v->cooperative ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS;
@@ -404,7 +436,7 @@ CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgrap
         CU_REQUIRE(from[i]->graph == g && to[i]->graph == g && from[i] != to[i], CUDA_ERROR_INVALID_VALUE);
     }
     for (size_t i = 0; i < n; i++)
-        CU_REQUIRE(dt_push(&to[i]->dep, from[i]), CUDA_ERROR_OUT_OF_MEMORY);
+        CU_TRY(cu_node_depend(to[i], from[i], edge ? &edge[i] : NULL));
     return CUDA_SUCCESS;
 }
 
@@ -418,6 +450,7 @@ CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUg
         for (size_t k = 0; k < to[i]->dep.n; k++)
             if (to[i]->dep.p[k] == from[i]) {
                 to[i]->dep.p[k] = to[i]->dep.p[--to[i]->dep.n];
+                to[i]->edge.p[k] = to[i]->edge.p[--to[i]->edge.n];
                 break;
             }
     }
@@ -446,6 +479,8 @@ CUresult cuGraphNodeGetDependencies(CUgraphNode node, CUgraphNode *out, CUgraphE
 {
     CU_READY();
     CU_REQUIRE(CU_IS(node, CU_NODE), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; n && edge && i < *n && i < node->edge.n; i++)
+        edge[i] = node->edge.p[i];
     return list(out, n, &node->dep.p, node->dep.n);
 }
 
@@ -491,7 +526,7 @@ CUresult cuGraphGetEdges(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphE
                 from[count] = g->node.p[i]->dep.p[k];
                 to[count] = g->node.p[i];
                 if (edge)
-                    memset(&edge[count], 0, sizeof *edge);
+                    edge[count] = g->node.p[i]->edge.p[k];
             }
     *n = from && *n < count ? *n : count;
     return CUDA_SUCCESS;

@@ -278,7 +278,7 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params
     CUresult r = s->capture ? cu_capture_launch(s, &l) : cu_launch_run(c, &l, &stats);
     if (r == CUDA_SUCCESS && !s->capture) {
         c->last_work = cu_launch_work(&l, &stats);
-        r = cu_log(s, c->last_work, NULL);
+        r = cu_log_kernel(s, c->last_work, l.programmatic);
     }
     cu_launch_done(&l);
     return r;

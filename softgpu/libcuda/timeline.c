@@ -31,7 +31,7 @@ static bool add(uint32_t *list, uint32_t *n, uint32_t work)
     return true;
 }
 
-CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event)
+static CUresult append(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event, bool programmatic)
 {
     struct CUctx_st *c = s->ctx;
     if (c->log.n >= LOG_MAX)
@@ -40,8 +40,13 @@ CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *even
     uint32_t streams = 0, n = 0;
     for (struct CUstream_st *t = c->streams; t; t = t->next)
         streams++;
-    uint32_t *after = dt_reallocarray(NULL, streams + s->waits.n + 1, sizeof *after);
+    uint32_t room = streams + (uint32_t)s->waits.n + 1, *after = dt_calloc(room, sizeof *after + 1); /* and a byte each for `early` */
     CU_REQUIRE(after, CUDA_ERROR_OUT_OF_MEMORY);
+    uint8_t *early = (uint8_t *)(after + room);
+    if (s->last && programmatic && c->log.p[s->last - 1].w.kind == SG_WORK_KERNEL) {
+        early[0] = 1;
+        w.early = early;
+    }
     if (s->last)
         add(after, &n, s->last - 1);
     for (size_t i = 0; i < s->waits.n; i++)
@@ -68,6 +73,9 @@ CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *even
     }
     return CUDA_SUCCESS;
 }
+
+CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event) { return append(s, w, event, false); }
+CUresult cu_log_kernel(struct CUstream_st *s, struct sg_work w, bool programmatic) { return append(s, w, NULL, programmatic); }
 
 static void clear(struct CUctx_st *c)
 {

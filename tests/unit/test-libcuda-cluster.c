@@ -1,4 +1,4 @@
-/* Clusters and tensor maps through the driver API: launch attributes, function attributes, graph nodes, occupancy, encoding, error codes. */
+/* Clusters, tensor maps and programmatic launches through the driver API: launch attributes, function attributes, graph nodes, occupancy, encoding, error codes. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -329,6 +329,88 @@ static void tensor_maps(void **state)
     end();
 }
 
+/* Two kernels: the first triggers at once and works on, the second works, waits, and works on. */
+static const char grids[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry first(.param .u64 y)\n{\n.reg .b32 %r; .reg .pred %p; .reg .b64 %a; griddepcontrol.launch_dependents; mov.u32 %r, 0;\n"
+    "L: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 4000; @%p bra L; ld.param.u64 %a, [y]; st.global.u32 [%a], %r; ret;\n}\n"
+    ".visible .entry second(.param .u64 y)\n{\n.reg .b32 %r, %s; .reg .pred %p; .reg .b64 %a; mov.u32 %r, 0;\n"
+    "L: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 2000; @%p bra L; griddepcontrol.wait; ld.param.u64 %a, [y]; ld.global.u32 %s, [%a];\n"
+    "M: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 4000; @%p bra M; add.u32 %s, %s, %r; st.global.u32 [%a+4], %s; ret;\n}\n";
+
+static void programmatic(void **state)
+{
+    CUgraph g;
+    CUgraphExec x;
+    CUgraphNode a, b, from[2], to[2];
+    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}, got[2];
+    CUfunction f = begin("any"), first, second;
+    CUevent e0, e1;
+    float ms[2];
+    unsigned out[2];
+    size_t n = 2;
+    double t[2], s[2][2];
+    OK(F(cuModuleLoadData)(&module, grids));
+    OK(F(cuModuleGetFunction)(&first, module, "first"));
+    OK(F(cuModuleGetFunction)(&second, module, "second"));
+    OK(F(cuEventCreate)(&e0, 0));
+    OK(F(cuEventCreate)(&e1, 0));
+    void *args[] = {&y};
+    for (int early = 0; early < 2; early++) { /* a stream */
+        CUlaunchAttribute at = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
+        at.value.programmaticStreamSerializationAllowed = early;
+        CUlaunchConfig cfg = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .attrs = &at, .numAttrs = 1};
+        OK(F(cuEventRecord)(e0, NULL));
+        OK(F(cuLaunchKernelEx)(&cfg, first, args, NULL));
+        OK(F(cuLaunchKernelEx)(&cfg, second, args, NULL));
+        OK(F(cuEventRecord)(e1, NULL));
+        OK(F(cuEventSynchronize)(e1));
+        OK(F(cuEventElapsedTime)(&ms[early], e0, e1));
+        OK(F(cuMemcpyDtoH)(out, y, sizeof out));
+        assert_int_equal(out[1], 8000);
+    }
+    assert_true(ms[1] < 0.8 * ms[0] && ms[1] > 0.6 * ms[0]); /* a half of the second of two equal kernels is hidden */
+
+    CUgraphNodeParams k = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
+    k.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = first, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
+                                            .blockDimZ = 1, .kernelParams = args};
+    for (int early = 0; early < 2; early++) { /* a graph */
+        OK(F(cuGraphCreate)(&g, 0));
+        k.kernel.func = first;
+        OK(F(cuGraphAddNode)(&a, g, NULL, NULL, 0, &k));
+        k.kernel.func = second;
+        OK(F(cuGraphAddNode)(&b, g, &a, early ? &edge : NULL, 1, &k));
+        OK(F(cuGraphInstantiateWithFlags)(&x, g, 0));
+        OK(F(cuGraphLaunch)(x, NULL));
+        OK(F(cuCtxSynchronize)());
+        OK(X(dovetailGraphNodeTime)(x, a, &t[0], &t[1]));
+        OK(X(dovetailGraphNodeTime)(x, b, &s[early][0], &s[early][1]));
+        assert_true((s[early][0] < t[1]) == early);
+        n = 2;
+        OK(F(cuGraphGetEdges)(g, from, to, got, &n));
+        assert_int_equal(n, 1);
+        assert_int_equal(got[0].from_port, early ? CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC : 0);
+        OK(F(cuGraphExecDestroy)(x));
+        if (early) {
+            CUgraphEdgeData bad = edge;
+            CUgraphNode empty, c;
+            OK(F(cuGraphAddEmptyNode)(&empty, g, NULL, 0));
+            assert_int_equal(F(cuGraphAddDependencies)(g, &empty, &b, &edge, 1), CUDA_ERROR_INVALID_VALUE); /* no kernel */
+            bad.from_port = 7;
+            assert_int_equal(F(cuGraphAddNode)(&c, g, &a, &bad, 1, &k), CUDA_ERROR_INVALID_VALUE);
+            OK(F(cuGraphGetNodes)(g, NULL, &n));
+            assert_int_equal(n, 3);
+            OK(F(cuGraphRemoveDependencies)(g, &a, &b, &edge, 1));
+            OK(F(cuGraphGetEdges)(g, NULL, NULL, NULL, &n));
+            assert_int_equal(n, 0);
+        }
+        OK(F(cuGraphDestroy)(g));
+    }
+    assert_true(s[1][1] < s[0][1]);
+    (void)f;
+    end();
+}
+
 static void older(void **state)
 {
     CUdevice l4;
@@ -363,6 +445,7 @@ int main(void)
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(compiled), cmocka_unit_test(nodes),
-                                       cmocka_unit_test(occupancy), cmocka_unit_test(tensor_maps), cmocka_unit_test(older)};
+                                       cmocka_unit_test(occupancy), cmocka_unit_test(tensor_maps), cmocka_unit_test(programmatic),
+                                       cmocka_unit_test(older)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
