@@ -57,7 +57,7 @@ struct ana_launch {
     struct ana_access *access;
     uint32_t naccess;
     bool summarised; /* found without running it */
-    uint64_t walked; /* thread instructions that this took */
+    uint64_t walked; /* thread instructions that this took; 0: taken from a launch alike */
     const char *unsummarised; /* why not, in words; NULL: it is, or it was not tried */
     bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted)
                          */

@@ -116,13 +116,16 @@ void ana_bound(struct ana_sum *s, uint32_t l, __int128 b, const int64_t *step, u
     for (;;) {
         __int128 term[ANA_DIMS], least = b, most = b, worst = 0;
         int pick = -1;
-        for (unsigned d = 0; d < ANA_DIMS; d++) {
-            term[d] = dims >> d & 1 ? (__int128)step[d] * (ana_count(s, d, l) - 1) : 0;
+        for (unsigned m = dims; m; m &= m - 1) {
+            unsigned d = (unsigned)__builtin_ctz(m);
+            term[d] = (__int128)step[d] * (ana_count(s, d, l) - 1);
             *(term[d] < 0 ? &least : &most) += term[d];
         }
         if (least >= lo && most <= hi)
             return;
         for (int d = ANA_DIMS - 1; d >= 0; d--) {
+            if (!(dims >> d & 1))
+                continue;
             __int128 size = term[d] < 0 ? -term[d] : term[d];
             bool harm = term[d] < 0 ? least < lo : term[d] > 0 && most > hi;
             if (harm && (d >= ANA_BLOCK_DIMS || pick < ANA_BLOCK_DIMS) && size > worst)
@@ -138,17 +141,69 @@ void ana_bound(struct ana_sum *s, uint32_t l, __int128 b, const int64_t *step, u
     }
 }
 
+struct range {
+    __int128 lo, hi;
+};
+
+/* Numbers that x - y (y may be NULL) lies between in all lanes of the mask; no closer than that. */
+static struct range range_of(const struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign)
+{
+    struct range r = {0, -1};
+    bool narrow = bits < 64;
+    uint64_t cut = narrow ? (UINT64_C(1) << bits) - 1 : 0;
+    if (narrow) {
+        int64_t lo = INT64_MAX, hi = INT64_MIN;
+        for (uint32_t l = 0; l < s->n; l++) {
+            int64_t v = sign ? x->base[l] : (int64_t)((uint64_t)x->base[l] & cut);
+            v -= !y ? 0 : sign ? y->base[l] : (int64_t)((uint64_t)y->base[l] & cut);
+            lo = s->mask[l] && v < lo ? v : lo;
+            hi = s->mask[l] && v > hi ? v : hi;
+        }
+        r = (struct range){lo, hi};
+    } else {
+        bool first = true;
+        for (uint32_t l = 0; l < s->n; l++) {
+            if (!s->mask[l])
+                continue;
+            __int128 v = ana_value(x->base[l], bits, sign) - (y ? ana_value(y->base[l], bits, sign) : 0);
+            r.lo = first || v < r.lo ? v : r.lo;
+            r.hi = first || v > r.hi ? v : r.hi;
+            first = false;
+        }
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        const struct ana_form *f = k ? y : x;
+        for (unsigned m = f ? f->dims : 0; m; m &= m - 1) {
+            unsigned d = (unsigned)__builtin_ctz(m);
+            int64_t lo = 0, hi = 0, most = d < ANA_BLOCK_DIMS ? (int64_t)s->ext[d] : 1;
+            for (uint32_t l = 0; l < s->n; l++) {
+                int64_t v = f->step[d][l];
+                lo = s->mask[l] && v < lo ? v : lo;
+                hi = s->mask[l] && v > hi ? v : hi;
+                most = d >= ANA_BLOCK_DIMS && s->mask[l] && s->count[d][l] > most ? s->count[d][l] : most;
+            }
+            r.lo += (__int128)(k ? -(__int128)hi : lo) * (most - 1);
+            r.hi += (__int128)(k ? -(__int128)lo : hi) * (most - 1);
+        }
+    }
+    return r;
+}
+
 static void steps_of(const struct ana_form *x, uint32_t l, int64_t *step)
 {
-    for (unsigned d = 0; d < ANA_DIMS; d++)
-        step[d] = x->dims >> d & 1 ? x->step[d][l] : 0;
+    memset(step, 0, ANA_DIMS * sizeof *step);
+    for (unsigned m = x->dims; m; m &= m - 1)
+        step[__builtin_ctz(m)] = x->step[__builtin_ctz(m)][l];
 }
 
 void ana_fit(struct ana_sum *s, const struct ana_form *x, unsigned bits, bool sign)
 {
     const __int128 one = 1, lo = sign ? -(one << (bits - 1)) : 0, hi = (one << (bits - sign)) - 1;
     int64_t step[ANA_DIMS];
-    for (uint32_t l = 0; x->dims && l < s->n; l++) {
+    if (!x->dims)
+        return;
+    struct range r = range_of(s, x, NULL, bits, sign);
+    for (uint32_t l = 0; (r.lo < lo || r.hi > hi) && l < s->n; l++) {
         if (!s->mask[l])
             continue;
         steps_of(x, l, step);
@@ -192,6 +247,13 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
     }
     ana_fit(s, x, bits, sign);
     ana_fit(s, y, bits, sign);
+    if (dims) {
+        struct range r = range_of(s, x, y, bits, sign);
+        if (equal ? r.lo > 0 || r.hi < 0 : r.lo >= 0 || r.hi < 0) { /* the same for all */
+            memset(ret, !equal && r.hi < 0, s->n);
+            return;
+        }
+    }
     for (uint32_t l = 0; l < s->n; l++) {
         if (!dims && bits <= 32 && !equal) {
             ret[l] = sign ? x->base[l] < y->base[l] : (uint32_t)x->base[l] < (uint32_t)y->base[l];
@@ -229,6 +291,7 @@ bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, u
         if (s->mask[l] && ana_value(x->base[l], bits, sign) < 0)
             return false;
     ana_fit(s, x, bits, sign);
+    bool below = sign && range_of(s, x, NULL, bits, sign).lo < 0;
     for (unsigned k = 0; k < 2; k++) {
         if (out[k])
             ana_form_number(out[k]);
@@ -242,16 +305,22 @@ bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, u
         __int128 v = ana_value(x->base[l], bits, sign);
         int64_t step[ANA_DIMS], odd[ANA_DIMS] = {0};
         steps_of(x, l, step);
-        if (sign)
+        unsigned some = 0;
+        if (sign && below)
             ana_bound(s, l, v, step, x->dims, 0, far);
-        for (unsigned d = 0; d < ANA_DIMS; d++)
+        for (unsigned m = x->dims; m; m &= m - 1) {
+            unsigned d = (unsigned)__builtin_ctz(m);
             if (step[d] % c[l])
-                odd[d] = step[d], step[d] = 0;
-        ana_bound(s, l, v % c[l], odd, x->dims, 0, c[l] - 1);
+                odd[d] = step[d], step[d] = 0, some |= 1u << d;
+        }
+        uint64_t q = bits < 64 ? (uint64_t)v / (uint64_t)c[l] : (uint64_t)(v / c[l]);
+        uint64_t left = bits < 64 ? (uint64_t)v % (uint64_t)c[l] : (uint64_t)(v % c[l]);
+        if (some)
+            ana_bound(s, l, left, odd, some, 0, c[l] - 1);
         if (quot)
-            quot->base[l] = (int64_t)(v / c[l]);
+            quot->base[l] = (int64_t)q;
         if (rest)
-            rest->base[l] = (int64_t)(v % c[l]);
+            rest->base[l] = (int64_t)left;
         for (unsigned d = 0; d < ANA_DIMS; d++) {
             if (!(x->dims >> d & 1))
                 continue;

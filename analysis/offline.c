@@ -5,6 +5,9 @@
  * the addresses named instead of filled in, and the content of what no launch changes (constant buffers, tables). Buffers lie at
  * multiples of 256 bytes (device/run.c), variables where they say.
  *
+ * Launches alike (same entry, geometry and numbers, buffers of the same sizes in the same pattern) are walked once: the others get
+ * its footprints with their own buffers in them. The layers of a model cost as much as one.
+ *
  * A launch without a summary, also one that does something wrong, is left to the device, which says what it is.
  */
 #include <stdlib.h>
@@ -155,15 +158,141 @@ static int summarise(struct offline *o, uint32_t launch)
     return 0;
 }
 
+/* ---- launches alike -------------------------------------------------------------------------------------------------- */
+/* Buffer a of one launch stands where b of the other does. False: it cannot. */
+static bool pair(const struct offline *o, uint32_t *to, uint32_t *from, uint32_t a, uint32_t b)
+{
+    const struct dt_buffer *x = &o->s->g->buffer[a], *y = &o->s->g->buffer[b];
+    bool fixed = x->module >= 0 || y->module >= 0 || x->constant || y->constant; /* a variable, or content that counts */
+    if ((fixed && a != b) || x->bytes != y->bytes || protected_buffer(o->s, a) != protected_buffer(o->s, b))
+        return false;
+    if (to[a] != UINT32_MAX || from[b] != UINT32_MAX)
+        return to[a] == b && from[b] == a;
+    to[a] = b;
+    from[b] = a;
+    return true;
+}
+
+static bool same_arg(const struct offline *o, const struct dt_arg *x, const struct dt_arg *y, uint32_t *to, uint32_t *from)
+{
+    if (x->kind != y->kind)
+        return false;
+    switch (x->kind) {
+    case DT_ARG_BUFFER:
+        return x->offset == y->offset && pair(o, to, from, x->buffer, y->buffer);
+    case DT_ARG_SCALAR:
+        return x->dtype == y->dtype && x->bits == y->bits;
+    case DT_ARG_BYTES:
+        if (x->nbytes != y->nbytes || x->npointer != y->npointer || memcmp(x->bytes, y->bytes, x->nbytes))
+            return false;
+        for (uint32_t k = 0; k < x->npointer; k++)
+            if (x->pointer[k].at != y->pointer[k].at || x->pointer[k].offset != y->pointer[k].offset ||
+                !pair(o, to, from, x->pointer[k].buffer, y->pointer[k].buffer))
+                return false;
+        return true;
+    default:
+        return false;
+    }
+}
+
+/* Is launch i like launch j? to[b]: the buffer of i that stands for buffer b of j. */
+static bool alike(const struct offline *o, uint32_t j, uint32_t i, uint32_t *to, uint32_t *from)
+{
+    const struct ana_rec *s = o->s;
+    const struct dt_launch *x = &s->g->launch[j], *y = &s->g->launch[i];
+    const struct ana_mod *m = &s->mod[x->module];
+    if (s->of[i] != s->of[j] || memcmp(x->grid, y->grid, sizeof x->grid) || memcmp(x->block, y->block, sizeof x->block) ||
+        x->narg != y->narg)
+        return false;
+    memset(to, 0xff, s->g->nbuffer * sizeof *to);
+    memset(from, 0xff, s->g->nbuffer * sizeof *from);
+    bool same = true;
+    for (uint32_t v = 0; v < s->p->module[x->module].ir->nvar && same; v++)
+        same = m->buffer[v] == UINT32_MAX || pair(o, to, from, m->buffer[v], m->buffer[v]);
+    for (uint32_t k = 0; k < x->narg && same; k++)
+        same = same_arg(o, &x->arg[k], &y->arg[k], to, from);
+    return same;
+}
+
+static int by_touch(const void *a, const void *b)
+{
+    const struct ana_touch *x = a, *y = b;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+static int by_access(const void *a, const void *b)
+{
+    const struct ana_access *x = a, *y = b;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+/* x with other buffers; intervals are shared. */
+static int renamed(struct dt_arena *a, const struct ana_launch *x, const uint32_t *to, struct ana_launch *ret)
+{
+    struct ana_launch l = *x;
+    size_t n = 0;
+    for (uint32_t b = 0; b < x->nblock; b++)
+        n += x->block[b].ntouch;
+    l.block = dt_new_array(a, struct ana_block, (size_t)x->nblock + 1);
+    l.access = dt_new_array(a, struct ana_access, (size_t)x->naccess + 1);
+    struct ana_touch *t = dt_new_array(a, struct ana_touch, n + 1);
+    if (!l.block || !l.access || !t)
+        return DT_E_NOMEM;
+    for (uint32_t b = 0; b < x->nblock; b++) {
+        uint32_t k = x->block[b].ntouch;
+        l.block[b] = (struct ana_block){t, k};
+        for (uint32_t q = 0; q < k; q++) {
+            t[q] = x->block[b].touch[q];
+            t[q].buffer = to[t[q].buffer];
+        }
+        qsort(t, k, sizeof *t, by_touch);
+        t += k;
+    }
+    for (uint32_t q = 0; q < x->naccess; q++) {
+        l.access[q] = x->access[q];
+        l.access[q].buffer = to[l.access[q].buffer];
+    }
+    qsort(l.access, l.naccess, sizeof *l.access, by_access);
+    l.walked = 0;
+    *ret = l;
+    return 0;
+}
+
+/* Takes the footprints of an earlier launch that is like launch i. 1: done, 0: there is none. head, next: launches of a variant that were
+ * walked, last first, + 1. */
+static int like_another(struct offline *o, uint32_t i, const uint32_t *head, const uint32_t *next, uint32_t *to)
+{
+    struct ana_rec *s = o->s;
+    for (uint32_t j = head[s->of[i]], tries = 0; j && tries < 64; j = next[j - 1], tries++) {
+        if (!alike(o, j - 1, i, to, to + s->g->nbuffer))
+            continue;
+        int rc = renamed(&s->r->arena, &s->r->launch[j - 1], to, &s->r->launch[i]);
+        s->summed[i] = !rc;
+        return rc ? rc : 1;
+    }
+    return 0;
+}
+
 int ana_record_offline(struct ana_rec *s)
 {
     struct offline o = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *o.fill)};
-    int rc = o.fill ? 0 : DT_E_NOMEM;
+    uint32_t *head = dt_new_array(&s->tmp, uint32_t, s->variant.n + 1), *next = dt_new_array(&s->tmp, uint32_t, (size_t)s->g->nlaunch + 1);
+    uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1);
+    int rc = o.fill && head && next && to ? 0 : DT_E_NOMEM;
     for (uint32_t i = 0; i < s->g->nlaunch && !rc; i++) {
         if (s->g->launch[i].kind != DT_KERNEL || reused(s, i) || !s->variant.p[s->of[i]].code.sliced)
             continue;
+        rc = like_another(&o, i, head, next, to);
+        if (rc) {
+            rc = rc < 0 ? rc : 0;
+            continue;
+        }
         rc = summarise(&o, i);
         dt_arena_done(&o.a);
+        if (!rc && s->summed[i]) {
+            next[i] = head[s->of[i]];
+            head[s->of[i]] = i + 1;
+        }
     }
     for (uint32_t b = 0; o.fill && b < s->g->nbuffer; b++)
         free(o.fill[b]);

@@ -12,10 +12,47 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
+
 static int by_lo(const void *a, const void *b)
 {
     const struct ana_interval *x = a, *y = b;
     return x->lo < y->lo ? -1 : x->lo > y->lo;
+}
+
+/* Sort by merging what is ascending already: most of what comes here is a few sorted lists in a row. False: no memory. */
+static bool merge_runs(struct ana_interval *iv, size_t n)
+{
+    struct ana_interval *other = dt_reallocarray(NULL, n, sizeof *other), *from = iv, *to = other;
+    if (!other)
+        return false;
+    for (bool more = true; more;) {
+        size_t out = 0;
+        more = false;
+        for (size_t i = 0; i < n;) {
+            size_t j = i + 1, k;
+            while (j < n && from[j - 1].lo <= from[j].lo)
+                j++;
+            for (k = j; k < n && (k == j || from[k - 1].lo <= from[k].lo);)
+                k++;
+            size_t a = i, b = j;
+            while (a < j && b < k)
+                to[out++] = from[from[b].lo < from[a].lo ? b++ : a++];
+            memcpy(to + out, from + a, (j - a) * sizeof *to);
+            out += j - a;
+            memcpy(to + out, from + b, (k - b) * sizeof *to);
+            out += k - b;
+            more |= i > 0 || k < n;
+            i = k;
+        }
+        struct ana_interval *x = from;
+        from = to;
+        to = x;
+    }
+    if (from != iv)
+        memcpy(iv, from, n * sizeof *iv);
+    free(other);
+    return true;
 }
 
 uint32_t ana_intervals_normalise(struct ana_interval *iv, size_t n)
@@ -27,7 +64,7 @@ uint32_t ana_intervals_normalise(struct ana_interval *iv, size_t n)
             iv[m++] = iv[i];
     for (size_t i = 1; i < m && sorted; i++)
         sorted = iv[i - 1].lo <= iv[i].lo;
-    if (!sorted)
+    if (!sorted && !merge_runs(iv, m))
         qsort(iv, m, sizeof *iv, by_lo);
     size_t out = 0;
     for (size_t i = 0; i < m; i++) {

@@ -2,15 +2,19 @@
  * launch.
  *
  *     bench-analysis FOLDER…        corpus folders; one JSON object a graph: {"graph", "device", "analysis_us",
- * "plain_run_us", "launches": [{"name", "slice", "whole", "plain"}]}
+ * "plain_run_us", "launches": [{"name", "how", "analysed", "slice", "whole", "plain"}]}
  *
- * `slice` is what the analysis executes as it is, `whole` with slicing off, `plain` the kernel itself: thread
- * instructions as the software device counts them, 0 on a real device. Times are the best of three, without compiling.
+ * `analysed` is what the analysis takes as it is, `how` says whether it walked a summary or executed on the device; `slice` is what it
+ * executes without summaries, `whole` with slicing off too, `plain` the kernel itself: thread instructions, as the software device counts
+ * them, 0 on a real device. Times are the best of three, without compiling.
+ *
+ *     bench-analysis --only FOLDER…   the analysis alone: what is too large to run here
  */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "analysis/analysis.h"
@@ -102,7 +106,24 @@ static int plain_counts(struct dev_device *d, const struct dev_prog *p, struct d
     return rc;
 }
 
-static int bench(struct dev_device *d, const char *folder, struct dt_err *e)
+/* Peak of this process so far, bytes. */
+static int64_t peak(void)
+{
+    struct rusage u;
+    return getrusage(RUSAGE_SELF, &u) ? 0 : (int64_t)u.ru_maxrss * 1024;
+}
+
+static json_t *row(const struct dt_launch *l, const struct ana_launch *x, uint64_t *const *count, uint32_t i)
+{
+    json_t *o = json_pack("{s:s,s:s,s:I}", "name", l->name, "how", x->summarised ? "summary" : "device", "analysed",
+                          (json_int_t)(x->summarised ? x->walked : count[0][i]));
+    static const char *const key[] = {NULL, "slice", "whole", "plain"};
+    for (unsigned k = 1; k < 4 && count[k]; k++)
+        json_object_set_new(o, key[k], json_integer((json_int_t)count[k][i]));
+    return o;
+}
+
+static int bench(struct dev_device *d, const char *folder, bool only, struct dt_err *e)
 {
     const char *name = strrchr(folder, '/');
     json_t *doc = load(folder);
@@ -110,55 +131,67 @@ static int bench(struct dev_device *d, const char *folder, struct dt_err *e)
     struct dt_graph *g = NULL;
     struct dev_prog *p = NULL;
     struct dev_run *run = NULL;
-    double analysis = 0, plain = 0;
+    struct ana_result *kept = NULL;
+    double analysis = 0, first = 0, plain = 0, t = now();
     int rc = s ? dt_graph_parse(s, strlen(s), &g, e) : dt_err_set(e, DT_E_GRAPH, "%s: no graph.json", folder);
     if (!rc)
         rc = dev_prog_new(d, g, NULL, NULL, &p, e);
-    uint64_t *count[3] = {NULL};
-    for (unsigned k = 0; k < 3 && !rc; k++)
+    double compile = now() - t;
+    uint64_t *count[4] = {NULL};
+    for (unsigned k = 0; k < (only ? 1 : 4) && !rc; k++)
         count[k] = calloc(g->nlaunch + 1, sizeof *count[k]);
-    for (unsigned k = 0; k < 4 && !rc; k++) { /* three times as it is, then whole */
-        struct counts c = {.of = count[k == 3]};
-        struct ana_options o = {.no_slice = k == 3, .progress = progress, .user = &c};
+    for (unsigned k = 0; k < 5 && !rc; k++) { /* three times as it is, then as slices, then whole */
+        if (k >= (only ? 2 : 5))
+            break;
+        struct counts c = {.of = count[k < 3 ? 0 : k - 2]};
+        struct ana_options o = {.no_summary = k == 3, .no_slice = k == 4, .progress = progress, .user = &c};
         struct ana_result *r = NULL;
-        double t = now();
+        t = now();
         rc = ana_run(d, p, &o, &r, e);
         t = now() - t;
+        if (!k)
+            first = t;
         if (k < 3 && (!analysis || t < analysis))
             analysis = t;
-        ana_free(r);
+        if (!k)
+            kept = r;
+        else
+            ana_free(r);
     }
-    if (!rc)
+    if (!rc && !only)
         rc = dev_run_new(d, p, &run, e);
-    for (unsigned k = 0; k < 3 && !rc; k++) {
+    for (unsigned k = 0; k < 3 && !rc && !only; k++) {
         rc = dev_run_fill(run, 0, -1, e);
-        double t = now();
+        t = now();
         if (!rc)
             rc = dev_run_once(run, e);
         t = now() - t;
         if (!plain || t < plain)
             plain = t;
     }
-    if (!rc)
+    if (!rc && !only)
         rc = dev_run_fill(run, 0, -1, e);
-    if (!rc)
-        rc = plain_counts(d, p, run, count[2], e);
+    if (!rc && !only)
+        rc = plain_counts(d, p, run, count[3], e);
     if (!rc) {
         json_t *rows = json_array();
         for (uint32_t i = 0; i < g->nlaunch; i++)
             if (g->launch[i].kind == DT_KERNEL)
-                json_array_append_new(rows, json_pack("{s:s,s:I,s:I,s:I}", "name", g->launch[i].name, "slice",
-                                                      (json_int_t)count[0][i], "whole", (json_int_t)count[1][i],
-                                                      "plain", (json_int_t)count[2][i]));
-        json_t *out = json_pack("{s:s,s:s,s:f,s:f,s:o}", "graph", name ? name + 1 : folder, "device", dev_info(d)->kind,
-                                "analysis_us", analysis, "plain_run_us", plain, "launches", rows);
+                json_array_append_new(rows, row(&g->launch[i], &kept->launch[i], count, i));
+        json_t *out = json_pack("{s:s,s:s,s:f,s:f,s:f,s:I,s:I,s:o}", "graph", name ? name + 1 : folder, "device",
+                                dev_info(d)->kind, "compile_us", compile, "first_us", first, "analysis_us", analysis,
+                                "peak_bytes", (json_int_t)peak(), "edges", (json_int_t)kept->nedge, "launches", rows);
+        if (!only)
+            json_object_set_new(out, "plain_run_us", json_real(plain));
         char *line = json_dumps(out, 0);
         puts(line ? line : "");
+        fflush(stdout);
         free(line);
         json_decref(out);
     }
-    for (unsigned k = 0; k < 3; k++)
+    for (unsigned k = 0; k < 4; k++)
         free(count[k]);
+    ana_free(kept);
     dev_run_free(run);
     dev_prog_free(p);
     dt_graph_free(g);
@@ -170,11 +203,12 @@ static int bench(struct dev_device *d, const char *folder, struct dt_err *e)
 int main(int argc, char **argv)
 {
     const char *spec = getenv("DOVETAIL_DEVICE");
+    bool only = argc > 1 && !strcmp(argv[1], "--only");
     struct dev_device *d = NULL;
     struct dt_err e = {0};
     int rc = dev_open(spec ? spec : "soft", &d, &e);
-    for (int i = 1; i < argc && !rc; i++)
-        rc = bench(d, argv[i], &e);
+    for (int i = 1 + only; i < argc && !rc; i++)
+        rc = bench(d, argv[i], only, &e);
     if (rc)
         fprintf(stderr, "%s: %s\n", dt_err_code(rc), e.detail ? e.detail : "");
     dev_close(d);

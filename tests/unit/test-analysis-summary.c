@@ -104,6 +104,60 @@ static void kernels_by_hand(void **state)
     }
 }
 
+/* ---- launches alike ------------------------------------------------------------------------------------------------------
+ * One entry, launched on other buffers: walked once for each pattern of buffers, and what is taken over is what the device records. */
+static void launches_alike(void **state)
+{
+    static const struct {
+        const char *a, *b;
+        int at, n;
+        bool walked;
+    } launch[] = {
+        {"p", "q", 0, 100, true},    {"q", "p", 0, 100, false},   {"q", "r", 0, 100, false}, {"p", "p", 0, 100, true},
+        {"r", "r", 0, 100, false},   {"p", "small", 0, 100, true}, {"p", "q", 256, 100, true}, {"r", "p", 256, 100, false},
+        {"p", "q", 0, 90, true},     {"ro", "q", 0, 100, true},   {"r", "q", 0, 100, false},
+    };
+    static const char body[] =
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n) {\n"
+        ".reg .b32 %r<9>; .reg .b64 %d<9>; .reg .pred %p<3>; ld.param.u64 %d0,[a]; ld.param.u64 %d1,[b]; ld.param.u32 %r0,[n];\n"
+        "mov.u32 %r1,%tid.x; mov.u32 %r2,%ctaid.x; mad.lo.u32 %r3,%r2,64,%r1; setp.ge.u32 %p0,%r3,%r0; @%p0 ret;\n"
+        "mul.wide.u32 %d2,%r3,4; add.s64 %d3,%d0,%d2; ld.global.u32 %r4,[%d3]; add.s64 %d4,%d1,%d2; st.global.u32 [%d4+64],%r4; ret; }\n";
+    enum { N = sizeof launch / sizeof *launch };
+    json_t *run = json_array(), *buf = json_object();
+    static const char *const name[] = {"p", "q", "r", "small", "ro"};
+    for (unsigned k = 0; k < 5; k++)
+        json_object_set_new(buf, name[k], json_pack("{s:i,s:s,s:{s:b}}", "bytes", k == 3 ? 1024 : 4096, "role",
+                                                    k == 4 ? "weight" : "inout", "fill", "zero", 1));
+    for (unsigned k = 0; k < N; k++)
+        json_array_append_new(run, json_pack("{s:s+,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{s:s,s:i},{s:s},{s:i}]}", "name", "l",
+                                             (const char[]){(char)('a' + (int)k), 0}, "module", "m", "entry", "k", "grid", 3, 1, 1,
+                                             "block", 64, 1, 1, "args", "buffer", launch[k].a, "offset", launch[k].at, "buffer",
+                                             launch[k].b, "i32", launch[k].n));
+    json_t *j = json_pack("{s:i,s:s,s:{s:{s:s}},s:o,s:o}", "dovetail", 1, "name", "alike", "modules", "m", "ptx", body, "buffers",
+                          buf, "launches", run);
+    char *s = json_dumps(j, 0);
+    assert_non_null(s);
+    twice("alike", s);
+    struct dt_graph *g = NULL;
+    struct dev_prog *p = NULL;
+    struct ana_result *r = NULL;
+    struct dt_err e = {0};
+    assert_int_equal(dt_graph_parse(s, strlen(s), &g, &e), 0);
+    assert_int_equal(dev_prog_new(device, g, NULL, NULL, &p, &e), 0);
+    assert_int_equal(ana_run(device, p, NULL, &r, &e), 0);
+    for (unsigned k = 0; k < N; k++) {
+        assert_true(r->launch[k].summarised);
+        if ((r->launch[k].walked > 0) != launch[k].walked)
+            fail_msg("launch %u was %swalked", k, r->launch[k].walked ? "" : "not ");
+    }
+    ana_free(r);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    dt_err_done(&e);
+    json_decref(j);
+    free(s);
+}
+
 /* ---- random nests ------------------------------------------------------------------------------------------------------ */
 static uint64_t seed_;
 static unsigned rnd(unsigned n)
@@ -297,11 +351,142 @@ static void nests(void **state)
     assert_true(summarised_ * 10 >= kernels_ * 9);
 }
 
+/* ---- what it costs ------------------------------------------------------------------------------------------------------
+ * Kernels of bench/analysis/kernels.cu: thread instructions walked, against those of the kernel itself as the device counts them. */
+struct sample {
+    const char *entry;
+    int grid[3], block[3];
+    unsigned buffer[4]; /* values of each */
+    int number[3], nnumber;
+    unsigned share; /* of the kernel's own instructions, at most so many hundredths of a per cent */
+};
+
+static uint64_t sample_cost(const char *source, const struct sample *x, uint64_t *plain)
+{
+    struct dt_graph *g = NULL;
+    struct dev_prog *p = NULL;
+    struct dev_run *run = NULL;
+    struct ana_result *r = NULL;
+    struct dt_err e = {0};
+    json_t *args = json_array(), *buf = json_object();
+    for (unsigned k = 0; k < 4 && x->buffer[k]; k++) {
+        char n[2] = {(char)('a' + k), 0};
+        json_object_set_new(buf, n, json_pack("{s:I,s:s,s:{s:b}}", "bytes", (json_int_t)x->buffer[k] * 4, "role", "inout", "fill", "zero", 1));
+        json_array_append_new(args, json_pack("{s:s}", "buffer", n));
+    }
+    for (int k = 0; k < x->nnumber; k++)
+        json_array_append_new(args, json_pack("{s:i}", "i32", x->number[k]));
+    json_t *j = json_pack("{s:i,s:s,s:{s:{s:s}},s:o,s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:o}]}", "dovetail", 1, "name", x->entry,
+                          "modules", "m", "ptx", source, "buffers", buf, "launches", "name", "k", "module", "m", "entry", x->entry,
+                          "grid", x->grid[0], x->grid[1], x->grid[2], "block", x->block[0], x->block[1], x->block[2], "args", args);
+    char *s = json_dumps(j, 0);
+    assert_non_null(s);
+    int rc = dt_graph_parse(s, strlen(s), &g, &e);
+    if (!rc)
+        rc = dev_prog_new(device, g, NULL, NULL, &p, &e);
+    if (!rc)
+        rc = ana_run(device, p, NULL, &r, &e);
+    if (!rc && plain)
+        rc = dev_run_new(device, p, &run, &e);
+    if (!rc && plain)
+        rc = dev_run_fill(run, 0, -1, &e);
+    if (!rc && plain)
+        rc = dev_run_once(run, &e);
+    if (rc)
+        fail_msg("%s: %s: %s", x->entry, dt_err_code(e.num), e.detail ? e.detail : "");
+    if (plain)
+        *plain = last_instructions();
+    if (!r->launch[0].summarised)
+        fail_msg("%s: %s", x->entry, r->launch[0].unsummarised ? r->launch[0].unsummarised : "-");
+    uint64_t walked = r->launch[0].walked;
+    ana_free(r);
+    dev_run_free(run);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    dt_err_done(&e);
+    json_decref(j);
+    free(s);
+    return walked;
+}
+
+static char *sample_ptx(void)
+{
+    char path[1024], *text = NULL, *ptx = NULL;
+    size_t len;
+    struct dt_err e = {0};
+    snprintf(path, sizeof path, "%s/bench/analysis/kernels.cu", getenv("DOVETAIL_SOURCE") ? getenv("DOVETAIL_SOURCE") : ".");
+    FILE *f = dev_nvrtc_version() ? fopen(path, "rb") : NULL;
+    if (!f)
+        return NULL;
+    text = calloc(1, 1 << 16);
+    assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
+    fclose(f);
+    if (dev_compile_cuda(text, strlen(text), NULL, 0, "sm_90", 60000, &ptx, &len, &e))
+        fail_msg("%s", e.log ? e.log : "no PTX");
+    free(text);
+    return ptx;
+}
+
+static void samples(void **state)
+{
+    static const struct sample sample[] = {
+        {"gemm128", {2, 2, 1}, {256, 1, 1}, {256 * 64, 64 * 256, 256 * 256}, {256, 64}, 2, 1500},
+        {"gemm128", {2, 2, 1}, {256, 1, 1}, {256 * 256, 256 * 256, 256 * 256}, {256, 256}, 2, 100},
+        {"gemm32", {4, 4, 1}, {256, 1, 1}, {128 * 256, 256 * 128, 128 * 128}, {128, 128, 256}, 3, 500},
+        {"gemm32", {4, 4, 1}, {256, 1, 1}, {100 * 250, 250 * 100, 100 * 100}, {100, 100, 250}, 3, 1500},
+        {"layernorm", {64, 1, 1}, {256, 1, 1}, {64 * 1024, 1024, 64 * 1024}, {1024}, 1, 500},
+        {"softmax", {16, 1, 1}, {256, 1, 1}, {128 * 512, 128 * 512}, {128, 512}, 2, 1500},
+        {"conv2d", {2, 2, 8}, {16, 16, 1}, {16 * 28 * 28, 8 * 16 * 9, 8 * 28 * 28}, {16, 28, 28}, 3, 3000},
+        {"attention", {2, 2, 1}, {64, 1, 1}, {2 * 128 * 64, 2 * 128 * 64, 2 * 128 * 64, 2 * 128 * 64}, {128}, 1, 3000},
+        {"transpose", {8, 8, 1}, {32, 8, 1}, {65536, 65536}, {256, 256}, 2, 1500},
+        {"gelu", {64, 1, 1}, {256, 1, 1}, {16384, 16384}, {16384}, 1, 1500},
+        {"band", {64, 1, 1}, {64, 1, 1}, {4096, 4096}, {4096, 9}, 2, 3000},
+    };
+    char *ptx = sample_ptx();
+    if (!ptx)
+        skip();
+    for (unsigned i = 0; i < sizeof sample / sizeof *sample; i++) {
+        uint64_t plain, walked = sample_cost(ptx, &sample[i], &plain);
+        print_message("%s: %llu of %llu thread instructions, %.2f %%\n", sample[i].entry, (unsigned long long)walked,
+                      (unsigned long long)plain, 100.0 * (double)walked / (double)plain);
+        if (walked * 10000 > plain * sample[i].share)
+            fail_msg("%s takes more than %u.%02u %%", sample[i].entry, sample[i].share / 100, sample[i].share % 100);
+    }
+    free(ptx);
+}
+
+/* Rounds of a loop are not walked one by one. */
+static void rounds(void **state)
+{
+    struct sample x[2] = {{"gemm128", {4, 2, 1}, {256, 1, 1}, {256, 512, 256 * 512}, {512, 0}, 2, 0},
+                          {"gemm32", {7, 7, 1}, {256, 1, 1}, {200, 200, 200 * 200}, {200, 200, 0}, 3, 0}};
+    char *ptx = sample_ptx();
+    if (!ptx)
+        skip();
+    for (unsigned i = 0; i < 2; i++) {
+        uint64_t walked[3];
+        for (unsigned q = 0; q < 3; q++) {
+            struct sample y = x[i];
+            y.buffer[0] *= 256u << 2 * q;
+            y.buffer[1] *= 256u << 2 * q;
+            y.number[y.nnumber - 1] = 256 << 2 * q;
+            walked[q] = sample_cost(ptx, &y, NULL);
+        }
+        print_message("%s: %llu, %llu, %llu\n", x[i].entry, (unsigned long long)walked[0], (unsigned long long)walked[1],
+                      (unsigned long long)walked[2]);
+        assert_true(walked[2] * 10 <= walked[0] * 13);
+    }
+    free(ptx);
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
         cmocka_unit_test(kernels_by_hand),
+        cmocka_unit_test(launches_alike),
         cmocka_unit_test(nests),
+        cmocka_unit_test(samples),
+        cmocka_unit_test(rounds),
     };
     return cmocka_run_group_tests(t, open_device, close_device);
 }
