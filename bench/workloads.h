@@ -16,7 +16,7 @@ enum { N = SIZE / 4, GEMM = 512, ROWS = 512, COLS = 1024, SQUARE = 1024, WIDE = 
 
 /* name, times over in one process on the device, times over as plain C */
 #define WORKLOADS(X)                                                                                                             \
-    X(gemm16, 2, 20) X(gemm64, 3, 40) X(gemm128, 3, 40) X(hgemm, 5, 5) X(layernorm, 30, 100) X(softmax, 20, 20) X(saxpy, 60, 600) \
+    X(gemm16, 2, 20) X(gemm64, 3, 40) X(gemm128, 3, 40) X(hgemm, 20, 5) X(layernorm, 30, 100) X(softmax, 20, 20) X(saxpy, 60, 600) \
     X(gelu, 30, 20) X(gather, 40, 200) X(transpose, 40, 200) X(histogram, 20, 100) X(collatz, 300, 300)
 
 struct inputs {

@@ -733,7 +733,13 @@ static int mov(struct sg_dec *d)
         return unpack(d, t);
     if (i->opnd[1].kind == PTX_O_VEC)
         return pack(d, t);
-    un(d, sg_width(t) == 16 ? SG_H_MOV_u128 : sg_width(t) == 8 ? SG_H_MOV_u64 : SG_H_MOV_u32, t, t);
+    uint32_t a = sg_source(d, &i->opnd[1], t);
+    if (sg_width(t) < 16 && sg_alias(d, &i->opnd[0], t, a))
+        return 0;
+    uint32_t dst = sg_dest(d, &i->opnd[0], t);
+    struct sg_op *op = sg_emit_h(d, sg_width(t) == 16 ? SG_H_MOV_u128 : sg_width(t) == 8 ? SG_H_MOV_u64 : SG_H_MOV_u32);
+    op->d = dst;
+    op->a = a;
     return 0;
 }
 

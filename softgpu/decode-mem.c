@@ -142,6 +142,8 @@ static int load(struct sg_dec *d)
                                 (unsigned long long)total);
         for (unsigned e = 0; e < n; e++) {
             uint32_t a = param_row(d, (uint32_t)at + e * bytes, bytes, sign, wide || bytes == 8, narrow);
+            if (sg_alias(d, element(to, e), wide || bytes == 8 ? PTX_U64 : PTX_U32, a))
+                continue;
             uint32_t dst = any_dest(d, element(to, e), t);
             struct sg_op *op = sg_emit_h(d, wide || bytes == 8 ? SG_H_MOV_u64 : SG_H_MOV_u32);
             op->d = dst;
@@ -256,7 +258,7 @@ static int atomic(struct sg_dec *d)
         ok = false;
     if (!ok)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "this form of %s", red ? "red" : "atom");
-    bool unused = red || (n == 1 && (i->opnd[0].kind == PTX_O_SINK || (i->opnd[0].kind == PTX_O_REG && !d->read[i->opnd[0].reg])));
+    bool unused = red || (n == 1 && (i->opnd[0].kind == PTX_O_SINK || (i->opnd[0].kind == PTX_O_REG && !(d->use[i->opnd[0].reg] & SG_USE_READ))));
     bool plain = unused && n == 1 && !flt && (bytes == 4 || bytes == 8) && commutes(m);
     if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER && !(plain && in_common(d, m, bytes, ptx_type_is_signed(t))))
         d->c->ordered = true;
@@ -392,7 +394,10 @@ static int cvta(struct sg_dec *d)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "32-bit addresses");
     if (!d->f->is_entry && win == SG_WINDOW_PARAM)
         win = SG_WINDOW_LOCAL;
-    uint32_t a = sg_source(d, &i->opnd[1], PTX_U64), dst = sg_dest(d, &i->opnd[0], PTX_U64), b = win ? sg_konst(d, win, true) : 0;
+    uint32_t a = sg_source(d, &i->opnd[1], PTX_U64);
+    if (!win && sg_alias(d, &i->opnd[0], PTX_U64, a))
+        return 0;
+    uint32_t dst = sg_dest(d, &i->opnd[0], PTX_U64), b = win ? sg_konst(d, win, true) : 0;
     struct sg_op *op = sg_emit_h(d, !win ? SG_H_MOV_u64 : ptx_has(i, PTX_M_TO) ? SG_H_SUB_u64 : SG_H_ADD_u64);
     op->d = dst;
     op->a = a;

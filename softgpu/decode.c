@@ -99,13 +99,15 @@ struct range {
 };
 struct scan {
     uint32_t *from, *to, at;
-    bool *read; /* some instruction reads it */
+    uint8_t *use;    /* enum sg_use; while counting: SG_USE_ONCE is set by the first touch, if it writes */
+    uint8_t *writes; /* at most 2 */
 };
 
 static void touch(uint32_t reg, bool write, void *user)
 {
     struct scan *s = user;
-    s->read[reg] |= !write;
+    s->use[reg] |= write ? s->from[reg] == UINT32_MAX ? SG_USE_ONCE : 0 : SG_USE_READ;
+    s->writes[reg] += write && s->writes[reg] < 2;
     if (s->at < s->from[reg])
         s->from[reg] = s->at;
     if (s->to[reg] == UINT32_MAX || s->at > s->to[reg])
@@ -124,7 +126,7 @@ static uint32_t row_bytes(const struct ptx_reg *r)
 }
 
 /* Live ranges of all registers, and which are live at the entry; false when there is no flow graph. */
-static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry, bool *read)
+static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry, uint8_t *use, uint8_t *writes)
 {
     struct ptx_cfg cfg;
     struct ptx_live live;
@@ -134,7 +136,7 @@ static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *
         ptx_cfg_done(&cfg);
         return false;
     }
-    struct scan s = {from, to, 0, read};
+    struct scan s = {from, to, 0, use, writes};
     for (s.at = 0; s.at < f->ninst; s.at++)
         ptx_inst_regs(&f->inst[s.at], touch, &s);
     for (uint32_t b = 0; b < cfg.nblock; b++)
@@ -162,16 +164,21 @@ static int assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
     uint32_t *from = dt_calloc(n + 1, 2 * sizeof *from), *to = from ? from + n + 1 : NULL;
     struct range *r = dt_calloc(n + 1, sizeof *r);
     bool *entry = dt_calloc(n + 1, sizeof *entry);
-    if (!from || !r || !entry) {
+    uint8_t *writes = dt_calloc(n + 1, 1);
+    if (!from || !r || !entry || !writes) {
         free(from);
         free(r);
         free(entry);
+        free(writes);
         return DT_E_NOMEM;
     }
     memset(from, 0xFF, (n + 1) * 2 * sizeof *from);
-    bool flow = live_ranges(f, from, to, entry, fn->read);
-    if (!flow)
-        memset(fn->read, 1, n);
+    bool flow = live_ranges(f, from, to, entry, fn->use, writes);
+    for (uint32_t i = 0; i < n; i++)
+        if (!flow)
+            fn->use[i] = SG_USE_READ;
+        else if (writes[i] != 1 || entry[i])
+            fn->use[i] &= (uint8_t)~SG_USE_ONCE;
     uint32_t count = 0;
     for (uint32_t i = 0; i < n; i++) {
         if (flow && to[i] == UINT32_MAX)
@@ -217,6 +224,7 @@ static int assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
     free(from);
     free(r);
     free(entry);
+    free(writes);
     return rc;
 }
 
@@ -259,8 +267,8 @@ static int gather(struct sg_dec *d, const struct ptx_function *f)
     if (find_fn(d, f))
         return 0;
     struct sg_fn_regs r = {.f = f, .ref = dt_new_array(&d->c->arena, uint32_t, f->nreg + 1),
-                           .read = dt_new_array(&d->c->arena, bool, f->nreg + 1)};
-    if (!r.ref || !r.read || !dt_push(&d->fn, r))
+                           .use = dt_new_array(&d->c->arena, uint8_t, f->nreg + 1)};
+    if (!r.ref || !r.use || !dt_push(&d->fn, r))
         return DT_E_NOMEM;
     for (uint32_t i = 0; i < f->ninst; i++) {
         const struct ptx_inst *in = &f->inst[i];
@@ -429,6 +437,17 @@ uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
     case PTX_O_FUNC: at = sg_function_address(d->m, o->func); return sg_konst(d, at, width >= 8);
     default: sg_dec_error(d, DT_E_UNSUPPORTED, "an operand of this kind"); return SG_K_ZERO64 | 1;
     }
+}
+
+bool sg_alias(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, uint32_t a)
+{
+    if (d->checked || d->i->pred != PTX_NO_REG || o->kind != PTX_O_REG || o->comp > 0 || d->f->reg[o->reg].vec > 1 ||
+        !(d->use[o->reg] & SG_USE_ONCE) || sg_width((enum ptx_type)d->f->reg[o->reg].type) != sg_width(t))
+        return false;
+    if (!(a & 3) && a >= SG_REG_FIXED)
+        return false;
+    d->ref[o->reg] = a;
+    return true;
 }
 
 uint32_t sg_dest(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
@@ -646,11 +665,11 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
         sg_var_address(d, g->ret[k], &at[k]);
     const struct ptx_function *f = d->f;
     uint32_t *ref = d->ref;
-    bool *read = d->read;
+    uint8_t *use = d->use;
     int r = sg_decode_function(d, g);
     d->f = f;
     d->ref = ref;
-    d->read = read;
+    d->use = use;
     d->i = i;
     d->need_bb = true;
     struct sg_src s = {f, (uint32_t)(i - f->inst)};
@@ -819,7 +838,7 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
     size_t first_fix = d->fix.n;
     d->f = f;
     d->ref = me->ref;
-    d->read = me->read;
+    d->use = me->use;
     d->need_bb = true;
     int r = 0;
     for (uint32_t k = 0; k < f->ninst && r >= 0 && !d->nomem && !d->c->error; k++) {

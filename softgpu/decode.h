@@ -14,10 +14,15 @@ struct sg_place { /* where a shared, local or parameter variable lies */
     uint64_t offset;
 };
 
+enum sg_use {
+    SG_USE_READ = 1, /* some instruction reads it */
+    SG_USE_ONCE = 2, /* one instruction writes it, and comes first, in the text and on every path */
+};
+
 struct sg_fn_regs { /* the registers of a function that occurs in the kernel */
     const struct ptx_function *f;
     uint32_t *ref; /* per register */
-    bool *read;    /* per register: some instruction reads it */
+    uint8_t *use;  /* per register: enum sg_use */
     bool active;   /* being decoded: a call to it is recursion */
 };
 
@@ -63,7 +68,7 @@ struct sg_dec {
     struct sg_fn_regs *regs_of; /* invalid after a call */
     uint32_t *ref;
     bool checked; /* code for the checking modes */
-    bool *read;
+    uint8_t *use;
     bool guarded; /* put its predicate on every operation */
     struct post { /* copies after it, into registers of another width */
         uint32_t d, a;
@@ -93,6 +98,8 @@ int sg_place_vars(struct sg_dec *d);                           /* shared memory 
 uint32_t sg_temp(struct sg_dec *d);  /* a row of 32 64-bit lanes; two in a row for 128 bits */
 uint32_t sg_ptemp(struct sg_dec *d); /* a predicate */
 uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
+/* Row `a` never changes while a block runs and is all that register `o` will ever hold: then o is another name for it, and true. */
+bool sg_alias(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, uint32_t a);
 uint32_t sg_dest(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
 uint32_t sg_pred(struct sg_dec *d, const struct ptx_opnd *o, bool *ret_not);
 uint32_t sg_pred_dest(struct sg_dec *d, const struct ptx_opnd *o);

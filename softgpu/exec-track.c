@@ -151,6 +151,28 @@ void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg
     wk->sectors[how == SG_WRITE] += n;
 }
 
+void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at, unsigned bytes,
+                     bool line0, bool line1, enum sg_access how)
+{
+    struct sg_worker *wk = w->wk;
+    if (wk->race || !wk->map) {
+        sg_track_offsets(w, op, r, base, at, bytes, how);
+        return;
+    }
+    const uint64_t first = r->base >> 5, a = base + at[0], b = base + at[16];
+    const uint64_t a0 = (a >> 5) - first, a1 = ((a + (line0 ? 16 * bytes : bytes) - 1) >> 5) - first;
+    const uint64_t b0 = (b >> 5) - first, b1 = ((b + (line1 ? 16 * bytes : bytes) - 1) >> 5) - first;
+    /* sectors of both halves count once */
+    const uint64_t lo = a0 > b0 ? a0 : b0, hi = a1 < b1 ? a1 : b1, n = a1 - a0 + 1 + b1 - b0 + 1 - (hi >= lo ? hi - lo + 1 : 0);
+    for (unsigned write = 0; write < 2; write++) {
+        if (how == (write ? SG_READ : SG_WRITE))
+            continue;
+        wk->sectors[write] += n;
+        mark(wk, r, write, a0, a1 - a0 + 1);
+        mark(wk, r, write, b0, b1 - b0 + 1);
+    }
+}
+
 void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2])
 {
     ret_bytes[0] = ret_bytes[1] = 0;

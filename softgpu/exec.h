@@ -389,6 +389,9 @@ void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *a
 /* All 32 lanes at base + at[l] within r, aligned elements of at most 32 bytes; those of inactive lanes repeat one of the others. */
 void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at,
                       unsigned bytes, enum sg_access how);
+/* The same, where each half of the warp is one element, or 16 in a line. */
+void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at,
+                     unsigned bytes, bool line0, bool line1, enum sg_access how);
 int sg_track_init(struct sg_worker *wk);
 void sg_track_done(struct sg_worker *wk);
 void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2]); /* distinct bytes read, written */
