@@ -1,4 +1,7 @@
-/* The driver's entries, by dlopen and cuGetProcAddress.
+/* The driver's entries, by dlopen and dlsym; the software device's extensions by cuGetProcAddress.
+ *
+ * dlsym takes the very symbol that this cuda.h declares (cuMemAlloc_v2). cuGetProcAddress at this cuda.h's version would not: since 13.0 it
+ * answers `cuCtxSynchronize` and `cuCtxGetDevice` with shapes that have one parameter more than the header's macros say.
  *
  * NVIDIA's driver is `libcuda.so.1` as the dynamic linker finds it; ours is opened by path (DOVETAIL_SOFTGPU, else beside the program), so that
  * both can be open in one process and neither hides the other (RTLD_LOCAL). The table is cuda.def; a driver that lacks an entry is too
@@ -18,6 +21,9 @@ static struct {
     struct dev_driver real, soft;
 } drivers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+#define TEXT(x) #x
+#define SYMBOL(name) TEXT(name) /* with the suffix that cuda.h's macros give it */
+
 typedef CUresult (*get_proc)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
 static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err *e)
@@ -27,8 +33,8 @@ static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err
     if (!get)
         return dt_err_set(e, DT_E_NO_DEVICE, "%s: no cuGetProcAddress_v2: a driver of CUDA 12 or later is needed", path);
 #define SYM(name)                                                                                                                  \
-    p = NULL;                                                                                                                      \
-    if (get(#name, &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS || !p)                                                               \
+    p = dlsym(lib, SYMBOL(name));                                                                                                  \
+    if (!p)                                                                                                                        \
         return dt_err_set(e, DT_E_NO_DEVICE, "%s: no " #name ": the driver is too old", path);                                     \
     d->name = (__typeof__(&name))p;
 #include "device/cuda.def"

@@ -20,6 +20,7 @@ struct sg_alloc {
     bool read_only;
     char *name;     /* for reports, NULL: none */
     uint64_t *init; /* a bit a byte: written; NULL: all of it */
+    const void *owner; /* what sg_mem_alloc_for was told */
 };
 
 struct sg_device {

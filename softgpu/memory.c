@@ -222,6 +222,48 @@ int sg_mem_alloc(struct sg_device *d, uint64_t bytes, uint64_t *ret_addr)
     return r;
 }
 
+int sg_mem_alloc_for(struct sg_device *d, uint64_t bytes, const void *owner, uint64_t *ret_addr)
+{
+    int r = sg_mem_alloc(d, bytes, ret_addr);
+    if (r < 0)
+        return r;
+    pthread_mutex_lock(&d->lock);
+    size_t i = lower(d->alloc, d->nalloc, *ret_addr);
+    if (i < d->nalloc && d->alloc[i].base == *ret_addr)
+        d->alloc[i].owner = owner;
+    pthread_mutex_unlock(&d->lock);
+    return 0;
+}
+
+const void *sg_mem_owner(const struct sg_device *cd, uint64_t addr)
+{
+    struct sg_device *d = (struct sg_device *)cd;
+    pthread_mutex_lock(&d->lock);
+    const struct sg_alloc *a = sg_mem_search(d->alloc, d->nalloc, addr);
+    const void *owner = a ? a->owner : NULL;
+    pthread_mutex_unlock(&d->lock);
+    return owner;
+}
+
+void sg_mem_free_owned(struct sg_device *d, const void *owner)
+{
+    pthread_mutex_lock(&d->exec_lock);
+    pthread_mutex_lock(&d->lock);
+    size_t n = 0;
+    for (size_t i = 0; i < d->nalloc; i++) {
+        struct sg_alloc a = d->alloc[i];
+        if (!a.raw || a.owner != owner) {
+            d->alloc[n++] = a;
+            continue;
+        }
+        d->used -= a.end - a.base;
+        alloc_done(&a);
+    }
+    d->nalloc = n;
+    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->exec_lock);
+}
+
 static int drop(struct sg_device *d, uint64_t addr, bool registered)
 {
     pthread_mutex_lock(&d->exec_lock);

@@ -51,6 +51,10 @@ const struct sg_model *sg_device_model(const struct sg_device *d);
 /* Allocations are 512-byte aligned with a red zone on either side, filled with 0xFF bytes. DT_E_NOMEM over the model's memory
  * or the host's. */
 int sg_mem_alloc(struct sg_device *d, uint64_t bytes, uint64_t *ret_addr);
+/* The same for somebody (a context), who can be asked for, and whose allocations can go all at once. */
+int sg_mem_alloc_for(struct sg_device *d, uint64_t bytes, const void *owner, uint64_t *ret_addr);
+const void *sg_mem_owner(const struct sg_device *d, uint64_t addr); /* NULL: none */
+void sg_mem_free_owned(struct sg_device *d, const void *owner);
 int sg_mem_free(struct sg_device *d, uint64_t addr); /* DT_E_NOT_FOUND: not the start of an allocation */
 /* Register memory that is not from sg_mem_alloc (host memory used as device memory, module variables). */
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only);
@@ -80,6 +84,15 @@ bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n);
 unsigned sg_module_kernels(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
+
+/* ---- fat binaries (fatbin.c) --------------------------------------------------------------------------------- */
+bool sg_fatbin_is(const void *data);      /* reads up to 4 bytes, none behind one that differs */
+size_t sg_fatbin_bytes(const void *data); /* what its header says that it has; reads 16 bytes */
+/* The text of the best PTX of a container for a device of compute capability `cc` (90), NUL-terminated, owned by the caller. DT_E_NOT_FOUND:
+ * none that it can run (only SASS, or for later devices); DT_E_PTX: the container is damaged. */
+int sg_fatbin_ptx(const void *data, size_t len, unsigned cc, char **ret, size_t *ret_len);
+/* May PTX with this `.target` run there: sm_90 on 90 and later, sm_100f on 10x, sm_90a on 90 alone? */
+bool sg_target_fits(const char *ptx, size_t len, unsigned cc);
 
 struct sg_kernel_info {
     const char *name;

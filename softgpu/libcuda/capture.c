@@ -1,20 +1,46 @@
 /* Stream capture: work of a capturing stream becomes graph nodes.
  *
  * A capture belongs to the stream that began it; other streams join when they wait for an event that was recorded in it, and must be
- * joined back (by an event that the origin waits for) before it ends. `tail` is what the next node of a stream follows. Modes
- * (global, thread-local, relaxed) are accepted alike: unsafe calls are refused only on the capturing stream and for whole-context waits.
+ * joined back (by an event that the origin waits for) before it ends. `tail` is what the next node of a stream follows. What all streams of
+ * a capture share is in its graph.
+ *
+ * A call that may not be made while something captures (allocation, a wait of the host, work of the legacy stream) fails and breaks the
+ * capture: it ends in CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. Whether a call of another thread counts is what the modes say: `global`
+ * captures forbid them in every thread, `thread-local` ones in theirs, `relaxed` ones nowhere, and a thread may exempt itself
+ * (cuThreadExchangeStreamCaptureMode).
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
-bool cu_capturing(const struct CUctx_st *c)
+static _Thread_local CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
+
+CUresult cu_capture_unsafe(struct CUctx_st *c)
 {
-    for (const struct CUstream_st *s = c->streams; s; s = s->next)
-        if (s->capture)
-            return true;
-    return false;
+    CUresult r = CUDA_SUCCESS;
+    for (struct CUstream_st *s = c->streams; s && thread_mode != CU_STREAM_CAPTURE_MODE_RELAXED; s = s->next) {
+        struct CUgraph_st *g = s->capture;
+        if (!g || g->mode == CU_STREAM_CAPTURE_MODE_RELAXED)
+            continue;
+        bool mine = g->thread == cu_thread();
+        if (mine || (g->mode == CU_STREAM_CAPTURE_MODE_GLOBAL && thread_mode == CU_STREAM_CAPTURE_MODE_GLOBAL)) {
+            g->broken = true;
+            r = CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+    }
+    return r;
+}
+
+CUresult cu_capture_legacy(struct CUctx_st *c, const struct CUstream_st *s)
+{
+    CUresult r = CUDA_SUCCESS;
+    for (struct CUstream_st *t = c->streams; t && s == c->null_stream; t = t->next)
+        if (t->capture && !(t->flags & CU_STREAM_NON_BLOCKING)) { /* it would have to wait for work that does not run */
+            t->capture->broken = true;
+            r = CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
+    return r;
 }
 
 static bool set_tail(struct CUstream_st *s, struct CUgraphNode_st *n)
@@ -25,6 +51,7 @@ static bool set_tail(struct CUstream_st *s, struct CUgraphNode_st *n)
 
 static CUresult new_node(struct CUstream_st *s, CUgraphNodeType type, struct CUgraphNode_st **ret)
 {
+    CU_REQUIRE(!s->capture->broken, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     CU_TRY(cu_node_new(s->capture, type, s->tail.p, s->tail.n, ret));
     return set_tail(s, *ret) ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
@@ -66,115 +93,293 @@ CUresult cu_capture_host(struct CUstream_st *s, CUhostFn fn, void *user)
     return CUDA_SUCCESS;
 }
 
+CUresult cu_capture_event(struct CUstream_st *s, CUgraphNodeType type, struct CUevent_st *e)
+{
+    struct CUgraphNode_st *n;
+    CU_TRY(new_node(s, type, &n));
+    n->event = e;
+    return CUDA_SUCCESS;
+}
+
+/* A node whose parameters cu_node_set makes; on failure the node stays, empty. */
+static CUresult general(struct CUstream_st *s, const CUgraphNodeParams *p, struct CUgraphNode_st **ret)
+{
+    CU_TRY(new_node(s, p->type, ret));
+    CUresult r = cu_node_set(s->ctx, *ret, p);
+    if (r != CUDA_SUCCESS)
+        (*ret)->type = CU_GRAPH_NODE_TYPE_EMPTY;
+    return r;
+}
+
+CUresult cu_capture_alloc(struct CUstream_st *s, const CUmemPoolProps *props, size_t bytes, CUdeviceptr *ret)
+{
+    struct CUgraphNode_st *n;
+    CUgraphNodeParams p = {.type = CU_GRAPH_NODE_TYPE_MEM_ALLOC};
+    p.alloc.poolProps = *props;
+    p.alloc.bytesize = bytes;
+    CU_TRY(general(s, &p, &n));
+    *ret = n->alloc.dptr;
+    return CUDA_SUCCESS;
+}
+
+CUresult cu_capture_free(struct CUstream_st *s, CUdeviceptr p)
+{
+    struct CUgraphNode_st *n;
+    CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_MEM_FREE};
+    q.free.dptr = p;
+    CU_REQUIRE(cu_graph_memory_starts(p), CUDA_ERROR_INVALID_VALUE);
+    return general(s, &q, &n);
+}
+
+CUresult cu_capture_memop(struct CUstream_st *s, unsigned count, const CUstreamBatchMemOpParams *op)
+{
+    struct CUgraphNode_st *n;
+    CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_BATCH_MEM_OP};
+    q.memOp.count = count;
+    q.memOp.paramArray = (CUstreamBatchMemOpParams *)(uintptr_t)op;
+    return general(s, &q, &n);
+}
+
+CUresult cu_capture_graph(struct CUstream_st *s, const struct CUgraph_st *g)
+{
+    struct CUgraphNode_st *n;
+    CU_TRY(new_node(s, CU_GRAPH_NODE_TYPE_EMPTY, &n));
+    CU_TRY(cu_graph_clone(g, false, &n->child));
+    n->child->owner = n;
+    n->type = CU_GRAPH_NODE_TYPE_GRAPH;
+    return CUDA_SUCCESS;
+}
+
 CUresult cu_capture_record(struct CUstream_st *s, struct CUevent_st *e)
 {
+    CU_REQUIRE(!s->capture->broken, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
     e->tail.n = 0;
     for (size_t i = 0; i < s->tail.n; i++)
         CU_REQUIRE(dt_push(&e->tail, s->tail.p[i]), CUDA_ERROR_OUT_OF_MEMORY);
     e->capture = s->capture;
-    e->capture_id = s->capture_id;
+    e->capture_id = s->capture->capture_id;
+    return CUDA_SUCCESS;
+}
+
+static CUresult follow(struct CUstream_st *s, CUgraphNode const *n, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        bool there = false;
+        for (size_t k = 0; k < s->tail.n; k++)
+            there = there || s->tail.p[k] == n[i];
+        if (!there)
+            CU_REQUIRE(dt_push(&s->tail, n[i]), CUDA_ERROR_OUT_OF_MEMORY);
+    }
     return CUDA_SUCCESS;
 }
 
 CUresult cu_capture_wait(struct CUstream_st *s, struct CUevent_st *e)
 {
-    CU_REQUIRE(e->capture, CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
-    bool alive = false;
-    for (struct CUstream_st *t = s->ctx->streams; t; t = t->next)
-        alive = alive || (t->capture == e->capture && t->capture_id == e->capture_id);
-    CU_REQUIRE(alive, CUDA_ERROR_CAPTURED_EVENT);
+    if (!e->capture) {
+        s->capture->broken = true;
+        return CUDA_ERROR_STREAM_CAPTURE_ISOLATION;
+    }
+    struct CUgraph_st *g = e->capture;
+    CU_REQUIRE(cu_is(g, CU_GRAPH) && g->capturing && g->capture_id == e->capture_id, CUDA_ERROR_CAPTURED_EVENT);
+    CU_REQUIRE(!g->broken, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    if (s->capture && s->capture != g) {
+        s->capture->broken = g->broken = true;
+        return CUDA_ERROR_STREAM_CAPTURE_MERGE;
+    }
     if (!s->capture) {
-        CU_REQUIRE(s != s->ctx->null_stream, CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
-        s->capture = e->capture;
-        s->capture_id = e->capture_id;
+        if (s == s->ctx->null_stream) {
+            g->broken = true;
+            return CUDA_ERROR_STREAM_CAPTURE_IMPLICIT;
+        }
+        s->capture = g;
         s->capture_origin = false;
         s->tail.n = 0;
     }
-    CU_REQUIRE(s->capture == e->capture, CUDA_ERROR_STREAM_CAPTURE_MERGE);
-    for (size_t i = 0; i < e->tail.n; i++) {
-        bool there = false;
-        for (size_t k = 0; k < s->tail.n; k++)
-            there = there || s->tail.p[k] == e->tail.p[i];
-        if (!there)
-            CU_REQUIRE(dt_push(&s->tail, e->tail.p[i]), CUDA_ERROR_OUT_OF_MEMORY);
-    }
+    return follow(s, e->tail.p, e->tail.n);
+}
+
+static CUresult begin(struct CUstream_st *s, struct CUgraph_st *g, CUstreamCaptureMode mode)
+{
+    static uint64_t last;
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || mode == CU_STREAM_CAPTURE_MODE_RELAXED,
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(s != s->ctx->null_stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    CU_REQUIRE(!s->capture, CUDA_ERROR_ILLEGAL_STATE);
+    bool borrowed = g != NULL;
+    if (!g)
+        g = cu_graph_new();
+    CU_REQUIRE(g, CUDA_ERROR_OUT_OF_MEMORY);
+    g->capturing = true;
+    g->broken = false;
+    g->borrowed = borrowed;
+    g->mode = mode;
+    g->thread = cu_thread();
+    g->capture_id = ++last;
+    s->capture = g;
+    s->capture_origin = true;
+    s->tail.n = 0;
     return CUDA_SUCCESS;
 }
 
 CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
 {
-    static uint64_t next_id = 1;
+    CU_CONTEXT(c);
+    return begin(cu_stream(c, stream), NULL, mode);
+}
+
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph g, const CUgraphNode *dep, const CUgraphEdgeData *edge, size_t n,
+                                     CUstreamCaptureMode mode)
+{
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(s != c->null_stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    CU_REQUIRE(!s->capture, CUDA_ERROR_ILLEGAL_STATE);
-    s->capture = cu_graph_new();
-    CU_REQUIRE(s->capture, CUDA_ERROR_OUT_OF_MEMORY);
-    s->capture_origin = true;
-    s->capture_id = next_id++;
-    s->tail.n = 0;
-    return CUDA_SUCCESS;
+    CU_REQUIRE(cu_is(g, CU_GRAPH) && !g->capturing && (!n || dep), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < n; i++)
+        CU_REQUIRE(cu_is(dep[i], CU_NODE) && dep[i]->graph == g, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(begin(s, g, mode));
+    return follow(s, dep, n);
 }
 
-static bool follows(const struct CUgraphNode_st *n, const struct CUgraphNode_st *target)
+/* Every stream leaves the capture. */
+static void leave(struct CUctx_st *c, struct CUgraph_st *g)
 {
-    if (n == target)
-        return true;
-    for (size_t i = 0; i < n->dep.n; i++)
-        if (follows(n->dep.p[i], target))
-            return true;
-    return false;
+    for (struct CUstream_st *t = c->streams; t; t = t->next)
+        if (t->capture == g) {
+            t->capture = NULL;
+            t->capture_origin = false;
+            t->tail.n = 0;
+        }
+    g->capturing = false;
+}
+
+void cu_capture_abandon(struct CUstream_st *s)
+{
+    struct CUgraph_st *g = s->capture;
+    bool origin = s->capture_origin;
+    if (!origin) {
+        g->broken = true;
+        return;
+    }
+    leave(s->ctx, g);
+    s->capture = NULL; /* it is off its context's list already */
+    if (!g->borrowed)
+        cu_graph_free(g);
+}
+
+/* Has every stream of the capture been joined: is its tail among what leads to the origin's tail? */
+static CUresult joined(const struct CUstream_st *s, bool *ret)
+{
+    struct CUgraph_st *g = s->capture;
+    struct CUgraphNode_st **stack = dt_reallocarray(NULL, g->node.n + 1, sizeof *stack);
+    size_t depth = 0;
+    CU_REQUIRE(stack, CUDA_ERROR_OUT_OF_MEMORY);
+    for (size_t i = 0; i < g->node.n; i++)
+        g->node.p[i]->mark = 0;
+    for (size_t i = 0; i < s->tail.n; i++)
+        if (!s->tail.p[i]->mark) {
+            s->tail.p[i]->mark = 1;
+            stack[depth++] = s->tail.p[i];
+        }
+    while (depth) {
+        const struct CUgraphNode_st *n = stack[--depth];
+        for (size_t i = 0; i < n->dep.n; i++)
+            if (!n->dep.p[i]->mark) {
+                n->dep.p[i]->mark = 1;
+                stack[depth++] = n->dep.p[i];
+            }
+    }
+    free(stack);
+    *ret = true;
+    for (const struct CUstream_st *t = s->ctx->streams; t; t = t->next)
+        for (size_t i = 0; t->capture == g && i < t->tail.n; i++)
+            *ret = *ret && t->tail.p[i]->mark;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
 {
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
-    CU_REQUIRE(s && ret, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(s->capture, CUDA_ERROR_ILLEGAL_STATE);
     CU_REQUIRE(s->capture_origin, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     struct CUgraph_st *g = s->capture;
-    bool joined = true;
-    for (struct CUstream_st *t = c->streams; t; t = t->next) {
-        if (t == s || t->capture != g)
-            continue;
-        for (size_t i = 0; i < t->tail.n; i++) {
-            bool found = false;
-            for (size_t k = 0; k < s->tail.n; k++)
-                found = found || follows(s->tail.p[k], t->tail.p[i]);
-            joined = joined && found;
-        }
-        t->capture = NULL;
-        t->tail.n = 0;
-    }
-    s->capture = NULL;
-    s->capture_origin = false;
-    s->tail.n = 0;
-    if (!joined) {
+    CU_REQUIRE(g->mode == CU_STREAM_CAPTURE_MODE_RELAXED || g->thread == cu_thread(), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    bool all = true;
+    CUresult r = g->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(s, &all);
+    if (r == CUDA_SUCCESS && !all)
+        r = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
+    leave(c, g);
+    *ret = r == CUDA_SUCCESS ? g : NULL;
+    if (r != CUDA_SUCCESS && !g->borrowed)
         cu_graph_free(g);
-        *ret = NULL;
-        return CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    }
-    *ret = g;
-    return CUDA_SUCCESS;
+    return r;
+}
+
+static CUstreamCaptureStatus status(const struct CUstream_st *s)
+{
+    return !s->capture          ? CU_STREAM_CAPTURE_STATUS_NONE
+           : s->capture->broken ? CU_STREAM_CAPTURE_STATUS_INVALIDATED
+                                : CU_STREAM_CAPTURE_STATUS_ACTIVE;
 }
 
 CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret)
 {
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
-    CU_REQUIRE(s && ret, CUDA_ERROR_INVALID_VALUE);
-    *ret = s->capture ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = status(s);
     return CUDA_SUCCESS;
+}
+
+/* The list of nodes is the stream's own, good until the next call for this stream. Edges carry no data here. */
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *ret, cuuint64_t *id, CUgraph *g, const CUgraphNode **dep,
+                                const CUgraphEdgeData **edge, size_t *n)
+{
+    CU_CONTEXT(c);
+    struct CUstream_st *s = cu_stream(c, stream);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = status(s);
+    bool active = *ret == CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    if (id)
+        *id = active ? s->capture->capture_id : 0;
+    if (g)
+        *g = active ? s->capture : NULL;
+    if (dep)
+        *dep = active ? s->tail.p : NULL;
+    if (edge)
+        *edge = NULL;
+    if (n)
+        *n = active ? s->tail.n : 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dep, const CUgraphEdgeData *edge, size_t n, unsigned flags)
+{
+    CU_CONTEXT(c);
+    struct CUstream_st *s = cu_stream(c, stream);
+    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(s->capture, CUDA_ERROR_ILLEGAL_STATE);
+    CU_REQUIRE(!s->capture->broken, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    CU_REQUIRE((flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES || flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) && (!n || dep),
+               CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < n; i++)
+        CU_REQUIRE(cu_is(dep[i], CU_NODE) && dep[i]->graph == s->capture, CUDA_ERROR_INVALID_VALUE);
+    if (flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES)
+        s->tail.n = 0;
+    return follow(s, dep, n);
 }
 
 CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
 {
-    static _Thread_local CUstreamCaptureMode now = CU_STREAM_CAPTURE_MODE_GLOBAL;
-    CU_REQUIRE(mode, CUDA_ERROR_INVALID_VALUE);
-    CUstreamCaptureMode was = now;
-    now = *mode;
+    CU_READY();
+    CU_REQUIRE(mode && (unsigned)*mode <= CU_STREAM_CAPTURE_MODE_RELAXED, CUDA_ERROR_INVALID_VALUE);
+    CUstreamCaptureMode was = thread_mode;
+    thread_mode = *mode;
     *mode = was;
     return CUDA_SUCCESS;
 }

@@ -3,6 +3,8 @@
  * A program links the suffixed name of its own header (cuEventElapsedTime, cuCtxCreate_v2 …), so both shapes must exist. The assembler
  * name is given explicitly because today's cuda.h turns the plain name into the newest one.
  */
+#include <string.h>
+
 #include "softgpu/libcuda/cu-priv.h"
 
 #define OLD(ret, fn, symbol, params)                                                                                               \
@@ -64,6 +66,7 @@ OLD(CUresult, old_instantiate, "cuGraphInstantiate_v2",
 OLD(CUresult, old_add_kernel, "cuGraphAddKernelNode",
     (CUgraphNode * ret, CUgraph g, const CUgraphNode *dep, size_t n, const CUDA_KERNEL_NODE_PARAMS_v1 *p))
 {
+    CU_READY();
     CU_REQUIRE(p && p->func, CUDA_ERROR_INVALID_VALUE);
     return cuGraphAddKernelNode(ret, g, dep, n, (const CUDA_KERNEL_NODE_PARAMS *)(const void *)p);
 }
@@ -103,4 +106,196 @@ OLD(CUresult, old_add_node, "cuGraphAddNode",
 OLD(CUresult, old_get_proc_address, "cuGetProcAddress", (const char *name, void **ret, int version, cuuint64_t flags))
 {
     return cuGetProcAddress(name, ret, version, flags, NULL);
+}
+
+/* ---- the same shape under an older name ---- */
+OLD(CUresult, old_ctx_create1, "cuCtxCreate", (CUcontext * ret, unsigned flags, CUdevice dev))
+{
+    return cuCtxCreate(ret, NULL, flags, dev);
+}
+
+OLD(CUresult, old_ctx_destroy, "cuCtxDestroy", (CUcontext c))
+{
+    return cuCtxDestroy(c);
+}
+
+OLD(CUresult, old_ctx_pop, "cuCtxPopCurrent", (CUcontext * ret))
+{
+    return cuCtxPopCurrent(ret);
+}
+
+OLD(CUresult, old_ctx_push, "cuCtxPushCurrent", (CUcontext c))
+{
+    return cuCtxPushCurrent(c);
+}
+
+OLD(CUresult, old_stream_destroy, "cuStreamDestroy", (CUstream s))
+{
+    return cuStreamDestroy(s);
+}
+
+OLD(CUresult, old_event_destroy, "cuEventDestroy", (CUevent e))
+{
+    return cuEventDestroy(e);
+}
+
+OLD(CUresult, old_link_create, "cuLinkCreate", (unsigned n, CUjit_option *opt, void **val, CUlinkState *ret))
+{
+    return cuLinkCreate(n, opt, val, ret);
+}
+
+OLD(CUresult, old_link_data, "cuLinkAddData",
+    (CUlinkState l, CUjitInputType type, void *data, size_t size, const char *name, unsigned n, CUjit_option *opt, void **val))
+{
+    return cuLinkAddData(l, type, data, size, name, n, opt, val);
+}
+
+OLD(CUresult, old_link_file, "cuLinkAddFile", (CUlinkState l, CUjitInputType type, const char *path, unsigned n, CUjit_option *opt, void **val))
+{
+    return cuLinkAddFile(l, type, path, n, opt, val);
+}
+
+OLD(CUresult, old_wait32, "cuStreamWaitValue32", (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags))
+{
+    return cuStreamWaitValue32(s, p, v, flags);
+}
+
+OLD(CUresult, old_wait64, "cuStreamWaitValue64", (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags))
+{
+    return cuStreamWaitValue64(s, p, v, flags);
+}
+
+OLD(CUresult, old_write32, "cuStreamWriteValue32", (CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags))
+{
+    return cuStreamWriteValue32(s, p, v, flags);
+}
+
+OLD(CUresult, old_write64, "cuStreamWriteValue64", (CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags))
+{
+    return cuStreamWriteValue64(s, p, v, flags);
+}
+
+OLD(CUresult, old_memop, "cuStreamBatchMemOp", (CUstream s, unsigned n, CUstreamBatchMemOpParams *op, unsigned flags))
+{
+    return cuStreamBatchMemOp(s, n, op, flags);
+}
+
+/* ---- another context than the current one ---- */
+OLD(CUresult, ctx_get_device2, "cuCtxGetDevice_v2", (CUdevice * ret, CUcontext c))
+{
+    CU_READY();
+    if (!c)
+        return cuCtxGetDevice(ret);
+    CU_REQUIRE(cu_is(c, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = cu_device_ordinal(c->dev);
+    return CUDA_SUCCESS;
+}
+
+OLD(CUresult, ctx_synchronize2, "cuCtxSynchronize_v2", (CUcontext c))
+{
+    CU_READY();
+    if (!c)
+        return cuCtxSynchronize();
+    CU_REQUIRE(cu_is(c, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
+    CU_TRY(c->sticky);
+    CU_TRY(cu_capture_unsafe(c));
+    return cu_log_wait(c, NULL);
+}
+
+/* ---- graphs ---- */
+OLD(CUresult, old_instantiate1, "cuGraphInstantiate", (CUgraphExec * ret, CUgraph g, CUgraphNode *node, char *log, size_t n))
+{
+    return old_instantiate(ret, g, node, log, n);
+}
+
+OLD(CUresult, old_get_kernel, "cuGraphKernelNodeGetParams", (CUgraphNode n, CUDA_KERNEL_NODE_PARAMS_v1 *ret))
+{
+    CUDA_KERNEL_NODE_PARAMS p;
+    CU_READY();
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(cuGraphKernelNodeGetParams(n, &p));
+    memcpy(ret, &p, sizeof *ret);
+    return CUDA_SUCCESS;
+}
+
+OLD(CUresult, old_set_kernel, "cuGraphKernelNodeSetParams", (CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p))
+{
+    CU_READY();
+    CU_REQUIRE(p && p->func, CUDA_ERROR_INVALID_VALUE);
+    return cuGraphKernelNodeSetParams(n, (const CUDA_KERNEL_NODE_PARAMS *)(const void *)p);
+}
+
+OLD(CUresult, old_exec_set_kernel, "cuGraphExecKernelNodeSetParams", (CUgraphExec x, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p))
+{
+    CU_READY();
+    CU_REQUIRE(p && p->func, CUDA_ERROR_INVALID_VALUE);
+    return cuGraphExecKernelNodeSetParams(x, n, (const CUDA_KERNEL_NODE_PARAMS *)(const void *)p);
+}
+
+OLD(CUresult, old_update, "cuGraphExecUpdate", (CUgraphExec x, CUgraph g, CUgraphNode *node, CUgraphExecUpdateResult *ret))
+{
+    CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
+    CUresult r = cuGraphExecUpdate(x, g, &info);
+    if (node)
+        *node = info.errorNode;
+    if (ret)
+        *ret = info.result;
+    return r;
+}
+
+/* ---- a device where the present shape has a location ---- */
+static CUmemLocation place_of(CUdevice dev)
+{
+    return dev == CU_DEVICE_CPU ? (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0} : (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, dev};
+}
+
+OLD(CUresult, old_advise, "cuMemAdvise", (CUdeviceptr p, size_t n, CUmem_advise advice, CUdevice dev))
+{
+    return cuMemAdvise(p, n, advice, place_of(dev));
+}
+
+OLD(CUresult, old_prefetch, "cuMemPrefetchAsync", (CUdeviceptr p, size_t n, CUdevice dev, CUstream s))
+{
+    return cuMemPrefetchAsync_v2(p, n, place_of(dev), 0, s);
+}
+
+/* ---- batches that said which copy failed ---- */
+OLD(CUresult, old_batch, "cuMemcpyBatchAsync",
+    (CUdeviceptr * dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *attr, size_t *index, size_t nattr, size_t *failed, CUstream s))
+{
+    CUresult r = cuMemcpyBatchAsync(dst, src, n, count, attr, index, nattr, s);
+    if (failed && r != CUDA_SUCCESS)
+        *failed = SIZE_MAX; /* none in particular */
+    return r;
+}
+
+OLD(CUresult, old_batch3d, "cuMemcpy3DBatchAsync", (size_t n, CUDA_MEMCPY3D_BATCH_OP *op, size_t *failed, unsigned long long flags, CUstream s))
+{
+    CUresult r = cuMemcpy3DBatchAsync(n, op, flags, s);
+    if (failed && r != CUDA_SUCCESS)
+        *failed = SIZE_MAX;
+    return r;
+}
+
+/* ---- capture ---- */
+OLD(CUresult, old_begin, "cuStreamBeginCapture", (CUstream s))
+{
+    return cuStreamBeginCapture(s, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+OLD(CUresult, old_info1, "cuStreamGetCaptureInfo", (CUstream s, CUstreamCaptureStatus *ret, cuuint64_t *id))
+{
+    return cuStreamGetCaptureInfo(s, ret, id, NULL, NULL, NULL, NULL);
+}
+
+OLD(CUresult, old_info2, "cuStreamGetCaptureInfo_v2",
+    (CUstream s, CUstreamCaptureStatus *ret, cuuint64_t *id, CUgraph *g, const CUgraphNode **dep, size_t *n))
+{
+    return cuStreamGetCaptureInfo(s, ret, id, g, dep, NULL, n);
+}
+
+OLD(CUresult, old_update_capture, "cuStreamUpdateCaptureDependencies", (CUstream s, CUgraphNode *dep, size_t n, unsigned flags))
+{
+    return cuStreamUpdateCaptureDependencies(s, dep, NULL, n, flags);
 }

@@ -3,6 +3,7 @@
  * The device side of a copy must lie inside one allocation. A CU_MEMORYTYPE_UNIFIED side that the device does not know is host memory.
  */
 #include <string.h>
+#include <sys/mman.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
@@ -23,7 +24,21 @@ static bool extent(size_t pitch, size_t height, const CUDA_MEMCPY3D *c, size_t *
     return true;
 }
 
-static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, struct side *ret)
+/* Is there host memory at all of it? A pointer that the device does not know may be one to device memory that was freed. */
+static bool is_mapped(const char *p, size_t n)
+{
+    unsigned char vec[256];
+    uintptr_t at = (uintptr_t)p / 4096 * 4096, end = (uintptr_t)p + n;
+    for (; end >= (uintptr_t)p && at < end; at += sizeof vec * 4096) {
+        size_t room = end - at < sizeof vec * 4096 ? end - at : sizeof vec * 4096;
+        if (mincore((void *)at, room, vec))
+            return false;
+    }
+    return end >= (uintptr_t)p;
+}
+
+/* `later`: it runs in a graph, where memory may be allocated by then. */
+static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, bool later, struct side *ret)
 {
     CUmemorytype type = dst ? p->dstMemoryType : p->srcMemoryType;
     CUdeviceptr dev = dst ? p->dstDevice : p->srcDevice;
@@ -47,13 +62,17 @@ static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, st
     case CU_MEMORYTYPE_DEVICE:
         ret->p = (char *)(uintptr_t)dev + at;
         ret->device = true;
-        CU_REQUIRE(sg_mem_ok(c->dev->sg, dev + at, n), CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(sg_mem_ok(c->dev->sg, dev + at, n) || (later && cu_graph_memory_holds(dev + at, n)), CUDA_ERROR_INVALID_VALUE);
         break;
     case CU_MEMORYTYPE_UNIFIED: {
         uint64_t base, bytes;
         ret->p = (char *)(uintptr_t)dev + at;
+        if (later && cu_graph_memory_holds(dev + at, n)) {
+            ret->device = true;
+            break;
+        }
         ret->device = sg_mem_find(c->dev->sg, dev + at, &base, &bytes);
-        CU_REQUIRE(!ret->device || sg_mem_ok(c->dev->sg, dev + at, n), CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(ret->device ? sg_mem_ok(c->dev->sg, dev + at, n) : is_mapped(ret->p, n), CUDA_ERROR_INVALID_VALUE);
         break;
     }
     default: return CUDA_ERROR_NOT_SUPPORTED;
@@ -67,8 +86,8 @@ CUresult cu_copy_check(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
     struct side s, d;
     if (!p->WidthInBytes || !p->Height || !p->Depth)
         return CUDA_SUCCESS;
-    CU_TRY(side_of(c, p, false, &s));
-    return side_of(c, p, true, &d);
+    CU_TRY(side_of(c, p, false, true, &s));
+    return side_of(c, p, true, true, &d);
 }
 
 CUresult cu_copy_run(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
@@ -76,8 +95,8 @@ CUresult cu_copy_run(struct CUctx_st *c, const CUDA_MEMCPY3D *p)
     struct side s, d;
     if (!p->WidthInBytes || !p->Height || !p->Depth)
         return CUDA_SUCCESS;
-    CU_TRY(side_of(c, p, false, &s));
-    CU_TRY(side_of(c, p, true, &d));
+    CU_TRY(side_of(c, p, false, false, &s));
+    CU_TRY(side_of(c, p, true, false, &d));
     for (size_t z = 0; z < p->Depth; z++)
         for (size_t y = 0; y < p->Height; y++) {
             char *to = d.p + (z * d.height + y) * d.pitch, *from = s.p + (z * s.height + y) * s.pitch;
@@ -117,6 +136,10 @@ static CUresult copy(const CUDA_MEMCPY3D *p, CUstream stream, bool wait)
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(cu_capture_legacy(c, s));
+    if (wait)
+        CU_TRY(cu_capture_unsafe(c));
     if (s->capture) {
         CU_REQUIRE(!wait, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
         CU_TRY(cu_copy_check(c, p));
@@ -159,39 +182,133 @@ static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *q)
                            .WidthInBytes = q->WidthInBytes, .Height = q->Height, .Depth = 1};
 }
 
+static CUresult copy_2d(const CUDA_MEMCPY2D *q, CUstream s, bool wait)
+{
+    CUDA_MEMCPY3D p = q ? from_2d(q) : (CUDA_MEMCPY3D){0};
+    return copy(q ? &p : NULL, s, wait);
+}
+
 CUresult cuMemcpy2D(const CUDA_MEMCPY2D *q)
 {
-    CU_REQUIRE(q, CUDA_ERROR_INVALID_VALUE);
-    CUDA_MEMCPY3D p = from_2d(q);
-    return copy(&p, NULL, true);
+    return copy_2d(q, NULL, true);
 }
 
 CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *q)
 {
-    return cuMemcpy2D(q);
+    return copy_2d(q, NULL, true);
 }
 
 CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *q, CUstream s)
 {
-    CU_REQUIRE(q, CUDA_ERROR_INVALID_VALUE);
-    CUDA_MEMCPY3D p = from_2d(q);
-    return copy(&p, s, false);
+    return copy_2d(q, s, false);
 }
 
 CUresult cuMemcpy3D(const CUDA_MEMCPY3D *p)
 {
-    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
     return copy(p, NULL, true);
 }
 
 CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *p, CUstream s)
 {
-    CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
     return copy(p, s, false);
 }
 
+/* ---- between contexts: all of a device share its addresses ---- */
+static CUresult peer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s, bool wait)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(cu_is(to, CU_CTX) && cu_is(from, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
+    CU_REQUIRE(to->dev == c->dev && from->dev == c->dev, CUDA_ERROR_NOT_SUPPORTED);
+    CUDA_MEMCPY3D p = flat(CU_MEMORYTYPE_DEVICE, dst, CU_MEMORYTYPE_DEVICE, src, n);
+    return copy(&p, s, wait);
+}
+
+CUresult cuMemcpyPeer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n)
+{
+    return peer(dst, to, src, from, n, NULL, true);
+}
+
+CUresult cuMemcpyPeerAsync(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s)
+{
+    return peer(dst, to, src, from, n, s, false);
+}
+
+static CUresult peer_3d(const CUDA_MEMCPY3D_PEER *q, CUstream s, bool wait)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(q, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(q->srcMemoryType != CU_MEMORYTYPE_DEVICE || cu_is(q->srcContext, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
+    CU_REQUIRE(q->dstMemoryType != CU_MEMORYTYPE_DEVICE || cu_is(q->dstContext, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
+    CUDA_MEMCPY3D p = {.srcXInBytes = q->srcXInBytes, .srcY = q->srcY, .srcZ = q->srcZ, .srcLOD = q->srcLOD, .srcMemoryType = q->srcMemoryType,
+                       .srcHost = q->srcHost, .srcDevice = q->srcDevice, .srcArray = q->srcArray, .srcPitch = q->srcPitch, .srcHeight = q->srcHeight,
+                       .dstXInBytes = q->dstXInBytes, .dstY = q->dstY, .dstZ = q->dstZ, .dstLOD = q->dstLOD, .dstMemoryType = q->dstMemoryType,
+                       .dstHost = q->dstHost, .dstDevice = q->dstDevice, .dstArray = q->dstArray, .dstPitch = q->dstPitch, .dstHeight = q->dstHeight,
+                       .WidthInBytes = q->WidthInBytes, .Height = q->Height, .Depth = q->Depth};
+    return copy(&p, s, wait);
+}
+
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *q)
+{
+    return peer_3d(q, NULL, true);
+}
+
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *q, CUstream s)
+{
+    return peer_3d(q, s, false);
+}
+
+/* ---- batches ---- */
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *attr, size_t *index,
+                            size_t nattr, CUstream stream)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(stream && stream != CU_STREAM_LEGACY && dst && src && n && count && attr && index && nattr && nattr <= count && !index[0],
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!cu_stream(c, stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    for (size_t i = 0; i < nattr; i++)
+        CU_REQUIRE(attr[i].srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && attr[i].srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY &&
+                       index[i] < count && (!i || index[i] > index[i - 1]), CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < count; i++) {
+        CUDA_MEMCPY3D p = flat(U, dst[i], U, src[i], n[i]);
+        CU_REQUIRE(n[i], CUDA_ERROR_INVALID_VALUE);
+        CU_TRY(cu_copy_check(c, &p));
+    }
+    for (size_t i = 0; i < count; i++)
+        CU_TRY(cuMemcpyAsync(dst[i], src[i], n[i], stream));
+    return CUDA_SUCCESS;
+}
+
+/* One operand of a 3D batch as the source or destination side; arrays are not offered. */
+static CUresult operand(const CUmemcpy3DOperand *o, size_t element_rows, CUdeviceptr *p, size_t *pitch, size_t *height)
+{
+    CU_REQUIRE(o->type == CU_MEMCPY_OPERAND_TYPE_POINTER, CUDA_ERROR_NOT_SUPPORTED);
+    *p = o->op.ptr.ptr;
+    *pitch = o->op.ptr.rowLength;
+    *height = o->op.ptr.layerHeight ? o->op.ptr.layerHeight : element_rows;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *op, unsigned long long flags, CUstream stream)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
+    CU_REQUIRE(stream && stream != CU_STREAM_LEGACY && op && count && !flags, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!cu_stream(c, stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    for (int run = 0; run < 2; run++)
+        for (size_t i = 0; i < count; i++) {
+            CUDA_MEMCPY3D p = {.WidthInBytes = op[i].extent.width, .Height = op[i].extent.height, .Depth = op[i].extent.depth,
+                               .srcMemoryType = U, .dstMemoryType = U};
+            CU_REQUIRE(p.WidthInBytes && p.Height && p.Depth, CUDA_ERROR_INVALID_VALUE);
+            CU_TRY(operand(&op[i].src, p.Height, &p.srcDevice, &p.srcPitch, &p.srcHeight));
+            CU_TRY(operand(&op[i].dst, p.Height, &p.dstDevice, &p.dstPitch, &p.dstHeight));
+            CU_TRY(run ? cuMemcpy3DAsync(&p, stream) : cu_copy_check(c, &p));
+        }
+    return CUDA_SUCCESS;
+}
+
 /* ---- memset ---- */
-CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s)
+CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s, bool later)
 {
     size_t width, n;
     CU_REQUIRE(s->element == 1 || s->element == 2 || s->element == 4, CUDA_ERROR_INVALID_VALUE);
@@ -201,7 +318,8 @@ CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s)
     CU_REQUIRE(s->height == 1 || s->pitch >= width, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!__builtin_mul_overflow(s->height - 1, s->pitch, &n) && !__builtin_add_overflow(n, width, &n),
                CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(s->dst % s->element == 0 && sg_mem_ok(c->dev->sg, s->dst, n), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(s->dst % s->element == 0 && (sg_mem_ok(c->dev->sg, s->dst, n) || (later && cu_graph_memory_holds(s->dst, n))),
+               CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
@@ -230,7 +348,8 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned elem
     struct cu_set p = {dst, pitch, width, height, value, element};
     struct CUstream_st *s = cu_stream(c, stream);
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
-    CU_TRY(cu_set_check(c, &p));
+    CU_TRY(cu_capture_legacy(c, s));
+    CU_TRY(cu_set_check(c, &p, s->capture != NULL));
     if (s->capture)
         return cu_capture_set(s, &p);
     cu_set_run(c, &p);

@@ -90,6 +90,34 @@ CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
     return CUDA_SUCCESS;
 }
 
+CUresult cuDeviceGetP2PAttribute(int *ret, CUdevice_P2PAttribute a, CUdevice from, CUdevice to)
+{
+    CU_READY();
+    CU_REQUIRE(ret && a >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK && a <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_device_at(from) && cu_device_at(to) && from != to, CUDA_ERROR_INVALID_DEVICE);
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetExecAffinitySupport(int *ret, CUexecAffinityType type, CUdevice dev)
+{
+    CU_DEVICE(d, dev);
+    CU_REQUIRE(ret && (unsigned)type < CU_EXEC_AFFINITY_TYPE_MAX, CUDA_ERROR_INVALID_VALUE);
+    *ret = 0;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuDeviceGetProperties(CUdevprop *ret, CUdevice dev)
+{
+    CU_DEVICE(d, dev);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    *ret = (CUdevprop){.maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64}, .maxGridSize = {INT32_MAX, 65535, 65535},
+                       .sharedMemPerBlock = (int)d->model->shared_block, .totalConstantMemory = 65536, .SIMDWidth = 32,
+                       .memPitch = INT32_MAX, .regsPerBlock = (int)d->model->regs_block, .clockRate = (int)d->model->clock_khz,
+                       .textureAlign = 512};
+    return CUDA_SUCCESS;
+}
+
 CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute a, CUdevice dev)
 {
     CU_DEVICE(d, dev);

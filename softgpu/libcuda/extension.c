@@ -77,7 +77,7 @@ CUresult dovetailGetFault(struct dovetail_fault *ret)
     CUcontext c;
     CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
     CU_TRY(cuCtxGetCurrent(&c));
-    CU_REQUIRE(c && cu_context_live(c), CUDA_ERROR_INVALID_CONTEXT);
+    CU_REQUIRE(c && cu_is(c, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
     *ret = c->fault;
     if (!c->fault.num && c->refused.num) {
         *ret = c->refused;

@@ -103,9 +103,17 @@ CUresult cuFuncSetAttribute(CUfunction handle, CUfunction_attribute a, int v)
     return cu_function_set(f, a, v);
 }
 
-CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache unused)
+CUresult cuFuncSetCacheConfig(CUfunction handle, CUfunc_cache config)
 {
     CU_FUNCTION(c, f, handle);
+    CU_REQUIRE((unsigned)config <= CU_FUNC_CACHE_PREFER_EQUAL, CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
+CUresult cuFuncSetSharedMemConfig(CUfunction handle, CUsharedconfig config)
+{
+    CU_FUNCTION(c, f, handle);
+    CU_REQUIRE((unsigned)config <= CU_SHARED_MEM_CONFIG_EIGHT_BYTE_BANK_SIZE, CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 
@@ -149,30 +157,12 @@ CUresult cuFuncLoad(CUfunction handle)
     return CUDA_SUCCESS;
 }
 
-CUresult cuKernelGetAttribute(int *ret, CUfunction_attribute a, CUkernel k, CUdevice dev)
-{
-    CU_REQUIRE(CU_IS(k, CU_KERNEL), CUDA_ERROR_INVALID_HANDLE);
-    return cuFuncGetAttribute(ret, a, (CUfunction)(void *)k);
-}
-
-CUresult cuKernelSetAttribute(CUfunction_attribute a, int v, CUkernel k, CUdevice dev)
-{
-    CU_REQUIRE(CU_IS(k, CU_KERNEL), CUDA_ERROR_INVALID_HANDLE);
-    return cuFuncSetAttribute((CUfunction)(void *)k, a, v);
-}
-
-CUresult cuKernelGetParamInfo(CUkernel k, size_t i, size_t *offset, size_t *size)
-{
-    CU_REQUIRE(CU_IS(k, CU_KERNEL), CUDA_ERROR_INVALID_HANDLE);
-    return cuFuncGetParamInfo((CUfunction)(void *)k, i, offset, size);
-}
-
 /* ---- occupancy ---- */
 CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfunction handle, int block, size_t dynamic,
                                                               unsigned flags)
 {
     CU_FUNCTION(c, f, handle);
-    CU_REQUIRE(ret && block > 0, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(ret && block > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, CUDA_ERROR_INVALID_VALUE);
     size_t shared = dynamic + f->info->shared_static;
     *ret = (unsigned)block > f->info->max_threads || shared > c->dev->model->shared_block_optin ? 0
            : (int)sg_occupancy(c->dev->model, (uint32_t)block, f->info->registers, (uint32_t)shared).blocks_per_sm;

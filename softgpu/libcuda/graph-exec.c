@@ -11,61 +11,70 @@
 
 CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long long flags)
 {
+    static unsigned last;
     CU_CONTEXT(c);
-    CU_REQUIRE(ret && CU_IS(g, CU_GRAPH), CUDA_ERROR_INVALID_VALUE);
+    const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    CU_REQUIRE(ret && cu_is(g, CU_GRAPH) && !g->capturing && !(flags & ~known), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH), CUDA_ERROR_NOT_SUPPORTED);
     struct CUgraphExec_st *x = dt_calloc(1, sizeof *x);
     CU_REQUIRE(x, CUDA_ERROR_OUT_OF_MEMORY);
     CUresult r = cu_graph_clone(g, true, &x->graph);
+    if (r == CUDA_SUCCESS && !cu_handle_add(x, CU_EXEC)) {
+        cu_graph_free(x->graph);
+        r = CUDA_ERROR_OUT_OF_MEMORY;
+    }
     if (r != CUDA_SUCCESS) {
         free(x);
         return r;
     }
-    x->magic = CU_EXEC;
     x->ctx = c;
+    x->flags = flags;
+    x->id = ++last;
     *ret = x;
     return CUDA_SUCCESS;
 }
 
 CUresult cuGraphInstantiateWithParams(CUgraphExec *ret, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p)
 {
+    CU_CONTEXT(c);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
+    if (p->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD)
+        CU_REQUIRE(cu_stream(c, p->hUploadStream), CUDA_ERROR_INVALID_HANDLE);
     CUresult r = cuGraphInstantiateWithFlags(ret, g, p->flags);
     p->hErrNode_out = NULL;
-    p->result_out = r == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    p->result_out = r == CUDA_SUCCESS               ? CUDA_GRAPH_INSTANTIATE_SUCCESS
+                    : r == CUDA_ERROR_NOT_SUPPORTED ? CUDA_GRAPH_INSTANTIATE_NODE_OPERATION_NOT_SUPPORTED
+                                                    : CUDA_GRAPH_INSTANTIATE_ERROR;
     return r;
 }
 
 CUresult cuGraphExecDestroy(CUgraphExec x)
 {
     CU_READY();
-    CU_REQUIRE(CU_IS(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_is(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
+    cu_handle_drop(x);
+    if (x->busy) { /* a host function of it runs: the launch frees it */
+        x->doomed = true;
+        return CUDA_SUCCESS;
+    }
     cu_graph_free(x->graph);
-    x->magic = 0;
-    free(x);
+    cu_handle_free(x);
     return CUDA_SUCCESS;
 }
 
-static struct CUgraphNode_st *find(struct CUgraph_st *g, const struct CUgraphNode_st *original)
+CUresult cuGraphExecGetFlags(CUgraphExec x, cuuint64_t *ret)
 {
-    for (size_t i = 0; i < g->node.n; i++)
-        if (g->node.p[i]->original == original)
-            return g->node.p[i];
-    return NULL;
-}
-
-CUresult cuGraphExecKernelNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS *p)
-{
-    CU_CONTEXT(c);
-    CU_REQUIRE(CU_IS(x, CU_EXEC) && CU_IS(node, CU_NODE), CUDA_ERROR_INVALID_VALUE);
-    struct CUgraphNode_st *n = find(x->graph, node);
-    CU_REQUIRE(n && n->type == CU_GRAPH_NODE_TYPE_KERNEL, CUDA_ERROR_INVALID_VALUE);
-    return cu_node_new_params(c, n, p);
+    CU_READY();
+    CU_REQUIRE(ret && cu_is(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
+    *ret = x->flags;
+    return CUDA_SUCCESS;
 }
 
 CUresult cuGraphUpload(CUgraphExec x, CUstream stream)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(CU_IS(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_is(x, CU_EXEC), CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
     return CUDA_SUCCESS;
 }
@@ -81,8 +90,9 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t
 {
     struct sg_work w = {.kind = SG_WORK_EVENT};
     struct sg_stats stats = {0};
-    switch (n->type) {
+    switch (n->disabled ? CU_GRAPH_NODE_TYPE_EMPTY : n->type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
+        CU_REQUIRE(!cu_launch_stale(&n->launch) && n->launch.f->mod->ctx == r->c, CUDA_ERROR_INVALID_HANDLE);
         CU_TRY(cu_launch_run(r->c, &n->launch, &stats));
         w = cu_launch_work(&n->launch, &stats);
         break;
@@ -91,10 +101,17 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t
         w = cu_copy_work(&n->copy);
         break;
     case CU_GRAPH_NODE_TYPE_MEMSET:
+        CU_TRY(cu_set_check(r->c, &n->set, false)); /* the memory may be gone since */
         cu_set_run(r->c, &n->set);
         w = cu_set_work(&n->set);
         break;
-    case CU_GRAPH_NODE_TYPE_HOST: n->host.fn(n->host.userData); break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        cu_call_host(n->host.fn, n->host.userData);
+        CU_REQUIRE(cu_is(r->c, CU_CTX), CUDA_ERROR_CONTEXT_IS_DESTROYED); /* it may do anything */
+        break;
+    case CU_GRAPH_NODE_TYPE_MEM_ALLOC: CU_TRY(cu_graph_memory_alloc(n->memory)); break;
+    case CU_GRAPH_NODE_TYPE_MEM_FREE: CU_TRY(cu_graph_memory_free(n->free)); break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: CU_TRY(cu_memop_run(r->c, n->nop, n->op)); break;
     default: break;
     }
     w.in_graph = true;
@@ -159,7 +176,7 @@ static CUresult give_times(struct run *r)
         n->end_us = w->end_us;
         if (w->end_us > end)
             end = w->end_us;
-        if (n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && CU_IS(n->event, CU_EVENT)) {
+        if (n->type == CU_GRAPH_NODE_TYPE_EVENT_RECORD && cu_is(n->event, CU_EVENT) && n->event->ctx == r->c) {
             n->event->recorded = n->event->timed = true;
             n->event->time_us = r->c->clock_us + w->end_us;
         }
@@ -168,31 +185,51 @@ static CUresult give_times(struct run *r)
     return CUDA_SUCCESS;
 }
 
+static void free_on_launch(struct CUgraph_st *g)
+{
+    for (size_t i = 0; i < g->node.n; i++)
+        if (g->node.p[i]->memory)
+            cu_graph_memory_free(cu_graph_memory_address(g->node.p[i]->memory));
+        else if (g->node.p[i]->child)
+            free_on_launch(g->node.p[i]->child);
+}
+
 CUresult cuGraphLaunch(CUgraphExec x, CUstream stream)
 {
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
-    CU_REQUIRE(CU_IS(x, CU_EXEC) && x->ctx == c, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_is(x, CU_EXEC) && x->ctx == c, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    if (s->capture)
+        return cu_capture_graph(s, x->graph);
+    CU_REQUIRE(!x->busy, CUDA_ERROR_ILLEGAL_STATE); /* a host function of it launches it again */
     CU_TRY(cu_log_flush(c));
     struct run r = {.c = c};
+    if (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
+        free_on_launch(x->graph);
+    x->busy++;
     CUresult res = run_graph(&r, x->graph, NULL, 0);
-    if (res == CUDA_SUCCESS)
+    x->busy--;
+    bool gone = !cu_is(c, CU_CTX);
+    if (res == CUDA_SUCCESS && !gone)
         res = give_times(&r);
     x->ran = res == CUDA_SUCCESS;
+    if (x->doomed) {
+        cu_graph_free(x->graph);
+        free(x);
+    }
     for (size_t i = 0; i < r.work.n; i++)
         free((void *)(uintptr_t)r.work.p[i].after);
     free(r.work.p);
     free(r.node.p);
-    return c->sticky ? CUDA_SUCCESS : res; /* a fault shows at the next call that waits */
+    return !gone && c->sticky ? CUDA_SUCCESS : res; /* a fault shows at the next call that waits */
 }
 
 CUresult dovetailGraphNodeTime(CUgraphExec x, CUgraphNode node, double *start_us, double *end_us)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(CU_IS(x, CU_EXEC) && x->ran && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
-    const struct CUgraphNode_st *n = find(x->graph, node);
+    CU_REQUIRE(cu_is(x, CU_EXEC) && x->ran && cu_is(node, CU_NODE) && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
+    const struct CUgraphNode_st *n = cu_graph_find(x->graph, node->id);
     CU_REQUIRE(n, CUDA_ERROR_INVALID_VALUE);
     *start_us = n->start_us;
     *end_us = n->end_us;

@@ -18,35 +18,52 @@ void cu_launch_done(struct cu_launch *l)
     l->params = NULL;
 }
 
-static CUresult read_attributes(const CUlaunchConfig *cfg, struct cu_launch *l)
+bool cu_launch_stale(const struct cu_launch *l)
 {
-    for (unsigned i = 0; i < cfg->numAttrs; i++) {
-        const CUlaunchAttribute *a = &cfg->attrs[i];
-        switch (a->id) {
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
-            l->cluster[0] = a->value.clusterDim.x;
-            l->cluster[1] = a->value.clusterDim.y;
-            l->cluster[2] = a->value.clusterDim.z;
-            CU_REQUIRE(l->cluster[0] && l->cluster[1] && l->cluster[2], CUDA_ERROR_INVALID_CLUSTER_SIZE);
-            break;
-        case CU_LAUNCH_ATTRIBUTE_COOPERATIVE:
-            CU_REQUIRE(!a->value.cooperative, CUDA_ERROR_NOT_SUPPORTED);
-            break;
-        case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
-            l->programmatic = a->value.programmaticStreamSerializationAllowed != 0;
-            break;
-        case CU_LAUNCH_ATTRIBUTE_IGNORE:
-        case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW:
-        case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
-        case CU_LAUNCH_ATTRIBUTE_PRIORITY:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
-        case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN:
-        case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: break;
-        default: return CUDA_ERROR_NOT_SUPPORTED;
-        }
+    return !cu_is(l->f, CU_FUNC) || l->f->serial != l->serial;
+}
+
+CUresult cu_launch_attribute(struct cu_launch *l, const CUlaunchAttribute *a)
+{
+    switch (a->id) {
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION: {
+        uint32_t size[3] = {a->value.clusterDim.x, a->value.clusterDim.y, a->value.clusterDim.z};
+        CU_REQUIRE(size[0] && size[1] && size[2], CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        CU_TRY(cu_cluster_check(l->f, l->grid, size));
+        memcpy(l->cluster, size, sizeof size);
+        return CUDA_SUCCESS;
     }
-    return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: l->cooperative = a->value.cooperative != 0; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION:
+        l->programmatic = a->value.programmaticStreamSerializationAllowed != 0;
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY: l->priority = a->value.priority; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: l->window = a->value.accessPolicyWindow; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT:
+        CU_REQUIRE(a->value.sharedMemCarveout <= 100, CUDA_ERROR_INVALID_VALUE);
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_IGNORE: /* these change no result */
+    case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP:
+    case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: return CUDA_SUCCESS;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
+}
+
+CUresult cu_launch_get_attribute(const struct cu_launch *l, CUlaunchAttributeID id, CUlaunchAttributeValue *ret)
+{
+    switch (id) {
+    case CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION:
+        ret->clusterDim.x = l->cluster[0];
+        ret->clusterDim.y = l->cluster[1];
+        ret->clusterDim.z = l->cluster[2];
+        return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_COOPERATIVE: ret->cooperative = l->cooperative; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY: ret->priority = l->priority; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: ret->accessPolicyWindow = l->window; return CUDA_SUCCESS;
+    default: return CUDA_ERROR_NOT_SUPPORTED;
+    }
 }
 
 static CUresult check(const struct CUctx_st *c, const struct cu_launch *l)
@@ -63,6 +80,10 @@ static CUresult check(const struct CUctx_st *c, const struct cu_launch *l)
     CU_REQUIRE(l->shared <= (unsigned)l->f->max_dynamic, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm,
                CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    if (l->cooperative) { /* all blocks must be there at once */
+        uint64_t most = (uint64_t)sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm * m->sms;
+        CU_REQUIRE((uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    }
     return CUDA_SUCCESS;
 }
 
@@ -82,12 +103,13 @@ static CUresult copy_params(const struct sg_kernel_info *k, void **params, void 
     } else if (extra) {
         const void *buf = NULL;
         size_t n = 0;
-        for (void **x = extra; *x != CU_LAUNCH_PARAM_END; x += 2)
+        void **x = extra;
+        for (; *x == CU_LAUNCH_PARAM_BUFFER_POINTER || (*x == CU_LAUNCH_PARAM_BUFFER_SIZE && x[1]); x += 2)
             if (*x == CU_LAUNCH_PARAM_BUFFER_POINTER)
                 buf = x[1];
-            else if (*x == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            else
                 n = *(const size_t *)x[1];
-        if ((k->nparam && !buf) || n < k->param_total)
+        if (*x != CU_LAUNCH_PARAM_END || (k->nparam && !buf) || n < k->param_total)
             r = CUDA_ERROR_INVALID_VALUE;
         else if (buf)
             memcpy(p, buf, k->param_total);
@@ -109,7 +131,11 @@ CUresult cu_launch_make(struct CUctx_st *c, CUfunction f, const CUlaunchConfig *
                           .block = {cfg->blockDimX, cfg->blockDimY, cfg->blockDimZ},
                           .shared = cfg->sharedMemBytes};
     CU_TRY(cu_function(c, f, &l.f));
-    CU_TRY(read_attributes(cfg, &l));
+    l.serial = l.f->serial;
+    l.param_total = l.f->info->param_total;
+    CU_REQUIRE(!cfg->numAttrs || cfg->attrs, CUDA_ERROR_INVALID_VALUE);
+    for (unsigned i = 0; i < cfg->numAttrs; i++)
+        CU_TRY(cu_launch_attribute(&l, &cfg->attrs[i]));
     CU_TRY(check(c, &l));
     CU_TRY(cu_cluster_check(l.f, l.grid, l.cluster));
     CU_TRY(copy_params(l.f->info, params, extra, &l.params));
@@ -275,7 +301,9 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params
     struct CUstream_st *s = cu_stream(c, cfg->hStream);
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
     CU_TRY(cu_launch_make(c, f, cfg, params, extra, &l));
-    CUresult r = s->capture ? cu_capture_launch(s, &l) : cu_launch_run(c, &l, &stats);
+    CUresult r = cu_capture_legacy(c, s);
+    if (r == CUDA_SUCCESS)
+        r = s->capture ? cu_capture_launch(s, &l) : cu_launch_run(c, &l, &stats);
     if (r == CUDA_SUCCESS && !s->capture) {
         c->last_work = cu_launch_work(&l, &stats);
         r = cu_log_kernel(s, c->last_work, l.programmatic);
@@ -290,4 +318,13 @@ CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, uns
     CUlaunchConfig cfg = {.gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,
                           .sharedMemBytes = shared, .hStream = stream};
     return cuLaunchKernelEx(&cfg, f, params, extra);
+}
+
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                                   unsigned shared, CUstream stream, void **params)
+{
+    CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    CUlaunchConfig cfg = {.gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,
+                          .sharedMemBytes = shared, .hStream = stream, .attrs = &a, .numAttrs = 1};
+    return cuLaunchKernelEx(&cfg, f, params, NULL);
 }

@@ -10,28 +10,47 @@
 
 #include "softgpu/libcuda/cu-priv.h"
 
+/* Linux promises memory that it does not have and kills who touches it: do not ask for more than is to be had. */
+static bool host_has(size_t bytes)
+{
+    unsigned long long kb = 0;
+    char line[128];
+    FILE *f = bytes > (64u << 20) ? fopen("/proc/meminfo", "re") : NULL;
+    if (!f)
+        return true;
+    while (fgets(line, sizeof line, f))
+        if (!strncmp(line, "MemAvailable:", 13))
+            kb = strtoull(line + 13, NULL, 10);
+    fclose(f);
+    return !kb || bytes / 1024 < kb;
+}
+
 CUresult cuMemAlloc(CUdeviceptr *ret, size_t bytes)
 {
     CU_CONTEXT(c);
     uint64_t addr = 0;
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
-    CU_TRY(cu_from_dt(sg_mem_alloc(c->dev->sg, bytes, &addr)));
+    CU_TRY(cu_capture_unsafe(c));
+    CU_TRY(cu_from_dt(sg_mem_alloc_for(c->dev->sg, bytes, c, &addr)));
     *ret = addr;
     return CUDA_SUCCESS;
 }
 
 CUresult cuMemAllocPitch(CUdeviceptr *ret, size_t *pitch, size_t width, size_t height, unsigned element)
 {
+    CU_CONTEXT(c);
     CU_REQUIRE(ret && pitch && width && height, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(element == 4 || element == 8 || element == 16, CUDA_ERROR_INVALID_VALUE);
-    size_t p = (width + 511) / 512 * 512, bytes;
+    size_t p = 0, bytes;
+    CU_REQUIRE(!__builtin_add_overflow(width, 511, &p) && p <= INT32_MAX, CUDA_ERROR_INVALID_VALUE); /* MAX_PITCH */
+    p = p / 512 * 512;
     CU_REQUIRE(!__builtin_mul_overflow(p, height, &bytes), CUDA_ERROR_OUT_OF_MEMORY);
     CU_TRY(cuMemAlloc(ret, bytes));
     *pitch = p;
     return CUDA_SUCCESS;
 }
 
-static struct cu_range *range_at(struct CUctx_st *c, CUdeviceptr p, bool inside)
+struct cu_range *cu_range_at(struct CUctx_st *c, CUdeviceptr p, bool inside)
 {
     for (size_t i = 0; i < c->range.n; i++) {
         struct cu_range *r = &c->range.p[i];
@@ -50,13 +69,14 @@ static void drop(struct CUctx_st *c, struct cu_range *r)
     *r = c->range.p[--c->range.n];
 }
 
-static CUresult host_alloc(struct CUctx_st *c, void **ret, size_t bytes, int kind)
+static CUresult host_alloc(struct CUctx_st *c, void **ret, size_t bytes, int kind, unsigned flags)
 {
     void *p = NULL;
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(bytes <= PTRDIFF_MAX - 4096 && !posix_memalign(&p, 4096, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    CU_TRY(cu_capture_unsafe(c));
+    CU_REQUIRE(bytes <= PTRDIFF_MAX - 4096 && host_has(bytes) && !posix_memalign(&p, 4096, bytes), CUDA_ERROR_OUT_OF_MEMORY);
     CUresult r = cu_from_dt(sg_mem_register(c->dev->sg, p, bytes, false));
-    if (r == CUDA_SUCCESS && !dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, kind, p})) {
+    if (r == CUDA_SUCCESS && !dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, kind, p, flags})) {
         sg_mem_unregister(c->dev->sg, p);
         r = CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -72,11 +92,15 @@ CUresult cuMemFree(CUdeviceptr p)
     CU_CONTEXT(c);
     if (!p)
         return CUDA_SUCCESS;
-    struct cu_range *r = range_at(c, p, false);
+    CU_TRY(cu_capture_unsafe(c));
+    struct cu_range *r = cu_range_at(c, p, false);
     if (r && r->kind == CU_RANGE_MANAGED) {
         drop(c, r);
         return CUDA_SUCCESS;
     }
+    if (cu_pool_free(c, p) == CUDA_SUCCESS || cu_graph_memory_free(p) == CUDA_SUCCESS)
+        return CUDA_SUCCESS;
+    CU_REQUIRE(sg_mem_owner(c->dev->sg, p), CUDA_ERROR_INVALID_VALUE); /* variables of modules have none */
     return sg_mem_free(c->dev->sg, p) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
@@ -84,8 +108,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
 {
     CU_CONTEXT(c);
     void *p;
-    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
-    CU_TRY(host_alloc(c, &p, bytes, CU_RANGE_MANAGED));
+    CU_REQUIRE(ret && (flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST), CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(host_alloc(c, &p, bytes, CU_RANGE_MANAGED, flags));
     *ret = (CUdeviceptr)(uintptr_t)p;
     return CUDA_SUCCESS;
 }
@@ -93,7 +117,8 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
 CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
     CU_CONTEXT(c);
-    return host_alloc(c, ret, bytes, CU_RANGE_HOST);
+    CU_REQUIRE(!(flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)), CUDA_ERROR_INVALID_VALUE);
+    return host_alloc(c, ret, bytes, CU_RANGE_HOST, flags | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
 CUresult cuMemAllocHost(void **ret, size_t bytes)
@@ -104,7 +129,8 @@ CUresult cuMemAllocHost(void **ret, size_t bytes)
 CUresult cuMemFreeHost(void *p)
 {
     CU_CONTEXT(c);
-    struct cu_range *r = range_at(c, (CUdeviceptr)(uintptr_t)p, false);
+    CU_TRY(cu_capture_unsafe(c));
+    struct cu_range *r = cu_range_at(c, (CUdeviceptr)(uintptr_t)p, false);
     CU_REQUIRE(r && r->kind == CU_RANGE_HOST, CUDA_ERROR_INVALID_VALUE);
     drop(c, r);
     return CUDA_SUCCESS;
@@ -113,10 +139,16 @@ CUresult cuMemFreeHost(void *p)
 CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
 {
     CU_CONTEXT(c);
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
     CU_REQUIRE(p && bytes, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(!range_at(c, (CUdeviceptr)(uintptr_t)p, true), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
-    CU_TRY(cu_from_dt(sg_mem_register(c->dev->sg, p, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0)));
-    if (!dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, CU_RANGE_REGISTERED, NULL})) {
+    CU_REQUIRE(!(flags & CU_MEMHOSTREGISTER_IOMEMORY), CUDA_ERROR_NOT_SUPPORTED);
+    CU_REQUIRE(!(flags & ~known) && bytes <= UINTPTR_MAX - (uintptr_t)p, CUDA_ERROR_INVALID_VALUE);
+    CU_TRY(cu_capture_unsafe(c));
+    CU_REQUIRE(!cu_range_at(c, (CUdeviceptr)(uintptr_t)p, true), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    int r = sg_mem_register(c->dev->sg, p, bytes, (flags & CU_MEMHOSTREGISTER_READ_ONLY) != 0);
+    CU_REQUIRE(r != DT_E_USAGE, CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED); /* a part of it */
+    CU_TRY(cu_from_dt(r));
+    if (!dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, CU_RANGE_REGISTERED, NULL, flags})) {
         sg_mem_unregister(c->dev->sg, p);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -126,7 +158,7 @@ CUresult cuMemHostRegister(void *p, size_t bytes, unsigned flags)
 CUresult cuMemHostUnregister(void *p)
 {
     CU_CONTEXT(c);
-    struct cu_range *r = range_at(c, (CUdeviceptr)(uintptr_t)p, false);
+    struct cu_range *r = cu_range_at(c, (CUdeviceptr)(uintptr_t)p, false);
     CU_REQUIRE(r && r->kind == CU_RANGE_REGISTERED, CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
     drop(c, r);
     return CUDA_SUCCESS;
@@ -135,7 +167,8 @@ CUresult cuMemHostUnregister(void *p)
 CUresult cuMemHostGetDevicePointer(CUdeviceptr *ret, void *p, unsigned flags)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(ret && range_at(c, (CUdeviceptr)(uintptr_t)p, true), CUDA_ERROR_INVALID_VALUE);
+    const struct cu_range *r = cu_range_at(c, (CUdeviceptr)(uintptr_t)p, true);
+    CU_REQUIRE(ret && !flags && r && r->kind != CU_RANGE_ARENA, CUDA_ERROR_INVALID_VALUE);
     *ret = (CUdeviceptr)(uintptr_t)p;
     return CUDA_SUCCESS;
 }
@@ -143,27 +176,10 @@ CUresult cuMemHostGetDevicePointer(CUdeviceptr *ret, void *p, unsigned flags)
 CUresult cuMemHostGetFlags(unsigned *ret, void *p)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(ret && range_at(c, (CUdeviceptr)(uintptr_t)p, true), CUDA_ERROR_INVALID_VALUE);
-    *ret = CU_MEMHOSTALLOC_DEVICEMAP;
+    const struct cu_range *r = cu_range_at(c, (CUdeviceptr)(uintptr_t)p, true);
+    CU_REQUIRE(ret && r && r->kind == CU_RANGE_HOST, CUDA_ERROR_INVALID_VALUE);
+    *ret = r->flags;
     return CUDA_SUCCESS;
-}
-
-CUresult cuMemAllocAsync(CUdeviceptr *ret, size_t bytes, CUstream stream)
-{
-    CU_CONTEXT(c);
-    struct CUstream_st *s = cu_stream(c, stream);
-    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return cuMemAlloc(ret, bytes);
-}
-
-CUresult cuMemFreeAsync(CUdeviceptr p, CUstream stream)
-{
-    CU_CONTEXT(c);
-    struct CUstream_st *s = cu_stream(c, stream);
-    CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
-    return cuMemFree(p);
 }
 
 CUresult cuMemGetInfo(size_t *ret_free, size_t *ret_total)
@@ -190,75 +206,7 @@ CUresult cuMemGetAddressRange(CUdeviceptr *base, size_t *size, CUdeviceptr p)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, size_t n, CUmemLocation where, unsigned flags, CUstream stream)
-{
-    CU_CONTEXT(c);
-    CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(sg_mem_ok(c->dev->sg, p, n), CUDA_ERROR_INVALID_VALUE);
-    return CUDA_SUCCESS; /* it is where it is needed already */
-}
-
-CUresult cuMemAdvise(CUdeviceptr p, size_t n, CUmem_advise advice, CUmemLocation where)
-{
-    CU_CONTEXT(c);
-    CU_REQUIRE(sg_mem_ok(c->dev->sg, p, n), CUDA_ERROR_INVALID_VALUE);
-    return CUDA_SUCCESS;
-}
-
-CUresult cuPointerGetAttribute(void *ret, CUpointer_attribute a, CUdeviceptr p)
-{
-    CU_CONTEXT(c);
-    uint64_t base, bytes;
-    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(sg_mem_find(c->dev->sg, p, &base, &bytes), CUDA_ERROR_INVALID_VALUE);
-    const struct cu_range *r = range_at(c, p, true);
-    bool host = r && (r->kind == CU_RANGE_HOST || r->kind == CU_RANGE_REGISTERED), managed = r && r->kind == CU_RANGE_MANAGED;
-    switch (a) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)ret = c; break;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)ret = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(CUdeviceptr *)ret = p; break;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        CU_REQUIRE(host || managed, CUDA_ERROR_INVALID_VALUE);
-        *(void **)ret = (void *)(uintptr_t)p;
-        break;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED: *(unsigned *)ret = managed; break;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL: *(int *)ret = cu_device_ordinal(c->dev); break;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR: *(CUdeviceptr *)ret = base; break;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE: *(size_t *)ret = bytes; break;
-    case CU_POINTER_ATTRIBUTE_MAPPED: *(unsigned char *)ret = 1; break;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID: *(unsigned long long *)ret = base; break;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS: *(unsigned *)ret = 0; break;
-    default: return CUDA_ERROR_NOT_SUPPORTED;
-    }
-    return CUDA_SUCCESS;
-}
-
-CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *a, void **ret, CUdeviceptr p)
-{
-    CU_CONTEXT(c);
-    CU_REQUIRE(a && ret, CUDA_ERROR_INVALID_VALUE);
-    for (unsigned i = 0; i < n; i++)
-        if (cuPointerGetAttribute(ret[i], a[i], p) != CUDA_SUCCESS && ret[i])
-            memset(ret[i], 0, a[i] == CU_POINTER_ATTRIBUTE_MAPPED ? 1 : a[i] == CU_POINTER_ATTRIBUTE_MEMORY_TYPE ? 4 : 4);
-    return CUDA_SUCCESS;
-}
-
 /* ---- extension: an arena of which only parts may be touched ---- */
-
-/* Linux promises memory that it does not have and kills who touches it: do not ask for more than is to be had. */
-static bool host_has(size_t bytes)
-{
-    unsigned long long kb = 0;
-    char line[128];
-    FILE *f = bytes > (64u << 20) ? fopen("/proc/meminfo", "re") : NULL;
-    if (!f)
-        return true;
-    while (fgets(line, sizeof line, f))
-        if (!strncmp(line, "MemAvailable:", 13))
-            kb = strtoull(line + 13, NULL, 10);
-    fclose(f);
-    return !kb || bytes / 1024 < kb;
-}
 
 CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
 {
@@ -277,7 +225,7 @@ CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
 CUresult dovetailArenaAllow(CUdeviceptr p, size_t bytes)
 {
     CU_CONTEXT(c);
-    const struct cu_range *r = range_at(c, p, true);
+    const struct cu_range *r = cu_range_at(c, p, true);
     CU_REQUIRE(r && r->kind == CU_RANGE_ARENA && bytes && bytes <= r->bytes - (p - r->base), CUDA_ERROR_INVALID_VALUE);
     void *host = (void *)(uintptr_t)p;
     CU_TRY(cu_from_dt(sg_mem_register(c->dev->sg, host, bytes, false)));
@@ -292,7 +240,7 @@ CUresult dovetailArenaAllow(CUdeviceptr p, size_t bytes)
 CUresult dovetailArenaFree(CUdeviceptr base)
 {
     CU_CONTEXT(c);
-    struct cu_range *r = range_at(c, base, false);
+    struct cu_range *r = cu_range_at(c, base, false);
     CU_REQUIRE(r && r->kind == CU_RANGE_ARENA, CUDA_ERROR_INVALID_VALUE);
     struct cu_range arena = *r;
     *r = c->range.p[--c->range.n];

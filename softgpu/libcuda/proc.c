@@ -1,75 +1,59 @@
-/* cuGetProcAddress: entries by name.
+/* cuGetProcAddress: entries by name and version.
  *
- * Names are taken as cuda.h spells them, plain (`cuMemAlloc`: the newest form that the asked version knows) or with their suffix
- * (`cuMemAlloc_v2`). An entry that changed its shape over time is listed in `older` with the first version of the present shape.
+ * entries.def has a row for every shape that an entry ever had, with the version of CUDA that brought it. A program asks by the plain
+ * name and gets the newest shape that its version knows; a name with its suffix (cuMemAlloc_v2) names one shape. With
+ * CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM the shape with _ptds or _ptsz is taken where there is one. Extensions are found here
+ * and only here.
  */
 #include <string.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
-#define TEXT_(x) #x
-#define TEXT(x) TEXT_(x)
-
-static const struct {
-    const char *name, *symbol; /* plain; with suffix */
-    void *fn;
-} entry[] = {
-#define ENTRY(name) {#name, TEXT(name), (void *)name},
+#define ENTRY(name, symbol, since, file) extern CUresult at_##symbol(void) __asm__(#symbol);
+#define REFUSED(name, symbol, since, why) ENTRY(name, symbol, since, why)
+#define EXTENSION(name, file)
 #include "softgpu/libcuda/entries.def"
 #undef ENTRY
-};
+#undef EXTENSION
 
-#define OLD(fn, symbol) extern CUresult fn(void) __asm__(symbol);
-OLD(v1_event_elapsed, "cuEventElapsedTime")
-OLD(v2_ctx_create, "cuCtxCreate_v2")
-OLD(v3_ctx_create, "cuCtxCreate_v3")
-OLD(v2_instantiate, "cuGraphInstantiate_v2")
-OLD(v1_add_kernel, "cuGraphAddKernelNode")
-OLD(v1_add_dependencies, "cuGraphAddDependencies")
-OLD(v1_remove_dependencies, "cuGraphRemoveDependencies")
-OLD(v1_dependencies, "cuGraphNodeGetDependencies")
-OLD(v1_dependents, "cuGraphNodeGetDependentNodes")
-OLD(v1_edges, "cuGraphGetEdges")
-OLD(v1_add_node, "cuGraphAddNode")
-OLD(v1_get_proc_address, "cuGetProcAddress")
-
-static const struct {
-    const char *name;
-    int below; /* this shape for versions below */
+static const struct row {
+    const char *name, *symbol; /* plain; with suffixes */
+    int since;
     void *fn;
-} older[] = {
-    {"cuCtxCreate", 11040, (void *)v2_ctx_create},
-    {"cuCtxCreate", 13000, (void *)v3_ctx_create},
-    {"cuGraphInstantiate", 12000, (void *)v2_instantiate},
-    {"cuGraphAddKernelNode", 12000, (void *)v1_add_kernel},
-    {"cuGraphAddDependencies", 12030, (void *)v1_add_dependencies},
-    {"cuGraphRemoveDependencies", 12030, (void *)v1_remove_dependencies},
-    {"cuGraphNodeGetDependencies", 12030, (void *)v1_dependencies},
-    {"cuGraphNodeGetDependentNodes", 12030, (void *)v1_dependents},
-    {"cuGraphGetEdges", 12030, (void *)v1_edges},
-    {"cuGraphAddNode", 12030, (void *)v1_add_node},
-    {"cuGetProcAddress", 12000, (void *)v1_get_proc_address},
-    {"cuEventElapsedTime", 12080, (void *)v1_event_elapsed},
+} row[] = {
+#define ENTRY(name, symbol, since, file) {#name, #symbol, since, (void *)at_##symbol},
+#define EXTENSION(name, file) {#name, #name, 0, (void *)name},
+#include "softgpu/libcuda/entries.def"
 };
 
-/* Both are spelled "cuGraphInstantiate": the present shape is cuGraphInstantiateWithFlags. */
-static const char *plain(const char *name)
+static bool per_thread(const char *symbol)
 {
-    return !strcmp(name, "cuGraphInstantiate") ? "cuGraphInstantiateWithFlags" : name;
+    size_t n = strlen(symbol);
+    return n > 5 && (!strcmp(symbol + n - 5, "_ptds") || !strcmp(symbol + n - 5, "_ptsz"));
 }
 
 CUresult cuGetProcAddress(const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
 {
-    CU_REQUIRE(name && ret, CUDA_ERROR_INVALID_VALUE);
-    void *fn = NULL;
-    for (size_t i = 0; i < sizeof older / sizeof *older && !fn; i++)
-        if (!strcmp(name, older[i].name) && version < older[i].below)
-            fn = older[i].fn;
-    for (size_t i = 0; i < sizeof entry / sizeof *entry && !fn; i++)
-        if (!strcmp(plain(name), entry[i].name) || !strcmp(name, entry[i].symbol))
-            fn = entry[i].fn;
+    const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
+    CU_REQUIRE(name && ret && !(flags & ~known) && flags != known, CUDA_ERROR_INVALID_VALUE);
+    const struct row *best = NULL;
+    bool too_old = false;
+    for (const struct row *r = row; r < row + sizeof row / sizeof *row; r++) {
+        bool plain = !strcmp(name, r->name), exact = !strcmp(name, r->symbol), own = per_thread(r->symbol);
+        if (exact && !plain) {
+            best = r;
+            break;
+        }
+        if (!plain || (own && !(flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)))
+            continue;
+        too_old = too_old || r->since > version;
+        if (r->since <= version && (!best || r->since > best->since || (r->since == best->since && own)))
+            best = r;
+    }
     if (status)
-        *status = fn ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
-    *ret = fn;
-    return fn ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+        *status = best      ? CU_GET_PROC_ADDRESS_SUCCESS
+                  : too_old ? CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT
+                            : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    *ret = best ? best->fn : NULL;
+    return best ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
 }

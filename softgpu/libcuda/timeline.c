@@ -140,9 +140,6 @@ void cu_log_forget(struct CUctx_st *c, const struct CUevent_st *e)
 
 void cu_log_done(struct CUctx_st *c)
 {
-    for (size_t i = 0; i < c->log.n; i++)
-        if (c->log.p[i].event)
-            c->log.p[i].event->ctx = NULL;
     clear(c);
     free(c->log.p);
     c->log.p = NULL;

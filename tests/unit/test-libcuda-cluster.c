@@ -19,14 +19,16 @@
 static void *lib;
 static CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
 
-static void *sym(const char *name)
+static void *sym(const char *symbol)
 {
-    void *p = NULL;
-    if (get(name, &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS || !p)
-        fail_msg("no %s", name);
+    void *p = dlsym(lib, symbol);
+    if (!p && get(symbol, &p, CUDA_VERSION, 0, NULL) != CUDA_SUCCESS) /* extensions are not exported */
+        fail_msg("no %s", symbol);
     return p;
 }
-#define F(name) ((__typeof__(&name))sym(#name))
+#define TEXT(x) #x
+#define SYMBOL(name) TEXT(name) /* as cuda.h's macros spell it: cuMemAlloc_v2 */
+#define F(name) ((__typeof__(&name))sym(SYMBOL(name)))
 #define X(name) ((name##_t)sym(#name))
 #define OK(call) assert_int_equal((call), CUDA_SUCCESS)
 
