@@ -109,8 +109,16 @@ static int describe(struct sg_kernel *k, struct dt_arena *a)
     return 0;
 }
 
-static uint32_t estimate_registers(const struct ptx_function *f)
+/* From liveness, and no more than the directives allow: as ptxas does, a block of .maxntid threads must fit the register file. */
+static uint32_t estimate_registers(const struct ptx_function *f, const struct sg_device *d)
 {
+    const struct sg_model *model = sg_device_model(d);
+    const uint32_t *limit = f->reqntid[0] ? f->reqntid : f->maxntid;
+    uint64_t threads = (uint64_t)limit[0] * (limit[1] ? limit[1] : 1) * (limit[2] ? limit[2] : 1), most = 255;
+    if (threads && threads <= 1024 && model && model->regs_block / ((threads + 127) / 128 * 128) / 8 * 8 < most)
+        most = model->regs_block / ((threads + 127) / 128 * 128) / 8 * 8; /* warps live in quarters of the SM */
+    if (f->maxnreg && f->maxnreg < most)
+        most = f->maxnreg;
     struct ptx_cfg cfg;
     struct ptx_live live;
     uint32_t n = 32;
@@ -118,7 +126,7 @@ static uint32_t estimate_registers(const struct ptx_function *f)
         return n;
     if (ptx_live_build(f, &cfg, &live, NULL) == 0) {
         n = live.max_pressure_bytes / 4 + 8; /* addresses and parameters in flight */
-        n = n < 16 ? 16 : n > 255 ? 255 : n;
+        n = n < 16 ? 16 : n > most ? (uint32_t)most : n;
         ptx_live_done(&live);
     }
     ptx_cfg_done(&cfg);
@@ -190,7 +198,7 @@ struct sg_code *sg_kernel_code(struct sg_kernel *k, bool checked)
             k->info.shared_static = c->shared_static;
             k->info.local_bytes = c->local_bytes;
             if (k->info.registers_estimated)
-                k->info.registers = estimate_registers(k->f);
+                k->info.registers = estimate_registers(k->f, k->module->device);
             k->code = c;
         }
     }

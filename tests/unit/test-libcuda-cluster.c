@@ -413,6 +413,28 @@ static void programmatic(void **state)
     end();
 }
 
+/* 300 live registers and 512 threads: ptxas would spill, so the launch fits. */
+static void many_registers(void **state)
+{
+    CUfunction f = begin("any");
+    static char text[40000];
+    int n = snprintf(text, sizeof text, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry many(.param .u64 y) .maxntid 512, 1, 1\n{\n"
+                                        ".reg .b32 %%r<301>; .reg .b64 %%a; ld.param.u64 %%a, [y]; mov.u32 %%r0, %%tid.x;\n"), regs;
+    for (int i = 1; i <= 300; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "add.u32 %%r%d, %%r%d, %d;\n", i, i - 1, i);
+    for (int i = 1; i < 300; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "xor.b32 %%r300, %%r300, %%r%d;\n", i);
+    snprintf(text + n, sizeof text - (size_t)n, "st.global.u32 [%%a], %%r300; ret;\n}\n");
+    OK(F(cuModuleLoadData)(&module, text));
+    OK(F(cuModuleGetFunction)(&f, module, "many"));
+    OK(F(cuFuncGetAttribute)(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, f));
+    assert_int_equal(regs, 128); /* 65536 / 512 */
+    void *args[] = {&y};
+    OK(F(cuLaunchKernel)(f, 1, 1, 1, 512, 1, 1, 0, NULL, args, NULL));
+    OK(F(cuCtxSynchronize)());
+    end();
+}
+
 static void older(void **state)
 {
     CUdevice l4;
@@ -447,7 +469,7 @@ int main(void)
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
     const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(compiled), cmocka_unit_test(nodes),
-                                       cmocka_unit_test(occupancy), cmocka_unit_test(tensor_maps), cmocka_unit_test(programmatic),
+                                       cmocka_unit_test(occupancy), cmocka_unit_test(tensor_maps), cmocka_unit_test(programmatic), cmocka_unit_test(many_registers),
                                        cmocka_unit_test(older)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
