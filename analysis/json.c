@@ -5,11 +5,19 @@
  * of one thread.
  *
  * With `maps`, every edge has "map". A relation too large to be kept (ANA_MAX_PAIRS) is null there; its counts are
- * exact.
+ * exact. And every launch has "footprints": by buffer, what each block reads, surely writes and perhaps writes,
+ *
+ *   [{"buffer": "h", "read": [[block, [range, …]], …], "write": …, "may_write": …}, …]
+ *
+ * blocks ascending, those that touch nothing left out. A range is [lo, hi], bytes lo to hi - 1 of the buffer, or
+ * [lo, hi, step, count]: count such ranges, each step bytes after the one before. null where a launch has more than
+ * MAX_RANGES ranges.
  */
 #include "analysis/analysis-priv.h"
 
 #include <math.h>
+
+#define MAX_RANGES (1u << 20) /* of one launch */
 
 static json_t *launch_json(const struct dev_step *s, const struct dt_launch *l, const struct dev_info *dev)
 {
@@ -23,6 +31,76 @@ static json_t *launch_json(const struct dev_step *s, const struct dt_launch *l, 
                      "shared_bytes", (json_int_t)(kernel ? (uint64_t)s->res.shared_static + l->shared : 0),
                      "blocks_per_sm", (json_int_t)per_sm, "waves", (json_int_t)waves, "idle_slots",
                      round(idle * 1e6) / 1e6);
+}
+
+/* ---- footprints ---------------------------------------------------------------------------------------------------- */
+/* The intervals as ranges: as many as possible of equal length at equal distance in one. */
+static json_t *ranges(struct ana_set s, uint32_t *left)
+{
+    json_t *a = json_array();
+    for (uint32_t i = 0, n; i < s.n; i += n) {
+        const struct ana_interval *v = &s.iv[i];
+        uint64_t bytes = v->hi - v->lo, step = i + 1 < s.n ? v[1].lo - v->lo : 0;
+        for (n = 1; i + n < s.n && v[n].hi - v[n].lo == bytes && v[n].lo - v[n - 1].lo == step;)
+            n++;
+        if (n < 3) /* two of a kind are said as they are */
+            n = 1;
+        json_t *r = n > 1 ? json_pack("[I, I, I, I]", (json_int_t)v->lo, (json_int_t)v->hi, (json_int_t)step, (json_int_t)n)
+                          : json_pack("[I, I]", (json_int_t)v->lo, (json_int_t)v->hi);
+        if (!*left || json_array_append_new(a, r) < 0) {
+            json_decref(a);
+            return NULL;
+        }
+        --*left;
+    }
+    return a;
+}
+
+enum { READ, WRITE, MAY_WRITE };
+
+static const struct ana_set *set_of(const struct ana_block *b, uint32_t buffer, int which)
+{
+    for (uint32_t i = 0; i < b->ntouch; i++)
+        if (b->touch[i].buffer == buffer)
+            return which == READ ? &b->touch[i].read : which == WRITE ? &b->touch[i].must_write : &b->touch[i].may_write;
+    return NULL;
+}
+
+static json_t *blocks_of(const struct ana_launch *l, uint32_t buffer, int which, uint32_t *left)
+{
+    json_t *a = json_array();
+    for (uint32_t k = 0; k < l->nblock && a; k++) {
+        const struct ana_set *s = set_of(&l->block[k], buffer, which);
+        if (!s || !s->n)
+            continue;
+        json_t *r = ranges(*s, left);
+        if (!r || json_array_append_new(a, json_pack("[I, o]", (json_int_t)k, r)) < 0) {
+            json_decref(a);
+            a = NULL;
+        }
+    }
+    return a;
+}
+
+static json_t *footprints(const struct ana_launch *l, const struct dt_graph *g)
+{
+    uint32_t left = MAX_RANGES;
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < l->naccess; i++) {
+        uint32_t b = l->access[i].buffer;
+        json_t *part[3] = {0};
+        for (int w = 0; w < 3; w++)
+            part[w] = blocks_of(l, b, w, &left);
+        json_t *o = json_pack("{s:s, s:o*, s:o*, s:o*}", "buffer", g->buffer[b].name, "read", part[READ], "write", part[WRITE], "may_write",
+                              part[MAY_WRITE]);
+        if (!o || json_object_size(o) != 4 || json_array_append(list, o) < 0) {
+            json_decref(o);
+            json_decref(list);
+            return json_null();
+        }
+        json_decref(o);
+    }
+    return list;
 }
 
 static json_t *names(const struct ana_edge *e, const struct dt_graph *g)
@@ -114,8 +192,12 @@ json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, cons
     const struct dt_graph *g = r->prog->graph;
     json_t *launches = json_array(), *edges = json_array(), *o = json_object();
     int bad = 0;
-    for (uint32_t i = 0; i < g->nlaunch; i++)
-        bad |= json_array_append_new(launches, launch_json(&r->prog->step[i], &g->launch[i], dev));
+    for (uint32_t i = 0; i < g->nlaunch; i++) {
+        json_t *l = launch_json(&r->prog->step[i], &g->launch[i], dev);
+        if (l && maps)
+            bad |= json_object_set_new(l, "footprints", footprints(&r->launch[i], g));
+        bad |= json_array_append_new(launches, l);
+    }
     for (uint32_t i = 0; i < r->nedge; i++)
         bad |= json_array_append_new(edges, edge_json(&r->edge[i], g, maps));
     if (signature)

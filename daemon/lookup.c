@@ -19,6 +19,71 @@ static int own_buffers(json_t *doc, const struct dt_graph *g)
     return r < 0 ? DT_E_NOMEM : 0;
 }
 
+/* Footprints (analysis, with maps) name buffers too: by canonical number in an entry, by the caller's names outside, in the order of its
+ * buffers. */
+struct numbered {
+    uint32_t buffer;
+    json_t *v;
+};
+
+static int by_buffer(const void *a, const void *b)
+{
+    uint32_t x = ((const struct numbered *)a)->buffer, y = ((const struct numbered *)b)->buffer;
+    return x < y ? -1 : x > y;
+}
+
+static int load_footprints(json_t *list, const struct dt_graph *g, const uint32_t *canon)
+{
+    size_t n = json_array_size(list), i;
+    json_t *v;
+    dt_free_ struct numbered *all = dt_calloc(n + 1, sizeof *all);
+    if (!all)
+        return DT_E_NOMEM;
+    json_array_foreach(list, i, v) {
+        const json_t *number = json_object_get(v, "buffer");
+        uint32_t b = 0;
+        while (b < g->nbuffer && (!json_is_integer(number) || canon[b] != json_integer_value(number)))
+            b++;
+        if (b == g->nbuffer || json_object_set_new(v, "buffer", json_string(g->buffer[b].name)) < 0)
+            return DT_E_CACHE;
+        all[i] = (struct numbered){b, v};
+    }
+    qsort(all, n, sizeof *all, by_buffer);
+    for (i = 0; i < n; i++)
+        json_incref(all[i].v);
+    for (i = 0; i < n; i++)
+        json_array_set_new(list, i, all[i].v);
+    return 0;
+}
+
+static int store_footprints(json_t *list, const struct dt_graph *g, const uint32_t *canon)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach(list, i, v) {
+        const char *name = json_string_value(json_object_get(v, "buffer"));
+        uint32_t b = name ? dt_graph_find_buffer(g, name) : DT_NAME_NONE;
+        if (b == DT_NAME_NONE || canon[b] == DT_NAME_NONE || json_object_set_new(v, "buffer", json_integer(canon[b])) < 0)
+            return DT_E_INTERNAL;
+    }
+    return 0;
+}
+
+static int footprints(json_t *doc, struct dt_graph *g, int (*fn)(json_t *, const struct dt_graph *, const uint32_t *))
+{
+    struct dt_canon canon;
+    size_t i;
+    json_t *l;
+    bool some = false;
+    json_array_foreach(json_object_get(doc, "launches"), i, l)
+        some |= json_is_array(json_object_get(l, "footprints"));
+    int r = some ? dt_graph_canon(g, &canon) : 0;
+    json_array_foreach(json_object_get(doc, "launches"), i, l)
+        if (r >= 0 && json_is_array(json_object_get(l, "footprints")))
+            r = fn(json_object_get(l, "footprints"), g, canon.buffer);
+    return r < 0 ? r : 0;
+}
+
 int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *signature, json_t **ret)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
@@ -26,7 +91,7 @@ int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_
     struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};
     if (!c || !policy || cache_get(c, &k, &doc, NULL) != 1)
         return 0;
-    if (cache_rename(doc, g, true, NULL) < 0 || own_buffers(doc, g) < 0) {
+    if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0) {
         json_decref(doc);
         return 0;
     }
@@ -56,6 +121,8 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
     int r = policy && copy && gj ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0)
         r = cache_rename(copy, g, false, e);
+    if (r >= 0 && footprints(copy, g, store_footprints) < 0)
+        r = dt_err_set(e, DT_E_INTERNAL, "a footprint names a buffer that no launch uses");
     if (r >= 0) {
         struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};
         r = cache_put(c, &k, digest, copy, factors, e);
