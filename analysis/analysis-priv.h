@@ -85,9 +85,12 @@ struct ana_taint_in {
     const bool *constant_param; /* or NULL */
     const bool *pointer_param;  /* arguments that are or hold addresses; NULL: any may */
     uint32_t nparam;
+    const struct dt_arg *arg; /* [nparam], where pointers lie in arguments of bytes; NULL: anywhere */
     const uint8_t
         *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
 };
+/* Do arguments of bytes hold pointers in the same places? (binding.c) */
+bool ana_same_places(const struct dt_arg *a, const struct dt_arg *b, uint32_t n);
 #define ANA_POISON 0xB5 /* every byte */
 struct ana_tainted {
     struct ana_sites sites;

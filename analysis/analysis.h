@@ -45,7 +45,7 @@ struct ana_access {
     enum ana_evidence read, write; /* meaningful where reads/writes */
     bool reads, writes, atomics, fp_atomics, widened /* a data-dependent address counted as every byte */;
     bool result_used;   /* an atomic's result is used */
-    uint32_t max_width; /* widest access, bytes */
+    uint32_t max_width; /* alignment that the buffer must have: of its widest access, or as the kernel tests it; bytes */
     /* Unions over all blocks: by the evidence of the access, the surely written bytes, the read bytes without widened
      * reads. */
     struct ana_set read_by[ANA_EVIDENCES], write_by[ANA_EVIDENCES], must, exact_read;
@@ -159,6 +159,7 @@ struct ana_sites {
     struct dt_arena arena;
     struct ana_site *site;
     uint32_t nsite;
+    uint32_t *align, nalign; /* by parameter: what the buffers it points to must be aligned to for all of this to hold, 0: any */
     bool opaque; /* the entry has instructions nobody knows */
     bool side_effects;
 };

@@ -78,9 +78,9 @@ static struct tainted_launch *taint_of(struct explainer *x, uint32_t launch)
     }
     for (struct tainted_launch *o = x->known; o; o = o->next)
         if (o->entry == n->entry && o->l->narg == l->narg && !memcmp(o->constant, n->constant, l->narg) &&
-            !memcmp(o->pointer, n->pointer, l->narg))
+            !memcmp(o->pointer, n->pointer, l->narg) && ana_same_places(o->l->arg, l->arg, l->narg))
             return o;
-    struct ana_taint_in in = {n->constant, n->pointer, l->narg, var};
+    struct ana_taint_in in = {n->constant, n->pointer, l->narg, l->arg, var};
     if (ana_taint_run(n->entry, &in, &n->t, x->e))
         return NULL;
     n->next = x->known;

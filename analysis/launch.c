@@ -584,6 +584,20 @@ static int note(struct ana_rec *s, struct job *j, uint32_t site, uint32_t b)
     return 0;
 }
 
+/* What the entry tests of its pointers' alignment, its buffers must have. */
+static int note_alignment(struct ana_rec *s, struct job *j)
+{
+    const struct ana_sites *v = &j->v->code.sites;
+    for (uint32_t i = 0; i < j->l->narg && i < v->nalign; i++)
+        for (uint32_t k = 0; v->align[i] && k < arg_buffers(&j->l->arg[i], NULL, 0); k++) {
+            struct ana_access *a = ana_foot_access(j->foot, arg_buffer(&j->l->arg[i], k));
+            if (!a)
+                return DT_E_NOMEM;
+            a->max_width = v->align[i] > a->max_width ? v->align[i] : a->max_width;
+        }
+    return 0;
+}
+
 /* Writes that are not recorded: may they go only where nothing may be written? Module variables that are no buffers? */
 static int check_site(struct ana_rec *s, struct job *j, const struct ana_site *x, uint32_t site)
 {
@@ -649,6 +663,8 @@ int ana_note_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
     int rc = a.failed ? DT_E_NOMEM : 0;
     for (uint32_t k = 0; k < v->nsite && !rc; k++)
         rc = site_buffers(s, &j, &v->site[k], note, k);
+    if (!rc)
+        rc = note_alignment(s, &j);
     dt_arena_done(&a);
     return rc;
 }
@@ -684,6 +700,8 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
         if (!rc)
             rc = site_buffers(s, &j, &v->site[k], note, k);
     }
+    if (!rc)
+        rc = note_alignment(s, &j);
     if (!rc && j.over & ANA_OVER_GHOST) /* how far ghosts came is chance */
         ana_foot_clear_widened(foot);
     dt_arena_done(&a);

@@ -18,7 +18,7 @@ static int find_variant(struct ana_rec *s, uint32_t launch, bool whole)
     const struct dt_launch *l = &s->g->launch[launch];
     const struct dev_step *step = &s->p->step[launch];
     struct ana_variant v = {
-        .module = l->module, .entry = step->entry, .narg = l->narg, .threads = step->threads, .whole = whole};
+        .module = l->module, .entry = step->entry, .narg = l->narg, .threads = step->threads, .whole = whole, .arg = l->arg};
     v.constant = dt_new_array(&s->tmp, bool, (size_t)l->narg + 1);
     v.pointer = dt_new_array(&s->tmp, bool, (size_t)l->narg + 1);
     v.hint = dt_new_array(&s->tmp, uint32_t, (size_t)l->narg + 1);
@@ -40,7 +40,7 @@ static int find_variant(struct ana_rec *s, uint32_t launch, bool whole)
             continue;
         if (w->whole == whole && w->narg == v.narg && !memcmp(w->constant, v.constant, v.narg * sizeof(bool)) &&
             !memcmp(w->pointer, v.pointer, v.narg * sizeof(bool)) &&
-            !memcmp(w->hint, v.hint, v.narg * sizeof *v.hint)) {
+            !memcmp(w->hint, v.hint, v.narg * sizeof *v.hint) && ana_same_places(w->arg, v.arg, v.narg)) {
             if (v.threads > w->threads)
                 w->threads = v.threads;
             s->of[launch] = i;
@@ -80,7 +80,7 @@ static int instrument(struct ana_rec *s)
     int rc = 0;
     for (uint32_t k = 0; k < s->variant.n && !rc; k++) {
         struct ana_variant *v = &s->variant.p[k];
-        struct ana_taint_in in = {v->constant, v->pointer, v->narg, s->mod[v->module].var};
+        struct ana_taint_in in = {v->constant, v->pointer, v->narg, v->arg, s->mod[v->module].var};
         if (v->made)
             continue;
         rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, &in, v->hint, !v->whole && !s->o->no_slice,

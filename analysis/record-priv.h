@@ -12,6 +12,7 @@ struct ana_variant {
     const struct ptx_function *entry;
     bool *constant, *pointer; /* per argument */
     uint32_t *hint, narg, threads;
+    const struct dt_arg *arg; /* of a launch with this variant: pointers lie in the same places in all */
     char *name;
     bool whole; /* not to be sliced */
     bool made;  /* code is there */

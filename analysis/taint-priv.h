@@ -49,6 +49,8 @@ struct ana_taint_state {
     bool *escapes;
     bool opaque, changed, param_address;
     uint8_t *branch; /* per block: level its branch was applied at */
+    uint8_t *kind;   /* per register: number, base, bits (binding.c) */
+    uint32_t *align; /* per parameter: what its buffers must be aligned to, 0: nothing */
     /* of the instruction at hand */
     uint8_t src;
     uint64_t *src_prov;
@@ -147,6 +149,12 @@ static inline uint8_t address(struct ana_taint_state *s, const struct ptx_opnd *
 /* taint.c: the variables that a store at `prov` may change, joined to `mask`; and those at the same address. */
 void ana_store_targets(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *mask);
 void ana_alias(const struct ana_taint_state *s, uint64_t *mask);
+
+/* binding.c: the kind of what an instruction, a load of value provenance `out`, assigns. DATA: it makes a number of pointer bits. */
+uint8_t ana_binding(struct ana_taint_state *s, const struct ptx_inst *i);
+uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, const uint64_t *from, const uint64_t *out);
+/* Is the operand, or the base of the address, a number made of pointer bits? */
+bool ana_binding_bits(const struct ana_taint_state *s, const struct ptx_opnd *o);
 
 /* callee.c */
 unsigned ana_call_effect(struct ana_taint_state *s, const struct ptx_inst *call);

@@ -25,8 +25,8 @@
  * branches.
  *
  * Device functions are not followed: a call may touch every byte that its arguments' provenance reaches, if the
- * callee (or what it calls) touches global memory at all. Pointer bits are not data (alignment tests are assumptions
- * of the binding).
+ * callee (or what it calls) touches global memory at all. Pointer bits are not data as long as they only make an
+ * address of their own buffer, or say how it is aligned: binding.c.
  */
 #include "analysis/taint-priv.h"
 
@@ -256,6 +256,11 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
         everything(s);
         return;
     }
+    for (unsigned k = 0; k < i->nopnd; k++) /* an address that is no pointer plus a number depends on the binding */
+        if (i->opnd[k].kind == PTX_O_ADDR && ana_binding_bits(s, &i->opnd[k])) {
+            raise(s, &s->reg[i->opnd[k].reg], DATA);
+            s->src = DATA;
+        }
     uint8_t where = address(s, &i->opnd[op->addr_opnd], prov), all = s->src > guard ? s->src : guard;
     switch (i->op) {
     case PTX_OP_LD:
@@ -269,12 +274,17 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
             v = where;
         if (i->pred != PTX_NO_REG && s->reg[i->pred] > v)
             v = s->reg[i->pred];
+        if (ana_binding_load(s, i, prov, out) > v)
+            v = DATA;
         assign(s, i, v, out);
         return;
     }
     case PTX_OP_ST:
-        for (unsigned k = 1; k < i->nopnd; k++)
+        for (unsigned k = 1; k < i->nopnd; k++) {
             value(s, &i->opnd[k], out);
+            if (ana_binding_bits(s, &i->opnd[k]))
+                all = DATA;
+        }
         store(s, i->space, prov, all, out);
         return;
     case PTX_OP_CP_ASYNC: {
@@ -382,6 +392,8 @@ static void step(struct ana_taint_state *s, uint32_t at)
             v = s->carry > v ? s->carry : v;
         if (ptx_has(i, PTX_M_CC))
             raise(s, &s->carry, v > guard ? v : guard);
+        if (ana_binding(s, i) > v)
+            v = DATA;
         bool base =
             i->op == PTX_OP_MAD && i->opnd[3].kind == PTX_O_REG && has_bit(reg_prov(s, i->opnd[3].reg), s->unknown);
         if (i->op == PTX_OP_SHL || i->op == PTX_OP_MUL || (i->op == PTX_OP_MAD && !base)) /* scaled: no address */
@@ -496,7 +508,9 @@ static bool prepare(struct ana_taint_state *s)
     s->dynamic_bits = dt_new_array(&s->a, uint64_t, s->words);
     s->src_prov = dt_new_array(&s->a, uint64_t, s->words);
     s->branch = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1);
-    if (s->a.failed)
+    s->kind = dt_new_array(&s->a, uint8_t, (size_t)f->nreg + 1);
+    s->align = dt_new_array(s->keep, uint32_t, (size_t)f->nparam + 1);
+    if (s->a.failed || !s->align)
         return false;
     for (uint32_t b = 0; b < s->nbit; b++) {
         struct ptx_var *v = b < f->nparam             ? f->param[b]
@@ -570,6 +584,8 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
             ok = ana_sites_add(&s, &t.sites, &cap, i);
     ok = ok && ana_watch(&s, &t) && !t.sites.arena.failed && !s.a.failed;
     t.sites.opaque |= s.opaque;
+    t.sites.align = s.align;
+    t.sites.nalign = f->nparam;
     t.param_address = s.param_address;
     t.cfg = s.cfg;
     ptx_live_done(&s.live);

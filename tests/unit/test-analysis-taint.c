@@ -38,7 +38,7 @@ static void check(const char *ptx, bool x_constant, unsigned n, const struct wan
     uint8_t var[16];
     assert_true(m->nvar <= 16);
     assert_int_equal(ana_module_vars(m, var, &e), 0);
-    struct ana_taint_in in = {constant, pointer, 3, var};
+    struct ana_taint_in in = {constant, pointer, 3, NULL, var};
     struct ana_tainted t;
     assert_int_equal(ana_taint_run(ptx_find_function(m, "k"), &in, &t, &e), 0);
     if (t.sites.nsite != n)
