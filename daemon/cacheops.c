@@ -40,8 +40,8 @@ static int op_stats(struct cache *c, const json_t *args, json_t **ret, struct dt
 
 static int op_list(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
-    const char *sig;
-    json_int_t limit;
+    const char *sig = NULL;
+    json_int_t limit = 0;
     int r = whole(args, "limit", 1000, &limit, e);
     if (r >= 0)
         r = signature_of(args, &sig, e);
@@ -63,7 +63,7 @@ static int op_verify(struct cache *c, const json_t *args, json_t **ret, struct d
 
 static int op_gc(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
-    json_int_t age, bytes;
+    json_int_t age = -1, bytes = -1;
     int r = whole(args, "max_age", -1, &age, e);
     if (r >= 0)
         r = whole(args, "max_bytes", -1, &bytes, e);
@@ -92,7 +92,7 @@ static int op_import(struct cache *c, const json_t *args, json_t **ret, struct d
 
 static int op_nearest(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)
 {
-    const char *sig, *want = json_string_value(json_object_get(args, "want"));
+    const char *sig = NULL, *want = json_string_value(json_object_get(args, "want"));
     int r = signature_of(args, &sig, e);
     if (r < 0)
         return r;
