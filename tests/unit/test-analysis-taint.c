@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "base/str.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -347,6 +348,56 @@ static void unknown_instructions(void **state)
     ptx_module_free(m);
 }
 
+/* Where a buffer lies is not the same in another binding (binding.c). %rd6 is x and this thread's element. */
+static void pointer_bits(void **state)
+{
+    static const struct {
+        const char *body;
+        int guard;
+        uint32_t align;
+    } test[] = {
+        {"and.b64 %rd10, %rd6, 15; setp.eq.s64 %p1, %rd10, 0;", P, 16},
+        {"cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 12; setp.ne.u32 %p1, %r11, 0;", P, 16},
+        {"or.b64 %rd10, %rd6, %rd7; and.b64 %rd11, %rd10, 7; setp.eq.s64 %p1, %rd11, 0;", P, 8},
+        {"and.b64 %rd10, %rd6, 4095; setp.eq.s64 %p1, %rd10, 0;", D, 0},  /* nobody promises that */
+        {"shr.u64 %rd10, %rd6, 4; and.b64 %rd11, %rd10, 1; setp.eq.s64 %p1, %rd11, 0;", D, 0},
+        {"mov.b64 {%r10, %r11}, %rd6; and.b32 %r12, %r11, 3; setp.eq.s32 %p1, %r12, 0;", D, 0}, /* bits from 32 on */
+        {"setp.ne.s64 %p1, %rd6, 0;", P, 0},
+        {"setp.lt.u64 %p1, %rd6, %rd7;", D, 0},
+        {"setp.eq.s64 %p1, %rd6, %rd7;", D, 0},
+        {"add.s64 %rd10, %rd6, 64; setp.ne.s64 %p1, %rd10, %rd6;", P, 0}, /* a loop that ends at a pointer */
+        {"rem.u64 %rd10, %rd6, 3; setp.eq.s64 %p1, %rd10, 0;", D, 0},
+    };
+    for (size_t k = 0; k < sizeof test / sizeof *test; k++) {
+        struct ptx_module *m = NULL;
+        struct dt_err e = {0};
+        struct ana_tainted t;
+        static const bool constant[3], pointer[3] = {true, true, false};
+        struct ana_taint_in in = {constant, pointer, 3, NULL, NULL};
+        struct dt_str s = {0};
+        const char *whole = KERNEL("", "HERE @%p1 st.global.f32 [%rd7], 0f00000000;"), *at = strstr(whole, "HERE");
+        dt_str_addn(&s, whole, (size_t)(at - whole));
+        dt_str_add(&s, test[k].body);
+        dt_str_add(&s, at + 4);
+        if (ptx_parse(s.s, s.len, &m, &e) < 0)
+            fail_msg("%s: %s", test[k].body, e.detail);
+        assert_int_equal(ana_taint_run(ptx_find_function(m, "k"), &in, &t, &e), 0);
+        assert_int_equal(t.sites.nsite, 1);
+        if ((int)t.sites.site[0].guard != test[k].guard || t.sites.align[0] != test[k].align)
+            fail_msg("%s: guard %s, alignment %u", test[k].body, ana_evidence_text(t.sites.site[0].guard), t.sites.align[0]);
+        ana_tainted_done(&t);
+        ptx_module_free(m);
+        dt_str_done(&s);
+    }
+    /* as an address: a pointer and a number made of one */
+    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 4092; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
+                     "st.global.f32 [%rd11], 0f00000000;"),
+          false, SITES(WRITE(D, P, -1)));
+    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 12; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
+                     "st.global.f32 [%rd11], 0f00000000;"),
+          false, SITES(WRITE(P, P, -1)));
+}
+
 int main(void)
 {
     const struct CMUnitTest t[] = {
@@ -363,6 +414,7 @@ int main(void)
         cmocka_unit_test(calls),
         cmocka_unit_test(tables),
         cmocka_unit_test(provenance),
+        cmocka_unit_test(pointer_bits),
         cmocka_unit_test(unknown_instructions),
     };
     return cmocka_run_group_tests(t, NULL, NULL);
