@@ -43,6 +43,12 @@ int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_addr
     uint64_t at = 0;
     if (o->base_kind == PTX_O_VAR && sg_var_address(d, o->var, &at) < 0)
         return d->c->error;
+    if (o->base_kind == PTX_O_VAR && sg_in_frame(d, o->var)) {
+        ret->a = d->fp;
+        ret->imm = (int64_t)at + o->off;
+        ret->flags = SG_A64;
+        return 0;
+    }
     ret->a = sg_konst(d, at + (uint64_t)o->off, true);
     ret->imm = 0;
     ret->flags = SG_A64;

@@ -3,7 +3,7 @@
  * An indirect call is a chain of comparisons with the addresses of all functions that fit, each with that function inlined.
  *
  * Device functions are inlined at each call, sharing one set of registers and one piece of local memory per function; that is
- * right because a thread is in a function at most once (recursion is refused), and it makes a call's end a place where
+ * right because a thread is in such a function at most once (the others are in decode-call.c), and it makes a call's end a place where
  * threads meet again. Parameters in .param space of calls are thread-local memory that caller and callee share.
  *
  * Registers get rows by linear scan over live ranges: positions are instruction numbers, a range covers every position at which the
@@ -12,7 +12,7 @@
  *
  * Constants and variables are in decode-vars.c. Basic blocks start at labels and after everything that can move threads apart or let them meet.
  *
- * Errors (an unsupported instruction, recursion, an unresolved symbol) are kept in the code and reported at launch.
+ * Errors (an unsupported instruction, an unresolved symbol) are kept in the code; libcuda names them as the module is loaded.
  */
 #include "softgpu/decode.h"
 
@@ -228,7 +228,7 @@ static int assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
     return rc;
 }
 
-static struct sg_fn_regs *find_fn(struct sg_dec *d, const struct ptx_function *f)
+struct sg_fn_regs *sg_find_fn(struct sg_dec *d, const struct ptx_function *f)
 {
     for (size_t i = 0; i < d->fn.n; i++)
         if (d->fn.p[i].f == f)
@@ -237,7 +237,7 @@ static struct sg_fn_regs *find_fn(struct sg_dec *d, const struct ptx_function *f
 }
 
 /* May the indirect call `i` reach g? Arguments and results have to fit. */
-static bool may_reach(const struct ptx_inst *i, const struct ptx_function *g)
+bool sg_may_reach(const struct ptx_inst *i, const struct ptx_function *g)
 {
     if (g->is_entry || !g->has_body || g->nret != i->opnd[0].n || g->nparam != i->opnd[2].n)
         return false;
@@ -256,7 +256,7 @@ static int gather_indirect(struct sg_dec *d, const struct ptx_inst *i)
 {
     int r = 0;
     for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && d->fn.n < 4096; k++)
-        if (may_reach(i, d->m->func[k]))
+        if (sg_may_reach(i, d->m->func[k]))
             r = gather(d, d->m->func[k]);
     return r;
 }
@@ -264,7 +264,7 @@ static int gather_indirect(struct sg_dec *d, const struct ptx_inst *i)
 /* The kernel and every function that it can call, each once. */
 static int gather(struct sg_dec *d, const struct ptx_function *f)
 {
-    if (find_fn(d, f))
+    if (sg_find_fn(d, f))
         return 0;
     struct sg_fn_regs r = {.f = f, .ref = dt_new_array(&d->c->arena, uint32_t, f->nreg + 1),
                            .use = dt_new_array(&d->c->arena, uint8_t, f->nreg + 1)};
@@ -433,6 +433,14 @@ uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
     case PTX_O_VAR:
         if (sg_var_address(d, o->var, &at) < 0)
             return SG_K_ZERO64 | 1;
+        if (sg_in_frame(d, o->var)) {
+            uint32_t sum = sg_temp(d), off = sg_konst(d, at + (uint64_t)o->off, true);
+            struct sg_op *op = sg_emit_h(d, SG_H_ADD_u64);
+            op->d = sum;
+            op->a = d->fp;
+            op->b = off;
+            return convert_row(d, sum, 8, width);
+        }
         return sg_konst(d, at + (uint64_t)o->off, width >= 8);
     case PTX_O_FUNC: at = sg_function_address(d->m, o->func); return sg_konst(d, at, width >= 8);
     default: sg_dec_error(d, DT_E_UNSUPPORTED, "an operand of this kind"); return SG_K_ZERO64 | 1;
@@ -569,44 +577,7 @@ static void count_inst(struct sg_dec *d)
     }
 }
 
-static int call_extern(struct sg_dec *d, const struct ptx_function *g)
-{
-    const struct ptx_inst *i = d->i;
-    static const struct {
-        const char *name;
-        sg_fn fn;
-        uint32_t arguments, results, bytes; /* of all of them together */
-    } known[] = {{"__assertfail", sg_assertfail, 5, 0, 36}, {"vprintf", sg_vprintf, 2, 1, 20}, {"malloc", sg_malloc, 1, 1, 16}, {"free", sg_free, 1, 0, 8}};
-    sg_fn fn = NULL;
-    uint32_t want = 0, bytes = 0;
-    for (size_t k = 0; k < sizeof known / sizeof *known; k++)
-        if (!strcmp(g->name, known[k].name) && i->opnd[2].n == known[k].arguments && i->opnd[0].n == known[k].results)
-            fn = known[k].fn, want = known[k].arguments, bytes = known[k].bytes;
-    if (!fn)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "call of the external function %s", g->name);
-    uint32_t x = (uint32_t)d->ext.n;
-    for (uint32_t k = 0; k < want + i->opnd[0].n; k++) {
-        const struct ptx_opnd *o = k < want ? &i->opnd[2].elem[k] : &i->opnd[0].elem[k - want];
-        uint64_t at;
-        if (o->kind != PTX_O_VAR || sg_is_kernel_param(d, o->var))
-            return sg_dec_error(d, DT_E_UNSUPPORTED, "call of %s with an argument in a register", g->name);
-        if (sg_var_address(d, o->var, &at) < 0)
-            return d->c->error;
-        bytes -= o->var->bytes < bytes ? (uint32_t)o->var->bytes : bytes;
-        sg_ext(d, (uint32_t)at);
-    }
-    if (bytes)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "call of %s with parameters that are too short", g->name);
-    if (fn == sg_malloc || fn == sg_free)
-        d->c->heap = d->c->ordered = true;
-    struct sg_op *op = sg_emit(d, fn);
-    op->x = x;
-    op->site = d->nsite++;
-    return 0;
-}
-
-/* Move a register or constant of a call to (or, of a result, from) its place in local memory. */
-static int move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result)
+int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result)
 {
     enum ptx_type t = (enum ptx_type)p->type, have = o->kind == PTX_O_REG ? (enum ptx_type)d->f->reg[o->reg].type : t;
     if (o->kind == PTX_O_SINK && result)
@@ -630,22 +601,25 @@ static int move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct p
 static int bind_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, bool result)
 {
     uint64_t at = (d->local + 7) & ~7ull;
+    bool frame = false;
     if (o->kind == PTX_O_VAR && !sg_is_kernel_param(d, o->var) && o->var->bytes >= p->bytes) {
         if (sg_var_address(d, o->var, &at) < 0)
             return d->c->error;
+        frame = sg_in_frame(d, o->var);
     } else {
         if (at > SG_MAX_LOCAL - 8)
             return sg_dec_error(d, DT_E_TOO_LARGE, "local memory of the kernel is over %llu bytes", (unsigned long long)SG_MAX_LOCAL);
         d->local = at + 8;
-        if (!result && move_param(d, o, p, at, false) < 0)
+        if (!result && sg_move_param(d, o, p, at, false) < 0)
             return d->c->error;
     }
     for (size_t i = 0; i < d->place.n; i++)
         if (d->place.p[i].var == p) {
             d->place.p[i].offset = at;
+            d->place.p[i].frame = frame;
             return 0;
         }
-    if (!dt_push(&d->place, (struct sg_place){p, at}))
+    if (!dt_push(&d->place, (struct sg_place){p, at, frame}))
         d->nomem = true;
     return 0;
 }
@@ -677,7 +651,7 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
         d->nomem = true;
     for (uint32_t k = 0; k < g->nret && r >= 0; k++)
         if (i->opnd[0].elem[k].kind != PTX_O_VAR)
-            r = k < 8 ? move_param(d, &i->opnd[0].elem[k], g->ret[k], at[k], true) : sg_dec_error(d, DT_E_UNSUPPORTED, "more than 8 results in registers");
+            r = k < 8 ? sg_move_param(d, &i->opnd[0].elem[k], g->ret[k], at[k], true) : sg_dec_error(d, DT_E_UNSUPPORTED, "more than 8 results in registers");
     return r;
 }
 
@@ -702,8 +676,8 @@ static int call_indirect(struct sg_dec *d)
     int r = 0;
     for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && !d->nomem && !d->c->error; k++) {
         const struct ptx_function *g = d->m->func[k];
-        struct sg_fn_regs *known = may_reach(i, g) ? find_fn(d, g) : NULL;
-        if (!known || known->active) /* one that runs already would be recursion: as an address of none */
+        struct sg_fn_regs *known = sg_may_reach(i, g) ? sg_find_fn(d, g) : NULL;
+        if (!known)
             continue;
         uint32_t at = sg_konst(d, sg_function_address(d->m, g), true), p = sg_ptemp(d);
         struct sg_op *op = sg_emit_h(d, SG_H_EQ_u64);
@@ -712,7 +686,7 @@ static int call_indirect(struct sg_dec *d)
         op->b = at;
         size_t skip = d->fix.n;
         branch(d, UINT32_MAX - 1, p, true);
-        r = inline_call(d, g);
+        r = known->cycle ? sg_call_body(d, known) : inline_call(d, g);
         branch(d, UINT32_MAX - 1, SG_NONE, false);
         land(d, skip);
     }
@@ -737,10 +711,11 @@ static int call(struct sg_dec *d)
     if (!g->has_body && ptx_find_function(d->m, g->name))
         g = ptx_find_function(d->m, g->name);
     if (!g->has_body)
-        return call_extern(d, g);
+        return sg_call_extern(d, g);
     if (i->opnd[0].n != g->nret || i->opnd[2].n != g->nparam)
         return sg_dec_error(d, DT_E_PTX, "call of %s with %u arguments and %u results", g->name, i->opnd[2].n, i->opnd[0].n);
-    return inline_call(d, g);
+    struct sg_fn_regs *known = sg_find_fn(d, g);
+    return known && known->cycle ? sg_call_body(d, known) : inline_call(d, g);
 }
 
 static int brx(struct sg_dec *d)
@@ -790,6 +765,15 @@ static int one_inst(struct sg_dec *d)
     case PTX_OP_BRA: branch(d, i->opnd[0].label, guard_ref(d), i->pred_neg); break;
     case PTX_OP_BRX_IDX: r = brx(d); break;
     case PTX_OP_RET:
+        if (d->out && d->out->f == d->f) {
+            d->guarded = false;
+            struct sg_op *op = sg_emit(d, sg_return);
+            op->guard = guard_ref(d);
+            op->flags = i->pred_neg ? SG_GUARD_NOT : 0;
+            op->c = d->out->rows;
+            d->need_bb = true;
+            break;
+        }
         if (d->f != d->k->f) {
             branch(d, UINT32_MAX, guard_ref(d), i->pred_neg);
             break;
@@ -825,11 +809,11 @@ static int one_inst(struct sg_dec *d)
 
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
 {
-    struct sg_fn_regs *me = find_fn(d, f);
+    struct sg_fn_regs *me = sg_find_fn(d, f);
     if (!me)
         return sg_dec_error(d, DT_E_TOO_LARGE, "too many functions");
     if (me->active)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "recursion through %s", f->name);
+        return sg_dec_error(d, DT_E_INTERNAL, "%s inside itself", f->name);
     me->active = true;
     uint32_t *label = dt_malloc((f->nlabel + 1) * sizeof *label);
     if (!label)
@@ -880,7 +864,7 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
     }
     d->fix.n = first_fix;
     free(label);
-    find_fn(d, f)->active = false;
+    sg_find_fn(d, f)->active = false;
     return r;
 }
 
@@ -889,7 +873,7 @@ static int decode(struct sg_dec *d)
 {
     const struct ptx_function *f = d->k->f;
     int r = sg_fixed_konst(d);
-    if (r < 0 || (r = gather(d, f)) < 0)
+    if (r < 0 || (r = gather(d, f)) < 0 || (r = sg_find_cycles(d)) < 0)
         return r;
     d->regs = SG_REG_FIXED;
     d->ptemp = d->regs;
@@ -897,11 +881,19 @@ static int decode(struct sg_dec *d)
     d->regs = (d->regs + 127) & ~127u;
     d->temp = d->regs;
     d->regs += 256 * SG_TEMPS;
+    if (d->recursive) {
+        d->fp = d->c->fp = d->regs;
+        d->regs += 256;
+    }
     for (size_t i = 0; i < d->fn.n; i++)
         if ((r = assign_registers(d, &d->fn.p[i])) < 0)
             return r;
     d->regs = (d->regs + 127) & ~127u;
-    return (r = sg_place_vars(d)) < 0 ? r : sg_decode_function(d, f);
+    if ((r = sg_place_vars(d)) < 0 || (d->recursive && (r = sg_decode_bodies(d)) < 0))
+        return r;
+    r = sg_decode_function(d, f);
+    sg_fix_calls(d);
+    return r;
 }
 
 static void *keep(struct sg_dec *d, const void *p, size_t n)
@@ -967,6 +959,7 @@ int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret)
     free(d.clear.p);
     free(d.fn.p);
     free(d.fix.p);
+    free(d.callfix.p);
     free(d.kmap);
     if (d.nomem || r == DT_E_NOMEM) {
         sg_code_free(c);

@@ -12,6 +12,7 @@ struct sg_fix { /* a branch whose target was not known yet; label UINT32_MAX: th
 struct sg_place { /* where a shared, local or parameter variable lies */
     const struct ptx_var *var;
     uint64_t offset;
+    bool frame; /* of a function that is not inlined: from the row `fp` on */
 };
 
 enum sg_use {
@@ -23,7 +24,10 @@ struct sg_fn_regs { /* the registers of a function that occurs in the kernel */
     const struct ptx_function *f;
     uint32_t *ref; /* per register */
     uint8_t *use;  /* per register: enum sg_use */
-    bool active;   /* being decoded: a call to it is recursion */
+    bool active;   /* being decoded */
+    bool cycle;    /* it can be active several times in a thread: not inlined (decode-call.c) */
+    uint32_t component, rows, entry; /* of the call graph; ext of what a call saves; first operation */
+    uint64_t frame;
 };
 
 struct sg_dec {
@@ -42,7 +46,7 @@ struct sg_dec {
     struct dt_vec(struct sg_place) place;
     struct dt_vec(struct sg_clear) clear;
     struct dt_vec(struct sg_fn_regs) fn;
-    struct dt_vec(struct sg_fix) fix;
+    struct dt_vec(struct sg_fix) fix, callfix; /* of callfix, label is an index into fn */
     struct konst_slot {
         uint64_t bits;
         uint32_t ref;
@@ -60,6 +64,9 @@ struct sg_dec {
         bool sign;
     } commuting;
     bool need_bb;
+    bool recursive;         /* some function is not inlined */
+    struct sg_fn_regs *out; /* the one whose body is being decoded; NULL: the kernel's */
+    uint32_t fp;            /* row: where a thread's frame lies in its local memory */
     size_t met; /* where the warp met: d->bb.n in the basic block behind it, in which it stays whole */
 
     /* the instruction at hand */
@@ -112,6 +119,17 @@ int sg_decode_memory(struct sg_dec *d); /* decode-mem.c: ld st atom red cp.async
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret);
 /* The space in which an access to `o` really happens. */
 unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);
+struct sg_fn_regs *sg_find_fn(struct sg_dec *d, const struct ptx_function *f);
+bool sg_may_reach(const struct ptx_inst *i, const struct ptx_function *g); /* may the indirect call reach g? */
+/* Move a register or constant of a call to (or, of a result, from) its place in local memory. */
+int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result);
+/* decode-call.c */
+int sg_find_cycles(struct sg_dec *d);
+int sg_decode_bodies(struct sg_dec *d);
+int sg_call_extern(struct sg_dec *d, const struct ptx_function *g); /* vprintf, __assertfail, malloc, free */
+int sg_call_body(struct sg_dec *d, struct sg_fn_regs *to);
+void sg_fix_calls(struct sg_dec *d);
+bool sg_in_frame(const struct sg_dec *d, const struct ptx_var *v);
 int sg_decode_matrix(struct sg_dec *d); /* decode-matrix.c */
 int sg_decode_mbarrier(struct sg_dec *d); /* decode-mbarrier.c */
 int sg_decode_bulk(struct sg_dec *d); /* decode-bulk.c */

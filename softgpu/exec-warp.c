@@ -257,7 +257,8 @@ static void text_at(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 
 uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k)
 {
-    return w->local + lane * w->local_bytes + w->code->ext[op->x + k];
+    uint32_t at = w->code->ext[op->x + k];
+    return w->local + lane * w->local_bytes + (at & ~SG_IN_FRAME) + (at & SG_IN_FRAME ? SG_P(uint64_t, w->code->fp)[lane] : 0);
 }
 
 static uint64_t call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k, unsigned bytes)

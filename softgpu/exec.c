@@ -144,7 +144,7 @@ static void *aligned(size_t n)
 
 static uint64_t block_bytes(const struct sg_run *run)
 {
-    return run->nwarp * ((uint64_t)run->code->reg_bytes + SG_LANES * (uint64_t)run->code->local_bytes) + run->shared_bytes;
+    return run->nwarp * ((uint64_t)run->code->reg_bytes + SG_LANES * (uint64_t)run->local_bytes) + run->shared_bytes;
 }
 
 /* Take `bytes` from *p on, rounded up to lines. */
@@ -172,7 +172,7 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
     b->warp = (struct sg_warp *)(void *)cut(&p, run->nwarp * sizeof *b->warp);
     b->regs = cut(&p, (size_t)run->nwarp * c->reg_bytes);
     b->shared = cut(&p, run->shared_bytes);
-    b->local = cut(&p, threads * c->local_bytes);
+    b->local = cut(&p, threads * run->local_bytes);
     b->konst = cut(&p, SG_BLOCK_BYTES);
     uint32_t t[3] = {0};
     for (uint32_t i = 0; i < run->nwarp; i++) {
@@ -189,8 +189,8 @@ static int block_init(struct sg_worker *wk, struct sg_block *b)
         w->index = i;
         w->shared = b->shared;
         w->shared_bytes = run->shared_bytes;
-        w->local = b->local + (size_t)i * SG_LANES * c->local_bytes;
-        w->local_bytes = c->local_bytes;
+        w->local = b->local + (size_t)i * SG_LANES * run->local_bytes;
+        w->local_bytes = run->local_bytes;
         for (unsigned lane = 0; lane < SG_LANES; lane++) {
             ((uint32_t *)(void *)(r + SG_REG_TIDX))[lane] = t[0];
             ((uint32_t *)(void *)(r + SG_REG_TIDY))[lane] = t[1];
@@ -222,7 +222,7 @@ static void block_start(struct sg_block *b, uint64_t linear)
     fill32(b->konst + SG_BLOCK_SMID, (uint32_t)(linear % (m && m->sms ? m->sms : 1)));
     sg_cluster_block_konst(b);
     memset(b->shared, 0xFF, run->shared_bytes);
-    memset(b->local, 0xFF, (size_t)run->nwarp * SG_LANES * c->local_bytes);
+    memset(b->local, 0xFF, (size_t)run->nwarp * SG_LANES * run->local_bytes);
     for (unsigned i = 0; i < SG_BARRIERS + SG_GROUPS; i++)
         b->bar[i] = (struct sg_barrier){.all = 1};
     b->alive = run->threads;
@@ -236,6 +236,9 @@ static void block_start(struct sg_block *b, uint64_t linear)
         w->alive = left >= SG_LANES ? SG_ALL : (1u << left) - 1;
         for (uint32_t k = 0; k < c->nclear; k++)
             memset(w->base[0] + c->clear[k].at, 0, c->clear[k].bytes);
+        for (unsigned l = 0; c->fp && l < SG_LANES; l++)
+            SG_P(uint64_t, c->fp)[l] = c->local_bytes;
+        sg_calls_reset(w);
         w->frag[0] = (struct sg_frag){.op = c->op, .mask = w->alive, .state = SG_F_RUN};
         w->nfrag = 1;
         w->issued = 0;
@@ -528,6 +531,8 @@ static void worker_done(struct sg_worker *wk)
     for (uint32_t i = 0; wk->cluster && i < wk->ncluster; i++) {
         for (uint32_t k = 0; wk->cluster[i].block && k < wk->cluster[i].size; k++) {
             sg_check_block_free(&wk->cluster[i].block[k]);
+            for (uint32_t n = 0; wk->cluster[i].block[k].memory && n < wk->cluster[i].block[k].nwarp; n++)
+                sg_calls_free(&wk->cluster[i].block[k].warp[n]);
             if (wk->cluster[i].block[k].memory)
                 sg_spare_put(wk->run->device, wk->cluster[i].block[k].memory, wk->cluster[i].block[k].bytes);
         }
@@ -687,6 +692,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         return r;
     if (l->checks && run.nblocks >= UINT32_MAX - 1)
         return refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
+    run.local_bytes = c->local_bytes + (c->fp ? (l->stack_bytes ? l->stack_bytes : 1024u) & ~15u : 0);
     run.nwarp = (run.threads + SG_LANES - 1) / SG_LANES;
     run.shared_bytes = l->shared_dynamic ? c->shared_dynamic_at + l->shared_dynamic : c->shared_static;
 

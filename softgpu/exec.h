@@ -34,6 +34,7 @@
 #define SG_RANK_SHIFT 24
 #define SG_MAX_CLUSTER 16
 #define SG_MAX_LOCAL (512u << 10) /* bytes per thread, as CUDA */
+#define SG_IN_FRAME (1u << 31)    /* of a place in local memory: from the thread's frame on */
 #define SG_MAX_OPS (1u << 20)     /* of a decoded kernel */
 #define SG_BARRIERS 16
 #define SG_GROUPS 8 /* warpgroups in a block; their meeting places are barriers SG_BARRIERS … */
@@ -152,6 +153,7 @@ struct sg_code {
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite, nclear;
     uint32_t konst_bytes, reg_bytes;
     uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
+    uint32_t fp;  /* row: where a thread's frame lies in its local memory; 0: no function needs one */
     bool heap;    /* uses malloc or free */
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     int error;    /* decoding failed: DT_E_* and why */
@@ -216,6 +218,11 @@ struct sg_shadow {
     uint8_t atomic;          /* the writer's accesses were atomic */
 };
 
+struct sg_calls { /* of a lane: what its calls saved */
+    uint8_t *p;
+    size_t n, cap;
+};
+
 struct sg_warp {
     uint8_t *base[4];
     uint32_t mask;  /* active lanes */
@@ -229,6 +236,7 @@ struct sg_warp {
     const struct sg_code *code;
     uint8_t *shared, *local;
     uint64_t shared_bytes, local_bytes;
+    struct sg_calls *calls; /* per lane; NULL: none made yet */
     uint32_t cc;    /* carry flags */
     uint32_t index; /* in the block */
     uint32_t tick, stick;
@@ -316,6 +324,7 @@ struct sg_run {
     size_t nrange;
     struct sg_alloc *alloc; /* the pinned table, for messages */
     uint8_t *konst;
+    uint32_t local_bytes; /* per thread: static, and the stack */
     uint32_t threads, nwarp, shared_bytes;
     uint32_t cluster[3], cluster_size;   /* blocks */
     bool explicit_cluster;
@@ -350,6 +359,11 @@ const struct sg_op *sg_assertfail(struct sg_warp *w, const struct sg_op *op);
 uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k);
 const struct sg_op *sg_malloc(struct sg_warp *w, const struct sg_op *op); /* heap.c */
 const struct sg_op *sg_free(struct sg_warp *w, const struct sg_op *op);
+/* exec-call.c */
+const struct sg_op *sg_call(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_return(struct sg_warp *w, const struct sg_op *op);
+void sg_calls_reset(struct sg_warp *w);
+void sg_calls_free(struct sg_warp *w);
 const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);

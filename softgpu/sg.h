@@ -124,10 +124,12 @@ enum sg_checks {
 /* "race,uninit,barrier", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
 bool sg_checks_parse(const char *list, unsigned *ret);
 
+enum { SG_STACK_MAX = 512 << 10 }; /* as CUDA */
 struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
     uint32_t shared_dynamic;
+    uint32_t stack_bytes;  /* per thread, for functions that call themselves; 0: 1024 */
     uint64_t heap_bytes;   /* of malloc in kernels, where the device has no heap yet; 0: 8 MiB */
     const uint8_t *params; /* param_total bytes */
     uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */

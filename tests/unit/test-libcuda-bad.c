@@ -164,6 +164,37 @@ static void heap_limit(void **state)
     assert_int_equal(F(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, 2 << 20), CUDA_ERROR_INVALID_VALUE);
 }
 
+static const char recursive[] = HEAD ".func down(.param .b32 n)\n{\n .reg .b32 %n; .reg .pred %p; ld.param.u32 %n, [n]; setp.eq.u32 %p, %n, 0; @%p ret;\n"
+    " sub.u32 %n, %n, 1;\n { .param .b32 a; st.param.b32 [a], %n; call.uni down, (a); }\n ret;\n}\n"
+    ".visible .entry k(.param .u32 n)\n{ .reg .b32 %n; ld.param.u32 %n, [n]; { .param .b32 a; st.param.b32 [a], %n; call.uni down, (a); }\n ret; }\n";
+
+/* A frame of `down` is 4 + 4 bytes of variables and 16 more, rounded up to 32. */
+static void stack_limit(void **state)
+{
+    char log[512];
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p;
+    size_t limit;
+    uint32_t n = 31;
+    void *args[] = {&n};
+    OK(F(cuCtxGetLimit)(&limit, CU_LIMIT_STACK_SIZE));
+    assert_int_equal(limit, 1024);
+    OK(load_logged(recursive, &m, log));
+    assert_string_equal(log, "");
+    OK(F(cuModuleGetFunction)(&f, m, "k"));
+    OK(F(cuLaunchKernel)(f, 1, 1, 1, 64, 1, 1, 0, NULL, args, NULL));
+    OK(F(cuCtxSynchronize)());
+    OK(F(cuCtxSetLimit)(CU_LIMIT_STACK_SIZE, 64 << 10));
+    n = 2047;
+    OK(F(cuLaunchKernel)(f, 1, 1, 1, 64, 1, 1, 0, NULL, args, NULL));
+    OK(F(cuCtxSynchronize)());
+    n = 2048;
+    OK(F(cuLaunchKernel)(f, 1, 1, 1, 64, 1, 1, 0, NULL, args, NULL));
+    assert_int_equal(F(cuCtxSynchronize)(), CUDA_ERROR_HARDWARE_STACK_ERROR);
+    assert_int_equal(F(cuMemAlloc)(&p, 16), CUDA_ERROR_HARDWARE_STACK_ERROR);
+}
+
 int main(void)
 {
     char self[PATH_MAX], path[PATH_MAX + 64];
@@ -180,6 +211,6 @@ int main(void)
     if (F(cuInit)(0) != CUDA_SUCCESS)
         return 1;
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, start, stop)
-    const struct CMUnitTest tests[] = {TEST(named_at_load), TEST(faults), TEST(endless), TEST(too_much_shared), TEST(heap_limit)};
+    const struct CMUnitTest tests[] = {TEST(named_at_load), TEST(faults), TEST(endless), TEST(too_much_shared), TEST(heap_limit), TEST(stack_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
