@@ -346,13 +346,37 @@ static void test_bad_launch(void **state)
     dt_err_done(&e);
 }
 
+/* A thread has no more registers than the kernel's bounds leave it: of 65,536, in steps of 8, 255 at most. */
+static void test_registers(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bounds;
+        uint32_t most;
+    } row[] = {{"", 255}, {".maxntid 384", 168}, {".maxntid 32, 32, 1", 64}, {".reqntid 100", 255},
+               {".maxnreg 40", 40}, {".maxntid 4000000000, 4000000000", 255}};
+    for (unsigned x = 0; x < sizeof row / sizeof *row; x++) {
+        static char text[1 << 16];
+        size_t n = (size_t)snprintf(text, sizeof text, ".version 9.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) %s {\n"
+                                    ".reg .b64 %%p; .reg .b32 %%r<300>; ld.param.u64 %%p, [p];\n", row[x].bounds);
+        for (unsigned r = 0; r < 300; r++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "ld.global.b32 %%r%u, [%%p+%u];\n", r, 4 * r);
+        for (unsigned r = 0; r < 300; r++)
+            n += (size_t)snprintf(text + n, sizeof text - n, "st.global.b32 [%%p+%u], %%r%u;\n", 4 * r, 299 - r);
+        snprintf(text + n, sizeof text - n, "ret; }\n");
+        struct sg_module *m = load(text);
+        assert_int_equal(sg_kernel_info(sg_module_kernel(m, "k"))->registers, row[x].most);
+        sg_module_free(m);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_gemm),       cmocka_unit_test(test_gemm_tiled),
         cmocka_unit_test(test_softmax),  cmocka_unit_test(test_gelu),       cmocka_unit_test(test_divergence),
         cmocka_unit_test(test_stats),    cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
-        cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic),
+        cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }
