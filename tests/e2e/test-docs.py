@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""The commands in docs/ANALYZE.md give what the page shows. Numbers, which depend on the compiler that is installed, are not compared; words, columns and
+order are. A line of "…" stands for any lines, "…" in a line for any text.
+"""
+import json
+import os
+import re
+import shlex
+import shutil
+import tempfile
+import unittest
+
+from harness import cli, main
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def plain(line):
+    return re.sub(r" +", " ", re.sub(r"\d+(\.\d+)?", "N", line)).strip()
+
+
+def matches(want, got):
+    """Do the lines `got` look like `want`?"""
+    if not want:
+        return not got
+    if want[0] == "…":
+        return any(matches(want[1:], got[i:]) for i in range(len(got) + 1))
+    pattern = ".*".join(re.escape(plain(p)) for p in want[0].split("…"))
+    return bool(got) and re.fullmatch(pattern, plain(got[0])) is not None and matches(want[1:], got[1:])
+
+
+class Docs(unittest.TestCase):
+    def test_analyze(self):
+        with open(os.path.join(ROOT, "docs/ANALYZE.md"), encoding="utf-8") as f:
+            blocks = re.findall(r"```console\n\$ (.*)\n((?:.*\n)*?)```\n", f.read())
+        self.assertGreaterEqual(len(blocks), 4)
+        folder = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        self.addCleanup(shutil.rmtree, folder)
+        for i, (command, text) in enumerate(blocks):
+            with self.subTest(command):
+                args, _, pipe = command.partition(" | ")
+                args = [os.path.join(ROOT, a) if a.startswith("tests/") else a for a in shlex.split(args)]
+                self.assertEqual(args[0], "dovetail")
+                device = [] if "--device" in args else ["--device", "soft"]
+                r = cli(*args[1:], "--local", *device, "--cache", f"{folder}/{i}.db")
+                if r.returncode and "no-compiler" in r.stderr:
+                    self.skipTest("NVRTC is not on this machine")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                if pipe:  # jq is not everywhere: the one expression that the page shows, by hand
+                    self.assertEqual(pipe, "jq -c '.launches[0].footprints[] | select(.buffer == \"h\") | .write[0]'")
+                    first = next(f for f in json.loads(r.stdout)["launches"][0]["footprints"] if f["buffer"] == "h")["write"][0]
+                    self.assertEqual(json.dumps(first, separators=(",", ":")) + "\n", text)
+                    continue
+                self.assertTrue(matches(text.rstrip("\n").split("\n"), r.stdout.rstrip("\n").split("\n")), r.stdout)
+
+    def test_the_check_can_fail(self):
+        self.assertTrue(matches(["a 1 b", "…", "z …"], ["a  22 b", "x", "y", "z and more"]))
+        self.assertFalse(matches(["a 1 b"], ["a 1 c"]))
+        self.assertFalse(matches(["a", "b"], ["a", "x", "b"]))
+
+
+if __name__ == "__main__":
+    main()
