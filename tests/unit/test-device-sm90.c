@@ -119,6 +119,82 @@ static void histogram(void **state)
     dev_module_unload(dev, m);
 }
 
+/* libcu++: a bulk copy in, counted by a cuda::barrier, work in shared memory, a bulk copy or reduction out; and a copy into the other block. */
+static const char bulk_src[] =
+    "#include <cooperative_groups.h>\n#include <cuda/barrier>\n#include <cuda/ptx>\n"
+    "namespace ptx = cuda::ptx; namespace cg = cooperative_groups;\n"
+    "using barrier = cuda::barrier<cuda::thread_scope_block>;\n"
+    "extern \"C\" __global__ void plus_one(const int *x, int *y, int *sum) {\n"
+    "  __shared__ alignas(16) int s[512];\n"
+    "  #pragma nv_diag_suppress static_var_with_dynamic_init\n"
+    "  __shared__ barrier bar;\n"
+    "  if (threadIdx.x == 0) { init(&bar, blockDim.x); ptx::fence_proxy_async(ptx::space_shared); }\n"
+    "  __syncthreads();\n"
+    "  barrier::arrival_token t;\n"
+    "  if (threadIdx.x == 0) {\n"
+    "    cuda::memcpy_async(s, x + blockIdx.x * 512, cuda::aligned_size_t<16>(sizeof s), bar);\n"
+    "    t = cuda::device::barrier_arrive_tx(bar, 1, 0);\n"
+    "  } else t = bar.arrive();\n"
+    "  bar.wait(static_cast<barrier::arrival_token &&>(t));\n"
+    "  for (int i = threadIdx.x; i < 512; i += blockDim.x) s[i] += 1;\n"
+    "  ptx::fence_proxy_async(ptx::space_shared);\n"
+    "  __syncthreads();\n"
+    "  if (threadIdx.x == 0) {\n"
+    "    ptx::cp_async_bulk(ptx::space_global, ptx::space_shared, y + blockIdx.x * 512, s, sizeof s);\n"
+    "    ptx::cp_reduce_async_bulk(ptx::space_global, ptx::space_shared, ptx::op_add, sum, s, sizeof s);\n"
+    "    ptx::cp_async_bulk_commit_group();\n"
+    "    ptx::cp_async_bulk_wait_group_read(ptx::n32_t<0>());\n"
+    "  }\n"
+    "}\n"
+    "extern \"C\" __global__ void __cluster_dims__(2, 1, 1) swap(const int *x, int *y) {\n"
+    "  __shared__ alignas(16) int mine[64], theirs[64];\n"
+    "  __shared__ uint64_t bar;\n"
+    "  cg::cluster_group c = cg::this_cluster();\n"
+    "  mine[threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];\n"
+    "  if (threadIdx.x == 0) {\n"
+    "    ptx::mbarrier_init(&bar, 1);\n"
+    "    ptx::mbarrier_arrive_expect_tx(ptx::sem_release, ptx::scope_cta, ptx::space_shared, &bar, sizeof mine);\n"
+    "    ptx::fence_mbarrier_init(ptx::sem_release, ptx::scope_cluster);\n"
+    "  }\n"
+    "  ptx::fence_proxy_async(ptx::space_shared);\n"
+    "  c.sync();\n"
+    "  unsigned other = c.block_rank() ^ 1;\n"
+    "  if (threadIdx.x == 0)\n"
+    "    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_shared, c.map_shared_rank(theirs, other), mine, sizeof mine, c.map_shared_rank(&bar, other));\n"
+    "  while (!ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &bar, 0)) ;\n"
+    "  y[blockIdx.x * 64 + threadIdx.x] = theirs[threadIdx.x];\n"
+    "  c.sync();\n"
+    "}\n";
+
+static void bulk(void **state)
+{
+    enum { BLOCKS = 5, EACH = 512 };
+    static int x[BLOCKS * EACH], y[BLOCKS * EACH], sum[EACH];
+    struct dev_module_handle *m = build(bulk_src);
+    for (int i = 0; i < BLOCKS * EACH; i++)
+        x[i] = i * 7 % 1000;
+    uint64_t p[3] = {give(x, sizeof x), give(y, sizeof y), give(sum, sizeof sum)};
+    launch(m, "plus_one", BLOCKS, 96, 0, 0, p, sizeof p);
+    take(y, p[1], sizeof y);
+    take(sum, p[2], sizeof sum);
+    for (int i = 0; i < BLOCKS * EACH; i++)
+        assert_int_equal(y[i], x[i] + 1);
+    for (int i = 0; i < EACH; i++) {
+        int want = 0;
+        for (int b = 0; b < BLOCKS; b++)
+            want += x[b * EACH + i] + 1;
+        assert_int_equal(sum[i], want);
+    }
+    memset(y, 0, sizeof y);
+    p[1] = give(y, sizeof y);
+    launch(m, "swap", 8, 64, 0, 0, p, 16);
+    take(y, p[1], sizeof y);
+    for (int i = 0; i < 512; i++)
+        assert_int_equal(y[i], x[i ^ 64]);
+    dev_free(dev, p[0]);
+    dev_module_unload(dev, m);
+}
+
 int main(void)
 {
     struct dt_err e = {0};
@@ -130,7 +206,7 @@ int main(void)
         printf("%s\n", e.detail);
         return 1;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(histogram)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(histogram), cmocka_unit_test(bulk)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     dev_close(dev);
     return r;
