@@ -117,9 +117,9 @@ bool sg_target_fits(const char *ptx, size_t len, unsigned cc)
 int sg_fatbin_ptx(const void *data, size_t len, unsigned cc, char **ret, size_t *ret_len)
 {
     const uint8_t *p = data;
-    if (len < HEADER || number(p, 4) != MAGIC || number(p + 4, 2) != 1 || number(p + 6, 2) < HEADER)
+    if (len < HEADER || number(p, 4) != MAGIC || number(p + 4, 2) != 1 || number(p + 6, 2) != HEADER)
         return DT_E_PTX;
-    uint64_t at = number(p + 6, 2), end = number(p + 8, 8), best = 0;
+    uint64_t at = HEADER, end = number(p + 8, 8), best = 0;
     if (at > len || end > len - at)
         return DT_E_PTX;
     end += at;
@@ -167,6 +167,6 @@ bool sg_fatbin_is(const void *data)
 size_t sg_fatbin_bytes(const void *data)
 {
     const uint8_t *p = data;
-    uint64_t head = number(p + 6, 2), n = number(p + 8, 8);
-    return n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)(head + n);
+    uint64_t n = number(p + 8, 8);
+    return n > SIZE_MAX / 2 ? SIZE_MAX / 2 : (size_t)(HEADER + n);
 }

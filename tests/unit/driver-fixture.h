@@ -34,7 +34,7 @@ static void *driver_symbol(const char *symbol)
         if (slash)
             *slash = 0;
         snprintf(path, sizeof path, "%s/../../softgpu/libcuda.so.1", self);
-        driver_lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        driver_lib = dlopen(getenv("DOVETAIL_SOFTGPU") ? getenv("DOVETAIL_SOFTGPU") : path, RTLD_NOW | RTLD_LOCAL);
         if (!driver_lib)
             fail_msg("%s", dlerror());
     }
