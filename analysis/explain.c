@@ -145,25 +145,27 @@ static void where(struct explainer *x, json_t *o, const struct dt_launch *l, con
     json_object_set_new(o, "source", src);
 }
 
-static bool in_loop(struct explainer *x, const struct ptx_cfg *cfg, uint32_t at)
+static bool in_loop(const struct ptx_cfg *cfg, uint32_t at)
 {
     uint32_t b = cfg->block_of[at], top = 0;
-    uint8_t *seen = dt_new_array(&x->a, uint8_t, (size_t)cfg->nblock + 1);
-    uint32_t *stack = dt_new_array(&x->a, uint32_t, (size_t)cfg->nblock + 1);
-    if (!seen || !stack)
-        return false;
-    for (stack[top++] = b; top;) {
+    struct dt_arena a = {0};
+    uint8_t *seen = dt_new_array(&a, uint8_t, (size_t)cfg->nblock + 1);
+    uint32_t *stack = dt_new_array(&a, uint32_t, (size_t)cfg->nblock + 1);
+    bool again = false;
+    if (!a.failed)
+        stack[top++] = b;
+    while (top && !again) {
         const struct ptx_block *k = &cfg->block[stack[--top]];
         for (uint32_t i = 0; i < k->nsucc; i++) {
-            if (k->succ[i] == b)
-                return true;
+            again |= k->succ[i] == b;
             if (!seen[k->succ[i]]) {
                 seen[k->succ[i]] = 1;
                 stack[top++] = k->succ[i];
             }
         }
     }
-    return false;
+    dt_arena_done(&a);
+    return again;
 }
 
 struct edge { /* the edge at hand */
@@ -189,7 +191,7 @@ static void describe(struct explainer *x, json_t *o, const struct tainted_launch
 {
     json_object_set_new(o, "kernel", json_string(k->entry->name));
     where(x, o, l, k->entry, &k->entry->inst[s->inst]);
-    json_object_set_new(o, "loop", json_boolean(in_loop(x, &k->t.cfg, s->inst)));
+    json_object_set_new(o, "loop", json_boolean(in_loop(&k->t.cfg, s->inst)));
 }
 
 static void evidence(struct explainer *x, struct edge *d, const struct tainted_launch *k, const struct dt_launch *l, const struct ana_site *s,
@@ -197,7 +199,7 @@ static void evidence(struct explainer *x, struct edge *d, const struct tainted_l
 {
     bool guard = s->address < d->level;
     json_object_set_new(o, "why", json_string(!s->bytes ? "not-followed" : guard ? "guard" : "address"));
-    uint32_t at = s->bytes ? ana_origin(&x->a, k->entry, &k->t, s, guard, d->level) : UINT32_MAX;
+    uint32_t at = s->bytes ? ana_origin(k->entry, &k->t, s, guard, d->level) : UINT32_MAX;
     if (at == UINT32_MAX)
         return;
     json_t *from = json_object();

@@ -10,6 +10,8 @@
 #include <cmocka.h>
 
 #include "analysis/explain-priv.h"
+#include "base/file.h"
+#include "base/str.h"
 
 static const char head[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
                            ".visible .entry k(.param .u64 x, .param .u64 y, .param .u64 ix)\n{\n"
@@ -99,7 +101,6 @@ static void origins(void **state)
         struct ptx_module *m;
         struct dt_err e = {0};
         struct ana_tainted t;
-        struct dt_arena a = {0};
         snprintf(text, sizeof text, "%s%sret;\n}\n", head, cases[c].body);
         if (ptx_parse(text, strlen(text), &m, &e))
             fail_msg("%s: %s", cases[c].name, e.detail);
@@ -116,17 +117,44 @@ static void origins(void **state)
         assert_int_equal(guard ? site->guard : site->address, ANA_DATA_DEPENDENT);
         if (guard)
             assert_int_equal(site->address, ANA_PROVED);
-        uint32_t at = ana_origin(&a, f, &t, site, guard, ANA_DATA_DEPENDENT);
+        uint32_t at = ana_origin(f, &t, site, guard, ANA_DATA_DEPENDENT);
         if (at == UINT32_MAX || f->inst[at].line != line_of(text, "//from"))
             fail_msg("%s: line %u, not %u", cases[c].name, at == UINT32_MAX ? 0 : f->inst[at].line, line_of(text, "//from"));
-        dt_arena_done(&a);
         ana_tainted_done(&t);
         ptx_module_free(m);
     }
 }
 
+/* A long way back: work grows with the text, not with its square. */
+static void long_way(void **state)
+{
+    enum { STEPS = 40000 };
+    struct dt_str s = {0};
+    struct ptx_module *m;
+    struct dt_err e = {0};
+    struct ana_tainted t;
+    dt_str_add(&s, head);
+    dt_str_addf(&s, ".reg .b32 %%c<%d>;\nld.global.u32 %%c0, [%%rd5]; //from\n", STEPS + 1);
+    for (int i = 0; i < STEPS; i++)
+        dt_str_addf(&s, "add.u32 %%c%d, %%c%d, %d;\n", i + 1, i, i);
+    dt_str_addf(&s, "mul.wide.u32 %%rd7, %%c%d, 4; add.s64 %%rd8, %%rd1, %%rd7;\nld.global.f32 %%f1, [%%rd8]; //site\nret;\n}\n", STEPS);
+    assert_int_equal(ptx_parse(s.s, s.len, &m, &e), 0);
+    const struct ptx_function *f = ptx_find_function(m, "k");
+    struct ana_taint_in in = {.nparam = 3};
+    assert_int_equal(ana_taint_run(f, &in, &t, &e), 0);
+    const struct ana_site *last = &t.sites.site[t.sites.nsite - 1];
+    assert_int_equal(f->inst[last->inst].line, line_of(s.s, "//site"));
+    uint64_t start = dt_now_us();
+    uint32_t at = ana_origin(f, &t, last, false, ANA_DATA_DEPENDENT);
+    assert_true(dt_now_us() - start < 1000000);
+    assert_true(at != UINT32_MAX && f->inst[at].line == line_of(s.s, "//from"));
+    ana_tainted_done(&t);
+    ptx_module_free(m);
+    dt_str_done(&s);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(origins)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(origins), cmocka_unit_test(long_way)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
