@@ -313,6 +313,9 @@ static int atomic(struct sg_dec *d)
 static int async(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
+    bool tx = ptx_has(i, PTX_M_COMPLETE_TX);
+    if (tx != (i->nopnd > 2) || tx != (i->space != PTX_GLOBAL))
+        return sg_dec_error(d, DT_E_PTX, "an mbarrier goes with shared memory and .mbarrier::complete_tx::bytes");
     int r = i->op == PTX_OP_ST_ASYNC ? store(d) : atomic(d);
     if (r < 0 || i->nopnd < 3)
         return r;
