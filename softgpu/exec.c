@@ -395,13 +395,22 @@ static uint64_t permute(uint64_t i, uint64_t n, uint64_t seed)
     return i;
 }
 
-static bool next_cluster(struct sg_run *run, uint64_t *ret_place, uint64_t *ret_linear)
+static bool next_cluster(struct sg_worker *wk, uint64_t *ret_place, uint64_t *ret_linear)
 {
+    struct sg_run *run = wk->run;
     if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
         return false;
-    uint64_t i = __atomic_fetch_add(&run->next, 1, __ATOMIC_RELAXED);
+    if (wk->place == wk->place_end) {
+        /* several at once, so that threads with short blocks do not fight for the counter; towards the end one by one */
+        uint64_t left = run->nclusters - __atomic_load_n(&run->next, __ATOMIC_RELAXED), n = left / (16 * run->nworker);
+        n = run->nworker == 1 || left > run->nclusters || !n ? 1 : n > 16 ? 16 : n;
+        wk->place = __atomic_fetch_add(&run->next, n, __ATOMIC_RELAXED);
+        wk->place_end = wk->place + n;
+    }
+    uint64_t i = wk->place;
     if (i >= run->nclusters || i > __atomic_load_n(&run->fault_cluster, __ATOMIC_RELAXED))
         return false;
+    wk->place++;
     *ret_place = i;
     *ret_linear = run->l->seed ? permute(i, run->nclusters, run->l->seed) : i;
     return true;
@@ -455,7 +464,7 @@ static void work(struct sg_worker *wk)
             if (cl->live)
                 continue;
             uint64_t place, linear;
-            more = next_cluster(run, &place, &linear);
+            more = next_cluster(wk, &place, &linear);
             if (!more)
                 break;
             if (i >= wk->ncluster) {

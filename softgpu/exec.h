@@ -308,6 +308,7 @@ struct sg_worker {
     struct sg_check *check; /* NULL: not checked */
     struct sg_cluster *cluster; /* resident ones */
     uint32_t ncluster;
+    uint64_t place, place_end; /* clusters that it has taken and not begun */
     uint64_t rng;
     int fault;
     uint64_t fault_place; /* of the faulting cluster in their order */
