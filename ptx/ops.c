@@ -23,6 +23,7 @@
 #define TY_32_64 (T(U32) | T(U64))
 #define TY_F32_64 (T(F32) | T(F64))
 #define TY_FLOAT (TY_F32_64 | T(F16) | T(F16X2) | T(BF16) | T(BF16X2) | T(F32X2))
+#define TY_HALF (T(F16) | T(BF16))
 #define TY_X2 (T(U16X2) | T(S16X2))
 #define TY_BYTE (T(B8) | T(U8) | T(S8))
 #define TY_MOV (TY_BITS | TY_INT | TY_F32_64 | T(F16) | T(F16X2) | T(BF16) | T(BF16X2) | T(PRED) | T(B128))

@@ -315,6 +315,8 @@ static int check_words(const struct check *c, const struct ptx_op_info *info)
         if (i->type[k] == PTX_T_NONE || i->type[k] >= PTX_T_COUNT || (allowed && !(allowed >> i->type[k] & 1)))
             return bad(c, "%s does not take .%s", info->mnemonic, ptx_type_text(i->type[k]));
     }
+    if (n == 2 && (i->op == PTX_OP_ADD || i->op == PTX_OP_SUB || i->op == PTX_OP_FMA) && i->type[0] != PTX_F32)
+        return bad(c, "%s.%s does not take .%s", info->mnemonic, ptx_type_text(i->type[0]), ptx_type_text(i->type[1]));
     for (unsigned k = 0; k < i->nmod; k++)
         if (i->mod[k] == PTX_M_NONE || i->mod[k] >= PTX_M_COUNT || !(info->mods >> ptx_mod_class(i->mod[k]) & 1))
             return bad(c, "%s does not take .%s", info->mnemonic, ptx_mod_text(i->mod[k]));

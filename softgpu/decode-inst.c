@@ -41,14 +41,19 @@ static struct sg_op *un(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx
     return op;
 }
 
-static struct sg_op *bin(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx_type ta, enum ptx_type tb)
+static struct sg_op *put(struct sg_dec *d, unsigned h, uint32_t dst, uint32_t a, uint32_t b)
 {
-    uint32_t a = sg_source(d, &d->i->opnd[1], ta), b = sg_source(d, &d->i->opnd[2], tb), t = sg_dest(d, &d->i->opnd[0], td);
     struct sg_op *op = sg_emit_h(d, h);
-    op->d = t;
+    op->d = dst;
     op->a = a;
     op->b = b;
     return op;
+}
+
+static struct sg_op *bin(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx_type ta, enum ptx_type tb)
+{
+    uint32_t a = sg_source(d, &d->i->opnd[1], ta), b = sg_source(d, &d->i->opnd[2], tb), t = sg_dest(d, &d->i->opnd[0], td);
+    return put(d, h, t, a, b);
 }
 
 static struct sg_op *tri(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx_type ta, enum ptx_type tb, enum ptx_type tc)
@@ -63,15 +68,11 @@ static struct sg_op *tri(struct sg_dec *d, unsigned h, enum ptx_type td, enum pt
     return op;
 }
 
-/* An operation of exec-slow.c with n sources of the instruction's type. */
-static struct sg_op *slow(struct sg_dec *d, sg_fn fn, unsigned sub, unsigned n)
+/* An operation of exec-slow.c. */
+static struct sg_op *slow_op(struct sg_dec *d, sg_fn fn, unsigned sub, const uint32_t s[3])
 {
-    const struct ptx_inst *i = d->i;
-    enum ptx_type t = (enum ptx_type)i->type[0];
-    uint32_t s[3] = {SG_NONE, SG_NONE, SG_NONE};
-    for (unsigned k = 0; k < n; k++)
-        s[k] = sg_source(d, &i->opnd[1 + k], t);
-    uint32_t dst = sg_dest(d, &i->opnd[0], t);
+    enum ptx_type t = (enum ptx_type)d->i->type[0];
+    uint32_t dst = sg_dest(d, &d->i->opnd[0], t);
     struct sg_op *op = sg_emit(d, fn);
     op->d = dst;
     op->a = s[0];
@@ -79,8 +80,17 @@ static struct sg_op *slow(struct sg_dec *d, sg_fn fn, unsigned sub, unsigned n)
     op->c = s[2];
     op->sub = (uint8_t)sub;
     op->type = (uint8_t)t;
-    op->rnd = (uint16_t)rounding(i);
+    op->rnd = (uint16_t)rounding(d->i);
     return op;
+}
+
+/* With n sources of the instruction's type. */
+static struct sg_op *slow(struct sg_dec *d, sg_fn fn, unsigned sub, unsigned n)
+{
+    uint32_t s[3] = {SG_NONE, SG_NONE, SG_NONE};
+    for (unsigned k = 0; k < n; k++)
+        s[k] = sg_source(d, &d->i->opnd[1 + k], (enum ptx_type)d->i->type[0]);
+    return slow_op(d, fn, sub, s);
 }
 
 static int unsupported(struct sg_dec *d)
@@ -114,11 +124,45 @@ static unsigned rounded_f32(unsigned sub, unsigned rnd)
     return 0;
 }
 
+/* A half operand as f32. */
+static uint32_t as_f32(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, bool ftz)
+{
+    uint32_t a = sg_source(d, o, t), r = sg_temp(d);
+    if (ftz) { /* f16 subnormals are f32 normals: flush them by a conversion of their own */
+        struct sg_op *op = sg_emit(d, sg_slow_float);
+        op->d = r;
+        op->a = a;
+        op->b = sg_konst(d, 0, false);
+        op->c = SG_NONE;
+        op->sub = SG_S_ADD;
+        op->type = (uint8_t)t;
+        op->rnd = SG_FTZ;
+        a = r;
+        r = sg_temp(d);
+    }
+    struct sg_op *op = sg_emit_h(d, t == PTX_F16 ? SG_H_CVT_f32_f16 : SG_H_CVT_f32_bf16);
+    op->d = r;
+    op->a = a;
+    return r;
+}
+
+/* add sub fma .f32.f16: all sources but the last are halves, which are f32 values too. */
+static int mixed_op(struct sg_dec *d, unsigned sub, unsigned n)
+{
+    uint32_t s[3] = {SG_NONE, SG_NONE, SG_NONE};
+    for (unsigned k = 0; k < n; k++)
+        s[k] = k + 1 < n ? as_f32(d, &d->i->opnd[1 + k], (enum ptx_type)d->i->type[1], false) : sg_source(d, &d->i->opnd[1 + k], PTX_F32);
+    slow_op(d, sg_slow_float, sub, s);
+    return 0;
+}
+
 /* add sub mul fma min max … of floats: the lane loop where rounding is to nearest and nothing else is asked, else the slow one. */
 static int float_op(struct sg_dec *d, unsigned f32, unsigned z32, unsigned f64, unsigned sub, unsigned n)
 {
     enum ptx_type t = (enum ptx_type)d->i->type[0];
     unsigned r = rounding(d->i), h = 0;
+    if (d->i->ntype == 2)
+        return mixed_op(d, sub, n);
     if (t == PTX_F32 && !(r & ~(unsigned)SG_FTZ))
         h = r & SG_FTZ ? z32 : f32;
     else if (t == PTX_F64 && !r)
@@ -257,10 +301,7 @@ static int minmax(struct sg_dec *d)
     if (ptx_has(d->i, PTX_M_RELU)) { /* min/max.relu.s32: then not below zero */
         struct sg_op *op = bin(d, max ? SG_H_MAX_s32 : SG_H_MIN_s32, t, t, t);
         uint32_t dst = op->d, zero = sg_konst(d, 0, false);
-        op = sg_emit_h(d, SG_H_MAX_s32);
-        op->d = dst;
-        op->a = dst;
-        op->b = zero;
+        put(d, SG_H_MAX_s32, dst, dst, zero);
         return 0;
     }
     bin(d, (max ? mx : mn)[ptx_type_is_signed(t)][w3(t)], t, t, t);
@@ -341,28 +382,6 @@ static unsigned compare(enum ptx_mod m, enum ptx_type t, bool ftz)
     case PTX_M_HS: return order[s][w3(t)][3];
     default: return 0;
     }
-}
-
-/* A half operand as f32. */
-static uint32_t as_f32(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, bool ftz)
-{
-    uint32_t a = sg_source(d, o, t), r = sg_temp(d);
-    if (ftz) { /* f16 subnormals are f32 normals: flush them by a conversion of their own */
-        struct sg_op *op = sg_emit(d, sg_slow_float);
-        op->d = r;
-        op->a = a;
-        op->b = sg_konst(d, 0, false);
-        op->c = SG_NONE;
-        op->sub = SG_S_ADD;
-        op->type = (uint8_t)t;
-        op->rnd = SG_FTZ;
-        a = r;
-        r = sg_temp(d);
-    }
-    struct sg_op *op = sg_emit_h(d, t == PTX_F16 ? SG_H_CVT_f32_f16 : SG_H_CVT_f32_bf16);
-    op->d = r;
-    op->a = a;
-    return r;
 }
 
 /* What a comparison does with its third predicate. */
@@ -473,10 +492,7 @@ static int set_x2(struct sg_dec *d)
         op->c = p;
     }
     uint32_t dst = sg_dest(d, &i->opnd[0], PTX_B32);
-    struct sg_op *op = sg_emit_h(d, SG_H_PACK_u32);
-    op->d = dst;
-    op->a = r[0];
-    op->b = r[1];
+    put(d, SG_H_PACK_u32, dst, r[0], r[1]);
     return 0;
 }
 
@@ -894,17 +910,9 @@ static int slct(struct sg_dec *d)
     if (c != PTX_S32 && c != PTX_F32)
         return unsupported(d);
     if (ptx_has(d->i, PTX_M_FTZ)) { /* c + -0: a subnormal becomes a zero */
-        uint32_t z = sg_temp(d), minus = sg_konst(d, 0x80000000, false), from = sg_source(d, &d->i->opnd[3], c);
-        struct sg_op *op = sg_emit_h(d, SG_H_FADD_z32);
-        op->d = z;
-        op->a = from;
-        op->b = minus;
-        uint32_t a = sg_source(d, &d->i->opnd[1], t), b = sg_source(d, &d->i->opnd[2], t), dst = sg_dest(d, &d->i->opnd[0], t);
-        op = sg_emit_h(d, w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32);
-        op->d = dst;
-        op->a = a;
-        op->b = b;
-        op->c = z;
+        uint32_t from = sg_source(d, &d->i->opnd[3], c), minus = sg_konst(d, 0x80000000, false), z = sg_temp(d);
+        put(d, SG_H_FADD_z32, z, from, minus);
+        bin(d, w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32, t, t, t)->c = z;
         return 0;
     }
     tri(d, c == PTX_S32 ? (w ? SG_H_SLCT_u64_s32 : SG_H_SLCT_u32_s32) : (w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32), t, t, t, c);

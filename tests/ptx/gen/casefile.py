@@ -38,11 +38,12 @@ def table(*ops):
     """the forms of these instructions that must run, in the order of the table"""
     seen = set()
     for x in LINES:
-        op = forms.row_of(x.heads()[0], NAMES)
-        if op not in ops or x.kind not in ("all", "pairs"):
+        rows = {forms.row_of(h, NAMES) for h in x.heads()} if x.kind in ("all", "pairs") else set()
+        if not rows & set(ops):
             continue
         for head, shape in x.wanted() if x.kind == "all" else [(h, s) for h in x.sample() for s in x.shapes or [""]]:
-            if (head, shape) not in seen:
+            op = forms.row_of(head, NAMES)
+            if op in ops and (head, shape) not in seen:
                 yield Form(head, shape, op)
             seen.add((head, shape))
 

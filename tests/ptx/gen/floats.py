@@ -46,6 +46,15 @@ def one(form, v, t):
     return finish(encode(exactly(form.op, [decode(x, t) for x in v], mode), t, mode), t, form.ftz, form.sat, form.relu)
 
 
+def mixed(f, form):
+    """all sources but the last are halves"""
+    h, n = form.types[1], 3 if form.op == "fma" else 2
+    a, c, mode = EDGE[h] + floats(h, 30), EDGE["f32"] + floats("f32", 60), form.mode or "rn"
+    rows = [tuple(rng.choice(a) for _ in range(n - 1)) + (rng.choice(c),) for _ in range(200)]
+    want = [finish(encode(exactly(form.op, [decode(x, h) for x in r[:-1]] + [decode(r[-1], "f32")], mode), "f32", mode), "f32", False, form.sat) for r in rows]
+    f.case("%s %%d, %s;" % (form.text, ", ".join(["%a", "%b", "%c"][:n])), "f32", [h] * (n - 1) + ["f32"], rows, want)
+
+
 def make():
     f = File("floats", "sm_100a")
     for form in table("add", "sub", "mul", "mad", "fma", "div", "rcp", "sqrt", "abs", "neg", "min", "max", "copysign", "testp"):
@@ -57,6 +66,9 @@ def make():
         if form.op == "testp":
             f.case("%s %%x, %%a;\nselp.b32 %%d, 1, 0, %%x;" % form.text, "u32", [t], [(v,) for v in EDGE[t]],
                    [int(TESTP[form.mods[0]](decode(a, t), a, t)) for a in EDGE[t]])
+            continue
+        if len(form.types) > 1:
+            mixed(f, form)
             continue
         n = {"mad": 3, "fma": 3, "rcp": 1, "sqrt": 1, "abs": 1, "neg": 1}.get(form.op, int(form.shape or 3) - 1 if form.op in ("min", "max") else 2)
         draw = lambda: [(v,) for v in EDGE[e] + floats(e, 60)] if n == 1 else pairs(e) if n == 2 else triples(e)
