@@ -183,7 +183,7 @@ static int check_addr(const struct check *c, const struct ptx_opnd *o, unsigned 
         if (kind_of(r->type) == K_FLOAT || (n != 8 && !(n == 4 && narrow)) || r->vec > 1)
             return bad(c, "%s is .%s, which cannot hold an address", r->name, ptx_type_text(r->type));
     } else if (o->base_kind == PTX_O_VAR) {
-        if (!space_fits(space, o->var->space))
+        if (!space_fits(space, o->var->space) || (space == PTX_GENERIC && o->var->space == PTX_PARAM && (i->op == PTX_OP_LD || i->op == PTX_OP_ST)))
             return bad(c, "%s is .%s", o->var->name, ptx_space_text(o->var->space));
         uint64_t n = i->ntype ? (uint64_t)ptx_type_bytes(i->type[0]) * i->vec : 0;
         if (o->var->space == PTX_PARAM && o->var->bytes && (i->op == PTX_OP_LD || i->op == PTX_OP_ST) &&
@@ -328,6 +328,58 @@ static int check_words(const struct check *c, const struct ptx_op_info *info)
     return 0;
 }
 
+/* What the shape and the words alone do not say. */
+static int check_rules(const struct check *c)
+{
+    const struct ptx_inst *i = c->i;
+    unsigned compare = 0, hint = ptx_has(i, PTX_M_L2_HINT), half = ptx_mod_of(i, PTX_MC_HALF) != PTX_M_NONE;
+    bool logic = ptx_mod_of(i, PTX_MC_BOOL) != PTX_M_NONE, order = ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_RELEASE);
+    unsigned t = i->ntype ? i->type[0] : PTX_T_NONE;
+    if ((i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_MOV) && (t == PTX_F16 || t == PTX_F16X2 || t == PTX_BF16 || t == PTX_BF16X2))
+        return bad(c, "%s does not take .%s", ptx_op_info(i->op)->mnemonic, ptx_type_text(t));
+    if ((i->op == PTX_OP_LD || i->op == PTX_OP_ST) && order != (ptx_mod_of(i, PTX_MC_SCOPE) != PTX_M_NONE))
+        return bad(c, order ? "a scope is wanted" : "a scope without .relaxed, .acquire or .release");
+    switch (i->op) {
+    case PTX_OP_SETP:
+    case PTX_OP_SET:
+        for (unsigned k = 0; k < i->nmod; k++)
+            compare += ptx_mod_class(i->mod[k]) == PTX_MC_CMP || i->mod[k] == PTX_M_LO || i->mod[k] == PTX_M_HI;
+        if (compare != 1 || ptx_has(i, PTX_M_WIDE))
+            return bad(c, "one comparison is wanted");
+        return i->nopnd == 3u + i->dst2 + logic ? 0 : bad(c, logic ? "a predicate to combine with is missing" : "a predicate without .and, .or or .xor");
+    case PTX_OP_MUL:
+    case PTX_OP_MAD:
+    case PTX_OP_MADC:
+        if (kind_of(t) == K_INT && !half)
+            return bad(c, ".lo, .hi or .wide is wanted");
+        /* fall through */
+    case PTX_OP_ADD:
+    case PTX_OP_SUB:
+        return kind_of(t) == K_INT && (ptx_mod_of(i, PTX_MC_RND) != PTX_M_NONE || ptx_has(i, PTX_M_FTZ)) ? bad(c, "integers are not rounded") : 0;
+    case PTX_OP_CVT:
+        return i->ntype > 1 && ((kind_of(t) == K_INT && kind_of(i->type[1]) == K_FLOAT) || (kind_of(t) == K_FLOAT && kind_of(i->type[1]) == K_INT)) &&
+                       ptx_mod_of(i, PTX_MC_RND) == PTX_M_NONE
+                   ? bad(c, "a rounding is wanted") : 0;
+    case PTX_OP_MUL24:
+    case PTX_OP_MAD24: return half && !ptx_has(i, PTX_M_WIDE) ? 0 : bad(c, ".lo or .hi is wanted");
+    case PTX_OP_CVTA:
+    case PTX_OP_ISSPACEP: return i->space != PTX_GENERIC ? 0 : bad(c, "a state space is wanted");
+    case PTX_OP_LD:
+    case PTX_OP_ST:
+        if ((i->space == PTX_PARAM || i->space == PTX_PARAM_FUNC) && (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) ||
+                                                                     ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_RELEASE)))
+            return bad(c, "parameters are not volatile, and nobody waits for them");
+        if ((i->op == PTX_OP_ST && ptx_has(i, PTX_M_ACQUIRE)) || (i->op == PTX_OP_LD && ptx_has(i, PTX_M_RELEASE)))
+            return bad(c, "a load does not release, a store does not acquire");
+        return i->nopnd == 2 + hint ? 0 : bad(c, hint ? "a cache policy is missing" : "a cache policy without .L2::cache_hint");
+    case PTX_OP_BAR_SYNC:
+    case PTX_OP_BAR_ARRIVE:
+    case PTX_OP_BARRIER_SYNC:
+    case PTX_OP_BARRIER_ARRIVE: return i->opnd[0].kind != PTX_O_IMM || i->opnd[0].bits < 16 ? 0 : bad(c, "barriers are 0 to 15");
+    default: return 0;
+    }
+}
+
 static int check_inst(const struct check *c)
 {
     const struct ptx_inst *i = c->i;
@@ -354,7 +406,8 @@ static int check_inst(const struct check *c)
     r = check_words(c, info);
     if (r < 0)
         return r;
-    return i->op == PTX_OP_CALL ? check_call(c) : check_operands(c, info->shape);
+    r = i->op == PTX_OP_CALL ? check_call(c) : check_operands(c, info->shape);
+    return r < 0 ? r : check_rules(c);
 }
 
 static void mark_labels(const struct ptx_opnd *o, uint8_t *used)
