@@ -369,6 +369,9 @@ static int wgmma(struct sg_dec *d)
     struct sg_mma s;
     if (!wgmma_form(i, &s))
         return refuse(d);
+    const struct ptx_opnd *from = &i->opnd[1];
+    if (from->kind != PTX_O_VEC && (from->kind != PTX_O_REG || ptx_type_bytes((enum ptx_type)d->f->reg[from->reg].type) != 8))
+        return sg_dec_error(d, DT_E_PTX, "A of wgmma is neither a vector nor a 64-bit matrix descriptor");
     uint32_t ref[SG_WGMMA_REGS], a = SG_NONE;
     bool neg = false;
     int r;
