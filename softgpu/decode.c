@@ -385,6 +385,8 @@ static uint32_t special(struct sg_dec *d, const struct ptx_opnd *o)
         op->imm = o->sreg == PTX_SR_CLOCK_HI || o->sreg == PTX_SR_GLOBALTIMER_HI ? 32 : 0;
         return t;
     }
+    case PTX_SR_ENVREG1: return sg_konst(d, sg_grid_workspace(d->k->module) >> 32, false);
+    case PTX_SR_ENVREG2: return sg_konst(d, (uint32_t)sg_grid_workspace(d->k->module), false);
     default: return ptx_sreg_type((enum ptx_sreg)o->sreg) == PTX_U64 ? SG_K_ZERO64 | 1 : sg_konst(d, 0, false); /* pm*, envreg*, gridid … */
     }
 }

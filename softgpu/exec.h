@@ -183,8 +183,11 @@ struct sg_module {
     uint64_t *var_addr; /* per module variable, 0: shared, or not allocated */
     struct sg_kernel *kernel;
     unsigned nkernel;
+    uint64_t workspace;   /* grid barrier of cooperative groups, 0: no kernel asked for it */
     pthread_mutex_t lock; /* decoding */
 };
+/* Where %envreg1 (high half) and %envreg2 (low half) say that a grid's barrier lies: 64 zeroed bytes a module. 0: no memory. Under its lock. */
+uint64_t sg_grid_workspace(struct sg_module *m);
 int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret); /* fails only with DT_E_NOMEM; other errors are in the code */
 void sg_code_free(struct sg_code *c);
 struct sg_code *sg_kernel_code(struct sg_kernel *k, bool checked);

@@ -169,6 +169,13 @@ int sg_module_load(struct sg_device *d, const char *ptx, size_t len, struct sg_m
     return 0;
 }
 
+uint64_t sg_grid_workspace(struct sg_module *m)
+{
+    if (!m->workspace && sg_mem_alloc_as(m->device, 64, false, &m->workspace) == 0)
+        memset((void *)(uintptr_t)m->workspace, 0, 64);
+    return m->workspace;
+}
+
 struct sg_module *sg_module_free(struct sg_module *m)
 {
     if (!m)
@@ -178,6 +185,8 @@ struct sg_module *sg_module_free(struct sg_module *m)
     for (uint32_t i = 0; m->var_addr && i < m->ptx->nvar; i++)
         if (m->var_addr[i])
             sg_mem_free(m->device, m->var_addr[i]);
+    if (m->workspace)
+        sg_mem_free(m->device, m->workspace);
     free(m->kernel);
     free(m->var_addr);
     if (m->ptx)

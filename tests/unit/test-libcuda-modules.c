@@ -263,9 +263,49 @@ static void versions(void **state)
     drop();
 }
 
+/* Blocks of one thread meet at the grid barrier that cooperative groups make: the word 4 bytes into the workspace that %envreg1:%envreg2 name,
+ * to which each block adds 1 and block 0 what flips its top bit. Then each reads what its neighbour wrote before. */
+static void cooperative(void **state)
+{
+    static const char text[] =
+        ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry meet(.param .u64 a)\n{\n"
+        ".reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %rd<8>;\n"
+        "ld.param.u64 %rd1, [a]; mov.u32 %r1, %envreg2; mov.u32 %r2, %envreg1; mov.b64 %rd2, {%r1, %r2};\n"
+        "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %nctaid.x; mul.wide.u32 %rd3, %r3, 8; add.s64 %rd3, %rd1, %rd3; add.u32 %r5, %r3, 1;\n"
+        "st.global.u32 [%rd3], %r5; setp.eq.u32 %p1, %r3, 0; sub.u32 %r6, 0x80000001, %r4; selp.b32 %r6, %r6, 1, %p1;\n"
+        "atom.global.add.release.gpu.u32 %r7, [%rd2+4], %r6;\n"
+        "L: ld.global.acquire.gpu.u32 %r8, [%rd2+4]; xor.b32 %r9, %r8, %r7; setp.ge.s32 %p2, %r9, 0; @%p2 bra L;\n"
+        "rem.u32 %r10, %r5, %r4; mul.wide.u32 %rd4, %r10, 8; add.s64 %rd4, %rd1, %rd4; ld.global.u32 %r11, [%rd4]; st.global.u32 [%rd3+4], %r11;\n"
+        "ret;\n}\n";
+    enum { BLOCKS = 40 };
+    CUmodule m;
+    CUfunction f;
+    CUdeviceptr p;
+    unsigned out[BLOCKS][2];
+    int v, per_sm;
+    fresh();
+    OK(F(cuDeviceGetAttribute)(&v, CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 0));
+    assert_int_equal(v, 1);
+    OK(F(cuModuleLoadData)(&m, text));
+    OK(F(cuModuleGetFunction)(&f, m, "meet"));
+    OK(F(cuMemAlloc)(&p, sizeof out));
+    void *args[] = {&p};
+    for (int round = 0; round < 3; round++) {
+        OK(F(cuMemsetD8)(p, 0, sizeof out));
+        OK(F(cuLaunchCooperativeKernel)(f, BLOCKS, 1, 1, 1, 1, 1, 0, NULL, args));
+        OK(F(cuMemcpyDtoH)(out, p, sizeof out));
+        for (unsigned i = 0; i < BLOCKS; i++)
+            assert_true(out[i][0] == i + 1 && out[i][1] == (i + 1) % BLOCKS + 1);
+    }
+    OK(F(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&per_sm, f, 1, 0));
+    OK(F(cuDeviceGetAttribute)(&v, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
+    IS(F(cuLaunchCooperativeKernel)(f, (unsigned)(per_sm * v) + 1, 1, 1, 1, 1, 1, 0, NULL, args), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    drop();
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fat_binaries), cmocka_unit_test(wrong_images), cmocka_unit_test(linker),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fat_binaries), cmocka_unit_test(wrong_images), cmocka_unit_test(linker), cmocka_unit_test(cooperative),
                                        cmocka_unit_test(versions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
