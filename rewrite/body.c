@@ -75,7 +75,7 @@ static bool is_async(const struct ptx_inst *i)
     }
     const char *m = ptx_op_info(i->op)->mnemonic;
     static const char *const prefix[] = {"mbarrier.", "cp.async.bulk", "cp.reduce", "st.async", "red.async", "wgmma.",
-                                         "setmaxnreg", "tcgen05", "clusterlaunchcontrol"};
+                                         "setmaxnreg", "tensormap.", "tcgen05", "clusterlaunchcontrol"};
     for (size_t k = 0; k < sizeof prefix / sizeof prefix[0]; k++)
         if (!strncmp(m, prefix[k], strlen(prefix[k])))
             return true;

@@ -371,6 +371,7 @@ static void test_active_mask(void **state)
 static void test_async(void **state)
 {
     refused_ptx(BOTH("", ".shared .align 8 .b64 bar;\nmbarrier.init.shared.b64 [bar], 128;\n"), "async");
+    refused_ptx(BOTH("", ".shared .align 128 .b8 map[128];\ntensormap.replace.tile.rank.shared::cta.b1024.b32 [map], 1;\n"), "async");
     accepted_ptx(BOTH("", ".shared .align 16 .b8 buf[2048];\nmov.u32 %r5, buf;\ncp.async.ca.shared.global [%r5], [%rd1], 4;\n"
                           "cp.async.wait_all;\n"));
 }
