@@ -102,7 +102,7 @@ static void special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form
         LANES(f->base[l] = s->lo[c])
         if (s->ext[c] > 1) {
             int64_t *step = ana_form_step(s, f, c);
-            LANES(step[l] = 1)
+            LANES(step[l] = s->stride[c])
         }
         return;
     }
@@ -291,7 +291,17 @@ static bool shift_right(struct ana_sum *s, const struct ptx_inst *i, const struc
     return true;
 }
 
-/* and with 2^j - 1, or with all but these bits. */
+/* Bits of x in lane l that are 0 in all rounds and blocks: those below the lowest that is set anywhere. */
+static uint64_t zeros_below(const struct ana_sum *s, const struct ana_form *x, uint32_t l)
+{
+    uint64_t all = (uint64_t)x->base[l];
+    for (unsigned d = 0; d < ANA_DIMS; d++)
+        if (x->dims >> d & 1 && ana_count(s, d, l) > 1)
+            all |= (uint64_t)x->step[d][l];
+    return (all & (~all + 1)) - 1; /* all 0: all ones */
+}
+
+/* and with 2^j - 1, or with all but these bits; bits that x does not have may be missing from the mask. */
 static bool mask_bits(struct ana_sum *s, const struct ptx_inst *i, const struct ana_form *x, const struct ana_form *y,
                       unsigned bits)
 {
@@ -304,7 +314,8 @@ static bool mask_bits(struct ana_sum *s, const struct ptx_inst *i, const struct 
         if (!s->mask[l])
             continue;
         bool is_low = y->base[l] >= 0;
-        uint64_t v = is_low ? (uint64_t)y->base[l] + 1 : (uint64_t)0 - (uint64_t)y->base[l];
+        uint64_t none = zeros_below(s, x, l), some = (uint64_t)y->base[l] | (none & (((uint64_t)y->base[l] & (~(uint64_t)y->base[l] + 1)) - 1));
+        uint64_t v = is_low ? (y->base[l] ? some + 1 : 1) : (uint64_t)0 - (uint64_t)y->base[l];
         if (!v || v & (v - 1) || v > (UINT64_C(1) << 62) || (low >= 0 && low != is_low))
             return false;
         low = is_low;
@@ -324,27 +335,17 @@ static bool join_bits(struct ana_sum *s, const struct ptx_inst *i, const struct 
                       unsigned bits)
 {
     for (uint32_t l = 0; l < s->n; l++) {
-        uint64_t all = (uint64_t)x->base[l];
-        for (unsigned d = 0; d < ANA_DIMS; d++)
-            if (x->dims >> d & 1 && ana_count(s, d, l) > 1)
-                all |= (uint64_t)x->step[d][l];
-        __int128 low = all ? all & (~all + 1) : (__int128)1 << 63;
-        if (s->mask[l] && ana_value(y->base[l], bits, false) >= low)
+        if (s->mask[l] && ana_value(y->base[l], bits, false) > zeros_below(s, x, l))
             return false;
     }
     ana_fit(s, y, bits, false);
     for (uint32_t l = 0; l < s->n; l++) {
-        uint64_t all = (uint64_t)x->base[l];
         int64_t step[ANA_DIMS] = {0};
         if (!s->mask[l])
             continue;
-        for (unsigned d = 0; d < ANA_DIMS; d++) {
-            if (x->dims >> d & 1 && ana_count(s, d, l) > 1)
-                all |= (uint64_t)x->step[d][l];
+        for (unsigned d = 0; d < ANA_DIMS; d++)
             step[d] = y->dims >> d & 1 ? y->step[d][l] : 0;
-        }
-        if (all)
-            ana_bound(s, l, ana_value(y->base[l], bits, false), step, y->dims, 0, (__int128)(all & (~all + 1)) - 1);
+        ana_bound(s, l, ana_value(y->base[l], bits, false), step, y->dims, 0, zeros_below(s, x, l));
     }
     add(s, &s->tmp[OUT], x, y, 1);
     put(s, &i->opnd[0], &s->tmp[OUT]);

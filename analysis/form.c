@@ -282,6 +282,24 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
     }
 }
 
+/* Every how many blocks does step * k become a multiple of c? Where that is less than the boxes that a quotient by c would be cut
+ * into, blocks that are so far apart are walked together (summary.c). */
+static void period(struct ana_sum *s, unsigned d, int64_t step, int64_t c)
+{
+    uint64_t a = step < 0 ? (uint64_t)0 - (uint64_t)step : (uint64_t)step, x = a, y = (uint64_t)c;
+    while (y) {
+        uint64_t z = x % y;
+        x = y;
+        y = z;
+    }
+    uint64_t every = (uint64_t)c / x, run = (uint64_t)c / a ? (uint64_t)c / a : 1;
+    if (every > 1 && every < s->ext[d] && run < s->ext[d] / every) {
+        s->every[d] = (uint32_t)every;
+        s->again = true;
+        ana_cannot(s, "again");
+    }
+}
+
 bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, unsigned bits, bool sign,
                 struct ana_form *quot, struct ana_form *rest)
 {
@@ -310,8 +328,11 @@ bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, u
             ana_bound(s, l, v, step, x->dims, 0, far);
         for (unsigned m = x->dims; m; m &= m - 1) {
             unsigned d = (unsigned)__builtin_ctz(m);
-            if (step[d] % c[l])
-                odd[d] = step[d], step[d] = 0, some |= 1u << d;
+            if (!(step[d] % c[l]))
+                continue;
+            if (d < ANA_BLOCK_DIMS && s->ext[d] > 2)
+                period(s, d, step[d], c[l]);
+            odd[d] = step[d], step[d] = 0, some |= 1u << d;
         }
         uint64_t q = bits < 64 ? (uint64_t)v / (uint64_t)c[l] : (uint64_t)(v / c[l]);
         uint64_t left = bits < 64 ? (uint64_t)v % (uint64_t)c[l] : (uint64_t)(v % c[l]);

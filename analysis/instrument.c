@@ -671,6 +671,8 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
     rc = !code.f ? DT_E_INTERNAL : !s || !t || !var ? DT_E_NOMEM : map_vars(m, code.copy, in->var, var);
     if (!rc)
         rc = fold_copies(code.f);
+    if (!rc)
+        rc = ana_divide(code.f);
     if (!rc) {
         *s = (struct ana_instr){.f = code.f, .t = t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
         code.inst = code.f->inst;

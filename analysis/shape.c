@@ -348,9 +348,15 @@ static bool move(const struct ana_plane *p, size_t n, const uint32_t *x, struct 
     return true;
 }
 
-int ana_planes_add(struct ana_sum *s, struct ana_foot *foot)
+/* The linear number of the block at place a, b, c of the box. */
+static uint32_t number(const struct ana_sum *s, uint32_t a, uint32_t b, uint32_t c)
 {
     const uint32_t *g = s->in->grid;
+    return s->lo[0] + a * s->stride[0] + g[0] * (s->lo[1] + b * s->stride[1] + g[1] * (s->lo[2] + c * s->stride[2]));
+}
+
+int ana_planes_add(struct ana_sum *s, struct ana_foot *foot)
+{
     struct runs v = {0};
     int rc = 0;
     for (size_t i = 0; i < s->plane.n; i++) {
@@ -381,7 +387,7 @@ int ana_planes_add(struct ana_sum *s, struct ana_foot *foot)
                         for (uint32_t b = x[1]; b < (n[1] > 1 ? x[1] + 1 : s->ext[1]) && !rc; b++)
                             for (uint32_t a = x[0]; a < (n[0] > 1 ? x[0] + 1 : s->ext[0]) && !rc; a++)
                                 rc = ana_foot_add_set(foot,
-                                                      s->lo[0] + a + g[0] * (s->lo[1] + b + g[1] * (s->lo[2] + c)),
+                                                      number(s, a, b, c),
                                                       buffer, (enum ana_kind)p->kind, (enum ana_evidence)p->ev, set);
                 }
     }

@@ -65,7 +65,9 @@ struct ana_sum {
     /* where the walk is */
     const uint8_t *mask; /* lanes of the instruction at hand */
     bool full;           /* all of them */
-    uint32_t lo[ANA_BLOCK_DIMS], ext[ANA_BLOCK_DIMS]; /* the box of blocks */
+    uint32_t lo[ANA_BLOCK_DIMS], ext[ANA_BLOCK_DIMS], stride[ANA_BLOCK_DIMS]; /* the box: lo, lo + stride …, ext of them */
+    uint32_t every[ANA_BLOCK_DIMS]; /* with `again`: walk blocks that are so many apart (0: as it is) */
+    bool again;
     int64_t *count[ANA_DIMS];                         /* of loops, per lane */
     struct ana_frame *frame;
     struct ana_loop_info *loop;

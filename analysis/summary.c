@@ -6,7 +6,8 @@
  * hold, by lowering how many there are, so nothing here is guessed and nothing taken back:
  *
  *   blocks   The grid begins as one box of blocks. Where a branch or a mask would differ between blocks, or an address
- *            would not move evenly with the block number, the box shrinks; what was cut off is walked later.
+ *            would not move evenly with the block number, the box shrinks; what was cut off is walked later. Where it moves evenly
+ *            with every third block (rows of three blocks each), every third is a box.
  *   loops    The first round of a loop is walked alone. The second is walked with what each register changed by as its
  *            step, and as many rounds as it takes until something differs: a branch that goes the other way ends the
  *            rounds before it does. If each register then is what it was plus its step, this one walk stands for all of
@@ -442,6 +443,13 @@ static int prepare(struct ana_sum *s)
 
 static void walk(struct ana_sum *s)
 {
+    for (uint32_t b = 0; b < s->code->cfg->nblock; b++) { /* what a walk that was broken off has left */
+        if (s->waiting[b])
+            memset(s->wait[b], 0, s->n);
+        s->waiting[b] = false;
+    }
+    s->rec.n = 0;
+    dt_arena_done(&s->rec_arena);
     for (uint32_t r = 0; r < s->code->nreg; r++)
         ana_form_number(&s->reg[r]);
     uint8_t *all = dt_malloc(s->n);
@@ -458,14 +466,50 @@ static void walk(struct ana_sum *s)
 }
 
 struct box {
-    uint32_t lo[ANA_BLOCK_DIMS], ext[ANA_BLOCK_DIMS];
+    uint32_t lo[ANA_BLOCK_DIMS], ext[ANA_BLOCK_DIMS], stride[ANA_BLOCK_DIMS];
 };
+typedef struct dt_vec(struct box) boxes;
+
+/* What was cut off of box b. */
+static bool cut_off(const struct ana_sum *s, struct box b, boxes *todo)
+{
+    bool ok = true;
+    for (unsigned d = 0; d < ANA_BLOCK_DIMS && ok; d++) {
+        struct box rest = b;
+        if (s->ext[d] == b.ext[d])
+            continue;
+        rest.lo[d] += s->ext[d] * b.stride[d];
+        rest.ext[d] -= s->ext[d];
+        b.ext[d] = s->ext[d];
+        ok = dt_push(todo, rest);
+    }
+    return ok;
+}
+
+/* Box b as boxes whose blocks lie further apart. */
+static bool comb(const struct ana_sum *s, struct box b, boxes *todo)
+{
+    bool ok = true;
+    for (unsigned d = 0; d < ANA_BLOCK_DIMS; d++) {
+        uint32_t every = s->every[d];
+        for (uint32_t k = 0; every && k < every && ok; k++) {
+            struct box c = b;
+            c.lo[d] += k * b.stride[d];
+            c.stride[d] *= every;
+            c.ext[d] = (b.ext[d] - k + every - 1) / every;
+            ok = dt_push(todo, c);
+        }
+        if (every)
+            break; /* one at a time */
+    }
+    return ok;
+}
 
 int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64_t *ret_work, const char **ret_why,
                   struct dt_err *e)
 {
     struct ana_sum s = {.in = in, .code = in->code};
-    struct dt_vec(struct box) todo = {0};
+    boxes todo = {0};
     uint64_t threads = (uint64_t)in->block[0] * in->block[1] * in->block[2];
     *ret_why = "no slice";
     if (!in->code->sliced || !threads || threads > 1024 || !in->code->ninst)
@@ -473,26 +517,25 @@ int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64
     s.n = (uint32_t)threads;
     s.most = UINT64_C(1) << 33;
     int rc = prepare(&s);
-    if (!rc && !s.no && !dt_push(&todo, (struct box){{0}, {in->grid[0], in->grid[1], in->grid[2]}}))
+    if (!rc && !s.no && !dt_push(&todo, (struct box){{0}, {in->grid[0], in->grid[1], in->grid[2]}, {1, 1, 1}}))
         rc = DT_E_NOMEM;
     while (todo.n && !rc && !s.no) {
         struct box b = todo.p[--todo.n];
         memcpy(s.lo, b.lo, sizeof s.lo);
         memcpy(s.ext, b.ext, sizeof s.ext);
+        memcpy(s.stride, b.stride, sizeof s.stride);
+        memset(s.every, 0, sizeof s.every);
         walk(&s);
-        if (!s.no && !s.oom)
+        if (s.again) {
+            s.again = false;
+            s.no = NULL;
+            rc = comb(&s, b, &todo) ? 0 : DT_E_NOMEM;
+        } else if (!s.no && !s.oom) {
             rc = ana_planes_add(&s, foot);
-        ana_planes_drop(&s);
-        for (unsigned d = 0; d < ANA_BLOCK_DIMS && !rc && !s.no; d++) { /* what was cut off */
-            struct box rest = b;
-            if (s.ext[d] == b.ext[d])
-                continue;
-            rest.lo[d] += s.ext[d];
-            rest.ext[d] -= s.ext[d];
-            b.ext[d] = s.ext[d];
-            if (!dt_push(&todo, rest))
+            if (!rc && !s.no && !cut_off(&s, b, &todo))
                 rc = DT_E_NOMEM;
         }
+        ana_planes_drop(&s);
         if (s.oom)
             rc = DT_E_NOMEM;
     }

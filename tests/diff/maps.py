@@ -10,7 +10,10 @@ Statements: loads, stores, atomics of 1 to 16 bytes; affine indices in block, th
 on data (may-access: counts, kills nothing); indices from data (every byte of the buffer) and from constant content
 (exact, `observed`); memset and copy steps; 3-D grids; several parameters into one buffer at offsets.
 
-    maps.py DOVETAIL [COUNT [FIRST_SEED]]      prints one line per mismatch, exit status 1 if any
+    maps.py DOVETAIL [COUNT [FIRST_SEED [ANALYZE]]]      prints one line per mismatch, exit status 1 if any
+
+With ANALYZE (tests/diff/analyze.c), every graph is also analysed without summaries, as slices and whole, as the recorder would on a real
+GPU, and held against the oracle so too.
 """
 import base64
 import json
@@ -308,6 +311,7 @@ def main():
     exe = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 30
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    ways = [["summary"]] + ([["slices"], ["whole"]] if len(sys.argv) > 4 else [])
     fails = edges = 0
     with tempfile.TemporaryDirectory() as tmp:
         for seed in range(first, first + count):
@@ -315,24 +319,26 @@ def main():
             path = os.path.join(tmp, "g.json")
             with open(path, "w") as f:
                 json.dump(doc, f)
-            r = subprocess.run([exe, "analyze", path, "--local", "--cache", os.path.join(tmp, "c.db"), "--device", "soft",
-                                "--json", "--maps", "--all-edges"], capture_output=True, text=True, timeout=120)
-            if r.returncode:
-                print("seed %d: exit %d: %s" % (seed, r.returncode, (r.stderr or r.stdout)[-300:]))
-                fails += 1
-                continue
-            got = {(x["producer"], x["consumer"]): x for x in json.loads(r.stdout)["edges"]}
-            for j in range(len(foots)):
-                for i in range(j):
-                    key = (doc["launches"][i]["name"], doc["launches"][j]["name"])
-                    edges += 1
-                    if key not in got:
-                        bad = ["edge is missing"]
-                    else:
-                        bad = compare(expect(foots, accs, i, j), got[key], foots)
-                    for b in bad:
-                        print("seed %d, %s -> %s: %s" % (seed, key[0], key[1], b))
-                    fails += bool(bad)
+            for way, in ways:
+                command = [exe, "analyze", path, "--local", "--cache", os.path.join(tmp, "c.db"), "--device", "soft", "--json", "--maps",
+                           "--all-edges"] if way == "summary" else [sys.argv[4], path, way]
+                r = subprocess.run(command, capture_output=True, text=True, timeout=120)
+                if r.returncode:
+                    print("seed %d, %s: exit %d: %s" % (seed, way, r.returncode, (r.stderr or r.stdout)[-300:]))
+                    fails += 1
+                    continue
+                got = {(x["producer"], x["consumer"]): x for x in json.loads(r.stdout)["edges"]}
+                for j in range(len(foots)):
+                    for i in range(j):
+                        key = (doc["launches"][i]["name"], doc["launches"][j]["name"])
+                        edges += 1
+                        if key not in got:
+                            bad = ["edge is missing"]
+                        else:
+                            bad = compare(expect(foots, accs, i, j), got[key], foots)
+                        for b in bad:
+                            print("seed %d, %s, %s -> %s: %s" % (seed, way, key[0], key[1], b))
+                        fails += bool(bad)
     print("%d graphs, %d edges, %d wrong" % (count, edges, fails))
     return 1 if fails else 0
 
