@@ -28,6 +28,10 @@ int dev_child(char job, const char *const *option, unsigned noption, const char 
               struct dev_reply *ret, struct dt_err *e);
 void dev_reply_done(struct dev_reply *r);
 
+/* nvjitlink.c: a copy of the text with another .version ("9.0"; what follows the number is not looked at). PTX from a newer compiler mostly
+ * needs none of what the newer version added. NULL: it has none, or memory is out. Caller frees. */
+char *dev_with_version(const char *ptx, size_t len, const char *version);
+
 /* ---- symbols.c: the driver, opened once a process and kept ---- */
 struct dev_driver {
     void *lib;

@@ -2,6 +2,7 @@
  *
  * For the recorder and for tests; whole graphs go through run.c. A launch is asynchronous, its fault comes out of dev_sync().
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -58,6 +59,15 @@ int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct de
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     m->generation = d->generation;
     CUresult c = d->cu->cuModuleLoadDataEx(&m->mod, ptx, 2, option, value);
+    if (c == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) { /* the driver's own: PTX 9.0 came with CUDA 13.0, 8.4 with 12.4 */
+        char version[32];
+        snprintf(version, sizeof version, "%d.%d", d->info.driver_version / 1000 - 4, d->info.driver_version % 1000 / 10);
+        dt_free_ char *older = dev_with_version(ptx, len, version);
+        *log = 0;
+        value[1] = (void *)(uintptr_t)(sizeof log - 1);
+        if (older)
+            c = d->cu->cuModuleLoadDataEx(&m->mod, older, 2, option, value);
+    }
     if (c != CUDA_SUCCESS) {
         free(m);
         if (*log && (c == CUDA_ERROR_INVALID_PTX || c == CUDA_ERROR_NOT_SUPPORTED)) {

@@ -35,25 +35,29 @@ static int key_of(const char *what, const char *ptx, size_t len, const char *arc
     return 0;
 }
 
-/* A copy of the text whose .version is the newest that this ptxas knows, read off its refusal ("… current version is '9.0'"). PTX
- * from a newer compiler mostly needs none of what the newer version added. NULL: neither place is found, or memory is out. */
-static char *with_version_of(const char *ptx, size_t len, const char *refusal)
+char *dev_with_version(const char *ptx, size_t len, const char *version)
 {
-    const char *mine = strstr(refusal, "current version is '"), *theirs = memmem(ptx, len, ".version", 8);
-    if (!mine || !theirs)
+    const char *theirs = memmem(ptx, len, ".version", 8);
+    if (!theirs)
         return NULL;
-    mine += strlen("current version is '");
     theirs += strlen(".version");
     theirs += strspn(theirs, " \t");
-    size_t n = strspn(mine, "0123456789."), old = strspn(theirs, "0123456789."), before = (size_t)(theirs - ptx);
+    size_t n = strspn(version, "0123456789."), old = strspn(theirs, "0123456789."), before = (size_t)(theirs - ptx);
     char *copy = n && old ? dt_malloc(len - old + n + 1) : NULL;
     if (!copy)
         return NULL;
     memcpy(copy, ptx, before);
-    memcpy(copy + before, mine, n);
+    memcpy(copy + before, version, n);
     memcpy(copy + before + n, theirs + old, len - before - old);
     copy[len - old + n] = 0;
     return copy;
+}
+
+/* The same for the newest version that this ptxas knows, read off its refusal ("… current version is '9.0'"). */
+static char *with_version_of(const char *ptx, size_t len, const char *refusal)
+{
+    const char *mine = strstr(refusal, "current version is '");
+    return mine ? dev_with_version(ptx, len, mine + strlen("current version is '")) : NULL;
 }
 
 /* "a" or "f" when the module's .target is `arch` with that suffix: code for sm_90a runs on an sm_90 device, but assembles as sm_90a only. */

@@ -259,6 +259,24 @@ static void bad_modules(void **state)
                DT_E_UNSUPPORTED, "device-side");
 }
 
+/* PTX of a newer compiler than the driver's: taken at the driver's version, as ptxas is asked to. */
+static void newer_version(void **state)
+{
+    static const char ptx[] = ".version 99.7\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+    static const char bad[] = ".version 99.7\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nfoo;\n}\n";
+    static const uint32_t one[3] = {1, 1, 1}, none[3];
+    struct dt_err e = {0};
+    struct dev_module_handle *m;
+    if (dev_module_load(dev, ptx, strlen(ptx), &m, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(dev_launch(dev, m, "k", one, one, none, 0, NULL, 0, &e), 0);
+    assert_int_equal(dev_sync(dev, &e), 0);
+    dev_module_unload(dev, m);
+    assert_int_equal(dev_module_load(dev, bad, strlen(bad), &m, &e), DT_E_UNSUPPORTED); /* no entry of it can run */
+    assert_non_null(strstr(e.detail, "foo"));
+    dt_err_done(&e);
+}
+
 static void fault(const char *launch, int num, const char *words, unsigned ms)
 {
     struct dt_err e = {0};
@@ -328,7 +346,7 @@ static void modules(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
-                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules),
+                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(newer_version),
                                        cmocka_unit_test(faults)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
