@@ -12,7 +12,11 @@
 
 #pragma GCC visibility push(default) /* what it declares is what is exported (and libcuda.map allows) */
 #include <cuda.h>
-#include <cudaProfiler.h>
+/* cudaProfiler.h, which not every installation of cuda.h has beside it */
+typedef enum CUoutput_mode_enum { CU_OUT_KEY_VALUE_PAIR, CU_OUT_CSV } CUoutput_mode;
+CUresult cuProfilerInitialize(const char *config, const char *out, CUoutput_mode mode);
+CUresult cuProfilerStart(void);
+CUresult cuProfilerStop(void);
 #pragma GCC visibility pop
 #include <pthread.h>
 #include <stdbool.h>

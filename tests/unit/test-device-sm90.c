@@ -168,6 +168,13 @@ static const char bulk_src[] =
 
 static void bulk(void **state)
 {
+    static const char probe[] = "#if !__has_include(<cuda/barrier>)\n#error without libcu++\n#endif\n";
+    static const char *const option[] = {"--std=c++17"};
+    char *ptx = NULL;
+    size_t len;
+    if (dev_compile_cuda(probe, strlen(probe), option, 1, "sm_90a", 60000, &ptx, &len, NULL) < 0)
+        skip(); /* a toolkit without libcu++ */
+    free(ptx);
     enum { BLOCKS = 5, EACH = 512 };
     static int x[BLOCKS * EACH], y[BLOCKS * EACH], sum[EACH];
     struct dev_module_handle *m = build(bulk_src);
