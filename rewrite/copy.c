@@ -5,7 +5,7 @@
  *   mov.u32 %r2, %ntid.x;               mov.u32 %r2, 256;              geometry is the original's
  *   ret;  exit;                         bra END;                       the phase's end
  *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is larger
- *   mul.f32 …                           mul.rn.f32 …                   so that ptxas contracts nothing across bodies (identity.c)
+ *   mul.f32 …                           mul.rn.f32 …                   so that ptxas contracts nothing across bodies (device/identity.c)
  *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers go
  *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared memory
  *   mov.u32 %r3, As;                    mov.u32 %r3, dt_smem+OFFSET;   all shared arrays are parts of one

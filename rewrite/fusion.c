@@ -8,9 +8,9 @@
  * block's barrier orders it (loads and stores of one block, through L1/L2).
  *
  * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a component
- * producers come before consumers with a barrier between, and what each block computes is unchanged (.rn, identity.c).
+ * producers come before consumers with a barrier between, and what each block computes is unchanged (.rn, device/identity.c).
  * What could break it: a hazard that the map does not show (hence no cross-block talk, no unknown instruction), threads that do not
- * reach a barrier (vary.c), a launch between the two (order.c), arithmetic contracted across the bodies (identity.c).
+ * reach a barrier (vary.c), a launch between the two (order.c), arithmetic contracted across the bodies (device/identity.c).
  * The fused launch is a launch: the new graph is analysed again, and it fuses further.
  */
 #include "rewrite/rewrite-priv.h"
