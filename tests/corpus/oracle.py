@@ -52,6 +52,12 @@ class Launch:
         self.read(block, buffer, lo, hi, **{k: v for k, v in how.items() if k != "may"})
         self.write(block, buffer, lo, hi, **how)
 
+    @staticmethod
+    def rect(access, block, buffer, pitch, row, rows, col, cols, base=0, **how):
+        """rows x cols elements of a matrix of `pitch` columns that begins at `base`; access: self.read, self.write or self.atomic."""
+        for r in range(row, row + rows):
+            access(block, buffer, base + r * pitch + col, base + r * pitch + col + cols, **how)
+
     def union(self, what):
         """buffer -> mask over all blocks; what: "must", "counted", "reads", "writes"."""
         total = {}
