@@ -124,6 +124,8 @@ static int make_params(struct ana_rec *s, struct job *j, uint32_t launch)
     for (uint32_t i = 0; i < j->l->narg && !rc; i++) {
         const struct dt_arg *a = &j->l->arg[i];
         uint32_t n = a->kind == DT_ARG_BUFFER ? 1 : a->kind == DT_ARG_BYTES ? a->npointer : 0;
+        if (a->kind == DT_ARG_TENSOR_MAP && s->g->buffer[a->buffer].module >= 0)
+            rc = dev_tensor_map_encode(s->d, a, s->addr[a->buffer], j->params + j->step->param_offset[i], s->e);
         for (uint32_t k = 0; k < n; k++) {
             uint32_t b = arg_buffer(a, k);
             uint64_t at = j->step->param_offset[i] + (a->kind == DT_ARG_BYTES ? a->pointer[k].at : 0);

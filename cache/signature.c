@@ -121,16 +121,11 @@ static void argument(struct sign *s, struct dt_str *out, const struct dt_arg *a)
         }
         dt_str_add(out, ";");
         break;
-    case DT_ARG_TENSOR_MAP: {
-        json_t *t = json_copy(a->tensor);
-        dt_free_ char *text = NULL;
-        if (!t || json_object_set_new(t, "buffer", json_null()) < 0 ||
-            !(text = json_dumps(t, JSON_COMPACT | JSON_SORT_KEYS)))
-            out->failed = true;
-        buffer(s, out, a->buffer, 0);
-        dt_str_add(out, text ? text : "");
-        json_decref(t);
-    }
+    case DT_ARG_TENSOR_MAP:
+        buffer(s, out, a->buffer, a->offset);
+        dt_str_add(out, " map ");
+        dt_tensor_map_text(a->map, out);
+        dt_str_add(out, ";");
     }
 }
 

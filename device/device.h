@@ -13,6 +13,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 #include "ptx/ptx.h"
+#include "ptx/tensormap.h"
 
 /* ---- devices (device.c, symbols.c) --------------------------------------------------------------------------- */
 struct dev_device;
@@ -152,6 +153,10 @@ int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_
 int dev_run_download(struct dev_run *r, uint32_t buffer, void *p, struct dt_err *e);
 /* The parameter block of step i with this run's addresses, dev_step.param_total bytes. */
 int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out);
+/* Tensor maps (tensormap.c), of an argument whose buffer lies at `buffer`: the driver's 128 bytes; the fields; why no buffer can make it one, or NULL. */
+int dev_tensor_map_encode(struct dev_device *d, const struct dt_arg *a, dev_ptr buffer, uint8_t out[128], struct dt_err *e);
+void dev_tensor_map_fields(const struct dt_arg *a, dev_ptr buffer, struct ptx_tensormap *ret);
+const char *dev_tensor_map_check(const struct dt_arg *a);
 /* Launch everything once, streams and `after` honoured, and wait. */
 int dev_run_once(struct dev_run *r, struct dt_err *e);
 /* Launch one step, and wait. */

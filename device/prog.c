@@ -2,7 +2,7 @@
  *
  * What is refused here, with a JSON pointer, is what would fail or mean something else later: entries that do not exist (DT_E_NO_ENTRY),
  * arguments that do not fit the parameters (DT_E_ARGS), impossible geometry or shared memory (DT_E_LAUNCH), calls of functions that
- * nothing defines (device-side launches among them), tensor maps, and modules for another GPU (DT_E_UNSUPPORTED). PTX that ptxas refuses is
+ * nothing defines (device-side launches among them), and modules for another GPU (DT_E_UNSUPPORTED). PTX that ptxas refuses is
  * refused too (DT_E_PTX), where ptxas is at hand.
  *
  * PTX that leans on ptxas to contract is written out (contract.c), see write_out.
@@ -293,7 +293,7 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
     return r;
 }
 
-static int check_args(struct dev_prog *p, uint32_t at, struct dev_step *s, struct dt_err *e)
+static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at, struct dev_step *s, struct dt_err *e)
 {
     const struct dt_launch *l = s->launch;
     uint32_t *offset = dt_new_array(&p->arena, uint32_t, l->narg + 1);
@@ -317,11 +317,19 @@ static int check_args(struct dev_prog *p, uint32_t at, struct dev_step *s, struc
         case DT_ARG_BUFFER: break;
         case DT_ARG_SCALAR: have = dt_dtype_bytes(a->dtype); break;
         case DT_ARG_BYTES: have = a->nbytes; break;
-        default: return refuse(e, DT_E_UNSUPPORTED, at, member, "tensor maps are not supported");
+        case DT_ARG_TENSOR_MAP:
+            have = PTX_TENSORMAP_BYTES;
+            if (d->cc_major < 9)
+                return refuse(e, DT_E_UNSUPPORTED, at, member, "%s has no tensor maps", d->name);
+            if (dev_tensor_map_check(a))
+                return refuse(e, DT_E_ARGS, at, member, "the tensor map: %s", dev_tensor_map_check(a));
+            if (align < 64)
+                return refuse(e, DT_E_ARGS, at, member, "a tensor map wants a parameter at a multiple of 64 bytes, %.100s is at one of %llu", v->name,
+                              (unsigned long long)align);
         }
         if (have != v->bytes)
             return refuse(e, DT_E_ARGS, at, member, "%s has %llu bytes, the parameter %.100s has %llu",
-                          a->kind == DT_ARG_BUFFER ? "an address" : "the argument", (unsigned long long)have, v->name,
+                          a->kind == DT_ARG_BUFFER ? "an address" : a->kind == DT_ARG_TENSOR_MAP ? "a tensor map" : "the argument", (unsigned long long)have, v->name,
                           (unsigned long long)v->bytes);
         for (uint32_t k = 0; a->kind == DT_ARG_BYTES && k < a->npointer; k++)
             if (a->pointer[k].at > a->nbytes || a->nbytes - a->pointer[k].at < 8)
@@ -443,7 +451,7 @@ static int check_launches(struct build *b, struct dt_err *e)
         }
         r = find_entry(p, i, s, e);
         if (!r)
-            r = check_args(p, i, s, e);
+            r = check_args(&b->d->info, p, i, s, e);
         if (!r)
             r = check_geometry(&b->d->info, i, s, e);
     }

@@ -284,7 +284,11 @@ int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out)
                 memcpy(to + a->pointer[k].at, &v, 8);
             }
             break;
-        default: return DT_E_UNSUPPORTED;
+        case DT_ARG_TENSOR_MAP: {
+            int err = dev_tensor_map_encode(r->dev, a, r->addr[a->buffer], to, NULL);
+            if (err < 0)
+                return err;
+        }
         }
     }
     return 0;

@@ -4,7 +4,7 @@
  *   {"i32": 5}, {"f32": 1.5}, …          a number in the type's range, or a string "0x…" of the value's bits
  *   {"bytes": HEX, "pointers": […]}      a struct by value; 8 bytes at each `at` are replaced by an address; patches do
  * not overlap
- *   {"tensor_map": {"buffer": NAME, …}}  fields of cuTensorMapEncodeTiled, kept as they are for the device layer
+ *   {"tensor_map": {"buffer": NAME, …}}  fields of cuTensorMapEncodeTiled (tensormap.c)
  *
  * Reals are rounded to nearest even (f16 and bf16 by way of f32, as fills are) and may not round to infinity; a whole
  * number that is written as a real (1e3) is taken for an integer while it is exact.
@@ -85,8 +85,7 @@ static int scalar(struct g_parser *p, json_t *v, const struct g_at *at, enum dt_
     return 0;
 }
 
-/* `offset` of an object that names buffer b: a byte of it. Absent: 0. */
-static int offset(struct g_parser *p, json_t *obj, const struct g_at *at, uint32_t b, uint64_t *ret)
+int g_offset(struct g_parser *p, json_t *obj, const struct g_at *at, uint32_t b, uint64_t *ret)
 {
     json_t *v = json_object_get(obj, "offset");
     const struct dt_buffer *buf = &p->g->buffer[b];
@@ -123,7 +122,7 @@ static int patches(struct g_parser *p, json_t *v, const struct g_at *at, struct 
             (r = g_number(p, m, G_KEY(here, "at"), 0, a->nbytes - 8, DT_E_GRAPH, &place)) < 0 ||
             (r = g_need(p, o, here, "buffer", &m)) < 0 ||
             (r = g_buffer_ref(p, m, G_KEY(here, "buffer"), &q->buffer)) < 0 ||
-            (r = offset(p, o, here, q->buffer, &q->offset)) < 0)
+            (r = g_offset(p, o, here, q->buffer, &q->offset)) < 0)
             return r;
         q->at = (uint32_t)place;
         for (unsigned k = 0; k < 8; k++)
@@ -183,19 +182,12 @@ static int one(struct g_parser *p, json_t *obj, const struct g_at *at, struct dt
         a->kind = DT_ARG_BUFFER;
         if ((r = g_buffer_ref(p, value, G_KEY(at, "buffer"), &a->buffer)) < 0)
             return r;
-        return offset(p, obj, at, a->buffer, &a->offset);
+        return g_offset(p, obj, at, a->buffer, &a->offset);
     }
     if (!strcmp(kind, "bytes"))
         return bytes(p, obj, value, at, a);
-    if (!strcmp(kind, "tensor_map")) {
-        const struct g_at *here = G_KEY(at, "tensor_map");
-        json_t *b;
-        a->kind = DT_ARG_TENSOR_MAP;
-        a->tensor = value;
-        if ((r = g_object(p, value, here)) < 0 || (r = g_need(p, value, here, "buffer", &b)) < 0)
-            return r;
-        return g_buffer_ref(p, b, G_KEY(here, "buffer"), &a->buffer);
-    }
+    if (!strcmp(kind, "tensor_map"))
+        return g_parse_tensor_map(p, value, G_KEY(at, "tensor_map"), a);
     a->kind = DT_ARG_SCALAR;
     a->dtype = t;
     return scalar(p, value, G_KEY(at, kind), t, &a->bits);

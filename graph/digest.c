@@ -172,15 +172,13 @@ static void argument(struct digest *d, const struct dt_arg *a)
         }
         break;
     case DT_ARG_TENSOR_MAP: {
+        struct dt_str text = {0};
         buffer(d, a->buffer);
-        dt_free_ char *text = NULL;
-        json_t *t = json_copy(a->tensor);
-        if (!t || json_object_set_new(t, "buffer", json_null()) < 0 ||
-            !(text = json_dumps(t, JSON_COMPACT | JSON_SORT_KEYS)))
-            d->failed = true;
-        else
-            dt_sha256_addstr(&d->h, text);
-        json_decref(t);
+        num(d, a->offset);
+        dt_tensor_map_text(a->map, &text);
+        d->failed |= text.failed || !text.s;
+        dt_sha256_addstr(&d->h, text.s ? text.s : "");
+        dt_str_done(&text);
     }
     }
 }

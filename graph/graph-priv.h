@@ -39,6 +39,10 @@ int g_buffer_ref(struct g_parser *p, json_t *v, const struct g_at *at, uint32_t 
 
 int g_parse_modules(struct g_parser *p, json_t *v, const struct g_at *at);
 int g_parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch);
+/* `offset` of an object that names buffer b: a byte of it. Absent: *ret stays. */
+int g_offset(struct g_parser *p, json_t *obj, const struct g_at *at, uint32_t b, uint64_t *ret);
+int g_parse_tensor_map(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_arg *a);
+json_t *g_print_tensor_map(const struct dt_graph *g, const struct dt_arg *a); /* NULL: memory */
 int g_parse_args(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_launch *l);
 int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at);
 int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at);

@@ -49,10 +49,21 @@ struct dt_module {
     unsigned noption;
 };
 
+#define DT_TENSOR_PACKED 13 /* CUtensorMapDataType from here on: 16 elements are a unit */
+struct dt_tensor_map { /* cuTensorMapEncodeTiled, in the numbering of cuda.h; [i] is 1 (stride 0) from `rank` on */
+    uint8_t type, rank, interleave, swizzle, l2, fill;
+    uint64_t dim[5], stride[5]; /* elements; bytes between neighbours along dimension i, [0] is not used */
+    uint16_t box[5];
+    uint8_t step[5]; /* elementStrides */
+};
+uint64_t dt_tensor_map_row_bytes(const struct dt_tensor_map *m); /* of dimension 0 */
+struct dt_str;
+void dt_tensor_map_text(const struct dt_tensor_map *m, struct dt_str *out); /* equal text: equal maps */
+
 struct dt_arg {
     enum { DT_ARG_BUFFER, DT_ARG_SCALAR, DT_ARG_BYTES, DT_ARG_TENSOR_MAP } kind;
     uint32_t buffer; /* BUFFER, TENSOR_MAP */
-    uint64_t offset; /* BUFFER: bytes */
+    uint64_t offset; /* BUFFER, TENSOR_MAP: bytes */
     enum dt_dtype dtype;
     uint64_t bits; /* SCALAR: bits of the value, low bytes first */
     const uint8_t *bytes;
@@ -62,7 +73,7 @@ struct dt_arg {
         uint64_t offset;
     } *pointer; /* BYTES: addresses patched in */
     uint32_t npointer;
-    json_t *tensor; /* TENSOR_MAP: its fields, borrowed from dt_graph.json */
+    const struct dt_tensor_map *map; /* TENSOR_MAP */
 };
 
 struct dt_launch {
@@ -88,7 +99,7 @@ struct dt_launch {
 
 struct dt_graph {
     struct dt_arena arena;
-    json_t *json; /* the parsed document, kept for the strings and tensor maps in it */
+    json_t *json; /* the parsed document, kept for the strings in it */
     const char *name;
     bool is_plan;
     struct dt_module *module;

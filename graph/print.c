@@ -131,14 +131,9 @@ static json_t *argument(const struct dt_graph *g, const struct dt_arg *a)
     case DT_ARG_SCALAR:
         put(v, dt_dtype_text(a->dtype), scalar(a), &failed);
         break;
-    case DT_ARG_TENSOR_MAP: {
-        json_t *t = json_deep_copy(a->tensor);
-        if (!t)
-            failed = true;
-        put(t, "buffer", json_string_nocheck(g->buffer[a->buffer].name), &failed);
-        put(v, "tensor_map", t, &failed);
+    case DT_ARG_TENSOR_MAP:
+        put(v, "tensor_map", g_print_tensor_map(g, a), &failed);
         break;
-    }
     case DT_ARG_BYTES:
         put(v, "bytes", encoded(a->bytes, a->nbytes, true), &failed);
         if (a->npointer) {

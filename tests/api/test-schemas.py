@@ -31,7 +31,7 @@ KERNEL = {"name": "gemm0", "module": "m", "entry": "gemm", "grid": [12, 2, 1], "
           "args": [{"buffer": "x"}, {"buffer": "h", "offset": 4}, {"i32": -128}, {"f32": 1.5}, {"f32": "0x7fc00000"},
                    {"u64": 18446744073709551615},
                    {"bytes": "0011223344556677", "pointers": [{"at": 0, "buffer": "ix"}]},
-                   {"tensor_map": {"buffer": "x", "rank": 2}}]}
+                   {"tensor_map": {"buffer": "x", "tensorDataType": 7, "tensorRank": 1, "globalDim": [4], "globalStrides": [], "boxDim": [4]}}]}
 SAMPLES = {
     "graph": {"dovetail": 1, "name": "ffn", "modules": {"m": {"cuda": "x", "options": ["--std=c++17"]}, "p": {"ptx": ".version 9.0"}},
               "buffers": BUFFERS, "unknown": 1,

@@ -343,10 +343,69 @@ static void modules(void **state)
     dt_str_done(&s);
 }
 
+/* A box of a matrix, clipped at its end, from one place to another by two tensor maps. */
+static const char tiles[] =
+    ".version 8.3\\n.target sm_90\\n.address_size 64\\n"
+    ".visible .entry tile(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .align 8 .b8 low[128])\\n{\\n"
+    ".reg .b64 %m, %n; .reg .pred %p; .shared .align 128 .b8 box[1024]; .shared .align 8 .b64 bar;\\n"
+    "mov.b64 %m, from; cvta.param.u64 %m, %m; mov.b64 %n, to; cvta.param.u64 %n, %n;\\n"
+    "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;\\n"
+    "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%m, {4, 8}], [bar];\\n"
+    "WAIT: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra WAIT;\\n"
+    "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%n, {0, 0}], [box];\\n"
+    "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;\\n}\\n";
+#define MAP(buffer, offset, type, dim, pitch, box)                                                                                 \
+    "{\"tensor_map\": {\"buffer\": \"" buffer "\", \"offset\": " offset ", \"tensorDataType\": " type ", \"tensorRank\": 2, "     \
+    "\"globalDim\": " dim ", \"globalStrides\": [" pitch "], \"boxDim\": " box "}}"
+#define TILE(a, b, c)                                                                                                              \
+    "{\"module\": \"m\", \"entry\": \"tile\", \"grid\": [1, 1, 1], \"block\": [1, 1, 1], \"args\": [" a ", " b ", " c "]}"
+#define FROM MAP("x", "32", "3", "[30, 20]", "128", "[16, 16]")
+#define TO MAP("y", "0", "\"CU_TENSOR_MAP_DATA_TYPE_INT32\"", "[16, 16]", "64", "[16, 16]")
+#define ZEROS "{\"bytes\": \"" Z32 Z32 Z32 Z32 Z32 Z32 Z32 Z32 "\"}"
+#define Z32 "00000000000000000000000000000000"
+
+static void tensor_maps(void **state)
+{
+    static const struct {
+        const char *launch;
+        int want;
+    } bad[] = {{TILE(MAP("x", "8", "3", "[30, 20]", "128", "[16, 16]"), TO, ZEROS), DT_E_ARGS},  /* not aligned */
+               {TILE(MAP("x", "32", "3", "[30, 20]", "120", "[16, 16]"), TO, ZEROS), DT_E_ARGS}, /* the pitch neither */
+               {TILE(MAP("x", "32", "3", "[30, 20]", "128", "[3, 16]"), TO, ZEROS), DT_E_ARGS},  /* rows of 12 bytes */
+               {TILE(FROM, TO, TO), DT_E_ARGS},                                                  /* the parameter is not aligned */
+               {TILE(FROM, "{\"i32\": 1}", ZEROS), DT_E_ARGS}};
+    for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
+        struct dt_str s = {0};
+        struct dt_graph *g = NULL;
+        struct dev_prog *p = NULL;
+        struct dev_run *r = NULL;
+        struct dt_err e = {0};
+        static int in[2568 / 4 + 8], out[256];
+        dt_str_addf(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {"
+                        "\"x\": {\"bytes\": 2600, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1000000], \"dtype\": \"i32\", \"seed\": 7}},"
+                        "\"y\": {\"bytes\": 1024, \"role\": \"output\"}}, \"launches\": [%s]}", tiles, i ? bad[i - 1].launch : TILE(FROM, TO, ZEROS));
+        if (dt_graph_parse(s.s, s.len, &g, &e) < 0)
+            fail_msg("%s at %s", e.detail, e.pointer ? e.pointer : "");
+        int rc = dev_prog_new(dev, g, NULL, NULL, &p, &e);
+        if (rc != (i ? bad[i - 1].want : 0) || (i && strncmp(e.pointer ? e.pointer : "", "/launches/0/args/", 17)))
+            fail_msg("%zu: %d: %s at %s", i, rc, e.detail, e.pointer ? e.pointer : "");
+        if (!i && (dev_run_new(dev, p, &r, &e) < 0 || dev_run_fill(r, 0, 0xab, &e) < 0 || dev_run_once(r, &e) < 0 ||
+                   dev_run_download(r, 0, in, &e) < 0 || dev_run_download(r, 1, out, &e) < 0))
+            fail_msg("%s", e.detail);
+        for (int k = 0; !i && k < 256; k++) /* row 8 on, 12 of them; element 4 on */
+            assert_int_equal(out[k], k / 16 < 12 ? in[8 + (8 + k / 16) * 32 + 4 + k % 16] : 0);
+        dev_run_free(r);
+        dev_prog_free(p);
+        dt_graph_free(g);
+        dt_err_done(&e);
+        dt_str_done(&s);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
                                        cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(newer_version),
-                                       cmocka_unit_test(faults)};
+                                       cmocka_unit_test(faults), cmocka_unit_test(tensor_maps)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

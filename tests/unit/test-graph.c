@@ -33,7 +33,8 @@ static const char good[] =
     "{\"f32\": 16777217},\n"
     "    {\"bytes\": \"000102030405060708090a0b0c0d0e0f\", \"pointers\": [{\"at\": 8, \"buffer\": \"ix\", \"offset\": "
     "2}]},\n"
-    "    {\"tensor_map\": {\"buffer\": \"x\", \"rank\": 2}}]},\n"
+    "    {\"tensor_map\": {\"buffer\": \"x\", \"offset\": 16, \"tensorDataType\": \"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\", \"tensorRank\": 2, "
+    "\"globalDim\": [16, 12], \"globalStrides\": [64], \"boxDim\": [8, 4], \"swizzle\": 1}}]},\n"
     "  {\"copy\": {\"from\": {\"buffer\": \"x\"}, \"to\": {\"buffer\": \"y/~\", \"offset\": 960}, \"bytes\": 64}}]}";
 
 static struct dt_graph *parse(const char *text)
@@ -197,7 +198,35 @@ static const struct bad {
     {"\"at\": 8", "\"at\": 9", DT_E_GRAPH, "/launches/1/args/10/pointers/0/at"},
     {"{\"at\": 8", "{\"at\": 7, \"buffer\": \"x\"}, {\"at\": 8", DT_E_GRAPH, "/launches/1/args/10/pointers/1/at"},
     {"\"offset\": 2}", "\"offset\": 4}", DT_E_GRAPH, "/launches/1/args/10/pointers/0/offset"},
-    {"{\"buffer\": \"x\", \"rank\": 2}", "{\"buffer\": \"q\"}", DT_E_GRAPH, "/launches/1/args/11/tensor_map/buffer"},
+    {"\"buffer\": \"x\", \"offset\": 16, \"tensorDataType\"", "\"buffer\": \"q\", \"offset\": 16, \"tensorDataType\"", DT_E_GRAPH, "/launches/1/args/11/tensor_map/buffer"},
+    {"\"tensorDataType\": ", "\"tensorDataTyp\": ", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
+    {"TYPE_FLOAT32\"", "TYPE_FLOAT33\"", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
+    {"\"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\"", "16", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
+    {"\"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\"", "\"FLOAT32\"", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
+    {"\"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\"", "null", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
+    {"\"tensorRank\": 2", "\"tensorRank\": 0", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorRank"},
+    {"\"tensorRank\": 2", "\"tensorRank\": 6", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorRank"},
+    {"\"tensorRank\": 2", "\"rank\": 2", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorRank"},
+    {"\"tensorRank\": 2", "\"tensorRank\": 3", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[16, 12]", "[16]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[16, 12]", "[16, 0]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim/1"},
+    {"[16, 12]", "[16, 4294967297]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim/1"},
+    {"[16, 12]", "[16, 4294967296]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[16, 12]", "[4294967296, 1]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[16, 12]", "[16, 17]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[16, 12]", "5", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[64]", "[1099511627776]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalStrides/0"},
+    {"[64]", "[1099511627760]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalDim"},
+    {"[64]", "[64, 64]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalStrides"},
+    {"[64]", "[-1]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/globalStrides/0"},
+    {"[8, 4]", "[8, 257]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/boxDim/1"},
+    {"[8, 4]", "[0, 4]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/boxDim/0"},
+    {"\"swizzle\": 1", "\"swizzle\": 7", DT_E_GRAPH, "/launches/1/args/11/tensor_map/swizzle"},
+    {"\"swizzle\": 1", "\"oobFill\": 2", DT_E_GRAPH, "/launches/1/args/11/tensor_map/oobFill"},
+    {"\"swizzle\": 1", "\"interleave\": 1.5", DT_E_GRAPH, "/launches/1/args/11/tensor_map/interleave"},
+    {"\"swizzle\": 1", "\"l2Promotion\": \"\"", DT_E_GRAPH, "/launches/1/args/11/tensor_map/l2Promotion"},
+    {"\"swizzle\": 1", "\"elementStrides\": [1, 9]", DT_E_GRAPH, "/launches/1/args/11/tensor_map/elementStrides/1"},
+    {"\"swizzle\": 1", "\"elementStrides\": 1", DT_E_GRAPH, "/launches/1/args/11/tensor_map/elementStrides"},
     {"\"launches\": [", "\"launches\": 5, \"l\": [", DT_E_GRAPH, "/launches"},
 };
 
@@ -373,7 +402,8 @@ static const char renamed[] =
     "-9223372036854775808}, {\"f32\": 16777216},\n"
     "    {\"bytes\": \"000102030405060708090A0B0C0D0E0F\", \"pointers\": [{\"at\": 8, \"buffer\": \"index\", "
     "\"offset\": 2}]},\n"
-    "    {\"tensor_map\": {\"rank\": 2, \"buffer\": \"in\"}}]},\n"
+    "    {\"tensor_map\": {\"swizzle\": \"CU_TENSOR_MAP_SWIZZLE_32B\", \"tensorRank\": 2, \"buffer\": \"in\", \"tensorDataType\": 7, \"offset\": 16, "
+    "\"globalDim\": [16, 12], \"globalStrides\": [64], \"boxDim\": [8, 4], \"elementStrides\": [1, 1]}}]},\n"
     "  {\"copy\": {\"bytes\": 64, \"from\": {\"buffer\": \"in\"}, \"to\": {\"buffer\": \"out\", \"offset\": 960}}}]}";
 
 static void digest_of(const char *text, char out[DT_SHA256_TEXT])
@@ -398,7 +428,12 @@ static void test_digest(void **state)
         {"[4, 2, 1]", "[4, 4, 1]"},
         {"\"offset\": 16", "\"offset\": 20"},
         {"{\"f16\": 1.5}", "{\"f16\": 1.25}"},
-        {"\"rank\": 2", "\"rank\": 3"},
+        {"\"swizzle\": 1", "\"swizzle\": 2"},
+        {"[16, 12]", "[16, 11]"},
+        {"[64]", "[48]"},
+        {"[8, 4]", "[8, 3]"},
+        {"\"offset\": 16, \"tensor", "\"offset\": 0, \"tensor"},
+        {"TYPE_FLOAT32\"", "TYPE_INT32\""},
         {"\"at\": 8", "\"at\": 0"},
         {"\"offset\": 960", "\"offset\": 956"},
         {"\"shared\": 512", "\"shared\": 0"},

@@ -41,7 +41,7 @@ static const char plan[] =
     "\"launches\": ["
     "  {\"name\": \"%8$s+%9$s\", \"module\": \"%12$s\", \"entry\": \"f\", \"grid\": [1,1,1], \"block\": [32,1,1],"
     "   \"args\": [{\"buffer\": \"%4$s\", \"offset\": 4}, {\"i32\": 5}, {\"buffer\": \"%13$s\"}, {\"bytes\": "
-    "\"0000000000000000\", \"pointers\": [{\"at\": 0, \"buffer\": \"%6$s\"}]}, {\"tensor_map\": {\"buffer\": "
+    "\"0000000000000000\", \"pointers\": [{\"at\": 0, \"buffer\": \"%6$s\"}]}, {\"tensor_map\": {\"tensorDataType\": 0, \"tensorRank\": 1, \"globalDim\": [16], \"boxDim\": [16], \"buffer\": "
     "\"%5$s\"}}], \"after\": []},"
     "  {\"name\": \"%14$s\", \"module\": \"%2$s\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": "
     "[], \"after\": [\"%8$s+%9$s\"]},"
