@@ -3,7 +3,7 @@
  * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once, and each output
  * and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if what it assumes holds for this
  * binding: alignment of buffers and content of constants are checked; the plan document alone does not hold the original launches, so one
- * that does not fit is refused, naming the assumption. `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
+ * that does not fit is refused, naming the assumption; so is one whose streams and `after` do not hold every hazard (rewrite/waits.c). `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
  * `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
  */
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include "base/alloc.h"
 #include "base/wire.h"
 #include "daemon/worker.h"
+#include "rewrite/rewrite.h"
 
 #define REPS_REAL 20 /* a modelled time is the same every time */
 
@@ -152,6 +153,8 @@ int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wr
         r = wrk_open(w, e);
     if (r >= 0)
         r = dev_prog_new(w->dev, g, wrk_progress, w, &prog, e);
+    if (r >= 0 && g->is_plan)
+        r = rw_waits_check(w->dev, prog, NULL, NULL, e);
     if (r >= 0)
         r = run(w, g, prog, graph, o, &a->document, e);
     dev_prog_free(prog);

@@ -133,6 +133,16 @@ void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
  * it is known what has been written. DT_E_UNSUPPORTED on a real device, DT_E_USAGE for another word. */
 int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e);
 
+/* ---- the order of a plan's launches (order.c) ------------------------------------------------------------------ */
+struct dev_order { /* rows: what launch i follows is after[at[i]] … after[at[i + 1] - 1], earlier launches, each once */
+    uint32_t *at, *after;
+    uint8_t *early; /* by element of after: a programmatic edge. The launch may start before that one has ended */
+};
+int dev_order_new(const struct dt_graph *g, struct dev_order *ret); /* DT_E_NOMEM */
+void dev_order_done(struct dev_order *o);
+/* One of the orders that the edges allow, all taken as ordinary ones: nlaunch numbers. seed 0: as the document has them. */
+int dev_order_shuffle(const struct dt_graph *g, const struct dev_order *o, uint64_t seed, uint32_t *out);
+
 /* ---- running a whole graph or plan (run.c) -------------------------------------------------------------------- */
 struct dev_run; /* buffers in one arena with red zones, modules loaded: runs many times */
 int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run **ret, struct dt_err *e);
@@ -157,7 +167,8 @@ int dev_run_params(struct dev_run *r, uint32_t step, uint8_t *out);
 int dev_tensor_map_encode(struct dev_device *d, const struct dt_arg *a, dev_ptr buffer, uint8_t out[128], struct dt_err *e);
 void dev_tensor_map_fields(const struct dt_arg *a, dev_ptr buffer, struct ptx_tensormap *ret);
 const char *dev_tensor_map_check(const struct dt_arg *a);
-/* Launch everything once, streams and `after` honoured, and wait. */
+/* Launch everything once, streams and `after` honoured, and wait. On the software device, which runs launches one after the other, a seed of
+ * dev_set_schedule also picks one of the orders in which launches of different streams may come. */
 int dev_run_once(struct dev_run *r, struct dt_err *e);
 /* Launch one step, and wait. */
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e);

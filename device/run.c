@@ -4,8 +4,9 @@
  * recorder can number bytes by one subtraction. On the software device only the buffers themselves may be touched: an overrun
  * faults. On a real one red zones are only distance. A buffer MODULE::name is the module's variable and lies where the module was loaded.
  *
- * A pass launches in program order, each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a pass
- * begins when all earlier work is done and ends with a wait.
+ * A pass launches each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a pass begins when all earlier
+ * work is done and ends with a wait. The order of the calls is that of the document, or, on the software device with a schedule, another one that streams
+ * and `after` allow: what runs side by side on a GPU runs there in either order.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -110,10 +111,7 @@ static int order(struct dev_run *r, struct dt_err *e)
         err = dev_cu(d, d->cu->cuStreamCreate(&r->stream[i], CU_STREAM_NON_BLOCKING), "cuStreamCreate", e);
     for (uint32_t i = 0; i < g->nlaunch && !err; i++)
         for (uint32_t k = 0; k < g->launch[i].nafter && !err; k++) {
-            uint32_t j = dt_graph_find_launch(g, g->launch[i].after[k]);
-            if (j == DT_NAME_NONE || j >= i)
-                return dt_err_set(e, DT_E_GRAPH, "launch %.200s is after %.200s, which is no earlier launch", g->launch[i].name,
-                                  g->launch[i].after[k]);
+            uint32_t j = g->launch[i].after_at[k];
             if (!r->event[j])
                 err = dev_cu(d, d->cu->cuEventCreate(&r->event[j], CU_EVENT_DISABLE_TIMING), "cuEventCreate", e);
         }
@@ -344,12 +342,18 @@ int dev_run_once(struct dev_run *r, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;
     struct dev_device *d = r->dev;
+    dt_free_ uint32_t *sequence = dt_calloc((size_t)g->nlaunch + 1, sizeof *sequence);
+    struct dev_order o = {0};
     int err = dev_run_live(r, e);
-    for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
+    if (!err && (!sequence || dev_order_new(g, &o) < 0 || dev_order_shuffle(g, &o, d->cu->soft ? d->seed : 0, sequence) < 0))
+        err = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    dev_order_done(&o);
+    for (uint32_t step = 0; step < g->nlaunch && !err; step++) {
         struct dovetail_fault f;
+        uint32_t i = sequence[step];
         CUstream stream = r->stream[g->launch[i].stream];
         for (uint32_t k = 0; k < g->launch[i].nafter && !err; k++) {
-            uint32_t j = dt_graph_find_launch(g, g->launch[i].after[k]);
+            uint32_t j = g->launch[i].after_at[k];
             err = dev_cu(d, d->cu->cuStreamWaitEvent(stream, r->event[j], 0), "cuStreamWaitEvent", e);
         }
         if (!err)

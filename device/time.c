@@ -1,11 +1,11 @@
 /* The time of one pass, as a CUDA graph: what beating plain stream launches would not prove.
  *
- * The graph has one explicit node a step; a node follows the step before it on its stream, and its `after`. On a real device the graph is
+ * The graph has one explicit node a step, and the edges of order.c, programmatic ones among them. On a real device the graph is
  * replayed: warm-up, then `reps` replays between two events; the median, and as confidence 1.57 times the interquartile range over the root of
  * the number (95 % for a median). Times of single steps come from a second graph with an event record after every node, in program
  * order. On the software device one replay is enough, because its time is modelled and always the same; steps come from dovetailGraphNodeTime.
  *
- * Not done: programmatic edges (a programmatic launch has a full edge here: correct, and slower than it could be); CUPTI.
+ * Not done: CUPTI.
  */
 #include <math.h>
 #include <stdio.h>
@@ -64,43 +64,41 @@ static int add_node(struct dev_run *r, uint32_t i, CUgraph graph, const CUgraphN
     return err;
 }
 
+/* The edges into node i. */
+static int connect(struct dev_run *r, const struct dev_order *o, uint32_t i, struct dt_err *e)
+{
+    static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                                 .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+    struct dev_device *d = r->dev;
+    int err = 0;
+    for (uint32_t k = o->at[i]; k < o->at[i + 1] && !err; k++)
+        err = dev_cu(d, d->cu->cuGraphAddDependencies(r->graph, &r->node[o->after[k]], &r->node[i], o->early[k] ? &programmatic : NULL, 1),
+                     r->prog->graph->launch[i].name, e);
+    return err;
+}
+
 static int build(struct dev_run *r, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;
     struct dev_device *d = r->dev;
+    struct dev_order o = {0};
     if (r->exec)
         return 0;
     free(r->node);
     r->node = dt_calloc(g->nlaunch + 1, sizeof *r->node);
-    uint32_t *last = dt_calloc(r->nstream + 1, sizeof *last), most = 0; /* step + 1 */
-    for (uint32_t i = 0; i < g->nlaunch; i++)
-        most = g->launch[i].nafter > most ? g->launch[i].nafter : most;
-    CUgraphNode *dep = dt_calloc(most + 2, sizeof *dep);
-    int err = r->node && last && dep ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int err = r->node && dev_order_new(g, &o) == 0 ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (!err)
         err = dev_cu(d, d->cu->cuGraphCreate(&r->graph, 0), "cuGraphCreate", e);
     for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
-        const struct dt_launch *l = &g->launch[i];
-        size_t n = 0;
-        if (last[l->stream])
-            dep[n++] = r->node[last[l->stream] - 1];
-        for (uint32_t k = 0; k < l->nafter; k++) {
-            CUgraphNode node = r->node[dt_graph_find_launch(g, l->after[k])];
-            bool there = false; /* naming an edge twice is an error */
-            for (size_t q = 0; q < n; q++)
-                there = there || dep[q] == node;
-            if (!there)
-                dep[n++] = node;
-        }
-        err = add_node(r, i, r->graph, dep, n, &r->node[i], e);
-        last[l->stream] = i + 1;
+        err = add_node(r, i, r->graph, NULL, 0, &r->node[i], e);
+        if (!err)
+            err = connect(r, &o, i, e);
     }
     if (!err)
         err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(&r->exec, r->graph, 0), "cuGraphInstantiate", e);
     if (err < 0)
         dev_run_forget_graph(r);
-    free(last);
-    free(dep);
+    dev_order_done(&o);
     return err;
 }
 
@@ -277,34 +275,6 @@ int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct 
     return err;
 }
 
-/* What each launch follows in the graph that build() makes, as indices in rows. */
-static int rows(const struct dt_graph *g, unsigned *at, unsigned **ret_after)
-{
-    unsigned n = 0, streams = 0;
-    for (uint32_t i = 0; i < g->nlaunch; i++) {
-        n += 1 + g->launch[i].nafter;
-        streams = g->launch[i].stream >= streams ? g->launch[i].stream + 1 : streams;
-    }
-    unsigned *after = dt_reallocarray(NULL, n + 1, sizeof *after), *last = dt_calloc(streams + 1, sizeof *last);
-    *ret_after = after;
-    n = 0;
-    for (uint32_t i = 0; after && last && i < g->nlaunch; i++) {
-        const struct dt_launch *l = &g->launch[i];
-        at[i] = n;
-        if (last[l->stream])
-            after[n++] = last[l->stream] - 1;
-        for (uint32_t k = 0; k < l->nafter; k++) {
-            uint32_t j = dt_graph_find_launch(g, l->after[k]);
-            if (j != DT_NAME_NONE && j < i)
-                after[n++] = j;
-        }
-        last[l->stream] = i + 1;
-    }
-    at[g->nlaunch] = n;
-    free(last);
-    return after && last ? 0 : DT_E_NOMEM;
-}
-
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret, double *step_us,
                    double *start_us, double *end_us, struct dt_err *e)
 {
@@ -316,9 +286,9 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
     if (err < 0)
         return err;
     dt_free_ struct dovetail_work *w = dt_calloc(n, sizeof *w);
-    dt_free_ unsigned *at = dt_calloc(n + 1, sizeof *at), *after = NULL;
     dt_free_ double *start = dt_calloc(n, sizeof *start), *end = dt_calloc(n, sizeof *end);
-    if (!w || !at || !start || !end || rows(g, at, &after) < 0)
+    struct dev_order o = {0};
+    if (!w || !start || !end || dev_order_new(g, &o) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < n && !err; i++) {
         const struct dt_launch *l = &g->launch[i];
@@ -330,7 +300,8 @@ int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct 
             err = dt_err_set(e, DT_E_INTERNAL, "the cost of %.200s is not known", l->name);
     }
     if (!err)
-        err = dev_cu(d, d->cu->dovetailTimeline(n, w, at, after, start, end), "dovetailTimeline", e);
+        err = dev_cu(d, d->cu->dovetailTimeline(n, w, o.at, o.after, o.early, start, end), "dovetailTimeline", e);
+    dev_order_done(&o);
     if (err < 0)
         return err;
     *ret = (struct dev_time){.launches = n};

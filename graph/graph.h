@@ -93,6 +93,7 @@ struct dt_launch {
     /* plans */
     uint32_t stream;
     const char **after; /* launch names */
+    uint32_t *after_at; /* and their numbers */
     uint32_t nafter;
     bool programmatic;
 };

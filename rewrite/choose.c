@@ -508,7 +508,9 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         struct rw_state *top = &p->state.p[p->state.n - 1];
         struct dt_err bad = {0};
         rw_say(p->opt, "verify", 0, 1);
-        int r = rw_verify_plan(p->dev, p->ref, top->prog, inputs, schedules, &bad);
+        int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
+        if (r == 0)
+            r = rw_verify_plan(p->dev, p->ref, top->prog, inputs, schedules, &bad);
         if (r == 0) {
             p->verified_inputs = rw_reference_inputs(p->ref);
             p->verified_schedules = schedules;

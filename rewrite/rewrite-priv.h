@@ -186,6 +186,12 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why);
 /* Emit the fused kernel as PTX text into c->ptx, entry c->name; verified by ptx_verify and print-parse equality. */
 int rw_join(struct rw_cand *c, struct dt_err *e);
 
+/* ---- waits (waits.c) ------------------------------------------------------------------------------------------------- */
+/* Does every path through the entry pass griddepcontrol.wait before it exits? */
+int rw_always_waits(const struct ptx_function *f, bool *ret, struct dt_err *e);
+/* The module's text with the entries ending at griddepcontrol.wait. */
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e);
+
 /* ---- documents (document.c) ---------------------------------------------------------------------------------------- */
 /* The graph document with the pair replaced by the fused launch; modules are PTX, only those used. New reference. */
 json_t *rw_cand_graph(const struct rw_cand *c);

@@ -36,6 +36,11 @@ int rw_plan(struct dev_device *d, const struct dev_prog *p, const struct ana_res
 int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
               unsigned schedules, struct dt_err *e);
 
+/* Does the order that streams, `after` and programmatic launches give hold every hazard (waits.c)? `a`: its analysis, NULL: it is made where launches may
+ * overlap. `original`, or NULL: what it was made from. DT_E_GRAPH with what is wrong, and a pointer to the launch. */
+int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a, const struct dev_prog *original,
+                   struct dt_err *e);
+
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
 #define RW_VERSION "2"
 

@@ -134,7 +134,7 @@ CUresult dovetailSetWork(struct dovetail_work *ret, size_t bytes, int is_copy)
 }
 
 CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,
-                          double *start_us, double *end_us)
+                          const unsigned char *early, double *start_us, double *end_us)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(n && work && at && start_us && end_us, CUDA_ERROR_INVALID_VALUE);
@@ -150,6 +150,7 @@ CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const un
         w[i].in_graph = true;
         w[i].after = after + at[i];
         w[i].nafter = at[i + 1] - at[i];
+        w[i].early = early ? early + at[i] : NULL;
     }
     int r = sg_timeline(c->dev->model, w, n);
     for (unsigned i = 0; i < n && !r; i++) {

@@ -58,9 +58,10 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     EXT(dovetailLastWork, (struct dovetail_work * work))                                                                          \
     EXT(dovetailSetWork, (struct dovetail_work * work, size_t bytes, int copy))                                                   \
     /* Modelled start and end of n works launched as one graph on the current context's device: work i after works                  \
-     * after[at[i]] … after[at[i + 1] - 1], all of them earlier. Nothing runs, and the context's clock stands. */                  \
+     * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early NULL: none is). Nothing runs,   \
+     * and the context's clock stands. */                                                                                          \
     EXT(dovetailTimeline, (unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,               \
-                           double *start_us, double *end_us))
+                           const unsigned char *early, double *start_us, double *end_us))
 
 #define EXT(name, params) typedef CUresult(*name##_t) params;
 DOVETAIL_EXTENSIONS(EXT)

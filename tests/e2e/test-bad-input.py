@@ -32,11 +32,14 @@ CASES = [
     ("traps", single(TRAP, "traps"), "trap", 3, {}),
     ("never-ends", single(ENDLESS, "endless"), "time-limit", 4, {}),
     ("unknown-instruction", changed(GOOD, modules__m={"ptx": SCALE.replace("mul.rn.f32", "frobnicate.f32")}), "bad-ptx|unsupported", 3, {"detail": "frobnicate"}),
+    ("streams-without-after", {**changed(GOOD, launches__1__stream=1), "baseline": {}}, "bad-graph", 3, {"pointer": "/launches/1", "detail": "does not wait for"}),
+    ("programmatic-without-wait", {**changed(GOOD, launches__1__programmatic=True), "baseline": {}}, "bad-graph", 3,
+     {"pointer": "/launches/1", "detail": "griddepcontrol.wait"}),
     ("file-for-the-service", changed(GOOD, modules__m={"file": "/etc/passwd"}), "bad-graph", 3, {}),
     ("includes-a-host-file", {**single(TRAP, "k"), "modules": {"m": {"cuda": '#include "/etc/passwd"\n'}}}, "compile-failed", 3, {}),
     ("wrong-option", {**single(TRAP, "k"), "modules": {"m": {"cuda": "//", "options": ["--time=/tmp/x"]}}}, None, 3, {}),
 ]
-WANTS = {"never-ends": "run", "traps": "run", "out-of-bounds": "run", "unknown-instruction": "run"}
+WANTS = {"streams-without-after": "run", "programmatic-without-wait": "run", "never-ends": "run", "traps": "run", "out-of-bounds": "run", "unknown-instruction": "run"}
 
 
 def says(test, problem, code, expect):

@@ -1,0 +1,426 @@
+/* Does a plan's order hold every hazard? A static check, of plans that are made here and of plans that come from elsewhere.
+ *
+ * Three moments of a launch count: its start S, the moment W at which griddepcontrol.wait lets it go on (S where it is not programmatic), its end
+ * E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b); a programmatic one says S(a) <= S(b) and E(a) <= W(b). W(b) <= E(b) needs that every
+ * thread of b waits on every path before it exits. So, over all edges (device/order.c), in order:
+ *
+ *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)     for programmatic a: before(a)
+ *     waited(b) = what has ended at W(b) = before(b) + for programmatic a: {a} + waited(a)
+ *
+ * Checked:
+ *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge that is missing, because a launch between writes the byte for
+ *                certain, is implied by the two through that launch.
+ *   waits        a programmatic launch reaches griddepcontrol.wait on every path before it exits.
+ *   independent  what a programmatic launch does before it waits touches no byte in conflict with any launch that may still run then: all that
+ *                are not in before(b), back to the last ordinary edge. The bytes come from the analysis of the kernel cut off at the wait.
+ *   read-only    no launch loads by .nc (or ldu) what an overlapping launch, or itself, writes.
+ *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
+ * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits holds its SM only after all
+ * blocks of what it waits for have started, so it keeps none of them out. Launches that fit an SM alone are seen to by dev_prog_new.
+ *
+ * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers` and `read-only` within it are not checked.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct waits {
+    struct dev_device *dev;
+    const struct dev_prog *prog, *original;
+    const struct ana_result *ana;
+    struct ana_result *own; /* where the caller had none */
+    struct dev_order order;
+    size_t words;
+    uint64_t *before, *waited; /* by launch, bits by launch */
+    bool overlap;              /* some launch may run beside an earlier one */
+    struct dt_arena arena;
+    /* what programmatic launches do before they wait */
+    json_t *doc;
+    struct dt_graph *graph;
+    struct dev_prog *cut;
+    struct ana_result *early;
+    uint32_t *early_at; /* by launch: its number in `early`, UINT32_MAX: none */
+};
+
+static bool has(const struct waits *w, const uint64_t *set, uint32_t b, uint32_t a)
+{
+    return set[b * w->words + a / 64] >> a % 64 & 1;
+}
+
+static void put(struct waits *w, uint64_t *set, uint32_t b, uint32_t a)
+{
+    set[b * w->words + a / 64] |= UINT64_C(1) << a % 64;
+}
+
+static void merge(struct waits *w, uint64_t *to, uint32_t b, const uint64_t *from, uint32_t a)
+{
+    for (size_t k = 0; k < w->words; k++)
+        to[b * w->words + k] |= from[a * w->words + k];
+}
+
+static int bad(const struct waits *w, struct dt_err *e, uint32_t launch, const char *what)
+{
+    char pointer[64];
+    snprintf(pointer, sizeof pointer, "/launches/%u", launch);
+    return dt_err_at(e, DT_E_GRAPH, pointer, "the plan's order is wrong: launch '%.200s' %s", w->prog->graph->launch[launch].name, what);
+}
+
+/* "launch 'b' BEFORE 'a' BEHIND" */
+static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32_t other, const char *before, const char *behind)
+{
+    struct dt_str s = {0};
+    dt_str_addf(&s, "%s '%.200s'%s", before, w->prog->graph->launch[other].name, behind);
+    int r = bad(w, e, launch, s.s ? s.s : before);
+    dt_str_done(&s);
+    return r;
+}
+
+static int close_order(struct waits *w)
+{
+    uint32_t n = w->prog->graph->nlaunch;
+    w->words = n / 64 + 1;
+    w->before = dt_calloc(n * w->words + 1, sizeof *w->before);
+    w->waited = dt_calloc(n * w->words + 1, sizeof *w->waited);
+    if (!w->before || !w->waited || dev_order_new(w->prog->graph, &w->order) < 0)
+        return DT_E_NOMEM;
+    for (uint32_t b = 0; b < n; b++) {
+        for (int late = 0; late < 2; late++) /* `before` wholly first */
+            for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++) {
+                uint32_t a = w->order.after[k];
+                uint64_t *set = late ? w->waited : w->before;
+                if (!late && w->order.early[k]) {
+                    merge(w, set, b, w->before, a);
+                } else if (late == w->order.early[k]) {
+                    merge(w, set, b, w->waited, a);
+                    put(w, set, b, a);
+                }
+            }
+        merge(w, w->waited, b, w->before, b);
+        for (uint32_t a = 0; a < b; a++)
+            w->overlap |= !has(w, w->before, b, a);
+    }
+    return 0;
+}
+
+static bool is_early(const struct waits *w, uint32_t b)
+{
+    for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++)
+        if (w->order.early[k])
+            return true;
+    return false;
+}
+
+/* ---- does every path wait? ------------------------------------------------------------------------------------------------- */
+
+static bool is_wait(const struct ptx_inst *i) { return i->op == PTX_OP_GRIDDEPCONTROL_WAIT && i->pred == PTX_NO_REG; }
+
+/* May a thread end in a function that `i` calls, or what it calls? */
+static bool may_exit(const struct ptx_inst *i, unsigned depth)
+{
+    const struct ptx_function *f = NULL;
+    for (unsigned n = 0; n < i->nopnd; n++)
+        if (i->opnd[n].kind == PTX_O_FUNC)
+            f = i->opnd[n].func;
+    for (uint32_t k = 0; f && !f->has_body && k < f->module->nfunc; k++)
+        if (!strcmp(f->module->func[k]->name, f->name) && f->module->func[k]->has_body)
+            f = f->module->func[k];
+    bool out = !f || !f->has_body || depth > 64;
+    for (uint32_t k = 0; !out && k < f->ninst; k++)
+        out = f->inst[k].op == PTX_OP_EXIT || f->inst[k].op == PTX_OP_OPAQUE ||
+              (f->inst[k].op == PTX_OP_CALL && may_exit(&f->inst[k], depth + 1));
+    return out;
+}
+
+/* Can the end be reached from the beginning without passing a wait? A function that is called may end the thread, or be unknown: then it can. */
+int rw_always_waits(const struct ptx_function *f, bool *ret, struct dt_err *e)
+{
+    struct ptx_cfg cfg;
+    int r = ptx_cfg_build(f, &cfg, e);
+    if (r < 0)
+        return r;
+    dt_free_ bool *seen = dt_calloc(cfg.nblock + 1, 1);
+    dt_free_ uint32_t *stack = dt_calloc(cfg.nblock + 1, sizeof *stack);
+    bool out = false;
+    uint32_t n = 0;
+    if (!seen || !stack)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    else if (cfg.nblock)
+        seen[0] = true, stack[n++] = 0;
+    while (n && r == 0 && !out) {
+        const struct ptx_block *b = &cfg.block[stack[--n]];
+        bool waits = false;
+        for (uint32_t k = b->first; k <= b->last && !waits && !out; k++) {
+            const struct ptx_inst *i = &f->inst[k];
+            waits = is_wait(i);
+            out = i->op == PTX_OP_EXIT || i->op == PTX_OP_RET || i->op == PTX_OP_OPAQUE || (i->op == PTX_OP_CALL && may_exit(i, 0));
+        }
+        if (!waits && !out && !b->nsucc)
+            out = f->inst[b->last].op != PTX_OP_TRAP; /* runs off the end */
+        for (uint32_t k = 0; k < b->nsucc && !waits; k++)
+            if (!seen[b->succ[k]])
+                seen[b->succ[k]] = true, stack[n++] = b->succ[k];
+    }
+    *ret = !out && cfg.nblock;
+    ptx_cfg_done(&cfg);
+    return r;
+}
+
+/* ---- what is done before the wait -------------------------------------------------------------------------------------------- */
+
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e)
+{
+    struct ptx_module *m = NULL;
+    int r = ptx_parse(ptx, len, &m, e);
+    for (uint32_t k = 0; r == 0 && k < nentry; k++) {
+        struct ptx_function *f = ptx_find_function(m, entry[k]);
+        for (uint32_t i = 0; f && i < f->ninst; i++)
+            if (is_wait(&f->inst[i]))
+                f->inst[i].op = PTX_OP_EXIT;
+    }
+    if (r == 0 && ((r = ptx_print(m, out)) < 0 || out->failed))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    ptx_module_free(m);
+    return r;
+}
+
+/* The programmatic launches alone, cut off: analysed as a graph of its own. */
+static int analyse_early(struct waits *w, struct dt_err *e)
+{
+    const struct dt_graph *g = w->prog->graph;
+    uint32_t n = 0;
+    int r = 0;
+    w->doc = rw_graph_ptx(w->prog);
+    json_t *list = json_array(), *all = json_object_get(w->doc, "launches"), *modules = json_object_get(w->doc, "modules");
+    const char **entry = dt_calloc(g->nlaunch + 1, sizeof *entry);
+    w->early_at = dt_calloc(g->nlaunch + 1, sizeof *w->early_at);
+    if (!w->doc || !list || !entry || !w->early_at)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; r == 0 && i < g->nlaunch; i++) {
+        w->early_at[i] = UINT32_MAX;
+        if (!is_early(w, i))
+            continue;
+        json_t *l = json_array_get(all, i);
+        json_object_del(l, "stream");
+        json_object_del(l, "after");
+        json_object_del(l, "programmatic");
+        w->early_at[i] = n++;
+        if (json_array_append(list, l) < 0)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    for (uint32_t m = 0; r == 0 && m < g->nmodule; m++) {
+        uint32_t k = 0;
+        for (uint32_t i = 0; i < g->nlaunch; i++)
+            if (w->early_at[i] != UINT32_MAX && g->launch[i].module == m)
+                entry[k++] = g->launch[i].entry;
+        if (!k)
+            continue;
+        struct dt_str text = {0};
+        r = rw_cut_at_wait(w->prog->module[m].ptx, w->prog->module[m].len, entry, k, &text, e);
+        if (r == 0 && json_object_set_new(modules, g->module[m].name, json_pack("{s:s%}", "ptx", text.s, text.len)) < 0)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        dt_str_done(&text);
+    }
+    free(entry);
+    if (r == 0 && json_object_set(w->doc, "launches", list) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    json_decref(list);
+    if (r == 0 && (r = dt_graph_from_json(w->doc, &w->graph, e)) == 0 &&
+        (r = dev_prog_derive(w->dev, w->graph, w->prog, NULL, NULL, &w->cut, e)) == 0)
+        r = ana_run(w->dev, w->cut, NULL, &w->early, e);
+    return r;
+}
+
+/* ---- footprints of launches ---------------------------------------------------------------------------------------------------- */
+
+/* Bytes of the buffer that the launch may read or write, over all blocks and whatever its data; buffers by name, as the two results may number
+ * them differently. */
+static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer, bool writes)
+{
+    struct ana_set s = {0};
+    for (uint32_t k = 0; k < a->launch[launch].naccess; k++) {
+        const struct ana_access *x = &a->launch[launch].access[k];
+        if (strcmp(a->prog->graph->buffer[x->buffer].name, buffer))
+            continue;
+        for (int ev = 0; ev < ANA_EVIDENCES; ev++)
+            s = ana_set_union(&w->arena, s, writes ? x->write_by[ev] : x->read_by[ev]);
+    }
+    return s;
+}
+
+/* Do the two conflict in a byte? *ret: of which buffer. */
+static bool conflict(struct waits *w, const struct ana_result *ra, uint32_t a, const struct ana_result *rb, uint32_t b, const char **ret)
+{
+    const struct dt_graph *g = ra->prog->graph;
+    for (uint32_t k = 0; k < g->nbuffer; k++) {
+        *ret = g->buffer[k].name;
+        struct ana_set aw = touched(w, ra, a, *ret, true), ar = touched(w, ra, a, *ret, false);
+        struct ana_set bw = touched(w, rb, b, *ret, true), br = touched(w, rb, b, *ret, false);
+        if (ana_set_overlaps(aw, br) || ana_set_overlaps(aw, bw) || ana_set_overlaps(ar, bw))
+            return true;
+    }
+    return false;
+}
+
+/* May the launch load from the buffer by .nc or ldu? */
+static int loads_read_only(const struct waits *w, uint32_t launch, uint32_t buffer, bool *ret, struct dt_err *e)
+{
+    const struct dt_graph *g = w->prog->graph;
+    const struct ptx_function *f = w->prog->step[launch].entry;
+    const struct dt_launch *l = &g->launch[launch];
+    uint64_t args = rw_args_of(l, buffer);
+    struct ana_sites sites;
+    *ret = false;
+    if (!f)
+        return 0;
+    int r = ana_taint(f, NULL, 0, &sites, e);
+    if (r < 0)
+        return r;
+    for (uint32_t k = 0; k < sites.nsite && !*ret; k++) {
+        const struct ana_site *s = &sites.site[k];
+        const struct ptx_inst *i = &f->inst[s->inst];
+        if (!ptx_has(i, PTX_M_NC) && i->op != PTX_OP_LDU)
+            continue;
+        bool one = !s->nparams && !s->nvars;
+        for (uint32_t q = 0; q < s->nparams; q++)
+            one = one || s->params[q] > 61 || (args >> s->params[q] & 1);
+        for (uint32_t q = 0; q < s->nvars; q++)
+            one = one || (g->buffer[buffer].module == (int)l->module && !strcmp(g->buffer[buffer].variable, s->vars[q]->name));
+        *ret = one;
+    }
+    ana_sites_done(&sites);
+    return 0;
+}
+
+/* ---- the checks ------------------------------------------------------------------------------------------------------------------ */
+
+static bool is_original(const struct waits *w, uint32_t launch)
+{
+    const struct dt_launch *l = &w->prog->graph->launch[launch];
+    uint32_t k = w->original ? dt_graph_find_launch(w->original->graph, l->name) : DT_NAME_NONE;
+    if (k == DT_NAME_NONE || w->original->graph->launch[k].kind != DT_KERNEL || strcmp(w->original->graph->launch[k].entry, l->entry))
+        return false;
+    const struct dev_module *a = &w->prog->module[l->module], *b = &w->original->module[w->original->graph->launch[k].module];
+    return a->len == b->len && !memcmp(a->ptx, b->ptx, a->len);
+}
+
+static int check_covered(struct waits *w, struct dt_err *e)
+{
+    for (uint32_t k = 0; k < w->ana->nedge; k++) {
+        const struct ana_edge *x = &w->ana->edge[k];
+        if (x->nbuffer && !has(w, w->waited, x->consumer, x->producer))
+            return bad2(w, e, x->consumer, x->producer, "does not wait for", ", with which it shares bytes that one of the two writes");
+    }
+    return 0;
+}
+
+static int check_waits(struct waits *w, struct dt_err *e)
+{
+    for (uint32_t b = 0; b < w->prog->graph->nlaunch; b++) {
+        bool always = true;
+        int r = is_early(w, b) ? rw_always_waits(w->prog->step[b].entry, &always, e) : 0;
+        if (r < 0)
+            return r;
+        if (!always)
+            return bad(w, e, b, "is programmatic, but need not reach griddepcontrol.wait before it exits");
+    }
+    return 0;
+}
+
+static int check_independent(struct waits *w, struct dt_err *e)
+{
+    bool any = false;
+    for (uint32_t b = 0; b < w->prog->graph->nlaunch; b++)
+        any |= is_early(w, b);
+    int r = any ? analyse_early(w, e) : 0;
+    for (uint32_t b = 0; any && r == 0 && b < w->prog->graph->nlaunch; b++)
+        for (uint32_t a = 0; w->early_at[b] != UINT32_MAX && a < b; a++) {
+            const char *buffer;
+            if (!has(w, w->before, b, a) && conflict(w, w->ana, a, w->early, w->early_at[b], &buffer))
+                return bad2(w, e, b, a, "touches, before it waits, bytes in conflict with", ", which may still run");
+        }
+    return r;
+}
+
+static int check_read_only(struct waits *w, struct dt_err *e)
+{
+    const struct dt_graph *g = w->prog->graph;
+    for (uint32_t b = 0; b < g->nlaunch; b++)
+        for (uint32_t k = 0; k < w->ana->launch[b].naccess; k++) {
+            const struct ana_access *x = &w->ana->launch[b].access[k];
+            struct ana_set read = x->reads ? touched(w, w->ana, b, g->buffer[x->buffer].name, false) : (struct ana_set){0};
+            for (uint32_t a = 0; a <= b && read.n; a++) {
+                bool nc = false;
+                if (a == b ? is_original(w, b) : has(w, w->before, b, a))
+                    continue;
+                if (!ana_set_overlaps(touched(w, w->ana, a, g->buffer[x->buffer].name, true), read))
+                    continue;
+                int r = loads_read_only(w, b, x->buffer, &nc, e);
+                if (r < 0)
+                    return r;
+                if (nc)
+                    return bad2(w, e, b, a, "loads by .nc what", " writes while it runs");
+                break;
+            }
+        }
+    return 0;
+}
+
+static int check_barriers(struct waits *w, struct dt_err *e)
+{
+    for (uint32_t l = 0; l < w->prog->graph->nlaunch; l++) {
+        const struct ptx_function *f = w->prog->step[l].entry;
+        if (!f || is_original(w, l))
+            continue;
+        uint32_t most = (w->prog->step[l].threads + 31) / 32 * 32;
+        for (uint32_t k = 0; k < f->ninst; k++) {
+            const struct ptx_inst *i = &f->inst[k];
+            if (!rw_is_block_barrier(i->op))
+                continue;
+            bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED;
+            unsigned at = red ? 1 : 0, count = at + 1;
+            if (i->nopnd > at && i->opnd[at].kind == PTX_O_IMM && i->opnd[at].bits > 15)
+                return bad(w, e, l, "uses a barrier above number 15");
+            bool counted = i->nopnd > count + (red ? 1u : 0u);
+            if (counted && i->opnd[count].kind == PTX_O_IMM &&
+                (!i->opnd[count].bits || i->opnd[count].bits % 32 || i->opnd[count].bits > most))
+                return bad(w, e, l, "has a barrier for a number of threads that is no whole number of its warps");
+        }
+    }
+    return 0;
+}
+
+static void done(struct waits *w)
+{
+    ana_free(w->early);
+    dev_prog_free(w->cut);
+    dt_graph_free(w->graph);
+    json_decref(w->doc);
+    ana_free(w->own);
+    dev_order_done(&w->order);
+    dt_arena_done(&w->arena);
+    free(w->before);
+    free(w->waited);
+    free(w->early_at);
+}
+
+int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a, const struct dev_prog *original,
+                   struct dt_err *e)
+{
+    struct waits w = {.dev = d, .prog = plan, .original = original, .ana = a};
+    int r = close_order(&w) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : check_waits(&w, e);
+    if (r == 0 && w.overlap && !w.ana && (r = ana_run(d, plan, NULL, &w.own, e)) == 0)
+        w.ana = w.own;
+    if (r == 0 && w.overlap)
+        r = check_covered(&w, e);
+    if (r == 0 && w.overlap)
+        r = check_independent(&w, e);
+    if (r == 0)
+        r = check_barriers(&w, e);
+    if (r == 0 && w.ana)
+        r = check_read_only(&w, e);
+    if (r == 0 && w.arena.failed)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    done(&w);
+    return r;
+}
