@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/radix.h"
 #include "base/vec.h"
 
 struct rec { /* one call of ana_foot_add */
@@ -167,21 +168,10 @@ int ana_foot_widen(struct ana_foot *f, uint32_t buffer, enum ana_kind k)
     return ana_foot_access(f, buffer) ? 0 : DT_E_NOMEM;
 }
 
-static int by_buffer_block(const void *a, const void *b)
-{
-    const struct rec *x = a, *y = b;
-    if (x->buffer != y->buffer)
-        return x->buffer < y->buffer ? -1 : 1;
-    if (x->block != y->block)
-        return x->block < y->block ? -1 : 1;
-    return x->kind * 4 + x->ev - (y->kind * 4 + y->ev);
-}
-
-static int by_iv(const void *a, const void *b)
-{
-    const struct ana_set *x = a, *y = b;
-    return x->iv < y->iv ? -1 : x->iv > y->iv;
-}
+DT_RADIX(by_plane, struct rec, x->kind * 4u + x->ev)
+DT_RADIX(by_buffer_block, struct rec, (uint64_t)x->buffer << 32 | x->block) /* stable: planes stay in their order */
+DT_RADIX(by_iv, struct ana_set, (uintptr_t)x->iv)
+DT_RADIX(by_lo, struct ana_interval, x->lo)
 
 /* The union of the sets of one plane over all blocks: equal sets are taken once. */
 static struct ana_set plane(struct ana_foot *f, const struct rec *r, size_t n, enum ana_kind k, enum ana_evidence ev)
@@ -193,8 +183,7 @@ static struct ana_set plane(struct ana_foot *f, const struct rec *r, size_t n, e
     for (size_t i = 0; i < n && ok; i++)
         if (r[i].kind == k && r[i].ev == ev)
             ok = dt_push(&set, r[i].set);
-    if (set.n)
-        qsort(set.p, set.n, sizeof *set.p, by_iv);
+    ok = ok && by_iv(set.p, set.n);
     for (size_t i = 0; i < set.n && ok; i++) {
         if (i && set.p[i].iv == set.p[i - 1].iv)
             continue;
@@ -236,6 +225,39 @@ static int strips(struct ana_foot *f, struct dt_arena *tmp, const struct rec *r,
     return ana_strips_build(tmp, t, f->nblock, ret, e);
 }
 
+/* Has each block one record? They are sorted by block. */
+static bool once(const struct rec *r, size_t n)
+{
+    size_t i = 1;
+    while (i < n && r[i].block != r[i - 1].block)
+        i++;
+    return i >= n;
+}
+
+/* Records of a block each: do two of them share a byte? */
+static int overlap(const struct rec *r, size_t n, bool *ret)
+{
+    struct dt_vec(struct ana_interval) all = {0};
+    struct dt_vec(struct ana_set) set = {0};
+    bool ok = dt_reserve(&set, n);
+    for (size_t i = 0; i < n && ok; i++)
+        set.p[set.n++] = r[i].set;
+    ok = ok && by_iv(set.p, set.n);
+    for (size_t i = 0; i < set.n && ok && !*ret; i++) {
+        *ret = i && set.p[i].iv == set.p[i - 1].iv;
+        if (!*ret && (ok = dt_reserve(&all, all.n + set.p[i].n))) {
+            memcpy(all.p + all.n, set.p[i].iv, set.p[i].n * sizeof *all.p);
+            all.n += set.p[i].n;
+        }
+    }
+    ok = ok && (*ret || by_lo(all.p, all.n));
+    for (size_t i = 1; i < all.n && ok && !*ret; i++)
+        *ret = all.p[i].lo < all.p[i - 1].hi;
+    free(set.p);
+    free(all.p);
+    return ok ? 0 : DT_E_NOMEM;
+}
+
 /* Is a byte in both where the two sets are not one and the same single block? */
 static bool clash(const struct ana_strips *x, const struct ana_strips *y)
 {
@@ -269,6 +291,8 @@ static int conflict(struct ana_foot *f, const struct rec *r, size_t n, uint32_t 
         *ret = true;
         return 0;
     }
+    if (!(has & (R | D)) && once(r, n))
+        return overlap(r, n, ret);
     struct dt_arena tmp = {0};
     struct ana_strips x = {0}, y = {0};
     int rc = 0;
@@ -335,8 +359,8 @@ int ana_foot_finish(struct ana_foot *f, struct ana_launch *ret, struct dt_err *e
     int rc = DT_E_NOMEM;
     if (!l.access || !l.block || !count)
         goto out;
-    if (f->rec.n)
-        qsort(f->rec.p, f->rec.n, sizeof *f->rec.p, by_buffer_block);
+    if (!by_plane(f->rec.p, f->rec.n) || !by_buffer_block(f->rec.p, f->rec.n))
+        goto out;
     /* how many buffers each block touches */
     uint32_t everywhere = 0;
     for (uint32_t b = 0; b < f->nbuffer; b++)

@@ -72,7 +72,7 @@ static void special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form
     }
     switch (o->sreg) {
     case PTX_SR_TID:
-        LANES(f->base[l] = c == 0 ? l % b[0] : c == 1 ? l / b[0] % b[1] : l / b[0] / b[1])
+        memcpy(f->base, s->tid[c], s->n * sizeof *f->base);
         return;
     case PTX_SR_NTID:
         LANES(f->base[l] = b[c])
@@ -159,6 +159,14 @@ static void put(struct ana_sum *s, const struct ptx_opnd *o, const struct ana_fo
         ana_cannot(s, "a destination");
 }
 
+/* From a canonical number to the integer of `bits` bits that it is. */
+static void extend(struct ana_sum *s, struct ana_form *v, unsigned bits, bool sign)
+{
+    const uint64_t cut = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
+    if (!sign)
+        LANES(v->base[l] = (int64_t)((uint64_t)v->base[l] & cut))
+}
+
 /* A number of type `bits`, `sign`, that is put into a wider register is extended. */
 static void put_extended(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form *v, unsigned bits, bool sign)
 {
@@ -169,7 +177,7 @@ static void put_extended(struct ana_sum *s, const struct ptx_opnd *o, struct ana
             for (uint32_t l = 0; v->dims >> d & 1 && l < s->n; l++)
                 v->step[d][l] = ana_canon((uint64_t)v->step[d][l], bits);
         ana_fit(s, v, bits, sign);
-        LANES(v->base[l] = (int64_t)ana_value(v->base[l], bits, sign))
+        extend(s, v, bits, sign);
     }
     put(s, o, v);
 }
@@ -217,18 +225,13 @@ static void multiply(struct ana_sum *s, struct ana_form *out, const struct ana_f
         const struct ana_form *z = x;
         x = y, y = z;
     }
-    for (uint32_t l = 0; l < s->n; l++) {
-        uint64_t a = wide ? (uint64_t)ana_value(x->base[l], bits, sign) : (uint64_t)x->base[l];
-        uint64_t b = wide ? (uint64_t)ana_value(y->base[l], bits, sign) : (uint64_t)y->base[l];
-        out->base[l] = (int64_t)(a * b);
-    }
+    const uint64_t cut = wide && !sign && bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX; /* modulo two to the 64 all the same */
+    LANES(out->base[l] = (int64_t)(((uint64_t)x->base[l] & cut) * ((uint64_t)y->base[l] & cut)))
     for (unsigned d = 0; d < ANA_DIMS; d++) {
         if (!(x->dims >> d & 1))
             continue;
         int64_t *to = ana_form_step(s, out, d);
-        for (uint32_t l = 0; l < s->n; l++)
-            to[l] = (int64_t)((uint64_t)x->step[d][l] *
-                              (wide ? (uint64_t)ana_value(y->base[l], bits, sign) : (uint64_t)y->base[l]));
+        LANES(to[l] = (int64_t)((uint64_t)x->step[d][l] * ((uint64_t)y->base[l] & cut)))
     }
 }
 
@@ -455,6 +458,26 @@ static int64_t one(struct ana_sum *s, const struct ptx_inst *i, const int64_t *v
     return 0;
 }
 
+/* What one() says, for all lanes in one loop: the commonest. */
+static bool at_once(struct ana_sum *s, const struct ptx_inst *i, const int64_t *x, const int64_t *y, unsigned bits, bool sign)
+{
+    const uint64_t cut = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
+    int64_t *out = s->tmp[OUT].base;
+    if (i->op == PTX_OP_AND)
+        LANES(out[l] = x[l] & y[l])
+    else if (i->op == PTX_OP_OR)
+        LANES(out[l] = x[l] | y[l])
+    else if (i->op == PTX_OP_XOR)
+        LANES(out[l] = x[l] ^ y[l])
+    else if (i->op == PTX_OP_SHR && sign)
+        LANES(out[l] = x[l] >> ((uint32_t)y[l] < bits ? (uint32_t)y[l] : bits - 1))
+    else if (i->op == PTX_OP_SHR)
+        LANES(out[l] = (uint32_t)y[l] < bits ? (int64_t)(((uint64_t)x[l] & cut) >> (uint32_t)y[l]) : 0)
+    else
+        return false;
+    return true;
+}
+
 static void lane_by_lane(struct ana_sum *s, const struct ptx_inst *i, const struct ana_form *const *x, unsigned n,
                          unsigned bits, bool sign)
 {
@@ -464,6 +487,8 @@ static void lane_by_lane(struct ana_sum *s, const struct ptx_inst *i, const stru
         ana_hold(s, x[k]);
     }
     ana_form_number(out);
+    if (n == 2 && at_once(s, i, x[0]->base, x[1]->base, bits, sign))
+        return;
     for (uint32_t l = 0; l < s->n && !s->no; l++) {
         int64_t v[4] = {0};
         if (!s->mask[l])
@@ -598,9 +623,11 @@ static void set_predicate(struct ana_sum *s, const struct ptx_inst *i, unsigned 
     const struct ana_form *z = join ? ana_operand(s, &i->opnd[first + 2], 8, C) : NULL;
     for (unsigned k = 0; k < first; k++) {
         ana_form_number(out);
-        for (uint32_t l = 0; l < s->n; l++) {
-            int64_t v = s->pred[l] ^ negate ^ (k == 1), w = z ? z->base[l] : 0;
-            out->base[l] = !z ? v : join == PTX_M_AND ? v & w : join == PTX_M_OR ? v | w : v ^ w;
+        const uint8_t flip = (uint8_t)(negate ^ (k == 1));
+        LANES(out->base[l] = s->pred[l] ^ flip)
+        for (uint32_t l = 0; z && l < s->n; l++) {
+            int64_t v = out->base[l], w = z->base[l];
+            out->base[l] = join == PTX_M_AND ? v & w : join == PTX_M_OR ? v | w : v ^ w;
         }
         if (z && join != PTX_M_AND && join != PTX_M_OR && join != PTX_M_XOR)
             ana_cannot(s, "a comparison");
@@ -636,7 +663,7 @@ static void convert(struct ana_sum *s, const struct ptx_inst *i)
     }
     if (to > from) {
         ana_fit(s, out, from, sign);
-        LANES(out->base[l] = (int64_t)ana_value(out->base[l], from, sign))
+        extend(s, out, from, sign);
     }
     put_extended(s, &i->opnd[0], out, to, ptx_type_is_signed(i->type[0]));
 }

@@ -67,12 +67,17 @@ static void put_numbers(const struct ana_sum *s, int64_t *to, const int64_t *fro
     if (s->full && bits == 32)
         for (uint32_t l = 0; l < s->n; l++)
             to[l] = (int32_t)from[l];
+    else if (s->full && bits == 64)
+        memmove(to, from, s->n * sizeof *to);
     else if (s->full)
         for (uint32_t l = 0; l < s->n; l++)
             to[l] = ana_canon((uint64_t)from[l], bits);
+    else if (bits == 32)
+        for (uint32_t l = 0; l < s->n; l++)
+            to[l] ^= (to[l] ^ (int32_t)from[l]) & -(int64_t)s->mask[l];
     else
         for (uint32_t l = 0; l < s->n; l++)
-            to[l] = s->mask[l] ? ana_canon((uint64_t)from[l], bits) : to[l];
+            to[l] ^= (to[l] ^ ana_canon((uint64_t)from[l], bits)) & -(int64_t)s->mask[l];
 }
 
 void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form *from, unsigned bits)
@@ -86,8 +91,10 @@ void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form 
     for (unsigned d = 0; d < ANA_DIMS; d++) {
         bool some = false;
         if (from->dims >> d & 1) {
-            for (uint32_t l = 0; l < s->n && !some; l++)
-                some = s->mask[l] && from->step[d][l];
+            int64_t all = 0;
+            for (uint32_t l = 0; l < s->n; l++)
+                all |= from->step[d][l] & -(int64_t)s->mask[l];
+            some = all != 0;
             if (some)
                 put_numbers(s, ana_form_step(s, to, d), from->step[d], bits);
         }
@@ -111,8 +118,42 @@ static void lower(struct ana_sum *s, unsigned d, uint32_t l, int64_t to)
         s->count[d][l] = to;
 }
 
+/* Least and most of b + sum of step * k. False: they do not fit. */
+static bool reach(const struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t *least, int64_t *most)
+{
+    int64_t term;
+    *least = *most = b;
+    for (unsigned m = dims; m; m &= m - 1) {
+        unsigned d = (unsigned)__builtin_ctz(m);
+        if (__builtin_mul_overflow(step[d], ana_count(s, d, l) - 1, &term) ||
+            (term < 0 ? __builtin_add_overflow(*least, term, least) : __builtin_add_overflow(*most, term, most)))
+            return false;
+    }
+    return true;
+}
+
+/* As below, where numbers are small and one dimension is at fault: nearly always. False: it is not so. */
+static bool bound_one(struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t lo, int64_t hi)
+{
+    int64_t least, most, room;
+    if (!reach(s, l, b, step, dims, &least, &most))
+        return false;
+    if (least >= lo && most <= hi)
+        return true;
+    if (dims & (dims - 1) || b < lo || b > hi)
+        return false;
+    unsigned d = (unsigned)__builtin_ctz(dims);
+    if (step[d] == INT64_MIN || __builtin_sub_overflow(step[d] < 0 ? b : hi, step[d] < 0 ? lo : b, &room))
+        return false;
+    lower(s, d, l, room / llabs(step[d]) + 1);
+    return true;
+}
+
 void ana_bound(struct ana_sum *s, uint32_t l, __int128 b, const int64_t *step, unsigned dims, __int128 lo, __int128 hi)
 {
+    if (b >= INT64_MIN && b <= INT64_MAX &&
+        bound_one(s, l, (int64_t)b, step, dims, lo < INT64_MIN ? INT64_MIN : (int64_t)lo, hi > INT64_MAX ? INT64_MAX : (int64_t)hi))
+        return;
     for (;;) {
         __int128 term[ANA_DIMS], least = b, most = b, worst = 0;
         int pick = -1;
@@ -145,6 +186,31 @@ struct range {
     __int128 lo, hi;
 };
 
+/* Is v the same in all lanes? */
+static bool uniform(const struct ana_sum *s, const int64_t *v)
+{
+    int64_t differ = 0;
+    for (uint32_t l = 0; l < s->n; l++)
+        differ |= v[l] ^ v[0];
+    return !differ;
+}
+
+/* Least and most of v in the lanes of the mask; *lo and *hi are taken in. */
+static void extremes(const struct ana_sum *s, const int64_t *v, int64_t *lo, int64_t *hi)
+{
+    int64_t least = *lo, most = *hi;
+    if (uniform(s, v)) {
+        least = v[0] < least ? v[0] : least;
+        most = v[0] > most ? v[0] : most;
+    } else {
+        for (uint32_t l = 0; l < s->n; l++) {
+            least = s->mask[l] && v[l] < least ? v[l] : least;
+            most = s->mask[l] && v[l] > most ? v[l] : most;
+        }
+    }
+    *lo = least, *hi = most;
+}
+
 /* Numbers that x - y (y may be NULL) lies between in all lanes of the mask; no closer than that. */
 static struct range range_of(const struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign)
 {
@@ -175,13 +241,10 @@ static struct range range_of(const struct ana_sum *s, const struct ana_form *x, 
         const struct ana_form *f = k ? y : x;
         for (unsigned m = f ? f->dims : 0; m; m &= m - 1) {
             unsigned d = (unsigned)__builtin_ctz(m);
-            int64_t lo = 0, hi = 0, most = d < ANA_BLOCK_DIMS ? (int64_t)s->ext[d] : 1;
-            for (uint32_t l = 0; l < s->n; l++) {
-                int64_t v = f->step[d][l];
-                lo = s->mask[l] && v < lo ? v : lo;
-                hi = s->mask[l] && v > hi ? v : hi;
-                most = d >= ANA_BLOCK_DIMS && s->mask[l] && s->count[d][l] > most ? s->count[d][l] : most;
-            }
+            int64_t lo = 0, hi = 0, least = 1, most = d < ANA_BLOCK_DIMS ? (int64_t)s->ext[d] : 1;
+            extremes(s, f->step[d], &lo, &hi);
+            if (d >= ANA_BLOCK_DIMS)
+                extremes(s, s->count[d], &least, &most);
             r.lo += (__int128)(k ? -(__int128)hi : lo) * (most - 1);
             r.hi += (__int128)(k ? -(__int128)lo : hi) * (most - 1);
         }
@@ -191,7 +254,6 @@ static struct range range_of(const struct ana_sum *s, const struct ana_form *x, 
 
 static void steps_of(const struct ana_form *x, uint32_t l, int64_t *step)
 {
-    memset(step, 0, ANA_DIMS * sizeof *step);
     for (unsigned m = x->dims; m; m &= m - 1)
         step[__builtin_ctz(m)] = x->step[__builtin_ctz(m)][l];
 }
@@ -254,23 +316,28 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
             return;
         }
     }
+    const uint64_t cut = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
+    if (!dims) {
+        for (uint32_t l = 0; l < s->n; l++)
+            ret[l] = equal ? ((uint64_t)(x->base[l] ^ y->base[l]) & cut) == 0
+                           : sign ? x->base[l] < y->base[l] : ((uint64_t)x->base[l] & cut) < ((uint64_t)y->base[l] & cut);
+        return;
+    }
     for (uint32_t l = 0; l < s->n; l++) {
-        if (!dims && bits <= 32 && !equal) {
-            ret[l] = sign ? x->base[l] < y->base[l] : (uint32_t)x->base[l] < (uint32_t)y->base[l];
-            continue;
-        }
         if (!s->mask[l])
             continue;
-        __int128 d = ana_value(x->base[l], bits, sign) - ana_value(y->base[l], bits, sign);
+        __int128 d;
+        if (bits < 64)
+            d = sign ? x->base[l] - y->base[l] : (int64_t)((uint64_t)x->base[l] & cut) - (int64_t)((uint64_t)y->base[l] & cut);
+        else
+            d = ana_value(x->base[l], bits, sign) - ana_value(y->base[l], bits, sign);
         ret[l] = equal ? d == 0 : d < 0;
-        if (!dims)
-            continue;
-        int64_t p[ANA_DIMS], q[ANA_DIMS];
-        steps_of(x, l, p);
-        steps_of(y, l, q);
+        int64_t p[ANA_DIMS];
         bool over = false;
-        for (unsigned k = 0; k < ANA_DIMS; k++)
-            over |= __builtin_sub_overflow(p[k], q[k], &p[k]);
+        for (unsigned m = dims; m; m &= m - 1) {
+            unsigned k = (unsigned)__builtin_ctz(m);
+            over |= __builtin_sub_overflow(x->dims >> k & 1 ? x->step[k][l] : 0, y->dims >> k & 1 ? y->step[k][l] : 0, &p[k]);
+        }
         if (over) {
             ana_cannot(s, "steps too large to compare");
             return;
@@ -323,19 +390,20 @@ bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, u
         __int128 v = ana_value(x->base[l], bits, sign);
         int64_t step[ANA_DIMS], odd[ANA_DIMS] = {0};
         steps_of(x, l, step);
-        unsigned some = 0;
+        unsigned some = 0, shift = (unsigned)__builtin_ctzll((uint64_t)c[l]);
+        const bool pow = !(c[l] & (c[l] - 1));
         if (sign && below)
             ana_bound(s, l, v, step, x->dims, 0, far);
         for (unsigned m = x->dims; m; m &= m - 1) {
             unsigned d = (unsigned)__builtin_ctz(m);
-            if (!(step[d] % c[l]))
+            if (!(pow ? step[d] & (c[l] - 1) : step[d] % c[l]))
                 continue;
             if (d < ANA_BLOCK_DIMS && s->ext[d] > 2)
                 period(s, d, step[d], c[l]);
             odd[d] = step[d], step[d] = 0, some |= 1u << d;
         }
-        uint64_t q = bits < 64 ? (uint64_t)v / (uint64_t)c[l] : (uint64_t)(v / c[l]);
-        uint64_t left = bits < 64 ? (uint64_t)v % (uint64_t)c[l] : (uint64_t)(v % c[l]);
+        uint64_t q = pow ? (uint64_t)(v >> shift) : bits < 64 ? (uint64_t)v / (uint64_t)c[l] : (uint64_t)(v / c[l]);
+        uint64_t left = (uint64_t)v - q * (uint64_t)c[l];
         if (some)
             ana_bound(s, l, left, odd, some, 0, c[l] - 1);
         if (quot)
@@ -346,7 +414,7 @@ bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, u
             if (!(x->dims >> d & 1))
                 continue;
             if (quot)
-                quot->step[d][l] = step[d] / c[l];
+                quot->step[d][l] = pow ? step[d] >> shift : step[d] / c[l];
             if (rest)
                 rest->step[d][l] = odd[d];
         }

@@ -12,9 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/alloc.h"
+#include "base/radix.h"
 
-static int by_lo(const void *a, const void *b)
+#define MERGED 8 /* ascending runs that are merged; more are sorted */
+
+DT_RADIX(by_lo, struct ana_interval, x->lo)
+
+static int by_lo_slowly(const void *a, const void *b)
 {
     const struct ana_interval *x = a, *y = b;
     return x->lo < y->lo ? -1 : x->lo > y->lo;
@@ -57,15 +61,14 @@ static bool merge_runs(struct ana_interval *iv, size_t n)
 
 uint32_t ana_intervals_normalise(struct ana_interval *iv, size_t n)
 {
-    bool sorted = true;
-    size_t m = 0;
+    size_t m = 0, runs = 0;
     for (size_t i = 0; i < n; i++)
         if (iv[i].lo < iv[i].hi)
             iv[m++] = iv[i];
-    for (size_t i = 1; i < m && sorted; i++)
-        sorted = iv[i - 1].lo <= iv[i].lo;
-    if (!sorted && !merge_runs(iv, m))
-        qsort(iv, m, sizeof *iv, by_lo);
+    for (size_t i = 1; i < m && runs < MERGED; i++)
+        runs += iv[i - 1].lo > iv[i].lo;
+    if (runs && !(runs < MERGED ? merge_runs(iv, m) : by_lo(iv, m)))
+        qsort(iv, m, sizeof *iv, by_lo_slowly);
     size_t out = 0;
     for (size_t i = 0; i < m; i++) {
         if (out && iv[i].lo <= iv[out - 1].hi) {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "analysis/summary-priv.h"
+#include "base/radix.h"
 
 #define BIAS (UINT64_C(1) << 63)
 #define FAR ((__int128)1 << 60)
@@ -38,7 +39,7 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
     }
     r.base = dt_new_array(&s->rec_arena, int64_t, r.n);
     r.mem = dt_new_array(&s->rec_arena, uint32_t, r.n);
-    r.lane = dt_new_array(&s->rec_arena, uint16_t, r.n);
+    r.lane = dt_new_array(&s->rec_arena, uint16_t, (size_t)s->n + 1);
     for (unsigned d = 0; d < ANA_DIMS; d++)
         if (x->dims >> d & 1) {
             r.step[d] = dt_new_array(&s->rec_arena, int64_t, r.n);
@@ -48,19 +49,22 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
         s->oom = true;
         return;
     }
-    for (uint32_t l = 0, k = 0; l < s->n; l++) {
-        if (!s->mask[l])
-            continue;
-        if (!x->mem[l])
-            ana_cannot(s, "an address that is not of a buffer");
+    bool astray = false;
+    for (uint32_t l = 0, k = 0; l < s->n; l++) { /* what lanes outside the mask have is written over */
+        r.lane[k] = (uint16_t)l;
+        k += s->mask[l];
+    }
+    for (uint32_t k = 0; k < r.n; k++) {
+        uint32_t l = r.lane[k];
+        astray |= !x->mem[l];
         r.base[k] = (int64_t)((uint64_t)x->base[l] + (uint64_t)off);
         r.mem[k] = x->mem[l] - 1;
-        r.lane[k] = (uint16_t)l;
-        for (unsigned d = 0; d < ANA_DIMS; d++)
-            if (r.dims >> d & 1)
-                r.step[d][k] = x->step[d][l];
-        k++;
     }
+    for (unsigned d = 0; d < ANA_DIMS; d++)
+        for (uint32_t k = 0; r.dims >> d & 1 && k < r.n; k++)
+            r.step[d][k] = x->step[d][r.lane[k]];
+    if (astray)
+        ana_cannot(s, "an address that is not of a buffer");
     s->rec.p[s->rec.n++] = r;
 }
 
@@ -205,6 +209,27 @@ struct lanes {
     uint32_t k;
 };
 
+static bool same_numbers(const int64_t *v, uint32_t n)
+{
+    int64_t differ = 0;
+    for (uint32_t k = 0; k < n; k++)
+        differ |= v[k] ^ v[0];
+    return !differ;
+}
+
+/* Are all lanes of the record in one memory, and do they move alike? */
+static bool all_alike(const struct ana_access_rec *r)
+{
+    uint32_t differ = 0;
+    for (uint32_t k = 0; k < r->n; k++)
+        differ |= r->mem[k] ^ r->mem[0];
+    bool alike = !differ;
+    for (unsigned d = 0; d < ANA_DIMS && alike; d++)
+        if (r->dims >> d & 1)
+            alike = same_numbers(r->step[d], r->n) && (d < ANA_BLOCK_DIMS || same_numbers(r->count[d], r->n));
+    return alike;
+}
+
 static int64_t count_of(const struct ana_access_rec *r, unsigned d, uint32_t k)
 {
     return d >= ANA_BLOCK_DIMS && r->dims >> d & 1 ? r->count[d][k] : 1;
@@ -224,6 +249,8 @@ static int compare_lanes(const struct ana_access_rec *r, uint32_t a, uint32_t b)
     }
     return 0;
 }
+
+DT_RADIX(by_base, struct lanes, (uint64_t)x->r->base[x->k] ^ BIAS)
 
 static int by_move(const void *a, const void *b)
 {
@@ -277,11 +304,16 @@ void ana_rec_flush(struct ana_sum *s)
     s->oom |= !at;
     for (size_t i = 0; i < s->rec.n && !s->no && !s->oom; i++) {
         const struct ana_access_rec *r = &s->rec.p[i];
-        bool sorted = true;
-        for (uint32_t k = 0; k < r->n; k++) {
+        bool alike = all_alike(r), sorted = true;
+        for (uint32_t k = 0; k < r->n; k++)
             at[k] = (struct lanes){r, k};
-            sorted &= !k || by_move(&at[k - 1], &at[k]) <= 0;
+        if (alike) {
+            s->oom |= !by_base(at, r->n);
+            group(s, r, at, r->n);
+            continue;
         }
+        for (uint32_t k = 1; k < r->n && sorted; k++)
+            sorted = by_move(&at[k - 1], &at[k]) <= 0;
         if (!sorted)
             qsort(at, r->n, sizeof *at, by_move);
         for (uint32_t k = 0; k < r->n;) {

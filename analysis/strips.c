@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/radix.h"
 #include "base/vec.h"
 
 struct key {
@@ -32,8 +33,7 @@ struct order { /* block, sorted by footprint */
 
 struct event {
     uint64_t at;
-    uint32_t group;
-    bool end;
+    uint32_t group : 31, end : 1;
 };
 
 struct slot {
@@ -41,23 +41,8 @@ struct slot {
     uint32_t set; /* + 1 */
 };
 
-static int by_footprint(const void *a, const void *b)
-{
-    const struct order *x = a, *y = b;
-    if (x->iv != y->iv)
-        return x->iv < y->iv ? -1 : 1;
-    if (x->n != y->n)
-        return x->n < y->n ? -1 : 1;
-    return x->block < y->block ? -1 : x->block > y->block;
-}
-
-static int by_place(const void *a, const void *b)
-{
-    const struct event *x = a, *y = b;
-    if (x->at != y->at)
-        return x->at < y->at ? -1 : 1;
-    return x->group < y->group ? -1 : x->group > y->group;
-}
+DT_RADIX(by_footprint, struct order, (uintptr_t)x->iv) /* blocks stay ascending */
+DT_RADIX(by_place, struct event, x->at)                /* groups too */
 
 static int by_number(const void *a, const void *b)
 {
@@ -179,12 +164,13 @@ int ana_strips_build(struct dt_arena *a, const struct ana_set *touch, uint32_t n
     w.first = dt_reallocarray(NULL, (size_t)nblock + 1, sizeof *w.first);
     w.active = dt_reallocarray(NULL, (size_t)nblock + 1, sizeof *w.active);
     w.place = dt_reallocarray(NULL, (size_t)nblock + 1, sizeof *w.place);
-    if (!w.order || !w.first || !w.active || !w.place)
+    if (!w.order || !w.first || !w.active || !w.place || nblock > INT32_MAX)
         goto out;
     for (uint32_t b = 0; b < nblock; b++)
         if (touch[b].n)
             w.order[n++] = (struct order){touch[b].iv, touch[b].n, b};
-    qsort(w.order, n, sizeof *w.order, by_footprint);
+    if (!by_footprint(w.order, n))
+        goto out;
     for (uint32_t i = 0; i < n; i++)
         if (!i || w.order[i].iv != w.order[i - 1].iv || w.order[i].n != w.order[i - 1].n) {
             w.first[w.ngroup++] = i;
@@ -202,9 +188,7 @@ int ana_strips_build(struct dt_arena *a, const struct ana_set *touch, uint32_t n
             ev[nev++] = (struct event){o->iv[k].hi, g, true};
         }
     }
-    if (w.ngroup > 1)
-        qsort(ev, nev, sizeof *ev, by_place);
-    if (!sweep_events(&w, ev, nev))
+    if ((w.ngroup > 1 && !by_place(ev, nev)) || !sweep_events(&w, ev, nev))
         goto out;
     uint32_t nset = (uint32_t)w.off.n;
     if (!dt_push(&w.off, (uint32_t)w.block.n))

@@ -62,6 +62,7 @@ struct ana_sum {
     uint8_t *bits; /* of each register */
     struct ana_form *reg, tmp[8];
     uint8_t *pred; /* scratch mask */
+    int64_t *tid[3]; /* of each lane */
     /* where the walk is */
     const uint8_t *mask; /* lanes of the instruction at hand */
     bool full;           /* all of them */

@@ -169,7 +169,7 @@ static void predicate(const struct ana_sum *s, const struct ptx_inst *i, const u
 {
     const int64_t *p = s->reg[i->pred].base;
     for (uint32_t l = 0; l < s->n; l++)
-        out[l] = lane[l] && (p[l] != 0) != i->pred_neg;
+        out[l] = lane[l] & (uint8_t)((p[l] != 0) ^ i->pred_neg);
 }
 
 static void access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_t *mine)
@@ -221,7 +221,7 @@ static void end_of_block(struct ana_sum *s, uint32_t b, const uint8_t *lane, uin
     if (ends && i->pred != PTX_NO_REG) {
         predicate(s, i, lane, go);
         for (uint32_t l = 0; l < s->n; l++)
-            stay[l] = lane[l] && !go[l];
+            stay[l] = lane[l] & (uint8_t)!go[l];
     } else if (!ends) {
         memcpy(stay, lane, s->n);
         memset(go, 0, s->n);
@@ -437,6 +437,11 @@ static int prepare(struct ana_sum *s)
         ana_form_init(s, &s->tmp[k]);
     for (unsigned d = ANA_BLOCK_DIMS; d < ANA_DIMS; d++)
         s->oom |= !(s->count[d] = dt_new_array(&s->a, int64_t, s->n));
+    const uint32_t *ext = s->in->block;
+    for (unsigned d = 0; d < 3; d++)
+        s->oom |= !(s->tid[d] = dt_new_array(&s->a, int64_t, s->n));
+    for (uint32_t l = 0; l < s->n && !s->oom; l++)
+        s->tid[0][l] = l % ext[0], s->tid[1][l] = l / ext[0] % ext[1], s->tid[2][l] = l / ext[0] / ext[1];
     find_loops(s);
     return s->oom ? DT_E_NOMEM : find_carried(s);
 }

@@ -14,6 +14,7 @@
 #include "base/arena.h"
 #include "base/err.h"
 #include "base/hash.h"
+#include "base/radix.h"
 #include "base/str.h"
 #include "base/vec.h"
 #include "base/wire.h"
@@ -120,12 +121,49 @@ static void frames_cross_a_pipe(void **s)
     assert_int_equal(dt_wire_frame_size(huge), 0);
 }
 
+struct keyed {
+    uint64_t key, place;
+};
+DT_RADIX(by_key, struct keyed, x->key)
+
+static int keyed_order(const void *a, const void *b)
+{
+    const struct keyed *x = a, *y = b;
+    return x->key != y->key ? x->key < y->key ? -1 : 1 : x->place < y->place ? -1 : x->place > y->place;
+}
+
+static void radix_sorts_and_is_stable(void **state)
+{
+    /* keys: all alike, few different, low bits, high bits, both, any, ascending */
+    static const uint64_t cut[] = {0, 3, 0xff80, UINT64_C(0xff) << 56, (UINT64_C(1) << 63) | 1, UINT64_MAX, 1};
+    static const size_t size[] = {0, 1, 2, 24, 25, 1000, 4097};
+    for (size_t c = 0; c < sizeof cut / sizeof *cut; c++)
+        for (size_t k = 0; k < sizeof size / sizeof *size; k++) {
+            size_t n = size[k];
+            struct keyed *v = calloc(n + 1, sizeof *v), *w = calloc(n + 1, sizeof *w);
+            for (unsigned i = 0; i < n; i++)
+                v[i] = w[i] = (struct keyed){c == 6 ? i / 3 : dt_splitmix64(c, i) & cut[c], i};
+            qsort(w, n, sizeof *w, keyed_order);
+            assert_true(by_key(v, n));
+            assert_memory_equal(v, w, n * sizeof *v);
+            free(v), free(w);
+        }
+    struct keyed v[30];
+    for (unsigned i = 0; i < 30; i++)
+        v[i] = (struct keyed){30 - i, i};
+    dt_alloc_fail_after(1);
+    bool ok = by_key(v, 30);
+    dt_alloc_fail_after(0);
+    assert_false(ok);
+    assert_int_equal(v[0].key, 30);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(err_keeps_the_first), cmocka_unit_test(problem_of_bytes_that_are_not_utf8),
         cmocka_unit_test(arena_is_zeroed_and_aligned), cmocka_unit_test(str_fails_softly),
-        cmocka_unit_test(sha_and_splitmix), cmocka_unit_test(names), cmocka_unit_test(frames_cross_a_pipe),
+        cmocka_unit_test(sha_and_splitmix), cmocka_unit_test(names), cmocka_unit_test(radix_sorts_and_is_stable), cmocka_unit_test(frames_cross_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
