@@ -1,21 +1,17 @@
-/* Which rewrites are kept: pairs in order of promise, each built, timed against what there is, verified, and taken when faster.
+/* Which rewrites are kept: candidates in order of promise, each built, timed against what there is, verified, and taken when faster.
  *
- *   state 0 = the posted graph; repeat:
- *     for every hazard edge of the newest state, most promising first (smallest components, then most bytes between the two):
- *       legality for the pair; a bound from the launches' own times; level shared, then global: build, try the pair alone (trial.c), time
- *       faster than the newest state by more than the noise -> try more block orders -> analyse the new launch, push the newest state, start over
+ *   state 0 = the posted graph; repeat, kind after kind in the registry's order:
+ *     for every candidate of the kind (edit.c) in the newest state, most promising first:
+ *       open (facts, legality, a bound); for each level: build, try S and T alone (trial.c), time
+ *       faster than the newest state by more than the noise -> try more block orders -> analyse the new launches, push the newest state, start over
  *   until nothing is left or the budget, less the time of the last verification, is spent. Then the newest state is verified in full
  *   against the original; while that fails, states are popped, so what is returned has always passed.
  *
- * Every pair that was looked at has one entry in `rewrites`. A fused launch is a launch: chains and trees come from the same loop.
- * Names of launches identify a pair across states: one that was dropped or refused for what its kernels are is not tried
- * again; one that stood in the wrong order is, since another fusion may have cleared the way.
+ * Every candidate that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and what
+ * one kind made is there for the others.
+ * Names of launches identify a candidate across states: one that was dropped or refused for what its kernels are is not tried
+ * again; one that stood in the wrong order is, since another rewrite may have cleared the way.
  * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the times.
- *
- * The bound: a fused block runs its component's blocks one after the other. With per-block times from the launches themselves (divided by
- * how many blocks share an SM) the fused launch takes about the longest component, and about all components over all SMs. A block
- * that follows another in the same fused block starts sooner than one that is launched, so this overestimates; only where it is over
- * 4 times what both take now, the gap between launches included, the candidate is not built.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -23,7 +19,6 @@
 #include <string.h>
 
 #define NOISE 0.001
-#define BOUND 4.0
 
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of)
 {
@@ -33,12 +28,22 @@ void rw_say(const struct rw_options *o, const char *message, unsigned done, unsi
 
 /* ---- entries --------------------------------------------------------------------------------------------------------- */
 
-static const char *name_of(const struct rw_state *s, uint32_t launch) { return s->graph->launch[launch].name; }
+/* Names of the launches, as an entry has them. NULL: memory. */
+static json_t *names_of(const struct rw_state *s, const uint32_t *launch, uint32_t n)
+{
+    json_t *v = json_array();
+    for (uint32_t k = 0; v && k < n; k++)
+        if (json_array_append_new(v, json_string(s->graph->launch[launch[k]].name)) < 0) {
+            json_decref(v);
+            return NULL;
+        }
+    return v;
+}
 
-static struct rw_entry *find_entry(struct rw_planner *p, const char *kind, const char *first, const char *second)
+static struct rw_entry *find_entry(struct rw_planner *p, const char *kind, const json_t *launches)
 {
     for (size_t k = 0; k < p->entry.n; k++)
-        if (!strcmp(p->entry.p[k].kind, kind) && !strcmp(p->entry.p[k].first, first) && !strcmp(p->entry.p[k].second, second))
+        if (!strcmp(p->entry.p[k].kind, kind) && json_equal(p->entry.p[k].launches, launches))
             return &p->entry.p[k];
     return NULL;
 }
@@ -53,30 +58,33 @@ static char *steady(char *text)
     return text;
 }
 
-/* Record what became of a pair; takes over *reason. */
-static int record(struct rw_planner *p, const struct rw_rewrite *w, const char *first, const char *second, const char *level,
-                  enum rw_verdict v, struct dt_str *reason, double before, double after, struct dt_err *e)
+/* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in p->entry. */
+static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, const char *level,
+                  enum rw_verdict v, struct dt_str *reason, double before, double after, size_t *ret_at, struct dt_err *e)
 {
-    struct rw_entry *x = find_entry(p, w->name, first, second);
-    struct rw_entry n = {.kind = w->name, .verdict = v, .before_us = before, .after_us = after};
-    if (!x) {
-        n.first = dt_strdup(first);
-        n.second = dt_strdup(second);
-        if (!n.first || !n.second || !dt_push(&p->entry, n)) {
-            free(n.first);
-            free(n.second);
+    struct rw_entry n = {.kind = w->name}, *x;
+    json_t *names = names_of(&p->state.p[p->state.n - 1], launch, nlaunch);
+    if (!names)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if ((x = find_entry(p, w->name, names))) {
+        json_decref(names);
+    } else {
+        n.launches = names;
+        if (!dt_push(&p->entry, n)) {
+            json_decref(names);
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         }
         x = &p->entry.p[p->entry.n - 1];
-    } else {
-        free(x->level);
-        free(x->reason);
-        x->verdict = v;
-        x->before_us = before;
-        x->after_us = after;
     }
+    free(x->level);
+    free(x->reason);
+    x->verdict = v;
+    x->before_us = before;
+    x->after_us = after;
     x->level = level ? dt_strdup(level) : NULL;
     x->reason = reason && reason->len ? steady(dt_str_take(reason)) : NULL;
+    if (ret_at)
+        *ret_at = (size_t)(x - p->entry.p);
     return 0;
 }
 
@@ -91,58 +99,40 @@ static bool name_taken(const struct rw_planner *p, const char *name)
     return false;
 }
 
-/* A module of the newest state that has the candidate's text, else a new name. True: a new one. */
-static bool name_module(struct rw_planner *p, struct rw_cand *c, const struct rw_state *now)
+static bool same_text(const struct dt_str *s, const char *text, size_t len) { return s->len == len && !memcmp(s->s, text, len); }
+
+/* Modules of T: one of the newest state, or of a part before it, that has the text, else a new name. How many new ones. */
+static unsigned name_modules(struct rw_planner *p, struct rw_edit *x)
 {
-    for (uint32_t k = 0; k < now->graph->nmodule; k++) {
-        const struct dt_module *m = &now->graph->module[k];
-        if (m->is_ptx && m->len == c->ptx.len && strlen(m->name) < sizeof c->name && !memcmp(m->source, c->ptx.s, m->len)) {
-            snprintf(c->name, sizeof c->name, "%s", m->name);
-            return false;
+    const struct dt_graph *g = x->now->graph;
+    unsigned fresh = 0;
+    for (size_t i = 0; i < x->part.n; i++) {
+        struct rw_part *t = &x->part.p[i];
+        const char *have = NULL;
+        t->fresh = false;
+        if (!t->ptx.len)
+            continue;
+        for (uint32_t k = 0; k < g->nmodule && !have; k++)
+            if (g->module[k].is_ptx && strlen(g->module[k].name) < sizeof t->module &&
+                same_text(&t->ptx, g->module[k].source, g->module[k].len))
+                have = g->module[k].name;
+        for (size_t k = 0; k < i && !have; k++)
+            if (x->part.p[k].ptx.len && same_text(&t->ptx, x->part.p[k].ptx.s, x->part.p[k].ptx.len))
+                have = x->part.p[k].module;
+        if (have) {
+            snprintf(t->module, sizeof t->module, "%s", have);
+            continue;
         }
+        do
+            snprintf(t->module, sizeof t->module, "f%u", p->nname++);
+        while (name_taken(p, t->module));
+        t->fresh = true;
+        fresh++;
     }
-    do
-        snprintf(c->name, sizeof c->name, "f%u", p->nname++);
-    while (name_taken(p, c->name));
-    return true;
+    return fresh;
 }
 
-/* ---- one pair ---------------------------------------------------------------------------------------------------------- */
-
-/* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion saves. */
-static double bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
-{
-    double block[2], longest = 0, total = 0;
-    unsigned per_sm = UINT32_MAX;
-    *ret_now = 0;
-    for (int k = 0; k < 2; k++) {
-        const struct dev_step *st = &s->prog->step[c->launch[k]];
-        unsigned sms = c->dev->sms ? c->dev->sms : 1, bps = st->blocks_per_sm ? st->blocks_per_sm : 1;
-        unsigned waves = (unsigned)(((uint64_t)st->blocks + (uint64_t)sms * bps - 1) / ((uint64_t)sms * bps));
-        unsigned resident = (st->blocks + sms - 1) / sms;
-        if (resident > bps)
-            resident = bps;
-        block[k] = s->step_us[c->launch[k]] / waves / resident;
-        *ret_now += s->step_us[c->launch[k]];
-        if (bps < per_sm)
-            per_sm = bps;
-    }
-    for (uint32_t k = 0; k < c->comps.n; k++) {
-        double t = 0;
-        for (int i = 0; i < 2; i++)
-            t += block[i] * (c->comps.list[i].row[k + 1] - c->comps.list[i].row[k]);
-        total += t;
-        if (t > longest)
-            longest = t;
-    }
-    total /= (double)(c->dev->sms ? c->dev->sms : 1);
-    double gap = s->time.time_us;
-    for (uint32_t k = 0; k < s->graph->nlaunch; k++)
-        gap -= s->step_us[k];
-    if (gap > 0)
-        *ret_now += gap / s->graph->nlaunch;
-    return total > longest ? total : longest;
-}
+/* ---- one candidate ------------------------------------------------------------------------------------------------------ */
 
 static bool faster(const struct rw_state *now, const struct rw_state *next)
 {
@@ -201,24 +191,26 @@ static int refused(int r, const char *what, struct dt_err *mine, const char *oth
     return r;
 }
 
-/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. *ret_new: its module's name
- * is a new one. *ret_wrong: it was its trial that failed. */
-static int build(struct rw_planner *p, const struct rw_rewrite *w, struct rw_cand *c, enum rw_level level, struct rw_trial *trial,
-                 struct rw_state *next, bool *ret_new, bool *ret_wrong, struct dt_str *why, struct dt_err *e)
+/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. *ret_fresh: how many names of
+ * modules are new. *ret_wrong: it was its trial that failed. */
+static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh,
+                 bool *ret_wrong, struct dt_str *why, struct dt_err *e)
 {
-    struct rw_state *now = &p->state.p[p->state.n - 1];
     struct dt_err mine = {0};
-    uint32_t fused = 0;
-    *ret_new = *ret_wrong = false;
-    int r = w->apply(c, level, why, &mine);
+    uint32_t first = 0;
+    *ret_fresh = 0;
+    *ret_wrong = false;
+    rw_edit_clear(x);
+    int r = x->kind->build(x, level, why, &mine);
     if (r == 0) {
-        *ret_new = name_module(p, c, now);
-        r = rw_state_make(p, c, now, next, &fused, &mine);
+        *ret_fresh = name_modules(p, x);
+        r = rw_state_make(p, x, next, &first, &mine);
     }
     if (r == 0) {
-        r = rw_trial_begin(trial, p, c, now, next, fused, &mine);
+        r = rw_trial_begin(trial, p, x, next, first, &mine);
         if (r < 0 && !fatal(r)) {
             *ret_wrong = true;
+            dt_str_done(why);
             r = refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
@@ -248,7 +240,7 @@ static bool same_buffers(const struct dt_graph *x, const struct dt_graph *y)
 }
 
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
-static int accept(struct rw_planner *p, const struct rw_cand *c, struct rw_trial *trial, struct rw_state *next, struct dt_str *why,
+static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e)
 {
     const struct rw_state *now = &p->state.p[p->state.n - 1];
@@ -257,65 +249,74 @@ static int accept(struct rw_planner *p, const struct rw_cand *c, struct rw_trial
     int r = trial->want || trial->known ? rw_trial_finish(trial, &bad) : rw_verify_plan(p->dev, p->ref, next->prog, 1, 2, &bad);
     bool verified = r == 0;
     if (verified) {
-        if (stands_alone(now->ana, c->launch[0]) && stands_alone(now->ana, c->launch[1]) && same_buffers(now->graph, next->graph)) {
+        bool alone = same_buffers(now->graph, next->graph);
+        for (uint32_t k = 0; k < x->nlaunch; k++)
+            alone = alone && stands_alone(now->ana, x->launch[k]);
+        if (alone) {
             o.base = now->ana;
             o.same = next->from;
         }
         r = ana_run(p->dev, next->prog, &o, &next->ana, &bad);
     }
-    r = refused(rw_recover(p->dev, r, &bad), verified ? "analysis of the fused launch" : "verification", &bad,
+    bool analysed = verified && r == 0;
+    if (analysed)
+        r = rw_waits_check(p->dev, next->prog, next->ana, p->state.p[0].prog, &bad);
+    r = refused(rw_recover(p->dev, r, &bad), analysed ? "stream-order" : verified ? "analysis of the new launch" : "verification", &bad,
                 verified ? NULL : "the results differ", why, e);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;
 }
 
-/* 1 kept, 0 not, negative error. */
-static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const struct ana_edge *edge, struct dt_err *e)
+/* Note `more` behind what is there. */
+static void add(struct dt_str *why, const char *more)
 {
+    if (more && *more)
+        dt_str_addf(why, "%s%s", why->len ? "; " : "", more);
+}
+
+/* 1 kept, 0 not, negative error. */
+static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, struct dt_err *e)
+{
+    static const char *const no_levels[] = {NULL, NULL};
+    const char *const *levels = w->levels ? w->levels : no_levels, *level = NULL;
     struct rw_state *now = &p->state.p[p->state.n - 1], next = {0};
-    const struct dev_info *dev = dev_info(p->dev);
-    const char *first = name_of(now, edge->producer), *second = name_of(now, edge->consumer);
-    struct rw_cand c;
+    struct rw_edit x;
     struct rw_trial trial = {0};
     struct dt_str why = {0}, note = {0};
-    double before = 0, after = 0, bound, both;
-    const char *level = NULL;
-    int r, out = 0;
+    double before = 0, after = 0;
     enum rw_verdict verdict = RW_REFUSED;
-
-    if ((r = rw_cand_init(&c, dev, now->prog, now->ana, p->opt, edge->producer, edge->consumer, e)) < 0)
+    unsigned l = 0;
+    size_t at;
+    int out = 0, r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
+    if (r < 0)
+        return r;
+    if ((r = w->open(&x, &verdict, &why, e)) < 0)
         goto done;
-    if (!rw_legal_check(&c, &why)) {
-        r = record(p, w, first, second, NULL, RW_REFUSED, &why, 0, 0, e);
-        goto done;
-    }
-    bound = bound_us(&c, now, &both);
-    if (bound > both * BOUND) {
-        uint32_t np = c.comps.list[0].max, nc = c.comps.list[1].max;
-        dt_str_addf(&why,
-                    "%s %.2f → about %.2f us for the two: %u components, of up to %u producer and %u consumer blocks one after "
-                    "the other, on %u SMs (estimated from the launches' own times, not built)",
-                    how(now), both, bound, c.comps.n, np, nc, dev->sms);
-        r = record(p, w, first, second, NULL, RW_DROPPED, &why, both, bound, e);
+    if (r == 1) {
+        bool timed = verdict == RW_DROPPED;
+        r = record(p, w, launch, nlaunch, NULL, verdict, &why, timed ? x.before_us : 0, timed ? x.after_us : 0, NULL, e);
         goto done;
     }
-    for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL && !out; l++) {
+    verdict = RW_REFUSED;
+    do {
         struct dt_str reason = {0};
-        bool fresh, wrong;
+        unsigned fresh;
+        bool wrong;
         rw_trial_done(&trial);
-        r = build(p, w, &c, (enum rw_level)l, &trial, &next, &fresh, &wrong, &reason, e);
+        r = build(p, &x, l, &trial, &next, &fresh, &wrong, &reason, e);
         p->nname -= fresh; /* until it is kept */
         if (r < 0) {
             dt_str_done(&reason);
             break;
         }
         if (r == 1 && !wrong) { /* refused at this level */
-            if (l == RW_LEVEL_SHARED)
-                dt_str_addf(&note, "%s", reason.s ? reason.s : "");
+            if (levels[l] && levels[l + 1])
+                add(&note, reason.s);
             else if (verdict == RW_REFUSED)
-                dt_str_addf(&why, "%s", reason.s ? reason.s : "");
+                add(&why, reason.s);
             dt_str_done(&reason);
+            rw_state_done(&next);
             r = 0;
             continue;
         }
@@ -323,116 +324,98 @@ static int try_pair(struct rw_planner *p, const struct rw_rewrite *w, const stru
         if (r == 0 && !faster(now, &next)) {
             if (verdict == RW_REFUSED || next.time.time_us < after) {
                 after = next.time.time_us;
-                level = rw_level_text((enum rw_level)l);
+                level = levels[l];
             }
             verdict = RW_DROPPED;
-            dt_str_addf(&why, "%slevel %s %s %.2f → %.2f us", why.len ? "; " : "", rw_level_text((enum rw_level)l), how(&next),
-                        before, next.time.time_us);
+            add(&why, reason.s);
+            dt_str_addf(&why, "%s%s%s%s%s %.2f → %.2f us", why.len ? "; " : "", levels[l] ? "level " : "", levels[l] ? levels[l] : "",
+                        levels[l] ? " " : "", how(&next), before, next.time.time_us);
+            dt_str_done(&reason);
             rw_state_done(&next);
             continue;
         }
         after = next.time.time_us;
-        level = rw_level_text((enum rw_level)l);
+        level = levels[l];
         dt_str_done(&why);
-        if (r == 1)
-            why = reason;
-        else
-            r = accept(p, &c, &trial, &next, &why, e);
+        if (r == 1) {
+            add(&why, reason.s);
+        } else if ((r = accept(p, &x, &trial, &next, &why, e)) == 0) {
+            add(&note, reason.s);
+        }
+        dt_str_done(&reason);
         if (r < 0)
             break;
         if (r == 1) {
             verdict = RW_REFUSED;
             before = after = 0;
             level = NULL;
-            for (int s = 0; s < 2; s++)
-                if (c.own[s] && !strcmp(dev->kind, "soft"))
-                    dt_str_addf(&why, " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
-                                name_of(now, c.launch[s]));
+            if (x.hint.len)
+                dt_str_addf(&why, "%s", x.hint.s);
             rw_state_done(&next);
             r = 0;
             break;
         }
         out = 1;
         p->nname += fresh;
-        verdict = RW_KEPT;
-        if (note.len)
-            dt_str_addf(&why, "%s", note.s);
-        if ((r = record(p, w, first, second, level, verdict, &why, before, after, e)) < 0)
+        add(&why, note.s);
+        if ((r = record(p, w, launch, nlaunch, level, RW_KEPT, &why, before, after, &at, e)) < 0)
             break;
-        r = keep(p, &next, (size_t)(find_entry(p, w->name, first, second) - p->entry.p), e);
-    }
+        r = keep(p, &next, at, e);
+    } while (!out && levels[l] && levels[++l]);
     if (r == 0 && !out) {
-        if (!why.len && note.len)
-            dt_str_addf(&why, "%s", note.s);
-        r = record(p, w, first, second, level, verdict, &why, before, after, e);
+        if (!why.len)
+            add(&why, note.s);
+        r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, NULL, e);
     }
 done:
     rw_trial_done(&trial);
     rw_state_done(&next);
     dt_str_done(&why);
     dt_str_done(&note);
-    rw_cand_done(&c);
+    w->close(&x);
+    rw_edit_done(&x);
     return r < 0 ? r : out;
 }
 
 /* ---- the order of tries -------------------------------------------------------------------------------------------------- */
 
-struct promise {
-    const struct ana_edge *edge;
-    uint32_t size;  /* blocks of the largest component */
-    uint64_t bytes; /* of the buffers between the two */
-};
-
 static int by_promise(const void *x, const void *y)
 {
-    const struct promise *a = x, *b = y;
+    const struct rw_promise *a = x, *b = y;
     if (a->size != b->size)
         return a->size < b->size ? -1 : 1;
     if (a->bytes != b->bytes)
         return a->bytes > b->bytes ? -1 : 1;
-    if (a->edge->consumer != b->edge->consumer)
-        return a->edge->consumer < b->edge->consumer ? -1 : 1;
-    return a->edge->producer < b->edge->producer ? -1 : a->edge->producer > b->edge->producer;
-}
-
-static int rank(const struct rw_state *s, const struct rw_rewrite *w, struct promise **ret, size_t *ret_n, struct dt_err *e)
-{
-    struct promise *v = dt_calloc(s->ana->nedge + 1, sizeof *v);
-    size_t n = 0;
-    if (!v)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = 0; k < s->ana->nedge; k++) {
-        const struct ana_edge *x = &s->ana->edge[k];
-        struct dt_arena a = {0};
-        struct rw_comps comps = {0};
-        if (!w->match(s->ana, x))
-            continue;
-        v[n].edge = x;
-        v[n].size = UINT32_MAX;
-        if (ana_rows_kept(&x->any)) {
-            int r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, &comps, e);
-            if (r < 0) {
-                dt_arena_done(&a);
-                free(v);
-                return r;
-            }
-            v[n].size = comps.list[0].max + comps.list[1].max;
-        }
-        for (uint32_t j = 0; j < x->nbuffer; j++)
-            v[n].bytes += s->graph->buffer[x->buffer[j]].bytes;
-        n++;
-        dt_arena_done(&a);
+    for (uint32_t k = 1; k <= a->nlaunch && k <= b->nlaunch; k++) { /* the last one first: in order of consumers */
+        uint32_t i = a->launch[a->nlaunch - k], j = b->launch[b->nlaunch - k];
+        if (i != j)
+            return i < j ? -1 : 1;
     }
-    qsort(v, n, sizeof *v, by_promise);
-    *ret = v;
-    *ret_n = n;
-    return 0;
+    return a->nlaunch < b->nlaunch ? -1 : a->nlaunch > b->nlaunch;
 }
 
-/* Is there nothing new to say about the pair? */
-static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const struct rw_state *s, const struct ana_edge *x)
+static int propose(const struct rw_state *s, const struct rw_planner *p, const struct rw_rewrite *w, struct rw_proposals *ret,
+                   struct dt_err *e)
 {
-    const struct rw_entry *n = find_entry(p, w->name, name_of(s, x->producer), name_of(s, x->consumer));
+    memset(ret, 0, sizeof *ret);
+    int r = w->propose(s, p->opt, ret, e);
+    if (r == 0 && ret->v.n)
+        qsort(ret->v.p, ret->v.n, sizeof *ret->v.p, by_promise);
+    return r;
+}
+
+static void proposals_done(struct rw_proposals *l)
+{
+    free(l->v.p);
+    dt_arena_done(&l->arena);
+}
+
+/* Is there nothing new to say about the candidate? */
+static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v)
+{
+    json_t *names = names_of(&p->state.p[p->state.n - 1], v->launch, v->nlaunch);
+    const struct rw_entry *n = names ? find_entry(p, w->name, names) : NULL;
+    json_decref(names);
     return n && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6));
 }
 
@@ -443,62 +426,94 @@ static bool late(struct rw_planner *p)
     return p->budget_spent;
 }
 
+/* What is shown while it is tried: the first and the last of its launches. */
+static void say(const struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v, size_t k, size_t n)
+{
+    const struct dt_graph *g = p->state.p[p->state.n - 1].graph;
+    struct dt_str s = {0};
+    dt_str_add(&s, g->launch[v->launch[0]].name);
+    if (v->nlaunch > 1)
+        dt_str_addf(&s, "%s + %s", v->nlaunch > 2 ? " …" : "", g->launch[v->launch[v->nlaunch - 1]].name);
+    rw_say(p->opt, s.s ? s.s : w->name, (unsigned)k, (unsigned)n);
+    dt_str_done(&s);
+}
+
 /* 1: something was kept; 0: nothing left. */
 static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt_err *e)
 {
-    const struct rw_state *s = &p->state.p[p->state.n - 1];
-    struct promise *v = NULL;
-    size_t n = 0;
-    int r = rank(s, w, &v, &n, e);
-    for (size_t k = 0; r == 0 && k < n; k++) {
-        if (settled(p, w, s, v[k].edge))
+    struct rw_proposals l;
+    int r = propose(&p->state.p[p->state.n - 1], p, w, &l, e);
+    for (size_t k = 0; r == 0 && k < l.v.n; k++) {
+        const struct rw_promise *v = &l.v.p[k];
+        if (settled(p, w, v))
             continue;
         if (late(p)) {
             struct dt_str why = {0};
-            dt_str_add(&why, "budget: the time for planning was over before this pair was tried");
-            r = record(p, w, name_of(s, v[k].edge->producer), name_of(s, v[k].edge->consumer), NULL, RW_REFUSED, &why, 0, 0, e);
+            dt_str_addf(&why, "budget: the time for planning was over before this %s was tried", v->nlaunch == 2 ? "pair" : "candidate");
+            r = record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
             dt_str_done(&why);
             continue;
         }
-        struct dt_str say = {0};
-        dt_str_addf(&say, "%s + %s", name_of(s, v[k].edge->producer), name_of(s, v[k].edge->consumer));
-        rw_say(p->opt, say.s ? say.s : w->name, (unsigned)k, (unsigned)n);
-        dt_str_done(&say);
-        r = try_pair(p, w, v[k].edge, e);
-        s = &p->state.p[p->state.n - 1]; /* the array may have moved */
-        if (r == 1)
-            break;
+        say(p, w, v, k, l.v.n);
+        r = try_edit(p, w, v->launch, v->nlaunch, e);
     }
-    free(v);
+    proposals_done(&l);
     return r;
 }
 
-/* Is there a pair that some rewrite may speak about? */
-static bool anything(struct rw_planner *p)
+/* All kinds in order, until none of them finds anything in what the others made. */
+static int all_rounds(struct rw_planner *p, struct dt_err *e)
 {
-    const struct ana_result *a = p->state.p[0].ana;
-    for (unsigned i = 0; i < rw_nregistry; i++)
-        for (uint32_t k = 0; rw_kind_allowed(p->opt, rw_registry[i]) && k < a->nedge; k++)
-            if (rw_registry[i]->match(a, &a->edge[k]))
-                return true;
-    return false;
+    size_t before;
+    do {
+        before = p->state.n;
+        for (unsigned k = 0; k < rw_nregistry; k++) {
+            int r = 0;
+            if (!rw_kind_allowed(p->opt, rw_registry[k]))
+                continue;
+            do
+                r = one_round(p, rw_registry[k], e);
+            while (r == 1);
+            if (r < 0)
+                return r;
+        }
+    } while (p->state.n > before && rw_nregistry > 1);
+    return 0;
 }
 
-/* Refuse every pair of the original with one reason. */
+/* Is there a candidate of some kind? */
+static int anything(struct rw_planner *p, struct dt_err *e)
+{
+    for (unsigned i = 0; i < rw_nregistry; i++) {
+        struct rw_proposals l;
+        if (!rw_kind_allowed(p->opt, rw_registry[i]))
+            continue;
+        int r = propose(&p->state.p[0], p, rw_registry[i], &l, e);
+        size_t n = l.v.n;
+        proposals_done(&l);
+        if (r < 0 || n)
+            return r < 0 ? r : 1;
+    }
+    return 0;
+}
+
+/* Refuse every candidate of the original with one reason. */
 static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
 {
-    const struct rw_state *s = &p->state.p[0];
     int r = 0;
-    for (unsigned i = 0; i < rw_nregistry; i++)
-        for (uint32_t k = 0; k < s->ana->nedge && r == 0; k++) {
-            const struct ana_edge *x = &s->ana->edge[k];
+    for (unsigned i = 0; i < rw_nregistry && r == 0; i++) {
+        struct rw_proposals l;
+        if (!rw_kind_allowed(p->opt, rw_registry[i]))
+            continue;
+        r = propose(&p->state.p[0], p, rw_registry[i], &l, e);
+        for (size_t k = 0; k < l.v.n && r == 0; k++) {
             struct dt_str why = {0};
-            if (!rw_registry[i]->match(s->ana, x))
-                continue;
             dt_str_add(&why, text);
-            r = record(p, rw_registry[i], name_of(s, x->producer), name_of(s, x->consumer), NULL, RW_REFUSED, &why, 0, 0, e);
+            r = record(p, rw_registry[i], l.v.p[k].launch, l.v.p[k].nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
             dt_str_done(&why);
         }
+        proposals_done(&l);
+    }
     return r;
 }
 
@@ -540,8 +555,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
     struct rw_state *first = &p->state.p[0];
     int r = 0;
-    if (!anything(p))
-        return rw_state_time(p, first, e);
+    if ((r = anything(p, e)) <= 0)
+        return r < 0 ? r : rw_state_time(p, first, e);
     struct dt_err race = {0};
     r = rw_reference_new(p->dev, first->prog, inputs, first->ana, &p->ref, &p->snaps, &race);
     if (r == DT_E_RACE) {
@@ -562,14 +577,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         uint64_t last = rw_reference_us(p->ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
     }
-    for (unsigned k = 0; k < rw_nregistry; k++) {
-        if (!rw_kind_allowed(p->opt, rw_registry[k]))
-            continue;
-        do
-            r = one_round(p, rw_registry[k], e);
-        while (r == 1);
-        if (r < 0)
-            return r;
-    }
+    if ((r = all_rounds(p, e)) < 0)
+        return r;
     return verify_final(p, inputs, schedules, e);
 }

@@ -1,7 +1,7 @@
-/* Graphs as documents on the way to the plan: every module as PTX, a pair replaced by its fused launch.
+/* Graphs as documents on the way to the plan: every module as PTX, the launches S of an edit replaced by T.
  *
  * The new graph is made as JSON and read back by graph/, so that what the plan will say is exactly what was analysed, verified and
- * timed.
+ * timed. T stands where the first of S stood (order.c says where the others go). Whoever was `after` a launch of S is after all of T.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -10,10 +10,10 @@
 
 static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 
-static bool used(const struct dt_graph *g, uint32_t module, uint32_t skip0, uint32_t skip1)
+static bool used(const struct dt_graph *g, uint32_t module, const bool *gone)
 {
     for (uint32_t k = 0; k < g->nlaunch; k++)
-        if (k != skip0 && k != skip1 && g->launch[k].kind == DT_KERNEL && g->launch[k].module == module)
+        if (!(gone && gone[k]) && g->launch[k].kind == DT_KERNEL && g->launch[k].module == module)
             return true;
     for (uint32_t k = 0; k < g->nbuffer; k++) /* its variables: a copy or memset may use them without a kernel of it */
         if (g->buffer[k].module == (int)module)
@@ -21,14 +21,25 @@ static bool used(const struct dt_graph *g, uint32_t module, uint32_t skip0, uint
     return false;
 }
 
-/* Everything but the launches. */
-static json_t *frame(const struct dev_prog *p, uint32_t skip0, uint32_t skip1)
+/* Does T go on using a module of the state? */
+static bool used_by_parts(const struct rw_edit *x, const char *module)
+{
+    for (size_t k = 0; x && k < x->part.n; k++) {
+        const char *m = json_string_value(json_object_get(x->part.p[k].launch, "module"));
+        if (m && !strcmp(m, module))
+            return true;
+    }
+    return false;
+}
+
+/* Everything but the launches; `gone` (may be NULL) by launch. */
+static json_t *frame(const struct dev_prog *p, const bool *gone, const struct rw_edit *x)
 {
     const struct dt_graph *g = p->graph;
     json_t *doc = json_object(), *modules = json_object(), *buffers = json_object(), *scratch = json_object();
     bool ok = doc && modules && buffers && scratch;
     for (uint32_t k = 0; ok && k < g->nmodule; k++)
-        if (used(g, k, skip0, skip1))
+        if (used(g, k, gone) || used_by_parts(x, g->module[k].name))
             ok = put(modules, g->module[k].name, json_pack("{s:s%}", "ptx", p->module[k].ptx, p->module[k].len));
     for (uint32_t k = 0; ok && k < g->nbuffer; k++)
         ok = put(g->buffer[k].role == DT_SCRATCH ? scratch : buffers, g->buffer[k].name, dt_buffer_to_json(g, &g->buffer[k]));
@@ -48,7 +59,7 @@ static json_t *frame(const struct dev_prog *p, uint32_t skip0, uint32_t skip1)
 
 json_t *rw_graph_ptx(const struct dev_prog *p)
 {
-    json_t *doc = frame(p, UINT32_MAX, UINT32_MAX), *list = json_array();
+    json_t *doc = frame(p, NULL, NULL), *list = json_array();
     bool ok = doc && list;
     for (uint32_t k = 0; ok && k < p->graph->nlaunch; k++)
         ok = json_array_append_new(list, dt_launch_to_json(p->graph, &p->graph->launch[k])) == 0;
@@ -60,46 +71,46 @@ json_t *rw_graph_ptx(const struct dev_prog *p)
     return doc;
 }
 
-/* "gemm+bias", made unique. */
-static json_t *fused_name(const struct rw_cand *c)
+/* The name that a part wishes for, "gemm+bias", made unique among the launches that stay and the parts before it. */
+static json_t *unique_name(const struct rw_edit *x, const bool *gone, size_t part)
 {
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = x->now->graph;
+    const char *wish = json_string_value(json_object_get(x->part.p[part].launch, "name"));
     struct dt_str s = {0};
-    dt_str_addf(&s, "%s+%s", g->launch[c->launch[0]].name, g->launch[c->launch[1]].name);
-    for (unsigned n = 2; !s.failed && s.s && dt_graph_find_launch(g, s.s) != DT_NAME_NONE && n < 1000; n++) {
+    for (unsigned n = 1; wish && n < 1000 && !s.failed; n++) {
         dt_str_done(&s);
-        dt_str_addf(&s, "%s+%s~%u", g->launch[c->launch[0]].name, g->launch[c->launch[1]].name, n);
+        dt_str_addf(&s, n > 1 ? "%s~%u" : "%s", wish, n);
+        uint32_t at = s.failed ? DT_NAME_NONE : dt_graph_find_launch(g, s.s);
+        bool taken = at != DT_NAME_NONE && !gone[at];
+        for (size_t k = 0; k < part && !s.failed; k++)
+            taken |= !strcmp(json_string_value(json_object_get(x->part.p[k].launch, "name")), s.s);
+        if (!taken)
+            break;
     }
     json_t *v = s.failed || !s.s ? NULL : json_string(s.s);
     dt_str_done(&s);
     return v;
 }
 
-static json_t *fused_launch(const struct rw_cand *c)
+/* A launch that stays: `after` names T where it named one of S. */
+static json_t *staying(const struct rw_edit *x, const bool *gone, uint32_t launch)
 {
-    json_t *args = json_array(), *o = json_object();
-    bool ok = args && o;
-    for (int s = 0; s < 2 && ok; s++) {
-        json_t *l = dt_launch_to_json(c->prog->graph, &c->prog->graph->launch[c->launch[s]]);
-        json_t *from = json_object_get(l, "args"), *a;
-        size_t i;
-        ok = l != NULL;
-        json_array_foreach(from, i, a)
-        {
-            bool keep = i > 62 || ((c->arg_keep[s] >> i) & 1);
-            if (s && c->arg_same[i] >= 0)
-                keep = false;
-            if (keep && ok)
-                ok = json_array_append(args, a) == 0;
-        }
-        json_decref(l);
+    const struct dt_graph *g = x->now->graph;
+    json_t *o = dt_launch_to_json(g, &g->launch[launch]), *list = json_array();
+    bool ok = o && list, touched = false, named = false;
+    for (uint32_t k = 0; ok && k < g->launch[launch].nafter; k++) {
+        const char *name = g->launch[launch].after[k];
+        uint32_t at = dt_graph_find_launch(g, name);
+        touched |= at < g->nlaunch && gone[at];
+        if (at >= g->nlaunch || !gone[at])
+            ok = json_array_append_new(list, json_string(name)) == 0;
+        for (size_t i = 0; ok && at < g->nlaunch && gone[at] && !named && i < x->part.n; i++)
+            ok = json_array_append(list, json_object_get(x->part.p[i].launch, "name")) == 0;
+        named |= at < g->nlaunch && gone[at];
     }
-    ok = ok && put(o, "name", fused_name(c)) && put(o, "module", json_string(c->name)) &&
-         put(o, "entry", json_string(c->entry)) &&
-         put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
-         put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
-         put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0)) && put(o, "args", json_incref(args));
-    json_decref(args);
+    if (ok && touched)
+        ok = json_object_set(o, "after", list) == 0;
+    json_decref(list);
     if (!ok) {
         json_decref(o);
         return NULL;
@@ -107,21 +118,35 @@ static json_t *fused_launch(const struct rw_cand *c)
     return o;
 }
 
-json_t *rw_cand_graph(const struct rw_cand *c)
+json_t *rw_edit_graph(const struct rw_edit *x)
 {
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = x->now->graph;
     uint32_t *order = dt_calloc(g->nlaunch + 1, sizeof *order), between;
-    json_t *doc = frame(c->prog, c->launch[0], c->launch[1]), *list = json_array();
-    bool ok = order && doc && list && rw_order(c->ana, c->launch[0], c->launch[1], order, &between);
-    ok = ok && put(json_object_get(doc, "modules"), c->name, json_pack("{s:s%}", "ptx", c->ptx.s, c->ptx.len));
-    for (uint32_t k = 0; ok && k + 1 < g->nlaunch; k++)
-        ok = json_array_append_new(list, order[k] == c->launch[0] ? fused_launch(c)
-                                                                   : dt_launch_to_json(g, &g->launch[order[k]])) == 0;
+    bool *gone = dt_calloc(g->nlaunch + 1, sizeof *gone), ok = order && gone;
+    for (uint32_t k = 0; ok && k < x->nlaunch; k++)
+        gone[x->launch[k]] = true;
+    json_t *doc = ok ? frame(x->now->prog, gone, x) : NULL, *list = json_array();
+    ok = ok && doc && list && rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
+    for (size_t k = 0; ok && k < x->part.n; k++) {
+        struct rw_part *part = &x->part.p[k];
+        ok = put(part->launch, "name", unique_name(x, gone, k)) &&
+             (!part->ptx.len || (put(part->launch, "module", json_string(part->module)) &&
+                                 put(json_object_get(doc, "modules"), part->module,
+                                     json_pack("{s:s%}", "ptx", part->ptx.s, part->ptx.len))));
+    }
+    for (uint32_t k = 0; ok && k + x->nlaunch < g->nlaunch + 1; k++) {
+        if (order[k] != x->launch[0])
+            ok = json_array_append_new(list, staying(x, gone, order[k])) == 0;
+        else
+            for (size_t i = 0; ok && i < x->part.n; i++)
+                ok = json_array_append(list, x->part.p[i].launch) == 0;
+    }
     if (!ok || json_object_set(doc, "launches", list) < 0) {
         json_decref(doc);
         doc = NULL;
     }
     json_decref(list);
     dt_freep_(&order);
+    dt_freep_(&gone);
     return doc;
 }

@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+
 const char *rw_level_text(enum rw_level l) { return l == RW_LEVEL_SHARED ? "shared" : "global"; }
 
 int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
@@ -61,12 +63,6 @@ void rw_cand_done(struct rw_cand *c)
         ptx_module_free(c->own[s]);
     dt_arena_done(&c->arena);
     memset(c, 0, sizeof *c);
-}
-
-static bool match(const struct ana_result *r, const struct ana_edge *e)
-{
-    return r->prog->graph->launch[e->producer].kind == DT_KERNEL && r->prog->graph->launch[e->consumer].kind == DT_KERNEL &&
-           e->pairs;
 }
 
 /* Registers and spills of what was emitted, from ptxas where it is at hand. */
@@ -164,7 +160,7 @@ static void name_entry(struct rw_cand *c)
     }
 }
 
-static int apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
 {
     struct dt_str room = {0};
     int r;
@@ -201,11 +197,173 @@ static int apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, str
     return resources(c, why, e);
 }
 
+int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
+{
+    const struct dt_graph *g = c->prog->graph;
+    json_t *args = json_array(), *o = json_object();
+    struct dt_str name = {0};
+    bool ok = args && o;
+    for (int s = 0; s < 2 && ok; s++) {
+        json_t *l = dt_launch_to_json(g, &g->launch[c->launch[s]]);
+        json_t *from = json_object_get(l, "args"), *a;
+        size_t i;
+        ok = l != NULL;
+        json_array_foreach(from, i, a)
+        {
+            bool keep = i > 62 || ((c->arg_keep[s] >> i) & 1);
+            if (s && c->arg_same[i] >= 0)
+                keep = false;
+            if (keep && ok)
+                ok = json_array_append(args, a) == 0;
+        }
+        json_decref(l);
+    }
+    dt_str_addf(&name, "%s+%s", g->launch[c->launch[0]].name, g->launch[c->launch[1]].name);
+    ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
+         put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
+         put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
+         put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0)) && put(o, "args", json_incref(args));
+    json_decref(args);
+    dt_str_done(&name);
+    struct rw_part *part = ok ? rw_edit_add(x, o) : NULL;
+    if (!ok)
+        json_decref(o);
+    if (!part)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    part->ptx = c->ptx;
+    c->ptx = (struct dt_str){0};
+    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+        struct rw_unread u = {c->redirect[k].buffer, {dt_new_array(&x->arena, struct ana_interval, 1), 1}};
+        if (c->redirect[k].keep_global)
+            continue;
+        if (!u.bytes.iv || !dt_push(&x->unread, u))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        u.bytes.iv[0] = (struct ana_interval){0, g->buffer[u.buffer].bytes};
+    }
+    return 0;
+}
+
+/* ---- the descriptor ---------------------------------------------------------------------------------------------------- */
+
+/* Every pair of kernels with a hazard; the fewer blocks in a component, the better. */
+static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+{
+    int r = 0;
+    for (uint32_t k = 0; k < s->ana->nedge && r == 0; k++) {
+        const struct ana_edge *x = &s->ana->edge[k];
+        uint32_t pair[2] = {x->producer, x->consumer}, size = UINT32_MAX;
+        struct dt_arena a = {0};
+        struct rw_comps comps = {0};
+        uint64_t bytes = 0;
+        if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL || !x->pairs)
+            continue;
+        if (ana_rows_kept(&x->any)) {
+            r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, &comps, e);
+            if (r == 0)
+                size = comps.list[0].max + comps.list[1].max;
+        }
+        for (uint32_t j = 0; j < x->nbuffer; j++)
+            bytes += s->graph->buffer[x->buffer[j]].bytes;
+        if (r == 0 && rw_propose(ret, pair, 2, size, bytes) < 0)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+        dt_arena_done(&a);
+    }
+    return r;
+}
+
+#define BOUND 4.0
+
+/* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion saves.
+ * A fused block runs its component's blocks one after the other. With per-block times from the launches themselves (divided by
+ * how many blocks share an SM) the fused launch takes about the longest component, and about all components over all SMs. A block
+ * that follows another in the same fused block starts sooner than one that is launched, so this overestimates; only where it is over
+ * BOUND times what both take now, the gap between launches included, the candidate is not built. */
+static double bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
+{
+    double block[2], longest = 0, total = 0;
+    *ret_now = 0;
+    for (int k = 0; k < 2; k++) {
+        const struct dev_step *st = &s->prog->step[c->launch[k]];
+        unsigned sms = c->dev->sms ? c->dev->sms : 1, bps = st->blocks_per_sm ? st->blocks_per_sm : 1;
+        unsigned waves = (unsigned)(((uint64_t)st->blocks + (uint64_t)sms * bps - 1) / ((uint64_t)sms * bps));
+        unsigned resident = (st->blocks + sms - 1) / sms;
+        if (resident > bps)
+            resident = bps;
+        block[k] = s->step_us[c->launch[k]] / waves / resident;
+        *ret_now += s->step_us[c->launch[k]];
+    }
+    for (uint32_t k = 0; k < c->comps.n; k++) {
+        double t = 0;
+        for (int i = 0; i < 2; i++)
+            t += block[i] * (c->comps.list[i].row[k + 1] - c->comps.list[i].row[k]);
+        total += t;
+        if (t > longest)
+            longest = t;
+    }
+    total /= (double)(c->dev->sms ? c->dev->sms : 1);
+    double gap = s->time.time_us;
+    for (uint32_t k = 0; k < s->graph->nlaunch; k++)
+        gap -= s->step_us[k];
+    if (gap > 0)
+        *ret_now += gap / s->graph->nlaunch;
+    return total > longest ? total : longest;
+}
+
+static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+{
+    struct rw_cand *c = x->mine = dt_calloc(1, sizeof *c);
+    const struct rw_state *now = x->now;
+    if (!c)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = rw_cand_init(c, x->dev, now->prog, now->ana, x->opt, x->launch[0], x->launch[1], e);
+    if (r < 0)
+        return r;
+    *ret_verdict = RW_REFUSED;
+    if (!rw_legal_check(c, why))
+        return 1;
+    x->after_us = bound_us(c, now, &x->before_us);
+    if (x->after_us <= x->before_us * BOUND)
+        return 0;
+    *ret_verdict = RW_DROPPED;
+    dt_str_addf(why,
+                "%s %.2f → about %.2f us for the two: %u components, of up to %u producer and %u consumer blocks one after "
+                "the other, on %u SMs (estimated from the launches' own times, not built)",
+                strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, c->comps.n,
+                c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
+    return 1;
+}
+
+static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+{
+    struct rw_cand *c = x->mine;
+    int r = rw_fuse(c, (enum rw_level)level, why, e);
+    if (r)
+        return r;
+    for (int s = 0; s < 2; s++)
+        if (c->own[s] && !strcmp(c->dev->kind, "soft"))
+            dt_str_addf(&x->hint, " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
+                        c->prog->graph->launch[c->launch[s]].name);
+    return rw_fuse_part(c, x, e);
+}
+
+static void close(struct rw_edit *x)
+{
+    if (x->mine)
+        rw_cand_done(x->mine);
+    free(x->mine);
+    x->mine = NULL;
+}
+
+static const char *const levels[] = {"shared", "global", NULL};
+
 const struct rw_rewrite rw_block_fusion = {
     .name = "block-fusion",
     .needs = "components of the block map small enough for one block; every row of rewrite/legal.def",
     .keeps = "what every block computes; the order of blocks in conflict",
     .on = true,
-    .match = match,
-    .apply = apply,
+    .levels = levels,
+    .propose = propose,
+    .open = open,
+    .build = build,
+    .close = close,
 };

@@ -23,6 +23,10 @@ bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
             dt_str_addf(why, "'%s' has a programmatic edge", l->name);
             return false;
         }
+        if (l->stream || l->nafter) {
+            dt_str_addf(why, "'%s' is placed on a stream beside others", l->name);
+            return false;
+        }
         for (uint32_t k = 0; k < l->narg; k++)
             if (l->arg[k].kind == DT_ARG_TENSOR_MAP) {
                 dt_str_addf(why, "'%s' takes a tensor map", l->name);
@@ -36,7 +40,7 @@ bool rw_legal_order(const struct rw_cand *c, struct dt_str *why)
 {
     uint32_t between;
     uint32_t *order = dt_calloc(c->prog->graph->nlaunch + 1, sizeof *order);
-    bool ok = order && rw_order(c->ana, c->launch[0], c->launch[1], order, &between);
+    bool ok = order && rw_order(c->ana, c->launch, 2, order, &between);
     if (!ok && order && between != UINT32_MAX)
         dt_str_addf(why, "'%s' depends on '%s' and '%s' depends on it", c->prog->graph->launch[between].name,
                     c->prog->graph->launch[c->launch[0]].name, c->prog->graph->launch[c->launch[1]].name);

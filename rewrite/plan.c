@@ -1,7 +1,8 @@
 /* The plan document (contract.md §4) of the newest state, and rw_plan that makes it.
  *
  * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names the launches it has
- * a hazard with, without those that another of them already waits for. All launches are on stream 0.
+ * a hazard with, without those that another of them already waits for, and those that its rewrite put there; `stream` and `programmatic` are the
+ * newest state's.
  * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
  * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
@@ -45,7 +46,7 @@ static json_t *rewrites(const struct rw_planner *p)
         const struct rw_entry *x = &p->entry.p[k];
         json_t *o = json_object();
         ok = o && put(o, "kind", json_string(x->kind)) && (!x->level || put(o, "level", json_string(x->level))) &&
-             put(o, "launches", json_pack("[s,s]", x->first, x->second)) && put(o, "verdict", json_string(verdict[x->verdict]));
+             put(o, "launches", json_incref(x->launches)) && put(o, "verdict", json_string(verdict[x->verdict]));
         if (ok && x->reason)
             ok = put(o, "reason", json_string(x->reason));
         if (ok && x->before_us > 0)
@@ -99,18 +100,19 @@ static json_t *assumes(const struct rw_state *s, struct dt_err *e)
     return o;
 }
 
-/* The launches that launch i must follow, without those that another one of them follows. */
+/* The launches that launch i must follow, without those that another one of them follows; and what the state's document says. */
 static json_t *after(const struct rw_state *s, uint32_t i)
 {
+    const struct dt_launch *l = &s->graph->launch[i];
     json_t *list = json_array();
     bool ok = list;
     for (uint32_t x = 0; ok && x < i; x++) {
-        if (!ana_find_edge(s->ana, x, i))
-            continue;
-        bool covered = false;
-        for (uint32_t y = x + 1; y < i && !covered; y++)
+        bool said = false, covered = !ana_find_edge(s->ana, x, i);
+        for (uint32_t k = 0; k < l->nafter && !said; k++)
+            said = !strcmp(l->after[k], s->graph->launch[x].name);
+        for (uint32_t y = x + 1; y < i && !covered && !said; y++)
             covered = ana_find_edge(s->ana, x, y) && ana_find_edge(s->ana, y, i);
-        if (!covered)
+        if (said || !covered)
             ok = json_array_append_new(list, json_string(s->graph->launch[x].name)) == 0;
     }
     if (!ok) {
@@ -126,7 +128,8 @@ static json_t *launches(const struct rw_state *s)
     bool ok = list;
     for (uint32_t k = 0; ok && k < s->graph->nlaunch; k++) {
         json_t *o = dt_launch_to_json(s->graph, &s->graph->launch[k]);
-        ok = o && put(o, "stream", json_integer(0)) && put(o, "after", after(s, k)) && put(o, "programmatic", json_false());
+        ok = o && put(o, "stream", json_integer(s->graph->launch[k].stream)) && put(o, "after", after(s, k)) &&
+             put(o, "programmatic", json_boolean(s->graph->launch[k].programmatic));
         ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
     }
     if (!ok) {
@@ -188,12 +191,13 @@ static void planner_done(struct rw_planner *p)
         rw_state_done(&p->state.p[k]);
     for (size_t k = 0; k < p->entry.n; k++) {
         free(p->entry.p[k].level);
-        free(p->entry.p[k].first);
-        free(p->entry.p[k].second);
+        json_decref(p->entry.p[k].launches);
         free(p->entry.p[k].reason);
     }
     rw_reference_free(p->ref);
     rw_snaps_free(p->snaps);
+    for (size_t k = 0; k < p->tried.n; k++)
+        free(p->tried.p[k].cost);
     free(p->tried.p);
     free(p->state.p);
     free(p->entry.p);

@@ -1,7 +1,7 @@
-/* Inside rewrite/: bodies, components, redirections, candidates, the predicates, and the state of one planning.
+/* Inside rewrite/: edits, bodies, components, redirections, joins, the predicates, and the state of one planning.
  *
- * Ownership: a candidate (rw_cand) owns an arena, everything that hangs off it lives there, and it borrows the program and the
- * analysis it was made from. A state (rw_state) owns graph, program and analysis.
+ * Ownership: an edit (rw_edit) and a join (rw_cand) own an arena each, everything that hangs off them lives there, and they borrow the
+ * program and the analysis they were made from. A state (rw_state) owns graph, program and analysis.
  */
 #ifndef DT_REWRITE_PRIV_H
 #define DT_REWRITE_PRIV_H
@@ -12,6 +12,10 @@
 #include "base/str.h"
 #include "base/vec.h"
 #include "rewrite/rewrite.h"
+
+struct rw_state;
+struct rw_planner;
+struct rw_rewrite;
 
 /* ---- facts read off one entry (body.c, vary.c) ------------------------------------------------------------------- */
 /* Things an entry may have that some predicate of legal.def refuses. The first place where each occurs is kept. */
@@ -106,9 +110,9 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
                    struct rw_comps *ret, struct dt_err *e);
 
 /* ---- order (order.c) --------------------------------------------------------------------------------------------- */
-/* Launches by hazards: can p and c stand side by side? *ret_between: a launch on a path between them if not. On success `order`
- * (nlaunch - 1 numbers) is the new sequence, in which the producer's number stands for both. */
-bool rw_order(const struct ana_result *r, uint32_t p, uint32_t c, uint32_t *order, uint32_t *ret_between);
+/* Launches by hazards: can the n launches (ascending) stand side by side? *ret_between: a launch on a path between two of them if not. On
+ * success `order` (nlaunch - n + 1 numbers) is the new sequence, in which the first one's number stands for all. */
+bool rw_order(const struct ana_result *r, const uint32_t *launch, uint32_t n, uint32_t *order, uint32_t *ret_between);
 
 /* ---- intermediates in shared memory (fit.c) ------------------------------------------------------------------------ */
 struct rw_redirect {
@@ -149,7 +153,6 @@ struct rw_cand {
     bool shared_dynamic;
     /* the result */
     struct dt_str ptx;
-    char name[32];             /* module name, "f0": one that is there already where it has the same text */
     char entry[128];           /* "fused_gemm_gelu": the same for equal pairs, so that equal pairs give equal text */
     uint64_t arg_keep[2];      /* arguments of each body that the fused entry takes (bit i; those past 63 always) */
     int64_t *arg_same;         /* consumer's argument i is the producer's argument arg_same[i], -1: its own */
@@ -192,33 +195,87 @@ int rw_always_waits(const struct ptx_function *f, bool *ret, struct dt_err *e);
 /* The module's text with the entries ending at griddepcontrol.wait. */
 int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e);
 
-/* ---- documents (document.c) ---------------------------------------------------------------------------------------- */
-/* The graph document with the pair replaced by the fused launch; modules are PTX, only those used. New reference. */
-json_t *rw_cand_graph(const struct rw_cand *c);
-json_t *rw_graph_ptx(const struct dev_prog *p); /* the program's graph, every module as PTX, unused ones left out */
+/* ---- edits (registry.c, document.c) --------------------------------------------------------------------------------- */
+/* What every rewrite makes: a set S of launches of the newest state, and the launches T that stand in their place, in order. The planner
+ * (choose.c) does the rest: the new graph as a document that is read back, S and T alone on the same memory, time, acceptance, analysis, one
+ * entry in `rewrites`. */
+struct rw_part {         /* a launch of T */
+    json_t *launch;      /* its document, "stream", "after" and "programmatic" too where they are meant; owned. "name" is a wish: made unique among
+                          * the launches that stay. Kernels: without "module" where `ptx` is there */
+    struct dt_str ptx;   /* the module made for it, else empty; parts may have equal ones */
+    char module[32];     /* that module's name, set by the planner: one that is there already where it has the same text */
+    bool fresh;          /* the name is new */
+    uint32_t same;       /* a launch of S that it is but for stream, after and programmatic: its cost and footprint are known; UINT32_MAX: none */
+};
+struct rw_unread {       /* bytes that S writes, T perhaps not, and nobody reads */
+    uint32_t buffer;
+    struct ana_set bytes;
+};
+struct rw_edit {
+    struct dt_arena arena;
+    const struct rw_rewrite *kind;
+    const struct dev_info *dev;
+    const struct rw_options *opt;
+    const struct rw_state *now; /* the newest state, borrowed: graph, prog, ana, step_us … */
+    uint32_t *launch, nlaunch;  /* S, ascending */
+    void *mine;                 /* the rewrite's, from open() to close() */
+    struct dt_vec(struct rw_part) part;     /* T, from build(); may stay empty */
+    struct dt_vec(struct rw_unread) unread; /* from build() */
+    struct dt_str hint;                     /* from build(): added to the reason if the result differs */
+    double before_us, after_us;             /* from open() where it says RW_DROPPED: both estimated */
+};
+int rw_edit_init(struct rw_edit *x, const struct rw_rewrite *w, const struct dev_info *dev, const struct rw_options *o,
+                 const struct rw_state *now, const uint32_t *launch, uint32_t n, struct dt_err *e);
+void rw_edit_done(struct rw_edit *x);
+void rw_edit_clear(struct rw_edit *x); /* forget what build() left */
+/* Add a launch to T; takes the document over. The part, NULL: memory. */
+struct rw_part *rw_edit_add(struct rw_edit *x, json_t *launch);
 
-/* ---- rewrites (registry.c) ----------------------------------------------------------------------------------------- */
+struct rw_promise { /* a candidate, not yet looked at: most promising is smallest `size`, then most `bytes` */
+    uint32_t *launch, nlaunch;
+    uint32_t size;
+    uint64_t bytes;
+};
+struct rw_proposals {
+    struct dt_arena arena;
+    struct dt_vec(struct rw_promise) v;
+};
+int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes);
+
 struct rw_rewrite {
     const char *name;  /* kind of contract.md §4 */
     const char *needs; /* one line for `explain` */
     const char *keeps;
     bool on;           /* by default */
-    /* Is the pair one this rewrite speaks about at all? */
-    bool (*match)(const struct ana_result *r, const struct ana_edge *edge);
-    /* Build it into c at the given level. 0: c->ptx is there; 1: refused or not applicable, `why` says so; negative: error. */
-    int (*apply)(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+    const char *const *levels; /* tried in this order, the first that gains is kept; NULL at the end; no levels: NULL */
+    /* Every candidate of the state, legal or not, as far as this rewrite speaks about it at all. */
+    int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
+    /* Facts and legality, before anything is made. 0: go on; 1: not, *ret_verdict RW_REFUSED or RW_DROPPED with the reason; negative: error. */
+    int (*open)(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e);
+    /* T at a level (0 without levels). 0: x->part is there; 1: refused or not applicable, `why` says so; negative: error. May leave a note in
+     * `why` with 0. */
+    int (*build)(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e);
+    void (*close)(struct rw_edit *x); /* after open(), whatever it said */
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
 extern const struct rw_rewrite rw_block_fusion;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
+/* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
+int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+/* The fused launch as x's one part; its text moves there. */
+int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
+
+/* The graph document with S replaced by T; modules are PTX, only those used. New reference. */
+json_t *rw_edit_graph(const struct rw_edit *x);
+json_t *rw_graph_ptx(const struct dev_prog *p); /* the program's graph, every module as PTX, unused ones left out */
 
 /* ---- planning (choose.c, plan.c, verify.c) ------------------------------------------------------------------------- */
 struct rw_entry { /* one row of the plan's `rewrites` */
     const char *kind;
     char *level;      /* NULL: none */
-    char *first, *second; /* launch names */
+    json_t *launches; /* names */
     enum rw_verdict verdict;
     char *reason;     /* NULL where kept */
     double before_us, after_us; /* 0: not timed */
@@ -231,16 +288,16 @@ struct rw_state { /* a graph on its way to the plan */
     struct dev_time time;
     double *step_us;
     struct dev_cost *cost;     /* by launch; NULL: this device has none */
-    uint32_t *from;            /* by launch: which of the state before it is, UINT32_MAX: the fused one; NULL: the first state */
+    uint32_t *from;            /* by launch: which of the state before it is, UINT32_MAX: a new one; NULL: the first state */
     uint64_t *member;          /* by launch: which launches of the original it stands for (trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed; /* the first one: prog and ana are the caller's */
     size_t entry;  /* the rewrite that made it, in rw_planner.entry */
     enum ana_evidence evidence;
 };
-struct rw_tried { /* a fused launch that passed its trial */
+struct rw_tried { /* an edit that passed its trial */
     char key[DT_SHA256_TEXT];
-    struct dev_cost cost;
+    struct dev_cost *cost; /* of each launch of T */
 };
 struct rw_planner {
     struct dev_device *dev;
@@ -257,7 +314,7 @@ struct rw_planner {
     struct dt_vec(struct rw_tried) tried;
 };
 
-/* ---- a pair alone (trial.c) ------------------------------------------------------------------------------------------ */
+/* ---- S and T alone (trial.c) ------------------------------------------------------------------------------------------ */
 struct rw_snaps;
 /* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program, borrowed. */
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);
@@ -267,18 +324,18 @@ size_t rw_member_words(const struct rw_planner *p);             /* of a launch's
 
 struct rw_trial {
     struct rw_planner *p;
-    const struct rw_cand *c;
+    const struct rw_edit *x;
     const struct rw_state *now;
     struct rw_state *next;
-    uint32_t fused; /* the new launch, in next */
+    uint32_t first, n; /* T, in next */
     char key[DT_SHA256_TEXT];
     bool known, *touched, *compared; /* equal ones passed before; by buffer */
-    uint8_t **want;                  /* by buffer: what the pair leaves */
+    uint8_t **want;                  /* by buffer: what S leaves */
 };
-/* 1: the pair and the fused launch agree on what the pair finds there, next->cost[fused] is set. 0: it cannot be tried alone.
+/* 1: S and T agree on what S finds there, next->cost of T is set. 0: it cannot be tried alone.
  * DT_E_INTERNAL with what differs; a fault of either; pair with rw_trial_done in every case. */
-int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *next,
-                   uint32_t fused, struct dt_err *e);
+int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, uint32_t first,
+                   struct dt_err *e);
 /* The same under shuffled block orders with the race detector. Call only after a 1. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
 void rw_trial_done(struct rw_trial *t);
@@ -288,9 +345,8 @@ void rw_state_done(struct rw_state *s);
 int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 /* Members, costs and time of the original. */
 int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
-/* The candidate's graph made ready. *ret_fused: the new launch. What the newest state knows of the other launches is carried over. */
-int rw_state_make(struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *ret, uint32_t *ret_fused,
-                  struct dt_err *e);
+/* The edit's graph made ready. *ret_first: the first launch of T. What the newest state knows of the other launches is carried over. */
+int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first, struct dt_err *e);
 int rw_choose(struct rw_planner *p, struct dt_err *e);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);

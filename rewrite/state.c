@@ -64,34 +64,44 @@ int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     return 0;
 }
 
-int rw_state_make(struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *ret,
-                      uint32_t *ret_fused, struct dt_err *e)
+int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first, struct dt_err *e)
 {
+    const struct rw_state *now = x->now;
     struct rw_state s = {0};
-    uint32_t n = now->graph->nlaunch, between;
+    uint32_t n = now->graph->nlaunch, m = n - x->nlaunch + (uint32_t)x->part.n, between, at = 0;
     size_t words = rw_member_words(p);
-    s.doc = rw_cand_graph(c);
+    s.doc = rw_edit_graph(x);
     if (!s.doc)
         return dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
     int r = dt_graph_from_json(s.doc, &s.graph, e);
     if (r == 0)
         r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
-    s.from = dt_calloc(n + 1, sizeof *s.from);
-    s.cost = now->cost ? dt_calloc(n + 1, sizeof *s.cost) : NULL;
-    s.member = dt_calloc(n * words + 1, sizeof *s.member);
-    if (r == 0 && (!s.from || !s.member || (now->cost && !s.cost) || !rw_order(c->ana, c->launch[0], c->launch[1], s.from, &between)))
+    uint32_t *order = dt_calloc(n + 1, sizeof *order);
+    s.from = dt_calloc(m + 1, sizeof *s.from);
+    s.cost = now->cost ? dt_calloc(m + 1, sizeof *s.cost) : NULL;
+    s.member = dt_calloc(m * words + 1, sizeof *s.member);
+    if (r == 0 && (!order || !s.from || !s.member || (now->cost && !s.cost) ||
+                   !rw_order(now->ana, x->launch, x->nlaunch, order, &between)))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = 0; r == 0 && k + 1 < n; k++) {
-        memcpy(s.member + k * words, now->member + s.from[k] * words, words * sizeof *s.member);
-        if (s.from[k] == c->launch[0]) {
-            for (size_t w = 0; w < words; w++)
-                s.member[k * words + w] |= now->member[c->launch[1] * words + w];
-            s.from[k] = UINT32_MAX;
-            *ret_fused = k;
-        } else if (s.cost) {
-            s.cost[k] = now->cost[s.from[k]];
+    for (uint32_t k = 0; r == 0 && k + x->nlaunch < n + 1; k++) {
+        if (order[k] != x->launch[0]) {
+            memcpy(s.member + at * words, now->member + order[k] * words, words * sizeof *s.member);
+            if (s.cost)
+                s.cost[at] = now->cost[order[k]];
+            s.from[at++] = order[k];
+            continue;
+        }
+        *ret_first = at;
+        for (size_t i = 0; i < x->part.n; i++, at++) { /* each of T for all of S: what either did to memory is there after T */
+            for (uint32_t j = 0; j < x->nlaunch; j++)
+                for (size_t w = 0; w < words; w++)
+                    s.member[at * words + w] |= now->member[x->launch[j] * words + w];
+            s.from[at] = x->part.p[i].same;
+            if (s.cost && s.from[at] != UINT32_MAX)
+                s.cost[at] = now->cost[s.from[at]];
         }
     }
+    free(order);
     if (r < 0) {
         rw_state_done(&s);
         return r;

@@ -1,12 +1,12 @@
-/* A pair against its fused launch, alone: what a candidate is worth is found without running the other launches.
+/* The launches S of an edit against the launches T in their place, alone: what a candidate is worth is found without running the others.
  *
- * The reference run (verify.c) keeps, as far as SNAP_BYTES goes, what every launch left in the buffers that it writes. From it comes what the pair
- * finds in memory where the fused launch will stand: for each buffer what the last of the launches before it left there. On that
- * content both launches of the pair run, and the fused one in their stead, in order and under shuffled block orders with the race
- * detector. All that either writes is compared, but for intermediates that moved to shared memory and that nobody reads any more.
+ * The reference run (verify.c) keeps, as far as SNAP_BYTES goes, what every launch left in the buffers that it writes. From it comes what S
+ * finds in memory where T will stand: for each buffer what the last of the launches before it left there. On that
+ * content S runs, and T in its stead, in order and under shuffled block orders with the race detector. All that either writes is compared, but
+ * for bytes that the edit says nobody reads any more (intermediates that moved to shared memory, blocks that are not launched).
  *
- * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to try equal fusions once:
- * the layers of a model repeat, and a candidate whose fused text, geometry and arguments were tried passes at once.
+ * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to try equal edits once:
+ * the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried passes at once.
  *
  * Software device only: a real one measures whole graphs. Where a trial is impossible (a module's variable is involved, a snapshot is
  * missing, buffers are numbered otherwise) the caller runs the whole graph.
@@ -96,6 +96,21 @@ static void add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t l
 {
     const struct dt_graph *g = p->graph;
     const struct dt_launch *l = &g->launch[launch];
+    dt_sha256_addu64(h, l->kind);
+    if (l->kind != DT_KERNEL) {
+        uint32_t place[2] = {l->dst, l->kind == DT_COPY ? l->src : l->dst};
+        for (int q = 0; q < 2; q++) {
+            if (number[place[q]] == UINT32_MAX)
+                number[place[q]] = (*n)++;
+            dt_sha256_addu64(h, number[place[q]]);
+            dt_sha256_addu64(h, g->buffer[place[q]].bytes);
+        }
+        dt_sha256_addu64(h, l->dst_offset);
+        dt_sha256_addu64(h, l->src_offset);
+        dt_sha256_addu64(h, l->bytes);
+        dt_sha256_addu64(h, l->value);
+        return;
+    }
     const struct dev_module *m = &p->module[l->module];
     char text[DT_SHA256_TEXT];
     dt_sha256_addstr(h, dt_sha256_text(m->ptx, m->len, text) == 0 ? text : m->ptx);
@@ -136,9 +151,20 @@ static int key_of(const struct rw_trial *t, char key[DT_SHA256_TEXT])
     int r = number ? dt_sha256_init(&h) : DT_E_NOMEM;
     if (r == 0) {
         memset(number, 0xFF, t->next->graph->nbuffer * sizeof *number);
-        for (int s = 0; s < 2; s++)
-            add_launch(&h, t->now->prog, t->c->launch[s], number, &n);
-        add_launch(&h, t->next->prog, t->fused, number, &n);
+        dt_sha256_addu64(&h, t->x->nlaunch);
+        dt_sha256_addu64(&h, t->n);
+        for (uint32_t k = 0; k < t->x->nlaunch; k++)
+            add_launch(&h, t->now->prog, t->x->launch[k], number, &n);
+        for (uint32_t k = 0; k < t->n; k++)
+            add_launch(&h, t->next->prog, t->first + k, number, &n);
+        for (size_t k = 0; k < t->x->unread.n; k++) {
+            const struct rw_unread *u = &t->x->unread.p[k];
+            dt_sha256_addu64(&h, number[u->buffer]);
+            for (uint32_t i = 0; i < u->bytes.n; i++) {
+                dt_sha256_addu64(&h, u->bytes.iv[i].lo);
+                dt_sha256_addu64(&h, u->bytes.iv[i].hi);
+            }
+        }
         dt_sha256_final(&h, key);
     }
     free(number);
@@ -147,7 +173,7 @@ static int key_of(const struct rw_trial *t, char key[DT_SHA256_TEXT])
 
 /* ---- the runs -------------------------------------------------------------------------------------------------------- */
 
-/* May the pair be tried alone? Buffers have the same numbers in all states, and none of the pair's lies in a module. */
+/* May S be tried alone? Buffers have the same numbers in all states, and none of S's lies in a module. */
 static bool possible(const struct rw_trial *t)
 {
     const struct dt_graph *g = t->now->graph, *o = t->p->state.p[0].graph, *n = t->next->graph;
@@ -156,20 +182,22 @@ static bool possible(const struct rw_trial *t)
     for (uint32_t b = 0; b < g->nbuffer; b++)
         if (strcmp(g->buffer[b].name, o->buffer[b].name) || strcmp(n->buffer[b].name, o->buffer[b].name))
             return false;
-    for (int s = 0; s < 2; s++)
-        for (uint32_t k = 0; k < t->now->ana->launch[t->c->launch[s]].naccess; k++)
-            if (g->buffer[t->now->ana->launch[t->c->launch[s]].access[k].buffer].module >= 0)
+    for (uint32_t s = 0; s < t->x->nlaunch; s++) {
+        const struct ana_launch *l = &t->now->ana->launch[t->x->launch[s]];
+        for (uint32_t k = 0; k < l->naccess; k++)
+            if (g->buffer[l->access[k].buffer].module >= 0)
                 return false;
+    }
     return true;
 }
 
-/* What is in the buffer where the fused launch stands. 1: *ret is it; 0: its fill; negative: not kept. */
+/* What is in the buffer where T stands. 1: *ret is it; 0: its fill; negative: not kept. */
 static int content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
 {
     const struct rw_snaps *s = t->p->snaps;
     const struct ana_result *a = s->ana;
     uint32_t last = UINT32_MAX;
-    for (uint32_t l = 0; l < t->fused; l++)
+    for (uint32_t l = 0; l < t->first; l++)
         for (uint32_t o = 0; o < a->prog->graph->nlaunch; o++) {
             if (!((members(t->p, t->next, l)[o / 64] >> o % 64) & 1) || (last != UINT32_MAX && o < last))
                 continue;
@@ -213,20 +241,21 @@ static int fetch(const struct rw_trial *t, struct dev_run *run, uint8_t **out, s
     return r;
 }
 
-static int run_pair(struct rw_trial *t, struct dt_err *e)
+static int run_before(struct rw_trial *t, struct dt_err *e)
 {
     uint32_t n = t->now->graph->nlaunch;
     bool *wanted = dt_calloc(n + 1, sizeof *wanted);
     struct dev_run *run = NULL;
     if (!wanted)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    wanted[t->c->launch[0]] = wanted[t->c->launch[1]] = true;
+    for (uint32_t k = 0; k < t->x->nlaunch; k++)
+        wanted[t->x->launch[k]] = true;
     dev_set_schedule(t->p->dev, 0, false);
     int r = dev_run_new_for(t->p->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
         r = fill(t, run, e);
-    for (int s = 0; s < 2 && r == 0; s++)
-        r = dev_run_step(run, t->c->launch[s], e);
+    for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
+        r = dev_run_step(run, t->x->launch[k], e);
     if (r == 0)
         r = fetch(t, run, t->want, e);
     dev_run_free(run);
@@ -234,8 +263,30 @@ static int run_pair(struct rw_trial *t, struct dt_err *e)
     return r;
 }
 
-/* The fused launch under one block order. */
-static int run_fused(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e)
+static int compare(const struct rw_trial *t, uint32_t b, const uint8_t *got, uint64_t order, struct dt_err *e)
+{
+    const struct dt_buffer *q = &t->now->graph->buffer[b];
+    struct dt_arena a = {0};
+    struct ana_interval all = {0, q->bytes};
+    struct ana_set look = {&all, 1};
+    int r = 0;
+    for (size_t k = 0; k < t->x->unread.n; k++)
+        if (t->x->unread.p[k].buffer == b)
+            look = ana_set_minus(&a, look, t->x->unread.p[k].bytes);
+    if (dt_arena_failed(&a))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < look.n && r == 0; k++)
+        for (uint64_t i = look.iv[k].lo; i < look.iv[k].hi && r == 0; i++)
+            if (got[i] != t->want[b][i])
+                r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, '%s' differs at byte %llu: %02x became %02x",
+                               order ? "alone, block order" : "alone, input", (unsigned long long)order, q->name, (unsigned long long)i,
+                               t->want[b][i], got[i]);
+    dt_arena_done(&a);
+    return r;
+}
+
+/* T under one block order. */
+static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_cost, struct dt_err *e)
 {
     const struct dt_graph *g = t->now->graph;
     bool *wanted = dt_calloc(t->next->graph->nlaunch + 1, sizeof *wanted);
@@ -243,23 +294,22 @@ static int run_fused(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     struct dev_run *run = NULL;
     int r = wanted && got ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0) {
-        wanted[t->fused] = true;
+        for (uint32_t k = 0; k < t->n; k++)
+            wanted[t->first + k] = true;
         r = dev_run_new_for(t->p->dev, t->next->prog, wanted, &run, e);
     }
     if (r == 0)
         r = fill(t, run, e);
     dev_set_schedule(t->p->dev, order, order != 0);
-    if (r == 0 && (r = dev_run_step(run, t->fused, e)) == 0 && ret_cost)
-        r = dev_run_cost(run, t->fused, ret_cost, e);
+    for (uint32_t k = t->first; k < t->first + t->n && r == 0; k++)
+        if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
+            r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
     dev_set_schedule(t->p->dev, 0, false);
     if (r == 0)
         r = fetch(t, run, got, e);
     for (uint32_t b = 0; b < g->nbuffer && r == 0; b++)
-        for (uint64_t i = 0; t->compared[b] && i < g->buffer[b].bytes && r == 0; i++)
-            if (got[b][i] != t->want[b][i])
-                r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, '%s' differs at byte %llu: %02x became %02x",
-                               order ? "alone, block order" : "alone, input", (unsigned long long)order, g->buffer[b].name,
-                               (unsigned long long)i, t->want[b][i], got[b][i]);
+        if (t->compared[b])
+            r = compare(t, b, got[b], order, e);
     for (uint32_t b = 0; got && b < g->nbuffer; b++)
         free(got[b]);
     free(got);
@@ -268,10 +318,11 @@ static int run_fused(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     return r;
 }
 
-int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_cand *c, const struct rw_state *now, struct rw_state *next,
-                   uint32_t fused, struct dt_err *e)
+int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, uint32_t first,
+                   struct dt_err *e)
 {
-    *t = (struct rw_trial){.p = p, .c = c, .now = now, .next = next, .fused = fused};
+    const struct rw_state *now = x->now;
+    *t = (struct rw_trial){.p = p, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
     if (!possible(t))
         return 0;
     uint32_t n = now->graph->nbuffer;
@@ -280,27 +331,30 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_can
     t->want = dt_calloc(n + 1, sizeof *t->want);
     if (!t->touched || !t->compared || !t->want || key_of(t, t->key) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (int s = 0; s < 2; s++)
-        for (uint32_t k = 0; k < now->ana->launch[c->launch[s]].naccess; k++) {
-            const struct ana_access *x = &now->ana->launch[c->launch[s]].access[k];
+    for (uint32_t s = 0; s < x->nlaunch; s++) {
+        const struct ana_launch *l = &now->ana->launch[x->launch[s]];
+        for (uint32_t k = 0; k < l->naccess; k++) {
             const uint8_t *from;
-            t->touched[x->buffer] = true;
-            t->compared[x->buffer] |= x->writes;
-            if (content(t, x->buffer, &from) < 0)
+            t->touched[l->access[k].buffer] = true;
+            t->compared[l->access[k].buffer] |= l->access[k].writes;
+            if (content(t, l->access[k].buffer, &from) < 0)
                 return 0;
         }
-    for (uint32_t k = 0; k < c->nredirect; k++)
-        if (!c->redirect[k].keep_global)
-            t->compared[c->redirect[k].buffer] = false;
+    }
+    for (size_t k = 0; k < x->unread.n; k++) { /* all of a buffer need not even be fetched */
+        const struct ana_set *u = &x->unread.p[k].bytes;
+        if (u->n == 1 && !u->iv[0].lo && u->iv[0].hi >= now->graph->buffer[x->unread.p[k].buffer].bytes)
+            t->compared[x->unread.p[k].buffer] = false;
+    }
     for (size_t k = 0; k < p->tried.n; k++)
         if (!strcmp(p->tried.p[k].key, t->key)) {
-            next->cost[fused] = p->tried.p[k].cost;
+            memcpy(&next->cost[first], p->tried.p[k].cost, t->n * sizeof *next->cost);
             t->known = true;
             return 1;
         }
-    int r = run_pair(t, e);
+    int r = run_before(t, e);
     if (r == 0)
-        r = run_fused(t, 0, &next->cost[fused], e);
+        r = run_after(t, 0, &next->cost[first], e);
     return r < 0 ? r : 1;
 }
 
@@ -308,12 +362,18 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     for (unsigned k = 1; k <= ORDERS && !t->known && r == 0; k++)
-        r = run_fused(t, k, NULL, e);
+        r = run_after(t, k, NULL, e);
     if (r < 0 || t->known)
         return r;
-    struct rw_tried x = {.cost = t->next->cost[t->fused]};
-    memcpy(x.key, t->key, sizeof x.key);
-    return dt_push(&t->p->tried, x) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    struct rw_tried x = {.cost = dt_calloc(t->n + 1, sizeof *x.cost)};
+    if (x.cost) {
+        memcpy(x.key, t->key, sizeof x.key);
+        memcpy(x.cost, &t->next->cost[t->first], t->n * sizeof *x.cost);
+        if (dt_push(&t->p->tried, x))
+            return 0;
+    }
+    free(x.cost);
+    return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 void rw_trial_done(struct rw_trial *t)

@@ -241,19 +241,26 @@ static void make(const char *text, json_t *doc, struct made *m)
 /* 1 joined, 0 refused; the fused graph in *ret. */
 static int join(const struct made *m, uint32_t p, uint32_t c, enum rw_level level, json_t **ret, struct dt_str *why, unsigned n)
 {
+    const struct rw_state now = {.graph = m->g, .prog = m->p, .ana = m->a};
+    const uint32_t pair[2] = {p, c};
+    struct rw_edit x;
     struct rw_cand cand;
     struct dt_err e = {0};
-    if (rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
+    if (rw_edit_init(&x, &rw_block_fusion, dev_info(device), NULL, &now, pair, 2, &e) < 0 ||
+        rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
         fail_msg("%s", e.detail);
-    snprintf(cand.name, sizeof cand.name, "f%u", n);
-    int r = rw_block_fusion.apply(&cand, level, why, &e);
+    int r = rw_fuse(&cand, level, why, &e);
+    if (r == 0)
+        r = rw_fuse_part(&cand, &x, &e);
     if (r < 0)
         fail_msg("%s", e.detail ? e.detail : "?");
     if (r == 0) {
-        *ret = rw_cand_graph(&cand);
+        snprintf(x.part.p[0].module, sizeof x.part.p[0].module, "f%u", n);
+        *ret = rw_edit_graph(&x);
         assert_non_null(*ret);
     }
     rw_cand_done(&cand);
+    rw_edit_done(&x);
     return r == 0;
 }
 

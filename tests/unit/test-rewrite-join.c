@@ -21,8 +21,7 @@ static void join(struct fix *f, const struct fix_spec *s, enum rw_level level)
     struct dt_str why = {0};
     fix_open(f, s);
     fix_cand(f);
-    snprintf(f->c.name, sizeof f->c.name, "f0");
-    int r = rw_block_fusion.apply(&f->c, level, &why, &e);
+    int r = rw_fuse(&f->c, level, &why, &e);
     if (r)
         fail_msg("%s: %s", r < 0 ? "error" : "refused", r < 0 ? (e.detail ? e.detail : "?") : why.s);
     dt_str_done(&why);
@@ -72,7 +71,16 @@ static void test_shared(void **state)
     assert_int_equal(count(&f, "ld.shared"), 1);
     assert_int_equal(count(&f, "st.shared"), 1);
     assert_int_equal(count(&f, ".param .u64"), 2);
-    json_t *g = rw_cand_graph(&f.c);
+    const struct rw_state now = {.graph = f.g, .prog = &f.prog, .ana = &f.ana};
+    const uint32_t pair[2] = {0, 1};
+    struct rw_edit x;
+    assert_int_equal(rw_edit_init(&x, &rw_block_fusion, &f.dev, &f.opt, &now, pair, 2, NULL), 0);
+    assert_int_equal(rw_fuse_part(&f.c, &x, NULL), 0);
+    assert_int_equal(x.unread.n, 1);
+    assert_int_equal(x.unread.p[0].buffer, 1);
+    snprintf(x.part.p[0].module, sizeof x.part.p[0].module, "f0");
+    json_t *g = rw_edit_graph(&x);
+    rw_edit_done(&x);
     json_t *l = json_array_get(json_object_get(g, "launches"), 0);
     assert_int_equal(json_array_size(json_object_get(g, "launches")), 1);
     assert_string_equal(json_string_value(json_object_get(l, "name")), "p+c");
@@ -204,10 +212,9 @@ static void test_geometry(void **state)
     l->grid[1] = 2;
     l->grid[2] = 2;
     fix_cand(&f);
-    snprintf(f.c.name, sizeof f.c.name, "f0");
     struct dt_err e = {0};
     struct dt_str why = {0};
-    if (rw_block_fusion.apply(&f.c, RW_LEVEL_GLOBAL, &why, &e))
+    if (rw_fuse(&f.c, RW_LEVEL_GLOBAL, &why, &e))
         fail_msg("%s", e.detail ? e.detail : why.s);
     assert_int_equal(count(&f, "%tid"), 1);
     assert_int_equal(count(&f, "%ctaid"), 1);

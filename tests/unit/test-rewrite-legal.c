@@ -84,7 +84,7 @@ static void test_opaque(void **state) { refused_ptx(BOTH("", "frobnicate.b32 %r5
 static void test_order(void **state)
 {
     struct fix f;
-    uint32_t order[3], between;
+    uint32_t order[3], between, pair[2] = {0, 2};
     fix_open(&f, &plain);
     /* a third launch between them: the consumer becomes number 2 */
     struct dt_launch *l = dt_new_array(&f.a, struct dt_launch, 3);
@@ -106,19 +106,19 @@ static void test_order(void **state)
     struct dt_err e = {0};
     assert_int_equal(rw_cand_init(&f.c, &f.dev, &f.prog, &f.ana, &f.opt, 0, 2, &e), 0);
     refused(&f, "order");
-    assert_false(rw_order(&f.ana, 0, 2, order, &between));
+    assert_false(rw_order(&f.ana, pair, 2, order, &between));
     assert_int_equal(between, 1);
     rw_cand_done(&f.c);
     /* without x -> c it moves behind the pair, without p -> x before it */
     f.ana.edge[2].consumer = 99;
     f.ana.nedge = 2;
-    assert_true(rw_order(&f.ana, 0, 2, order, &between));
+    assert_true(rw_order(&f.ana, pair, 2, order, &between));
     assert_int_equal(order[0], 0);
     assert_int_equal(order[1], 1);
     f.ana.edge[0] = f.ana.edge[1];
     fix_edge(&f, &f.ana.edge[1], 1, 2);
     f.ana.edge[1].any.npairs = f.ana.edge[1].pairs = 1;
-    assert_true(rw_order(&f.ana, 0, 2, order, &between));
+    assert_true(rw_order(&f.ana, pair, 2, order, &between));
     assert_int_equal(order[0], 1);
     assert_int_equal(order[1], 0);
     fix_close(&f);

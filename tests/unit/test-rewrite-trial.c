@@ -2,111 +2,35 @@
  * Each is held against the way that runs everything. */
 #include <glob.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
-#include <cmocka.h>
-
-#include "rewrite/rewrite-priv.h"
-
-/* Three element-wise kernels in a chain, f adds 1, g doubles, h adds 1 under another name; a memset and a copy beside them. */
-#define KERNEL(name, op)                                                                                                   \
-    ".visible .entry " name "(.param .u64 a, .param .u64 b)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"    \
-    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n" \
-    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"          \
-    "ld.global.f32 %f1, [%d1];\n" op "\nst.global.f32 [%d2], %f2;\nret;\n}\n"
-#define TEXT                                                                                                               \
-    ".version 8.0\n.target sm_80\n.address_size 64\n" KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")                         \
-        KERNEL("g", "mul.rn.f32 %f2, %f1, 0f40000000;")
-#define KEEP(name, entry, from, to)                                                                                        \
-    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [64,1,1], \"block\": [128,1,1],"             \
-    "\"args\": [{\"buffer\": \"" from "\"}, {\"buffer\": \"" to "\"}]}"
-#define BUFFER(name, role) "\"" name "\": {\"bytes\": 32768, \"role\": \"" role "\"}"
-
-struct world {
-    struct dev_device *dev;
-    struct dt_graph *graph;
-    struct dev_prog *prog;
-    struct ana_result *ana;
-    struct rw_options opt;
-    struct rw_planner p;
-    struct rw_cand c;
-    struct rw_state next;
-    uint32_t fused;
-};
-
-static void must(int r, const struct dt_err *e)
-{
-    if (r < 0)
-        fail_msg("%s: %s", dt_err_text(r), e->detail ? e->detail : "");
-}
-
-static void world_open(struct world *w)
-{
-    struct dt_err e = {0};
-    struct ana_options o = {0};
-    struct dt_str text = {0};
-    memset(w, 0, sizeof *w);
-    dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
-    for (const char *s = TEXT; *s; s++)
-        dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
-    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 1}},"
-               BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER("r", "intermediate") "," BUFFER("s", "output") ","
-               BUFFER("t", "output") "}, \"launches\": [" KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") ","
-               "{\"name\": \"clear\", \"memset\": {\"buffer\": \"t\", \"offset\": 0, \"value\": 7, \"bytes\": 32768}},"
-               KEEP("c", "f", "q", "r") "," KEEP("d", "g", "r", "s") "]}");
-    must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
-    dt_str_done(&text);
-    must(dev_open("soft:h200", &w->dev, &e), &e);
-    must(dev_prog_new(w->dev, w->graph, NULL, NULL, &w->prog, &e), &e);
-    must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
-    w->p.dev = w->dev;
-    w->p.opt = &w->opt;
-    struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
-    assert_true(dt_push(&w->p.state, s));
-    must(rw_reference_new(w->dev, w->prog, 2, w->ana, &w->p.ref, &w->p.snaps, &e), &e);
-    must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
-}
+#include "rewrite-world.h"
 
 /* The candidate of two launches, at the level; `tamper` may change its text. */
-static void fuse(struct world *w, uint32_t p, uint32_t c, enum rw_level level, void (*tamper)(struct rw_cand *))
+static void fuse(struct world *w, uint32_t p, uint32_t c, enum rw_level level, void (*tamper)(struct dt_str *))
 {
+    const uint32_t pair[2] = {p, c};
     struct dt_err e = {0};
     struct dt_str why = {0};
-    must(rw_cand_init(&w->c, dev_info(w->dev), w->prog, w->ana, &w->opt, p, c, &e), &e);
-    snprintf(w->c.name, sizeof w->c.name, "f0");
-    int r = rw_block_fusion.apply(&w->c, level, &why, &e);
+    enum rw_verdict v;
+    must(rw_edit_init(&w->x, &rw_block_fusion, dev_info(w->dev), &w->opt, &w->p.state.p[0], pair, 2, &e), &e);
+    int r = w->x.kind->open(&w->x, &v, &why, &e);
+    r = r ? r : w->x.kind->build(&w->x, level, &why, &e);
     if (r)
         fail_msg("%s", r < 0 ? e.detail : why.s);
     dt_str_done(&why);
+    assert_int_equal(w->x.part.n, 1);
+    snprintf(w->x.part.p[0].module, sizeof w->x.part.p[0].module, "f0");
     if (tamper)
-        tamper(&w->c);
-    must(rw_state_make(&w->p, &w->c, &w->p.state.p[0], &w->next, &w->fused, &e), &e);
+        tamper(&w->x.part.p[0].ptx);
+    must(rw_state_make(&w->p, &w->x, &w->next, &w->fused, &e), &e);
 }
 
 static void unfuse(struct world *w)
 {
     rw_state_done(&w->next);
-    rw_cand_done(&w->c);
-}
-
-static void world_close(struct world *w)
-{
-    rw_state_done(&w->p.state.p[0]);
-    free(w->p.state.p);
-    free(w->p.tried.p);
-    rw_reference_free(w->p.ref);
-    rw_snaps_free(w->p.snaps);
-    ana_free(w->ana);
-    dev_prog_free(w->prog);
-    dt_graph_free(w->graph);
-    dev_close(w->dev);
+    w->x.kind->close(&w->x);
+    rw_edit_done(&w->x);
 }
 
 /* The modelled time from costs is the time of the run. */
@@ -188,7 +112,7 @@ static void test_agree(void **state)
     world_open(&w);
     for (int level = RW_LEVEL_SHARED; level <= RW_LEVEL_GLOBAL; level++) {
         fuse(&w, 0, 1, (enum rw_level)level, NULL);
-        assert_int_equal(rw_trial_begin(&t, &w.p, &w.c, &w.p.state.p[0], &w.next, w.fused, &e), 1);
+        assert_int_equal(rw_trial_begin(&t, &w.p, &w.x, &w.next, w.fused, &e), 1);
         assert_false(t.known);
         assert_true(w.next.cost[w.fused].known);
         must(rw_trial_finish(&t, &e), &e);
@@ -204,7 +128,7 @@ static void test_agree(void **state)
     }
     /* the second pair is the first over again: same text, same arguments but for the buffers */
     fuse(&w, 3, 4, RW_LEVEL_GLOBAL, NULL);
-    assert_int_equal(rw_trial_begin(&t, &w.p, &w.c, &w.p.state.p[0], &w.next, w.fused, &e), 1);
+    assert_int_equal(rw_trial_begin(&t, &w.p, &w.x, &w.next, w.fused, &e), 1);
     assert_true(t.known && w.next.cost[w.fused].known);
     must(rw_trial_finish(&t, &e), &e);
     rw_trial_done(&t);
@@ -212,16 +136,16 @@ static void test_agree(void **state)
     world_close(&w);
 }
 
-static void wrong_constant(struct rw_cand *c)
+static void wrong_constant(struct dt_str *ptx)
 {
-    char *at = strstr(c->ptx.s, "0f40000000");
+    char *at = strstr(ptx->s, "0f40000000");
     assert_non_null(at);
     memcpy(at, "0f40000001", 10);
 }
 
-static void next_element(struct rw_cand *c) /* an address that is off by one element: the last thread leaves the buffer */
+static void next_element(struct dt_str *ptx) /* an address that is off by one element: the last thread leaves the buffer */
 {
-    char *at = c->ptx.s, *last = NULL;
+    char *at = ptx->s, *last = NULL;
     while ((at = strstr(at, "st.global.f32 ["))) {
         last = at;
         at++;
@@ -230,25 +154,25 @@ static void next_element(struct rw_cand *c) /* an address that is off by one ele
     at = strchr(last, ']');
     assert_memory_equal(at, "],", 2);
     struct dt_str s = {0};
-    dt_str_addn(&s, c->ptx.s, (size_t)(at - c->ptx.s));
+    dt_str_addn(&s, ptx->s, (size_t)(at - ptx->s));
     dt_str_add(&s, "+4");
     dt_str_add(&s, at);
-    dt_str_done(&c->ptx);
-    c->ptx = s;
+    dt_str_done(ptx);
+    *ptx = s;
 }
 
-static void endless(struct rw_cand *c) /* fused text that never ends must not hang the planner */
+static void endless(struct dt_str *ptx) /* fused text that never ends must not hang the planner */
 {
-    char *at = strstr(c->ptx.s, "\tret;");
+    char *at = strstr(ptx->s, "\tret;");
     if (!at)
-        at = strstr(c->ptx.s, "ret;");
+        at = strstr(ptx->s, "ret;");
     assert_non_null(at);
     struct dt_str s = {0};
-    dt_str_addn(&s, c->ptx.s, (size_t)(at - c->ptx.s));
+    dt_str_addn(&s, ptx->s, (size_t)(at - ptx->s));
     dt_str_add(&s, "\nOVER:\n\tbra OVER;\n");
     dt_str_add(&s, at);
-    dt_str_done(&c->ptx);
-    c->ptx = s;
+    dt_str_done(ptx);
+    *ptx = s;
 }
 
 /* What failed can be reproduced from what is left behind: both programs as documents, and the words. */
@@ -290,7 +214,7 @@ static void bundle(struct world *w, const char *words)
 
 static void test_differ(void **state)
 {
-    static void (*const tamper[])(struct rw_cand *) = {wrong_constant, next_element, endless};
+    static void (*const tamper[])(struct dt_str *) = {wrong_constant, next_element, endless};
     static const int want[] = {DT_E_INTERNAL, DT_E_BOUNDS, DT_E_TIMEOUT};
     struct world w;
     struct rw_trial t;
@@ -299,7 +223,7 @@ static void test_differ(void **state)
         struct dt_err e = {0};
         fuse(&w, 3, 4, RW_LEVEL_GLOBAL, tamper[k]);
         dev_set_deadline(w.dev, 300);
-        int r = rw_trial_begin(&t, &w.p, &w.c, &w.p.state.p[0], &w.next, w.fused, &e);
+        int r = rw_trial_begin(&t, &w.p, &w.x, &w.next, w.fused, &e);
         assert_int_equal(r, want[k]);
         if (k == 0)
             assert_non_null(strstr(e.detail, "'s' differs at byte"));

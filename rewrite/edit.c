@@ -1,0 +1,66 @@
+/* Edits: a set S of launches of the newest state, and the launches T that stand in their place.
+ *
+ *   propose   the rewrite lists sets S with what they promise (rw_propose)
+ *   open      facts and legality of one of them
+ *   build     T, at a level: launch documents with the text of their modules (rw_edit_add)
+ *   close     the rewrite's own data goes
+ *
+ * The planner (choose.c) goes through this for every rewrite alike; document.c writes the new graph down. An edit borrows the state and
+ * changes nothing of it.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int rw_edit_init(struct rw_edit *x, const struct rw_rewrite *w, const struct dev_info *dev, const struct rw_options *o,
+                 const struct rw_state *now, const uint32_t *launch, uint32_t n, struct dt_err *e)
+{
+    static const struct rw_options defaults;
+    *x = (struct rw_edit){.kind = w, .dev = dev, .opt = o ? o : &defaults, .now = now, .nlaunch = n};
+    x->launch = dt_new_array(&x->arena, uint32_t, n + 1);
+    if (!x->launch) {
+        rw_edit_done(x);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    memcpy(x->launch, launch, n * sizeof *launch);
+    return 0;
+}
+
+void rw_edit_clear(struct rw_edit *x)
+{
+    for (size_t k = 0; k < x->part.n; k++) {
+        json_decref(x->part.p[k].launch);
+        dt_str_done(&x->part.p[k].ptx);
+    }
+    x->part.n = x->unread.n = 0;
+    dt_str_done(&x->hint);
+}
+
+void rw_edit_done(struct rw_edit *x)
+{
+    rw_edit_clear(x);
+    free(x->part.p);
+    free(x->unread.p);
+    dt_arena_done(&x->arena);
+    memset(x, 0, sizeof *x);
+}
+
+struct rw_part *rw_edit_add(struct rw_edit *x, json_t *launch)
+{
+    struct rw_part part = {.launch = launch, .same = UINT32_MAX};
+    if (!launch || !dt_push(&x->part, part)) {
+        json_decref(launch);
+        return NULL;
+    }
+    return &x->part.p[x->part.n - 1];
+}
+
+int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes)
+{
+    struct rw_promise v = {.launch = dt_new_array(&l->arena, uint32_t, n + 1), .nlaunch = n, .size = size, .bytes = bytes};
+    if (!v.launch)
+        return DT_E_NOMEM;
+    memcpy(v.launch, launch, n * sizeof *launch);
+    return dt_push(&l->v, v) ? 0 : DT_E_NOMEM;
+}
