@@ -36,8 +36,10 @@ char *dev_with_version(const char *ptx, size_t len, const char *version);
 struct dev_driver {
     void *lib;
 #define SYM(name) __typeof__(&name) name;
+#define OPT(name) __typeof__(&name) name; /* may be NULL */
 #include "device/cuda.def"
 #undef SYM
+#undef OPT
 #define EXT(name, params) name##_t name; /* all or none: a real driver has none */
     DOVETAIL_EXTENSIONS(EXT)
 #undef EXT
@@ -45,6 +47,7 @@ struct dev_driver {
 };
 /* NVIDIA's (whatever libcuda.so.1 the linker finds) or ours, initialised. DT_E_NO_DEVICE with the reason. */
 int dev_driver_open(bool soft, const struct dev_driver **ret, struct dt_err *e);
+bool dev_driver_is_open(bool soft);
 
 /* ---- device.c ---- */
 struct dev_device {
@@ -56,6 +59,7 @@ struct dev_device {
     uint64_t generation; /* counts resets: handles of an older one are dead */
     uint64_t seed;
     bool race_check;
+    bool hung; /* a real device passed its deadline: every further call would wait for ever */
 };
 struct dev_module_handle {
     CUmodule mod;

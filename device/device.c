@@ -14,9 +14,31 @@
 #include "device/device-priv.h"
 
 #define DEADLINE_MS 60000
+#define OLDEST_DRIVER 12000
+
+/* What an error means for a person, where its name does not say. */
+static const char *hint(CUresult r)
+{
+    switch (r) {
+    case CUDA_ERROR_STUB_LIBRARY: return "this libcuda.so.1 is the toolkit's stub, not a driver";
+    case CUDA_ERROR_DEVICE_UNAVAILABLE: return "the GPU is in exclusive or prohibited mode, or another process has taken it";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: return "the driver's kernel module and its library differ: reboot or reinstall it";
+    case CUDA_ERROR_SYSTEM_NOT_READY: return "the system is not ready, NVSwitch's fabric manager perhaps: try later";
+    case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: return "the CUDA compatibility package does not support this GPU";
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_MPS_RPC_FAILURE:
+    case CUDA_ERROR_MPS_SERVER_NOT_READY: return "MPS is configured and its daemon does not answer";
+    case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED: return "MPS has no room for another client";
+    case CUDA_ERROR_NO_BINARY_FOR_GPU: return "the kernel is for another architecture";
+    default: return NULL;
+    }
+}
 
 int dev_use(struct dev_device *d, struct dt_err *e)
 {
+    if (d->hung)
+        return dt_err_set(e, DT_E_TIMEOUT, "a kernel on the device does not end: this process can do nothing with it any more");
     CUresult r = d->cu->cuCtxSetCurrent(d->ctx);
     return r == CUDA_SUCCESS ? 0 : dev_cu(d, r, "cuCtxSetCurrent", e);
 }
@@ -41,6 +63,11 @@ static int code_of(CUresult r)
     case CUDA_ERROR_NO_DEVICE:
     case CUDA_ERROR_INVALID_DEVICE:
     case CUDA_ERROR_DEVICE_UNAVAILABLE:
+    case CUDA_ERROR_MPS_CONNECTION_FAILED:
+    case CUDA_ERROR_MPS_RPC_FAILURE:
+    case CUDA_ERROR_MPS_SERVER_NOT_READY:
+    case CUDA_ERROR_MPS_MAX_CLIENTS_REACHED:
+    case CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED:
     case CUDA_ERROR_NOT_INITIALIZED: return DT_E_NO_DEVICE;
     default: return DT_E_DEVICE;
     }
@@ -51,7 +78,8 @@ static int cu_error(const struct dev_driver *cu, CUresult r, const char *what, s
     const char *name = NULL, *words = NULL;
     cu->cuGetErrorName(r, &name);
     cu->cuGetErrorString(r, &words);
-    return dt_err_set(e, code_of(r), "%s: %s (%s)", what, name ? name : "unknown error", words ? words : "no description");
+    const char *more = hint(r);
+    return dt_err_set(e, code_of(r), "%s: %s (%s)", what, name ? name : "unknown error", more ? more : words ? words : "no description");
 }
 
 int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
@@ -91,6 +119,8 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
         r = cu->dovetailDeviceModel(&model, dev);
     if (r != CUDA_SUCCESS)
         return cu_error(cu, r, "reading the device's attributes", e);
+    /* A MIG slice has a name of its own ("NVIDIA H200 MIG 1g.18gb") and its own number of SMs. */
+    snprintf(i.sharing, sizeof i.sharing, "%s", strstr(i.name, " MIG ") ? "mig" : "");
     i.cc_major = (unsigned)major;
     i.cc_minor = (unsigned)minor;
     snprintf(i.arch, sizeof i.arch, "sm_%d%d", major, minor);
@@ -106,7 +136,13 @@ static int find_real(unsigned ordinal, const struct dev_driver **ret_cu, CUdevic
     int r = dev_driver_open(false, ret_cu, e);
     if (r < 0)
         return r;
-    CUresult c = (*ret_cu)->cuDeviceGetCount(&count);
+    int version = 0;
+    CUresult c = (*ret_cu)->cuDriverGetVersion(&version);
+    if (c == CUDA_SUCCESS && version < OLDEST_DRIVER)
+        return dt_err_set(e, DT_E_NO_DEVICE, "the driver is of CUDA %d.%d: %d.%d or later is needed", version / 1000, version % 1000 / 10,
+                          OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+    if (c == CUDA_SUCCESS)
+        c = (*ret_cu)->cuDeviceGetCount(&count);
     if (c != CUDA_SUCCESS)
         return cu_error(*ret_cu, c, "cuDeviceGetCount", e);
     if (ordinal >= (unsigned)count)
@@ -149,6 +185,12 @@ static int settle(struct dev_device *d, struct dt_err *e)
         return cu_error(d->cu, r, "cuDevicePrimaryCtxRetain", e);
     }
     int err = dev_use(d, e);
+    CUexecAffinityParam part = {0};
+    if (!err && d->cu->cuCtxGetExecAffinity && d->cu->cuCtxGetExecAffinity(&part, CU_EXEC_AFFINITY_TYPE_SM_COUNT) == CUDA_SUCCESS &&
+        part.param.smCount.val && part.param.smCount.val < d->info.sms) { /* an MPS client that gets a part of the GPU */
+        d->info.sms = part.param.smCount.val;
+        snprintf(d->info.sharing, sizeof d->info.sharing, "mps");
+    }
     if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetDeadline(d->deadline_ms), "dovetailSetDeadline", e);
     if (!err && d->cu->soft)
@@ -179,13 +221,15 @@ int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e)
 
 struct dev_device *dev_close(struct dev_device *d)
 {
-    if (d && d->ctx) {
+    if (d && d->ctx && !d->hung) { /* else releasing would wait for ever */
         d->cu->cuCtxSetCurrent(NULL);
         d->cu->cuDevicePrimaryCtxRelease(d->dev);
     }
     free(d);
     return NULL;
 }
+
+bool dev_hung(const struct dev_device *d) { return d && d->hung; }
 
 const struct dev_info *dev_info(const struct dev_device *d)
 {
@@ -195,6 +239,8 @@ const struct dev_info *dev_info(const struct dev_device *d)
 int dev_reset(struct dev_device *d, struct dt_err *e)
 {
     d->generation++;
+    if (d->hung)
+        return dev_use(d, e);
     CUresult r = d->cu->cuDevicePrimaryCtxReset(d->dev);
     if (r != CUDA_SUCCESS)
         return cu_error(d->cu, r, "cuDevicePrimaryCtxReset", e);
@@ -236,8 +282,10 @@ int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e)
     long nap = 1000;
     CUresult r;
     while ((r = d->cu->cuEventQuery(ev)) == CUDA_ERROR_NOT_READY) {
-        if (d->deadline_ms && dt_now_us() - start > (uint64_t)d->deadline_ms * 1000)
+        if (d->deadline_ms && dt_now_us() - start > (uint64_t)d->deadline_ms * 1000) {
+            d->hung = true;
             return dt_err_set(e, DT_E_TIMEOUT, "the device did not finish in %u ms", d->deadline_ms);
+        }
         nanosleep(&(struct timespec){0, nap}, NULL);
         nap = nap < 1000000 ? nap * 2 : nap;
     }

@@ -22,6 +22,7 @@ struct dev_info {
     char name[128], kind[8] /* "soft" or "cuda" */, arch[16] /* "sm_90" */, model[16] /* soft: "h200", else "" */;
     unsigned sms, cc_major, cc_minor, max_threads_sm, max_blocks_sm, regs_sm, shared_sm, shared_block, shared_block_optin;
     unsigned shared_reserved, l2_bytes;
+    char sharing[8]; /* "mig": a slice of a GPU; "mps": an MPS client with a part of the SMs, `sms` is that part; else "" */
     int driver_version; /* 13000 */
 };
 
@@ -33,8 +34,10 @@ const struct dev_info *dev_info(const struct dev_device *d);
 int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user), void *user, struct dt_err *e);
 
 /* Wall-clock limit of one kernel, milliseconds (0: none; default 60000, or DOVETAIL_KERNEL_TIMEOUT_MS). The software device stops the
- * kernel; a real one cannot: dev_sync gives DT_E_TIMEOUT and the process must be ended by whoever started it. */
+ * kernel; a real one cannot: dev_sync gives DT_E_TIMEOUT, every later call too, nothing is freed, and the process must end without waiting (_exit): the
+ * driver then takes the kernel off the device, and another process can use it. */
 void dev_set_deadline(struct dev_device *d, unsigned ms);
+bool dev_hung(const struct dev_device *d); /* that has happened; false for NULL */
 /* After a fault every call fails: drop the context and make a new one. Memory, modules and runs made before are gone; freeing them is
  * allowed and does nothing. */
 int dev_reset(struct dev_device *d, struct dt_err *e);

@@ -49,7 +49,7 @@ static void *open_in(const char *dir, size_t len, const char *soname)
 
 static void *open_home(const char *home, const char *soname)
 {
-    static const char *const sub[] = {"targets/x86_64-linux/lib", "lib64", "lib"};
+    static const char *const sub[] = {"targets/x86_64-linux/lib", "lib64", "lib", "extras/CUPTI/lib64"};
     char dir[PATH_MAX];
     void *h = NULL;
     for (size_t i = 0; home && *home && i < sizeof sub / sizeof *sub && !h; i++) {

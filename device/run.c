@@ -338,6 +338,14 @@ int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e)
     return err < 0 ? err : dev_run_fault(r, step, dev_sync(r->dev, e), e);
 }
 
+int dev_run_issue(struct dev_run *r, struct dt_err *e)
+{
+    int err = r->nstream > 1 ? dt_err_set(e, DT_E_UNSUPPORTED, "the plan uses several streams") : 0;
+    for (uint32_t i = 0; i < r->prog->graph->nlaunch && !err; i++)
+        err = launch_step(r, i, e);
+    return err;
+}
+
 int dev_run_once(struct dev_run *r, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;

@@ -37,8 +37,10 @@ static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err
     if (!p)                                                                                                                        \
         return dt_err_set(e, DT_E_NO_DEVICE, "%s: no " #name ": the driver is too old", path);                                     \
     d->name = (__typeof__(&name))p;
+#define OPT(name) d->name = (__typeof__(&name))dlsym(lib, SYMBOL(name));
 #include "device/cuda.def"
 #undef SYM
+#undef OPT
     d->soft = true;
 #define EXT(name, params)                                                                                                          \
     p = NULL;                                                                                                                      \
@@ -67,13 +69,26 @@ static int open_driver(struct dev_driver *d, bool soft, struct dt_err *e)
     if (c != CUDA_SUCCESS) {
         const char *name = NULL;
         n.cuGetErrorName(c, &name);
-        r = dt_err_set(e, DT_E_NO_DEVICE, "%s: cuInit: %s", path, name ? name : "unknown error");
+        r = dt_err_set(e, DT_E_NO_DEVICE, "%s: cuInit: %s%s", path, name ? name : "unknown error",
+                       c == CUDA_ERROR_STUB_LIBRARY                ? " (the toolkit's stub, not a driver)"
+                       : c == CUDA_ERROR_SYSTEM_DRIVER_MISMATCH    ? " (the driver's kernel module and its library differ)"
+                       : c == CUDA_ERROR_SYSTEM_NOT_READY          ? " (the fabric manager is not ready: try later)"
+                       : c == CUDA_ERROR_NO_DEVICE                 ? " (there is no GPU, or CUDA_VISIBLE_DEVICES hides it)"
+                                                                   : "");
     }
     if (r < 0)
         dlclose(n.lib);
     else
         *d = n;
     return r;
+}
+
+bool dev_driver_is_open(bool soft)
+{
+    pthread_mutex_lock(&drivers.lock);
+    bool is = soft ? drivers.soft.lib : drivers.real.lib;
+    pthread_mutex_unlock(&drivers.lock);
+    return is;
 }
 
 int dev_driver_open(bool soft, const struct dev_driver **ret, struct dt_err *e)

@@ -102,6 +102,8 @@ static int build(struct dev_run *r, struct dt_err *e)
     return err;
 }
 
+int dev_run_build(struct dev_run *r, struct dt_err *e) { return build(r, e); }
+
 static int ascending(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;

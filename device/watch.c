@@ -1,0 +1,111 @@
+/* How the GPU is while it is measured: clocks, what slows it down, who else uses it. By NVML, opened with dlopen; without it the state is not known,
+ * and a measurement is judged by its own spread alone.
+ *
+ * nvml.h is no part of the CUDA wheels, so the few entries are declared here, as NVIDIA's NVML API reference has them; their binary interface is
+ * versioned (_v2, _v3) and stable. The GPU is found by its PCI bus id: NVML knows nothing of CUDA_VISIBLE_DEVICES and numbers otherwise.
+ *
+ * What disturbs: slowdown by hardware, heat or power brake; the software's power cap when it moved the SM clock; a clock that moved by over 5 %; another
+ * process with a context. In a container the process ids are those of the host, so ours is not looked for: one process is taken to be us.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "device/device-priv.h"
+#include "device/measure.h"
+
+typedef struct nvmlDevice_st *nvmlDevice_t;
+struct nvml_process { /* nvmlProcessInfo_t of _v2 and _v3 */
+    unsigned pid;
+    unsigned long long used_bytes;
+    unsigned gpu_instance, compute_instance;
+};
+enum { SM_CLOCK = 1, MEM_CLOCK = 2 };
+enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_POWER_BRAKE = 0x80 }; /* nvmlClocksEventReason… */
+#define MOVED 0.05
+
+/* ENTRY(member, symbol, parameters): all return 0 for success */
+#define ENTRIES(ENTRY)                                                                                                             \
+    ENTRY(init, nvmlInit_v2, (void))                                                                                               \
+    ENTRY(by_bus, nvmlDeviceGetHandleByPciBusId_v2, (const char *, nvmlDevice_t *))                                                \
+    ENTRY(clock, nvmlDeviceGetClockInfo, (nvmlDevice_t, int, unsigned *))                                                          \
+    ENTRY(max_clock, nvmlDeviceGetMaxClockInfo, (nvmlDevice_t, int, unsigned *))                                                   \
+    ENTRY(temperature, nvmlDeviceGetTemperature, (nvmlDevice_t, int, unsigned *))                                                  \
+    ENTRY(power, nvmlDeviceGetPowerUsage, (nvmlDevice_t, unsigned *))                                                              \
+    ENTRY(reasons, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t, unsigned long long *))                                   \
+    ENTRY(old_reasons, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t, unsigned long long *))                            \
+    ENTRY(processes, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, struct nvml_process *))                   \
+    ENTRY(mig, nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned *, unsigned *))
+
+static struct {
+    pthread_once_t once;
+    bool there;
+#define ENTRY(member, symbol, params) int(*member) params;
+    ENTRIES(ENTRY)
+#undef ENTRY
+} nvml = {.once = PTHREAD_ONCE_INIT};
+
+static void load(void)
+{
+    void *lib = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (!lib)
+        return;
+#define ENTRY(member, symbol, params) nvml.member = (int(*) params)dlsym(lib, #symbol);
+    ENTRIES(ENTRY)
+#undef ENTRY
+    nvml.there = nvml.init && nvml.by_bus && !nvml.init();
+}
+
+void dev_state(struct dev_device *d, struct dev_state *ret)
+{
+    struct dev_state s = {0};
+    nvmlDevice_t dev;
+    char bus[32] = "";
+    unsigned long long reasons = 0;
+    unsigned pending = 0, now = 0;
+    *ret = s;
+    pthread_once(&nvml.once, load);
+    if (d->cu->soft || !nvml.there || !d->cu->cuDeviceGetPCIBusId || d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) != CUDA_SUCCESS || nvml.by_bus(bus, &dev))
+        return;
+    s.known = nvml.clock && !nvml.clock(dev, SM_CLOCK, &s.sm_mhz);
+    if (nvml.clock)
+        nvml.clock(dev, MEM_CLOCK, &s.mem_mhz);
+    if (nvml.max_clock)
+        nvml.max_clock(dev, SM_CLOCK, &s.max_sm_mhz);
+    if (nvml.temperature)
+        nvml.temperature(dev, 0, &s.celsius);
+    if (nvml.power)
+        nvml.power(dev, &s.milliwatts);
+    if ((nvml.reasons && !nvml.reasons(dev, &reasons)) || (nvml.old_reasons && !nvml.old_reasons(dev, &reasons)))
+        s.reasons = reasons;
+    if (nvml.mig && !nvml.mig(dev, &now, &pending))
+        s.mig = now == 1;
+    enum { MOST = 64 };
+    struct nvml_process p[MOST];
+    unsigned n = MOST;
+    if (nvml.processes && !nvml.processes(dev, &n, p))
+        s.others = n > 1 ? n - 1 : 0;
+    *ret = s;
+}
+
+const char *dev_disturbed(const struct dev_state *a, const struct dev_state *b, char *text, size_t n)
+{
+    uint64_t reasons = a->reasons | b->reasons;
+    const char *why = reasons & (HW_SLOWDOWN | HW_THERMAL | HW_POWER_BRAKE) ? "the hardware slowed the chip down"
+                      : reasons & SW_THERMAL                               ? "the driver slowed the chip down for its temperature"
+                                                                           : NULL;
+    if (!a->known || !b->known)
+        return NULL;
+    double lo = a->sm_mhz < b->sm_mhz ? a->sm_mhz : b->sm_mhz, hi = a->sm_mhz > b->sm_mhz ? a->sm_mhz : b->sm_mhz;
+    if (why)
+        snprintf(text, n, "%s (clock event reasons 0x%llx)", why, (unsigned long long)reasons);
+    else if (hi > 0 && hi - lo > MOVED * hi)
+        snprintf(text, n, "the SM clock went from %u to %u MHz%s", a->sm_mhz, b->sm_mhz, reasons & SW_POWER_CAP ? " (power cap)" : "");
+    else if (a->others || b->others)
+        snprintf(text, n, "%u other process%s on this GPU", a->others > b->others ? a->others : b->others, (a->others | b->others) > 1 ? "es are" : " is");
+    else
+        return NULL;
+    return text;
+}
