@@ -5,7 +5,8 @@
  *
  *   analysis  launches[].name  edges[].producer .consumer .buffers[] and the keys of .independent_bytes
  *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
- * memset and copy steps; rewrites[].launches[]; keys of modules, buffers, scratch, assumes.align, assumes.constant;
+ * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules, buffers, scratch,
+ * assumes.align, assumes.constant;
  * and, between single quotes, in rewrites[].reason
  *
  * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
@@ -427,10 +428,11 @@ static int buffers(struct renamer *r, json_t *doc)
 
 static int document(struct renamer *r, json_t *doc)
 {
-    json_t *v, *assumes = json_object_get(doc, "assumes");
+    json_t *v, *assumes = json_object_get(doc, "assumes"), *original = json_object_get(doc, "original");
     size_t i;
     int x;
     json_array_foreach(json_object_get(doc, "launches"), i, v) if ((x = launch(r, v)) < 0) return x;
+    json_array_foreach(json_object_get(original, "launches"), i, v) if ((x = launch(r, v)) < 0) return x;
     json_array_foreach(json_object_get(doc, "edges"), i,
                        v) if ((x = member(r, LAUNCH, v, "producer")) < 0 ||
                               (x = member(r, LAUNCH, v, "consumer")) < 0 ||
@@ -439,7 +441,7 @@ static int document(struct renamer *r, json_t *doc)
     json_array_foreach(json_object_get(doc, "rewrites"), i,
                        v) if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
                               (x = sentence(r, json_object_get(v, "reason"))) < 0) return x;
-    if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
+    if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, MODULE, original, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
         (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0)
         return x;
     if (json_is_string(json_object_get(doc, "name")) &&

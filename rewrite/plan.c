@@ -154,6 +154,22 @@ static json_t *toolchain(const struct dev_info *d)
     return o;
 }
 
+/* The posted launches, for a program that has to go back to them; of their modules (PTX) those that are not the plan's too. Takes `posted` apart. */
+static json_t *original(json_t *posted, const json_t *plan_modules)
+{
+    json_t *modules = json_object_get(posted, "modules"), *o = json_object(), *v;
+    const char *name;
+    void *next;
+    bool ok = o && modules;
+    json_object_foreach_safe(modules, next, name, v) if (ok && json_equal(v, json_object_get(plan_modules, name)))
+        ok = json_object_del(modules, name) == 0;
+    if (!ok || !put(o, "modules", json_incref(modules)) || !put(o, "launches", json_incref(json_object_get(posted, "launches")))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
 {
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
@@ -173,7 +189,8 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     if (ok) {
         scratch = json_object_get(ptx, "scratch");
         ok = put(doc, "scratch", scratch ? json_incref(scratch) : json_object()) && put(doc, "launches", launches(last)) &&
-             put(doc, "buffers", json_incref(json_object_get(mine, "buffers")));
+             put(doc, "buffers", json_incref(json_object_get(mine, "buffers"))) &&
+             (first == last || put(doc, "original", original(mine, json_object_get(ptx, "modules"))));
     }
     json_decref(ptx);
     json_decref(mine);
