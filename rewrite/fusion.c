@@ -322,7 +322,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     if (!rw_legal_check(c, why))
         return 1;
     x->after_us = bound_us(c, now, &x->before_us);
-    if (x->after_us <= x->before_us * BOUND)
+    if (x->after_us <= x->before_us * BOUND || RW_FORCED)
         return 0;
     *ret_verdict = RW_DROPPED;
     dt_str_addf(why,

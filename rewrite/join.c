@@ -562,10 +562,18 @@ static unsigned phase_barrier(const struct rw_cand *c)
 
 /* ---- the module ------------------------------------------------------------------------------------------------------ */
 
-static int target_number(const char *t)
+/* The target on which both run: the higher one, of equal ones the one for a single chip (sm_90a before sm_90). */
+static const char *target_of(const char *a, const char *b)
 {
-    const char *s = strstr(t ? t : "", "sm_");
-    return s ? (int)strtol(s + 3, NULL, 10) : 0;
+    const char *t[2] = {a ? a : "", b ? b : ""};
+    long rank[2];
+    for (int k = 0; k < 2; k++) {
+        const char *s = strstr(t[k], "sm_");
+        char *end = "";
+        rank[k] = s ? strtol(s + 3, &end, 10) * 2 : 0;
+        rank[k] += *end != 0;
+    }
+    return rank[0] >= rank[1] ? t[0] : t[1];
 }
 
 static int check_text(struct rw_join *j, struct dt_str *out)
@@ -598,7 +606,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     struct rw_join j = {.c = c, .e = e};
     struct table t = {0};
     dt_str_done(&c->ptx);
-    j.m = ptx_module_new(v / 100, v % 100, target_number(m0->target) >= target_number(m1->target) ? m0->target : m1->target);
+    j.m = ptx_module_new(v / 100, v % 100, target_of(m0->target, m1->target));
     if (!j.m)
         return nomem(&j);
     j.m->address_size = 64;

@@ -5,6 +5,7 @@
  */
 #include "rewrite/rewrite-priv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* False when either body has the find; the sentence names launch, line and thing. */
@@ -74,26 +75,29 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
-/* "sm_90" and "sm_80" may be joined (at 90); what is for one chip only ("sm_90a") joins only itself. */
+/* "sm_90" and "sm_80" may be joined (at 90), and what is for one chip ("sm_90a") with what runs there ("sm_80": at 90a). */
 bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
 {
-    const char *a = c->body[0].f->module->target, *b = c->body[1].f->module->target;
-    bool special = false;
+    const char *t[2];
+    unsigned long number[2];
+    bool special[2];
     for (int s = 0; s < 2; s++) {
-        const char *t = c->body[s].f->module->target, *n = t ? strstr(t, "sm_") : NULL;
-        if (!n || strchr(t, ',')) {
-            dt_str_addf(why, "'%s' is for target %s", c->body[s].step->launch->name, t ? t : "?");
+        t[s] = c->body[s].f->module->target;
+        const char *n = t[s] ? strstr(t[s], "sm_") : NULL;
+        char *end;
+        if (!n || strchr(t[s], ',')) {
+            dt_str_addf(why, "'%s' is for target %s", c->body[s].step->launch->name, t[s] ? t[s] : "?");
             return false;
         }
-        n += 3 + strspn(n + 3, "0123456789");
-        special |= *n != 0;
+        number[s] = strtoul(n + 3, &end, 10);
+        special[s] = *end != 0;
     }
     if (c->body[0].f->module->address_size != 64 || c->body[1].f->module->address_size != 64) {
         dt_str_add(why, "addresses are not 64 bits wide");
         return false;
     }
-    if (special && strcmp(a, b)) {
-        dt_str_addf(why, "one is for %s, the other for %s", a, b);
+    if ((special[0] && special[1] && strcmp(t[0], t[1])) || (special[0] && number[1] > number[0]) || (special[1] && number[0] > number[1])) {
+        dt_str_addf(why, "one is for %s, the other for %s", t[0], t[1]);
         return false;
     }
     return true;

@@ -179,6 +179,17 @@ bool rw_legal_check(const struct rw_cand *c, struct dt_str *why);
 #include "rewrite/legal.def"
 #undef LEGAL
 
+/* Switches of a build for tests (tests/diff/planner.c); what is installed has none. */
+#ifdef RW_TEST_HOOKS
+extern struct rw_hooks {
+    const char *off; /* predicates not asked, "order,async"; NULL: all are */
+    bool force;      /* keep what is legal and right, faster or not */
+} rw_hooks;
+#define RW_FORCED rw_hooks.force
+#else
+#define RW_FORCED false
+#endif
+
 /* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and
  * c->no_redirect then says why. */
 int rw_fit(struct rw_cand *c, struct dt_err *e);

@@ -1,19 +1,23 @@
 #!/usr/bin/env python3
 """Plans against the graphs they were made from: random graphs of ordinary kernels through the whole planner.
 
-Chains, diamonds and fan-out of element-wise, row-wise (shared memory, shuffles), tiled-GEMM and transposing kernels over one matrix
-shape, with block sizes drawn anew for every launch, in-place launches, further readers and intermediates that leave the graph. Each
-graph is run, planned and its plan run, both with two seeds that the planner never saw; outputs must agree byte by byte.
-What was kept, refused and dropped is counted, so that a planner which refuses everything shows.
+Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM, pooling and transposing
+kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place launches (on halves too), memset and
+copy steps, further readers and intermediates that leave the graph. Each graph is planned once as a user would have it and, every other
+one, with everything legal forced (kept whether it is faster or not, so that what the model dislikes is held to the bits as well).
+Graph and plan run with seeds that the planner never saw; outputs must agree byte by byte.
+What was kept, refused and dropped is counted, so that a planner which refuses everything shows. One process a core (planner.c)
+takes the graphs one after the other; when it dies, that is a failure of the graph it had.
 
-    plans.py DOVETAIL [COUNT [FIRST_SEED]]      exit status 1 if a plan differs, is slower, fails, or nothing at all was kept
+    plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or nothing at all was kept
 """
 import json
 import os
 import random
 import subprocess
 import sys
-import tempfile
+import threading
+import time
 
 KERNELS = r"""
 extern "C" __global__ void unary(const float *x, float *y, int n, float a)
@@ -68,13 +72,13 @@ extern "C" __global__ void warprows(const float *x, float *y, int rows, int cols
     for (int k = 16; k; k /= 2) m = fmaxf(m, __shfl_xor_sync(~0u, m, k));
     for (int c = lane; c < cols; c += 32) y[row * cols + c] = x[row * cols + c] - m;
 }
-extern "C" __global__ void gemm(const float *x, const float *w, float *y, int rows, int cols) /* w: cols x cols, 16 x 16 tiles */
+extern "C" __global__ void gemm(const float *x, const float *w, float *y, int rows, int inner, int cols) /* 16 x 16 tiles */
 {
     __shared__ float a[16][17], b[16][17];
     int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x;
     float acc = 0;
-    for (int k = 0; k < cols; k += 16) {
-        a[threadIdx.y][threadIdx.x] = r < rows ? x[r * cols + k + threadIdx.x] : 0.f;
+    for (int k = 0; k < inner; k += 16) {
+        a[threadIdx.y][threadIdx.x] = r < rows ? x[r * inner + k + threadIdx.x] : 0.f;
         b[threadIdx.y][threadIdx.x] = w[(k + threadIdx.y) * cols + c];
         __syncthreads();
         for (int j = 0; j < 16; j++) acc += a[threadIdx.y][j] * b[j][threadIdx.x];
@@ -90,6 +94,31 @@ extern "C" __global__ void flip(const float *x, float *y, int rows, int cols) /*
     __syncthreads();
     for (int c = threadIdx.x; c < cols; c += blockDim.x) y[blockIdx.z * cols + c] = s[cols - 1 - c];
 }
+extern "C" __global__ void turn(const float *x, float *y, int rows, int cols) /* transpose, 8 x 8 tiles */
+{
+    __shared__ float t[8][9];
+    int r = blockIdx.y * 8, c = blockIdx.x * 8;
+    t[threadIdx.y][threadIdx.x] = x[(r + threadIdx.y) * cols + c + threadIdx.x];
+    __syncthreads();
+    y[(c + threadIdx.y) * rows + r + threadIdx.x] = t[threadIdx.x][threadIdx.y];
+}
+extern "C" __global__ void halve(const float *x, float *y, int n) /* n results */
+{
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = fmaxf(x[2 * i], x[2 * i + 1]);
+}
+extern "C" __global__ void colsum(const float *x, float *y, int rows, int cols) /* y: cols sums */
+{
+    int c = blockIdx.x * blockDim.x + threadIdx.x;
+    if (c >= cols) return;
+    float a = 0;
+    for (int r = 0; r < rows; r++) a += x[r * cols + c];
+    y[c] = a;
+}
+extern "C" __global__ void spread(const float *x, const float *v, float *y, int n, int cols) /* a row, added to every row */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] + 0.0625f * v[i % cols];
+}
 """
 
 
@@ -97,107 +126,224 @@ def up(a, b):
     return (a + b - 1) // b
 
 
-def build(seed):
-    rng = random.Random(seed)
-    rows, cols = rng.choice([8, 24, 40, 64]), rng.choice([32, 64, 96])
-    n = rows * cols
-    fill = {"uniform": [-1, 1], "dtype": "f32"}
-    buffers = {"x": {"bytes": 4 * n, "role": "input", "fill": dict(fill, seed=seed)},
-               "w": {"bytes": 4 * cols * cols, "role": "weight", "fill": dict(fill, seed=seed + 1)},
-               "b": {"bytes": 4 * cols, "role": "weight", "fill": dict(fill, seed=seed + 2)}}
-    have, launches, read = ["x"], [], set()
-    for k in range(rng.randrange(2, 8)):
-        kind = rng.choice(["unary", "gelu", "vec4", "binary", "inplace", "bias2d", "rowsum", "warprows", "gemm", "flip"])
-        src = have[-1] if rng.random() < 0.75 else rng.choice(have)
-        block = rng.choice([32, 64, 128, 256])
-        if kind == "inplace" and src == "x":
+class Maker:
+    """A graph under construction: values are buffers with a shape (rows, columns)."""
+
+    def __init__(self, seed):
+        self.rng = random.Random(seed)
+        self.seed, self.shape, self.role, self.launches, self.read = seed, {}, {}, [], set()
+        self.value("x", self.rng.choice([8, 24, 40, 64]), self.rng.choice([32, 64, 96]), "input")
+
+    def value(self, name, rows, cols, role="intermediate"):
+        self.shape[name], self.role[name] = (rows, cols), role
+        return name
+
+    def weight(self, rows, cols):
+        name = "w%dx%d" % (rows, cols)
+        if name not in self.shape:
+            self.value(name, rows, cols, "weight")
+        return name
+
+    def launch(self, entry, grid, block, shared, *args):
+        buf = lambda a: {"buffer": a[0], "offset": a[1]} if isinstance(a, tuple) else {"buffer": a}
+        args = [a if isinstance(a, dict) else {"i32": a} if isinstance(a, int) else buf(a) for a in args]
+        self.launches.append({"name": "%s%d" % (entry, len(self.launches)), "module": "m", "entry": entry, "grid": grid, "block": block,
+                              "shared": shared, "args": args})
+
+    def apply(self, kind, src, other=None):
+        """One launch (or step) of this kind that reads `src`; the value it makes. Another kind where the shape does not allow this one."""
+        rng, out, (rows, cols) = self.rng, "t%d" % len(self.launches), self.shape[src]
+        n, block = rows * cols, rng.choice([32, 64, 128, 256])
+        flat = [up(n, block), 1, 1], [block, 1, 1], 0
+        if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind == "halve" and cols % 2:
+            kind = "gelu"
+        if kind == "inplace" and self.role[src] in ("input", "weight") or kind == "binary" and self.shape.get(other) != (rows, cols):
             kind = "unary"
-        out = src if kind == "inplace" else "t%d" % k
-        read.add(src)
-        buf = lambda name: {"buffer": name}
-        i32 = lambda v: {"i32": v}
-        grid, shape, shared = [up(n, block), 1, 1], [block, 1, 1], 0
+        if kind == "spread" and self.shape.get(other) != (1, cols):
+            kind = "bias2d"
+        self.read.add(src)
+        if kind == "inplace":
+            part = rng.randrange(3) if n % 2 == 0 else 0  # all of it, or one half
+            m = n // 2 if part else n
+            self.launch(kind, [up(m, block), 1, 1], [block, 1, 1], 0, (src, 2 * n if part == 2 else 0), m)
+            return src
+        if kind == "memset":  # of a part of what there is: the rest stays
+            if self.role[src] in ("input", "weight"):
+                return self.apply("unary", src)
+            self.launches.append({"name": "clear%d" % len(self.launches), "memset": {"buffer": src, "offset": 0, "bytes": 4 * cols, "value": 0}})
+            return src
         if kind == "unary":
-            args = [buf(src), buf(out), i32(n), {"f32": rng.choice([0.5, 1.5, -2.0])}]
+            self.launch(kind, *flat, src, out, n, {"f32": rng.choice([0.5, 1.5, -2.0])})
         elif kind == "gelu":
-            args = [buf(src), buf(out), i32(n)]
+            self.launch(kind, *flat, src, out, n)
         elif kind == "vec4":
-            grid[0] = rng.choice([1, up(n // 4, block)])
-            args = [buf(src), buf(out), i32(n // 4)]
-        elif kind == "binary":
-            other = rng.choice(have)
-            read.add(other)
-            args = [buf(src), buf(other), buf(out), i32(n)]
-        elif kind == "inplace":
-            args = [buf(out), i32(n)]
+            self.launch(kind, [rng.choice([1, up(n // 4, block)]), 1, 1], [block, 1, 1], 0, src, out, n // 4)
+        elif kind in ("binary", "spread"):
+            self.read.add(other)
+            self.launch(kind, *flat, src, other, out, n, *([cols] if kind == "spread" else []))
         elif kind == "bias2d":
             shape = rng.choice([[32, 4, 1], [16, 16, 1], [32, 1, 1]])
-            grid = [up(cols, shape[0]), up(rows, shape[1]), 1]
-            args = [buf(src), buf("b"), buf(out), i32(rows), i32(cols)]
+            self.launch(kind, [up(cols, shape[0]), up(rows, shape[1]), 1], shape, 0, src, self.weight(1, cols), out, rows, cols)
         elif kind == "rowsum":
-            grid[0] = rows
-            args = [buf(src), buf(out), i32(cols)]
+            self.launch(kind, [rows, 1, 1], [block, 1, 1], 0, src, out, cols)
         elif kind == "warprows":
-            grid[0] = up(rows, block // 32)
-            args = [buf(src), buf(out), i32(rows), i32(cols)]
+            self.launch(kind, [up(rows, block // 32), 1, 1], [block, 1, 1], 0, src, out, rows, cols)
+        elif kind == "flip":
+            self.launch(kind, [1, 1, rows], [block, 1, 1], 4 * cols, src, out, rows, cols)
+        elif kind == "copy":
+            self.launches.append({"name": "copy%d" % len(self.launches), "copy": {"from": {"buffer": src}, "to": {"buffer": out}, "bytes": 4 * n}})
         elif kind == "gemm":
-            grid, shape = [cols // 16, up(rows, 16), 1], [16, 16, 1]
-            args = [buf(src), buf("w"), buf(out), i32(rows), i32(cols)]
-        else:
-            grid, shared = [1, 1, rows], 4 * cols
-            args = [buf(src), buf(out), i32(rows), i32(cols)]
-        if out not in buffers:
-            buffers[out] = {"bytes": 4 * n, "role": "output" if rng.random() < 0.2 else "intermediate"}
-            have.append(out)
-        launches.append({"name": "%s%d" % (kind, k), "module": "m", "entry": kind, "grid": grid, "block": shape, "shared": shared,
-                         "args": args})
-    for name in have[1:]:
-        if name not in read:
-            buffers[name]["role"] = "output"
-    return {"dovetail": 1, "name": "plan%d" % seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers, "launches": launches}
+            wide = rng.choice([32, 48, 64, 96])
+            self.launch(kind, [wide // 16, up(rows, 16), 1], [16, 16, 1], 0, src, self.weight(cols, wide), out, rows, cols, wide)
+            return self.value(out, rows, wide)
+        elif kind == "turn":
+            self.launch(kind, [cols // 8, rows // 8, 1], [8, 8, 1], 0, src, out, rows, cols)
+            return self.value(out, cols, rows)
+        elif kind == "halve":
+            self.launch(kind, [rng.choice([1, 2, up(n // 2, block)]), 1, 1], [block, 1, 1], 0, src, out, n // 2)
+            return self.value(out, rows, cols // 2)
+        elif kind == "colsum":
+            self.launch(kind, [up(cols, block), 1, 1], [block, 1, 1], 0, src, out, rows, cols)
+            return self.value(out, 1, cols)
+        return self.value(out, rows, cols)
+
+    def document(self):
+        fill, buffers = {"uniform": [-1, 1], "dtype": "f32"}, {}
+        for k, (name, (rows, cols)) in enumerate(self.shape.items()):
+            role = self.role[name]
+            if role == "intermediate" and (name not in self.read or self.rng.random() < 0.2):
+                role = "output"
+            buffers[name] = {"bytes": 4 * rows * cols, "role": role}
+            if role in ("input", "weight"):
+                buffers[name]["fill"] = dict(fill, seed=self.seed + k)
+        return {"dovetail": 1, "name": "plan%d" % self.seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers, "launches": self.launches}
+
+
+SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "rowsum", "warprows", "flip"]
+ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset"]
+
+
+def build(seed):
+    m = Maker(seed)
+    rng, form = m.rng, seed % 4
+    if form == 0:  # a chain
+        v = "x"
+        for _ in range(rng.randrange(2, 7)):
+            v = m.apply(rng.choice(ANY), v)
+    elif form == 1:  # diamonds: two ways from one value to their sum
+        v = "x"
+        for _ in range(rng.randrange(1, 3)):
+            v = m.apply(rng.choice(["unary", "gemm", "turn"]), v)
+            a, b = m.apply(rng.choice(SAME), v), m.apply(rng.choice(["unary", "rowsum", "flip", "vec4"]), v)
+            v = m.apply("binary", a, b)
+    elif form == 2:  # fan-out: several read one value, sums of columns come back to it
+        v = m.apply(rng.choice(["unary", "gemm", "rowsum"]), "x")
+        for _ in range(rng.randrange(2, 4)):
+            m.apply(rng.choice(SAME), v)
+        s = m.apply("colsum", v)
+        m.apply("gelu", m.apply("spread", v, s))
+    else:  # anything from anything
+        have = ["x"]
+        for _ in range(rng.randrange(2, 8)):
+            src = have[-1] if rng.random() < 0.7 else rng.choice(have)
+            have.append(m.apply(rng.choice(ANY), src, rng.choice(have)))
+    return m.document()
+
+
+class Planner:
+    """One process of planner.c; a new one when it died."""
+
+    def __init__(self, exe, *args):
+        self.command, self.process = [exe, *args], None
+
+    def ask(self, request, seconds=120):
+        if self.process is None:
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        timer = threading.Timer(seconds * float(os.environ.get("DOVETAIL_TEST_SLOW", "1")), self.process.kill)
+        timer.start()
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            line = self.process.stdout.readline()
+        except OSError:
+            line = ""
+        timer.cancel()
+        if not line.strip():
+            self.process.kill()
+            status = self.process.wait()
+            self.process = None
+            return {"error": "died: the planner ended with status %d, or took too long" % status}
+        return json.loads(line)
+
+    def close(self):
+        if self.process:
+            self.process.stdin.close()
+            self.process.wait()
+            self.process.stdout.close()
+
+
+def check(planner, seed):
+    """Plan, and every other time force, one graph: (verdicts, gain) or RuntimeError."""
+    verdicts, gain = {}, 1.0
+    for force in ([False, True] if seed % 2 else [False]):
+        graph = build(seed)
+        a = planner.ask({"graph": graph, "seeds": [11, 12], "force": force, "inputs": 2, "schedules": 3})
+        how = " (forced)" if force else ""
+        if "error" in a:
+            raise RuntimeError(a["error"] + how)
+        if a["equal"]:
+            raise RuntimeError("the plan's outputs are wrong%s: %s" % (how, a["equal"]))
+        before, after = a["plan"]["baseline"]["time_us"], a["plan"]["optimized"]["time_us"]
+        if after > before and not force:
+            raise RuntimeError("slower: %.2f -> %.2f us" % (before, after))
+        gain *= 1 if force else before / after
+        for x in a["plan"]["rewrites"]:
+            kept = x["verdict"] == "kept"
+            key = x["verdict"] + (" %s %s" % (x["kind"], x.get("level") or "") if kept else "") + how
+            verdicts[key.strip()] = verdicts.get(key.strip(), 0) + 1
+            if (x.get("reason") or "").startswith("verification:"):  # caught, but a wrong plan was made
+                raise RuntimeError("%s of %s was made and found wrong%s: %s" % (x["kind"], "+".join(x["launches"]), how, x["reason"]))
+    return verdicts, gain
 
 
 def main():
     exe = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    wrong, verdicts, gain = 0, {}, 1.0
-    with tempfile.TemporaryDirectory() as tmp:
-        common = ["--local", "--cache", os.path.join(tmp, "c.db"), "--device", "soft", "--json"]
+    todo, lock, total, gains, wrong = iter(range(first, first + count)), threading.Lock(), {}, [], []
+    began = time.monotonic()
 
-        def call(*args):
-            r = subprocess.run([exe, *args, *common], capture_output=True, text=True, timeout=300)
-            if r.returncode:
-                raise RuntimeError("%s: exit %d: %s" % (args[0], r.returncode, (r.stdout or r.stderr)[-400:]))
-            return json.loads(r.stdout)
-
-        def dump(path, seed):
-            out = os.path.join(tmp, "dump%d" % seed)
-            call("run", path, "--seed", str(seed), "--dump", out)
-            return {f: open(os.path.join(out, f), "rb").read() for f in sorted(os.listdir(out))}
-
-        for seed in range(first, first + count):
-            path, plan_dir = os.path.join(tmp, "g.json"), os.path.join(tmp, "plan")
-            with open(path, "w") as f:
-                json.dump(build(seed), f)
+    def work():
+        planner = Planner(exe)
+        while True:
+            with lock:
+                seed = next(todo, None)
+            if seed is None:
+                break
             try:
-                plan = call("optimize", path, "-o", plan_dir)
-                for s in (11, 12):
-                    if dump(path, s) != dump(os.path.join(plan_dir, "plan.json"), s):
-                        raise RuntimeError("with --seed %d the plan's outputs differ" % s)
-                before, after = plan["baseline"]["time_us"], plan["optimized"]["time_us"]
-                if after > before:
-                    raise RuntimeError("slower: %.2f -> %.2f us" % (before, after))
-                gain *= before / after
-                for x in plan["rewrites"]:
-                    key = x["verdict"] + (" " + x["level"] if x["verdict"] == "kept" else "")
-                    verdicts[key] = verdicts.get(key, 0) + 1
-            except (RuntimeError, subprocess.TimeoutExpired) as e:
-                print("seed %d: %s" % (seed, e))
-                wrong += 1
-    print("%d graphs, %d wrong; rewrites: %s; geometric mean %.3f times as fast (modeled)" %
-          (count, wrong, ", ".join("%d %s" % (n, v) for v, n in sorted(verdicts.items())), gain ** (1 / max(1, count - wrong))))
-    return 1 if wrong or not any(v.startswith("kept") for v in verdicts) else 0
+                verdicts, gain = check(planner, seed)
+                with lock:
+                    gains.append(gain)
+                    for k, n in verdicts.items():
+                        total[k] = total.get(k, 0) + n
+            except RuntimeError as e:
+                with lock:
+                    wrong.append(seed)
+                    print("seed %d: %s" % (seed, e), flush=True)
+        planner.close()
+
+    threads = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, 8))]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    product = 1.0
+    for g in gains:
+        product *= g
+    print("%d graphs, %d wrong, %.0f s; rewrites: %s; geometric mean %.3f times as fast (modeled)" %
+          (count, len(wrong), time.monotonic() - began, ", ".join("%d %s" % (n, v) for v, n in sorted(total.items())),
+           product ** (1 / max(1, len(gains)))))
+    return 1 if wrong or not any(v.startswith("kept") for v in total) else 0
 
 
 if __name__ == "__main__":

@@ -232,14 +232,30 @@ static void test_parameters(void **state)
 
 static void test_targets(void **state)
 {
-    struct fix f;
-    struct fix_spec s = plain;
-    s.ptx = ".version 8.0\n.target sm_90a\n.address_size 64\n" PLAIN("p");
-    s.ptx2 = HEAD PLAIN("c");
-    fix_open(&f, &s);
-    fix_cand(&f);
-    refused(&f, "targets");
-    fix_close(&f);
+    static const struct {
+        const char *p, *c;
+        bool fine;
+    } row[] = {{"sm_90", "sm_80", true},   {"sm_90a", "sm_80", true},    {"sm_80", "sm_90a", true},  {"sm_90a", "sm_90", true},
+               {"sm_90a", "sm_90a", true}, {"sm_90a", "sm_100", false},  {"sm_100", "sm_90a", false}, {"sm_90a", "sm_100a", false},
+               {"sm_100f", "sm_100a", false}};
+    for (size_t k = 0; k < sizeof row / sizeof row[0]; k++) {
+        struct fix f;
+        struct fix_spec s = plain;
+        struct dt_str why = {0};
+        char p[4096], c[4096];
+        snprintf(p, sizeof p, ".version 9.0\n.target %s\n.address_size 64\n" "%s", row[k].p, PLAIN("p"));
+        snprintf(c, sizeof c, ".version 9.0\n.target %s\n.address_size 64\n" "%s", row[k].c, PLAIN("c"));
+        s.ptx = p;
+        s.ptx2 = c;
+        fix_open(&f, &s);
+        fix_cand(&f);
+        if (!row[k].fine)
+            refused(&f, "targets");
+        else if (!rw_legal_check(&f.c, &why))
+            fail_msg("%s with %s: %s", row[k].p, row[k].c, why.s);
+        dt_str_done(&why);
+        fix_close(&f);
+    }
 }
 
 static void test_uniform_barriers(void **state)

@@ -1,0 +1,278 @@
+#!/usr/bin/env python3
+"""Would the gate notice? Every predicate of rewrite/legal.def is switched off on a graph made for it.
+
+A row of CASES: the predicate, others that must be off with it so that the pair gets so far, the graph, and what must happen then. Each graph
+is planned twice, everything legal forced (kept whether it is faster or not):
+
+  with all predicates on, the pair (a, b) is refused by this predicate;
+  with it off, the pair ends as the row says, "verdict: start of the reason":
+    refused: verification   the fused launch was made, and the bitwise comparison, a block order, the race detector or a fault refuses it
+    refused: building       join, the verifier, print-parse equality or the loader does; `resources` is the assembler, `shared-space` the layout
+    error, died             nothing comes of it at all: the device takes no such kernel; the code behind the predicate cannot go on without
+                            what it promises
+  and in every case a plan, if there is one, must leave the same bytes as the graph (planner.c compares, on other inputs than the gate).
+
+HARDWARE are those whose breach this device cannot show, with what stands in its stead. Each has a graph all the same: it must be refused
+with the predicate on, and be right on this device with it off; were it wrong, it could be caught and belonged above.
+
+    mutants.py PLANNER LEGAL_DEF [NAME…]       exit status 1 if one comes out otherwise, or a predicate is in neither list
+"""
+import os
+import re
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from plans import Planner  # noqa: E402
+
+N = 2048
+CUDA = r"""
+extern "C" __global__ void scale(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] * 2.f; }
+extern "C" __global__ void add(const float *x, const float *z, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + z[i]; }
+extern "C" __global__ void early(const float *x, float *h) /* half of the block leaves before a barrier */
+{
+    __shared__ float s[128];
+    int t = threadIdx.x, i = blockIdx.x * 128 + t;
+    s[t] = x[i];
+    h[i] = x[i] + 1.f;
+    if (t >= 64) return;
+    __syncthreads();
+    h[i] = s[t ^ 1] + 2.f;
+}
+extern "C" __global__ void halves(const float *x, float *h) /* half of every warp leaves, the rest names all lanes */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float v = x[i];
+    h[i] = v;
+    if ((threadIdx.x & 31) >= 16) return;
+    for (int k = 8; k; k /= 2) v += __shfl_xor_sync(0xffffffffu, v, k);
+    h[i] = v;
+}
+extern "C" __global__ void ticket(const float *x, unsigned *z, float *h) /* a number that depends on the order of blocks */
+{
+    __shared__ unsigned n;
+    if (threadIdx.x == 0) n = atomicAdd(z, 1u);
+    __syncthreads();
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i] + n;
+}
+extern "C" __global__ void total(const float *x, float *z, float *h) /* a sum whose rounding depends on the order of blocks */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i] * 1.1f;
+    if (threadIdx.x == 0) atomicAdd(z, x[i] * 1000.f + 0.001f * i);
+}
+extern "C" __global__ void pairs(const float *x, float *h, unsigned *flag) /* an even block waits for the odd one after it */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i] + 1.f;
+    __threadfence();
+    if (threadIdx.x == 0) {
+        if (blockIdx.x & 1) atomicExch(flag + blockIdx.x, 7u);
+        else while (atomicAdd(flag + blockIdx.x + 1, 0u) != 7u) {}
+    }
+}
+extern "C" __global__ void turn(const float *h, float *y) { y[blockIdx.x * 128 + threadIdx.x] = h[blockIdx.x * 128 + 127 - threadIdx.x]; }
+extern "C" __global__ void two(const float *h, float *y) /* a block reads what two of 128 threads wrote */
+{
+    int i = blockIdx.x * 256 + threadIdx.x;
+    y[i] = h[i ^ 128] + h[i];
+}
+extern "C" __global__ void all(const float *h, float *y, int n)
+{
+    float a = 0;
+    for (int i = threadIdx.x; i < n; i += 32) a += h[i];
+    for (int k = 16; k; k /= 2) a += __shfl_xor_sync(~0u, a, k);
+    if (threadIdx.x == 0) y[blockIdx.x] = a;
+}
+extern "C" __global__ void one(const float *x, float *h) { h[blockIdx.x] = x[blockIdx.x] * 2.f; }
+extern "C" __global__ void scatter(const float *x, float *h, int n) /* block numbers in no order that is affine modulo 2^32 */
+{
+    int b = (int)((blockIdx.x * 7919u + 13u) % gridDim.x), i = b * 32 + threadIdx.x;
+    h[i] = x[i] * 3.f;
+}
+extern "C" __global__ void gather(const float *h, float *y, int n)
+{
+    int b = (int)((blockIdx.x * 4099u + 5u) % gridDim.x), i = b * 32 + threadIdx.x;
+    y[i] = h[i] - 1.f;
+}
+extern "C" __global__ void big(const float *x, float *h) /* a row of 128 threads x 8, and much dynamic shared memory */
+{
+    extern __shared__ float s[];
+    for (int k = 0; k < 64; k++) s[k * 128 + threadIdx.x] = x[(blockIdx.x * 64 + k) * 128 + threadIdx.x];
+    __syncthreads();
+    for (int k = 0; k < 64; k++) h[(blockIdx.x * 64 + k) * 128 + threadIdx.x] = s[k * 128 + 127 - threadIdx.x];
+}
+extern "C" __global__ void mask(const float *x, float *h)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i] + (float)__activemask();
+}
+extern "C" __global__ void traps(const float *x, float *h)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (x[i] > 1000.f) asm volatile("trap;");
+    h[i] = x[i] + 1.f;
+}
+"""
+CLUSTER = r"""
+extern "C" __global__ void swap(const float *h, float *y) /* the two blocks of a cluster exchange what they read */
+{
+    __shared__ float s[128];
+    unsigned t = threadIdx.x, rank, at, peer;
+    float v;
+    s[t] = h[blockIdx.x * 128 + t];
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    at = (unsigned)__cvta_generic_to_shared(&s[t]);
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(peer) : "r"(at), "r"(1u));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(peer) : "memory");
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+    y[blockIdx.x * 128 + t] = v + rank;
+}
+"""
+VARIABLE = r"""__device__ float state[2048];
+extern "C" __global__ void keep(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; state[i] += x[i]; h[i] = state[i]; }"""
+
+
+def ptx(version, target, before, body, params=".param .u64 p0, .param .u64 p1", name="k"):
+    return """.version %s
+.target %s
+.address_size 64
+%s
+.visible .entry %s(%s)
+{
+.reg .b64 %%rd<16>; .reg .b32 %%r<40>; .reg .f32 %%f<9>; .reg .pred %%p<9>;
+ld.param.u64 %%rd1, [p0]; ld.param.u64 %%rd2, [p1];
+mov.u32 %%r1, %%ctaid.x; mov.u32 %%r2, %%ntid.x; mov.u32 %%r3, %%tid.x; mad.lo.s32 %%r4, %%r1, %%r2, %%r3;
+mul.wide.s32 %%rd3, %%r4, 4; add.s64 %%rd4, %%rd1, %%rd3; add.s64 %%rd5, %%rd2, %%rd3;
+ld.global.f32 %%f1, [%%rd4];
+%s
+st.global.f32 [%%rd5], %%f1;
+ret;
+}
+""" % (version, target, before, name, params, body)
+
+
+def buffer(count, role, seed=3, **more):
+    b = {"bytes": 4 * count, "role": role}
+    if role in ("input", "weight", "inout"):
+        b["fill"] = {"uniform": [-1, 1], "dtype": "f32", "seed": seed}
+    return b | more
+
+
+def launch(name, module, entry, *args, grid=N // 128, block=128, **more):
+    args = [a if isinstance(a, dict) else {"i32": a} if isinstance(a, int) else {"buffer": a} for a in args]
+    return {"name": name, "module": module, "entry": entry, "grid": [grid, 1, 1], "block": [block, 1, 1], "args": args} | more
+
+
+def graph(launches, modules=None, n=N, **buffers):
+    every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
+    used = {l.get("module") for l in launches}
+    known = {"m": {"cuda": CUDA}, "c": {"cuda": CLUSTER}, "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+    return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every, "launches": launches}
+
+
+def first(body, before="", version="8.0", target="sm_80", grid=N // 128, block=128):
+    """`body` between the load and the store of the first launch, `scale` as the second."""
+    return graph([launch("a", "p", "k", "x", "h", grid=grid, block=block), launch("b", "m", "scale", "h", "y")],
+                 {"p": ptx(version, target, before, body)})
+
+
+ZERO = {"fill": {"zero": True}}
+A = launch("a", "m", "scale", "x", "h")
+B = launch("b", "m", "scale", "h", "y")
+RECURSIVE = """.func (.param .b32 r) down(.param .b32 a)
+{
+.reg .b32 %r<4>; .reg .pred %p<2>;
+ld.param.b32 %r1, [a]; setp.lt.s32 %p1, %r1, 1; @%p1 bra END;
+sub.s32 %r1, %r1, 1;
+{ .param .b32 q; .param .b32 s; st.param.b32 [q], %r1; call.uni (s), down, (q); ld.param.b32 %r1, [s]; }
+END: add.s32 %r1, %r1, 1; st.param.b32 [r], %r1; ret;
+}"""
+LEAVES = """.func leave(.param .b32 a)
+{
+.reg .b32 %r<4>; .reg .pred %p<2>;
+ld.param.b32 %r1, [a]; setp.lt.s32 %p1, %r1, 64; @%p1 bra END;
+exit;
+END: ret;
+}"""
+CASES = [
+    ("plain_launches", "async,machine_registers", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
+    ("opaque", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
+    ("order", "", graph([A, {"name": "m", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "g"}, "bytes": 4 * N}}, launch("b", "m", "add", "h", "g", "y")],
+                        g=buffer(N, "intermediate")), "error: out-of-memory: the new graph cannot be written down"),
+    ("block_map", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1), launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)],
+                            n=6000), "died"),
+    ("self_conflict", "", graph([launch("a", "m", "ticket", "x", "z", "h"), B], z=buffer(1, "inout", **ZERO)), "refused: verification"),
+    ("ordered_access", "self_conflict", graph([launch("a", "m", "pairs", "x", "h", "flag"), launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
+                                              flag=buffer(16, "inout", **ZERO)), "refused: verification"),
+    ("float_atomics", "self_conflict", graph([launch("a", "m", "total", "x", "z", "h"), B], z=buffer(1, "inout", **ZERO)), "refused: verification"),
+    ("machine_registers", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
+                                    {"p": ptx("8.0", "sm_80", "", "mov.u32 %r5, %smid; cvt.rn.f32.u32 %f2, %r5; add.rn.f32 %f1, %f1, %f2;")}),
+     "refused: verification"),
+    ("functions", "self_conflict", first("{ .param .b32 q; st.param.b32 [q], %r3; st.global.f32 [%rd5], %f1; call.uni leave, (q); }", LEAVES),
+     "refused: verification"),
+    ("module_variables", "", graph([launch("a", "v", "keep", "x", "h"), B], **{"v::state": buffer(2048, "inout")}), "refused: verification"),
+    ("parameters", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 3000}), launch("b", "p", "k", "h", "y", {"bytes": "00" * 3000})],
+                             {"p": ptx("8.0", "sm_80", "", "", ".param .u64 p0, .param .u64 p1, .param .align 4 .b8 p2[3000]")}), "refused: resources"),
+    ("targets", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")], {"p": ptx("8.0", "sm_90a", "", ""), "q": ptx("8.6", "sm_100", "", "")}),
+     "error: unsupported: the module is for sm_100"),
+    ("uniform_barriers", "", graph([launch("a", "m", "early", "x", "h"), launch("b", "m", "turn", "h", "y")]), "refused: verification"),
+    ("uniform_collectives", "", graph([launch("a", "m", "halves", "x", "h"), launch("b", "m", "turn", "h", "y")]), "refused: verification"),
+    ("barrier_numbers", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
+                                  {"p": ptx("8.0", "sm_80", "", "".join("bar.sync %d; " % k for k in range(16)))}), "refused: verification"),
+    ("thread_counts", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48), launch("b", "m", "scale", "h", "y", grid=12)],
+                                {"p": ptx("8.0", "sm_80", "", "bar.sync 0;")}, n=1536), "refused: resources"),
+    ("constant_space", "", graph([launch("a", "m", "scatter", "x", "h", 0, grid=40013, block=32), launch("b", "m", "gather", "h", "y", 0, grid=40013, block=32)],
+                                 n=40013 * 32), "refused: resources"),
+    ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000), launch("b", "m", "big", "h", "y", grid=4, shared=220000)], n=4 * 8192),
+     "kept: shared-space: it needs"),
+]
+HARDWARE = [
+    ("active_mask", "", graph([launch("a", "m", "mask", "x", "h"), B]),
+     "which lanes run together is the machine's choice; no run here can differ"),
+    ("async", "", first(".shared .align 8 .b64 bar; mbarrier.init.shared.b64 [bar], 128;"),
+     "an mbarrier left in shared memory that the next phase takes: undefined on a GPU, bytes like others here"),
+    ("side_effects", "", graph([launch("a", "m", "traps", "x", "h"), B]),
+     "a trap ends graph and plan alike; only what others saw before it differs"),
+]
+
+
+def verdict(answer):
+    """How the pair (a, b) ended, "verdict: reason"."""
+    if "error" in answer:
+        return ("" if answer["error"].startswith("died") else "error: ") + answer["error"]
+    pair = next((r for r in answer["plan"]["rewrites"] if r["launches"] == ["a", "b"]), {"verdict": "absent"})
+    return pair["verdict"] + ": " + (pair.get("reason") or "")
+
+
+def main():
+    planner, text, names = sys.argv[1], open(sys.argv[2], encoding="utf-8").read(), sys.argv[3:]
+    rows = re.findall(r"^LEGAL\((\w+)", text, re.M)
+    listed = [c[0] for c in CASES + HARDWARE]
+    wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed if n not in rows]
+    os.environ.setdefault("DOVETAIL_KERNEL_TIMEOUT_MS", "4000")  # of a kernel that waits for ever
+    p = Planner(planner)
+    for name, more, g, want in CASES + HARDWARE:
+        if names and name not in names:
+            continue
+        hardware = (name, more, g, want) in HARDWARE
+        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5]}
+        told = verdict(p.ask(request | {"off": more}))
+        own = name.replace("_", "-") + ":"
+        if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):
+            wrong.append("%s: with it on: %s" % (name, told))
+        a = p.ask(request | {"off": name + ("," + more if more else "")})
+        told = verdict(a)
+        if a.get("equal"):
+            wrong.append("%s: a wrong plan got through: %s" % (name, a["equal"]))
+        elif not told.startswith("kept" if hardware else want):
+            wrong.append("%s: with it off, not '%s': %s" % (name, "kept" if hardware else want, told))
+        print("%-20s %s" % (name, "not caught here: " + want if hardware else told.replace("\n", " ")[:150]), flush=True)
+    p.close()
+    print("\n".join(wrong))
+    print("%d predicates: %d caught, %d only hardware shows, %d wrong" % (len(rows), len(CASES), len(HARDWARE), len(wrong)))
+    return 1 if wrong else 0
+
+
+sys.exit(main())
