@@ -128,6 +128,10 @@ struct ana_hoist {
 int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t,
               const struct ana_site *site, struct ana_hoist *ret);
 
+/* ---- span.c ------------------------------------------------------------------------------------------------------- */
+/* Operands, beside the address, that say what a span touches. How many. */
+unsigned ana_span_operands(const struct ptx_inst *i, const struct ana_site *x, const struct ptx_opnd **ret);
+
 /* ---- instrument.c: an entry that records ------------------------------------------------------------------------- */
 #define ANA_CTL "__dovetail_ctl" /* the module variable through which the recorder is told where to write */
 struct ana_ctl {                 /* its content */
@@ -139,6 +143,13 @@ struct ana_ctl {                 /* its content */
     uint32_t mask;               /* bits of an access that are set: all ones, or 1 */
     uint32_t page_shift;         /* paged: granules of a page, as a power of two, at least 5 */
     uint64_t pages; /* 0: bitmaps are whole. Else the page arena: `rec` holds a page number for each page of a plane */
+    uint64_t log;   /* 0: nothing is logged. Else two numbers, entries that there are and that there is room for, and these (struct ana_logged) */
+};
+#define ANA_LOG_VALUES 5
+struct ana_logged { /* one bulk copy or copy of a tensor: BULK: address, size; TENSOR: 0 (how far the map is from its argument), coordinates */
+    uint32_t site, block;
+    uint64_t address;
+    uint32_t value[ANA_LOG_VALUES], tid[3];
 };
 struct ana_tab { /* one entry: a buffer, or memory that is none and may be touched */
     uint64_t base, bytes;
@@ -151,7 +162,8 @@ struct ana_tab { /* one entry: a buffer, or memory that is none and may be touch
 };
 enum {
     ANA_OVER_GHOST = 1 /* a ghost ran too long */,
-    ANA_OVER_UNWRITTEN = 2 /* a believed load met memory that nothing wrote */
+    ANA_OVER_UNWRITTEN = 2 /* a believed load met memory that nothing wrote */,
+    ANA_OVER_LOG = 4 /* what spans touch is not all known */
 };
 struct ana_fault { /* the error slot */
     uint32_t site; /* + 1; 0: none */
@@ -178,9 +190,11 @@ struct ana_code {
     uint8_t *evidence;                   /* per site and kind */
     bool *wide;                          /* per site: not recorded, counts as every byte */
     bool *ghost;                         /* per site: recorded by a ghost; widened if ana_fault.over */
+    bool *ahead;                         /* per site: recorded before the branch that data decides */
     unsigned shift;                      /* granule: 1 << shift bytes */
     int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
     unsigned nplane;
+    bool logs; /* some sites are logged */
 };
 /* What is to be recorded of `entry` of `m`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the search
  * for what argument i points to begins; must outlive ret. slice: only its slice, if it has one (ret->sliced). */

@@ -144,12 +144,20 @@ bool ana_set_contains(struct ana_set x, struct ana_set y); /* y is a subset of x
 uint64_t ana_set_bytes(struct ana_set x);
 
 /* ---- taint of one entry (taint.c) ------------------------------------------------------------------------------ */
+enum ana_span { /* an access of several pieces (span.c) */
+    ANA_SPAN_NONE,
+    ANA_SPAN_BULK,   /* as many bytes as an operand says */
+    ANA_SPAN_TENSOR, /* a box of the tensor whose map is argument params[0] */
+    ANA_SPAN_MATRIX  /* lines of a fragment */
+};
 struct ana_site {  /* one global access in the PTX */
     uint32_t inst; /* index into entry->inst */
     enum ana_evidence address, guard;
     int param; /* argument index its address comes from, -1: unknown or several */
     bool reads, writes, atomic, fp_atomic, result_used;
-    uint32_t bytes;              /* width; 0: not followed (bulk copies, matrix loads, calls …), counts as any byte */
+    uint32_t bytes; /* width; of MATRIX: of a piece. 0: a span's, else not followed (calls …), counts as any byte */
+    enum ana_span span;
+    uint32_t lines, line, element_bits; /* MATRIX: so many lines of so many bytes; what its stride counts */
     uint8_t opnd;                /* the operand that is the address; 0xFF: a call */
     uint32_t *params, nparams;   /* all arguments that the address may come from, ascending */
     const struct ptx_var **vars; /* module variables that it may point into */

@@ -198,8 +198,8 @@ static void evidence(struct explainer *x, struct edge *d, const struct tainted_l
                      json_t *o)
 {
     bool guard = s->address < d->level;
-    json_object_set_new(o, "why", json_string(!s->bytes ? "not-followed" : guard ? "guard" : "address"));
-    uint32_t at = s->bytes ? ana_origin(k->entry, &k->t, s, guard, d->level) : UINT32_MAX;
+    json_object_set_new(o, "why", json_string(!s->bytes && !s->span ? "not-followed" : guard ? "guard" : "address"));
+    uint32_t at = s->bytes || s->span ? ana_origin(k->entry, &k->t, s, guard, d->level) : UINT32_MAX;
     if (at == UINT32_MAX)
         return;
     json_t *from = json_object();

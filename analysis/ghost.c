@@ -325,7 +325,7 @@ int ana_ghost_plan(struct ana_instr *s)
         return DT_E_NOMEM;
     for (uint32_t k = 0; k < c->sites.nsite; k++) {
         const struct ana_site *x = &c->sites.site[k];
-        if (x->address == ANA_DATA_DEPENDENT || !x->bytes || x->guard != ANA_DATA_DEPENDENT)
+        if (x->address == ANA_DATA_DEPENDENT || (!x->bytes && !x->span) || x->guard != ANA_DATA_DEPENDENT)
             continue;
         int rc = ana_hoist(&c->arena, s->f, s->t, x, &s->hoist[k]);
         if (rc < 0)
@@ -333,7 +333,7 @@ int ana_ghost_plan(struct ana_instr *s)
         s->ahead[k] = rc;
         uint32_t b = cfg->block_of[x->inst], d = b;
         const struct ptx_opnd *o = x->opnd != 0xFF ? &s->f->inst[x->inst].opnd[x->opnd] : NULL;
-        if (rc || !o || o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)
+        if (rc || x->span || !o || o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)
             continue;
         while (d != UINT32_MAX && s->t->block[d] == ANA_DATA_DEPENDENT)
             d = cfg->block[d].idom;

@@ -215,6 +215,10 @@ int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana
     s.ok = true;
     if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG)
         need(&s, o->reg, site->inst);
+    const struct ptx_opnd *more[ANA_LOG_VALUES];
+    for (unsigned k = 0, n = ana_span_operands(x, site, more); k < n && !rc && s.ok; k++)
+        if (more[k]->kind == PTX_O_REG)
+            need(&s, more[k]->reg, site->inst);
     bool found = !rc && s.ok;
     if (found && x->pred != PTX_NO_REG && t->reg[x->pred] != ANA_DATA_DEPENDENT &&
         try_condition(&s, x->pred, site->inst))

@@ -19,6 +19,7 @@ struct ana_instr {
     bool *ahead;             /* per site: hoisted */
     uint32_t *ghost_at;      /* per instruction: block + 1 whose ghost is put before it */
     bool ghosts;             /* some */
+    bool clusters;           /* generic addresses may be of another block's shared memory */
     const uint32_t *hint;
     uint32_t nhint;
     struct ana_slice slice;
@@ -68,6 +69,9 @@ int ana_record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
 int ana_walk_plan(struct ana_instr *s);
 int ana_walk_emit(struct ana_instr *s, uint32_t at);
 int ana_walk_slow(struct ana_instr *s);
+
+/* span.c: record site k, a span, its registers renamed by c (may be NULL). */
+int ana_span_emit(struct ana_instr *s, uint32_t k, const struct ana_copy *c, enum ana_mode mode, uint32_t skip);
 
 bool ana_copyable(const struct ptx_inst *i); /* hoist.c: plain arithmetic or a kernel parameter, predicate aside */
 

@@ -54,7 +54,7 @@ static void kinds(struct ana_instr *s)
     for (uint32_t k = 0; k < v->nsite; k++) {
         const struct ana_site *x = &v->site[k];
         const struct ptx_inst *i = &s->f->inst[x->inst];
-        bool red = x->atomic && !x->fp_atomic && !x->result_used && commutes(i) && x->bytes;
+        bool red = x->atomic && !x->fp_atomic && !x->result_used && commutes(i) && (x->bytes || x->span);
         s->code->kinds[k] = red ? 1u << ANA_RED : (x->reads ? 1u << ANA_READ : 0) | (x->writes ? 1u << ANA_WRITE : 0);
         if (!red)
             continue;
@@ -96,12 +96,16 @@ static int plan(struct ana_instr *s)
             c->plane[k][ev] = -1;
     for (uint32_t k = 0; k < n; k++) {
         const struct ana_site *x = &c->sites.site[k];
-        c->wide[k] = x->address == ANA_DATA_DEPENDENT || !x->bytes;
+        c->wide[k] = x->address == ANA_DATA_DEPENDENT || (!x->bytes && !x->span);
         if (!c->wide[k] && x->guard == ANA_DATA_DEPENDENT) {
             c->wide[k] = !s->ahead[k] && !c->ghost[k];
         }
         if (c->wide[k])
             continue;
+        if (!x->bytes) { /* logged */
+            c->logs = true;
+            continue;
+        }
         if (x->bytes < narrow)
             narrow = x->bytes;
         for (unsigned q = 0; q < ANA_KINDS; q++)
@@ -122,7 +126,7 @@ static uint32_t start(const struct ana_instr *s, const struct ana_site *x)
 
 static bool exact(const struct ana_instr *s, uint32_t k)
 {
-    return !s->code->wide[k] && !s->ahead[k] && !s->code->ghost[k];
+    return !s->code->wide[k] && !s->ahead[k] && !s->code->ghost[k] && !s->code->sites.site[k].span;
 }
 
 /* Group of site k, or ngroup. */
@@ -326,9 +330,9 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
     snprintf(out, sizeof out, mode == ANA_AHEAD ? "$ana_s%u" : "$ana_fault", skip);
     if (i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd) {
         EMIT(s,
-             "isspacep.shared %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u; isspacep.local %%ana_p, %%ana_a; @%%ana_p bra "
+             "isspacep.shared%s %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u; isspacep.local %%ana_p, %%ana_a; @%%ana_p bra "
              "$ana_s%u;",
-             skip, skip);
+             s->clusters ? "::cluster" : "", skip, skip);
         if (s->t->param_address)
             EMIT(s, "isspacep.param %%ana_p, %%ana_a; @%%ana_p bra $ana_s%u;", skip);
     }
@@ -463,6 +467,22 @@ static int bounds_of_copy(struct ana_instr *s, uint32_t k)
     return rc;
 }
 
+/* Site k, a span, where it happens. */
+static int span_here(struct ana_instr *s, uint32_t k)
+{
+    const struct ptx_inst *i = &s->old[s->code->sites.site[k].inst];
+    int rc = bounds_of_copy(s, k);
+    if (rc || s->code->wide[k] || s->ahead[k])
+        return rc;
+    uint32_t skip = s->label++;
+    if (i->pred != PTX_NO_REG)
+        EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
+    if (s->slice.keep && slow_prologue(s))
+        return DT_E_NOMEM;
+    rc = ana_span_emit(s, k, NULL, ANA_EXACT, skip);
+    return rc ? rc : ptx_append_text(s->f, s->e, "$ana_s%u:", skip);
+}
+
 /* Site k, where it happens. */
 static int record_here(struct ana_instr *s, uint32_t k)
 {
@@ -470,6 +490,8 @@ static int record_here(struct ana_instr *s, uint32_t k)
     const struct ptx_inst *i = &s->old[x->inst];
     if (x->opnd == 0xFF)
         return 0; /* widened; the device checks it */
+    if (x->span)
+        return span_here(s, k);
     if (!x->bytes)
         return bounds_of_copy(s, k);
     const struct ptx_opnd *o = &i->opnd[x->opnd];
@@ -552,6 +574,11 @@ static int record_ahead(struct ana_instr *s, uint32_t k)
     for (uint32_t q = 0; q < h->ncond && !rc; q++) {
         uint32_t r = c.to[h->cond[q].reg] != PTX_NO_REG ? c.to[h->cond[q].reg] : h->cond[q].reg;
         rc = ptx_append_text(s->f, s->e, "@%s%s bra $ana_s%u;", h->cond[q].neg ? "" : "!", reg_name(s, r), skip);
+    }
+    if (!rc && x->span) {
+        rc = ana_span_emit(s, k, &c, ANA_AHEAD, skip);
+        free(c.to);
+        return rc ? rc : ptx_append_text(s->f, s->e, "$ana_s%u:", skip);
     }
     if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG) {
         uint32_t r = c.to[o->reg] != PTX_NO_REG ? c.to[o->reg] : o->reg;
@@ -675,6 +702,7 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
         rc = ana_divide(code.f);
     if (!rc) {
         *s = (struct ana_instr){.f = code.f, .t = t, .code = &code, .hint = hint, .nhint = in->nparam, .e = e};
+        s->clusters = m->target && !strncmp(m->target, "sm_", 3) && strtoul(m->target + 3, NULL, 10) >= 90;
         code.inst = code.f->inst;
         code.ninst = code.f->ninst;
         code.nreg = code.f->nreg;
@@ -700,6 +728,7 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
         rc = code.evidence ? 0 : DT_E_NOMEM;
     }
     code.instr = s;
+    code.ahead = s ? s->ahead : NULL;
     if (t) {
         struct dt_arena keep = t->sites.arena; /* owned by code.sites, with the taint arrays */
         t->sites.arena = (struct dt_arena){0};

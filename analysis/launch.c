@@ -18,6 +18,7 @@
 #include "base/str.h"
 
 #define WHOLE (UINT64_C(128) << 20) /* bitmaps over this are paged */
+#define LOG (UINT64_C(32) << 20)     /* of entries of spans, at most */
 
 struct snapshot {
     uint8_t **copy; /* per buffer of the job, NULL: not written */
@@ -31,7 +32,7 @@ struct job {
     uint32_t *buffer, nbuffer;  /* distinct buffers that the launch can name */
     uint64_t *bit, plane_bytes; /* first bit of each of them in a plane */
     struct ana_tab *tab;
-    uint32_t ntab;
+    uint32_t *tab_buffer, ntab; /* buffer of each entry, UINT32_MAX: none */
     uint8_t *params;
     struct snapshot snap;
     uint8_t **held; /* by buffer of the graph: its content before the run, or NULL */
@@ -57,9 +58,11 @@ static void job_buffer(struct job *j, uint32_t b)
 static void tab_entry(struct ana_rec *s, struct job *j, uint32_t b)
 {
     for (uint32_t i = 0; i < j->nbuffer; i++)
-        if (j->buffer[i] == b)
+        if (j->buffer[i] == b) {
+            j->tab_buffer[j->ntab] = b;
             j->tab[j->ntab++] = (struct ana_tab){
                 s->addr[b], s->bytes[b], j->bit[i], (uint32_t)(s->addr[b] % 32), protected_buffer(s, b), 0, 0};
+        }
 }
 
 /* The buffers that the launch can name; how many table entries they may need. */
@@ -88,6 +91,7 @@ static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
     size_t n = list_buffers(s, j, a);
     j->bit = dt_new_array(a, uint64_t, n);
     j->tab = dt_new_array(a, struct ana_tab, 2 * n);
+    j->tab_buffer = dt_new_array(a, uint32_t, n + 1);
     j->params = dt_arena_alloc(a, (size_t)j->step->param_total + 8);
     if (a->failed)
         return DT_E_NOMEM;
@@ -108,11 +112,11 @@ static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
             tab_entry(s, j, m->buffer[v]);
         else if ((ir->var[v]->space == PTX_GLOBAL || ir->var[v]->space == PTX_CONST) && !ir->var[v]->is_extern &&
                  !dev_module_variable(s->d, m->handle, ir->var[v]->name, &at, &bytes, &none))
-            j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1, 0, 0};
+            j->tab_buffer[j->ntab] = UINT32_MAX, j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1, 0, 0};
         dt_err_done(&none);
     }
     if (!j->ntab)
-        j->tab[j->ntab++] = (struct ana_tab){0};
+        j->tab_buffer[0] = UINT32_MAX, j->tab[j->ntab++] = (struct ana_tab){0};
     memcpy(j->tab + j->ntab, j->tab, j->ntab * sizeof *j->tab);
     return 0;
 }
@@ -381,6 +385,42 @@ static int explain(struct ana_rec *s, int rc, struct dt_err *mine)
     return rc;
 }
 
+/* ---- the log of spans ----------------------------------------------------------------------------------------------- */
+/* Room for it, empty. */
+static int clear_log(struct ana_rec *s)
+{
+    uint64_t bytes = LOG < s->limit ? LOG : s->limit, head[2] = {0, (bytes - 16) / sizeof(struct ana_logged)};
+    int rc = need_device(s, &s->log, &s->log_bytes, bytes);
+    return rc ? rc : dev_upload(s->d, s->log, head, sizeof head, s->e);
+}
+
+static int read_log(struct ana_rec *s, struct job *j)
+{
+    uint64_t head[2];
+    int rc = dev_download(s->d, head, s->log, sizeof head, s->e);
+    if (rc)
+        return rc;
+    if (head[0] > head[1]) { /* which of them found room is chance */
+        j->over |= ANA_OVER_LOG;
+        return 0;
+    }
+    struct ana_logged *e = dt_reallocarray(NULL, head[0] + 1, sizeof *e);
+    const struct ana_logged *outside = NULL;
+    struct ana_log_in in = {&j->v->code, j->l, j->tab, j->tab_buffer, j->ntab, s->bytes, j->foot};
+    bool over = false;
+    rc = e ? dev_download(s->d, e, s->log + 16, head[0] * sizeof *e, s->e) : DT_E_NOMEM;
+    if (!rc)
+        rc = ana_log_read(&in, e, head[0], &over, &outside);
+    j->over |= over ? ANA_OVER_LOG : 0;
+    if (!rc && outside) {
+        struct ana_fault f = {.site = outside->site + 1, .block = outside->block, .address = outside->address};
+        memcpy(f.tid, outside->tid, sizeof f.tid);
+        rc = fault(s, j, &f);
+    }
+    free(e);
+    return rc;
+}
+
 /* ---- passes
  * ---------------------------------------------------------------------------------------------------------- */
 /* Run the launch once, recording as ctl says, into `bytes` zeroed bytes at `zero`. */
@@ -408,7 +448,9 @@ static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr ze
         return explain(s, rc, &mine);
     rc = dev_download(s->d, &f, s->err, sizeof f, s->e);
     j->over |= f.over;
-    return !rc && f.site ? fault(s, j, &f) : rc;
+    if (!rc && f.site)
+        rc = fault(s, j, &f);
+    return !rc && ctl.log ? read_log(s, j) : rc;
 }
 
 /* All blocks at once, whole bitmaps. */
@@ -417,8 +459,15 @@ static int whole(struct ana_rec *s, struct job *j, uint64_t stride)
     uint32_t blocks = j->step->blocks;
     uint64_t bytes = stride * blocks;
     int rc = need_device(s, &s->arena, &s->arena_bytes, bytes + 16);
-    struct ana_ctl ctl = {
-        .rec = s->arena, .stride = stride, .plane = j->plane_bytes, .count = bytes ? blocks : 0, .mask = ~0u};
+    bool logs = j->v->code.logs;
+    if (!rc && logs)
+        rc = clear_log(s);
+    struct ana_ctl ctl = {.rec = s->arena,
+                          .stride = stride,
+                          .plane = j->plane_bytes,
+                          .count = bytes || logs ? blocks : 0,
+                          .mask = ~0u,
+                          .log = logs ? s->log : 0};
     if (!rc)
         rc = pass(s, j, ctl, s->arena, bytes);
     uint32_t *word = rc || !bytes ? NULL : dt_malloc(bytes);
@@ -449,7 +498,10 @@ static int fine(struct ana_rec *s, struct job *j, const uint32_t *coarse, uint64
         rc = need_device(s, &s->arena, &s->arena_bytes, at + bytes);
     if (!rc)
         rc = dev_upload(s->d, s->arena, dir, dir_bytes, s->e);
+    if (!rc && j->v->code.logs)
+        rc = clear_log(s);
     struct ana_ctl ctl = {.rec = s->arena,
+                          .log = j->v->code.logs ? s->log : 0,
                           .stride = nplane * pages * 4,
                           .plane = pages * 4,
                           .first = first,
@@ -581,8 +633,9 @@ static int note(struct ana_rec *s, struct job *j, uint32_t site, uint32_t b)
     a->atomics |= x->atomic;
     a->fp_atomics |= x->fp_atomic;
     a->result_used |= x->result_used;
-    if (x->bytes > a->max_width)
-        a->max_width = x->bytes;
+    uint32_t width = x->span == ANA_SPAN_MATRIX || x->span == ANA_SPAN_TENSOR ? 32 : x->span ? 16 : x->bytes;
+    if (width > a->max_width)
+        a->max_width = width;
     return 0;
 }
 
@@ -697,7 +750,8 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
     if (!rc && j.over & ANA_OVER_UNWRITTEN)
         ana_foot_clear(foot);
     for (uint32_t k = 0; k < v->nsite && !rc; k++) {
-        if (j.v->code.wide[k] || (j.over & ANA_OVER_GHOST && j.v->code.ghost[k]) || j.over & ANA_OVER_UNWRITTEN)
+        if (j.v->code.wide[k] || (j.over & ANA_OVER_GHOST && j.v->code.ghost[k]) || j.over & ANA_OVER_UNWRITTEN ||
+            (j.over & ANA_OVER_LOG && v->site[k].span))
             rc = site_buffers(s, &j, &v->site[k], widen, k);
         if (!rc)
             rc = site_buffers(s, &j, &v->site[k], note, k);

@@ -41,8 +41,8 @@ struct ana_rec {
     bool *summed;    /* per launch: its footprints were found without a device */
     dev_ptr *addr;   /* of each buffer */
     uint64_t *bytes; /* of each buffer */
-    dev_ptr arena, tab, err;
-    uint64_t arena_bytes, tab_bytes, limit;
+    dev_ptr arena, tab, err, log;
+    uint64_t arena_bytes, tab_bytes, log_bytes, limit;
     bool sliced; /* some launch ran as its slice */
     bool device; /* some launch runs: buffers have memory */
     bool found;  /* the recorder, not the device, has found what is wrong */
@@ -96,6 +96,19 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 /* What that does before (may its sites write where they may point?) and after (widths, atomics) for all sites. */
 int ana_check_kernel(struct ana_rec *s, uint32_t launch);
 int ana_note_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot);
+
+/* log.c: n entries of one pass to intervals of in->foot. *ret_over: some is not known. *ret_outside: one that is outside all memory of the
+ * launch, or misaligned; what follows it is not looked at. Sorts e. */
+struct ana_log_in {
+    const struct ana_code *code;
+    const struct dt_launch *l;
+    const struct ana_tab *tab; /* ntab of them; the buffer of each, UINT32_MAX: none */
+    const uint32_t *buffer_of;
+    uint32_t ntab;
+    const uint64_t *bytes; /* of each buffer */
+    struct ana_foot *foot;
+};
+int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, bool *ret_over, const struct ana_logged **ret_outside);
 
 /* offline.c: footprints of every launch that has a summary into s->r->launch; s->summed says which. */
 int ana_record_offline(struct ana_rec *s);

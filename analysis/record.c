@@ -234,6 +234,8 @@ static void done(struct ana_rec *s)
         dev_free(s->d, s->tab);
     if (s->err)
         dev_free(s->d, s->err);
+    if (s->log)
+        dev_free(s->d, s->log);
     dev_run_free(s->run);
     dt_arena_done(&s->tmp);
 }

@@ -1,7 +1,7 @@
 /* Sites: the global accesses of an entry, with what the taint pass found out about their addresses and guards.
  *
- * Loads, stores, atomics and cp.async have a width and can be recorded; bulk copies, matrix loads, calls and opaque
- * instructions have width 0, count as data-dependent, and are widened. Accesses that can only reach shared, local or
+ * Loads, stores, atomics and cp.async have a width and can be recorded; bulk copies, copies of tensors and matrix loads are spans (span.c); calls, opaque
+ * instructions and what else there is have width 0, count as data-dependent, and are widened. Accesses that can only reach shared, local or
  * never-written memory are none. A call is one site if the callee (or what it calls) touches global memory and its
  * arguments' provenance reaches a buffer.
  */
@@ -158,8 +158,9 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         if (part[k].space != PTX_GENERIC && part[k].space != PTX_GLOBAL)
             continue;
         struct ana_site y = x;
+        bool tensor = i->op == PTX_OP_CP_ASYNC_BULK_TENSOR || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR; /* where the map is says nothing */
         y.address = address(s, &i->opnd[part[k].opnd], prov);
-        if (!reaches_buffers(s, prov, part[k].space))
+        if (!tensor && !reaches_buffers(s, prov, part[k].space))
             continue;
         y.opnd = (uint8_t)part[k].opnd;
         y.reads = part[k].reads, y.writes = part[k].writes;
@@ -176,6 +177,8 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
             s->reg[i->opnd[3].reg] > y.guard)
             y.guard = s->reg[i->opnd[3].reg]; /* how many bytes are read at all */
         if (!y.bytes)
+            ana_span_find(s, i, &y, prov);
+        if (!y.bytes && !y.span)
             y.address = DATA;
         if (!add_site(s, out, cap, y, prov))
             return false;

@@ -115,7 +115,7 @@ static void roots(struct slice *s)
     for (uint32_t k = 0; k < v->nsite && s->ok; k++) {
         const struct ana_site *x = &v->site[k];
         const struct ptx_inst *i = &s->f->inst[x->inst];
-        if (x->address == ANA_DATA_DEPENDENT || x->guard == ANA_DATA_DEPENDENT || !x->bytes || x->opnd == 0xFF) {
+        if (x->address == ANA_DATA_DEPENDENT || x->guard == ANA_DATA_DEPENDENT || (!x->bytes && !x->span) || x->opnd == 0xFF) {
             s->ok = false;
             return;
         }
@@ -126,6 +126,10 @@ static void roots(struct slice *s)
             need(s, i->pred);
         if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_REG)
             need(s, i->opnd[3].reg);
+        const struct ptx_opnd *more[ANA_LOG_VALUES];
+        for (unsigned q = 0, n = ana_span_operands(i, x, more); q < n; q++)
+            if (more[q]->kind == PTX_O_REG)
+                need(s, more[q]->reg);
     }
     for (uint32_t at = 0; at < s->f->ninst && s->ok; at++) {
         const struct ptx_inst *i = &s->f->inst[at];

@@ -178,6 +178,10 @@ static void access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_
     const struct ptx_inst *i = &s->code->inst[x->inst];
     const struct ptx_opnd *o = &i->opnd[x->opnd];
     const struct ana_form *f;
+    if (x->span) {
+        ana_cannot(s, "a bulk copy, a copy of a tensor or a matrix in memory");
+        return;
+    }
     memcpy(mine, lane, s->n);
     if (i->pred != PTX_NO_REG)
         predicate(s, i, lane, mine);

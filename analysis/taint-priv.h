@@ -118,7 +118,8 @@ static inline void read_reg(uint32_t r, bool write, void *user)
 static inline void read_special(struct ana_taint_state *s, const struct ptx_opnd *o)
 {
     if (o->kind == PTX_O_SREG) {
-        if (!(ptx_sreg_flags(o->sreg) & PTX_SRF_GEOMETRY))
+        bool cluster = o->sreg >= PTX_SR_IS_EXPLICIT_CLUSTER && o->sreg <= PTX_SR_CLUSTER_NCTARANK; /* the launch says */
+        if (!(ptx_sreg_flags(o->sreg) & PTX_SRF_GEOMETRY) && !cluster)
             s->src = DATA;
     } else if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) {
         uint32_t b = bit_of(s, o->var);
@@ -163,6 +164,9 @@ void ana_call_reach(struct ana_taint_state *s, uint64_t *out);
 /* cells.c */
 void ana_races(struct ana_taint_state *s);
 bool ana_watch(struct ana_taint_state *s, struct ana_tainted *t);
+
+/* span.c: what kind of span site x, at operand x->opnd, is; its address joins what else says what is touched. It may forget `prov`: anywhere. */
+void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct ana_site *x, uint64_t *prov);
 
 /* sites.c: the accesses of instruction `at`, appended to `out`. False: memory. */
 bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap, uint32_t at);

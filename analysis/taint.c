@@ -304,7 +304,7 @@ static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx
             store(s, i->space, prov, DATA, out);
         if (i->ntype && ptx_type_bytes(i->type[0]) >= 8)
             set_bit(out, s->unknown);
-        if (op->flags & PTX_F_SPACE2)
+        if (op->flags & PTX_F_SPACE2 && i->space != PTX_GLOBAL) /* what it copies into shared memory */
             raise_cells(s, s->shared_bits, DATA, NULL);
         assign(s, i, DATA, out);
     }

@@ -1,7 +1,7 @@
-/* The analysis document of one graph, in a way of choice:  analyze GRAPH summary|slices|whole
+/* The analysis document of one graph, in a way of choice:  analyze GRAPH summary|slices|whole|tight
  *
- * summary: as ever; slices: no launch is summarised, the recorder runs slices, as on a real GPU; whole: it runs whole kernels. maps.py
- * holds all of them against its oracle.
+ * summary: as ever; slices: no launch is summarised, the recorder runs slices, as on a real GPU; whole: it runs whole kernels; tight: slices, with hardly
+ * any memory for the recorder. maps.py and kinds.py hold all of them against their oracles.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,14 +18,15 @@ int main(int argc, char **argv)
     struct dt_err e = {0};
     json_t *doc = argc == 3 ? json_load_file(argv[1], 0, NULL) : NULL, *out = NULL;
     char *s = doc ? json_dumps(doc, 0) : NULL;
-    int rc = s ? dt_graph_parse(s, strlen(s), &g, &e) : dt_err_set(&e, DT_E_USAGE, "usage: analyze GRAPH summary|slices|whole");
+    int rc = s ? dt_graph_parse(s, strlen(s), &g, &e) : dt_err_set(&e, DT_E_USAGE, "usage: analyze GRAPH summary|slices|whole|tight");
     if (!rc)
         rc = dev_open("soft", &d, &e);
     if (!rc)
         rc = dev_prog_new(d, g, NULL, NULL, &p, &e);
     if (!rc) {
         struct ana_options o = {
-            .all_edges = true, .no_summary = !strcmp(argv[2], "slices"), .no_slice = !strcmp(argv[2], "whole")};
+            .all_edges = true, .max_bytes = !strcmp(argv[2], "tight") ? 2048 : 0,
+            .no_summary = !strcmp(argv[2], "slices") || !strcmp(argv[2], "tight"), .no_slice = !strcmp(argv[2], "whole")};
         rc = ana_run(d, p, &o, &r, &e);
     }
     if (!rc)
