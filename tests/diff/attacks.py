@@ -76,6 +76,23 @@ PTX = """.version 8.0
     "add.u32 %r30, %r13, %r17; mad.lo.u32 %r30, %r21, 5, %r30; mad.lo.u32 %r30, %r25, 7, %r30; mad.lo.u32 %r30, %r14, 3, %r30;"
     "mad.lo.u32 %r30, %r22, 11, %r30; add.u32 %r30, %r30, %r18; add.u32 %r30, %r30, %r10; cvt.rn.f32.u32 %f2, %r30;")
 
+TENSORS = """.version 8.3
+.target sm_90
+.address_size 64
+.visible .entry boxes(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128])
+{
+.reg .b64 %rd<3>; .reg .b32 %r<3>; .reg .pred %p<3>; .shared .align 128 .b8 box[512]; .shared .align 8 .b64 bar;
+mov.b64 %rd1, from; cvta.param.u64 %rd1, %rd1; mov.b64 %rd2, to; cvta.param.u64 %rd2, %rd2;
+mov.u32 %r1, %tid.x; setp.ne.u32 %p1, %r1, 0; @%p1 bra END; mov.u32 %r1, %ctaid.x; shl.b32 %r2, %r1, 7;
+mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [box], [%rd1, {%r2}], [bar];
+WAIT: mbarrier.try_wait.parity.shared.b64 %p2, [bar], 0; @!%p2 bra WAIT;
+cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%rd2, {%r2}], [box];
+cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;
+END: ret;
+}
+"""
+
 
 def buffer(count, role, seed=3, **more):
     b = {"bytes": 4 * count, "role": role}
@@ -86,7 +103,7 @@ def buffer(count, role, seed=3, **more):
 
 def launch(name, module, kernel, *args):
     return {"name": name, "module": module, "entry": kernel, "grid": [N // 128, 1, 1], "block": [128, 1, 1],
-            "args": [{"i32": a} if isinstance(a, int) else {"buffer": a} for a in args]}
+            "args": [a if isinstance(a, dict) else {"i32": a} if isinstance(a, int) else {"buffer": a} for a in args]}
 
 
 def table():
@@ -112,6 +129,10 @@ def rows():
     yield ("constant-is-buffer", p, {"m::coef": buffer(2, "input")},
            [launch("a", "m", "constant", "x", "h"), launch("b", "m", "constant", "h", "y")], ("refused", "module-variables:"), "proved")
     yield ("fourth-element", p, {}, [launch("a", "m", "fourth", "x", "h"), launch("b", "m", "fourth", "h", "y")], ("kept", ""), "proved")
+    maps = [{"tensor_map": {"buffer": b, "tensorDataType": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "tensorRank": 1, "globalDim": [N], "boxDim": [128]}}
+            for b in ("x", "h", "y")]
+    yield ("tensor-maps", {"m": {"ptx": TENSORS}}, {}, [launch("a", "m", "boxes", *maps[:2]), launch("b", "m", "boxes", *maps[1:])],
+           ("refused", "plain-launches: 'a' takes a tensor map"), "proved")
 
 
 def run(dovetail, folder, *args):

@@ -76,6 +76,11 @@ static void test_plain_launches(void **state)
     fix_cand(&f);
     refused(&f, "plain-launches");
     fix_close(&f);
+    fix_open(&f, &plain);
+    f.g->launch[1].arg[0].kind = DT_ARG_TENSOR_MAP;
+    fix_cand(&f);
+    refused(&f, "plain-launches");
+    fix_close(&f);
 }
 
 static void test_opaque(void **state) { refused_ptx(BOTH("", "frobnicate.b32 %r5, %r6;\n"), "opaque"); }
