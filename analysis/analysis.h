@@ -115,7 +115,8 @@ struct ana_options {
      * whose accesses are proved, or rest on constant buffers alone, may be left to record. Neither: NULL. The result points into base. */
     const struct ana_result *base;
     const uint32_t *same;
-    dev_progress progress;
+    unsigned threads;   /* that may work side by side, 0: one a core; the result is the same */
+    dev_progress progress; /* called by the caller's thread */
     void *user;
 };
 

@@ -20,7 +20,7 @@ void ana_form_init(struct ana_sum *s, struct ana_form *f)
 
 int64_t *ana_form_step(struct ana_sum *s, struct ana_form *f, unsigned d)
 {
-    static int64_t nowhere[1024];
+    static _Thread_local int64_t nowhere[1024];
     bool there = f->dims >> d & 1;
     if (!f->step[d] && !(f->step[d] = dt_new_array(&s->a, int64_t, s->n))) {
         s->oom = true;
@@ -34,7 +34,7 @@ int64_t *ana_form_step(struct ana_sum *s, struct ana_form *f, unsigned d)
 
 uint32_t *ana_form_mem(struct ana_sum *s, struct ana_form *f)
 {
-    static uint32_t nowhere[1024];
+    static _Thread_local uint32_t nowhere[1024];
     if (!f->mem && !(f->mem = dt_new_array(&s->a, uint32_t, s->n))) {
         s->oom = true;
         return nowhere;

@@ -6,25 +6,44 @@
  * multiples of 256 bytes (device/run.c), variables where they say.
  *
  * Launches alike (same entry, geometry and numbers, buffers of the same sizes in the same pattern) are walked once: the others get
- * its footprints with their own buffers in them. The layers of a model cost as much as one.
+ * its footprints with their own buffers in them. The layers of a model cost as much as one. Launches that differ are walked side by
+ * side, each with its own memory, and put into the result in program order: it is the same for any number of threads.
  *
  * A launch without a summary, also one that does something wrong, is left to the device, which says what it is.
  */
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "analysis/record-priv.h"
 #include "base/alloc.h"
+#include "base/parallel.h"
 
 #define ALIGN 256 /* of buffers */
 
-struct offline {
+struct shared { /* by all walks */
     struct ana_rec *s;
+    uint8_t **fill; /* by buffer of the graph: content of constant ones; once made it stays */
+    pthread_mutex_t lock;
+    uint32_t *todo;      /* launches to be walked */
+    struct walked *done; /* of each of them */
+};
+
+struct walked {
+    struct dt_arena arena;
+    struct ana_launch launch;
+    struct dt_err e;
+    int rc;
+};
+
+struct offline { /* one walk */
+    struct ana_rec *s;
+    struct shared *all;
+    const uint8_t **seen; /* of all->fill */
     const struct ptx_module *ir; /* the clone that the variant's code is in */
     struct ana_mem *mem;
     const uint8_t **data; /* by number in mem */
     struct dt_arena a;
-    uint8_t **fill; /* by buffer of the graph: content of constant ones */
 };
 
 static const uint8_t *content(void *user, uint32_t mem)
@@ -35,9 +54,15 @@ static const uint8_t *content(void *user, uint32_t mem)
         return o->data[mem];
     if (!g->buffer[mem].constant)
         return NULL;
-    if (!o->fill[mem] && (o->fill[mem] = dt_malloc(g->buffer[mem].bytes + 8)))
-        dt_fill_bytes(&g->buffer[mem], 0, o->fill[mem]);
-    return o->fill[mem];
+    if (o->seen[mem])
+        return o->seen[mem];
+    pthread_mutex_lock(&o->all->lock);
+    uint8_t **to = &o->all->fill[mem];
+    if (!*to && (*to = dt_malloc(g->buffer[mem].bytes + 8)))
+        dt_fill_bytes(&g->buffer[mem], 0, *to);
+    o->seen[mem] = *to;
+    pthread_mutex_unlock(&o->all->lock);
+    return o->seen[mem];
 }
 
 /* Memory, and which of it the module's variables are. */
@@ -123,48 +148,56 @@ static bool list_params(struct offline *o, uint32_t launch, struct ana_summary_i
     return true;
 }
 
-static int summarise(struct offline *o, uint32_t launch)
+static int summarise(struct offline *o, uint32_t launch, struct walked *to)
 {
     struct ana_rec *s = o->s;
     const struct dt_launch *l = &s->g->launch[launch];
     struct ana_variant *v = &s->variant.p[s->of[launch]];
-    struct ana_launch *to = &s->r->launch[launch];
     struct ana_summary_in in = {.code = &v->code, .grid = l->grid, .block = l->block, .content = content, .user = o};
     struct dt_err none = {0};
     uint64_t work = 0;
     const char *why = "its arguments";
     o->ir = v->code.copy;
-    int rc = list_memory(o, l->module, &in);
+    o->seen = (const uint8_t **)dt_new_array(&o->a, uint8_t *, (size_t)s->g->nbuffer + 1);
+    int rc = o->seen ? list_memory(o, l->module, &in) : DT_E_NOMEM;
     bool found = !rc && list_params(o, launch, &in) && !ana_check_kernel(&(struct ana_rec){.p = s->p, .g = s->g, .mod = s->mod, .variant = s->variant, .of = s->of, .e = &none}, launch);
     struct ana_foot *foot = NULL;
     dt_err_done(&none);
     if (rc == DT_E_GRAPH)
         return 0;
     if (!rc && found) {
-        foot = ana_foot_new(&s->r->arena, s->p->step[launch].blocks, s->g->nbuffer, s->bytes);
-        rc = foot ? ana_summarise(&in, foot, &work, &why, s->e) : DT_E_NOMEM;
+        foot = ana_foot_new(&to->arena, s->p->step[launch].blocks, s->g->nbuffer, s->bytes);
+        rc = foot ? ana_summarise(&in, foot, &work, &why, &to->e) : DT_E_NOMEM;
         found = rc > 0;
     }
     if (found)
         rc = ana_note_kernel(s, launch, foot);
     if (found && !rc)
-        rc = ana_foot_finish(foot, to, s->e);
+        rc = ana_foot_finish(foot, &to->launch, &to->e);
     ana_foot_free(foot);
     if (rc < 0)
         return rc;
-    to->summarised = s->summed[launch] = found;
-    to->walked = work;
-    to->unsummarised = found ? NULL : why;
+    to->launch.summarised = found;
+    to->launch.walked = work;
+    to->launch.unsummarised = found ? NULL : why;
     return 0;
+}
+
+static void walk(void *user, size_t i)
+{
+    struct shared *all = user;
+    struct offline o = {.s = all->s, .all = all};
+    all->done[i].rc = summarise(&o, all->todo[i], &all->done[i]);
+    dt_arena_done(&o.a);
 }
 
 /* ---- launches alike -------------------------------------------------------------------------------------------------- */
 /* Buffer a of one launch stands where b of the other does. False: it cannot. */
-static bool pair(const struct offline *o, uint32_t *to, uint32_t *from, uint32_t a, uint32_t b)
+static bool pair(const struct ana_rec *s, uint32_t *to, uint32_t *from, uint32_t a, uint32_t b)
 {
-    const struct dt_buffer *x = &o->s->g->buffer[a], *y = &o->s->g->buffer[b];
+    const struct dt_buffer *x = &s->g->buffer[a], *y = &s->g->buffer[b];
     bool fixed = x->module >= 0 || y->module >= 0 || x->constant || y->constant; /* a variable, or content that counts */
-    if ((fixed && a != b) || x->bytes != y->bytes || protected_buffer(o->s, a) != protected_buffer(o->s, b))
+    if ((fixed && a != b) || x->bytes != y->bytes || protected_buffer(s, a) != protected_buffer(s, b))
         return false;
     if (to[a] != UINT32_MAX || from[b] != UINT32_MAX)
         return to[a] == b && from[b] == a;
@@ -173,13 +206,13 @@ static bool pair(const struct offline *o, uint32_t *to, uint32_t *from, uint32_t
     return true;
 }
 
-static bool same_arg(const struct offline *o, const struct dt_arg *x, const struct dt_arg *y, uint32_t *to, uint32_t *from)
+static bool same_arg(const struct ana_rec *s, const struct dt_arg *x, const struct dt_arg *y, uint32_t *to, uint32_t *from)
 {
     if (x->kind != y->kind)
         return false;
     switch (x->kind) {
     case DT_ARG_BUFFER:
-        return x->offset == y->offset && pair(o, to, from, x->buffer, y->buffer);
+        return x->offset == y->offset && pair(s, to, from, x->buffer, y->buffer);
     case DT_ARG_SCALAR:
         return x->dtype == y->dtype && x->bits == y->bits;
     case DT_ARG_BYTES:
@@ -187,7 +220,7 @@ static bool same_arg(const struct offline *o, const struct dt_arg *x, const stru
             return false;
         for (uint32_t k = 0; k < x->npointer; k++)
             if (x->pointer[k].at != y->pointer[k].at || x->pointer[k].offset != y->pointer[k].offset ||
-                !pair(o, to, from, x->pointer[k].buffer, y->pointer[k].buffer))
+                !pair(s, to, from, x->pointer[k].buffer, y->pointer[k].buffer))
                 return false;
         return true;
     default:
@@ -196,9 +229,8 @@ static bool same_arg(const struct offline *o, const struct dt_arg *x, const stru
 }
 
 /* Is launch i like launch j? to[b]: the buffer of i that stands for buffer b of j. */
-static bool alike(const struct offline *o, uint32_t j, uint32_t i, uint32_t *to, uint32_t *from)
+static bool alike(const struct ana_rec *s, uint32_t j, uint32_t i, uint32_t *to, uint32_t *from)
 {
-    const struct ana_rec *s = o->s;
     const struct dt_launch *x = &s->g->launch[j], *y = &s->g->launch[i];
     const struct ana_mod *m = &s->mod[x->module];
     if (s->of[i] != s->of[j] || memcmp(x->grid, y->grid, sizeof x->grid) || memcmp(x->block, y->block, sizeof x->block) ||
@@ -208,9 +240,9 @@ static bool alike(const struct offline *o, uint32_t j, uint32_t i, uint32_t *to,
     memset(from, 0xff, s->g->nbuffer * sizeof *from);
     bool same = true;
     for (uint32_t v = 0; v < s->p->module[x->module].ir->nvar && same; v++)
-        same = m->buffer[v] == UINT32_MAX || pair(o, to, from, m->buffer[v], m->buffer[v]);
+        same = m->buffer[v] == UINT32_MAX || pair(s, to, from, m->buffer[v], m->buffer[v]);
     for (uint32_t k = 0; k < x->narg && same; k++)
-        same = same_arg(o, &x->arg[k], &y->arg[k], to, from);
+        same = same_arg(s, &x->arg[k], &y->arg[k], to, from);
     return same;
 }
 
@@ -258,44 +290,74 @@ static int renamed(struct dt_arena *a, const struct ana_launch *x, const uint32_
     return 0;
 }
 
-/* Takes the footprints of an earlier launch that is like launch i. 1: done, 0: there is none. head, next: launches of a variant that were
+/* The launch before i that is walked and that i is like, UINT32_MAX: none. head, next: launches of a variant that are
  * walked, last first, + 1. */
-static int like_another(struct offline *o, uint32_t i, const uint32_t *head, const uint32_t *next, uint32_t *to)
+static uint32_t like_another(const struct ana_rec *s, uint32_t i, const uint32_t *head, const uint32_t *next, uint32_t *to)
 {
-    struct ana_rec *s = o->s;
-    for (uint32_t j = head[s->of[i]], tries = 0; j && tries < 64; j = next[j - 1], tries++) {
-        if (!alike(o, j - 1, i, to, to + s->g->nbuffer))
-            continue;
-        int rc = renamed(&s->r->arena, &s->r->launch[j - 1], to, &s->r->launch[i]);
-        s->summed[i] = !rc;
-        return rc ? rc : 1;
+    for (uint32_t j = head[s->of[i]], tries = 0; j && tries < 64; j = next[j - 1], tries++)
+        if (alike(s, j - 1, i, to, to + s->g->nbuffer))
+            return j - 1;
+    return UINT32_MAX;
+}
+
+/* Walk all->todo[0..n), side by side where there is enough to do; the results into s->r in program order. */
+static int walk_all(struct shared *all, uint32_t n)
+{
+    struct ana_rec *s = all->s;
+    uint64_t work = 0; /* thread instructions, were there no loops */
+    int rc = 0;
+    for (uint32_t k = 0; k < n; k++)
+        work += (uint64_t)s->p->step[all->todo[k]].threads * s->variant.p[s->of[all->todo[k]]].code.ninst;
+    dt_parallel(ana_threads(s->o, work), n, walk, all);
+    for (uint32_t k = 0; k < n; k++) {
+        struct walked *w = &all->done[k];
+        if (!rc && w->rc) {
+            rc = w->rc;
+            dt_err_move(s->e, &w->e);
+        }
+        s->r->launch[all->todo[k]] = w->launch;
+        s->summed[all->todo[k]] = !rc && w->launch.summarised;
+        dt_arena_adopt(&s->r->arena, &w->arena);
+        dt_err_done(&w->e);
     }
-    return 0;
+    return rc;
 }
 
 int ana_record_offline(struct ana_rec *s)
 {
-    struct offline o = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *o.fill)};
-    uint32_t *head = dt_new_array(&s->tmp, uint32_t, s->variant.n + 1), *next = dt_new_array(&s->tmp, uint32_t, (size_t)s->g->nlaunch + 1);
-    uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1);
-    int rc = o.fill && head && next && to ? 0 : DT_E_NOMEM;
-    for (uint32_t i = 0; i < s->g->nlaunch && !rc; i++) {
+    const uint32_t nlaunch = s->g->nlaunch;
+    struct shared all = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
+    uint32_t *head = dt_new_array(&s->tmp, uint32_t, s->variant.n + 1), *next = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
+    uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1), *like = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
+    uint32_t n = 0;
+    all.todo = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
+    all.done = dt_new_array(&s->tmp, struct walked, (size_t)nlaunch + 1);
+    int rc = all.fill && head && next && to && like && all.todo && all.done ? 0 : DT_E_NOMEM;
+    for (uint32_t i = 0; i < nlaunch && !rc; i++) {
+        like[i] = UINT32_MAX;
         if (s->g->launch[i].kind != DT_KERNEL || reused(s, i) || !s->variant.p[s->of[i]].code.sliced)
             continue;
-        rc = like_another(&o, i, head, next, to);
-        if (rc) {
-            rc = rc < 0 ? rc : 0;
+        like[i] = like_another(s, i, head, next, to);
+        if (like[i] != UINT32_MAX)
             continue;
-        }
-        rc = summarise(&o, i);
-        dt_arena_done(&o.a);
-        if (!rc && s->summed[i]) {
-            next[i] = head[s->of[i]];
-            head[s->of[i]] = i + 1;
-        }
+        next[i] = head[s->of[i]];
+        head[s->of[i]] = i + 1;
+        all.todo[n++] = i;
     }
-    for (uint32_t b = 0; o.fill && b < s->g->nbuffer; b++)
-        free(o.fill[b]);
-    free(o.fill);
+    if (!rc)
+        rc = walk_all(&all, n);
+    for (uint32_t i = 0; i < nlaunch && !rc; i++) {
+        if (like[i] == UINT32_MAX)
+            continue;
+        s->r->launch[i].unsummarised = s->r->launch[like[i]].unsummarised;
+        if (!s->summed[like[i]])
+            continue;
+        alike(s, like[i], i, to, to + s->g->nbuffer);
+        rc = renamed(&s->r->arena, &s->r->launch[like[i]], to, &s->r->launch[i]);
+        s->summed[i] = !rc;
+    }
+    for (uint32_t b = 0; all.fill && b < s->g->nbuffer; b++)
+        free(all.fill[b]);
+    free(all.fill);
     return rc;
 }

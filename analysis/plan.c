@@ -13,6 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/parallel.h"
+
+#define INSTRUMENTED 100 /* an instruction that is analysed takes as long as so many that are walked */
+
 static int find_variant(struct ana_rec *s, uint32_t launch, bool whole)
 {
     const struct dt_launch *l = &s->g->launch[launch];
@@ -75,17 +79,33 @@ static int module_vars(struct ana_rec *s, uint32_t i)
     return rc;
 }
 
+static void instrument_one(void *user, size_t k)
+{
+    struct ana_rec *s = user;
+    struct ana_variant *v = &s->variant.p[k];
+    struct ana_taint_in in = {v->constant, v->pointer, v->narg, v->arg, s->mod[v->module].var};
+    if (v->made)
+        return;
+    v->rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, &in, v->hint, !v->whole && !s->o->no_slice, &v->code,
+                           &v->e);
+    v->made = !v->rc;
+}
+
+/* Every variant that is not yet made; the first that fails, in order of the program, says why. */
 static int instrument(struct ana_rec *s)
 {
+    uint64_t work = 0;
     int rc = 0;
-    for (uint32_t k = 0; k < s->variant.n && !rc; k++) {
+    for (uint32_t k = 0; k < s->variant.n; k++)
+        work += s->variant.p[k].made ? 0 : (uint64_t)s->variant.p[k].entry->ninst * INSTRUMENTED;
+    dt_parallel(ana_threads(s->o, work), s->variant.n, instrument_one, s);
+    for (uint32_t k = 0; k < s->variant.n; k++) {
         struct ana_variant *v = &s->variant.p[k];
-        struct ana_taint_in in = {v->constant, v->pointer, v->narg, v->arg, s->mod[v->module].var};
-        if (v->made)
-            continue;
-        rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, &in, v->hint, !v->whole && !s->o->no_slice,
-                            &v->code, s->e);
-        v->made = !rc;
+        if (!rc && v->rc) {
+            rc = v->rc;
+            dt_err_move(s->e, &v->e);
+        }
+        dt_err_done(&v->e);
     }
     return rc;
 }

@@ -16,6 +16,8 @@ struct ana_variant {
     char *name;
     bool whole; /* not to be sliced */
     bool made;  /* code is there */
+    int rc;     /* why not */
+    struct dt_err e;
     struct ana_code code;
 };
 
@@ -69,6 +71,9 @@ static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
 {
     return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
 }
+
+/* Threads for work that walks so many thread instructions: little work is done before another thread has started. */
+unsigned ana_threads(const struct ana_options *o, uint64_t work);
 
 /* Is the launch's footprint taken from options.base? */
 static inline bool reused(const struct ana_rec *s, uint32_t launch)

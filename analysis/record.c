@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/parallel.h"
 #include "base/str.h"
 
 #define DEFAULT_BYTES (UINT64_C(4) << 30)
@@ -238,6 +239,11 @@ static void done(struct ana_rec *s)
         dev_free(s->d, s->log);
     dev_run_free(s->run);
     dt_arena_done(&s->tmp);
+}
+
+unsigned ana_threads(const struct ana_options *o, uint64_t work)
+{
+    return o->threads ? o->threads : work >> 17 ? dt_cores() : 1;
 }
 
 static int run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,

@@ -28,6 +28,37 @@ void dt_arena_done(struct dt_arena *a)
     *a = (struct dt_arena){0};
 }
 
+void dt_arena_adopt(struct dt_arena *a, struct dt_arena *from)
+{
+    struct dt_chunk *last = from->chunk;
+    while (last && last->next)
+        last = last->next;
+    if (last && a->chunk) { /* what `a` was filling stays first */
+        last->next = a->chunk->next;
+        a->chunk->next = from->chunk;
+    } else if (last) {
+        a->chunk = from->chunk;
+    }
+    a->used += from->used;
+    a->failed |= from->failed;
+    *from = (struct dt_arena){0};
+}
+
+void dt_arena_reset(struct dt_arena *a)
+{
+    struct dt_chunk *keep = a->chunk;
+    if (keep && keep->size <= (1 << 20)) {
+        a->chunk = keep->next;
+        memset(keep->mem, 0, keep->at);
+        keep->at = 0;
+        keep->next = NULL;
+    } else {
+        keep = NULL;
+    }
+    dt_arena_done(a);
+    a->chunk = keep;
+}
+
 void *dt_arena_alloc(struct dt_arena *a, size_t n)
 {
     if (n > ((size_t)1 << 46)) {
