@@ -53,6 +53,19 @@ class Docs(unittest.TestCase):
                     continue
                 self.assertTrue(matches(text.rstrip("\n").split("\n"), r.stdout.rstrip("\n").split("\n")), r.stdout)
 
+    def test_samples(self):
+        """Every corpus graph with a reference has its section and its figures in docs/SAMPLES.md; only the encoder is described elsewhere."""
+        with open(os.path.join(ROOT, "docs/SAMPLES.md"), encoding="utf-8") as f:
+            page = f.read()
+        corpus = os.path.join(ROOT, "tests/corpus")
+        samples = {d for d in os.listdir(corpus) if os.path.exists(os.path.join(corpus, d, "reference.c"))} - {"encoder"}
+        sections = set(re.findall(r"^## ([\w-]+):", page, re.M))
+        self.assertEqual(samples, sections)
+        for name in samples:
+            text = re.search(r"<!-- figures %s -->\n(.*?)<!-- end -->" % name, page, re.S)
+            self.assertIsNotNone(text, name)
+            self.assertIn("modeled", text[1], name)
+
     def test_the_check_can_fail(self):
         self.assertTrue(matches(["a 1 b", "…", "z …"], ["a  22 b", "x", "y", "z and more"]))
         self.assertFalse(matches(["a 1 b"], ["a 1 c"]))
