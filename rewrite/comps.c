@@ -34,7 +34,7 @@ static int by_size(const void *x, const void *y)
     return a->first < b->first ? -1 : a->first > b->first;
 }
 
-static void fit_affine(struct rw_list *l, uint32_t n)
+void rw_list_fit(struct rw_list *l, uint32_t n)
 {
     uint32_t m = n ? l->row[1] - l->row[0] : 0;
     bool even = true, narrow = true;
@@ -124,7 +124,7 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
         out.list[s].col[out.list[s].row[k] + fill[s][k]++] = s ? i - producers : i;
     }
     for (int s = 0; s < 2; s++)
-        fit_affine(&out.list[s], ncomp);
+        rw_list_fit(&out.list[s], ncomp);
     *ret = out;
     return 0;
 }

@@ -176,7 +176,7 @@ static bool written_here(const struct rw_join *j, const struct rw_phase *p, uint
     const struct dt_launch *l = j->c->body[p->side].step->launch;
     if (prov & RW_PROV_OTHER)
         return true;
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < j->c->nbody; s++) {
         const struct ana_launch *al = &j->c->ana->launch[j->c->launch[s]];
         for (uint32_t k = 0; k < al->naccess; k++)
             if (al->access[k].writes && (rw_args_of(l, al->access[k].buffer) & prov))

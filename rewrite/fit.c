@@ -352,11 +352,14 @@ int rw_fit(struct rw_cand *c, struct dt_err *e)
 
 bool rw_layout(struct rw_cand *c, struct dt_str *why)
 {
-    uint32_t t = c->body[0].threads > c->body[1].threads ? c->body[0].threads : c->body[1].threads;
+    uint32_t t = 0;
     uint64_t at = 0;
+    for (uint32_t s = 0; s < c->nbody; s++)
+        if (c->body[s].threads > t)
+            t = c->body[s].threads;
     c->threads = (t + 31) / 32 * 32;
     c->shared_align = 16;
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         if (c->body[s].shared_bytes > at)
             at = c->body[s].shared_bytes;
         if (c->body[s].shared_align > c->shared_align)

@@ -23,8 +23,8 @@ static bool put(json_t *o, const char *key, json_t *v) { return v && json_object
 
 const char *rw_level_text(enum rw_level l) { return l == RW_LEVEL_SHARED ? "shared" : "global"; }
 
-int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
-                 const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e)
+int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, const uint32_t *launch, uint32_t n, struct dt_err *e)
 {
     static const struct rw_options defaults;
     memset(c, 0, sizeof *c);
@@ -32,41 +32,50 @@ int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev
     c->prog = p;
     c->ana = a;
     c->opt = o ? o : &defaults;
-    c->launch[0] = producer;
-    c->launch[1] = consumer;
+    c->nbody = n;
     c->level = RW_LEVEL_GLOBAL;
+    memcpy(c->launch, launch, n * sizeof *launch);
+    uint32_t t = 0;
+    for (uint32_t s = 0; s < n; s++) {
+        if (p->graph->launch[launch[s]].kind != DT_KERNEL)
+            return 0; /* plain_launches refuses it */
+        int r = rw_body_init(&c->arena, p, launch[s], NULL, &c->body[s], e);
+        if (r < 0)
+            return r;
+        if (c->body[s].threads > t)
+            t = c->body[s].threads;
+    }
+    c->threads = (t + 31) / 32 * 32;
+    return 0;
+}
+
+int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e)
+{
+    const uint32_t pair[2] = {producer, consumer};
+    int r = rw_cand_open(c, dev, p, a, o, pair, 2, e);
+    if (r < 0)
+        return r;
     c->edge = ana_find_edge(a, producer, consumer);
     if (!c->edge)
         return dt_err_set(e, DT_E_INTERNAL, "launches %u and %u have no edge", producer, consumer);
-    for (int s = 0; s < 2; s++) {
-        if (p->graph->launch[c->launch[s]].kind != DT_KERNEL)
-            return 0; /* plain_launches refuses it */
-        int r = rw_body_init(&c->arena, p, c->launch[s], NULL, &c->body[s], e);
-        if (r < 0)
-            return r;
-    }
-    if (!ana_rows_kept(&c->edge->any))
-        return 0; /* block_map refuses it */
-    int r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, &c->comps, e);
-    if (r < 0)
-        return r;
-    uint32_t t = c->body[0].threads > c->body[1].threads ? c->body[0].threads : c->body[1].threads;
-    c->threads = (t + 31) / 32 * 32;
-    return 0;
+    if (!c->body[0].f || !c->body[1].f || !ana_rows_kept(&c->edge->any))
+        return 0; /* plain_launches or block_map refuses it */
+    return rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, &c->comps, e);
 }
 
 void rw_cand_done(struct rw_cand *c)
 {
     dt_str_done(&c->ptx);
     dt_str_done(&c->no_redirect);
-    for (int s = 0; s < 2; s++)
+    for (uint32_t s = 0; s < c->nbody; s++)
         ptx_module_free(c->own[s]);
     dt_arena_done(&c->arena);
     memset(c, 0, sizeof *c);
 }
 
 /* Registers and spills of what was emitted, from ptxas where it is at hand. */
-static int resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     struct dt_err mine = {0};
     int r = dev_resources(c->ptx.s, c->ptx.len, c->entry, c->dev->arch, &c->res, &mine);
@@ -86,7 +95,7 @@ static int resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
         return 1;
     }
     uint32_t spill = 0;
-    for (int s = 0; s < 2; s++)
+    for (uint32_t s = 0; s < c->nbody; s++)
         if (c->body[s].step->res.spill_bytes > spill)
             spill = c->body[s].step->res.spill_bytes;
     if (!c->res.estimated && c->res.spill_bytes > spill) {
@@ -97,11 +106,11 @@ static int resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     return 0;
 }
 
-/* Both bodies with arithmetic that no assembler may contract otherwise: as they are, with .rn (join does that), or with their
+/* All bodies with arithmetic that no assembler may contract otherwise: as they are, with .rn (join does that), or with their
  * contractions written out. 1: refused. */
-static int identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         const struct ptx_function *f = c->body[s].f;
         enum dev_identity id = c->own[s] ? DEV_IDENTICAL : dev_identity(f->module, f->name, c->dev->arch);
         if (id == DEV_CONTRACTED) {
@@ -146,11 +155,11 @@ static const char *plain_name(const char *entry, size_t *len)
 }
 
 /* "fused_gemm_gelu", of a chain "fused_gemm_gelu_sum". Equal pairs of a model's layers get equal names, and so equal text. */
-static void name_entry(struct rw_cand *c)
+void rw_name_entry(struct rw_cand *c)
 {
     size_t at = (size_t)snprintf(c->entry, sizeof c->entry, "fused");
-    for (int s = 0; s < 2; s++) {
-        size_t n, room = (sizeof c->entry - 8 - at) / (s ? 1 : 2);
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        size_t n, room = (sizeof c->entry - 8 - at) / (c->nbody - s);
         const char *from = plain_name(c->body[s].f->name, &n);
         if (n > 6 && !strncmp(from, "fused_", 6)) {
             from += 6;
@@ -176,7 +185,7 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
     }
     if (!rw_legal_check(c, why))
         return 1;
-    if ((r = identity(c, why, e)))
+    if ((r = rw_identity(c, why, e)))
         return r;
     if (level == RW_LEVEL_SHARED) { /* only now: footprints of an illegal pair are of no interest */
         if ((r = rw_fit(c, e)) < 0)
@@ -191,10 +200,10 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
         if (!ok)
             return 1;
     }
-    name_entry(c);
+    rw_name_entry(c);
     if ((r = rw_join(c, e)) < 0)
         return r;
-    return resources(c, why, e);
+    return rw_resources(c, why, e);
 }
 
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
@@ -203,7 +212,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
     json_t *args = json_array(), *o = json_object();
     struct dt_str name = {0};
     bool ok = args && o;
-    for (int s = 0; s < 2 && ok; s++) {
+    for (uint32_t s = 0; s < c->nbody && ok; s++) {
         json_t *l = dt_launch_to_json(g, &g->launch[c->launch[s]]);
         json_t *from = json_object_get(l, "args"), *a;
         size_t i;
@@ -211,14 +220,12 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         json_array_foreach(from, i, a)
         {
             bool keep = i > 62 || ((c->arg_keep[s] >> i) & 1);
-            if (s && c->arg_same[i] >= 0)
-                keep = false;
-            if (keep && ok)
+            if (keep && ok && !c->arg_same[s][i])
                 ok = json_array_append(args, a) == 0;
         }
         json_decref(l);
+        dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->launch[s]].name);
     }
-    dt_str_addf(&name, "%s+%s", g->launch[c->launch[0]].name, g->launch[c->launch[1]].name);
     ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
          put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
          put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&

@@ -30,7 +30,7 @@ struct rw_join {
 };
 
 struct rw_phase { /* one body on its way into the fused kernel */
-    int side; /* 0 producer, 1 consumer, RW_ANY_SIDE: a device function */
+    int side; /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
     uint32_t *reg, *label;
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
     uint32_t *base;            /* per redirection: register with what is subtracted from an address */
@@ -51,6 +51,13 @@ int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg);
 /* copy.c: the body's instructions, rewritten. */
 int rw_copy_body(struct rw_join *j, struct rw_phase *p);
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);
+bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
+bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
+int rw_target_number(const char *target);
+/* Module variables, device functions, local variables that a body uses, into the module. */
+int rw_copy_data(struct rw_join *j, int side);
+/* Verified, printed, and printing and parsing to itself. */
+int rw_check_text(struct rw_join *j, struct dt_str *out);
 struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset);
 
 #endif

@@ -67,7 +67,7 @@ static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
 
 /* ---- parameters, variables, functions ------------------------------------------------------------------------------ */
 
-static bool same_arg(const struct dt_arg *x, const struct dt_arg *y)
+bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y)
 {
     if (x->kind != y->kind)
         return false;
@@ -84,38 +84,41 @@ static bool dropped(const struct rw_cand *c, int s, uint32_t arg)
     return false;
 }
 
+/* The parameter of an earlier body that has the argument of body s, argument i. */
+static struct ptx_var *shared_param(struct rw_join *j, uint32_t s, uint32_t i)
+{
+    const struct rw_cand *c = j->c;
+    const struct ptx_var *v = c->body[s].f->param[i];
+    struct ptx_var *to;
+    uint32_t off;
+    for (uint32_t b = 0; b < s && i < c->body[s].step->launch->narg; b++)
+        for (uint32_t k = 0; k < c->body[b].f->nparam && k < c->body[b].step->launch->narg; k++) {
+            const struct ptx_var *w = c->body[b].f->param[k];
+            if (!dropped(c, (int)b, k) && w->bytes == v->bytes && w->align == v->align && w->is_array == v->is_array &&
+                rw_same_arg(&c->body[b].step->launch->arg[k], &c->body[s].step->launch->arg[i]) && (to = rw_map_var(j, (int)b, w, &off)))
+                return to;
+        }
+    return NULL;
+}
+
 /* The fused entry's parameters; c->arg_keep and c->arg_same say the same for the launch's arguments. */
 static int make_params(struct rw_join *j)
 {
     struct rw_cand *c = j->c;
-    c->arg_same = dt_new_array(&c->arena, int64_t, c->body[1].f->nparam + 1);
-    c->arg_keep[0] = c->arg_keep[1] = ~UINT64_C(0);
-    if (!c->arg_same)
-        return nomem(j);
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         const struct ptx_function *f = c->body[s].f;
-        const struct dt_launch *l = c->body[s].step->launch;
+        c->arg_keep[s] = ~UINT64_C(0);
+        c->arg_same[s] = dt_new_array(&c->arena, bool, f->nparam + 1);
+        if (!c->arg_same[s])
+            return nomem(j);
         for (uint32_t i = 0; i < f->nparam; i++) {
             const struct ptx_var *v = f->param[i];
-            struct ptx_var *to = NULL;
-            uint32_t off;
-            if (s)
-                c->arg_same[i] = -1;
-            if (dropped(c, s, i)) {
+            if (dropped(c, (int)s, i)) {
                 c->arg_keep[s] &= ~(UINT64_C(1) << i);
                 continue;
             }
-            for (uint32_t k = 0; s && k < c->body[0].f->nparam && k < l->narg && i < l->narg; k++) {
-                const struct ptx_var *w = c->body[0].f->param[k];
-                if (k >= c->body[0].step->launch->narg || dropped(c, 0, k) || w->bytes != v->bytes ||
-                    w->align != v->align || w->is_array != v->is_array ||
-                    !same_arg(&c->body[0].step->launch->arg[k], &l->arg[i]))
-                    continue;
-                if ((to = rw_map_var(j, 0, w, &off))) {
-                    c->arg_same[i] = k;
-                    break;
-                }
-            }
+            struct ptx_var *to = shared_param(j, s, i);
+            c->arg_same[s][i] = to != NULL;
             if (!to) {
                 char name[160];
                 snprintf(name, sizeof name, "%s_param_%u", c->entry, j->f->nparam);
@@ -124,17 +127,29 @@ static int make_params(struct rw_join *j)
                     return nomem(j);
                 to->is_array = v->is_array;
             }
-            if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, s}))
+            if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, (int)s}))
                 return nomem(j);
         }
     }
     return 0;
 }
 
+/* PREFIX, a number, the old name: one that neither the module nor the function has, whose text may have come from here. */
+static void fresh_name(struct rw_join *j, const struct ptx_function *f, char *out, size_t size, const char *prefix, const char *old)
+{
+    bool taken = true;
+    while (taken) {
+        snprintf(out, size, "%s%u%s%.60s", prefix, j->nunique++, *old ? "_" : "", old);
+        taken = ptx_find_var(j->m, out) || ptx_find_function(j->m, out);
+        for (uint32_t k = 0; f && k < f->nvar; k++)
+            taken |= !strcmp(f->var[k]->name, out);
+    }
+}
+
 static struct ptx_var *copy_data(struct rw_join *j, const struct ptx_var *v)
 {
     char name[96];
-    snprintf(name, sizeof name, "dt_v%u_%.60s", j->nunique++, v->name);
+    fresh_name(j, NULL, name, sizeof name, "dt_v", v->name);
     struct ptx_var *to = ptx_var_new(j->m, NULL, name, v->space, PTX_B8, v->bytes, v->align ? v->align : 1);
     if (to && v->init) {
         to->init = dt_arena_alloc(&j->m->arena, v->bytes);
@@ -172,7 +187,7 @@ static int copy_function_vars(struct rw_join *j, const struct ptx_function *f, s
             continue;
         unsigned size = ptx_type_bytes(v->type);
         bool scalar = !v->is_array && size;
-        snprintf(name, sizeof name, "dt_l%u_%.60s", j->nunique++, v->name);
+        fresh_name(j, to, name, sizeof name, "dt_l", v->name);
         struct ptx_var *w = ptx_var_new(j->m, to, name, v->space, scalar ? v->type : PTX_B8, scalar ? 1 : v->bytes,
                                         v->align ? v->align : 1);
         if (!w)
@@ -205,7 +220,7 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f)
     if (r < 0 || (r = copy_module_vars(j, f)) < 0)
         return r;
     char name[96];
-    snprintf(name, sizeof name, "dt_f%u_%.60s", j->nunique++, f->name);
+    fresh_name(j, NULL, name, sizeof name, "dt_f", f->name);
     struct ptx_function *to = ptx_function_new(j->m, name, false), *outer = j->f;
     if (!to)
         return nomem(j);
@@ -280,7 +295,7 @@ static int make_shared(struct rw_join *j)
         j->smem->is_array = true;
         j->smem->bytes = 0;
     }
-    for (int s = 0; s < 2; s++)
+    for (uint32_t s = 0; s < c->nbody; s++)
         for (uint32_t k = 0; k < c->body[s].nshared; k++)
             if (!dt_push(&j->vars, (struct rw_var_pair){c->body[s].shared_var[k], j->smem, c->body[s].shared_at[k], s}))
                 return nomem(j);
@@ -290,7 +305,7 @@ static int make_shared(struct rw_join *j)
 /* ---- constant data ------------------------------------------------------------------------------------------------- */
 
 struct table { /* where the parts of dt_tab lie; UINT32_MAX: not there */
-    uint32_t row[2], col[2], *base;
+    uint32_t row[RW_BODIES], col[RW_BODIES], *base;
 };
 
 static void put(struct dt_str *s, uint32_t v, unsigned bytes)
@@ -312,7 +327,7 @@ static int make_table(struct rw_join *j, struct table *t)
             put(&s, c->redirect[k].base[i], 4);
     }
     for (int w = 4; w >= 2; w -= 2) /* wide entries first, for alignment */
-        for (int p = 0; p < 2; p++) {
+        for (uint32_t p = 0; p < c->nbody; p++) {
             const struct rw_list *l = &c->comps.list[p];
             if (l->affine || l->narrow != (w == 2))
                 continue;
@@ -355,7 +370,7 @@ static int emit_lookup(struct rw_join *j, uint32_t reg, uint32_t at, unsigned si
 
 /* ---- phases -------------------------------------------------------------------------------------------------------- */
 
-static bool reads_sreg(const struct ptx_function *f, unsigned sreg, int comp)
+bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp)
 {
     for (uint32_t n = 0; n < f->ninst; n++)
         for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
@@ -396,7 +411,7 @@ static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned
 {
     for (int k = 0; k < 3; k++) {
         reg[k] = PTX_NO_REG;
-        if (!reads_sreg(f, sreg, k) || dim[k] <= 1)
+        if (!rw_reads_sreg(f, sreg, k) || dim[k] <= 1)
             continue;
         if ((reg[k] = new_reg(j, PTX_U32, hint)) == PTX_NO_REG)
             return DT_E_NOMEM;
@@ -458,8 +473,10 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
 
 static int emit_phase_barrier(struct rw_join *j, unsigned id)
 {
-    bool warp = j->c->body[0].convergent || j->c->body[1].convergent;
+    bool warp = false;
     int r = 0;
+    for (uint32_t s = 0; s < j->c->nbody; s++)
+        warp |= j->c->body[s].convergent;
     /* bodies with warp collectives want their warps whole again after a divergent exit */
     if (warp)
         r = rw_emit(j, "bar.warp.sync -1;");
@@ -576,7 +593,7 @@ static const char *target_of(const char *a, const char *b)
     return rank[0] >= rank[1] ? t[0] : t[1];
 }
 
-static int check_text(struct rw_join *j, struct dt_str *out)
+int rw_check_text(struct rw_join *j, struct dt_str *out)
 {
     struct ptx_module *again = NULL;
     struct dt_str second = {0};
@@ -596,22 +613,70 @@ static int check_text(struct rw_join *j, struct dt_str *out)
     return r;
 }
 
+int rw_copy_data(struct rw_join *j, int side)
+{
+    const struct ptx_function *f = j->c->body[side].f;
+    int r = copy_module_vars(j, f);
+    if (r == 0)
+        r = copy_callees(j, f);
+    return r < 0 ? r : copy_function_vars(j, f, j->f, side);
+}
+
+/* Bodies one after the other, a barrier between. */
+static int emit_phases(struct rw_join *j, const struct table *t)
+{
+    const struct rw_comps *q = &j->c->comps;
+    unsigned id = phase_barrier(j->c);
+    int r = 0;
+    for (uint32_t s = 0; s < j->c->nbody && r == 0; s++) {
+        if (s && q->list[s - 1].m && q->list[s].m)
+            r = emit_phase_barrier(j, id);
+        if (r == 0)
+            r = emit_phase(j, (int)s, t, id);
+    }
+    return r;
+}
+
+/* Bodies side by side: the block number says which. */
+static int emit_beside(struct rw_join *j, const struct table *t)
+{
+    const struct rw_cand *c = j->c;
+    int r = 0;
+    for (uint32_t s = 0; s < c->nbody && r == 0; s++) {
+        uint32_t other = new_reg(j, PTX_PRED, "dt_other"), next = ptx_label_new(j->f, "NEXT");
+        if (other == PTX_NO_REG || next == UINT32_MAX)
+            return nomem(j);
+        if (s + 1 < c->nbody &&
+            ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, other), rw_rname(j, j->k), c->beside[s + 1])) < 0 ||
+             (r = rw_emit_bra(j, next, other, false)) < 0))
+            return r;
+        if ((r = emit_phase(j, (int)s, t, 0)) < 0)
+            return r;
+        if (s + 1 < c->nbody && (r = rw_emit(j, "ret;")) == 0)
+            r = rw_emit_label(j, next);
+    }
+    return r;
+}
+
 int rw_join(struct rw_cand *c, struct dt_err *e)
 {
-    const struct ptx_module *m0 = c->body[0].f->module, *m1 = c->body[1].f->module;
-    unsigned v0 = m0->version_major * 100 + m0->version_minor, v1 = m1->version_major * 100 + m1->version_minor;
-    unsigned v = v0 > v1 ? v0 : v1;
-    if (v < 600) /* barrier.sync and bar.warp.sync */
-        v = 600;
+    const char *target = c->body[0].f->module->target;
+    unsigned v = 600; /* barrier.sync and bar.warp.sync */
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        const struct ptx_module *m = c->body[s].f->module;
+        if (m->version_major * 100 + m->version_minor > v)
+            v = m->version_major * 100 + m->version_minor;
+        target = target_of(target, m->target);
+    }
     struct rw_join j = {.c = c, .e = e};
     struct table t = {0};
     dt_str_done(&c->ptx);
-    j.m = ptx_module_new(v / 100, v % 100, target_of(m0->target, m1->target));
+    j.m = ptx_module_new(v / 100, v % 100, target);
     if (!j.m)
         return nomem(&j);
     j.m->address_size = 64;
     int r = 0;
-    for (int s = 0; s < 2 && r == 0; s++)
+    for (uint32_t s = 0; s < c->nbody && r == 0; s++)
         if ((r = copy_module_vars(&j, c->body[s].f)) == 0)
             r = copy_callees(&j, c->body[s].f);
     if (r < 0)
@@ -629,8 +694,8 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     j.f->maxntid[1] = j.f->maxntid[2] = 1;
     if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0)
         goto out;
-    for (int s = 0; s < 2; s++)
-        if ((r = copy_function_vars(&j, c->body[s].f, j.f, s)) < 0)
+    for (uint32_t s = 0; s < c->nbody; s++)
+        if ((r = copy_function_vars(&j, c->body[s].f, j.f, (int)s)) < 0)
             goto out;
     j.t = new_reg(&j, PTX_U32, "dt_t");
     j.k = new_reg(&j, PTX_U32, "dt_k");
@@ -638,15 +703,11 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         r = DT_E_NOMEM;
         goto out;
     }
-    unsigned id = phase_barrier(c);
     if ((r = rw_emit(&j, "mov.u32 %s, %%tid.x;", rw_rname(&j, j.t))) < 0 ||
-        (r = rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.k))) < 0 || (r = emit_phase(&j, 0, &t, id)) < 0)
+        (r = rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.k))) < 0 ||
+        (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0)
         goto out;
-    if (c->comps.list[0].m && c->comps.list[1].m && (r = emit_phase_barrier(&j, id)) < 0)
-        goto out;
-    if ((r = emit_phase(&j, 1, &t, id)) < 0 || (r = rw_emit(&j, "ret;")) < 0)
-        goto out;
-    r = check_text(&j, &c->ptx);
+    r = rw_check_text(&j, &c->ptx);
 out:
     free(j.vars.p);
     free(j.funcs.p);

@@ -8,10 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* False when either body has the find; the sentence names launch, line and thing. */
+/* False when a body has the find; the sentence names launch, line and thing. */
 static bool none(const struct rw_cand *c, enum rw_fact k, struct dt_str *why, const char *what)
 {
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         const struct rw_find *f = &c->body[s].find[k];
         if (!f->set)
             continue;
@@ -60,7 +60,7 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
     uint64_t bytes = 0;
     if (!none(c, RW_PARAM_ADDRESS, why, "takes a parameter's address") || !none(c, RW_LDU, why, "loads by ldu"))
         return false;
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         for (uint32_t k = 0; k < c->body[s].f->nparam; k++)
             bytes += c->body[s].f->param[k]->bytes + 16;
         if (c->body[s].f->nparam != c->body[s].step->launch->narg) {
@@ -69,7 +69,7 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
         }
     }
     if (bytes > 4352) {
-        dt_str_addf(why, "the parameters of both take %llu bytes, a launch takes 4352 everywhere", (unsigned long long)bytes);
+        dt_str_addf(why, "the parameters of all take %llu bytes, a launch takes 4352 everywhere", (unsigned long long)bytes);
         return false;
     }
     return true;
@@ -78,10 +78,10 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
 /* "sm_90" and "sm_80" may be joined (at 90), and what is for one chip ("sm_90a") with what runs there ("sm_80": at 90a). */
 bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
 {
-    const char *t[2];
-    unsigned long number[2];
-    bool special[2];
-    for (int s = 0; s < 2; s++) {
+    const char *t[RW_BODIES];
+    unsigned long number[RW_BODIES];
+    bool special[RW_BODIES];
+    for (uint32_t s = 0; s < c->nbody; s++) {
         t[s] = c->body[s].f->module->target;
         const char *n = t[s] ? strstr(t[s], "sm_") : NULL;
         char *end;
@@ -91,14 +91,16 @@ bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
         }
         number[s] = strtoul(n + 3, &end, 10);
         special[s] = *end != 0;
-    }
-    if (c->body[0].f->module->address_size != 64 || c->body[1].f->module->address_size != 64) {
-        dt_str_add(why, "addresses are not 64 bits wide");
-        return false;
-    }
-    if ((special[0] && special[1] && strcmp(t[0], t[1])) || (special[0] && number[1] > number[0]) || (special[1] && number[0] > number[1])) {
-        dt_str_addf(why, "one is for %s, the other for %s", t[0], t[1]);
-        return false;
+        if (c->body[s].f->module->address_size != 64) {
+            dt_str_add(why, "addresses are not 64 bits wide");
+            return false;
+        }
+        for (uint32_t k = 0; k < s; k++)
+            if ((special[k] && special[s] && strcmp(t[k], t[s])) || (special[k] && number[s] > number[k]) ||
+                (special[s] && number[k] > number[s])) {
+                dt_str_addf(why, "one is for %s, the other for %s", t[k], t[s]);
+                return false;
+            }
     }
     return true;
 }
@@ -115,9 +117,14 @@ bool rw_legal_uniform_collectives(const struct rw_cand *c, struct dt_str *why)
 
 int rw_phase_barrier(const struct rw_cand *c)
 {
-    unsigned used = c->body[0].barrier_ids | c->body[1].barrier_ids;
-    unsigned counted = c->body[0].counted_ids | c->body[1].counted_ids;
-    if (c->body[0].threads == c->threads && c->body[1].threads == c->threads && !(counted & 1))
+    unsigned used = 0, counted = 0;
+    bool all = true;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        used |= c->body[s].barrier_ids;
+        counted |= c->body[s].counted_ids;
+        all &= c->body[s].threads == c->threads;
+    }
+    if ((all && !(counted & 1)) || c->beside) /* side by side, nothing follows a body */
         return 0;
     for (int id = 0; id < 16; id++)
         if (!((used >> id) & 1))
@@ -139,7 +146,7 @@ bool rw_legal_barrier_numbers(const struct rw_cand *c, struct dt_str *why)
 
 bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
 {
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         const struct rw_body *b = &c->body[s];
         if (b->threads % 32 && (b->barriers || b->convergent)) {
             dt_str_addf(why, "'%s' has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,

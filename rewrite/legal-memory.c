@@ -9,7 +9,7 @@
 
 bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
 {
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         const struct dt_launch *l = &c->prog->graph->launch[c->launch[s]];
         if (l->kind != DT_KERNEL) {
             dt_str_addf(why, "'%s' is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
@@ -48,6 +48,31 @@ bool rw_legal_order(const struct rw_cand *c, struct dt_str *why)
     return ok;
 }
 
+bool rw_legal_unordered(const struct rw_cand *c, struct dt_str *why)
+{
+    uint32_t n = c->prog->graph->nlaunch, first = UINT32_MAX, last = 0;
+    bool *from = dt_calloc(n + 1, 1), ok = from != NULL;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        first = c->launch[s] < first ? c->launch[s] : first;
+        last = c->launch[s] > last ? c->launch[s] : last;
+    }
+    for (uint32_t s = 0; s < c->nbody && ok; s++) { /* what follows launch s, up to the last of them */
+        memset(from, 0, n);
+        for (uint32_t x = c->launch[s] + 1; x <= last; x++)
+            for (uint32_t y = c->launch[s]; y < x && !from[x]; y++)
+                from[x] = (y == c->launch[s] || from[y]) && ana_find_edge(c->ana, y, x);
+        for (uint32_t t = 0; t < c->nbody && ok; t++)
+            if (from[c->launch[t]]) {
+                dt_str_addf(why, "'%s' depends on '%s'%s", c->prog->graph->launch[c->launch[t]].name,
+                            c->prog->graph->launch[c->launch[s]].name,
+                            ana_find_edge(c->ana, c->launch[s], c->launch[t]) ? "" : " through other launches");
+                ok = false;
+            }
+    }
+    dt_freep_(&from);
+    return ok;
+}
+
 bool rw_legal_block_map(const struct rw_cand *c, struct dt_str *why)
 {
     if (ana_rows_kept(&c->edge->any))
@@ -58,7 +83,7 @@ bool rw_legal_block_map(const struct rw_cand *c, struct dt_str *why)
 
 bool rw_legal_self_conflict(const struct rw_cand *c, struct dt_str *why)
 {
-    for (int s = 0; s < 2; s++)
+    for (uint32_t s = 0; s < c->nbody; s++)
         if (c->ana->launch[c->launch[s]].self_conflict) {
             dt_str_addf(why, "two blocks of '%s' touch the same byte, one of them writing",
                         c->prog->graph->launch[c->launch[s]].name);
@@ -72,7 +97,7 @@ bool rw_legal_float_atomics(const struct rw_cand *c, struct dt_str *why)
     for (unsigned k = 0; k < c->opt->nallow; k++)
         if (!strcmp(c->opt->allow[k], "reorder-atomics"))
             return true;
-    for (int s = 0; s < 2; s++) {
+    for (uint32_t s = 0; s < c->nbody; s++) {
         const struct ana_launch *l = &c->ana->launch[c->launch[s]];
         for (uint32_t k = 0; k < l->naccess; k++)
             if (l->access[k].fp_atomics) {
@@ -88,8 +113,9 @@ bool rw_legal_float_atomics(const struct rw_cand *c, struct dt_str *why)
 
 bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
 {
-    uint64_t n = c->body[0].const_bytes + c->body[1].const_bytes;
-    n += c->comps.list[0].table_bytes + c->comps.list[1].table_bytes;
+    uint64_t n = 0;
+    for (uint32_t s = 0; s < c->nbody; s++)
+        n += c->body[s].const_bytes + c->comps.list[s].table_bytes;
     for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++)
         if (!c->redirect[k].base_affine)
             n += 4 * (uint64_t)c->comps.n;

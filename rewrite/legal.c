@@ -10,7 +10,6 @@
 const struct rw_legal rw_legal[] = {
 #define LEGAL(NAME, text) {#NAME, rw_legal_##NAME},
 #include "rewrite/legal.def"
-#undef LEGAL
 };
 const unsigned rw_nlegal = sizeof rw_legal / sizeof rw_legal[0];
 
@@ -29,13 +28,13 @@ static bool off(const char *name)
 #define off(name) false
 #endif
 
-bool rw_legal_check(const struct rw_cand *c, struct dt_str *why)
+bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand *c, struct dt_str *why)
 {
-    for (unsigned k = 0; k < rw_nlegal; k++) {
+    for (unsigned k = 0; k < n; k++) {
         struct dt_str s = {0};
-        bool ok = off(rw_legal[k].name) || rw_legal[k].fn(c, &s);
+        bool ok = off(rows[k].name) || rows[k].fn(c, &s);
         if (!ok) {
-            for (const char *p = rw_legal[k].name; *p; p++)
+            for (const char *p = rows[k].name; *p; p++)
                 dt_str_addc(why, *p == '_' ? '-' : *p);
             dt_str_addf(why, ": %s", s.s ? s.s : "it does not hold");
         }
@@ -45,3 +44,5 @@ bool rw_legal_check(const struct rw_cand *c, struct dt_str *why)
     }
     return true;
 }
+
+bool rw_legal_check(const struct rw_cand *c, struct dt_str *why) { return rw_legal_rows(rw_legal, rw_nlegal, c, why); }

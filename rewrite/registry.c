@@ -9,6 +9,7 @@
 
 const struct rw_rewrite *const rw_registry[] = {
     &rw_block_fusion,
+    &rw_parallel_fusion,
 };
 const unsigned rw_nregistry = sizeof rw_registry / sizeof rw_registry[0];
 

@@ -92,6 +92,8 @@ bool rw_is_global_access(const struct ptx_inst *i);                     /* may t
 uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer);
 bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v); /* its address reaches only loads */
 
+#define RW_BODIES 24 /* of one joined launch */
+
 /* ---- components (comps.c) ---------------------------------------------------------------------------------------- */
 struct rw_list { /* the blocks of one phase, by component */
     uint32_t *row, *col; /* CSR: row[n + 1], col: linear block numbers */
@@ -104,8 +106,10 @@ struct rw_list { /* the blocks of one phase, by component */
 };
 struct rw_comps {
     uint32_t n;
-    struct rw_list list[2]; /* producer, consumer */
+    struct rw_list list[RW_BODIES]; /* producer, consumer; or by body */
 };
+/* Fill in the form of a list (affine or a table) whose row and col are there. */
+void rw_list_fit(struct rw_list *l, uint32_t n);
 int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
                    struct rw_comps *ret, struct dt_err *e);
 
@@ -139,10 +143,11 @@ struct rw_cand {
     const struct ana_result *ana;
     const struct rw_options *opt;
     const struct ana_edge *edge;
-    uint32_t launch[2]; /* producer, consumer */
-    uint32_t *order;
-    struct rw_body body[2];
-    struct ptx_module *own[2]; /* where the body is not the program's entry but its explicit form */
+    uint32_t nbody;             /* 2 where there is an edge */
+    uint32_t *beside;           /* bodies side by side, each in blocks of its own: where body s begins, nbody + 1 numbers; NULL: one after the other */
+    uint32_t launch[RW_BODIES]; /* producer, consumer; or what runs side by side */
+    struct rw_body body[RW_BODIES];
+    struct ptx_module *own[RW_BODIES]; /* where the body is not the program's entry but its explicit form */
     struct rw_comps comps;
     enum rw_level level;
     struct rw_redirect *redirect;
@@ -154,10 +159,13 @@ struct rw_cand {
     /* the result */
     struct dt_str ptx;
     char entry[128];           /* "fused_gemm_gelu": the same for equal pairs, so that equal pairs give equal text */
-    uint64_t arg_keep[2];      /* arguments of each body that the fused entry takes (bit i; those past 63 always) */
-    int64_t *arg_same;         /* consumer's argument i is the producer's argument arg_same[i], -1: its own */
+    uint64_t arg_keep[RW_BODIES]; /* arguments of each body that the fused entry takes (bit i; those past 63 always) */
+    bool *arg_same[RW_BODIES];    /* by argument: an earlier body has the same one */
     struct dev_resources res;
 };
+/* Bodies of the launches alone. */
+int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, const uint32_t *launch, uint32_t n, struct dt_err *e);
 /* Facts, components, order of the pair. Cheap; needs no compiler. `edge` from ana_find_edge. */
 int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
                  const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e);
@@ -173,11 +181,14 @@ extern const struct rw_legal rw_legal[];
 extern const unsigned rw_nlegal;
 /* The number of the barrier between virtual blocks, -1: none is left. */
 int rw_phase_barrier(const struct rw_cand *c);
-/* All predicates in order; false at the first that does not hold, `why` filled as "NAME: sentence". */
+/* All predicates of LEGAL rows in order; false at the first that does not hold, `why` filled as "NAME: sentence". */
 bool rw_legal_check(const struct rw_cand *c, struct dt_str *why);
+/* The same with other rows. */
+bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand *c, struct dt_str *why);
+#define RW_LEGAL_ROW(NAME) {#NAME, rw_legal_##NAME}
 #define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why);
+#define OTHER(NAME, text) LEGAL(NAME, text)
 #include "rewrite/legal.def"
-#undef LEGAL
 
 /* Switches of a build for tests (tests/diff/planner.c); what is installed has none. */
 #ifdef RW_TEST_HOOKS
@@ -199,6 +210,10 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why);
 /* ---- making the kernel (join.c, phase.c, copy.c) ------------------------------------------------------------------- */
 /* Emit the fused kernel as PTX text into c->ptx, entry c->name; verified by ptx_verify and print-parse equality. */
 int rw_join(struct rw_cand *c, struct dt_err *e);
+/* Before and after it: arithmetic that nobody contracts otherwise, in all bodies (1: refused); the entry's name; registers and spills (1: refused). */
+int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
+void rw_name_entry(struct rw_cand *c);
+int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 
 /* ---- waits (waits.c) ------------------------------------------------------------------------------------------------- */
 /* Does every path through the entry pass griddepcontrol.wait before it exits? */
@@ -270,12 +285,12 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_block_fusion;
+extern const struct rw_rewrite rw_block_fusion, rw_parallel_fusion;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
-/* The fused launch as x's one part; its text moves there. */
+/* A joined launch as a part of x; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 
 /* The graph document with S replaced by T; modules are PTX, only those used. New reference. */

@@ -4,7 +4,8 @@
 Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM, pooling and transposing
 kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place launches (on halves too), memset and
 copy steps, further readers and intermediates that leave the graph. Each graph is planned once as a user would have it and, every other
-one, with everything legal forced (kept whether it is faster or not, so that what the model dislikes is held to the bits as well).
+one, with everything legal forced (kept whether it is faster or not, so that what the model dislikes is held to the bits as well), all kinds or
+one of them alone.
 Graph and plan run with seeds that the planner never saw; outputs must agree byte by byte.
 What was kept, refused and dropped is counted, so that a planner which refuses everything shows. One process a core (planner.c)
 takes the graphs one after the other; when it dies, that is a failure of the graph it had.
@@ -119,6 +120,11 @@ extern "C" __global__ void spread(const float *x, const float *v, float *y, int 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[i] + 0.0625f * v[i % cols];
 }
+extern "C" __global__ void top(const float *x, float *y, int m) /* the first rows alone */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < m) y[i] = x[i] * 0.5f;
+}
 """
 
 
@@ -131,7 +137,7 @@ class Maker:
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
-        self.seed, self.shape, self.role, self.launches, self.read = seed, {}, {}, [], set()
+        self.seed, self.shape, self.role, self.launches, self.read, self.unread = seed, {}, {}, [], set(), set()
         self.value("x", self.rng.choice([8, 24, 40, 64]), self.rng.choice([32, 64, 96]), "input")
 
     def value(self, name, rows, cols, role="intermediate"):
@@ -202,6 +208,11 @@ class Maker:
         elif kind == "halve":
             self.launch(kind, [rng.choice([1, 2, up(n // 2, block)]), 1, 1], [block, 1, 1], 0, src, out, n // 2)
             return self.value(out, rows, cols // 2)
+        elif kind == "top":  # blocks of the rest write nothing, and nobody reads the rest of src
+            self.launch(kind, *flat, src, out, rng.choice([1, rows // 2, rows]) * cols)
+            if rng.random() < 0.5:
+                self.unread.add(out)
+            return self.value(out, rows, cols)
         elif kind == "colsum":
             self.launch(kind, [up(cols, block), 1, 1], [block, 1, 1], 0, src, out, rows, cols)
             return self.value(out, 1, cols)
@@ -212,15 +223,18 @@ class Maker:
         for k, (name, (rows, cols)) in enumerate(self.shape.items()):
             role = self.role[name]
             if role == "intermediate" and (name not in self.read or self.rng.random() < 0.2):
-                role = "output"
+                role = "intermediate" if name in self.unread else "output"
             buffers[name] = {"bytes": 4 * rows * cols, "role": role}
             if role in ("input", "weight"):
                 buffers[name]["fill"] = dict(fill, seed=self.seed + k)
+        if all(b["role"] != "output" for b in buffers.values()):
+            buffers[next(reversed(buffers))]["role"] = "output"
         return {"dovetail": 1, "name": "plan%d" % self.seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers, "launches": self.launches}
 
 
 SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "rowsum", "warprows", "flip"]
-ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset"]
+ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top"]
+KINDS = ["block-fusion", "parallel-fusion"]
 
 
 def build(seed):
@@ -285,9 +299,11 @@ class Planner:
 def check(planner, seed):
     """Plan, and every other time force, one graph: (verdicts, gain) or RuntimeError."""
     verdicts, gain = {}, 1.0
+    only = (KINDS + [None])[seed // 2 % (len(KINDS) + 1)]
     for force in ([False, True] if seed % 2 else [False]):
         graph = build(seed)
-        a = planner.ask({"graph": graph, "seeds": [11, 12], "force": force, "inputs": 2, "schedules": 3})
+        deny = [k for k in KINDS if force and only and k != only]
+        a = planner.ask({"graph": graph, "seeds": [11, 12], "force": force, "inputs": 2, "schedules": 3, "deny": deny})
         how = " (forced)" if force else ""
         if "error" in a:
             raise RuntimeError(a["error"] + how)

@@ -339,6 +339,44 @@ static void test_pitch(void **state)
 
 /* ---- arithmetic identity --------------------------------------------------------------------------------------------------- */
 
+/* Side by side: the block number selects the body, each has its own geometry, surplus threads leave, barriers are counted. */
+static void test_beside(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    struct rw_edit x;
+    enum rw_verdict v;
+    const uint32_t pair[2] = {0, 1};
+    s.ptx = HEAD START("p") "bar.sync 0;\n" END START("c") END;
+    s.gp = 5;
+    s.bp = 64;
+    fix_open(&f, &s);
+    f.ana.nedge = 0; /* nothing orders them */
+    const struct rw_state now = {.graph = f.g, .prog = &f.prog, .ana = &f.ana};
+    assert_int_equal(rw_edit_init(&x, &rw_parallel_fusion, &f.dev, &f.opt, &now, pair, 2, &e), 0);
+    assert_int_equal(rw_parallel_fusion.open(&x, &v, &why, &e), 0);
+    if (rw_parallel_fusion.build(&x, 0, &why, &e))
+        fail_msg("%s", e.detail ? e.detail : why.s);
+    const char *text = x.part.p[0].ptx.s;
+    const json_t *l = x.part.p[0].launch;
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(l, "grid"), 0)), 13);
+    assert_int_equal(json_integer_value(json_array_get(json_object_get(l, "block"), 0)), 128);
+    assert_int_equal(json_array_size(json_object_get(l, "args")), 3); /* h is in both */
+    assert_string_equal(json_string_value(json_object_get(l, "name")), "p+c");
+    assert_non_null(strstr(text, ", 5;"));
+    assert_non_null(strstr(text, "barrier.sync"));
+    assert_non_null(strstr(text, ", 64;"));
+    assert_null(strstr(text, "bar.warp.sync")); /* no phase follows another */
+    if (dev_nvjitlink_version() && dev_assemble(text, strlen(text), "sm_90", NULL, NULL, &e) < 0)
+        fail_msg("ptxas: %s\n%s", e.detail, text);
+    rw_parallel_fusion.close(&x);
+    rw_edit_done(&x);
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +385,7 @@ int main(void)
         cmocka_unit_test(test_nc),          cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_geometry),
         cmocka_unit_test(test_functions),   cmocka_unit_test(test_no_redirect),   cmocka_unit_test(test_keep_arg),
         cmocka_unit_test(test_pitch),
+        cmocka_unit_test(test_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -427,6 +427,44 @@ static void test_shared_space(void **state)
     fix_close(&f);
 }
 
+/* p -> c, and p -> x -> c without p -> c: not side by side; without either they are. */
+static void test_unordered(void **state)
+{
+    static const struct rw_legal row[] = {RW_LEGAL_ROW(unordered)};
+    struct fix f;
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    const uint32_t both[2] = {0, 1}, ends[2] = {2, 0}; /* bodies may be in any order */
+    fix_open(&f, &plain);
+    assert_int_equal(rw_cand_open(&f.c, &f.dev, &f.prog, &f.ana, &f.opt, both, 2, &e), 0);
+    assert_false(rw_legal_rows(row, 1, &f.c, &why));
+    assert_string_equal(why.s, "unordered: 'c' depends on 'p'");
+    dt_str_done(&why);
+    rw_cand_done(&f.c);
+    struct dt_launch *l = dt_new_array(&f.a, struct dt_launch, 3);
+    l[0] = f.g->launch[0];
+    l[1] = f.g->launch[1];
+    l[1].name = "x";
+    l[2] = f.g->launch[1];
+    f.g->launch = l;
+    f.g->nlaunch = 3;
+    f.prog.step[2] = f.prog.step[1];
+    f.ana.launch[2] = f.ana.launch[1];
+    for (int k = 0; k < 3; k++)
+        f.prog.step[k].launch = &l[k];
+    fix_edge(&f, &f.ana.edge[0], 0, 1);
+    fix_edge(&f, &f.ana.edge[1], 1, 2);
+    f.ana.edge[1].any.npairs = f.ana.edge[1].pairs = 1;
+    f.ana.nedge = 2;
+    assert_int_equal(rw_cand_open(&f.c, &f.dev, &f.prog, &f.ana, &f.opt, ends, 2, &e), 0);
+    assert_false(rw_legal_rows(row, 1, &f.c, &why));
+    assert_string_equal(why.s, "unordered: 'c' depends on 'p' through other launches");
+    dt_str_done(&why);
+    f.ana.nedge = 1; /* x -> c is gone */
+    assert_true(rw_legal_rows(row, 1, &f.c, &why));
+    fix_close(&f);
+}
+
 /* Each predicate of the table has a test here; a new row without one fails. */
 static void test_all_covered(void **state)
 {
@@ -438,6 +476,14 @@ static void test_all_covered(void **state)
     assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
     for (unsigned k = 0; k < rw_nlegal; k++)
         assert_string_equal(rw_legal[k].name, covered[k]);
+    static const char *const others[] = {
+#define OTHER(NAME, text) #NAME,
+#include "rewrite/legal.def"
+    };
+    static const char *const more[] = {"unordered"};
+    assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
+    for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
+        assert_string_equal(others[k], more[k]);
 }
 
 int main(void)
@@ -451,7 +497,7 @@ int main(void)
         cmocka_unit_test(test_uniform_collectives),
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
-        cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_unordered),       cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

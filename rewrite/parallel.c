@@ -1,0 +1,217 @@
+/* Parallel fusion: launches without order in one grid, whose block number says which of them a block belongs to.
+ *
+ *   before                                     after
+ *   up<<<24, 256>>>(x, w0, h0)                 up+up1+up2<<<24 + 6 + 11, 256>>>(x, w0, h0, x1, …)
+ *   up<<<6, 256>>>(x1, w1, h1)                 block k < 24: the first launch's block k; k < 30: the second's block k - 24; …
+ *   act<<<11, 128>>>(a, b)                     threads from 128 on leave at once where a block is the third's
+ *
+ * Shapes, kernels, thread counts and shared memory may all differ: the fused block has the most of each, and every body sees its own block
+ * numbers and geometry. Bodies begin with the one whose blocks take longest, so that short ones fill the tail.
+ *
+ * Legal when the rows below hold: no chain of hazards between any two of the launches, so that their blocks may run at the same time and in any
+ * order; what they contain may be copied (as for block fusion); a body with fewer threads than the block is whole warps where it has barriers or
+ * warp collectives, and its barriers are counted (copy.c). Bodies never meet in a block, so they need no barrier between them and share the
+ * same shared memory. What could break it: an order that the map does not show (blocks that talk), `.nc` loads of what another body writes (dropped).
+ *
+ * Candidates: launches at the same depth of the hazard graph (work/span layers), all of those that can be copied; and of large
+ * layers those with the same entry, the same thread count, and neighbours, for where all of them together gain nothing.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const struct rw_legal rows[] = {
+    RW_LEGAL_ROW(plain_launches),    RW_LEGAL_ROW(opaque),           RW_LEGAL_ROW(unordered),
+    RW_LEGAL_ROW(self_conflict),     RW_LEGAL_ROW(ordered_access),   RW_LEGAL_ROW(side_effects),
+    RW_LEGAL_ROW(float_atomics),     RW_LEGAL_ROW(machine_registers), RW_LEGAL_ROW(functions),
+    RW_LEGAL_ROW(module_variables),  RW_LEGAL_ROW(parameters),       RW_LEGAL_ROW(targets),
+    RW_LEGAL_ROW(uniform_barriers),  RW_LEGAL_ROW(uniform_collectives), RW_LEGAL_ROW(barrier_numbers),
+    RW_LEGAL_ROW(thread_counts),     RW_LEGAL_ROW(active_mask),      RW_LEGAL_ROW(async),
+    RW_LEGAL_ROW(constant_space),    RW_LEGAL_ROW(shared_space),
+};
+#define NROWS (sizeof rows / sizeof rows[0])
+
+/* ---- candidates -------------------------------------------------------------------------------------------------------- */
+
+/* What can be seen without looking into the kernel; the rest refuses with a reason. */
+static bool plain(const struct rw_state *s, uint32_t launch)
+{
+    const struct dt_launch *l = &s->graph->launch[launch];
+    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter && !s->ana->launch[launch].self_conflict;
+}
+
+/* Can the launch be a body at all? One that cannot would keep its layer from being tried. */
+static int alone(const struct rw_state *s, const struct rw_options *o, uint32_t launch, bool *ret, struct dt_err *e)
+{
+    static const struct dev_info any = {.shared_block_optin = UINT32_MAX};
+    struct rw_cand *c = dt_calloc(1, sizeof *c);
+    struct dt_str why = {0};
+    if (!c)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = rw_cand_open(c, &any, s->prog, s->ana, o, &launch, 1, e);
+    *ret = r == 0 && rw_legal_rows(rows, NROWS, c, &why);
+    dt_str_done(&why);
+    rw_cand_done(c);
+    free(c);
+    return r;
+}
+
+struct group {
+    uint32_t launch[RW_BODIES], n;
+};
+
+static int add(struct rw_proposals *ret, const struct group *g, struct dt_err *e)
+{
+    if (g->n < 2)
+        return 0;
+    /* the larger, the better */
+    return rw_propose(ret, g->launch, g->n, RW_BODIES - g->n, 0) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
+}
+
+/* The launches of `all` that are like launch `like`: by entry, or by thread count; none if that is all of them, or `like` is not the first. */
+static void alike(const struct rw_state *s, const struct group *all, uint32_t like, bool entry, struct group *ret)
+{
+    ret->n = 0;
+    for (uint32_t k = 0; k < all->n; k++) {
+        const struct dev_step *a = &s->prog->step[all->launch[k]], *b = &s->prog->step[all->launch[like]];
+        if (entry ? a->entry != b->entry : a->threads != b->threads)
+            continue;
+        if (!ret->n && k != like)
+            return;
+        ret->launch[ret->n++] = all->launch[k];
+    }
+    if (ret->n == all->n)
+        ret->n = 0;
+}
+
+static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+{
+    uint32_t n = s->graph->nlaunch, *depth = dt_calloc(n + 1, sizeof *depth), most = 0;
+    int r = depth ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; r == 0 && k < s->ana->nedge; k++) { /* edges are by consumer */
+        const struct ana_edge *x = &s->ana->edge[k];
+        if (x->pairs && depth[x->producer] >= depth[x->consumer])
+            depth[x->consumer] = depth[x->producer] + 1;
+        if (depth[x->consumer] > most)
+            most = depth[x->consumer];
+    }
+    for (uint32_t d = 0; d <= most && r == 0; d++) {
+        struct group all = {.n = 0}, some;
+        uint32_t members = 0;
+        for (uint32_t k = 0; k < n; k++)
+            members += depth[k] == d && plain(s, k);
+        for (uint32_t k = 0; members > 1 && k < n && r == 0; k++) {
+            bool ok;
+            if (depth[k] != d || !plain(s, k))
+                continue;
+            if ((r = alone(s, o, k, &ok, e)) < 0 || !ok)
+                continue;
+            all.launch[all.n++] = k;
+            if (all.n == RW_BODIES) { /* a wider layer is cut; what comes of it is fused further */
+                r = add(ret, &all, e);
+                all.n = 0;
+            }
+        }
+        if (r == 0)
+            r = add(ret, &all, e);
+        for (uint32_t k = 0; all.n > 2 && k < all.n && r == 0; k++) {
+            struct group two = {{all.launch[k], k + 1 < all.n ? all.launch[k + 1] : 0}, k + 1 < all.n ? 2 : 0};
+            alike(s, &all, k, true, &some);
+            r = add(ret, &some, e);
+            if (r == 0) {
+                alike(s, &all, k, false, &some);
+                r = add(ret, &some, e);
+            }
+            if (r == 0)
+                r = add(ret, &two, e);
+        }
+    }
+    free(depth);
+    return r;
+}
+
+/* ---- one of them ---------------------------------------------------------------------------------------------------------- */
+
+/* How long a block takes, roughly: the launch's time over its waves. */
+static double block_us(const struct rw_state *s, const struct dev_info *dev, uint32_t launch)
+{
+    const struct dev_step *t = &s->prog->step[launch];
+    uint64_t slots = (uint64_t)(dev->sms ? dev->sms : 1) * (t->blocks_per_sm ? t->blocks_per_sm : 1);
+    return s->step_us ? s->step_us[launch] / (double)((t->blocks + slots - 1) / slots) : 0;
+}
+
+/* x->launch with the longest blocks first. */
+static void by_length(const struct rw_edit *x, uint32_t *ret)
+{
+    for (uint32_t k = 0; k < x->nlaunch; k++) {
+        uint32_t at = k;
+        for (; at && block_us(x->now, x->dev, ret[at - 1]) < block_us(x->now, x->dev, x->launch[k]); at--)
+            ret[at] = ret[at - 1];
+        ret[at] = x->launch[k];
+    }
+}
+
+static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+{
+    struct rw_cand *c = x->mine = dt_calloc(1, sizeof *c);
+    uint32_t order[RW_BODIES];
+    *ret_verdict = RW_REFUSED;
+    if (!c)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    by_length(x, order);
+    int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, order, x->nlaunch, e);
+    if (r < 0)
+        return r;
+    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->nbody + 1)))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (!rw_legal_rows(rows, NROWS, c, why)) /* what the block takes is not known yet, and is asked again */
+        return 1;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        uint64_t end = (uint64_t)c->beside[s] + c->body[s].step->blocks;
+        if (end > INT32_MAX)
+            return dt_str_add(why, "grid: the blocks of all are too many for one launch"), 1;
+        c->beside[s + 1] = (uint32_t)end;
+        c->comps.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
+    }
+    c->comps.n = c->beside[c->nbody];
+    return 0;
+}
+
+static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+{
+    struct rw_cand *c = x->mine;
+    struct dt_str room = {0};
+    int r;
+    (void)level;
+    if (!rw_layout(c, &room))
+        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+    dt_str_done(&room);
+    if (why->len || !rw_legal_rows(rows, NROWS, c, why))
+        return 1;
+    if ((r = rw_identity(c, why, e)))
+        return r;
+    rw_name_entry(c);
+    if ((r = rw_join(c, e)) < 0 || (r = rw_resources(c, why, e)))
+        return r;
+    return rw_fuse_part(c, x, e);
+}
+
+static void close(struct rw_edit *x)
+{
+    if (x->mine)
+        rw_cand_done(x->mine);
+    free(x->mine);
+    x->mine = NULL;
+}
+
+const struct rw_rewrite rw_parallel_fusion = {
+    .name = "parallel-fusion",
+    .needs = "launches between which no chain of hazards leads; rows of rewrite/legal.def about what they contain",
+    .keeps = "what every block computes",
+    .on = true,
+    .propose = propose,
+    .open = open,
+    .build = build,
+    .close = close,
+};
