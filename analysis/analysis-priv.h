@@ -200,8 +200,10 @@ struct ana_code {
  * for what argument i points to begins; must outlive ret. slice: only its slice, if it has one (ret->sliced). */
 int ana_instrument(const struct ptx_module *m, const char *entry, const struct ana_taint_in *in, const uint32_t *hint,
                    bool slice, struct ana_code *ret, struct dt_err *e);
-/* Its text, under the name `name`. threads: of the largest block it is launched with. */
-int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, struct dt_err *e);
+/* Its text, under the name `name`. threads: of the largest block it is launched with. native: for a device that records (softgpu/record.h). */
+int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, bool native, struct dt_err *e);
+/* Declare what native text calls. DT_E_UNSUPPORTED: the module has something of that name. */
+int ana_declare_touch(struct ptx_module *m, struct dt_err *e);
 void ana_code_done(struct ana_code *c);
 
 /* ---- summary.c: footprints without a device ------------------------------------------------------------------------ */

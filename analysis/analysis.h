@@ -105,7 +105,13 @@ struct ana_result {
     uint32_t nedge;
 };
 
+enum ana_way { /* who records what a launch touches; the result is the same */
+    ANA_WAY_ANY,          /* DOVETAIL_RECORDER: "instrumented" or "native"; else native where the device can */
+    ANA_WAY_INSTRUMENTED, /* PTX that is put into the kernel: runs on any device */
+    ANA_WAY_NATIVE        /* the software device itself. DT_E_UNSUPPORTED on another */
+};
 struct ana_options {
+    enum ana_way way;
     bool all_edges;
     bool no_summary;    /* no launch is summarised, slices run; the result is the same (for the tests that say so) */
     bool no_slice;      /* every launch runs whole; the result is the same */

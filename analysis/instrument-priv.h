@@ -20,6 +20,7 @@ struct ana_instr {
     uint32_t *ghost_at;      /* per instruction: block + 1 whose ghost is put before it */
     bool ghosts;             /* some */
     bool clusters;           /* generic addresses may be of another block's shared memory */
+    bool native;             /* the device records: what is put in are calls of DOVETAIL_TOUCH */
     const uint32_t *hint;
     uint32_t nhint;
     struct ana_slice slice;

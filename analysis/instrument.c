@@ -182,13 +182,6 @@ static int prologue(struct ana_instr *s)
             ".reg .b32 %%ana_left, %%ana_n0, %%ana_n, %%ana_blk, %%ana_x, %%ana_y, %%ana_m, %%ana_k, %%ana_site, "
             "%%ana_cs, %%ana_mk, %%ana_ps;"
             ".reg .pred %%ana_in, %%ana_p, %%ana_paged;");
-    EMIT(s, "mov.u32 %%ana_x, %%nctaid.y; mov.u32 %%ana_y, %%ctaid.z; mov.u32 %%ana_k, %%ctaid.y;"
-            "mad.lo.s32 %%ana_blk, %%ana_y, %%ana_x, %%ana_k;"
-            "mov.u32 %%ana_x, %%nctaid.x; mov.u32 %%ana_y, %%ctaid.x;"
-            "mad.lo.s32 %%ana_blk, %%ana_blk, %%ana_x, %%ana_y;");
-    EMIT(s, "ld.global.u64 %%ana_rec, [" ANA_CTL "]; ld.global.u64 %%ana_tab, [" ANA_CTL "+8];"
-            "ld.global.u64 %%ana_err, [" ANA_CTL "+16]; ld.global.u64 %%ana_a, [" ANA_CTL "+24];"
-            "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];");
     if (s->ghosts)
         EMIT(s,
              "mov.u32 %%ana_x, %%ntid.x; mov.u32 %%ana_y, %%ntid.y; mul.lo.s32 %%ana_x, %%ana_x, %%ana_y;"
@@ -196,9 +189,19 @@ static int prologue(struct ana_instr *s)
              "mov.u32 %%ana_x, %%nctaid.x; mov.u32 %%ana_y, %%nctaid.y; mul.wide.u32 %%ana_w, %%ana_x, %%ana_y;"
              "mov.u32 %%ana_y, %%nctaid.z; cvt.u64.u32 %%ana_e, %%ana_y; mul.lo.s64 %%ana_w, %%ana_w, %%ana_e;"
              "mul.lo.s64 %%ana_o, %%ana_o, %%ana_w; mov.u64 %%ana_w, %u; div.u64 %%ana_w, %%ana_w, %%ana_o;"
-             "max.u64 %%ana_w, %%ana_w, %u; min.u64 %%ana_w, %%ana_w, %u; cvt.u32.u64 %%ana_left, %%ana_w;"
-             "ld.global.u32 %%ana_x, [" ANA_CTL "+40];",
+             "max.u64 %%ana_w, %%ana_w, %u; min.u64 %%ana_w, %%ana_w, %u; cvt.u32.u64 %%ana_left, %%ana_w;",
              1u << 25, 1u << 12, 1u << 20);
+    if (s->native && !s->code->logs) { /* only ghosts and loads that are watched have something to say by memory */
+        EMIT(s, "ld.global.u64 %%ana_err, [" ANA_CTL "+16];");
+        return 0;
+    }
+    EMIT(s, "mov.u32 %%ana_x, %%nctaid.y; mov.u32 %%ana_y, %%ctaid.z; mov.u32 %%ana_k, %%ctaid.y;"
+            "mad.lo.s32 %%ana_blk, %%ana_y, %%ana_x, %%ana_k;"
+            "mov.u32 %%ana_x, %%nctaid.x; mov.u32 %%ana_y, %%ctaid.x;"
+            "mad.lo.s32 %%ana_blk, %%ana_blk, %%ana_x, %%ana_y;");
+    EMIT(s, "ld.global.u64 %%ana_rec, [" ANA_CTL "]; ld.global.u64 %%ana_tab, [" ANA_CTL "+8];"
+            "ld.global.u64 %%ana_err, [" ANA_CTL "+16]; ld.global.u64 %%ana_a, [" ANA_CTL "+24];"
+            "ld.global.u64 %%ana_pl, [" ANA_CTL "+32]; ld.global.u32 %%ana_x, [" ANA_CTL "+40];");
     EMIT(s, "sub.s32 %%ana_y, %%ana_blk, %%ana_x; cvt.u64.u32 %%ana_b, %%ana_y;"
             "mad.lo.s64 %%ana_rec, %%ana_b, %%ana_a, %%ana_rec;");
     if (!s->slice.keep && slow_prologue(s))
@@ -273,6 +276,8 @@ static int watch(struct ana_instr *s, uint32_t at)
 
 static int epilogue(struct ana_instr *s)
 {
+    if (s->native)
+        return 0;
     EMIT(s, "ret; $ana_fault: atom.global.cas.b32 %%ana_k, [%%ana_err], 0, %%ana_site;"
             "setp.ne.u32 %%ana_p, %%ana_k, 0; @%%ana_p bra $ana_quit;"
             "st.global.u32 [%%ana_err+4], %%ana_blk; st.global.u64 [%%ana_err+8], %%ana_a;"
@@ -318,6 +323,22 @@ static int set_bits(struct ana_instr *s, uint32_t k, uint32_t skip)
     return 0;
 }
 
+static const unsigned touch_how[] = {
+    [ANA_EXACT] = DOVETAIL_TOUCH_RECORD, [ANA_BOUNDS] = DOVETAIL_TOUCH_BOUNDS, [ANA_AHEAD] = DOVETAIL_TOUCH_AHEAD};
+
+/* Site k, whose address is in register `reg` + off, by the device's own recorder, where predicate `pred` of the function or PTX_NO_REG holds. */
+static int touch(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t pred, bool neg, const char *reg, int64_t off)
+{
+    const struct ana_site *x = &s->code->sites.site[k];
+    const struct ptx_inst *i = &s->old[x->inst];
+    bool generic = i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd;
+    bool aligned = s->slice.keep && x->bytes > 1;
+    const char *at = pred == PTX_NO_REG ? "" : neg ? "@!" : "@", *guard = pred == PTX_NO_REG ? "" : s->f->reg[pred].name;
+    EMIT(s, "%s%s call " DOVETAIL_TOUCH ", (%s, %lld, %u, %u);", at, guard, reg, (long long)off, k,
+         touch_how[mode] + (generic ? DOVETAIL_TOUCH_GENERIC : 0) + (aligned ? DOVETAIL_TOUCH_ALIGNED : 0));
+    return 0;
+}
+
 /* Record site k; its address is in %ana_a. skip: number of the label behind. */
 int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
 {
@@ -325,6 +346,8 @@ int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_
     const struct ptx_inst *i = &s->old[x->inst];
     uint32_t id = s->label++, at = start(s, x);
     char out[32];
+    if (s->native)
+        return touch(s, k, mode, PTX_NO_REG, false, "%ana_a", 0);
     if (s->slice.keep && slow_prologue(s))
         return DT_E_NOMEM;
     snprintf(out, sizeof out, mode == ANA_AHEAD ? "$ana_s%u" : "$ana_fault", skip);
@@ -376,7 +399,7 @@ static int address_of(struct ana_instr *s, uint32_t k)
 int ana_record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip)
 {
     uint32_t bytes = s->code->sites.site[k].bytes;
-    if (s->slice.keep && bytes > 1)
+    if (s->slice.keep && bytes > 1 && !s->native)
         EMIT(s,
              "mov.u32 %%ana_site, %u; and.b64 %%ana_w, %%ana_a, %u; setp.ne.u64 %%ana_p, %%ana_w, 0;"
              "@%%ana_p bra $ana_fault;",
@@ -495,9 +518,12 @@ static int record_here(struct ana_instr *s, uint32_t k)
     if (!x->bytes)
         return bounds_of_copy(s, k);
     const struct ptx_opnd *o = &i->opnd[x->opnd];
+    enum ana_mode mode = exact(s, k) ? ANA_EXACT : ANA_BOUNDS;
     uint32_t skip = s->label++;
     if (o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)
         return dt_err_set(s->e, DT_E_UNSUPPORTED, "%s, PTX line %u: an absolute address", s->f->name, i->line);
+    if (s->native && o->base_kind == PTX_O_REG && (i->op != PTX_OP_CP_ASYNC || i->nopnd < 4))
+        return touch(s, k, mode, i->pred, i->pred_neg, reg_name(s, o->reg), o->off);
     if (i->pred != PTX_NO_REG)
         EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
     if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_REG) { /* size, or ignore */
@@ -511,7 +537,7 @@ static int record_here(struct ana_instr *s, uint32_t k)
     uint32_t g = ana_group_of(s, k);
     int rc = g < s->ngroup ? record_fast(s, k, g, skip) : address_of(s, k);
     if (!rc && g >= s->ngroup)
-        rc = ana_record_slow(s, k, exact(s, k) ? ANA_EXACT : ANA_BOUNDS, skip);
+        rc = ana_record_slow(s, k, mode, skip);
     if (rc)
         return rc;
     EMIT(s, "$ana_s%u:", skip);
@@ -607,7 +633,8 @@ static int rebuild(struct ana_instr *s)
     uint32_t *head = dt_new_array(&s->code->arena, uint32_t, (size_t)s->nold + 1);
     uint32_t *next = dt_new_array(&s->code->arena, uint32_t, (size_t)v->nsite + 1);
     s->slow = dt_new_array(&s->code->arena, struct ana_slow, (size_t)v->nsite + 1);
-    group_sites(s);
+    if (!s->native)
+        group_sites(s);
     int rc = head && next && s->slow ? ana_walk_plan(s) : DT_E_NOMEM;
     if (!rc)
         rc = prologue(s);
@@ -744,7 +771,21 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
     return 0;
 }
 
-int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, struct dt_err *e)
+int ana_declare_touch(struct ptx_module *m, struct dt_err *e)
+{
+    if (ptx_find_function(m, DOVETAIL_TOUCH) || ptx_find_var(m, DOVETAIL_TOUCH))
+        return dt_err_set(e, DT_E_UNSUPPORTED, "the name " DOVETAIL_TOUCH " is the recorder's, and the module has it");
+    struct ptx_function *f = ptx_function_new(m, DOVETAIL_TOUCH, false);
+    bool ok = f && ptx_param_new(f, "address", PTX_B64, 8, 0) && ptx_param_new(f, "offset", PTX_B64, 8, 0) &&
+              ptx_param_new(f, "site", PTX_B32, 4, 0) && ptx_param_new(f, "how", PTX_B32, 4, 0);
+    if (ok) {
+        f->has_body = false;
+        f->is_extern = true;
+    }
+    return ok ? 0 : DT_E_NOMEM;
+}
+
+int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, bool native, struct dt_err *e)
 {
     struct ana_instr *s = c->instr;
     struct dt_str text = {0};
@@ -752,7 +793,10 @@ int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, 
         return 0;
     s->code = c;
     s->e = e;
+    s->native = native;
     int rc = ptx_var_new(c->copy, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8) ? 0 : DT_E_NOMEM;
+    if (!rc && native)
+        rc = ana_declare_touch(c->copy, e);
     if (!rc && threads && !s->f->maxntid[0] && !s->f->reqntid[0])
         s->f->maxntid[0] = threads, s->f->maxntid[1] = s->f->maxntid[2] = 1;
     if (!rc)

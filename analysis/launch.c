@@ -423,8 +423,8 @@ static int read_log(struct ana_rec *s, struct job *j)
 
 /* ---- passes
  * ---------------------------------------------------------------------------------------------------------- */
-/* Run the launch once, recording as ctl says, into `bytes` zeroed bytes at `zero`. */
-static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr zero, uint64_t bytes)
+/* Run the launch once, recording as ctl says, into `bytes` zeroed bytes at `zero`. stray: what the device's own recorder says; NULL: the error slot does. */
+static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr zero, uint64_t bytes, const struct dovetail_stray *stray)
 {
     struct ana_fault f = {.over = j->over & ANA_OVER_GHOST}; /* ghosts that were given up stay so */
     struct dt_err mine = {0};
@@ -448,6 +448,8 @@ static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr ze
         return explain(s, rc, &mine);
     rc = dev_download(s->d, &f, s->err, sizeof f, s->e);
     j->over |= f.over;
+    if (stray && stray->found)
+        f = (struct ana_fault){stray->site + 1, (uint32_t)stray->block, stray->address, {stray->thread[0], stray->thread[1], stray->thread[2]}, f.over};
     if (!rc && f.site)
         rc = fault(s, j, &f);
     return !rc && ctl.log ? read_log(s, j) : rc;
@@ -469,7 +471,7 @@ static int whole(struct ana_rec *s, struct job *j, uint64_t stride)
                           .mask = ~0u,
                           .log = logs ? s->log : 0};
     if (!rc)
-        rc = pass(s, j, ctl, s->arena, bytes);
+        rc = pass(s, j, ctl, s->arena, bytes, NULL);
     uint32_t *word = rc || !bytes ? NULL : dt_malloc(bytes);
     if (!rc && bytes)
         rc = word ? dev_download(s->d, word, s->arena, bytes, s->e) : DT_E_NOMEM;
@@ -510,7 +512,7 @@ static int fine(struct ana_rec *s, struct job *j, const uint32_t *coarse, uint64
                           .page_shift = ps,
                           .pages = s->arena + at};
     if (!rc)
-        rc = pass(s, j, ctl, s->arena + at, bytes);
+        rc = pass(s, j, ctl, s->arena + at, bytes, NULL);
     if (!rc)
         rc = dev_download(s->d, word, s->arena + at, bytes, s->e);
     /* page 0 catches what the first pass did not see; what is widened in the end may differ */
@@ -548,7 +550,7 @@ static int paged(struct ana_rec *s, struct job *j)
                               .coarse = ps,
                               .mask = 1};
         if (!rc)
-            rc = pass(s, j, ctl, s->arena, n * stride);
+            rc = pass(s, j, ctl, s->arena, n * stride, NULL);
         if (!rc)
             rc = dev_download(s->d, coarse, s->arena, n * stride, s->e);
         for (uint64_t b = 0, from = 0, held = 0; b < n && !rc; b++) {
@@ -572,8 +574,80 @@ static int paged(struct ana_rec *s, struct job *j)
     return rc;
 }
 
+/* ---- by the device's own recorder ---------------------------------------------------------------------------------- */
+struct native {
+    struct ana_rec *s;
+    struct job *j;
+    struct runs r;
+    uint64_t refused; /* the first block that writes what nobody may, + 1 */
+    uint32_t buffer;
+    int rc;
+};
+
+static void touched(void *user, uint64_t block, uint32_t range, uint32_t plane, const uint64_t (*run)[2], size_t n)
+{
+    struct native *x = user;
+    const struct ana_code *c = &x->j->v->code;
+    uint32_t b = x->j->buffer[range];
+    for (unsigned k = 0; k < ANA_KINDS; k++)
+        for (unsigned ev = 0; ev < ANA_EVIDENCES && !x->rc; ev++) {
+            if (c->plane[k][ev] != (int)plane)
+                continue;
+            if (k != ANA_READ && protected_buffer(x->s, b)) {
+                if (!x->refused || block < x->refused - 1)
+                    x->refused = block + 1, x->buffer = b;
+            } else if (n > UINT32_MAX || !dt_vec_grow_((void **)&x->r.iv, &x->r.cap, n, sizeof *x->r.iv)) {
+                x->rc = DT_E_NOMEM;
+            } else {
+                for (size_t i = 0; i < n; i++)
+                    x->r.iv[i] = (struct ana_interval){run[i][0], run[i][1]};
+                x->rc = ana_foot_add(x->j->foot, (uint32_t)block, b, k, ev, x->r.iv, (uint32_t)n);
+            }
+        }
+}
+
+/* One pass: the device says what each block has touched. */
+static int native(struct ana_rec *s, struct job *j)
+{
+    const struct ana_code *c = &j->v->code;
+    struct dt_arena a = {0};
+    struct native x = {.s = s, .j = j};
+    struct dovetail_touch_site *site = dt_new_array(&a, struct dovetail_touch_site, (size_t)c->sites.nsite + 1);
+    struct dovetail_touch_range *range = dt_new_array(&a, struct dovetail_touch_range, (size_t)j->nbuffer + j->ntab + 1);
+    struct dovetail_recorder rec = {.site = site, .range = range, .nsite = c->sites.nsite, .nrange = j->nbuffer, .nplane = c->nplane,
+                                    .shift = c->shift, .touched = touched, .user = &x};
+    int rc = a.failed ? DT_E_NOMEM : 0;
+    for (uint32_t k = 0; k < c->sites.nsite && !rc; k++) {
+        const struct ana_site *y = &c->sites.site[k];
+        site[k] = (struct dovetail_touch_site){.bytes = y->bytes ? y->bytes : 1, .writes = y->writes};
+        for (unsigned q = 0; q < ANA_KINDS && !c->wide[k] && y->bytes; q++)
+            if (c->kinds[k] >> q & 1)
+                site[k].planes |= 1u << c->plane[q][c->evidence[k * ANA_KINDS + q]];
+    }
+    for (uint32_t i = 0; i < j->nbuffer && !rc; i++)
+        range[i] = (struct dovetail_touch_range){s->addr[j->buffer[i]], s->bytes[j->buffer[i]], 1, protected_buffer(s, j->buffer[i])};
+    for (uint32_t i = 0; i < j->ntab && !rc; i++)
+        if (j->tab[i].bit == UINT64_MAX)
+            range[rec.nrange++] = (struct dovetail_touch_range){j->tab[i].base, j->tab[i].bytes, 0, j->tab[i].fixed};
+    if (!rc && c->logs)
+        rc = clear_log(s);
+    struct ana_ctl ctl = {.count = j->step->blocks, .log = c->logs ? s->log : 0};
+    if (!rc)
+        rc = dev_record(s->d, &rec, s->e);
+    if (!rc)
+        rc = pass(s, j, ctl, 0, 0, &rec.stray);
+    dev_record(s->d, NULL, NULL);
+    if (!rc)
+        rc = x.rc ? x.rc : x.refused ? refuse_write(s, j->l, x.buffer) : 0;
+    free(x.r.iv);
+    dt_arena_done(&a);
+    return rc;
+}
+
 static int run(struct ana_rec *s, struct job *j)
 {
+    if (s->native)
+        return native(s, j);
     uint64_t stride = j->v->code.nplane * j->plane_bytes, most = s->limit < WHOLE ? s->limit : WHOLE;
     bool once = !stride || stride <= most / j->step->blocks;
     for (uint32_t i = 0; i < 2 * j->ntab; i++) {

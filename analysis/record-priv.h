@@ -47,6 +47,7 @@ struct ana_rec {
     uint64_t arena_bytes, tab_bytes, log_bytes, limit;
     bool sliced; /* some launch ran as its slice */
     bool device; /* some launch runs: buffers have memory */
+    bool native; /* the device records (softgpu/record.h), not instrumented PTX */
     bool found;  /* the recorder, not the device, has found what is wrong */
     struct dt_err *e;
 };

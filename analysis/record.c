@@ -45,13 +45,15 @@ static int load_module(struct ana_rec *s, uint32_t i)
     m->nfunc = n;
     if (!ptx_var_new(m, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8))
         rc = DT_E_NOMEM;
+    if (!rc && s->native)
+        rc = ana_declare_touch(m, s->e);
     if (!rc)
         rc = ptx_print(m, &text);
     for (uint32_t k = 0; k < s->variant.n && !rc; k++) {
         struct ana_variant *v = &s->variant.p[k];
         if (v->module != i || !runs(s, k))
             continue;
-        rc = ana_instrument_text(&v->code, v->name, v->threads, s->e);
+        rc = ana_instrument_text(&v->code, v->name, v->threads, s->native, s->e);
         if (rc)
             break;
         s->sliced |= v->code.sliced;
@@ -253,7 +255,7 @@ static int run(struct dev_device *d, const struct dev_prog *p, const struct ana_
     if (!r)
         return dt_err_set(e, DT_E_NOMEM, "no memory for an analysis");
     r->prog = p;
-    struct ana_rec s = {.d = d, .p = p, .g = p->graph, .o = o, .r = r, .e = e};
+    struct ana_rec s = {.d = d, .p = p, .g = p->graph, .o = o, .r = r, .native = o->way == ANA_WAY_NATIVE, .e = e};
     s.limit = s.o->max_bytes ? s.o->max_bytes : strcmp(dev_info(d)->kind, "soft") ? DEFAULT_BYTES : DEFAULT_SOFT_BYTES;
     int rc = record(&s);
     done(&s);
@@ -270,13 +272,30 @@ static int run(struct dev_device *d, const struct dev_prog *p, const struct ana_
     return 0;
 }
 
+static int choose_way(const struct dev_device *d, struct ana_options *o, struct dt_err *e)
+{
+    const char *want = getenv("DOVETAIL_RECORDER");
+    if (o->way == ANA_WAY_ANY && want && *want) {
+        if (strcmp(want, "instrumented") && strcmp(want, "native"))
+            return dt_err_set(e, DT_E_USAGE, "DOVETAIL_RECORDER is \"instrumented\" or \"native\", not \"%.60s\"", want);
+        o->way = *want == 'i' ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE;
+    }
+    if (o->way == ANA_WAY_ANY)
+        o->way = dev_records(d) ? ANA_WAY_NATIVE : ANA_WAY_INSTRUMENTED;
+    return o->way == ANA_WAY_NATIVE && !dev_records(d)
+               ? dt_err_set(e, DT_E_UNSUPPORTED, "the native recorder needs the software device") : 0;
+}
+
 int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,
             struct dt_err *e)
 {
     struct ana_options mine = o ? *o : (struct ana_options){0};
     struct dt_err first = {0};
     bool again = false;
-    int rc = run(d, p, &mine, ret, &again, &first);
+    int rc = choose_way(d, &mine, e);
+    if (rc)
+        return rc;
+    rc = run(d, p, &mine, ret, &again, &first);
     if (again) { /* what is wrong is said by the whole launches: a slice may have left out what comes first */
         mine.no_slice = true;
         dt_err_done(&first);

@@ -132,7 +132,7 @@ static int bench(struct dev_device *d, const char *folder, bool only, struct dt_
     struct dev_prog *p = NULL;
     struct dev_run *run = NULL;
     struct ana_result *kept = NULL;
-    double analysis = 0, first = 0, plain = 0, t = now();
+    double analysis = 0, first = 0, plain = 0, slices = 0, whole = 0, t = now();
     int rc = s ? dt_graph_parse(s, strlen(s), &g, e) : dt_err_set(e, DT_E_GRAPH, "%s: no graph.json", folder);
     if (!rc)
         rc = dev_prog_new(d, g, NULL, NULL, &p, e);
@@ -153,6 +153,10 @@ static int bench(struct dev_device *d, const char *folder, bool only, struct dt_
             first = t;
         if (k < 3 && (!analysis || t < analysis))
             analysis = t;
+        if (k == 3)
+            slices = t;
+        if (k == 4)
+            whole = t;
         if (!k)
             kept = r;
         else
@@ -181,8 +185,11 @@ static int bench(struct dev_device *d, const char *folder, bool only, struct dt_
         json_t *out = json_pack("{s:s,s:s,s:f,s:f,s:f,s:I,s:I,s:o}", "graph", name ? name + 1 : folder, "device",
                                 dev_info(d)->kind, "compile_us", compile, "first_us", first, "analysis_us", analysis,
                                 "peak_bytes", (json_int_t)peak(), "edges", (json_int_t)kept->nedge, "launches", rows);
-        if (!only)
+        if (!only) {
             json_object_set_new(out, "plain_run_us", json_real(plain));
+            json_object_set_new(out, "slices_us", json_real(slices));
+            json_object_set_new(out, "whole_us", json_real(whole));
+        }
         char *line = json_dumps(out, 0);
         puts(line ? line : "");
         fflush(stdout);

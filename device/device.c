@@ -276,6 +276,20 @@ int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e)
     return dev_cu(d, c, "dovetailSetChecks", e);
 }
 
+bool dev_records(const struct dev_device *d) { return d->cu->soft; }
+
+int dev_record(struct dev_device *d, struct dovetail_recorder *rec, struct dt_err *e)
+{
+    if (!d->cu->soft)
+        return rec ? dt_err_set(e, DT_E_UNSUPPORTED, "recording launches needs the software device") : 0;
+    int r = dev_use(d, e);
+    if (rec)
+        return r < 0 ? r : dev_cu(d, d->cu->dovetailRecord(rec), "dovetailRecord", e);
+    if (!r)
+        d->cu->dovetailRecord(NULL); /* a context that has faulted refuses this, and every launch too */
+    return 0;
+}
+
 int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e)
 {
     uint64_t start = dt_now_us();

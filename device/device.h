@@ -14,6 +14,7 @@
 #include "graph/graph.h"
 #include "ptx/ptx.h"
 #include "ptx/tensormap.h"
+#include "softgpu/record.h"
 
 /* ---- devices (device.c, symbols.c) --------------------------------------------------------------------------- */
 struct dev_device;
@@ -135,6 +136,10 @@ void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
 /* Checking modes of later launches (docs/CHECKING.md): "race,uninit,barrier", "all", "none"; NULL: as DOVETAIL_CHECK says. Before dev_run_new, so that
  * it is known what has been written. DT_E_UNSUPPORTED on a real device, DT_E_USAGE for another word. */
 int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e);
+
+/* Software device only: later launches are recorded (softgpu/record.h); NULL: no more, never an error. `r` is borrowed until then, or until dev_reset. */
+bool dev_records(const struct dev_device *d);
+int dev_record(struct dev_device *d, struct dovetail_recorder *r, struct dt_err *e);
 
 /* ---- the order of a plan's launches (order.c) ------------------------------------------------------------------ */
 struct dev_order { /* rows: what launch i follows is after[at[i]] … after[at[i + 1] - 1], earlier launches, each once */

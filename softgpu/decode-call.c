@@ -271,9 +271,35 @@ void sg_fix_calls(struct sg_dec *d)
 }
 
 /* ---- functions without a body: those that the device brings ---------------------------------------------------------- */
+bool sg_is_touch(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_CALL && i->nopnd > 2 && i->opnd[1].kind == PTX_O_FUNC && !i->opnd[1].func->has_body &&
+           !strcmp(i->opnd[1].func->name, DOVETAIL_TOUCH);
+}
+
+/* record.h: one operation on addresses in registers, behind the call's own predicate. */
+static int touch(struct sg_dec *d)
+{
+    const struct ptx_opnd *o = d->i->opnd[2].elem;
+    bool ok = d->i->opnd[2].n == 4 && !d->i->opnd[0].n && o[0].kind == PTX_O_REG && ptx_type_bytes(d->f->reg[o[0].reg].type) == 8;
+    for (unsigned k = 1; ok && k < 4; k++)
+        ok = o[k].kind == PTX_O_IMM;
+    if (!ok || o[2].bits > UINT32_MAX || o[3].bits > UINT8_MAX)
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "call of " DOVETAIL_TOUCH " with other operands than it has");
+    uint32_t a = sg_source(d, &o[0], PTX_B64);
+    struct sg_op *op = sg_emit(d, sg_touch);
+    op->a = a;
+    op->imm = (int64_t)o[1].bits;
+    op->x = (uint32_t)o[2].bits;
+    op->sub = (uint8_t)o[3].bits;
+    return 0;
+}
+
 int sg_call_extern(struct sg_dec *d, const struct ptx_function *g)
 {
     const struct ptx_inst *i = d->i;
+    if (sg_is_touch(i))
+        return touch(d);
     static const struct {
         const char *name;
         sg_fn fn;

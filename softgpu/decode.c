@@ -748,7 +748,7 @@ static bool needs_branch(const struct ptx_inst *i)
 {
     if (i->pred == PTX_NO_REG)
         return false;
-    return i->op == PTX_OP_CALL || i->op == PTX_OP_BRX_IDX || ptx_op_info((enum ptx_op)i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT);
+    return (i->op == PTX_OP_CALL && !sg_is_touch(i)) || i->op == PTX_OP_BRX_IDX || ptx_op_info((enum ptx_op)i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT);
 }
 
 static int one_inst(struct sg_dec *d)
@@ -790,7 +790,7 @@ static int one_inst(struct sg_dec *d)
         d->need_bb = true;
         break;
     }
-    case PTX_OP_CALL: d->guarded = false; r = call(d); break;
+    case PTX_OP_CALL: d->guarded = sg_is_touch(i); r = call(d); break;
     default:
         r = sg_decode_inst(d);
         for (unsigned k = 0; k < d->npost; k++) {

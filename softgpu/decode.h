@@ -126,7 +126,8 @@ int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_v
 /* decode-call.c */
 int sg_find_cycles(struct sg_dec *d);
 int sg_decode_bodies(struct sg_dec *d);
-int sg_call_extern(struct sg_dec *d, const struct ptx_function *g); /* vprintf, __assertfail, malloc, free */
+int sg_call_extern(struct sg_dec *d, const struct ptx_function *g); /* vprintf, __assertfail, malloc, free, __dovetail_touch */
+bool sg_is_touch(const struct ptx_inst *i);                          /* a call of the last of these */
 int sg_call_body(struct sg_dec *d, struct sg_fn_regs *to);
 void sg_fix_calls(struct sg_dec *d);
 bool sg_in_frame(const struct sg_dec *d, const struct ptx_var *v);

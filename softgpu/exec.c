@@ -338,6 +338,7 @@ static void block_done(struct sg_worker *wk, struct sg_block *b)
     uint64_t longest = 0;
     b->live = false;
     b->cl->live--;
+    sg_record_block(b);
     if (b->executed > wk->heaviest)
         wk->heaviest = b->executed;
     for (uint32_t i = 0; i < b->nwarp; i++)
@@ -523,6 +524,7 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
 {
     static const struct sg_range nothing; /* of no bytes */
     bool race = run->l->checks & SG_CHECK_BLOCKS;
+    track = track && !run->l->record;
     *wk = (struct sg_worker){.run = run, .track = track || race, .race = race};
     wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
     wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
@@ -532,6 +534,8 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
     for (uint32_t i = 0; i <= run->code->nsite; i++)
         wk->site[i] = &nothing;
     int r = track ? sg_track_init(wk) : 0;
+    if (r == 0)
+        r = sg_record_start(wk);
     return r == 0 && run->l->checks & SG_CHECK_ALL ? sg_check_start(run, wk) : r;
 }
 
@@ -540,6 +544,7 @@ static void worker_done(struct sg_worker *wk)
     for (uint32_t i = 0; wk->cluster && i < wk->ncluster; i++) {
         for (uint32_t k = 0; wk->cluster[i].block && k < wk->cluster[i].size; k++) {
             sg_check_block_free(&wk->cluster[i].block[k]);
+            sg_record_free(&wk->cluster[i].block[k]);
             for (uint32_t n = 0; wk->cluster[i].block[k].memory && n < wk->cluster[i].block[k].nwarp; n++)
                 sg_calls_free(&wk->cluster[i].block[k].warp[n]);
             if (wk->cluster[i].block[k].memory)
@@ -549,6 +554,7 @@ static void worker_done(struct sg_worker *wk)
     }
     free(wk->cluster);
     sg_check_end(wk);
+    sg_record_end(wk);
     free(wk->bb);
     free(wk->site);
     sg_track_done(wk);
@@ -695,7 +701,9 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     struct sg_code *c = sg_kernel_code(l->kernel, l->checks & SG_CHECK_ALL);
     if (!c)
         return refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
-    struct sg_run run = {.device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX};
+    struct sg_run run = {.device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX, .recording = PTHREAD_MUTEX_INITIALIZER};
+    if (l->record)
+        l->record->stray.found = 0;
     int r = check(d, l, c, fault, &run);
     if (r < 0)
         return r;
@@ -730,7 +738,9 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         for (uint32_t i = 0; i < run.nworker; i++)
             if (run.first[i].fault && (!bad || run.first[i].fault_place < bad->fault_place))
                 bad = &run.first[i];
-        if (bad) {
+        if (bad && bad->stray_site) {
+            sg_record_stray(l, bad);
+        } else if (bad) {
             *fault = bad->f;
             r = bad->fault;
         } else if (run.stop == 1) {

@@ -20,6 +20,7 @@
 
 #include <pthread.h>
 
+#include "base/vec.h"
 #include "softgpu/mem.h"
 
 #define SG_LANES 32
@@ -277,6 +278,7 @@ struct sg_block {
     struct sg_cluster *cl;
     uint32_t rank; /* in the cluster */
     struct sg_check_block *check; /* NULL: not checked */
+    struct sg_touch_map *touched; /* by range and plane of the recorder; NULL: nothing yet */
 };
 
 /* Blocks that run together. A launch without clusters has clusters of one block. */
@@ -289,6 +291,11 @@ struct sg_cluster {
     uint32_t passes;        /* turns so far */
     uint64_t place;         /* in the order of clusters */
 };
+
+struct sg_interval {
+    uint64_t run[2];
+};
+struct sg_runs dt_vec(struct sg_interval);
 
 struct sg_run;
 struct sg_worker {
@@ -308,6 +315,8 @@ struct sg_worker {
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
     uint64_t before_wait, before_trigger; /* of them */
     bool track, race;
+    uint32_t *touched, stray_site; /* recorder: the range that each site last met; the site of a stray + 1 */
+    struct sg_runs runs;           /* what a block touched, at its end */
     struct sg_check *check; /* NULL: not checked */
     struct sg_cluster *cluster; /* resident ones */
     uint32_t ncluster;
@@ -339,6 +348,7 @@ struct sg_run {
     struct sg_worker *first;             /* nworker of them; the first is the caller's thread */
     uint32_t nworker;
     bool helping;                        /* the other threads have been started, or are not wanted */
+    pthread_mutex_t recording;           /* held while the recorder's function runs */
 };
 
 static inline void *sg_ref(const struct sg_warp *w, uint32_t ref) { return w->base[ref & 3] + (ref & ~3u); }
@@ -421,6 +431,14 @@ const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op);
 uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane);
 /* One atomic operation (op->sub, op->type, op->size) on `old`; c: compare-and-swap's new value. */
 uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global);
+
+/* ---- exec-record.c: calls of DOVETAIL_TOUCH (record.h). Offset in imm, site in x, how in sub ---- */
+const struct sg_op *sg_touch(struct sg_warp *w, const struct sg_op *op);
+int sg_record_start(struct sg_worker *wk); /* nothing without a recorder, so below */
+void sg_record_block(struct sg_block *b);  /* it has ended: give out what it touched */
+void sg_record_free(struct sg_block *b);
+void sg_record_end(struct sg_worker *wk);
+void sg_record_stray(const struct sg_launch *l, const struct sg_worker *wk); /* its fault is one: tell the recorder */
 
 /* ---- exec-cluster.c: blocks of a cluster ---- */
 /* Where the launch's cluster size is (0,0,0): the kernel's, else one block. NULL: it fits; else why not. */

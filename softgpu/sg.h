@@ -16,6 +16,7 @@
 
 #include "base/err.h"
 #include "ptx/ptx.h"
+#include "softgpu/record.h"
 
 /* ---- the modelled GPU (model.c; numbers with their sources in models.def) ------------------------------------ */
 struct sg_model {
@@ -136,6 +137,7 @@ struct sg_launch {
     unsigned checks;       /* SG_CHECK_*: what is looked for besides what always is */
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
+    struct dovetail_recorder *record; /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of sectors */
 };
 
 struct sg_fault { /* what went wrong, where */
@@ -163,7 +165,10 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     double max_block_share; /* work of the heaviest block over the mean, 1 when even */
 };
 
-/* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. */
+bool sg_record_ok(const struct dovetail_recorder *r); /* exec-record.c: every number in it is in its bounds */
+
+/* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. A stray of the recorder ends the launch, and
+ * it is 0 too. */
 int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *stats, struct sg_fault *fault);
 /* "kernel gemm, block (1,0,0), thread (5,0,0), PTX line 88: ld.global.f32 … : 4 bytes at 0x… are outside every allocation" */
 void sg_fault_text(const struct sg_fault *f, char *out, size_t n);

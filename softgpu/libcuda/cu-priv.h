@@ -79,6 +79,7 @@ struct CUctx_st {
     uint64_t seed;
     bool race_check; /* between blocks: dovetailSetSchedule */
     unsigned checks; /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
+    struct dovetail_recorder *record; /* of later launches: dovetailRecord */
     unsigned deadline_ms;
     struct sg_stats last;
     struct sg_work last_work;

@@ -96,6 +96,14 @@ CUresult dovetailFuncSetResources(CUfunction handle, unsigned registers)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailRecord(struct dovetail_recorder *r)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(!r || sg_record_ok(r), CUDA_ERROR_INVALID_VALUE);
+    c->record = r;
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
 {
     CU_CONTEXT(c);

@@ -9,6 +9,8 @@
 #include <cuda.h>
 #include <stdint.h>
 
+#include "softgpu/record.h"
+
 struct dovetail_fault { /* the fault behind a sticky error; where there is none, once, why cuModuleGetFunction refused an entry */
     int num;            /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNSUPPORTED DT_E_TIMEOUT; 0: there was none */
     char kernel[256];
@@ -47,6 +49,9 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                            \
     EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                                       \
     EXT(dovetailFuncSetResources, (CUfunction f, unsigned registers))                                                            \
+    /* Later launches in the current context are recorded (softgpu/record.h), NULL: no more. It is borrowed until then. INVALID_VALUE: a number in it      \
+     * is out of its bounds. Counters of sectors are 0. */                                                                       \
+    EXT(dovetailRecord, (struct dovetail_recorder * recorder))                                                                   \
     EXT(dovetailLastStats, (struct dovetail_launch_stats * stats))                                                               \
     /* An address range of which nothing may be touched but what dovetailArenaAllow allows. */                                   \
     EXT(dovetailArenaAlloc, (CUdeviceptr * base, size_t bytes))                                                                  \

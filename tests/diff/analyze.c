@@ -1,7 +1,7 @@
 /* The analysis document of one graph, in a way of choice:  analyze GRAPH summary|slices|whole|tight
  *
  * summary: as ever; slices: no launch is summarised, the recorder runs slices, as on a real GPU; whole: it runs whole kernels; tight: slices, with hardly
- * any memory for the recorder. maps.py and kinds.py hold all of them against their oracles.
+ * any memory for the recorder. DOVETAIL_RECORDER says which recorder. maps.py and kinds.py hold all of them against their oracles.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
  *   every byte read, or written, in any trace is in the block's footprint
  *   every byte that the footprint says is surely written is written in every trace
  *   where the evidence is `proved`, the footprint is the trace, exactly, in all of them; where it is `observed`, for the constants' content
+ *   both recorders, instrumented PTX and the software device itself, give the same document, with launches summarised, as slices and whole
  *
  * In the kernels: affine and arbitrary indices, nested loops whose bounds depend on threads and on other loops, guards joined by and/or, else branches, early
  * exits, accesses of 1 to 16 bytes, vectors, generic and .nc and volatile loads, atomics and reductions, staging through shared memory with
@@ -799,6 +800,35 @@ static void document(struct dt_str *doc, const struct kernel *k, unsigned n, con
     dt_str_add(doc, "]}");
 }
 
+/* The other recorder, and every way to run the launches, must say the same, to the byte. */
+static int other_ways(struct dev_device *d, uint64_t seed, const struct dev_prog *p, const struct ana_result *a)
+{
+    static const struct {
+        struct ana_options o;
+        const char *name;
+    } way[] = {{{.way = ANA_WAY_INSTRUMENTED}, "instrumented"},
+               {{.way = ANA_WAY_INSTRUMENTED, .no_slice = true}, "instrumented, whole"},
+               {{.way = ANA_WAY_NATIVE, .no_slice = true}, "native, whole"},
+               {{.way = ANA_WAY_NATIVE, .no_summary = true}, "native, slices"}};
+    json_t *one = ana_to_json(a, dev_info(d), NULL, true);
+    int r = one ? 0 : DT_E_NOMEM;
+    for (unsigned i = 0; i < sizeof way / sizeof *way && r == 0; i++) {
+        struct dt_err e = {0};
+        struct ana_result *b = NULL;
+        r = ana_run(d, p, &way[i].o, &b, &e);
+        json_t *two = r == 0 ? ana_to_json(b, dev_info(d), NULL, true) : NULL;
+        if (r < 0 || !json_equal(one, two)) {
+            printf("seeds from %llu, %s: %s\n", (unsigned long long)seed, way[i].name, r < 0 ? e.detail ? e.detail : "failed" : "another document");
+            wrong++;
+        }
+        json_decref(two);
+        ana_free(b);
+        dt_err_done(&e);
+    }
+    json_decref(one);
+    return r;
+}
+
 static int batch(struct dev_device *d, uint64_t seed, unsigned n)
 {
     static struct kernel k[BATCH];
@@ -807,7 +837,7 @@ static int batch(struct dev_device *d, uint64_t seed, unsigned n)
     struct dt_graph *g = NULL;
     struct dev_prog *p = NULL;
     struct ana_result *a = NULL;
-    struct ana_options o = {.no_slice = getenv("WHOLE") != NULL};
+    struct ana_options o = {.no_slice = getenv("WHOLE") != NULL, .way = ANA_WAY_NATIVE};
     dt_str_add(&ptx, ".version 8.0\n.target sm_80\n.address_size 64\n");
     for (unsigned i = 0; i < n; i++) {
         make(&k[i], seed + i);
@@ -834,6 +864,8 @@ static int batch(struct dev_device *d, uint64_t seed, unsigned n)
     }
     for (unsigned i = 0; i < n && r == 0; i++)
         check(seed + i, &k[i], &a->launch[i]);
+    if (r == 0)
+        r = other_ways(d, seed, p, a);
     for (unsigned i = 0; i < n; i++)
         dt_arena_done(&k[i].arena);
     ana_free(a);

@@ -12,8 +12,8 @@ on data (may-access: counts, kills nothing); indices from data (every byte of th
 
     maps.py DOVETAIL [COUNT [FIRST_SEED [ANALYZE]]]      prints one line per mismatch, exit status 1 if any
 
-With ANALYZE (tests/diff/analyze.c), every graph is also analysed without summaries, as slices and whole, as the recorder would on a real
-GPU, and held against the oracle so too.
+With ANALYZE (tests/diff/analyze.c), every graph is also analysed without summaries, as slices and whole, by instrumented PTX (as on a real
+GPU) and by the software device's own recorder, and held against the oracle so too.
 """
 import base64
 import json
@@ -311,7 +311,9 @@ def main():
     exe = sys.argv[1]
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 30
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    ways = [["summary"]] + ([["slices"], ["whole"]] if len(sys.argv) > 4 else [])
+    ways = [("summary", "native")]
+    if len(sys.argv) > 4:
+        ways += [(how, recorder) for how in ("slices", "whole") for recorder in ("instrumented", "native")]
     fails = edges = 0
     with tempfile.TemporaryDirectory() as tmp:
         for seed in range(first, first + count):
@@ -319,12 +321,13 @@ def main():
             path = os.path.join(tmp, "g.json")
             with open(path, "w") as f:
                 json.dump(doc, f)
-            for way, in ways:
+            for way, recorder in ways:
                 command = [exe, "analyze", path, "--local", "--cache", os.path.join(tmp, "c.db"), "--device", "soft", "--json", "--maps",
                            "--all-edges"] if way == "summary" else [sys.argv[4], path, way]
-                r = subprocess.run(command, capture_output=True, text=True, timeout=120)
+                r = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                                   env=dict(os.environ, DOVETAIL_RECORDER=recorder))
                 if r.returncode:
-                    print("seed %d, %s: exit %d: %s" % (seed, way, r.returncode, (r.stderr or r.stdout)[-300:]))
+                    print("seed %d, %s, %s: exit %d: %s" % (seed, way, recorder, r.returncode, (r.stderr or r.stdout)[-300:]))
                     fails += 1
                     continue
                 got = {(x["producer"], x["consumer"]): x for x in json.loads(r.stdout)["edges"]}
@@ -337,7 +340,7 @@ def main():
                         else:
                             bad = compare(expect(foots, accs, i, j), got[key], foots)
                         for b in bad:
-                            print("seed %d, %s, %s -> %s: %s" % (seed, way, key[0], key[1], b))
+                            print("seed %d, %s, %s, %s -> %s: %s" % (seed, way, recorder, key[0], key[1], b))
                         fails += bool(bad)
     print("%d graphs, %d edges, %d wrong" % (count, edges, fails))
     return 1 if fails else 0

@@ -40,18 +40,22 @@ struct graph {
     struct dt_err e;
 };
 
-static int analyse_with(struct graph *x, const char *json, struct ana_options *o)
+static enum ana_way way; /* every test runs with each recorder */
+
+static int analyse_with(struct graph *x, const char *json, const struct ana_options *o)
 {
+    struct ana_options mine = o ? *o : (struct ana_options){0};
+    mine.way = mine.way ? mine.way : way;
     memset(x, 0, sizeof *x);
     int rc = dt_graph_parse(json, strlen(json), &x->g, &x->e);
     if (!rc)
         rc = dev_prog_new(device, x->g, NULL, NULL, &x->p, &x->e);
     if (!rc)
-        rc = ana_run(device, x->p, o, &x->r, &x->e);
+        rc = ana_run(device, x->p, &mine, &x->r, &x->e);
     return rc;
 }
 
-static void analyse(struct graph *x, const char *json, struct ana_options *o)
+static void analyse(struct graph *x, const char *json, const struct ana_options *o)
 {
     if (analyse_with(x, json, o))
         fail_msg("%s: %s%s%s", dt_err_code(x->e.num), x->e.detail ? x->e.detail : "", x->e.log ? "\n" : "",
@@ -696,7 +700,11 @@ static void refusals(void **state)
         "extern \"C\" __global__ void either(const int *x, float *y, float *w)\n"
         "{ float *p = x[threadIdx.x] == 0 ? w : y; p[threadIdx.x] = 1; }\n"
         "__device__ __noinline__ void put(float *p, float *q) { *p = *q + 1; }\n"
-        "extern \"C\" __global__ void inside(float *y, float *w) { put(w + threadIdx.x, y + threadIdx.x); }\n";
+        "extern \"C\" __global__ void inside(float *y, float *w) { put(w + threadIdx.x, y + threadIdx.x); }\n"
+        "extern \"C\" __global__ void by_data(const int *x, float *y)\n" /* x is 0: word -1 - 64 * block */
+        "{ if (threadIdx.x == 7) y[x[threadIdx.x] - 1 - (int)blockIdx.x * 64] = 1; }\n"
+        "extern \"C\" __global__ void guarded(const int *x, float *y, int n) { if (x[threadIdx.x] == 0) y[threadIdx.x + n] = 1; }\n"
+        "extern \"C\" __global__ void crooked(const char *x, float *y) { y[threadIdx.x] = *(const float *)(x + threadIdx.x * 4 + 2); }\n";
     static const struct {
         const char *launch;
         int num;
@@ -722,6 +730,15 @@ static void refusals(void **state)
          "'y'}, {'buffer': 'w'}]}",
          DT_E_WEIGHT,
          {"launch e", "w", "weight"}},
+        {"{'name': 'f', 'module': 'm', 'entry': 'by_data', 'grid': [3, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}]}",
+         DT_E_BOUNDS,
+         {"launch f: kernel by_data, block (0,0,0), thread (7,0,0), PTX line", "outside every buffer of the launch", "4 bytes before buffer 'y'"}},
+        {"{'name': 'g', 'module': 'm', 'entry': 'guarded', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 1020}]}",
+         DT_E_BOUNDS,
+         {"launch g: kernel guarded, block (0,0,0), thread (4,0,0), PTX line", "outside every buffer of the launch", "buffer 'y' of 4096 bytes"}},
+        {"{'name': 'h', 'module': 'm', 'entry': 'crooked', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}]}",
+         DT_E_BOUNDS,
+         {"crooked, block (0,0,0), thread (0,0,0), PTX line", "misaligned", "4 bytes"}},
     };
     for (unsigned i = 0; i < sizeof c / sizeof *c; i++) {
         char launches[1024];
@@ -739,6 +756,12 @@ static void refusals(void **state)
         for (unsigned k = 0; k < 3; k++)
             if (!strstr(g.e.detail, c[i].say[k]))
                 fail_msg("case %u: \"%s\" lacks \"%s\"", i, g.e.detail, c[i].say[k]);
+        assert_int_equal(dev_reset(device, NULL), 0); /* a fault may be the device's own */
+        struct graph h; /* the other recorder says it in the same words */
+        assert_int_equal(analyse_with(&h, d, &(struct ana_options){.way = way == ANA_WAY_NATIVE ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE}), rc);
+        assert_string_equal(g.e.detail, h.e.detail);
+        assert_int_equal(dev_reset(device, NULL), 0);
+        release(&h);
         release(&g);
         free(d);
     }
@@ -765,7 +788,7 @@ static void memory_runs_out(void **state)
         struct dt_err e = {0};
         long before = dt_alloc_count();
         dt_alloc_fail_after(n);
-        int rc = ana_run(device, g.p, NULL, &r, &e);
+        int rc = ana_run(device, g.p, &(struct ana_options){.way = way}, &r, &e);
         dt_alloc_fail_after(0);
         failed = dt_alloc_count() - before >= n;
         if (rc && rc != DT_E_NOMEM && rc != DT_E_DEVICE)
@@ -797,6 +820,7 @@ static int close_device(void **state)
 {
     device = dev_close(device);
     free(marks);
+    marks = NULL;
     return 0;
 }
 
@@ -818,5 +842,8 @@ int main(void)
         cmocka_unit_test(refusals),
         cmocka_unit_test(memory_runs_out),
     };
-    return cmocka_run_group_tests(t, open_device, close_device);
+    way = ANA_WAY_INSTRUMENTED;
+    int failed = cmocka_run_group_tests_name("instrumented", t, open_device, close_device);
+    way = ANA_WAY_NATIVE;
+    return failed + cmocka_run_group_tests_name("native", t, open_device, close_device);
 }
