@@ -1,8 +1,8 @@
 /* In which order a plan's launches run: what each follows, by its stream and by `after`; and orders that are all allowed.
  *
  *   A launch follows the launch before it on its stream, and every launch that its `after` names. Nothing else.
- *   An ordinary edge: it starts when the other has ended. A programmatic edge, from the launch before it on its stream, both kernels, and `after`
- *   does not name that one too: it may start when the other's blocks have triggered, and only griddepcontrol.wait waits for its end.
+ *   An ordinary edge: it starts when the other has ended. A programmatic edge, from the launch before it on its stream, both kernels: it may start when
+ *   the other's blocks have triggered, and only griddepcontrol.wait waits for its end; that `after` names that launch too adds nothing.
  *
  * Every edge goes to an earlier launch, so there are no cycles (graph/launch.c refuses other names). The CUDA graph (time.c), the streams
  * (run.c), the modelled timeline and the static check of waits (rewrite/waits.c) all take their edges from here.
@@ -25,10 +25,8 @@ void dev_order_done(struct dev_order *o)
 static void add(struct dev_order *o, uint32_t from, uint32_t *n, uint32_t j, bool early)
 {
     for (uint32_t k = from; k < *n; k++)
-        if (o->after[k] == j) {
-            o->early[k] = o->early[k] && early;
+        if (o->after[k] == j)
             return;
-        }
     o->early[*n] = early;
     o->after[(*n)++] = j;
 }

@@ -185,7 +185,7 @@ static bool written_here(const struct rw_join *j, const struct rw_phase *p, uint
     return false;
 }
 
-static void drop_hints(struct ptx_inst *i)
+void rw_drop_hints(struct ptx_inst *i)
 {
     if (ptx_has(i, PTX_M_L2_HINT) && i->nopnd > 2)
         i->nopnd--; /* the policy operand */
@@ -297,7 +297,7 @@ static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct p
     int x = shared_address(j, p, r, p->base[k], p->origin[k], &i->opnd[at], &s, &off);
     if (x < 0)
         return x;
-    drop_hints(i);
+    rw_drop_hints(i);
     if (both && (x = append(j, i)) < 0)
         return x;
     i->opnd[at].reg = s; /* the caller's own array, which it looks at again */
@@ -371,7 +371,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
         } else {
             dev_round_mul(&i);
             if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j, p, rw_prov_of(b, o)))
-                drop_hints(&i);
+                rw_drop_hints(&i);
             x = append(j, &i);
         }
     }
@@ -404,7 +404,7 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
         i.line = i.col = 0;
         dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(&i))
-            drop_hints(&i);
+            rw_drop_hints(&i);
         int r = append(j, &i);
         if (r < 0)
             return r;

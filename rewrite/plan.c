@@ -107,7 +107,7 @@ static json_t *after(const struct rw_state *s, uint32_t i)
     json_t *list = json_array();
     bool ok = list;
     for (uint32_t x = 0; ok && x < i; x++) {
-        bool said = false, covered = !ana_find_edge(s->ana, x, i);
+        bool said = false, covered = l->programmatic || !ana_find_edge(s->ana, x, i); /* an event between the two would make it an ordinary launch */
         for (uint32_t k = 0; k < l->nafter && !said; k++)
             said = !strcmp(l->after[k], s->graph->launch[x].name);
         for (uint32_t y = x + 1; y < i && !covered && !said; y++)

@@ -10,6 +10,7 @@
 const struct rw_rewrite *const rw_registry[] = {
     &rw_block_fusion,
     &rw_parallel_fusion,
+    &rw_programmatic, /* last: what it made is not fused any more */
 };
 const unsigned rw_nregistry = sizeof rw_registry / sizeof rw_registry[0];
 

@@ -215,9 +215,43 @@ int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 void rw_name_entry(struct rw_cand *c);
 int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 
+/* ---- one kernel, changed (solo.c, legal-solo.c) ------------------------------------------------------------------------ */
+struct rw_solo {
+    struct dt_arena arena;
+    const struct dev_info *dev;
+    const struct dev_prog *prog;
+    uint32_t launch;
+    bool behind;             /* there is a launch before it that it is to wait for */
+    struct rw_body body;     /* facts of the launch's kernel; body.f NULL: it has none */
+    struct ptx_module *own;  /* its explicit form, where it needs one */
+    struct ptx_module *m;    /* the copy */
+    struct ptx_function *f;  /* and its entry, under the same name */
+};
+enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_ALL = 3 };
+int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch, struct dt_err *e);
+void rw_solo_done(struct rw_solo *s);
+/* False with the first condition that does not hold, of those that the kinds ask for. */
+bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why);
+/* A fresh copy. 1: its arithmetic cannot be kept, `why` says so. */
+int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e);
+/* Put instructions before instruction `at` of the copy. How many. */
+int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e);
+void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm); /* 708: .version 7.8 at least */
+/* The copy as text; verified, and printed and parsed to itself. */
+int rw_solo_text(struct rw_solo *s, struct dt_str *out, struct dt_err *e);
+#define SOLO(NAME, kinds, text) bool rw_solo_##NAME(const struct rw_solo *s, struct dt_str *why);
+#include "rewrite/legal-solo.def"
+#undef SOLO
+void rw_drop_hints(struct ptx_inst *i); /* copy.c: a load, or store, without .nc, cache operators and hints */
+
 /* ---- waits (waits.c) ------------------------------------------------------------------------------------------------- */
-/* Does every path through the entry pass griddepcontrol.wait before it exits? */
-int rw_always_waits(const struct ptx_function *f, bool *ret, struct dt_err *e);
+/* What can happen in an entry on paths that have not passed griddepcontrol.wait yet: a thread exits, or dependents are let go. */
+struct rw_paths {
+    bool exits, triggers;
+};
+int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e);
+/* Bytes of the buffer that the launch may read, or write, over all blocks and whatever its data. In `arena`. */
+struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer, bool writes);
 /* The module's text with the entries ending at griddepcontrol.wait. */
 int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e);
 
@@ -285,7 +319,7 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_block_fusion, rw_parallel_fusion;
+extern const struct rw_rewrite rw_block_fusion, rw_parallel_fusion, rw_programmatic;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */

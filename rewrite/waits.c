@@ -4,8 +4,11 @@
  * E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b); a programmatic one says S(a) <= S(b) and E(a) <= W(b). W(b) <= E(b) needs that every
  * thread of b waits on every path before it exits. So, over all edges (device/order.c), in order:
  *
- *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)     for programmatic a: before(a)
+ *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)     for programmatic a: before(a), or waited(a) where a triggers late
  *     waited(b) = what has ended at W(b) = before(b) + for programmatic a: {a} + waited(a)
+ *
+ * A kernel triggers late where nothing but griddepcontrol.wait leads to griddepcontrol.launch_dependents: then W(a) <= S(b). One without a trigger lets its
+ * dependents start when its blocks are through; its memory is theirs only after they wait.
  *
  * Checked:
  *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge that is missing, because a launch between writes the byte for
@@ -76,21 +79,25 @@ static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32
     return r;
 }
 
-static int close_order(struct waits *w)
+static int close_order(struct waits *w, struct dt_err *e)
 {
     uint32_t n = w->prog->graph->nlaunch;
     w->words = n / 64 + 1;
     w->before = dt_calloc(n * w->words + 1, sizeof *w->before);
     w->waited = dt_calloc(n * w->words + 1, sizeof *w->waited);
     if (!w->before || !w->waited || dev_order_new(w->prog->graph, &w->order) < 0)
-        return DT_E_NOMEM;
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t b = 0; b < n; b++) {
         for (int late = 0; late < 2; late++) /* `before` wholly first */
             for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++) {
                 uint32_t a = w->order.after[k];
                 uint64_t *set = late ? w->waited : w->before;
                 if (!late && w->order.early[k]) {
-                    merge(w, set, b, w->before, a);
+                    struct rw_paths paths;
+                    int r = rw_paths_without_wait(w->prog->step[a].entry, &paths, e);
+                    if (r < 0)
+                        return r;
+                    merge(w, set, b, paths.triggers ? w->before : w->waited, a);
                 } else if (late == w->order.early[k]) {
                     merge(w, set, b, w->waited, a);
                     put(w, set, b, a);
@@ -115,8 +122,7 @@ static bool is_early(const struct waits *w, uint32_t b)
 
 static bool is_wait(const struct ptx_inst *i) { return i->op == PTX_OP_GRIDDEPCONTROL_WAIT && i->pred == PTX_NO_REG; }
 
-/* May a thread end in a function that `i` calls, or what it calls? */
-static bool may_exit(const struct ptx_inst *i, unsigned depth)
+static const struct ptx_function *callee_of(const struct ptx_inst *i)
 {
     const struct ptx_function *f = NULL;
     for (unsigned n = 0; n < i->nopnd; n++)
@@ -124,45 +130,64 @@ static bool may_exit(const struct ptx_inst *i, unsigned depth)
             f = i->opnd[n].func;
     for (uint32_t k = 0; f && !f->has_body && k < f->module->nfunc; k++)
         if (!strcmp(f->module->func[k]->name, f->name) && f->module->func[k]->has_body)
-            f = f->module->func[k];
-    bool out = !f || !f->has_body || depth > 64;
-    for (uint32_t k = 0; !out && k < f->ninst; k++)
-        out = f->inst[k].op == PTX_OP_EXIT || f->inst[k].op == PTX_OP_OPAQUE ||
-              (f->inst[k].op == PTX_OP_CALL && may_exit(&f->inst[k], depth + 1));
-    return out;
+            return f->module->func[k];
+    return f && f->has_body ? f : NULL;
 }
 
-/* Can the end be reached from the beginning without passing a wait? A function that is called may end the thread, or be unknown: then it can. */
-int rw_always_waits(const struct ptx_function *f, bool *ret, struct dt_err *e)
+/* What a function that is called may do: end the thread, trigger. */
+static void of_call(const struct ptx_inst *i, unsigned depth, struct rw_paths *ret)
+{
+    const struct ptx_function *f = callee_of(i);
+    if (!f || depth > 64)
+        ret->exits = ret->triggers = true;
+    for (uint32_t k = 0; f && depth <= 64 && k < f->ninst; k++) {
+        unsigned op = f->inst[k].op;
+        ret->exits |= op == PTX_OP_EXIT || op == PTX_OP_OPAQUE;
+        ret->triggers |= op == PTX_OP_GRIDDEPCONTROL_LAUNCH || op == PTX_OP_OPAQUE;
+        if (op == PTX_OP_CALL)
+            of_call(&f->inst[k], depth + 1, ret);
+    }
+}
+
+/* From the entry along all edges, each path up to its first wait. */
+int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e)
 {
     struct ptx_cfg cfg;
+    struct rw_paths p = {0};
     int r = ptx_cfg_build(f, &cfg, e);
     if (r < 0)
         return r;
     dt_free_ bool *seen = dt_calloc(cfg.nblock + 1, 1);
     dt_free_ uint32_t *stack = dt_calloc(cfg.nblock + 1, sizeof *stack);
-    bool out = false;
     uint32_t n = 0;
     if (!seen || !stack)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     else if (cfg.nblock)
         seen[0] = true, stack[n++] = 0;
-    while (n && r == 0 && !out) {
+    else
+        p.exits = true;
+    while (n && r == 0) {
         const struct ptx_block *b = &cfg.block[stack[--n]];
         bool waits = false;
-        for (uint32_t k = b->first; k <= b->last && !waits && !out; k++) {
+        for (uint32_t k = b->first; k <= b->last && !waits; k++) {
             const struct ptx_inst *i = &f->inst[k];
             waits = is_wait(i);
-            out = i->op == PTX_OP_EXIT || i->op == PTX_OP_RET || i->op == PTX_OP_OPAQUE || (i->op == PTX_OP_CALL && may_exit(i, 0));
+            bool ends = i->op == PTX_OP_EXIT || i->op == PTX_OP_RET;
+            bool guarded = ends && i->pred != PTX_NO_REG && k > b->first && f->inst[k - 1].op == PTX_OP_GRIDDEPCONTROL_WAIT &&
+                           f->inst[k - 1].pred == i->pred && f->inst[k - 1].pred_neg == i->pred_neg; /* @p wait; @p exit */
+            p.exits |= (ends && !guarded) || i->op == PTX_OP_OPAQUE;
+            p.triggers |= i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || i->op == PTX_OP_OPAQUE;
+            if (i->op == PTX_OP_CALL)
+                of_call(i, 0, &p);
         }
-        if (!waits && !out && !b->nsucc)
-            out = f->inst[b->last].op != PTX_OP_TRAP; /* runs off the end */
+        if (!waits && !b->nsucc && f->inst[b->last].op != PTX_OP_TRAP)
+            p.exits = true; /* runs off the end */
         for (uint32_t k = 0; k < b->nsucc && !waits; k++)
             if (!seen[b->succ[k]])
                 seen[b->succ[k]] = true, stack[n++] = b->succ[k];
     }
-    *ret = !out && cfg.nblock;
     ptx_cfg_done(&cfg);
+    *ret = p;
     return r;
 }
 
@@ -233,19 +258,21 @@ static int analyse_early(struct waits *w, struct dt_err *e)
 
 /* ---- footprints of launches ---------------------------------------------------------------------------------------------------- */
 
-/* Bytes of the buffer that the launch may read or write, over all blocks and whatever its data; buffers by name, as the two results may number
- * them differently. */
-static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer, bool writes)
+struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer, bool writes)
 {
     struct ana_set s = {0};
-    for (uint32_t k = 0; k < a->launch[launch].naccess; k++) {
-        const struct ana_access *x = &a->launch[launch].access[k];
-        if (strcmp(a->prog->graph->buffer[x->buffer].name, buffer))
-            continue;
-        for (int ev = 0; ev < ANA_EVIDENCES; ev++)
-            s = ana_set_union(&w->arena, s, writes ? x->write_by[ev] : x->read_by[ev]);
+    for (uint32_t k = 0; k < r->launch[launch].naccess; k++) {
+        const struct ana_access *x = &r->launch[launch].access[k];
+        for (int ev = 0; x->buffer == buffer && ev < ANA_EVIDENCES; ev++)
+            s = ana_set_union(arena, s, writes ? x->write_by[ev] : x->read_by[ev]);
     }
     return s;
+}
+
+/* The same by the buffer's name: two results may number buffers differently. */
+static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer, bool writes)
+{
+    return rw_launch_bytes(&w->arena, a, launch, dt_graph_find_buffer(a->prog->graph, buffer), writes);
 }
 
 /* Do the two conflict in a byte? *ret: of which buffer. */
@@ -317,11 +344,11 @@ static int check_covered(struct waits *w, struct dt_err *e)
 static int check_waits(struct waits *w, struct dt_err *e)
 {
     for (uint32_t b = 0; b < w->prog->graph->nlaunch; b++) {
-        bool always = true;
-        int r = is_early(w, b) ? rw_always_waits(w->prog->step[b].entry, &always, e) : 0;
+        struct rw_paths paths = {0};
+        int r = is_early(w, b) ? rw_paths_without_wait(w->prog->step[b].entry, &paths, e) : 0;
         if (r < 0)
             return r;
-        if (!always)
+        if (paths.exits)
             return bad(w, e, b, "is programmatic, but need not reach griddepcontrol.wait before it exits");
     }
     return 0;
@@ -408,7 +435,9 @@ int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const stru
                    struct dt_err *e)
 {
     struct waits w = {.dev = d, .prog = plan, .original = original, .ana = a};
-    int r = close_order(&w) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : check_waits(&w, e);
+    int r = close_order(&w, e);
+    if (r == 0)
+        r = check_waits(&w, e);
     if (r == 0 && w.overlap && !w.ana && (r = ana_run(d, plan, NULL, &w.own, e)) == 0)
         w.ana = w.own;
     if (r == 0 && w.overlap)

@@ -1,0 +1,94 @@
+/* The conditions of legal-solo.def, one function each, and their one user.
+ *
+ * They look at the facts of one launch's kernel (body.c). What a launch's neighbours do is the rewrite's and waits.c's.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+static bool absent(const struct rw_solo *s, enum rw_fact k, const char *what, struct dt_str *why)
+{
+    const struct rw_find *f = &s->body.find[k];
+    if (f->set)
+        dt_str_addf(why, "'%s', PTX line %u: %s: %s", s->prog->graph->launch[s->launch].name, f->line, f->what ? f->what : "?", what);
+    return !f->set;
+}
+
+static bool has_op(const struct ptx_function *f, unsigned op)
+{
+    for (uint32_t k = 0; k < f->ninst; k++)
+        if (f->inst[k].op == op)
+            return true;
+    return false;
+}
+
+bool rw_solo_kernel(const struct rw_solo *s, struct dt_str *why)
+{
+    if (s->body.f)
+        return true;
+    dt_str_addf(why, "'%s' is no kernel launch", s->prog->graph->launch[s->launch].name);
+    return false;
+}
+
+bool rw_solo_arch(const struct rw_solo *s, struct dt_str *why)
+{
+    if (s->dev->cc_major >= 9)
+        return true;
+    dt_str_addf(why, "%s has no programmatic launches", s->dev->arch);
+    return false;
+}
+
+bool rw_solo_known(const struct rw_solo *s, struct dt_str *why) { return absent(s, RW_OPAQUE, "nobody knows what it does", why); }
+
+bool rw_solo_calls(const struct rw_solo *s, struct dt_str *why)
+{
+    return absent(s, RW_INDIRECT_CALL, "where it goes is not known", why) && absent(s, RW_RECURSION, "a function reaches itself", why) &&
+           absent(s, RW_EXTERN_CALL, "it is not in the module", why) && absent(s, RW_EXIT_IN_FUNC, "in a function that is called", why);
+}
+
+bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
+{
+    return absent(s, RW_GLOBAL_VAR, "something may write it, or it holds addresses", why);
+}
+
+bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
+{
+    for (uint32_t k = 0; k < s->body.f->module->nfunc; k++)
+        if (has_op(s->body.f->module->func[k], PTX_OP_GRIDDEPCONTROL_WAIT) && (s->body.f->module->func[k] == s->body.f || !s->body.f->module->func[k]->is_entry)) {
+            dt_str_addf(why, "'%s' has griddepcontrol.wait of its own", s->prog->graph->launch[s->launch].name);
+            return false;
+        }
+    return true;
+}
+
+bool rw_solo_coherent(const struct rw_solo *s, struct dt_str *why)
+{
+    return !s->behind || absent(s, RW_LDU, "what the launch before it writes may be loaded by it", why);
+}
+
+static const struct {
+    const char *name;
+    unsigned kinds;
+    bool (*fn)(const struct rw_solo *, struct dt_str *);
+} rule[] = {
+#define SOLO(NAME, kinds, text) {#NAME, kinds, rw_solo_##NAME},
+#include "rewrite/legal-solo.def"
+#undef SOLO
+};
+
+bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why)
+{
+    for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
+        struct dt_str text = {0};
+        bool ok = !(rule[k].kinds & kinds) || rule[k].fn(s, &text);
+        if (!ok) {
+            for (const char *p = rule[k].name; *p; p++)
+                dt_str_addc(why, *p == '_' ? '-' : *p);
+            dt_str_addf(why, ": %s", text.s ? text.s : "it does not hold");
+        }
+        dt_str_done(&text);
+        if (!ok)
+            return false;
+    }
+    return true;
+}

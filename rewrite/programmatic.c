@@ -1,0 +1,330 @@
+/* Programmatic launch: a launch starts while the one before it still runs, and waits where it first needs it.
+ *
+ *   before                       after
+ *   a<<<…>>>(x, h)               a: griddepcontrol.launch_dependents; …          lets b in as soon as all blocks of a have started
+ *   b<<<…>>>(h, w, y)            b<<<…, programmatic>>>: index arithmetic, loads of w; griddepcontrol.wait; loads of h …
+ *
+ * A candidate is a run of kernels, one behind the other on a stream; or, where the whole did not gain, two of them.
+ *
+ * Where b waits: before the first access that is in conflict (RAW, WAR, WAW, by bytes of the launches' footprints) with a; of a place that every path to such an
+ * access passes, in no loop, the latest. Paths that do not come by there wait before they exit. Loads by .nc of what a writes become plain ones.
+ * Where a triggers: at its beginning; if it waits itself, behind that wait. So nothing that came before a runs any more when b starts, and what b does before it waits
+ * need be independent of a alone. Triggering early is safe, since griddepcontrol.wait waits for the end of a and for its memory, not for the trigger.
+ *
+ * What could break it: an access before the wait that is in conflict after all, or a path without a wait. Both are looked at again, on the emitted text, by waits.c.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WAIT "griddepcontrol.wait;"
+#define TRIGGER "griddepcontrol.launch_dependents;"
+
+static bool follows(const struct dt_graph *g, uint32_t a, uint32_t b) /* b comes next on a's stream */
+{
+    return b == a + 1 && g->launch[a].stream == g->launch[b].stream && g->launch[a].kind == DT_KERNEL && g->launch[b].kind == DT_KERNEL &&
+           !g->launch[b].programmatic;
+}
+
+static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+{
+    const struct dt_graph *g = s->graph;
+    dt_free_ uint32_t *run = dt_calloc(g->nlaunch + 1, sizeof *run);
+    int r = run ? 0 : DT_E_NOMEM;
+    for (uint32_t i = 0, n; i < g->nlaunch && r == 0; i += n) {
+        run[0] = i;
+        for (n = 1; i + n < g->nlaunch && follows(g, i + n - 1, i + n); n++)
+            run[n] = i + n;
+        if (n > 2)
+            r = rw_propose(ret, run, n, 0, 0);
+        for (uint32_t k = 1; k < n && r == 0; k++)
+            r = rw_propose(ret, run + k - 1, 2, 1, 0);
+    }
+    return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
+}
+
+/* ---- where it waits ---------------------------------------------------------------------------------------------------------- */
+
+struct place {
+    const struct rw_solo *s;
+    const struct ana_result *ana;
+    const struct dt_graph *graph;
+    uint32_t self, other;
+    struct dt_arena *arena;
+};
+
+/* Is the access in conflict with the other launch, as far as bytes of whole launches say? *ret_reads: it reads what that one writes. */
+static bool conflicts(struct place *p, const struct ana_site *site, bool *ret_reads)
+{
+    const struct dt_launch *l = &p->graph->launch[p->self];
+    *ret_reads = false;
+    if (site->nvars && site->nparams == 0)
+        return false; /* constant tables: `tables` */
+    bool any = !site->nparams, found = any;
+    for (uint32_t k = 0; k < site->nparams; k++)
+        any |= site->params[k] > 61;
+    for (uint32_t b = 0; b < p->graph->nbuffer; b++) {
+        uint64_t args = rw_args_of(l, b);
+        bool here = any;
+        for (uint32_t k = 0; k < site->nparams && !here; k++)
+            here = args >> site->params[k] & 1;
+        if (!here)
+            continue;
+        struct ana_set theirs = rw_launch_bytes(p->arena, p->ana, p->other, b, true);
+        if (site->reads && ana_set_overlaps(theirs, rw_launch_bytes(p->arena, p->ana, p->self, b, false)))
+            found = *ret_reads = true;
+        if (!site->writes)
+            continue;
+        struct ana_set mine = rw_launch_bytes(p->arena, p->ana, p->self, b, true);
+        found = found || ana_set_overlaps(theirs, mine) || ana_set_overlaps(rw_launch_bytes(p->arena, p->ana, p->other, b, false), mine);
+    }
+    return found;
+}
+
+/* Instructions that must stand behind the wait; .nc loads of what the other writes lose it. */
+static int needing(struct place *p, struct ptx_function *f, bool *need, struct dt_err *e)
+{
+    struct ana_sites sites;
+    int r = ana_taint(f, NULL, 0, &sites, e);
+    if (r < 0)
+        return r;
+    for (uint32_t k = 0; k < sites.nsite; k++) {
+        struct ptx_inst *i = &f->inst[sites.site[k].inst];
+        bool reads;
+        need[sites.site[k].inst] = conflicts(p, &sites.site[k], &reads);
+        if ((reads || !sites.site[k].nparams) && ptx_has(i, PTX_M_NC))
+            rw_drop_hints(i);
+    }
+    ana_sites_done(&sites);
+    for (uint32_t k = 0; k < f->ninst; k++) {
+        const struct ptx_inst *i = &f->inst[k];
+        need[k] |= i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT || i->op == PTX_OP_OPAQUE;
+        /* volatile and ordered accesses, fences: talk with somebody */
+        enum ptx_mod sem = i->op == PTX_OP_OPAQUE ? PTX_M_NONE : ptx_mod_of(i, PTX_MC_SEM);
+        need[k] |= i->op == PTX_OP_FENCE || i->op == PTX_OP_MEMBAR || (rw_is_global_access(i) && sem != PTX_M_NONE && sem != PTX_M_WEAK);
+    }
+    return 0;
+}
+
+static bool in_loop(const struct ptx_cfg *c, uint32_t b, bool *seen, uint32_t *stack)
+{
+    uint32_t n = 0;
+    memset(seen, 0, c->nblock);
+    for (stack[n++] = b; n;) {
+        const struct ptx_block *x = &c->block[stack[--n]];
+        for (uint32_t k = 0; k < x->nsucc; k++) {
+            if (x->succ[k] == b)
+                return true;
+            if (!seen[x->succ[k]])
+                seen[x->succ[k]] = true, stack[n++] = x->succ[k];
+        }
+    }
+    return false;
+}
+
+static uint32_t depth(const struct ptx_cfg *c, uint32_t b)
+{
+    uint32_t n = 0;
+    for (; b != UINT32_MAX; b = c->block[b].idom)
+        n++;
+    return n;
+}
+
+static uint32_t common(const struct ptx_cfg *c, uint32_t a, uint32_t b)
+{
+    for (uint32_t da = depth(c, a), db = depth(c, b); a != b;)
+        if (da >= db)
+            a = c->block[a].idom, da--;
+        else
+            b = c->block[b].idom, db--;
+    return a;
+}
+
+static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
+{
+    for (; b != UINT32_MAX; b = c->block[b].idom)
+        if (b == a)
+            return true;
+    return false;
+}
+
+/* The instruction before which all of need[] is still to come, and the block of the place; UINT32_MAX: nothing needs to wait. */
+static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const bool *need, uint32_t *ret, uint32_t *ret_block,
+                    struct dt_err *e)
+{
+    dt_free_ bool *seen = dt_calloc(c->nblock + 1, 1);
+    dt_free_ uint32_t *stack = dt_calloc(c->nblock + 1, sizeof *stack);
+    uint32_t d = UINT32_MAX;
+    if (!seen || !stack)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t b = 0; b < c->nblock; b++)
+        for (uint32_t k = c->block[b].first; c->block[b].reachable && k <= c->block[b].last; k++)
+            if (need[k])
+                d = d == UINT32_MAX ? b : common(c, d, b);
+    *ret = *ret_block = UINT32_MAX;
+    if (d == UINT32_MAX)
+        return 0;
+    while (c->block[d].idom != UINT32_MAX && in_loop(c, d, seen, stack))
+        d = c->block[d].idom;
+    if (in_loop(c, d, seen, stack)) { /* the entry is in a loop: there is no place before it but its very beginning */
+        *ret = *ret_block = 0;
+        return 0;
+    }
+    *ret_block = d;
+    const struct ptx_block *b = &c->block[d];
+    for (uint32_t k = b->first; k <= b->last && *ret == UINT32_MAX; k++)
+        if (need[k])
+            *ret = k;
+    if (*ret == UINT32_MAX) { /* further down, on several ways: at its end, before it branches */
+        unsigned flags = f->inst[b->last].op == PTX_OP_OPAQUE || f->inst[b->last].op == PTX_OP_LABEL ? 0 : ptx_op_info(f->inst[b->last].op)->flags;
+        *ret = flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) ? b->last : b->last + 1;
+    }
+    return *ret < f->ninst ? 0 : dt_err_set(e, DT_E_UNSUPPORTED, "the entry's text runs off its end");
+}
+
+/* Waits, and a trigger behind the first of them, into the copy. *ret_at: where; UINT32_MAX: only at the exits. */
+static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t *ret_at, struct dt_err *e)
+{
+    struct ptx_function *f = s->f;
+    struct ptx_cfg cfg;
+    int r = ptx_cfg_build(f, &cfg, e);
+    if (r < 0)
+        return r;
+    dt_free_ bool *need = dt_calloc(f->ninst + 1, 1);
+    uint32_t home = UINT32_MAX;
+    if (!need)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r == 0 && (r = needing(p, f, need, e)) == 0)
+        r = place_of(f, &cfg, need, ret_at, &home, e);
+    uint32_t n = f->ninst;
+    for (uint32_t k = n; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
+        const struct ptx_inst *i = &f->inst[k];
+        bool exits = (i->op == PTX_OP_RET || i->op == PTX_OP_EXIT) && cfg.block[cfg.block_of[k]].reachable;
+        bool waited = home != UINT32_MAX && dominates(&cfg, home, cfg.block_of[k]) && (cfg.block_of[k] != home || k >= *ret_at);
+        if (exits && !waited) {
+            struct dt_str text = {0};
+            if (i->pred != PTX_NO_REG)
+                dt_str_addf(&text, "@%s%s ", i->pred_neg ? "!" : "", f->reg[i->pred].name);
+            dt_str_add(&text, WAIT);
+            r = text.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : rw_solo_insert(s, k, text.s, e);
+            dt_str_done(&text);
+        }
+        if (k == *ret_at && r >= 0)
+            r = rw_solo_insert(s, k, trigger ? WAIT " " TRIGGER : WAIT, e);
+    }
+    ptx_cfg_done(&cfg);
+    return r < 0 ? r : 0;
+}
+
+/* ---- the descriptor -------------------------------------------------------------------------------------------------------------- */
+
+struct mine {
+    struct rw_solo *solo; /* by launch of S */
+    bool *waits;          /* by launch of S: it becomes a programmatic one */
+};
+
+static void close_edit(struct rw_edit *x)
+{
+    struct mine *m = x->mine;
+    for (uint32_t k = 0; m && m->solo && k < x->nlaunch; k++)
+        rw_solo_done(&m->solo[k]);
+    if (m) {
+        free(m->solo);
+        free(m->waits);
+    }
+    free(m);
+    x->mine = NULL;
+}
+
+static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+{
+    struct mine *m = x->mine = dt_calloc(1, sizeof *m);
+    struct dt_str first = {0};
+    uint32_t count = 0;
+    int r = 0;
+    *ret_verdict = RW_REFUSED;
+    if (!m || !(m->solo = dt_calloc(x->nlaunch, sizeof *m->solo)) || !(m->waits = dt_calloc(x->nlaunch, 1)))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < x->nlaunch && r == 0; k++) {
+        r = rw_solo_init(&m->solo[k], x->dev, x->now->prog, x->launch[k], e);
+        m->solo[k].behind = k > 0;
+        struct dt_str text = {0};
+        if (r == 0 && k && rw_solo_legal(&m->solo[k], RW_SOLO_WAITS, &text) && rw_solo_legal(&m->solo[k - 1], RW_SOLO_TRIGGERS, &text) &&
+            (r = rw_solo_copy(&m->solo[k], &text, e)) == 0 && (r = rw_solo_copy(&m->solo[k - 1], &text, e)) == 0) {
+            m->waits[k] = true;
+            count++;
+        }
+        r = r == 1 ? 0 : r;
+        if (text.len && !first.len)
+            dt_str_addf(&first, "%s", text.s);
+        dt_str_done(&text);
+    }
+    if (r == 0 && !count) {
+        dt_str_addf(why, "%s", first.s ? first.s : "nothing to do");
+        r = 1;
+    }
+    dt_str_done(&first);
+    return r;
+}
+
+static bool triggers(const struct ptx_function *f)
+{
+    for (uint32_t k = 0; k < f->ninst; k++)
+        if (f->inst[k].op == PTX_OP_GRIDDEPCONTROL_LAUNCH)
+            return true;
+    return false;
+}
+
+static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+{
+    struct mine *m = x->mine;
+    const struct dt_graph *g = x->now->graph;
+    int r = 0;
+    for (uint32_t k = 0; k < x->nlaunch && r == 0; k++) {
+        struct rw_solo *s = &m->solo[k];
+        bool lets = k + 1 < x->nlaunch && m->waits[k + 1] && !triggers(s->body.f);
+        uint32_t at = UINT32_MAX;
+        if (!m->waits[k] && !lets) {
+            struct rw_part *part = rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[k]]));
+            if (!part)
+                return dt_err_set(e, DT_E_NOMEM, "out of memory");
+            part->same = x->launch[k];
+            continue;
+        }
+        if ((r = rw_solo_copy(s, why, e)) != 0)
+            return r;
+        struct place p = {s, x->now->ana, g, x->launch[k], k ? x->launch[k - 1] : 0, &x->arena};
+        if (m->waits[k] && (r = put_waits(s, &p, lets, &at, e)) < 0)
+            return r;
+        if (lets && at == UINT32_MAX) {
+            /* behind its own wait, if it has one that every path passes; else at once */
+            uint32_t own = 0;
+            for (uint32_t i = 0; i < s->f->ninst && !own && !m->waits[k]; i++)
+                if (s->f->inst[i].op == PTX_OP_GRIDDEPCONTROL_WAIT && s->f->inst[i].pred == PTX_NO_REG)
+                    own = i + 1;
+            r = rw_solo_insert(s, own, TRIGGER, e);
+        }
+        rw_solo_needs(s, 708, 90);
+        json_t *l = dt_launch_to_json(g, &g->launch[x->launch[k]]);
+        json_object_del(l, "module");
+        if (l && m->waits[k])
+            json_object_set_new(l, "programmatic", json_true());
+        struct rw_part *part = r < 0 ? NULL : rw_edit_add(x, l);
+        if (!part)
+            return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
+        r = rw_solo_text(s, &part->ptx, e);
+    }
+    return r;
+}
+
+const struct rw_rewrite rw_programmatic = {
+    .name = "programmatic-launch",
+    .needs = "kernels one behind the other on a stream, sm_90 and later",
+    .keeps = "every access in conflict stands behind griddepcontrol.wait, which every path passes",
+    .on = true,
+    .propose = propose,
+    .open = open_edit,
+    .build = build,
+    .close = close_edit,
+};
