@@ -17,9 +17,31 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
+static int calibrated(struct cli *c, const json_t *doc, const struct outcome *o)
+{
+    const char *field;
+    json_t *figure;
+    struct table t = {0};
+    table_row(&t, 4, "figure", ">value", ">least", ">most");
+    json_object_foreach(json_object_get(doc, "calibration"), field, figure) {
+        char v[3][32];
+        snprintf(v[0], sizeof v[0], "%.4g", jnum(figure, "value"));
+        snprintf(v[1], sizeof v[1], "%.4g", jnum(figure, "min"));
+        snprintf(v[2], sizeof v[2], "%.4g", jnum(figure, "max"));
+        table_row(&t, 4, field, v[0], v[1], v[2]);
+    }
+    table_print(&t, c);
+    printf("of %s, %s; kept in the cache\nDOVETAIL_SOFTGPU_FIGURES=%s\n", jstr(doc, "device"), jstr(doc, "method"), jstr(doc, "figures"));
+    return 0;
+}
+
 int cmd_devices(struct cli *c)
 {
     struct outcome o;
+    if (c->calibrate) {
+        local_request(c, "calibrate", NULL, NULL, NULL, 0, &o);
+        return finish(c, &o, calibrated);
+    }
     backend_get(c, "/v1/devices", "devices", NULL, &o);
     return finish(c, &o, human);
 }

@@ -16,6 +16,7 @@ enum {
     O_JSON = 1, O_SOCKET = 1 << 1, O_LOCAL = 1 << 2, O_DEVICE = 1 << 3, O_CACHE = 1 << 4, O_TIMEOUT = 1 << 5, O_MAPS = 1 << 6,
     O_EDGES = 1 << 7, O_OUTPUT = 1 << 8, O_ALLOW = 1 << 9, O_DENY = 1 << 10, O_BUDGET = 1 << 11, O_SEED = 1 << 12,
     O_DUMP = 1 << 13, O_HELP = 1 << 14, O_LIMIT = 1 << 15, O_AGE = 1 << 16, O_BYTES = 1 << 17, O_STALE = 1 << 18, O_CHECK = 1 << 19, O_SCHEDULE = 1 << 20,
+    O_CALIBRATE = 1 << 21,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -45,6 +46,7 @@ static const struct opt {
     {"max-age", "TIME", O_AGE, offsetof(struct cli, max_age), "remove entries not used for so long: seconds, or 90m, 12h, 30d"},
     {"max-bytes", "SIZE", O_BYTES, offsetof(struct cli, max_bytes), "then remove the least recently used above so many bytes: 500M, 2G"},
     {"stale", NULL, O_STALE, offsetof(struct cli, stale), "only graphs whose plan is of another toolchain"},
+    {"calibrate", NULL, O_CALIBRATE, offsetof(struct cli, calibrate), "measure the device's figures for the timing model, with --local"},
     {"help", NULL, O_HELP, 0, "this text"},
 };
 #define NOPTS (sizeof opts / sizeof *opts)
@@ -66,7 +68,7 @@ static const struct verb {
     {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE", 1, 2, O_OUTPUT | O_LIMIT | O_AGE | O_BYTES, cmd_cache,
      "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE)"},
     {"reprofile", "", 0, 0, O_STALE | O_LIMIT, cmd_reprofile, "plan stored graphs again for this device and toolchain"},
-    {"devices", "", 0, 0, 0, cmd_devices, "devices of this machine"},
+    {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
     {"version", "", 0, 0, 0, cmd_version, "version of this program"},
 };
@@ -135,6 +137,8 @@ static int check(struct cli *c, const struct verb *v, int given, struct dt_err *
         return dt_err_set(e, DT_E_USAGE, "usage: dovetail %s %s", v->name, v->args);
     if (c->cache && !c->local)
         return dt_err_set(e, DT_E_USAGE, "--cache goes with --local: the service has its own");
+    if (c->calibrate && !c->local)
+        return dt_err_set(e, DT_E_USAGE, "--calibrate goes with --local: a service's jobs would disturb it");
     if (c->socket && c->local)
         return dt_err_set(e, DT_E_USAGE, "--socket and --local exclude each other");
     if (c->seed && (c->seed[strspn(c->seed, "0123456789")] || strlen(c->seed) > 18))

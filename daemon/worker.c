@@ -45,6 +45,7 @@ static const struct verb {
     {"find-analysis", wrk_find_analysis, false}, {"find-plan", wrk_find_plan, false}, {"report", wrk_report, false},
     {"trace", wrk_trace, false},
     {"reprofile", wrk_reprofile, false},
+    {"calibrate", wrk_calibrate, false},
 };
 
 /* ---- device and cache ------------------------------------------------------------------------------------------- */

@@ -36,6 +36,7 @@ void wrk_progress(const char *stage, const char *message, unsigned done, unsigne
 typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e);
 wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* worker-plan.c */
 wrk_verb wrk_run;                                /* worker-run.c */
+wrk_verb wrk_calibrate;                          /* worker-calibrate.c */
 wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* worker.c */
 
 #endif

@@ -11,6 +11,7 @@
  * which GPCs lack some differs from chip to chip).
  * Not modelled: carve-outs between L1 and shared memory (the largest is taken); clusters in the timing model.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "softgpu/sg.h"
@@ -52,6 +53,30 @@ bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret)
     if (model >= MODELS || i >= sizeof values / sizeof *values)
         return false;
     *ret = (struct sg_figure){values[i].field, values[i].value[model], sources[i][model]};
+    return true;
+}
+
+bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_model *ret, const char **ret_at)
+{
+    *ret = *m;
+    for (const char *p = figures; *p; p += *p == ',') {
+        size_t n = strcspn(p, "=,");
+        char *end = NULL;
+        double v = p[n] == '=' ? strtod(p + n + 1, &end) : 0;
+        bool known = false;
+        *ret_at = p;
+        if (p[n] != '=' || end == p + n + 1 || (*end && *end != ',') || !(v >= 0 && v <= 1e18))
+            return false;
+#define FIGURE(field, ...)                                                                                                          \
+        if (n == strlen(#field) && !memcmp(p, #field, n)) {                                                                        \
+            ret->field = (__typeof__(ret->field))v;                                                                                \
+            known = v > 0;                                                                                                         \
+        }
+#include "softgpu/models.def"
+        if (!known)
+            return false;
+        p = end;
+    }
     return true;
 }
 

@@ -40,6 +40,8 @@ struct sg_figure { /* one number of a model and where it comes from: a publicati
     const char *source;
 };
 bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret); /* false past the last; `model` as in sg_model_at */
+/* A copy of m with figures of its own: "launch_us=3,l2_gbps=5000". false: *ret_at is where the text is wrong. */
+bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_model *ret, const char **ret_at);
 const struct sg_model *sg_model_find(const char *id); /* NULL: unknown; "" or NULL: the default, h200 */
 const struct sg_model *sg_model_at(size_t i);         /* NULL past the last */
 

@@ -13,8 +13,9 @@ CUresult dovetailDeviceByModel(CUdevice *ret, const char *id)
     CU_REQUIRE(ret && id, CUDA_ERROR_INVALID_VALUE);
     const struct sg_model *m = sg_model_find(id);
     CU_REQUIRE(m, CUDA_ERROR_NOT_FOUND);
+    size_t n = strlen(m->id);
     for (CUdevice i = 0; cu_device_at(i); i++)
-        if (cu_device_at(i)->model == m) {
+        if (!strncmp(cu_device_at(i)->model->id, m->id, n) && strchr("~", cu_device_at(i)->model->id[n])) { /* with figures of its own: id~hash */
             *ret = i;
             return CUDA_SUCCESS;
         }

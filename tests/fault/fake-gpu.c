@@ -15,7 +15,7 @@
  *   cupti-busy cupti-none cupti-privileges cupti-lost cupti-drop    subscribing fails (39, 999); counters are refused (35); no record
  *                             comes; CUPTI says that it dropped 7
  *   hot crowd clock           NVML: slowed down by heat; three processes; an SM clock that wanders
- * x86-64 only (trampolines).
+ * FAKE_GPU=@FILE: the words are in that file, read anew at each call. x86-64 only (trampolines).
  */
 #include <cuda.h>
 #include <cupti_target.h>
@@ -36,6 +36,13 @@ static bool fault(const char *word)
 {
     const char *f = getenv("FAKE_GPU");
     size_t n = strlen(word);
+    char text[256] = "";
+    if (f && *f == '@') {
+        FILE *file = fopen(f + 1, "r");
+        f = file && fgets(text, sizeof text, file) ? text : "";
+        if (file)
+            fclose(file);
+    }
     for (; f && *f; f += strcspn(f, ",") + (f[strcspn(f, ",")] == ','))
         if (strcspn(f, ",") == n && !strncmp(f, word, n))
             return true;

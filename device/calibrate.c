@@ -1,0 +1,366 @@
+/* The timing model's figures (softgpu/models.def, docs/TIMING.md), fitted to the device at hand.
+ *
+ * Each figure is a difference: the same work twice, once with more of one thing, so that everything else falls out. Times are events', medians of
+ * REPEATS. Every formula is the model's own closed form, so on the software device its figures come back; on a real GPU they are those with
+ * which the model gives the measured time.
+ *
+ *   launch_us        N more empty launches on a stream                         time / N
+ *   event_us         an event record after each of N launches                  time / N - launch_us
+ *   block_start_ns   W more waves of empty blocks in one launch                time / W - what the block's instructions take
+ *   graph_launch_us  N more empty nodes in a chain, a graph                    time / N - block start
+ *   dram_sustained   reading 6 instead of 3 times the L2                       bytes / time, over the peak by clock and bus width
+ *   l2_gbps          reading an eighth of the L2 K more times                  bytes / time
+ *   fp32_lanes …     a loop of independent operations, all SMs full            operations / (time x SMs x clock)
+ *
+ * Launches that are cheaper than what they launch hide (launch_us below graph_launch_us + block start): then the period is that sum. Latencies are not fitted: the
+ * model keeps four accesses in flight where hardware keeps what the code allows; nor are the copy rate and L1.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/str.h"
+#include "device/calibrate.h"
+#include "device/device-priv.h"
+#include "device/measure.h"
+
+#define REPEATS 7
+#define UNROLL 128 /* instructions of one kind in the loop */
+#define THREADS 256
+
+struct lab {
+    struct dev_device *d;
+    CUstream stream;
+    CUevent ev[2];
+    struct dev_module_handle *mod;
+    CUdeviceptr mem;
+    double clock_us; /* clocks in a microsecond */
+    int repeats;     /* REPEATS; a modelled time is always the same: 1 */
+};
+
+/* ---- kernels ------------------------------------------------------------------------------------------------------ */
+static const struct op { /* one instruction, over and over; how many units of work a lane does */
+    const char *name, *figure, *type, *text; /* text: mnemonic of one with n operands; NULL: mma */
+    unsigned operands;
+    double lane_ops;
+    unsigned cc; /* from this compute capability */
+} ops[] = {
+    {"f32", "fp32_lanes", "f32", "fma.rn.f32", 3, 1, 75},
+    {"f64", "fp64_lanes", "f64", "fma.rn.f64", 3, 1, 75},
+    {"s32", "int_lanes", "b32", "mad.lo.s32", 3, 1, 75},
+    {"sfu", "sfu_lanes", "f32", "ex2.approx.ftz.f32", 1, 1, 75},
+    /* 16 x 8 x 16 multiply-adds a warp */
+    {"mma", "tensor_flops", "b32", NULL, 0, 2.0 * 16 * 8 * 16 / 32, 80},
+};
+enum { NOPS = sizeof ops / sizeof *ops };
+
+static void op_kernel(struct dt_str *s, const struct op *o)
+{
+    dt_str_addf(s, ".visible .entry %s(.param .u64 p, .param .u32 n)\n{\n.reg .%s %%a<8>; .reg .b32 %%r<4>; .reg .b64 %%rd<2>; .reg .pred %%q; .reg .f32 %%c<32>;\n"
+                   "ld.param.u64 %%rd1, [p]; ld.param.u32 %%r1, [n]; mov.u32 %%r2, 0;\n", o->name, o->type);
+    const char *zero = !strcmp(o->type, "f32") ? "0f3F000000" : !strcmp(o->type, "f64") ? "0d3FE0000000000000" : "3";
+    for (unsigned i = 0; i < 8; i++)
+        dt_str_addf(s, "mov.%s %%a%u, %s; ", o->type, i, o->text ? zero : "0");
+    for (unsigned i = 0; i < 32; i++)
+        dt_str_addf(s, "mov.f32 %%c%u, 0f00000000; ", i);
+    dt_str_add(s, "\nL:\n");
+    for (unsigned i = 0; i < UNROLL; i++) {
+        unsigned k = i % 8, c = i % 8 * 4;
+        if (!o->text) /* eight sums, each its own */
+            dt_str_addf(s, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%c%u,%%c%u,%%c%u,%%c%u}, {%%a0,%%a1,%%a2,%%a3}, {%%a4,%%a5}, {%%c%u,%%c%u,%%c%u,%%c%u};\n",
+                        c, c + 1, c + 2, c + 3, c, c + 1, c + 2, c + 3);
+        else
+            dt_str_addf(s, "%s %%a%u", o->text, k);
+        for (unsigned q = 0; q < o->operands; q++)
+            dt_str_addf(s, ", %%a%u", k);
+        if (o->text)
+            dt_str_add(s, ";\n");
+    }
+    dt_str_add(s, "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, %r1; @%q bra L;\n");
+    /* the results are used, but never written: n is over 0 */
+    dt_str_add(s, "setp.ne.u32 %q, %r1, 0; @%q bra D;\n");
+    for (unsigned i = 0; i < 8; i++)
+        dt_str_addf(s, "st.global.%s [%%rd1], %%a%u; ", o->type, i);
+    for (unsigned i = 0; i < 32; i++)
+        dt_str_addf(s, "st.global.f32 [%%rd1], %%c%u; ", i);
+    dt_str_add(s, "\nD: ret;\n}\n");
+}
+
+/* Reads [p, p + n * 16) by all threads of the grid, k times; n is a multiple of the number of threads. */
+static const char reader[] =
+    ".visible .entry reads(.param .u64 p, .param .u64 n, .param .u32 k)\n{\n"
+    ".reg .b64 %rd<12>; .reg .b32 %r<12>; .reg .pred %q; .reg .b32 %v<8>;\n"
+    "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [n]; ld.param.u32 %r1, [k]; mov.u32 %r2, 0; mov.u32 %v4, 0;\n"
+    "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r3, %r4, %r5; mov.u32 %r7, %nctaid.x; mul.lo.u32 %r8, %r7, %r4;\n"
+    "cvt.u64.u32 %rd3, %r6; cvt.u64.u32 %rd4, %r8; shl.b64 %rd7, %rd4, 4;\n"
+    "A: mov.u64 %rd5, %rd3; shl.b64 %rd6, %rd3, 4; add.s64 %rd6, %rd1, %rd6;\n"
+    "B: ld.global.cg.v4.u32 {%v0,%v1,%v2,%v3}, [%rd6]; xor.b32 %v4, %v4, %v0; xor.b32 %v4, %v4, %v1; xor.b32 %v4, %v4, %v2; xor.b32 %v4, %v4, %v3;\n"
+    "add.s64 %rd5, %rd5, %rd4; add.s64 %rd6, %rd6, %rd7; setp.lt.u64 %q, %rd5, %rd2; @%q bra B;\n"
+    "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, %r1; @%q bra A;\n"
+    "setp.ne.u32 %q, %v4, 305419896; @%q bra D; st.global.u32 [%rd1], %v4;\nD: ret;\n}\n";
+
+static int load(struct lab *l, struct dt_err *e)
+{
+    struct dt_str s = {0};
+    unsigned cc = l->d->info.cc_major * 10 + l->d->info.cc_minor;
+    dt_str_addf(&s, ".version 7.0\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n", cc < 80 ? 75u : 80u);
+    dt_str_add(&s, reader);
+    for (unsigned i = 0; i < NOPS; i++)
+        if (cc >= ops[i].cc)
+            op_kernel(&s, &ops[i]);
+    int err = s.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : dev_module_load(l->d, s.s, s.len, &l->mod, e);
+    dt_str_done(&s);
+    return err;
+}
+
+/* ---- one launch, many, a chain ---------------------------------------------------------------------------------- */
+static int launch(struct lab *l, const char *entry, unsigned blocks, unsigned threads, const void *params, size_t n, struct dt_err *e)
+{
+    struct dev_device *d = l->d;
+    CUfunction f = NULL;
+    int err = dev_function(d, l->mod->mod, entry, 0, &f, e);
+    CUlaunchConfig c = {blocks, 1, 1, threads, 1, 1, 0, l->stream, NULL, 0};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    return err < 0 ? err : dev_cu(d, d->cu->cuLaunchKernelEx(&c, f, NULL, n ? extra : NULL), entry, e);
+}
+
+struct work { /* what is between the two events */
+    const char *entry;
+    unsigned blocks, threads, times;
+    bool events, graph; /* an event record after each launch; a chain in a graph */
+    const void *params;
+    size_t nparams;
+};
+
+static int chain(struct lab *l, const struct work *w, CUgraphExec *ret, struct dt_err *e)
+{
+    struct dev_device *d = l->d;
+    CUgraph g = NULL;
+    CUgraphNode node = NULL, last;
+    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = w->blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = w->threads, .blockDimY = 1, .blockDimZ = 1};
+    int err = dev_function(d, l->mod->mod, w->entry, 0, &p.func, e);
+    if (!err)
+        err = dev_cu(d, d->cu->cuGraphCreate(&g, 0), "cuGraphCreate", e);
+    for (unsigned i = 0; i < w->times && !err; i++) {
+        last = node;
+        err = dev_cu(d, d->cu->cuGraphAddKernelNode(&node, g, i ? &last : NULL, i ? 1 : 0, &p), "cuGraphAddKernelNode", e);
+    }
+    if (!err)
+        err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(ret, g, 0), "cuGraphInstantiate", e);
+    if (g)
+        d->cu->cuGraphDestroy(g);
+    return err;
+}
+
+static int timed(struct lab *l, const struct work *w, CUgraphExec x, CUevent extra, double *ret_us, struct dt_err *e)
+{
+    struct dev_device *d = l->d;
+    float ms = 0;
+    int err = dev_cu(d, d->cu->cuEventRecord(l->ev[0], l->stream), "cuEventRecord", e);
+    if (w->graph && !err)
+        err = dev_cu(d, d->cu->cuGraphLaunch(x, l->stream), "cuGraphLaunch", e);
+    for (unsigned i = 0; i < w->times && !w->graph && !err; i++) {
+        err = launch(l, w->entry, w->blocks, w->threads, w->params, w->nparams, e);
+        if (!err && w->events)
+            err = dev_cu(d, d->cu->cuEventRecord(extra, l->stream), "cuEventRecord", e);
+    }
+    if (!err)
+        err = dev_cu(d, d->cu->cuEventRecord(l->ev[1], l->stream), "cuEventRecord", e);
+    if (!err)
+        err = dev_wait_event(d, l->ev[1], e);
+    if (!err)
+        err = dev_cu(d, d->cu->cuEventElapsedTime(&ms, l->ev[0], l->ev[1]), "cuEventElapsedTime", e);
+    *ret_us = ms * 1000.0;
+    return err;
+}
+
+/* Microseconds that `more` takes beyond `less`, `repeats` times into us; on a real device both run once before. */
+static int difference(struct lab *l, const struct work *less, const struct work *more, double us[REPEATS], struct dt_err *e)
+{
+    const struct work *w[2] = {less, more};
+    CUgraphExec x[2] = {NULL, NULL};
+    CUevent extra = NULL;
+    double t[2];
+    int err = dev_cu(l->d, l->d->cu->cuEventCreate(&extra, CU_EVENT_DEFAULT), "cuEventCreate", e);
+    for (int k = 0; k < 2 && !err; k++)
+        if (w[k]->graph)
+            err = chain(l, w[k], &x[k], e);
+    for (int i = l->repeats > 1 ? -1 : 0; i < l->repeats && !err; i++) {
+        for (int k = 0; k < 2 && !err; k++)
+            err = timed(l, w[k], x[k], extra, &t[k], e);
+        if (i >= 0)
+            us[i] = t[1] - t[0];
+    }
+    for (int k = 0; k < 2; k++)
+        if (x[k])
+            l->d->cu->cuGraphExecDestroy(x[k]);
+    if (extra)
+        l->d->cu->cuEventDestroy(extra);
+    return err;
+}
+
+/* ---- figures ------------------------------------------------------------------------------------------------------ */
+/* value = a + b * us, or where rate is not 0: rate / us. */
+static void add(struct dev_calibration *c, const char *field, double us[REPEATS], double a, double b, double rate)
+{
+    struct dev_stats s;
+    double v[REPEATS];
+    for (unsigned i = 0; i < c->repeats; i++)
+        v[i] = rate > 0 ? us[i] > 0 ? rate / us[i] : 0 : a + b * us[i];
+    dev_stats(v, c->repeats, &s);
+    if (s.median > 0 && isfinite(s.median) && c->n < DEV_FIGURES)
+        c->figure[c->n++] = (struct dev_figure){field, s.median, s.min, s.max};
+}
+
+static double figure_of(const struct dev_calibration *c, const char *field)
+{
+    for (unsigned i = 0; i < c->n; i++)
+        if (!strcmp(c->figure[i].field, field))
+            return c->figure[i].value;
+    return 0;
+}
+
+static int launching(struct lab *l, struct dev_calibration *c, struct dt_err *e)
+{
+    enum { N = 100 };
+    double us[REPEATS];
+    struct work less = {"empty", 1, 32, N}, more = less;
+    more.times = 3 * N;
+    int err = difference(l, &less, &more, us, e);
+    if (!err)
+        add(c, "launch_us", us, 0, 1.0 / (2 * N), 0);
+    less.events = more.events = true;
+    if (!err)
+        err = difference(l, &less, &more, us, e);
+    if (!err)
+        add(c, "event_us", us, -figure_of(c, "launch_us"), 1.0 / (2 * N), 0);
+    /* an empty block is one instruction: two clocks of its warp */
+    double body = 2 / l->clock_us;
+    enum { W = 8 };
+    unsigned wave = l->d->info.sms * l->d->info.max_blocks_sm;
+    less = (struct work){"empty", wave * W, 32, 1};
+    more = (struct work){"empty", wave * 3 * W, 32, 1};
+    if (!err)
+        err = difference(l, &less, &more, us, e);
+    if (!err)
+        add(c, "block_start_ns", us, -1000 * body, 1000.0 / (2 * W), 0);
+    less = (struct work){"empty", 1, 32, N, .graph = true};
+    more = less;
+    more.times = 3 * N;
+    if (!err)
+        err = difference(l, &less, &more, us, e);
+    if (!err)
+        add(c, "graph_launch_us", us, -figure_of(c, "block_start_ns") / 1000 - body, 1.0 / (2 * N), 0);
+    return err;
+}
+
+static int moving(struct lab *l, struct dev_calibration *c, struct dt_err *e)
+{
+    struct dev_device *d = l->d;
+    uint64_t l2 = d->info.l2_bytes ? d->info.l2_bytes : 4u << 20;
+    unsigned blocks = d->info.sms * (d->info.max_threads_sm / THREADS), threads = blocks * THREADS;
+    uint64_t unit = (uint64_t)threads * 16; /* what the grid reads in one go */
+    struct params {
+        uint64_t p, n;
+        uint32_t k;
+    } a = {.k = 1}, b = {.k = 1};
+    double us[REPEATS];
+    int mhz = 0, bits = 0;
+    a.n = 3 * l2 / unit * threads;
+    b.n = 6 * l2 / unit * threads;
+    int err = dev_cu(d, d->cu->cuMemAlloc(&l->mem, b.n * 16), "memory for calibrating", e);
+    if (!err)
+        err = dev_cu(d, d->cu->cuMemsetD8Async(l->mem, 0, b.n * 16, l->stream), "cuMemsetD8Async", e);
+    if (!err)
+        err = dev_sync(d, e);
+    a.p = b.p = l->mem;
+    struct work less = {"reads", blocks, THREADS, 1, .params = &a, .nparams = 20}, more = less;
+    more.params = &b;
+    if (!err)
+        err = difference(l, &less, &more, us, e);
+    d->cu->cuDeviceGetAttribute(&mhz, CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, d->dev);
+    d->cu->cuDeviceGetAttribute(&bits, CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, d->dev);
+    double peak = 2.0 * mhz * 1e3 * bits / 8 / 1e9, gb = (double)(b.n - a.n) * 16 / 1e9;
+    if (!err && peak > 0)
+        add(c, "dram_sustained", us, 0, 0, gb / peak * 1e6);
+    uint64_t part = l2 / 8 / unit ? l2 / 8 / unit : 1;
+    a.n = b.n = part * threads;
+    a.k = 8;
+    b.k = 40;
+    if (!err)
+        err = difference(l, &less, &more, us, e);
+    if (!err)
+        add(c, "l2_gbps", us, 0, 0, (double)part * (double)unit * (b.k - a.k) / 1e9 * 1e6);
+    return err;
+}
+
+static int computing(struct lab *l, struct dev_calibration *c, struct dt_err *e)
+{
+    const struct dev_info *i = &l->d->info;
+    unsigned blocks = i->sms * (i->max_threads_sm / THREADS);
+    int err = 0;
+    for (unsigned k = 0; k < NOPS && !err; k++) {
+        struct {
+            uint64_t p;
+            uint32_t n;
+        } a = {l->mem, 2}, b = {l->mem, 10};
+        double us[REPEATS], operations = (double)blocks * THREADS * UNROLL * (b.n - a.n) * ops[k].lane_ops;
+        struct work less = {ops[k].name, blocks, THREADS, 1, .params = &a, .nparams = 12}, more = less;
+        more.params = &b;
+        if (i->cc_major * 10 + i->cc_minor < ops[k].cc)
+            continue;
+        err = difference(l, &less, &more, us, e);
+        if (!err)
+            add(c, ops[k].figure, us, 0, 0, operations / i->sms / l->clock_us);
+    }
+    return err;
+}
+
+int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_err *e)
+{
+    struct lab l = {.d = d, .repeats = d->cu->soft ? 1 : REPEATS};
+    struct dev_calibration c = {.repeats = (unsigned)l.repeats};
+    int khz = 0, err = dev_use(d, e);
+    if (!err)
+        err = dev_cu(d, d->cu->cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d->dev), "the clock rate", e);
+    l.clock_us = khz > 0 ? khz / 1000.0 : 1000;
+    if (!err)
+        err = dev_cu(d, d->cu->cuStreamCreate(&l.stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate", e);
+    for (int i = 0; i < 2 && !err; i++)
+        err = dev_cu(d, d->cu->cuEventCreate(&l.ev[i], CU_EVENT_DEFAULT), "cuEventCreate", e);
+    if (!err)
+        err = load(&l, e);
+    if (!err)
+        err = launching(&l, &c, e);
+    if (!err)
+        err = moving(&l, &c, e);
+    if (!err)
+        err = computing(&l, &c, e);
+    if (!dev_use(d, NULL)) {
+        if (l.mem)
+            d->cu->cuMemFree(l.mem);
+        for (int i = 0; i < 2; i++)
+            if (l.ev[i])
+                d->cu->cuEventDestroy(l.ev[i]);
+        if (l.stream)
+            d->cu->cuStreamDestroy(l.stream);
+    }
+    dev_module_unload(d, l.mod);
+    if (err < 0)
+        return err;
+    snprintf(c.method, sizeof c.method, d->cu->soft ? "modeled:%s" : "measured:events", d->info.model);
+    *ret = c;
+    return 0;
+}
+
+char *dev_figures_text(const struct dev_calibration *c)
+{
+    struct dt_str s = {0};
+    for (unsigned i = 0; i < c->n; i++)
+        dt_str_addf(&s, "%s%s=%.6g", i ? "," : "", c->figure[i].field, c->figure[i].value);
+    if (!c->n)
+        dt_str_add(&s, "");
+    return dt_str_take(&s);
+}

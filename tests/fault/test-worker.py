@@ -1,0 +1,91 @@
+"""The service and its workers beside a driver that goes wrong (fake-gpu.c): the user gets the right error, the service lives on, and the next job is fine."""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
+from harness import Service, chain, cli, main, single, write  # noqa: E402
+from harness import SCALE  # noqa: E402
+
+SWITCH = tempfile.NamedTemporaryFile("w", prefix="dovetail-fault.", delete=False)
+os.environ["FAKE_GPU"] = "@" + SWITCH.name  # what goes wrong is read from there at every call
+
+
+def fault(words):
+    with open(SWITCH.name, "w", encoding="utf-8") as f:
+        f.write(words)
+
+
+class Faults(unittest.TestCase):
+    def tearDown(self):
+        fault("")
+
+    def test_the_service_survives(self):
+        os.environ["DOVETAIL_KERNEL_TIMEOUT_MS"] = "1000"
+        fault("")
+        s = Service(device="cuda")
+        try:
+            n = 0
+            for words, code in (("hang", "time-limit"), ("sticky", "out-of-bounds"), ("oom", "out-of-memory"), ("noarch", "bad-ptx"), ("bad-ptx", "bad-ptx")):
+                fault(words)
+                n += 1
+                job = s.finish(s.post(chain(2, blocks=n), "want=run"))
+                self.assertEqual((job["state"], job.get("problem", {}).get("code")), ("failed", code), (words, job))
+                fault("")
+                n += 1
+                job = s.finish(s.post(chain(2, blocks=n), "want=run"))
+                self.assertEqual(job["state"], "done", (words, job))
+            self.assertEqual(s.http("GET", "/healthz").status, 200)
+        finally:
+            status, log = s.stop(), s.read_log()
+            s.remove()
+        self.assertEqual(status, 0, log)
+
+    def test_a_device_that_cannot_be_had(self):
+        with tempfile.TemporaryDirectory() as d:
+            g = write(d, "g.json", chain())
+            for words, text in (("exclusive", "exclusive"), ("no-device", "no GPU"), ("stub", "stub"), ("old", "CUDA 11.4"), ("mps-down", "MPS")):
+                fault(words)
+                r = cli("run", g, "--local", "--json", "--device", "cuda")
+                self.assertEqual(r.returncode, 4, (words, r.stdout, r.stderr))
+                self.assertEqual(json.loads(r.stdout)["code"], "no-device")
+                self.assertIn(text, r.stdout)
+
+    def test_devices(self):
+        fault("mig")
+        devices = json.loads(cli("devices", "--local", "--json", "--device", "cuda").stdout)
+        self.assertEqual((devices["device"]["kind"], devices["device"]["sharing"]), ("cuda", "mig"))
+        fault("")
+        devices = json.loads(cli("devices", "--local", "--json", "--device", "cuda").stdout)
+        self.assertNotIn("sharing", devices["device"])
+
+    def test_calibrate(self):
+        with tempfile.TemporaryDirectory() as d:
+            cache = os.path.join(d, "c.db")
+            r = cli("devices", "--calibrate", "--local", "--json", "--device", "soft:l4", "--cache", cache)
+            doc = json.loads(r.stdout)
+            for field, value in (("launch_us", 1.6), ("l2_gbps", 2120), ("sfu_lanes", 16)):  # softgpu/models.def
+                self.assertAlmostEqual(doc["calibration"][field]["value"] / value, 1, delta=0.02)
+            self.assertEqual(doc["method"], "modeled:l4")
+            rows = json.loads(cli("cache", "list", "--local", "--json", "--cache", cache).stdout)["entries"]
+            self.assertEqual([(e["want"], e["device"]) for e in rows], [("calibration", "soft:l4")])
+            self.assertTrue(json.loads(cli("cache", "verify", "--local", "--json", "--cache", cache).stdout)["ok"])
+            # the figures make a model of their own: its times are not the stock model's, and neither are its rows
+            g = write(d, "g.json", single(SCALE.replace("scale", "one"), "one") | {"launches": chain()["launches"], "buffers": chain()["buffers"], "modules": chain()["modules"]})
+            stock = json.loads(cli("run", g, "--local", "--json", "--device", "soft:l4").stdout)
+            own = json.loads(cli("run", g, "--local", "--json", "--device", "soft:l4", env={"DOVETAIL_SOFTGPU_FIGURES": "graph_launch_us=5"}).stdout)
+            self.assertTrue(own["method"].startswith("modeled:l4~"), own["method"])
+            self.assertGreater(own["time_us"], stock["time_us"] + 8)  # two launches, 4.43 us more each
+            r = cli("devices", "--calibrate")
+            self.assertEqual(r.returncode, 2)
+            r = cli("devices", "--local", "--json", "--device", "soft", env={"DOVETAIL_SOFTGPU_FIGURES": "tea=1"})
+            self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, "no-device"))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    finally:
+        os.unlink(SWITCH.name)

@@ -1,0 +1,93 @@
+/* Calibrating finds the figures of a device that it does not know: software devices with figures of their own, and the stock models. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "device/calibrate.h"
+
+/* What must come back within `part` of the value; the rates lie below their figure by the loop's own instructions. */
+static const struct want {
+    const char *field;
+    double value;
+} slow[] = {{"launch_us", 4.4}, {"graph_launch_us", 1.7}, {"event_us", 1.1}, {"block_start_ns", 600}, {"dram_sustained", 0.55}, {"l2_gbps", 7000},
+            {"fp32_lanes", 40}, {"fp64_lanes", 5}, {"int_lanes", 24}, {"sfu_lanes", 6}, {"tensor_flops", 900}},
+  /* softgpu/models.def, column l4 */
+  l4[] = {{"launch_us", 1.6}, {"graph_launch_us", 0.57}, {"event_us", 0.4}, {"block_start_ns", 250}, {"dram_sustained", 0.98}, {"l2_gbps", 2120},
+          {"fp64_lanes", 2}, {"int_lanes", 64}, {"sfu_lanes", 16}, {"tensor_flops", 1024}};
+
+static void find(const char *spec, const char *figures, const struct want *want, size_t n)
+{
+    fflush(stdout);
+    pid_t pid = fork(); /* a driver reads its figures once */
+    if (!pid) {
+        struct dev_device *d = NULL;
+        struct dev_calibration c = {0};
+        struct dt_err e = {0};
+        int bad = 0;
+        if (figures)
+            setenv("DOVETAIL_SOFTGPU_FIGURES", figures, 1);
+        if (dev_open(spec, &d, &e) < 0 || dev_calibrate(d, &c, &e) < 0) {
+            printf("%s\n", e.detail);
+            fflush(stdout);
+            _exit(1);
+        }
+        if (!!strchr(dev_info(d)->model, '~') != !!figures)
+            bad = printf("the model is called %s\n", dev_info(d)->model);
+        for (size_t i = 0; i < n; i++) {
+            double got = 0;
+            for (unsigned k = 0; k < c.n; k++)
+                if (!strcmp(c.figure[k].field, want[i].field))
+                    got = c.figure[k].value;
+            if (!(got > want[i].value * 0.95 && got < want[i].value * 1.05))
+                bad = printf("%s: %s is %g, found %g\n", spec, want[i].field, want[i].value, got);
+        }
+        dev_close(d);
+        fflush(stdout);
+        _exit(bad ? 1 : 0);
+    }
+    int status = -1;
+    waitpid(pid, &status, 0);
+    assert_int_equal(status, 0);
+}
+
+static void unknown_device(void **state)
+{
+    find("soft:h200", "launch_us=4.4,graph_launch_us=1.7,event_us=1.1,block_start_ns=600,dram_sustained=0.55,l2_gbps=7000,fp32_lanes=40,fp64_lanes=5,int_lanes=24,sfu_lanes=6,tensor_flops=900",
+         slow, sizeof slow / sizeof *slow);
+}
+
+static void stock_device(void **state)
+{
+    find("soft:l4", NULL, l4, sizeof l4 / sizeof *l4);
+}
+
+static void nonsense(void **state)
+{
+    static const char *const bad[] = {"launch_us", "voodoo=3", "launch_us=-1", "launch_us=nan", "launch_us=1;l2_gbps=2", "=3", "launch_us=0"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        fflush(stdout);
+        pid_t pid = fork();
+        if (!pid) {
+            struct dev_device *d = NULL;
+            setenv("DOVETAIL_SOFTGPU_FIGURES", bad[i], 1);
+            _exit(dev_open("soft", &d, NULL) == DT_E_NO_DEVICE ? 0 : 1);
+        }
+        int status = -1;
+        waitpid(pid, &status, 0);
+        assert_int_equal(status, 0);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(unknown_device), cmocka_unit_test(stock_device), cmocka_unit_test(nonsense)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
