@@ -342,9 +342,12 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
     int r = scan_function(&s, ret->f, true, e);
     if (r < 0)
         return r;
+    ret->const_var = dt_new_array(a, struct ptx_var *, ret->f->module->nvar + 1);
+    if (!ret->const_var)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < ret->f->module->nvar; k++)
         if (ret->f->module->var[k]->space == PTX_CONST && uses_var(ret->f, ret->f->module->var[k]))
-            ret->const_bytes += ret->f->module->var[k]->bytes + 16;
+            ret->const_var[ret->nconst++] = ret->f->module->var[k];
     if ((r = lay_out_shared(a, ret, e)) < 0 || (r = rw_vary(ret, e)) < 0 || (r = rw_lanes(ret, e)) < 0)
         return r;
     return rw_prov(a, ret, e);

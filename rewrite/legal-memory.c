@@ -111,17 +111,34 @@ bool rw_legal_float_atomics(const struct rw_cand *c, struct dt_str *why)
 
 #define CONST_SPACE 65536
 
+/* Is the body's k-th table one that a body before it names too? Bodies of one module share it (join.c). */
+static bool counted(const struct rw_cand *c, uint32_t s, uint32_t k)
+{
+    for (uint32_t t = 0; t < s; t++)
+        for (uint32_t i = 0; i < c->body[t].nconst; i++)
+            if (c->body[t].const_var[i] == c->body[s].const_var[k])
+                return true;
+    return false;
+}
+
 bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
 {
-    uint64_t n = 0;
-    for (uint32_t s = 0; s < c->nbody; s++)
-        n += c->body[s].const_bytes + c->comps.list[s].table_bytes;
+    uint64_t tables = 0, lists = 0;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        for (uint32_t k = 0; k < c->body[s].nconst; k++) {
+            const struct ptx_var *v = c->body[s].const_var[k];
+            uint64_t align = v->align ? v->align : 1;
+            if (!counted(c, s, k))
+                tables = (tables + align - 1) / align * align + v->bytes;
+        }
+        lists += c->comps.list[s].table_bytes;
+    }
     for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++)
         if (!c->redirect[k].base_affine)
-            n += 4 * (uint64_t)c->comps.n;
-    if (n > CONST_SPACE) {
-        dt_str_addf(why, "its block lists are irregular and need %llu bytes of constant memory, there are %u",
-                    (unsigned long long)n, CONST_SPACE);
+            lists += 4 * (uint64_t)c->comps.n;
+    if (tables + lists > CONST_SPACE) {
+        dt_str_addf(why, "the kernels' tables take %llu bytes of constant memory, irregular lists of blocks %llu; there are %u",
+                    (unsigned long long)tables, (unsigned long long)lists, CONST_SPACE);
         return false;
     }
     return true;

@@ -64,7 +64,8 @@ struct rw_body {
     struct ptx_var **shared_var;
     uint32_t *shared_at, nshared;
     uint32_t static_bytes, dynamic_at, shared_bytes, shared_align;
-    uint64_t const_bytes;
+    struct ptx_var **const_var; /* tables in constant memory that it names */
+    uint32_t nconst;
     /* prov.c: which buffer arguments each register's value may point into; bit i: argument i (63: others, 62: not a buffer) */
     uint64_t *prov;
     uint64_t stored_prov; /* union of what is stored to memory or handed to functions */
