@@ -320,7 +320,7 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_block_fusion, rw_parallel_fusion, rw_programmatic;
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_parallel_fusion, rw_programmatic;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */

@@ -465,6 +465,43 @@ static void test_unordered(void **state)
     fix_close(&f);
 }
 
+/* Eight blocks of p write 512 bytes of h each, c reads the first 2048: blocks 4 to 7 may go, no other one, and none where h leaves the graph. */
+static void test_nobody_reads(void **state)
+{
+    static const struct rw_legal row[] = {RW_LEGAL_ROW(nobody_reads)};
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_err e = {0};
+    const uint32_t p = 0;
+    uint32_t stay[8] = {0, 1, 2, 3, 4, 5, 6, 7};
+    s.hc = 256;
+    for (int output = 0; output < 2; output++) {
+        s.h_role = output ? "output" : NULL;
+        fix_open(&f, &s);
+        for (int k = 0; k < 2; k++) { /* all reads and writes of h, by launch */
+            struct ana_access *x = &f.ana.launch[k].access[0];
+            (k ? &x->read_by[ANA_PROVED] : &x->must)[0] = fix_run(&f, 0, k ? 2048 : 4096);
+        }
+        assert_int_equal(rw_cand_open(&f.c, &f.dev, &f.prog, &f.ana, &f.opt, &p, 1, &e), 0);
+        f.c.comps.list[0].col = stay;
+        for (f.c.comps.n = 3; f.c.comps.n <= 8; f.c.comps.n++) {
+            struct dt_str why = {0};
+            bool ok = rw_legal_rows(row, 1, &f.c, &why);
+            assert_int_equal(ok, f.c.comps.n >= (output ? 8 : 4));
+            if (!ok)
+                assert_string_equal(why.s, f.c.comps.n == 3 ? "nobody-reads: 'c' reads of 'h' what they write"
+                                                            : "nobody-reads: they write 'h', which leaves the graph");
+            dt_str_done(&why);
+        }
+        f.c.comps.n = 4;
+        f.ana.launch[1].access[0].widened = true; /* an address that depends on data may be any byte */
+        struct dt_str why = {0};
+        assert_false(rw_legal_rows(row, 1, &f.c, &why));
+        dt_str_done(&why);
+        fix_close(&f);
+    }
+}
+
 /* Each predicate of the table has a test here; a new row without one fails. */
 static void test_all_covered(void **state)
 {
@@ -480,7 +517,7 @@ static void test_all_covered(void **state)
 #define OTHER(NAME, text) #NAME,
 #include "rewrite/legal.def"
     };
-    static const char *const more[] = {"unordered"};
+    static const char *const more[] = {"unordered", "nobody_reads"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);
@@ -497,7 +534,7 @@ int main(void)
         cmocka_unit_test(test_uniform_collectives),
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
-        cmocka_unit_test(test_unordered),       cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
