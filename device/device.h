@@ -180,6 +180,15 @@ const char *dev_tensor_map_check(const struct dt_arg *a);
 int dev_run_once(struct dev_run *r, struct dt_err *e);
 /* Launch one step, and wait. */
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e);
+/* Software device: of each launch with block[n] (linear numbers, ascending) dev_run_step and dev_run_once run these blocks alone, and its cost is as if all
+ * had run, with these distinct bytes. block NULL: all. `some` by launch, borrowed until the next call; NULL: everything again. DT_E_UNSUPPORTED
+ * on a real device. */
+struct dev_some {
+    const uint32_t *block;
+    uint32_t n;
+    uint64_t unique_read_bytes, unique_write_bytes;
+};
+int dev_run_select(struct dev_run *r, const struct dev_some *some, struct dt_err *e);
 /* Time of one pass as a CUDA graph: median over `reps` replays after warm-up. method: "modeled:h200" on the software device,
  * "measured:events" on a real one (CUPTI: later). ci95_us half width. Per-step times into step_us[nlaunch] if not NULL. */
 struct dev_time {
@@ -195,6 +204,7 @@ int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct
  * graphs that share launches come from their costs, without running any of them again. */
 struct dev_cost {
     bool known;
+    uint64_t instructions; /* of all threads */
     uint64_t work[48]; /* the device's own */
 };
 /* Cost of `step`, which dev_run_step has just run. DT_E_UNSUPPORTED on a real device. */

@@ -15,6 +15,8 @@ struct dev_run {
     CUstream *stream;
     uint32_t nstream;
     CUevent *event; /* by launch; NULL: nobody waits for it */
+    const struct dev_some *some; /* by launch, borrowed: dev_run_select */
+    bool *kept;                  /* by buffer: weights and constants that hold their fill already */
     CUgraph graph;  /* built at the first timing */
     CUgraphExec exec;
     CUgraphNode *node; /* by launch */

@@ -136,10 +136,11 @@ int dev_run_new_for(struct dev_device *d, const struct dev_prog *p, const bool *
     r->prog = p;
     r->generation = d->generation;
     r->addr = dt_calloc(g->nbuffer + 1, sizeof *r->addr);
+    r->kept = dt_calloc(g->nbuffer + 1, sizeof *r->kept);
     r->module = dt_calloc(g->nmodule + 1, sizeof *r->module);
     r->function = dt_calloc(g->nlaunch + 1, sizeof *r->function);
     r->event = dt_calloc(g->nlaunch + 1, sizeof *r->event);
-    if (!r->addr || !r->module || !r->function || !r->event)
+    if (!r->addr || !r->kept || !r->module || !r->function || !r->event)
         err = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (!err)
         err = place(r, e);
@@ -174,6 +175,7 @@ struct dev_run *dev_run_free(struct dev_run *r)
     if (alive && r->arena)
         (void)(d->cu->soft ? d->cu->dovetailArenaFree(r->arena) : d->cu->cuMemFree(r->arena));
     free(r->addr);
+    free(r->kept);
     free(r->module);
     free(r->function);
     free(r->event);
@@ -209,6 +211,8 @@ int dev_run_upload(struct dev_run *r, uint32_t buffer, const void *p, struct dt_
     int err = dev_run_live(r, e);
     if (!err && buffer >= r->prog->graph->nbuffer)
         err = dt_err_set(e, DT_E_USAGE, "there is no buffer %u", buffer);
+    if (!err)
+        r->kept[buffer] = false;
     return err < 0 ? err : dev_upload(r->dev, r->addr[buffer], p, r->prog->graph->buffer[buffer].bytes, e);
 }
 
@@ -225,7 +229,7 @@ static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, st
     const struct dt_buffer *b = &r->prog->graph->buffer[i];
     bool scratch = b->role == DT_SCRATCH && b->fill.kind == DT_FILL_NONE;
     bool poisoned = poison >= 0 && (b->role == DT_INTERMEDIATE || b->role == DT_OUTPUT || scratch);
-    if (!b->bytes)
+    if (!b->bytes || r->kept[i])
         return 0;
     if (poisoned || b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE) {
         int err = dev_set(r->dev, r->addr[i], poisoned ? (uint8_t)poison : b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
@@ -238,7 +242,9 @@ static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, st
     if (!p)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes, b->name);
     dt_fill_bytes(b, seed_add, p);
-    return dev_upload(r->dev, r->addr[i], p, b->bytes, e);
+    int err = dev_upload(r->dev, r->addr[i], p, b->bytes, e);
+    r->kept[i] = !err && (b->role == DT_WEIGHT || b->constant); /* no launch may write it */
+    return err;
 }
 
 int dev_run_fill_buffer(struct dev_run *r, uint32_t buffer, uint64_t seed_add, int poison, struct dt_err *e)
@@ -322,9 +328,23 @@ static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
         attr[nattr] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
         attr[nattr++].value.programmaticStreamSerializationAllowed = 1;
     }
+    if (r->some && r->some[i].block) {
+        const struct dev_some *some = &r->some[i];
+        err = dev_cu(d, d->cu->dovetailNextBlocks(some->block, some->n, some->unique_read_bytes, some->unique_write_bytes), "dovetailNextBlocks", e);
+        if (err < 0)
+            return err;
+    }
     CUlaunchConfig cfg = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, stream, attr, nattr};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
     return dev_cu(d, d->cu->cuLaunchKernelEx(&cfg, r->function[i], NULL, n ? extra : NULL), l->name, e);
+}
+
+int dev_run_select(struct dev_run *r, const struct dev_some *some, struct dt_err *e)
+{
+    if (some && !r->dev->cu->soft)
+        return dt_err_set(e, DT_E_UNSUPPORTED, "only the software device runs some of a launch's blocks");
+    r->some = some;
+    return 0;
 }
 
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e)

@@ -272,7 +272,10 @@ int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct 
     err = dev_cu(d, d->cu->dovetailLastWork(&w), "dovetailLastWork", e);
     if (!err) {
         memcpy(ret->work, &w, sizeof w);
-        ret->known = true;
+        struct dovetail_launch_stats s;
+        err = dev_cu(d, d->cu->dovetailLastStats(&s), "dovetailLastStats", e);
+        ret->instructions = err ? 0 : s.instructions;
+        ret->known = !err;
     }
     return err;
 }

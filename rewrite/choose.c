@@ -191,35 +191,6 @@ static int refused(int r, const char *what, struct dt_err *mine, const char *oth
     return r;
 }
 
-/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. *ret_fresh: how many names of
- * modules are new. *ret_wrong: it was its trial that failed. */
-static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh,
-                 bool *ret_wrong, struct dt_str *why, struct dt_err *e)
-{
-    struct dt_err mine = {0};
-    uint32_t first = 0;
-    *ret_fresh = 0;
-    *ret_wrong = false;
-    rw_edit_clear(x);
-    int r = x->kind->build(x, level, why, &mine);
-    if (r == 0) {
-        *ret_fresh = name_modules(p, x);
-        r = rw_state_make(p, x, next, &first, &mine);
-    }
-    if (r == 0) {
-        r = rw_trial_begin(trial, p, x, next, first, &mine);
-        if (r < 0 && !fatal(r)) {
-            *ret_wrong = true;
-            dt_str_done(why);
-            r = refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
-            rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
-            return r;
-        }
-        r = r < 0 ? r : rw_state_time(p, next, &mine);
-    }
-    return r == 1 ? 1 : refused(r, "building", &mine, NULL, why, e);
-}
-
 /* Only what is proved, or rests on constant buffers, is the same without the launches before it. */
 static bool stands_alone(const struct ana_result *a, uint32_t launch)
 {
@@ -239,24 +210,70 @@ static bool same_buffers(const struct dt_graph *x, const struct dt_graph *y)
     return same;
 }
 
+/* next->ana, from what is known of the launches that stay. */
+static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_err *e)
+{
+    const struct rw_state *now = &p->state.p[p->state.n - 1];
+    struct ana_options o = {0};
+    bool alone = same_buffers(now->graph, next->graph);
+    for (uint32_t k = 0; k < x->nlaunch; k++)
+        alone = alone && stands_alone(now->ana, x->launch[k]);
+    if (alone) {
+        o.base = now->ana;
+        o.same = next->from;
+    }
+    return ana_run(p->dev, next->prog, &o, &next->ana, e);
+}
+
+/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. *ret_fresh: how many names of
+ * modules are new. *ret_wrong: it was its trial that failed. */
+static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh,
+                 bool *ret_wrong, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_err mine = {0};
+    uint32_t first = 0;
+    *ret_fresh = 0;
+    *ret_wrong = false;
+    rw_edit_clear(x);
+    int r = x->kind->build(x, level, why, &mine);
+    if (r == 0) {
+        *ret_fresh = name_modules(p, x);
+        r = rw_state_make(p, x, next, &first, &mine);
+    }
+    if (r == 0 && p->sample) { /* too large for trials on what the launches before leave */
+        if ((r = analyse(p, x, next, &mine)) == 0 &&
+            (r = rw_verify_plan(p->dev, p->ref, next->prog, next->ana, 1, 0, next->cost, &mine)) < 0 && !fatal(r)) {
+            *ret_wrong = true;
+            dt_str_done(why);
+            r = refused(r, "verification", &mine, "the results differ", why, e);
+            rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
+            return r;
+        }
+        r = r < 0 ? r : rw_state_time(p, next, &mine);
+    } else if (r == 0) {
+        r = rw_trial_begin(trial, p, x, next, first, &mine);
+        if (r < 0 && !fatal(r)) {
+            *ret_wrong = true;
+            dt_str_done(why);
+            r = refused(rw_recover(p->dev, r, &mine), "verification", &mine, "the results differ", why, e);
+            rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
+            return r;
+        }
+        r = r < 0 ? r : rw_state_time(p, next, &mine);
+    }
+    return r == 1 ? 1 : refused(r, "building", &mine, NULL, why, e);
+}
+
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
 static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e)
 {
-    const struct rw_state *now = &p->state.p[p->state.n - 1];
-    struct ana_options o = {0};
     struct dt_err bad = {0};
-    int r = trial->want || trial->known ? rw_trial_finish(trial, &bad) : rw_verify_plan(p->dev, p->ref, next->prog, 1, 2, &bad);
+    int r = trial->want || trial->known ? rw_trial_finish(trial, &bad)
+                                        : rw_verify_plan(p->dev, p->ref, next->prog, next->ana, p->sample ? 0 : 1, 2, NULL, &bad);
     bool verified = r == 0;
     if (verified) {
-        bool alone = same_buffers(now->graph, next->graph);
-        for (uint32_t k = 0; k < x->nlaunch; k++)
-            alone = alone && stands_alone(now->ana, x->launch[k]);
-        if (alone) {
-            o.base = now->ana;
-            o.same = next->from;
-        }
-        r = ana_run(p->dev, next->prog, &o, &next->ana, &bad);
+        r = next->ana ? 0 : analyse(p, x, next, &bad);
     }
     bool analysed = verified && r == 0;
     if (analysed)
@@ -525,7 +542,15 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         rw_say(p->opt, "verify", 0, 1);
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
-            r = rw_verify_plan(p->dev, p->ref, top->prog, inputs, schedules, &bad);
+            r = rw_verify_plan(p->dev, p->ref, top->prog, top->ana, inputs, schedules, NULL, &bad);
+        if (r == 0 && p->sample) {
+            struct rw_sample *part = NULL;
+            if ((r = rw_sample_of(p->sample, p->state.p[0].graph, top->ana, &part, e)) < 0)
+                return r;
+            p->sampled[0] = part->blocks;
+            p->sampled[1] = part->of;
+            rw_sample_free(part);
+        }
         if (r == 0) {
             p->verified_inputs = rw_reference_inputs(p->ref);
             p->verified_schedules = schedules;
@@ -554,18 +579,20 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
     struct rw_state *first = &p->state.p[0];
-    int r = 0;
+    int r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->sample, &p->sampled_cost, e);
+    if (r < 0)
+        return r;
     if ((r = anything(p, e)) <= 0)
-        return r < 0 ? r : rw_state_time(p, first, e);
+        return r < 0 ? r : rw_state_first(p, first, e);
     struct dt_err race = {0};
-    r = rw_reference_new(p->dev, first->prog, inputs, first->ana, &p->ref, &p->snaps, &race);
+    r = rw_reference_new(p->dev, first->prog, inputs, first->ana, p->sample, &p->ref, &p->snaps, &race);
     if (r == DT_E_RACE) {
         struct dt_str why = {0};
         dt_str_addf(&why, "race: the posted launches themselves race: %s", race.detail ? race.detail : "");
         r = refuse_all(p, why.s ? why.s : "race", e);
         dt_str_done(&why);
         dt_err_done(&race);
-        return r < 0 ? r : rw_state_time(p, first, e);
+        return r < 0 ? r : rw_state_first(p, first, e);
     }
     if (r < 0) {
         dt_err_move(e, &race);

@@ -170,6 +170,18 @@ static json_t *original(json_t *posted, const json_t *plan_modules)
     return o;
 }
 
+static json_t *verified(const struct rw_planner *p)
+{
+    json_t *o = json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0 || p->state.n == 1, "inputs", (json_int_t)p->verified_inputs,
+                          "schedules", (json_int_t)p->verified_schedules, "device", dev_info(p->dev)->kind);
+    if (o && p->state.n > 1 && p->sampled[1] &&
+        !put(o, "sampled", json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]))) {
+        json_decref(o);
+        return NULL;
+    }
+    return o;
+}
+
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
 {
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
@@ -182,9 +194,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
          put(doc, "rewrites", rewrites(p)) &&
          put(doc, "assumes", assumes(last, e)) &&
-         put(doc, "verified", json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0 || p->state.n == 1, "inputs",
-                                        (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
-                                        "device", d->kind)) &&
+         put(doc, "verified", verified(p)) &&
          put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
     if (ok) {
         scratch = json_object_get(ptx, "scratch");
@@ -213,6 +223,8 @@ static void planner_done(struct rw_planner *p)
     }
     rw_reference_free(p->ref);
     rw_snaps_free(p->snaps);
+    rw_sample_free(p->sample);
+    free(p->sampled_cost);
     for (size_t k = 0; k < p->tried.n; k++)
         free(p->tried.p[k].cost);
     free(p->tried.p);

@@ -371,7 +371,10 @@ struct rw_planner {
     unsigned verified_inputs, verified_schedules;
     bool budget_spent;
     struct rw_reference *ref;
-    struct rw_snaps *snaps; /* NULL: not the software device */
+    struct rw_snaps *snaps; /* NULL: not the software device, or the graph is too large for it */
+    struct rw_sample *sample;      /* then: what runs of the original; else NULL */
+    struct dev_cost *sampled_cost; /* by launch of the original */
+    uint64_t sampled[2];           /* of the plan: blocks that ran when it was verified, of how many */
     struct dt_vec(struct rw_tried) tried;
 };
 
@@ -413,16 +416,32 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
 struct rw_reference;
-/* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). */
+/* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only that runs; NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
-                     struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e);
+                     const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e);
 /* Roughly how long verifying a plan takes, microseconds: what the original took. */
 uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
 unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
-/* The plan against it, on the first `inputs` inputs and under `schedules` block orders. DT_E_INTERNAL with what differs, where. */
-int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, unsigned inputs,
-                   unsigned schedules, struct dt_err *e);
+/* The plan against it, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's analysis, needed where the original was sampled.
+ * cost (by launch; NULL: not wanted): filled where not known. DT_E_INTERNAL with what differs, where. */
+int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, const struct ana_result *a, unsigned inputs,
+                   unsigned schedules, struct dev_cost *cost, struct dt_err *e);
+
+/* ---- samples of graphs that are too large to run whole (sample.c) ------------------------------------------------------ */
+struct rw_sample {
+    struct dt_arena arena;
+    struct dev_some *some; /* by launch: the blocks that run */
+    struct ana_set *want;  /* by buffer: bytes of the outputs that are then as in a whole run */
+    uint64_t blocks, of;   /* how many run, of how many */
+};
+/* *ret NULL: the graph runs fewer than `most` thread-instructions (0: 10^10) and needs no sample. *ret_cost: of each launch, free(). */
+int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most, struct rw_sample **ret,
+                     struct dev_cost **ret_cost, struct dt_err *e);
+/* What of another program, with this analysis, makes the same bytes. go: the original's graph. */
+int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct rw_sample **ret, struct dt_err *e);
+struct rw_sample *rw_sample_free(struct rw_sample *s);
+
 /* After a kernel's fault every call on the device fails: make it usable again. Gives `r` back, or the error of the reset. */
 int rw_recover(struct dev_device *d, int r, struct dt_err *e);
 /* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set. */

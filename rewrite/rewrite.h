@@ -23,6 +23,7 @@ struct rw_options {
     double budget_s;    /* 0: none */
     unsigned inputs;    /* seeds to verify with, 0: 3 */
     unsigned schedules; /* block orders, 0: 8 */
+    uint64_t whole;     /* thread-instructions up to which the software device runs a graph whole, 0: 10^10; above, samples of its blocks */
     dev_progress progress;
     void *user;
 };

@@ -114,13 +114,14 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 {
     size_t words = rw_member_words(p);
     s->member = dt_calloc(s->graph->nlaunch * words + 1, sizeof *s->member);
-    s->cost = p->snaps ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost) : NULL;
-    if (!s->member || (p->snaps && !s->cost))
+    const struct dev_cost *cost = p->snaps ? rw_snaps_cost(p->snaps) : p->sampled_cost;
+    s->cost = cost ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost) : NULL;
+    if (!s->member || (cost && !s->cost))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < s->graph->nlaunch; k++) {
         s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
         if (s->cost)
-            s->cost[k] = rw_snaps_cost(p->snaps)[k];
+            s->cost[k] = cost[k];
     }
     return rw_state_time(p, s, e);
 }

@@ -9,7 +9,7 @@
  *
  * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device one after the other,
  * so the memory of one is enough. Outputs are found by name: a plan has the graph's
- * buffers. Not here: sampling of components at sizes that are too large for the software device.
+ * buffers. Of graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -109,8 +109,9 @@ static int fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o,
     return 0;
 }
 
+/* only: by buffer of the original, the bytes to compare; NULL: all. */
 static int compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp, const struct outputs *p,
-                   const char *what, struct dt_err *e)
+                   const struct ana_set *only, const char *what, struct dt_err *e)
 {
     for (uint32_t k = 0; k < go->nbuffer; k++) {
         if (!is_output(&go->buffer[k]))
@@ -118,10 +119,13 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
         uint32_t n = dt_graph_find_buffer(gp, go->buffer[k].name);
         if (n == DT_NAME_NONE || !p->p[n] || gp->buffer[n].bytes != go->buffer[k].bytes)
             return dt_err_set(e, DT_E_INTERNAL, "the plan has no buffer '%s' of its size", go->buffer[k].name);
-        for (uint64_t i = 0; i < go->buffer[k].bytes; i++)
-            if (o->p[k][i] != p->p[n][i])
-                return dt_err_set(e, DT_E_INTERNAL, "with %s, '%s' differs at byte %llu: %02x became %02x", what,
-                                  go->buffer[k].name, (unsigned long long)i, o->p[k][i], p->p[n][i]);
+        struct ana_interval all = {0, go->buffer[k].bytes};
+        struct ana_set set = only ? only[k] : (struct ana_set){&all, 1};
+        for (uint32_t j = 0; j < set.n; j++)
+            for (uint64_t i = set.iv[j].lo; i < set.iv[j].hi; i++)
+                if (o->p[k][i] != p->p[n][i])
+                    return dt_err_set(e, DT_E_INTERNAL, "with %s, '%s' differs at byte %llu: %02x became %02x", what,
+                                      go->buffer[k].name, (unsigned long long)i, o->p[k][i], p->p[n][i]);
     }
     return 0;
 }
@@ -147,6 +151,7 @@ struct rw_reference {
     const struct dt_graph *graph; /* borrowed, of the original */
     unsigned inputs;
     struct outputs *want;
+    const struct rw_sample *sample; /* of the original, borrowed; NULL: it ran whole */
     uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
 
@@ -168,7 +173,7 @@ uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsign
 }
 
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
-                     struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
+                     const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
     struct dev_run *run = NULL;
@@ -180,12 +185,14 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
     }
     ref->graph = original->graph;
     ref->inputs = inputs ? inputs : 1;
-    r = dev_run_new(d, original, &run, e);
+    ref->sample = sample;
+    if ((r = dev_run_new(d, original, &run, e)) == 0 && sample)
+        r = dev_run_select(run, sample->some, e);
     for (unsigned k = 0; k < ref->inputs && r == 0; k++) {
         uint64_t began = dt_now_us();
         dev_set_schedule(d, 0, soft && k == 0);
         if ((r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
-            r = soft && !k && ret_snaps ? rw_snaps_new(run, a, ret_snaps, e) : dev_run_once(run, e);
+            r = soft && !k && ret_snaps && !sample ? rw_snaps_new(run, a, ret_snaps, e) : dev_run_once(run, e);
         if (r == 0)
             r = fetch(run, ref->graph, &ref->want[k], e);
         *(k ? &ref->plain_us : &ref->race_us) = dt_now_us() - began;
@@ -198,7 +205,8 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
             break;
         dt_err_done(e);
         outputs_done(&ref->want[k]);
-        r = dev_run_new(d, original, &run, e);
+        if ((r = dev_run_new(d, original, &run, e)) == 0 && sample)
+            r = dev_run_select(run, sample->some, e);
     }
     dev_set_schedule(d, 0, false);
     dev_run_free(run);
@@ -219,16 +227,31 @@ unsigned rw_reference_inputs(const struct rw_reference *ref)
     return n;
 }
 
-int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, unsigned inputs,
-                   unsigned schedules, struct dt_err *e)
+/* All launches, one after the other; what the ones that are not known yet cost. */
+static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct dev_cost *cost, struct dt_err *e)
 {
+    int r = 0;
+    for (uint32_t l = 0; l < g->nlaunch && r == 0; l++)
+        if ((r = dev_run_step(run, l, e)) == 0 && !cost[l].known)
+            r = dev_run_cost(run, l, &cost[l], e);
+    return r;
+}
+
+int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, const struct ana_result *a, unsigned inputs,
+                   unsigned schedules, struct dev_cost *cost, struct dt_err *e)
+{
+    struct rw_sample *sample = NULL;
     struct dev_run *run = NULL;
     struct outputs got = {0};
     char what[64];
     bool soft = !strcmp(dev_info(d)->kind, "soft");
     if (inputs > ref->inputs)
         inputs = ref->inputs;
-    int r = dev_run_new(d, plan, &run, e);
+    int r = ref->sample ? rw_sample_of(ref->sample, ref->graph, a, &sample, e) : 0;
+    if (r == 0)
+        r = dev_run_new(d, plan, &run, e);
+    if (r == 0 && sample)
+        r = dev_run_select(run, sample->some, e);
     for (unsigned k = 0; k < inputs + schedules && r == 0; k++) {
         unsigned input = k < inputs ? k : 0;
         if (!ref->want[input].p)
@@ -238,13 +261,15 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
             snprintf(what, sizeof what, "input %u", k);
         else
             snprintf(what, sizeof what, "block order %u", k - inputs + 1);
-        if ((r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0 && (r = dev_run_once(run, e)) == 0 &&
-            (r = fetch(run, plan->graph, &got, e)) == 0)
-            r = compare(ref->graph, &ref->want[input], plan->graph, &got, what, e);
+        if ((r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0)
+            r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
+        if (r == 0 && (r = fetch(run, plan->graph, &got, e)) == 0)
+            r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what, e);
         outputs_done(&got);
     }
     dev_set_schedule(d, 0, false);
     dev_run_free(run);
+    rw_sample_free(sample);
     return r < 0 ? rw_recover(d, r, e) : 0;
 }
 
@@ -252,9 +277,9 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
               unsigned schedules, struct dt_err *e)
 {
     struct rw_reference *ref = NULL;
-    int r = rw_reference_new(d, original, inputs, NULL, &ref, NULL, e);
+    int r = rw_reference_new(d, original, inputs, NULL, NULL, &ref, NULL, e);
     if (r == 0)
-        r = rw_verify_plan(d, ref, plan, inputs ? inputs : 1, schedules, e);
+        r = rw_verify_plan(d, ref, plan, NULL, inputs ? inputs : 1, schedules, NULL, e);
     rw_reference_free(ref);
     return r;
 }

@@ -413,7 +413,8 @@ static bool next_cluster(struct sg_worker *wk, uint64_t *ret_place, uint64_t *re
         return false;
     wk->place++;
     *ret_place = i;
-    *ret_linear = run->l->seed ? permute(i, run->nclusters, run->l->seed) : i;
+    i = run->l->seed ? permute(i, run->nclusters, run->l->seed) : i;
+    *ret_linear = run->l->some.block ? run->l->some.block[i] : i;
     return true;
 }
 
@@ -661,6 +662,14 @@ static void collect(struct sg_run *run, struct sg_stats *s)
     sg_track_sum(run, unique);
     s->unique_read_bytes = unique[0];
     s->unique_write_bytes = unique[1];
+    if (run->l->some.block) {
+        uint64_t *const all[] = {&s->fp32, &s->fp64, &s->integer, &s->sfu, &s->memory, &s->barriers, &s->tensor_flops, &s->shared_bytes, &s->instructions,
+                                 &s->longest, &s->before_wait, &s->before_trigger, &s->global_read_bytes, &s->global_write_bytes};
+        for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+            *all[i] = run->nclusters ? (uint64_t)((double)*all[i] / (double)run->nclusters * (double)run->nblocks + 0.5) : 0;
+        s->unique_read_bytes = run->l->some.unique_read_bytes;
+        s->unique_write_bytes = run->l->some.unique_write_bytes;
+    }
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
 }
 
@@ -689,6 +698,14 @@ static int check(const struct sg_device *d, const struct sg_launch *l, const str
     run->nblocks = blocks * l->grid[2];
     run->cluster_size = run->cluster[0] * run->cluster[1] * run->cluster[2];
     run->nclusters = run->nblocks / run->cluster_size;
+    if (l->some.block) {
+        if (run->cluster_size != 1)
+            return refuse(l, fault, DT_E_UNSUPPORTED, 0, "some of the blocks of a launch with clusters");
+        for (uint32_t i = 0; i < l->some.n; i++)
+            if (l->some.block[i] >= run->nblocks || (i && l->some.block[i] <= l->some.block[i - 1]))
+                return refuse(l, fault, DT_E_LAUNCH, 0, "the blocks to run are not ascending numbers of blocks of the grid");
+        run->nclusters = l->some.n;
+    }
     run->threads = (uint32_t)(threads * l->block[2]);
     return 0;
 }
@@ -721,7 +738,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         return refuse(l, fault, r, 0, "memory is out");
     run.nworker = c->ordered || l->checks ? 1 : thread_count();
     if (run.nworker > run.nclusters)
-        run.nworker = (uint32_t)run.nclusters;
+        run.nworker = run.nclusters ? (uint32_t)run.nclusters : 1;
     run.helping = run.nworker == 1;
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = aligned(c->konst_bytes);

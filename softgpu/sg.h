@@ -140,6 +140,13 @@ struct sg_launch {
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
     struct dovetail_recorder *record; /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of sectors */
+    /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all). The statistics are as if all had run: counts in proportion, distinct
+     * bytes read and written as said here. Not for clusters of several blocks (DT_E_UNSUPPORTED). */
+    struct sg_some {
+        const uint32_t *block;
+        uint32_t n;
+        uint64_t unique_read_bytes, unique_write_bytes;
+    } some;
 };
 
 struct sg_fault { /* what went wrong, where */

@@ -3,6 +3,7 @@
  * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running: a launch's work in the model is handed
  * out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline).
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "softgpu/libcuda/cu-priv.h"
@@ -46,6 +47,19 @@ CUresult dovetailSetChecks(const char *modes)
     CU_REQUIRE(sg_checks_parse(modes ? modes : cu_environment_checks(), &bits), CUDA_ERROR_INVALID_VALUE);
     c->checks = bits;
     sg_mem_track(c->dev->sg, bits & SG_CHECK_UNINIT);
+    return CUDA_SUCCESS;
+}
+
+CUresult dovetailNextBlocks(const uint32_t *block, unsigned n, uint64_t unique_read_bytes, uint64_t unique_write_bytes)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(block || !n, CUDA_ERROR_INVALID_VALUE);
+    uint32_t *copy = dt_reallocarray(NULL, (size_t)n + 1, sizeof *copy);
+    CU_REQUIRE(copy, CUDA_ERROR_OUT_OF_MEMORY);
+    if (n)
+        memcpy(copy, block, n * sizeof *copy);
+    free((void *)c->some.block);
+    c->some = (struct sg_some){copy, n, unique_read_bytes, unique_write_bytes};
     return CUDA_SUCCESS;
 }
 

@@ -47,6 +47,10 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     EXT(dovetailNameMemory, (CUdeviceptr p, const char *name))                                                                   \
     /* Wall-clock limit of each later launch in the current context; 0: none. */                                                 \
     EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                            \
+    /* The next launch in the current context, outside graphs, runs these blocks alone (linear numbers, ascending, copied), and counts for the model as       \
+     * if all had run: work in proportion, distinct bytes as given. n = 0: none of them runs, but the launch is as it is otherwise. Not for clusters       \
+     * of several blocks: its launch fails. */                                                                                    \
+    EXT(dovetailNextBlocks, (const uint32_t *block, unsigned n, uint64_t unique_read_bytes, uint64_t unique_write_bytes))          \
     EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                                       \
     EXT(dovetailFuncSetResources, (CUfunction f, unsigned registers))                                                            \
     /* Later launches in the current context are recorded (softgpu/record.h), NULL: no more. It is borrowed until then. INVALID_VALUE: a number in it      \

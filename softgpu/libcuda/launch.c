@@ -269,13 +269,18 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     struct sg_fault fault = {0};
     struct sg_launch x = {.kernel = l->f->kernel, .shared_dynamic = l->shared, .params = l->params, .seed = c->seed,
                           .stack_bytes = c->limit[CU_LIMIT_STACK_SIZE] < SG_STACK_MAX ? (uint32_t)c->limit[CU_LIMIT_STACK_SIZE] : SG_STACK_MAX, .heap_bytes = c->limit[CU_LIMIT_MALLOC_HEAP_SIZE], .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u), .cancel = &w.cancel, .record = c->record};
+    x.some = c->some;
+    memset(&c->some, 0, sizeof c->some);
     memcpy(x.grid, l->grid, sizeof x.grid);
     memcpy(x.block, l->block, sizeof x.block);
     memcpy(x.cluster, l->cluster, sizeof x.cluster);
     bool watched = c->deadline_ms && watch_start(&w, c->deadline_ms, &thread);
+    if (c->deadline_ms && !watched)
+        free((void *)x.some.block);
     CU_REQUIRE(!c->deadline_ms || watched, CUDA_ERROR_OPERATING_SYSTEM);
     memset(stats, 0, sizeof *stats);
     int r = sg_execute(c->dev->sg, &x, stats, &fault);
+    free((void *)x.some.block);
     if (watched)
         watch_stop(&w, thread);
     c->last = *stats;

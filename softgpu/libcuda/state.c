@@ -248,6 +248,7 @@ void cu_context_free(struct CUctx_st *c)
     for (size_t i = 0; i < c->range.n; i++)
         free(c->range.p[i].host);
     free(c->range.p);
+    free((void *)c->some.block);
     free(c->module.p);
     cu_handle_free(c);
     if (!--d->contexts) {

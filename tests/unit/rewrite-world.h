@@ -69,7 +69,7 @@ static inline void world_open(struct world *w)
     w->p.opt = &w->opt;
     struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
     assert_true(dt_push(&w->p.state, s));
-    must(rw_reference_new(w->dev, w->prog, 2, w->ana, &w->p.ref, &w->p.snaps, &e), &e);
+    must(rw_reference_new(w->dev, w->prog, 2, w->ana, NULL, &w->p.ref, &w->p.snaps, &e), &e);
     must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
 }
 

@@ -1,0 +1,284 @@
+/* Graphs that are too large to run whole on the software device: some blocks of every launch run, and what they leave in the outputs is held to
+ * the plan's, byte by byte.
+ *
+ *   want     bytes of the outputs: what some blocks write, picked here and there in every launch that writes outputs
+ *   blocks   every block that writes a byte of `want`, and, backwards over the launches, every block that writes what one of these reads (the raw maps).
+ *            All others could as well not be there: no byte that the chosen blocks read, or that is compared, comes from them.
+ *
+ * A map that is a superset (`data-dependent`) only makes more blocks run. Blocks of one launch that talk to each other run all or none; so do
+ * launches with clusters. The plan's blocks are found in the same way from the same bytes in the plan's own analysis. So the comparison is exact,
+ * for a part; what it does not cover is said in the plan (`verified.sampled`).
+ *
+ * Whether a graph is too large is found by running the smallest sample: the work of its blocks, in proportion, is the graph's. The bytes in the
+ * footprints bound the work from below well enough to spare most graphs even that. Counts of instructions decide, never the clock.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define ALL UINT64_C(10000000000) /* thread-instructions of one pass that are run whole: seconds */
+#define SOME 4                    /* of these, the part that a sample may have, as 1 / SOME */
+#define PER_BYTE 100              /* a kernel runs fewer instructions per byte of a block's footprint */
+#define SEEDS 64                  /* most blocks of one launch that samples start from */
+
+static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+
+struct marks { /* by launch, by block: it runs */
+    bool **on;
+    uint32_t *n; /* how many */
+};
+
+static void mark(const struct ana_result *a, struct marks *m, uint32_t l, uint32_t b)
+{
+    const struct dt_launch *x = &a->prog->graph->launch[l];
+    if (m->on[l][b])
+        return;
+    m->on[l][b] = true;
+    m->n[l]++;
+    if (a->launch[l].self_conflict || x->cluster[0])
+        for (uint32_t k = 0; k < a->launch[l].nblock; k++)
+            if (!m->on[l][k]) {
+                m->on[l][k] = true;
+                m->n[l]++;
+            }
+}
+
+static int marks_new(struct dt_arena *arena, const struct ana_result *a, struct marks *m, struct dt_err *e)
+{
+    uint32_t n = a->prog->graph->nlaunch;
+    m->on = dt_new_array(arena, bool *, n + 1);
+    m->n = dt_new_array(arena, uint32_t, n + 1);
+    for (uint32_t l = 0; m->on && m->n && l < n; l++)
+        if (!(m->on[l] = dt_new_array(arena, bool, a->launch[l].nblock + 1)))
+            return nomem(e);
+    return m->on && m->n ? 0 : nomem(e);
+}
+
+/* Does the block write a byte of `want` (by buffer)? */
+static bool writes(const struct ana_block *b, const struct ana_set *want)
+{
+    for (uint32_t k = 0; k < b->ntouch; k++) {
+        const struct ana_touch *t = &b->touch[k];
+        if (want[t->buffer].n && (ana_set_overlaps(t->must_write, want[t->buffer]) || ana_set_overlaps(t->may_write, want[t->buffer])))
+            return true;
+    }
+    return false;
+}
+
+/* All that `want` and the blocks that are marked already need. */
+static void close_over(const struct ana_result *a, const struct ana_set *want, struct marks *m)
+{
+    for (uint32_t l = a->prog->graph->nlaunch; l-- > 0;) {
+        for (uint32_t b = 0; b < a->launch[l].nblock; b++)
+            if (!m->on[l][b] && writes(&a->launch[l].block[b], want))
+                mark(a, m, l, b);
+        for (uint32_t k = 0; m->n[l] && k < a->nedge; k++) {
+            const struct ana_edge *x = &a->edge[k];
+            if (x->consumer != l || !x->raw.npairs)
+                continue;
+            if (!x->raw.row) { /* more pairs than are kept */
+                for (uint32_t b = 0; b < a->launch[x->producer].nblock; b++)
+                    mark(a, m, x->producer, b);
+                continue;
+            }
+            for (uint32_t c = 0; c < x->raw.nrow; c++)
+                for (uint32_t i = x->raw.row[c]; m->on[l][c] && i < x->raw.row[c + 1]; i++)
+                    mark(a, m, x->producer, x->raw.col[i]);
+        }
+    }
+}
+
+/* The blocks as lists for the device. */
+static int lists(struct rw_sample *s, const struct ana_result *a, const struct marks *m, struct dt_err *e)
+{
+    uint32_t n = a->prog->graph->nlaunch;
+    s->blocks = s->of = 0;
+    s->some = dt_new_array(&s->arena, struct dev_some, n + 1);
+    if (!s->some)
+        return nomem(e);
+    for (uint32_t l = 0; l < n; l++) {
+        struct dev_some *x = &s->some[l];
+        s->blocks += m->n[l];
+        s->of += a->launch[l].nblock;
+        if (a->prog->graph->launch[l].kind != DT_KERNEL || m->n[l] == a->launch[l].nblock)
+            continue;
+        uint32_t *list = dt_new_array(&s->arena, uint32_t, m->n[l] + 1);
+        if (!list)
+            return nomem(e);
+        for (uint32_t b = 0; b < a->launch[l].nblock; b++)
+            if (m->on[l][b])
+                list[x->n++] = b;
+        x->block = list;
+        for (uint32_t k = 0; k < a->launch[l].naccess; k++) {
+            const struct ana_access *y = &a->launch[l].access[k];
+            struct dt_arena tmp = {0};
+            struct ana_set read = {0}, write = {0};
+            for (int v = 0; v < ANA_EVIDENCES; v++) {
+                read = ana_set_union(&tmp, read, y->read_by[v]);
+                write = ana_set_union(&tmp, write, y->write_by[v]);
+            }
+            x->unique_read_bytes += ana_set_bytes(read);
+            x->unique_write_bytes += ana_set_bytes(write);
+            dt_arena_done(&tmp);
+        }
+    }
+    return 0;
+}
+
+struct rw_sample *rw_sample_free(struct rw_sample *s)
+{
+    if (s)
+        dt_arena_done(&s->arena);
+    free(s);
+    return NULL;
+}
+
+int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct rw_sample **ret, struct dt_err *e)
+{
+    const struct dt_graph *g = a->prog->graph;
+    struct rw_sample *s = dt_calloc(1, sizeof *s);
+    struct marks m;
+    int r = s ? 0 : nomem(e);
+    if (r == 0 && !(s->want = dt_new_array(&s->arena, struct ana_set, g->nbuffer + 1)))
+        r = nomem(e);
+    for (uint32_t k = 0; r == 0 && k < g->nbuffer; k++) {
+        uint32_t i = dt_graph_find_buffer(go, g->buffer[k].name);
+        if (i != DT_NAME_NONE)
+            s->want[k] = original->want[i];
+    }
+    if (r == 0 && (r = marks_new(&s->arena, a, &m, e)) == 0) {
+        close_over(a, s->want, &m);
+        r = lists(s, a, &m, e);
+    }
+    if (r < 0)
+        rw_sample_free(s);
+    else
+        *ret = s;
+    return r;
+}
+
+/* ---- choosing ------------------------------------------------------------------------------------------------------------- */
+
+/* Bytes in the footprints of all blocks. */
+static uint64_t footprint(const struct ana_result *a)
+{
+    uint64_t sum = 0;
+    for (uint32_t l = 0; l < a->prog->graph->nlaunch; l++)
+        for (uint32_t b = 0; b < a->launch[l].nblock; b++)
+            for (uint32_t k = 0; k < a->launch[l].block[b].ntouch; k++) {
+                const struct ana_touch *t = &a->launch[l].block[b].touch[k];
+                const struct ana_set *set[] = {&t->read, &t->must_write, &t->may_write};
+                for (int i = 0; i < 3; i++)
+                    sum += ana_set_bytes(*set[i]);
+            }
+    return sum;
+}
+
+static bool is_output(const struct dt_graph *g, uint32_t buffer)
+{
+    return g->buffer[buffer].role == DT_OUTPUT || g->buffer[buffer].role == DT_INOUT;
+}
+
+/* The k-th block that a sample starts from: both ends, the middle, then anywhere. */
+static uint32_t seed_block(uint32_t launch, uint32_t nblock, uint32_t k)
+{
+    return k == 0 ? 0 : k == 1 ? nblock - 1 : k == 2 ? nblock / 2 : (uint32_t)(dt_splitmix64(launch + 1, k) % nblock);
+}
+
+/* Put what the block leaves in outputs into want. */
+static void want_block(struct rw_sample *s, const struct ana_result *a, uint32_t l, uint32_t b)
+{
+    const struct ana_block *x = &a->launch[l].block[b];
+    for (uint32_t k = 0; k < x->ntouch; k++)
+        if (is_output(a->prog->graph, x->touch[k].buffer)) {
+            struct ana_set *w = &s->want[x->touch[k].buffer];
+            *w = ana_set_union(&s->arena, *w, ana_set_union(&s->arena, x->touch[k].must_write, x->touch[k].may_write));
+        }
+}
+
+/* The sample that starts from the first `seeds` blocks of every launch; those that no output needs have one block in it all the same, so that they
+ * have a cost. */
+static int take(const struct ana_result *a, uint32_t seeds, struct rw_sample **ret, struct marks *m, struct dt_err *e)
+{
+    const struct dt_graph *g = a->prog->graph;
+    struct rw_sample *s = dt_calloc(1, sizeof *s);
+    int r = s ? 0 : nomem(e);
+    if (r == 0 && !(s->want = dt_new_array(&s->arena, struct ana_set, g->nbuffer + 1)))
+        r = nomem(e);
+    for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++)
+        for (uint32_t k = 0; k < seeds && k < a->launch[l].nblock; k++)
+            want_block(s, a, l, seed_block(l, a->launch[l].nblock, k));
+    if (r == 0 && (r = marks_new(&s->arena, a, m, e)) == 0) {
+        close_over(a, s->want, m);
+        for (uint32_t l = g->nlaunch; l-- > 0;)
+            if (!m->n[l] && a->launch[l].nblock) {
+                mark(a, m, l, 0);
+                close_over(a, s->want, m);
+            }
+        r = lists(s, a, m, e);
+    }
+    if (r < 0)
+        rw_sample_free(s);
+    else
+        *ret = s;
+    return r;
+}
+
+/* Run it once, on the first input. */
+static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, struct dev_cost *cost, struct dt_err *e)
+{
+    struct dev_run *run = NULL;
+    int r = dev_run_new(d, p, &run, e);
+    if (r == 0 && (r = dev_run_fill(run, 0, -1, e)) == 0)
+        r = dev_run_select(run, s->some, e);
+    for (uint32_t l = 0; r == 0 && l < p->graph->nlaunch; l++)
+        if ((r = dev_run_step(run, l, e)) == 0)
+            r = dev_run_cost(run, l, &cost[l], e);
+    dev_run_free(run);
+    return r < 0 ? rw_recover(d, r, e) : 0;
+}
+
+int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most, struct rw_sample **ret,
+                     struct dev_cost **ret_cost, struct dt_err *e)
+{
+    const struct dt_graph *g = original->graph;
+    struct rw_sample *s = NULL;
+    struct marks m;
+    *ret = NULL;
+    most = most ? most : ALL;
+    if (strcmp(dev_info(d)->kind, "soft") || footprint(a) < most / PER_BYTE)
+        return 0;
+    int r = take(a, 1, &s, &m, e);
+    struct dev_cost *cost = dt_calloc(g->nlaunch + 1, sizeof *cost);
+    if (r == 0 && !cost)
+        r = nomem(e);
+    if (r == 0)
+        r = costs(d, original, s, cost, e);
+    uint64_t all = 0;
+    for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++)
+        all += cost[l].instructions;
+    bool large = r == 0 && all > most && s->blocks < s->of;
+    for (uint32_t seeds = 2; large && seeds <= SEEDS; seeds++) { /* as many as there is room for */
+        struct rw_sample *more = NULL;
+        double work = 0;
+        if ((r = take(a, seeds, &more, &m, e)) < 0)
+            break;
+        for (uint32_t l = 0; l < g->nlaunch; l++)
+            work += a->launch[l].nblock ? (double)cost[l].instructions / a->launch[l].nblock * m.n[l] : 0;
+        if (work > (double)most / SOME) {
+            rw_sample_free(more);
+            break;
+        }
+        rw_sample_free(s);
+        s = more;
+    }
+    if (r < 0 || !large) {
+        rw_sample_free(s);
+        free(cost);
+        return r;
+    }
+    *ret = s;
+    *ret_cost = cost;
+    return 0;
+}
