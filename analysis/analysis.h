@@ -162,6 +162,7 @@ struct ana_site {  /* one global access in the PTX */
     enum ana_evidence address, guard;
     int param; /* argument index its address comes from, -1: unknown or several */
     bool reads, writes, atomic, fp_atomic, result_used;
+    bool elsewhere; /* it may go to shared or local memory too */
     uint32_t bytes; /* width; of MATRIX: of a piece. 0: a span's, else not followed (calls …), counts as any byte */
     enum ana_span span;
     uint32_t lines, line, element_bits; /* MATRIX: so many lines of so many bytes; what its stride counts */

@@ -86,6 +86,14 @@ static bool aligned(struct ana_taint_state *s, const struct ptx_opnd *x, uint64_
     return true;
 }
 
+bool ana_binding_low(struct ana_taint_state *s, const struct ptx_inst *i)
+{
+    for (unsigned n = 1; n < 3 && i->nopnd == 3; n++)
+        if (i->opnd[n].kind == PTX_O_IMM && i->ntype && i->type[0] != PTX_PRED && aligned(s, &i->opnd[3 - n], i->opnd[n].bits))
+            return true;
+    return false;
+}
+
 /* The kind of what the instruction gives; 0: an operand is not known yet; DATA in *lost: it takes pointer bits for an integer. */
 static uint8_t kind_of_result(struct ana_taint_state *s, const struct ptx_inst *i, uint8_t *lost)
 {
@@ -136,11 +144,7 @@ static uint8_t kind_of_result(struct ana_taint_state *s, const struct ptx_inst *
         if (integer && low)
             return BITS;
         break;
-    case PTX_OP_AND:
-        for (unsigned n = 1; n < 3; n++)
-            if (i->opnd[n].kind == PTX_O_IMM && aligned(s, &i->opnd[3 - n], i->opnd[n].bits))
-                return NUMBER;
-        return BITS;
+    case PTX_OP_AND: return ana_binding_low(s, i) ? NUMBER : BITS;
     case PTX_OP_OR:
     case PTX_OP_XOR:
     case PTX_OP_NOT:

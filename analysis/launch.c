@@ -748,7 +748,7 @@ static int check_site(struct ana_rec *s, struct job *j, const struct ana_site *x
             if (protected_buffer(s, b))
                 bad++, one = b;
         }
-    return j->v->code.wide[site] && n && n == bad ? refuse_write(s, j->l, one) : 0;
+    return j->v->code.wide[site] && n && n == bad && !x->elsewhere ? refuse_write(s, j->l, one) : 0;
 }
 
 /* What nobody may write, where a write that cannot be looked at (in a device function, a bulk copy) could go: a copy to

@@ -51,6 +51,7 @@ static bool add_site(struct ana_taint_state *s, struct ana_sites *out, size_t *c
             site.params[site.nparams++] = b;
         else if (module_var(s, b) && module_var(s, b)->space == PTX_GLOBAL)
             site.vars[site.nvars++] = module_var(s, b);
+        site.elsewhere |= has_bit(s->shared_bits, b) || has_bit(s->local_bits, b);
     }
     if (site.nparams == 1 && !site.nvars)
         site.param = (int)site.params[0];

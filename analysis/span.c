@@ -113,6 +113,8 @@ void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct a
         ok &= is_number(s, v[k]);
         if (v[k]->kind == PTX_O_REG && s->reg[v[k]->reg] > x->address)
             x->address = s->reg[v[k]->reg];
+        if (ana_binding_bits(s, v[k]))
+            x->address = DATA;
     }
     if (!ok) {
         x->span = ANA_SPAN_NONE;

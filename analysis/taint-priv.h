@@ -154,6 +154,8 @@ void ana_alias(const struct ana_taint_state *s, uint64_t *mask);
 /* binding.c: the kind of what an instruction, a load of value provenance `out`, assigns. DATA: it makes a number of pointer bits. */
 uint8_t ana_binding(struct ana_taint_state *s, const struct ptx_inst *i);
 uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, const uint64_t *from, const uint64_t *out);
+/* Is `and` i a number although it takes pointer bits: the low ones of an aligned address? */
+bool ana_binding_low(struct ana_taint_state *s, const struct ptx_inst *i);
 /* Is the operand, or the base of the address, a number made of pointer bits? */
 bool ana_binding_bits(const struct ana_taint_state *s, const struct ptx_opnd *o);
 

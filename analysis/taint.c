@@ -394,6 +394,10 @@ static void step(struct ana_taint_state *s, uint32_t at)
             raise(s, &s->carry, v > guard ? v : guard);
         if (ana_binding(s, i) > v)
             v = DATA;
+        if (i->op == PTX_OP_AND && v != DATA && ana_binding_low(s, i)) /* no way to the buffer */
+            for (uint32_t b = 0; b < s->f->nparam; b++)
+                if (may_point(s, b))
+                    s->src_prov[b / 64] &= ~(UINT64_C(1) << b % 64);
         bool base =
             i->op == PTX_OP_MAD && i->opnd[3].kind == PTX_O_REG && has_bit(reg_prov(s, i->opnd[3].reg), s->unknown);
         if (i->op == PTX_OP_SHL || i->op == PTX_OP_MUL || (i->op == PTX_OP_MAD && !base)) /* scaled: no address */
@@ -469,6 +473,8 @@ static void control(struct ana_taint_state *s)
         uint8_t level = i->pred != PTX_NO_REG ? s->reg[i->pred] : NONE;
         if (i->op == PTX_OP_BRX_IDX && i->opnd[0].kind == PTX_O_REG && s->reg[i->opnd[0].reg] > level)
             level = s->reg[i->opnd[0].reg];
+        if (i->op == PTX_OP_BRX_IDX && ana_binding_bits(s, &i->opnd[0]))
+            level = DATA;
         if (level <= s->branch[b])
             continue;
         s->branch[b] = level;

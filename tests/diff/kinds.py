@@ -137,6 +137,12 @@ CASES[-1].read = {"x": each((3, 3, 2), lambda *b: span(0, 9 * 128 + 48)), "z": e
 CASES[-1].may = {"y": each((3, 3, 2), lambda *b: span(0, 9 * 128 + 48))}
 CASES[-1].read["x"] = each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["x"]["bytes"]))
 CASES[-1].may["y"] = each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["y"]["bytes"]))
+# coordinates made of pointer bits: another box for another binding
+tma("tensor-at-pointer-bits", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}], more={"z": buf(16)},
+    coords=COORD + "ld.param.u64 %q1, [z]; cvt.u32.u64 %r2, %q1; and.b32 %r3, %r2, 512; add.u32 %c1, %c1, %r3;",
+    evidence="data-dependent", may=True)
+CASES[-1].read = {"x": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["x"]["bytes"]))}
+CASES[-1].may = {"y": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["y"]["bytes"]))}
 # one of two maps, by a guard: anywhere
 tma("tensor-selected-map", 2, 7, [30, 9], [128], [8, 4], coords=COORD + "setp.ne.u32 %d, %c1, 0; selp.b64 %m, %m, %n, %d;", evidence="data-dependent")
 CASES[-1].read = {b: each((3, 3, 2), lambda *c, b=b: span(0, CASES[-1].buffers[b]["bytes"])) for b in "xy"}
@@ -176,6 +182,8 @@ bulk("bulk-reduce", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 
 bulk("bulk-reduce-half", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%q5], [box], %r5;" + WAIT, read={"y": PLACE}, must={"y": PLACE})
 bulk("bulk-size-from-data", "ld.global.u32 %r6, [%q1]; and.b32 %r6, %r6, 64; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r6;" + WAIT,
      read={"x": each((5, 1, 1), lambda *b: span(0, 4))}, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))}, evidence="data-dependent")
+bulk("bulk-size-from-pointer-bits", "cvt.u32.u64 %r6, %q1; and.b32 %r7, %r6, 256; add.u32 %r8, %r7, 16; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r8;"
+     + WAIT, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))}, evidence="data-dependent")
 bulk("bulk-guarded-by-data", "ld.global.u32 %r6, [%q1]; setp.eq.u32 %d, %r6, 0; @!%d bra END; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r5;" + WAIT,
      read={"x": each((5, 1, 1), lambda *b: span(0, 4))}, may={"y": PLACE}, evidence="data-dependent")
 bulk("bulk-loop", """mov.u32 %r6, 0;
@@ -281,6 +289,14 @@ shared("cp-async", "cp.async.ca.shared.global [%r4], [%q4], 4; cp.async.wait_all
        read={"x": WORD}, must={"y": WORD})
 shared("cp-async-zeros", "shr.u32 %r6, %r1, 4; shl.b32 %r6, %r6, 2; cp.async.ca.shared.global [%r4], [%q4], 4, %r6; cp.async.wait_all; st.global.u32 [%q5], 1;",
        read={"x": each((4, 1, 1), lambda x, y, z: span(128 * x + 64, 64))}, must={"y": WORD})
+# the low bits of an aligned address are a number, and lead nowhere
+shared("local-at-low-bits", """.local .align 16 .b8 depot[64]; cvt.u32.u64 %r6, %q1; and.b32 %r7, %r6, 12; mov.u64 %q6, depot; cvt.u64.u32 %q7, %r7; add.u64 %q8, %q6, %q7;
+cvta.local.u64 %q9, %q8; st.u32 [%q9], 5; st.global.u32 [%q5], 1;""", must={"y": WORD})
+CASES[-1].buffers["x"] = {"bytes": 1024, "role": "weight", "fill": {"zero": True}}
+# also where that is not seen: local memory is written, not the weight
+shared("local-at-unclear-bits", """.local .align 16 .b8 depot[64]; cvt.u32.u64 %r6, %q1; and.b32 %r6, %r6, 12; mov.u64 %q6, depot; cvt.u64.u32 %q7, %r6; add.u64 %q8, %q6, %q7;
+cvta.local.u64 %q9, %q8; st.u32 [%q9], 5; st.global.u32 [%q5], 1;""", must={"y": WORD})
+CASES[-1].buffers["x"] = {"bytes": 1024, "role": "weight", "fill": {"zero": True}}
 shared("ldmatrix", """st.shared.u32 [%r4], %r1; bar.sync 0; ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r6, %r7, %r8, %r9}, [%r4]; stmatrix.sync.aligned.m8n8.x1.shared.b16 [%r4], {%r6};
 st.global.u32 [%q5], %r6;""", must={"y": WORD})
 shared("ldmatrix-index", """cp.async.cg.shared.global [%r4], [%q1], 16; cp.async.wait_all; bar.sync 0; ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r6}, [%r4];
@@ -368,7 +384,7 @@ def document(c):
         launch["cluster"] = list(c.cluster)
     size = {b: v["bytes"] for b, v in c.buffers.items()}
     touched = sorted(set(c.must) | set(c.may) | set(c.read))
-    steps = [{"name": "set-" + b, "memset": {"buffer": b, "offset": 0, "bytes": size[b], "value": 0}} for b in touched]
+    steps = [{"name": "set-" + b, "memset": {"buffer": b, "offset": 0, "bytes": size[b], "value": 0}} for b in touched if c.buffers[b]["role"] != "weight"]
     gets = [{"name": "get-" + b, "copy": {"from": {"buffer": b}, "to": {"buffer": "sink"}, "bytes": size[b]}} for b in sorted(set(c.must) | set(c.may))]
     return {"dovetail": 1, "name": c.name, "modules": {"m": {"ptx": c.ptx}}, "buffers": {**c.buffers, "sink": buf(max(size.values()))},
             "launches": steps + [launch] + gets}
