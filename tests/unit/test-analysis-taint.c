@@ -393,9 +393,17 @@ static void pointer_bits(void **state)
     check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 4092; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
                      "st.global.f32 [%rd11], 0f00000000;"),
           false, SITES(WRITE(D, P, -1)));
+    /* low bits of an aligned address are no way to its buffer */
     check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 12; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
                      "st.global.f32 [%rd11], 0f00000000;"),
-          false, SITES(WRITE(P, P, -1)));
+          false, SITES(WRITE(P, P, 1)));
+    /* as what a table of branches is asked for, or a copy for its size */
+    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 4092; T: .branchtargets A, B; brx.idx %r11, T;"
+                     "A: bra.uni E; B: st.global.f32 [%rd7], 0f00000000; E:"),
+          false, SITES(WRITE(P, D, 1)));
+    check(KERNEL(".shared .align 16 .b8 s[512];", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 256;"
+                                                  "cp.async.bulk.global.shared::cta.bulk_group [%rd4], [s], %r11;"),
+          false, SITES(WRITE(D, P, 1)));
 }
 
 int main(void)
