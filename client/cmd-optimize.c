@@ -54,12 +54,16 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
                  modeled(opt) ? " (modeled)" : "");
     total("baseline", base, "");
     total("optimized", opt, gain);
-    if (ver && jnum(ver, "inputs") == 0)
+    if (ver && jnum(ver, "inputs") == 0) {
         puts("verified   nothing to verify: the plan is the posted launches");
-    else if (ver)
-        printf("verified   %s on %.0f inputs under %.0f block orders (%s)\n",
-               json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
-               jnum(ver, "schedules"), jstr(ver, "device"));
+    } else if (ver) {
+        const json_t *part = json_object_get(ver, "sampled");
+        printf("verified   %s on %.0f inputs under %.0f block orders (%s)", json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise",
+               jnum(ver, "inputs"), jnum(ver, "schedules"), jstr(ver, "device"));
+        if (part)
+            printf(", a sample: %.0f of %.0f blocks ran", jnum(part, "blocks"), jnum(part, "of"));
+        putchar('\n');
+    }
     if (c->output)
         printf("written to %s\n", c->output);
     return 0;
