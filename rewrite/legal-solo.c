@@ -80,7 +80,7 @@ bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why)
 {
     for (size_t k = 0; k < sizeof rule / sizeof *rule; k++) {
         struct dt_str text = {0};
-        bool ok = !(rule[k].kinds & kinds) || rule[k].fn(s, &text);
+        bool ok = !(rule[k].kinds & kinds) || rw_off(rule[k].name) || rule[k].fn(s, &text);
         if (!ok) {
             for (const char *p = rule[k].name; *p; p++)
                 dt_str_addc(why, *p == '_' ? '-' : *p);

@@ -16,7 +16,7 @@ const unsigned rw_nlegal = sizeof rw_legal / sizeof rw_legal[0];
 #ifdef RW_TEST_HOOKS
 struct rw_hooks rw_hooks;
 
-static bool off(const char *name)
+bool rw_off(const char *name)
 {
     size_t n = strlen(name);
     for (const char *p = rw_hooks.off; p && *p; p += strcspn(p, ","), p += *p == ',')
@@ -24,15 +24,13 @@ static bool off(const char *name)
             return true;
     return false;
 }
-#else
-#define off(name) false
 #endif
 
 bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand *c, struct dt_str *why)
 {
     for (unsigned k = 0; k < n; k++) {
         struct dt_str s = {0};
-        bool ok = off(rows[k].name) || rows[k].fn(c, &s);
+        bool ok = rw_off(rows[k].name) || rows[k].fn(c, &s);
         if (!ok) {
             for (const char *p = rows[k].name; *p; p++)
                 dt_str_addc(why, *p == '_' ? '-' : *p);

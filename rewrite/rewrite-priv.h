@@ -198,8 +198,10 @@ extern struct rw_hooks {
     bool force;      /* keep what is legal and right, faster or not */
 } rw_hooks;
 #define RW_FORCED rw_hooks.force
+bool rw_off(const char *name); /* legal.c: is this predicate switched off? */
 #else
 #define RW_FORCED false
+#define rw_off(name) false
 #endif
 
 /* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Would the gate notice? Every predicate of rewrite/legal.def is switched off on a graph made for it.
+"""Would the gate notice? Every predicate of rewrite/legal.def and legal-solo.def is switched off on a graph made for it.
 
-A row of CASES: the predicate, others that must be off with it so that the pair gets so far, the graph, and what must happen then. Each graph
-is planned twice, everything legal forced (kept whether it is faster or not):
+A row of CASES (block fusion) and SOLO (programmatic launch): the predicate, others that must be off with it so that the pair gets so far,
+the graph, and what must happen then. Each graph is planned twice, everything legal of this kind forced (kept whether it is faster or not):
 
   with all predicates on, the pair (a, b) is refused by this predicate;
   with it off, the pair ends as the row says, "verdict: start of the reason":
@@ -15,7 +15,7 @@ is planned twice, everything legal forced (kept whether it is faster or not):
 HARDWARE are those whose breach this device cannot show, with what stands in its stead. Each has a graph all the same: it must be refused
 with the predicate on, and be right on this device with it off; were it wrong, it could be caught and belonged above.
 
-    mutants.py PLANNER LEGAL_DEF [NAME…]       exit status 1 if one comes out otherwise, or a predicate is in neither list
+    mutants.py PLANNER FILE.def,… [NAME…]      exit status 1 if one comes out otherwise, or a predicate is in neither list
 """
 import os
 import re
@@ -102,16 +102,18 @@ extern "C" __global__ void big(const float *x, float *h) /* a row of 128 threads
     __syncthreads();
     for (int k = 0; k < 64; k++) h[(blockIdx.x * 64 + k) * 128 + threadIdx.x] = s[k * 128 + 127 - threadIdx.x];
 }
-extern "C" __global__ void mask(const float *x, float *h)
-{
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    h[i] = x[i] + (float)__activemask();
-}
 extern "C" __global__ void traps(const float *x, float *h)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (x[i] > 1000.f) asm volatile("trap;");
     h[i] = x[i] + 1.f;
+}
+"""
+MASK = r"""
+extern "C" __global__ void mask(const float *x, float *h)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i] + (float)__activemask();
 }
 """
 CLUSTER = r"""
@@ -168,7 +170,7 @@ def launch(name, module, entry, *args, grid=N // 128, block=128, **more):
 def graph(launches, modules=None, n=N, **buffers):
     every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
     used = {l.get("module") for l in launches}
-    known = {"m": {"cuda": CUDA}, "c": {"cuda": CLUSTER}, "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+    known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
     return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every, "launches": launches}
 
 
@@ -229,7 +231,7 @@ CASES = [
      "kept: shared-space: it needs"),
 ]
 HARDWARE = [
-    ("active_mask", "", graph([launch("a", "m", "mask", "x", "h"), B]),
+    ("active_mask", "", graph([launch("a", "k", "mask", "x", "h"), B]),
      "which lanes run together is the machine's choice; no run here can differ"),
     ("async", "", first(".shared .align 8 .b64 bar; mbarrier.init.shared.b64 [bar], 128;"),
      "an mbarrier left in shared memory that the next phase takes: undefined on a GPU, bytes like others here"),
@@ -238,40 +240,62 @@ HARDWARE = [
 ]
 
 
-def verdict(answer):
+SOLO = [
+    ("arch", "", graph([A, B]), "refused: building: the module is for sm_90", "soft:a100"),
+    ("known", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
+    ("calls", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", LEAVES, "").replace("ld.global.f32 %f1",
+     "{ .param .b32 q; st.param.b32 [q], %r3; call.uni leave, (q); } ld.global.f32 %f1")}), "refused: stream-order"),
+    ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", "", "ldu.global.f32 %f1, [%rd4];")}), "refused: stream-order"),
+    ("tables", "", graph([A, launch("b", "v", "keep", "h", "y")], **{"v::state": buffer(2048, "inout")}), "refused: verification"),
+]
+SOLO_HARDWARE = [
+    ("unwaited", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_90", "", "griddepcontrol.wait;")}),
+     "two waits are one wait; the kernel's own placement is left to it"),
+]
+# No case. A step that is no kernel is never proposed (programmatic.c: follows()), nor launches with an order for parallel fusion.
+UNREACHABLE = ["kernel", "unordered"]
+KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute", "dataflow-fusion"]
+
+
+def verdict(answer, kind):
     """How the pair (a, b) ended, "verdict: reason"."""
     if "error" in answer:
         return ("" if answer["error"].startswith("died") else "error: ") + answer["error"]
-    pair = next((r for r in answer["plan"]["rewrites"] if r["launches"] == ["a", "b"]), {"verdict": "absent"})
+    pair = next((r for r in answer["plan"]["rewrites"] if r["kind"] == kind and r["launches"] == ["a", "b"]), {"verdict": "absent"})
     return pair["verdict"] + ": " + (pair.get("reason") or "")
 
 
 def main():
-    planner, text, names = sys.argv[1], open(sys.argv[2], encoding="utf-8").read(), sys.argv[3:]
-    rows = re.findall(r"^LEGAL\((\w+)", text, re.M)
-    listed = [c[0] for c in CASES + HARDWARE]
+    exe, names = sys.argv[1], sys.argv[3:]
+    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
+    cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", True) for c in HARDWARE] +
+             [(c, "programmatic-launch", False) for c in SOLO] + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE])
+    listed = [c[0] for c, _, _ in cases] + UNREACHABLE
     wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed if n not in rows]
     os.environ.setdefault("DOVETAIL_KERNEL_TIMEOUT_MS", "4000")  # of a kernel that waits for ever
-    p = Planner(planner)
-    for name, more, g, want in CASES + HARDWARE:
+    planners = {}
+    for (name, more, g, want, *device), kind, hardware in cases:
         if names and name not in names:
             continue
-        hardware = (name, more, g, want) in HARDWARE
-        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5]}
-        told = verdict(p.ask(request | {"off": more}))
+        device = device[0] if device else "soft"
+        p = planners.setdefault(device, Planner(exe, device))
+        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "deny": [k for k in KINDS if k != kind]}
+        told = verdict(p.ask(request | {"off": more}), kind)
         own = name.replace("_", "-") + ":"
         if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):
             wrong.append("%s: with it on: %s" % (name, told))
         a = p.ask(request | {"off": name + ("," + more if more else "")})
-        told = verdict(a)
+        told = verdict(a, kind)
         if a.get("equal"):
             wrong.append("%s: a wrong plan got through: %s" % (name, a["equal"]))
         elif not told.startswith("kept" if hardware else want):
             wrong.append("%s: with it off, not '%s': %s" % (name, "kept" if hardware else want, told))
         print("%-20s %s" % (name, "not caught here: " + want if hardware else told.replace("\n", " ")[:150]), flush=True)
-    p.close()
+    for p in planners.values():
+        p.close()
     print("\n".join(wrong))
-    print("%d predicates: %d caught, %d only hardware shows, %d wrong" % (len(rows), len(CASES), len(HARDWARE), len(wrong)))
+    print("%d predicates: %d caught, %d only hardware shows, %d out of reach, %d wrong" %
+          (len(rows), len(CASES + SOLO), len(HARDWARE + SOLO_HARDWARE), len(UNREACHABLE), len(wrong)))
     return 1 if wrong else 0
 
 

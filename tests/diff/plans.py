@@ -296,15 +296,23 @@ class Planner:
             self.process.stdout.close()
 
 
+KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute", "dataflow-fusion"]
+
+
+def ways(seed):
+    """How to plan this graph: (words, request)."""
+    yield "", {}
+    if seed % 2:  # every other one again with everything legal forced: all kinds, or one kind alone
+        only = KINDS[seed // 4 % len(KINDS)]
+        yield " (forced)", {"force": True} if seed % 4 == 1 else {"force": True, "allow": [only], "deny": [k for k in KINDS if k != only]}
+
+
 def check(planner, seed):
-    """Plan, and every other time force, one graph: (verdicts, gain) or RuntimeError."""
+    """Plan one graph in all ways: (verdicts, gain) or RuntimeError."""
     verdicts, gain = {}, 1.0
-    only = (KINDS + [None])[seed // 2 % (len(KINDS) + 1)]
-    for force in ([False, True] if seed % 2 else [False]):
-        graph = build(seed)
-        deny = [k for k in KINDS if force and only and k != only]
-        a = planner.ask({"graph": graph, "seeds": [11, 12], "force": force, "inputs": 2, "schedules": 3, "deny": deny})
-        how = " (forced)" if force else ""
+    for how, more in ways(seed):
+        force, graph = bool(how), build(seed)
+        a = planner.ask({"graph": graph, "seeds": [11, 12], "inputs": 2, "schedules": 3} | more)
         if "error" in a:
             raise RuntimeError(a["error"] + how)
         if a["equal"]:
