@@ -88,6 +88,7 @@ struct dev_step { /* one launch of the graph, checked against its entry */
     const uint32_t *param_offset;     /* per argument */
     uint32_t blocks, threads;         /* grid and block products */
     unsigned blocks_per_sm;           /* occupancy on this device; >= 1 */
+    uint32_t wave;                    /* blocks that the device holds at once */
     const char *occupancy_limit;
 };
 struct dev_prog {

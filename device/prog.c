@@ -421,6 +421,7 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
         return refuse(e, DT_E_LAUNCH, at, "", "not one block of %.100s fits an SM of %s (%s)", l->entry, d->info.name,
                       s->occupancy_limit);
     s->blocks_per_sm = (unsigned)n;
+    s->wave = (uint32_t)n * d->info.sms;
     return 0;
 }
 
@@ -445,7 +446,7 @@ static int check_launches(struct build *b, struct dt_err *e)
         struct dev_step *s = &p->step[i];
         s->launch = &g->launch[i];
         if (g->launch[i].kind != DT_KERNEL) {
-            s->blocks = s->threads = s->blocks_per_sm = 1;
+            s->blocks = s->threads = s->blocks_per_sm = s->wave = 1;
             s->occupancy_limit = "blocks";
             continue;
         }
@@ -463,6 +464,7 @@ static int check_launches(struct build *b, struct dt_err *e)
         if (known) {
             p->step[i].res = known->res;
             p->step[i].blocks_per_sm = known->blocks_per_sm;
+            p->step[i].wave = known->wave;
             p->step[i].occupancy_limit = known->occupancy_limit;
             continue;
         }

@@ -61,6 +61,39 @@ bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
     return true;
 }
 
+bool rw_solo_single_blocks(const struct rw_solo *s, struct dt_str *why)
+{
+    const struct dt_launch *l = &s->prog->graph->launch[s->launch];
+    if (!l->cluster[0] && !s->body.f->reqnctapercluster[0] && !(s->body.f->extra && strstr(s->body.f->extra, "cluster")))
+        return true;
+    dt_str_addf(why, "'%s' runs in clusters", l->name);
+    return false;
+}
+
+bool rw_solo_numbers(const struct rw_solo *s, struct dt_str *why)
+{
+    const struct ptx_function *f = s->body.f;
+    for (uint32_t n = 0; n < f->ninst; n++)
+        for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
+            const struct ptx_opnd *o = &f->inst[n].opnd[k];
+            if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_CTAID && o->sreg != PTX_SR_NCTAID) || o->comp >= 0)
+                continue;
+            dt_str_addf(why, "'%s', PTX line %u: block numbers as a vector", s->prog->graph->launch[s->launch].name, f->inst[n].line);
+            return false;
+        }
+    return absent(s, RW_MACHINE, "it is a machine register", why) && absent(s, RW_FUNC_CONTEXT, "a function reads what belongs to the block", why);
+}
+
+bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)
+{
+    if (!absent(s, RW_ORDERED, "blocks may talk to each other", why))
+        return false;
+    if (!s->self_conflict)
+        return true;
+    dt_str_addf(why, "two blocks of '%s' touch a byte, one of them writing", s->prog->graph->launch[s->launch].name);
+    return false;
+}
+
 bool rw_solo_coherent(const struct rw_solo *s, struct dt_str *why)
 {
     return !s->behind || absent(s, RW_LDU, "what the launch before it writes may be loaded by it", why);

@@ -11,6 +11,7 @@ const struct rw_rewrite *const rw_registry[] = {
     &rw_dead_blocks, /* first: what is not computed need not be fused */
     &rw_block_fusion,
     &rw_parallel_fusion,
+    &rw_split,
     &rw_programmatic, /* last: what it made is not fused any more */
 };
 const unsigned rw_nregistry = sizeof rw_registry / sizeof rw_registry[0];

@@ -225,12 +225,13 @@ struct rw_solo {
     const struct dev_prog *prog;
     uint32_t launch;
     bool behind;             /* there is a launch before it that it is to wait for */
+    bool self_conflict;      /* of its analysis */
     struct rw_body body;     /* facts of the launch's kernel; body.f NULL: it has none */
     struct ptx_module *own;  /* its explicit form, where it needs one */
     struct ptx_module *m;    /* the copy */
     struct ptx_function *f;  /* and its entry, under the same name */
 };
-enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_ALL = 3 };
+enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_MOVES = 4 /* its blocks are numbered anew */, RW_SOLO_ALL = 7 };
 int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch, struct dt_err *e);
 void rw_solo_done(struct rw_solo *s);
 /* False with the first condition that does not hold, of those that the kinds ask for. */
@@ -239,6 +240,8 @@ bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why);
 int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e);
 /* Put instructions before instruction `at` of the copy. How many. */
 int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e);
+/* The copy's blocks are `block[0..n)` of the launch's grid, linear numbers: launched on a grid of n blocks, it sees the old numbers and grid. */
+int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_err *e);
 void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm); /* 708: .version 7.8 at least */
 /* The copy as text; verified, and printed and parsed to itself. */
 int rw_solo_text(struct rw_solo *s, struct dt_str *out, struct dt_err *e);
@@ -322,7 +325,7 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_parallel_fusion, rw_programmatic;
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_parallel_fusion, rw_split, rw_programmatic;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */

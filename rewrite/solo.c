@@ -5,6 +5,7 @@
  */
 #include "rewrite/rewrite-priv.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,6 +65,85 @@ int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_e
     memcpy(f->inst + at, keep, n * sizeof *keep);
     free(keep);
     return (int)n;
+}
+
+/* ---- block numbers ---------------------------------------------------------------------------------------------------------------- */
+
+/* dt_k = block[%ctaid.x]: affine where it can be, else from a table in constant memory. */
+static int list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_str *text, struct dt_err *e)
+{
+    uint32_t step = n > 1 ? block[1] - block[0] : 0;
+    bool affine = true, narrow = true;
+    for (uint32_t k = 0; k < n; k++) {
+        affine = affine && block[k] == block[0] + step * k;
+        narrow = narrow && block[k] < 65536;
+    }
+    dt_str_add(text, "mov.u32 %dt_k, %ctaid.x;\n");
+    if (affine) {
+        if (step > 1)
+            dt_str_addf(text, "mul.lo.u32 %%dt_k, %%dt_k, %u;\n", step);
+        if (block[0])
+            dt_str_addf(text, "add.u32 %%dt_k, %%dt_k, %u;\n", block[0]);
+        return 0;
+    }
+    size_t width = narrow ? 2 : 4;
+    struct ptx_var *v = ptx_var_new(s->m, NULL, "dt_blocks", PTX_CONST, PTX_B8, n * width, 4);
+    if (!v || !(v->init = dt_arena_alloc(&s->m->arena, n * width)))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < n; k++)
+        for (size_t b = 0; b < width; b++)
+            v->init[k * width + b] = (uint8_t)(block[k] >> (8 * b));
+    dt_str_addf(text, ".reg .b64 %%dt_t<2>;\nmov.u64 %%dt_t0, dt_blocks;\nmul.wide.u32 %%dt_t1, %%dt_k, %zu;\nadd.s64 %%dt_t0, %%dt_t0, %%dt_t1;\n", width);
+    dt_str_addf(text, "ld.const.u%zu %%dt_k, [%%dt_t0];\n", width * 8);
+    return 0;
+}
+
+int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_err *e)
+{
+    static const char xyz[] = "xyz";
+    const uint32_t *grid = s->prog->graph->launch[s->launch].grid;
+    struct ptx_function *f = s->f;
+    struct dt_str text = {0};
+    dt_str_add(&text, ".reg .b32 %dt_k, %dt_c<3>, %dt_n<3>;\n");
+    int r = list(s, block, n, &text, e);
+    uint32_t below = 1;
+    for (int d = 0; d < 3 && r == 0; d++) {
+        if (below > 1)
+            dt_str_addf(&text, "div.u32 %%dt_c%d, %%dt_k, %u;\n", d, below);
+        else
+            dt_str_addf(&text, "mov.u32 %%dt_c%d, %%dt_k;\n", d);
+        if (d < 2)
+            dt_str_addf(&text, "rem.u32 %%dt_c%d, %%dt_c%d, %u;\n", d, d, grid[d]);
+        dt_str_addf(&text, "mov.u32 %%dt_n%d, %u;\n", d, grid[d]);
+        below *= grid[d];
+    }
+    if (r == 0 && text.failed)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    uint32_t before = f->ninst;
+    int added = r < 0 ? 0 : rw_solo_insert(s, 0, text.s, e);
+    dt_str_done(&text);
+    if (r < 0 || added < 0)
+        return r < 0 ? r : added;
+    /* the registers by name; a module may call its own so too, then the new ones have other names and the text above would not have parsed */
+    uint32_t reg[2][3] = {{PTX_NO_REG, PTX_NO_REG, PTX_NO_REG}, {PTX_NO_REG, PTX_NO_REG, PTX_NO_REG}};
+    for (uint32_t k = 0; k < f->nreg; k++)
+        for (int d = 0; d < 3; d++)
+            for (int which = 0; which < 2; which++) {
+                char name[8];
+                snprintf(name, sizeof name, "%%dt_%c%d", which ? 'n' : 'c', d);
+                if (!strcmp(f->reg[k].name, name))
+                    reg[which][d] = k;
+            }
+    for (uint32_t i = (uint32_t)added; i < before + (uint32_t)added; i++)
+        for (unsigned k = 0; k < f->inst[i].nopnd; k++) {
+            struct ptx_opnd *o = &f->inst[i].opnd[k];
+            if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_CTAID && o->sreg != PTX_SR_NCTAID))
+                continue;
+            if (o->comp < 0 || o->comp > 2 || reg[o->sreg == PTX_SR_NCTAID][o->comp] == PTX_NO_REG)
+                return dt_err_set(e, DT_E_UNSUPPORTED, "a block number cannot be replaced: .%c", o->comp >= 0 && o->comp < 3 ? xyz[o->comp] : '?');
+            *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = reg[o->sreg == PTX_SR_NCTAID][o->comp]};
+        }
+    return 0;
 }
 
 static int number(const char *target)
