@@ -195,6 +195,7 @@ struct ana_code {
     int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
     unsigned nplane;
     bool logs; /* some sites are logged */
+    bool talks; /* native text, too, has something to say by way of ANA_CTL: of spans, ghosts, or loads that are watched */
 };
 /* What is to be recorded of `entry` of `m`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the search
  * for what argument i points to begins; must outlive ret. slice: only its slice, if it has one (ret->sliced). */
@@ -202,8 +203,6 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
                    bool slice, struct ana_code *ret, struct dt_err *e);
 /* Its text, under the name `name`. threads: of the largest block it is launched with. native: for a device that records (softgpu/record.h). */
 int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, bool native, struct dt_err *e);
-/* Declare what native text calls. DT_E_UNSUPPORTED: the module has something of that name. */
-int ana_declare_touch(struct ptx_module *m, struct dt_err *e);
 void ana_code_done(struct ana_code *c);
 
 /* ---- summary.c: footprints without a device ------------------------------------------------------------------------ */

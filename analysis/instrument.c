@@ -192,7 +192,8 @@ static int prologue(struct ana_instr *s)
              "max.u64 %%ana_w, %%ana_w, %u; min.u64 %%ana_w, %%ana_w, %u; cvt.u32.u64 %%ana_left, %%ana_w;",
              1u << 25, 1u << 12, 1u << 20);
     if (s->native && !s->code->logs) { /* only ghosts and loads that are watched have something to say by memory */
-        EMIT(s, "ld.global.u64 %%ana_err, [" ANA_CTL "+16];");
+        if (s->code->talks)
+            EMIT(s, "ld.global.u64 %%ana_err, [" ANA_CTL "+16];");
         return 0;
     }
     EMIT(s, "mov.u32 %%ana_x, %%nctaid.y; mov.u32 %%ana_y, %%ctaid.z; mov.u32 %%ana_k, %%ctaid.y;"
@@ -745,7 +746,12 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
         code.sliced = rc > 0;
         rc = rc < 0 ? rc : 0;
     }
+    for (uint32_t at = 0; at < code.ninst && !rc; at++)
+        code.talks |= t->watch[at] != 0;
+    for (uint32_t k = 0; k < code.sites.nsite && !rc; k++)
+        code.talks |= code.sites.site[k].span != ANA_SPAN_NONE;
     if (!rc) {
+        code.talks |= s->ghosts;
         code.keep = s->slice.keep;
         code.cut = s->slice.cut;
         code.evidence = dt_new_array(&code.arena, uint8_t, (size_t)code.sites.nsite * ANA_KINDS + 1);
@@ -771,10 +777,9 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
     return 0;
 }
 
-int ana_declare_touch(struct ptx_module *m, struct dt_err *e)
+/* What native text calls; record.c writes it into the module that is loaded. */
+static int declare_touch(struct ptx_module *m)
 {
-    if (ptx_find_function(m, DOVETAIL_TOUCH) || ptx_find_var(m, DOVETAIL_TOUCH))
-        return dt_err_set(e, DT_E_UNSUPPORTED, "the name " DOVETAIL_TOUCH " is the recorder's, and the module has it");
     struct ptx_function *f = ptx_function_new(m, DOVETAIL_TOUCH, false);
     bool ok = f && ptx_param_new(f, "address", PTX_B64, 8, 0) && ptx_param_new(f, "offset", PTX_B64, 8, 0) &&
               ptx_param_new(f, "site", PTX_B32, 4, 0) && ptx_param_new(f, "how", PTX_B32, 4, 0);
@@ -796,7 +801,7 @@ int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, 
     s->native = native;
     int rc = ptx_var_new(c->copy, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8) ? 0 : DT_E_NOMEM;
     if (!rc && native)
-        rc = ana_declare_touch(c->copy, e);
+        rc = declare_touch(c->copy);
     if (!rc && threads && !s->f->maxntid[0] && !s->f->reqntid[0])
         s->f->maxntid[0] = threads, s->f->maxntid[1] = s->f->maxntid[2] = 1;
     if (!rc)

@@ -434,10 +434,11 @@ static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr ze
     ctl.entries = j->ntab;
     if (!rc && bytes)
         rc = dev_set(s->d, zero, 0, bytes, s->e);
-    if (!rc)
+    dev_ptr to = s->mod[j->l->module].ctl;
+    if (!rc && to)
         rc = dev_upload(s->d, s->err, &f, sizeof f, s->e);
-    if (!rc)
-        rc = dev_upload(s->d, s->mod[j->l->module].ctl, &ctl, sizeof ctl, s->e);
+    if (!rc && to)
+        rc = dev_upload(s->d, to, &ctl, sizeof ctl, s->e);
     if (rc)
         return rc;
     rc = dev_launch(s->d, s->mod[j->l->module].handle, j->v->name, j->l->grid, j->l->block, j->l->cluster, j->l->shared,
@@ -446,7 +447,7 @@ static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr ze
         rc = dev_sync(s->d, &mine);
     if (rc)
         return explain(s, rc, &mine);
-    rc = dev_download(s->d, &f, s->err, sizeof f, s->e);
+    rc = to ? dev_download(s->d, &f, s->err, sizeof f, s->e) : 0;
     j->over |= f.over;
     if (stray && stray->found)
         f = (struct ana_fault){stray->site + 1, (uint32_t)stray->block, stray->address, {stray->thread[0], stray->thread[1], stray->thread[2]}, f.over};

@@ -26,7 +26,7 @@ struct ana_mod {
     uint8_t *var;     /* enum ana_var by place in ir->var */
     uint32_t *buffer; /* buffer of each variable, or UINT32_MAX */
     struct dev_module_handle *handle;
-    dev_ptr ctl;
+    dev_ptr ctl; /* 0: no variant needs it */
 };
 
 struct ana_rec {

@@ -30,25 +30,38 @@ static bool runs(const struct ana_rec *s, uint32_t k)
     return false;
 }
 
-/* The module's text without entries, with the recorder's variable, and the variants. */
+/* The module's text without entries, and what the variants need besides. */
+static int print_rest(struct ana_rec *s, uint32_t i, bool talks, struct dt_str *text)
+{
+    const struct ptx_module *ir = s->p->module[i].ir;
+    struct ptx_module m = *ir; /* only its list of functions differs */
+    m.func = dt_new_array(&s->tmp, struct ptx_function *, (size_t)ir->nfunc + 1);
+    if (!m.func)
+        return DT_E_NOMEM;
+    m.nfunc = 0;
+    for (uint32_t k = 0; k < ir->nfunc; k++)
+        if (!ir->func[k]->is_entry)
+            m.func[m.nfunc++] = ir->func[k];
+    static const char *const mine[] = {ANA_CTL, DOVETAIL_TOUCH};
+    for (unsigned k = 0; k < 2; k++)
+        if (ptx_find_function(ir, mine[k]) || ptx_find_var(ir, mine[k]))
+            return dt_err_set(s->e, DT_E_UNSUPPORTED, "module %s: the name %s is the recorder's", s->g->module[i].name, mine[k]);
+    int rc = ptx_print(&m, text);
+    if (talks)
+        dt_str_addf(text, "\n.visible .global .align 8 .b64 " ANA_CTL "[%u];\n", (unsigned)sizeof(struct ana_ctl) / 8);
+    if (s->native)
+        dt_str_add(text, "\n.extern .func " DOVETAIL_TOUCH " (.param .b64 address, .param .b64 offset, .param .b32 site, .param .b32 how);\n");
+    return rc;
+}
+
+/* The instrumented module: the rest of it, and the variants. */
 static int load_module(struct ana_rec *s, uint32_t i)
 {
-    struct ptx_module *m = NULL;
     struct dt_str text = {0};
-    int rc = ptx_clone(s->p->module[i].ir, NULL, &m, s->e);
-    if (rc)
-        return rc;
-    uint32_t n = 0;
-    for (uint32_t k = 0; k < m->nfunc; k++)
-        if (!m->func[k]->is_entry)
-            m->func[n++] = m->func[k];
-    m->nfunc = n;
-    if (!ptx_var_new(m, NULL, ANA_CTL, PTX_GLOBAL, PTX_B64, sizeof(struct ana_ctl) / 8, 8))
-        rc = DT_E_NOMEM;
-    if (!rc && s->native)
-        rc = ana_declare_touch(m, s->e);
-    if (!rc)
-        rc = ptx_print(m, &text);
+    bool talks = !s->native;
+    for (uint32_t k = 0; k < s->variant.n; k++)
+        talks |= s->variant.p[k].module == i && runs(s, k) && s->variant.p[k].code.talks;
+    int rc = print_rest(s, i, talks, &text);
     for (uint32_t k = 0; k < s->variant.n && !rc; k++) {
         struct ana_variant *v = &s->variant.p[k];
         if (v->module != i || !runs(s, k))
@@ -65,10 +78,9 @@ static int load_module(struct ana_rec *s, uint32_t i)
     uint64_t bytes;
     if (!rc)
         rc = dev_module_load(s->d, text.s, text.len, &s->mod[i].handle, s->e);
-    if (!rc)
+    if (!rc && talks)
         rc = dev_module_variable(s->d, s->mod[i].handle, ANA_CTL, &s->mod[i].ctl, &bytes, s->e);
     dt_str_done(&text);
-    ptx_module_free(m);
     return rc;
 }
 
@@ -135,28 +147,33 @@ static int step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 
 /* ---- the whole graph ------------------------------------------------------------------------------------------------
  */
-/* A run with what the launches that are recorded need. */
+/* Memory of all buffers, and content of those whose content matters: of launches that run whole, and constant ones. The run launches
+ * nothing: its modules are not loaded. */
 static int prepare_run(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
-    bool *wanted = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
+    bool *none = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
     bool *filled = dt_new_array(&s->tmp, bool, (size_t)g->nbuffer + 1);
-    if (!wanted || !filled)
+    if (!none || !filled)
         return DT_E_NOMEM;
     for (uint32_t b = 0; b < g->nbuffer; b++)
-        filled[b] = !s->o->base || g->buffer[b].module >= 0;
+        filled[b] = g->buffer[b].module >= 0;
     for (uint32_t i = 0; i < g->nlaunch; i++) {
         const struct dt_launch *l = &g->launch[i];
-        wanted[i] = !reused(s, i);
-        if (wanted[i] && l->kind == DT_COPY)
+        bool is_kernel = l->kind == DT_KERNEL;
+        if (reused(s, i) || (is_kernel && s->summed[i]))
+            continue;
+        if (l->kind == DT_COPY)
             filled[l->src] = true;
-        if (wanted[i] && l->kind != DT_KERNEL)
+        if (!is_kernel)
             filled[l->dst] = true;
-        for (uint32_t k = 0; wanted[i] && k < l->narg; k++)
-            for (uint32_t j = 0; j < arg_buffers(&l->arg[k], NULL, 0); j++)
-                filled[arg_buffer(&l->arg[k], j)] = true;
+        for (uint32_t k = 0; is_kernel && k < l->narg; k++)
+            for (uint32_t j = 0; j < arg_buffers(&l->arg[k], NULL, 0); j++) {
+                uint32_t b = arg_buffer(&l->arg[k], j);
+                filled[b] |= g->buffer[b].constant || !s->variant.p[s->of[i]].code.sliced;
+            }
     }
-    int rc = dev_run_new_for(s->d, s->p, wanted, &s->run, s->e);
+    int rc = dev_run_new_for(s->d, s->p, none, &s->run, s->e);
     for (uint32_t b = 0; b < g->nbuffer && !rc; b++)
         if (filled[b])
             rc = dev_run_fill_buffer(s->run, b, 0, -1, s->e);

@@ -767,6 +767,29 @@ static void refusals(void **state)
     }
 }
 
+/* A kernel may not speak to the recorder itself, and so claim what it does not do. */
+static void the_recorders_names(void **state)
+{
+    static const char *const ptx[] = {
+        ".version 8.0\n.target sm_80\n.address_size 64\n"
+        ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n"
+        ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n.reg .b64 %a; ld.param.u64 %a, [y]; call __dovetail_touch, (%a, 64, 0, 0);\n"
+        "st.global.u32 [%a], 1; ret;\n}\n",
+        ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b64 __dovetail_ctl[16];\n"
+        ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n.reg .b64 %a, %b; .reg .b32 %r; .reg .pred %p;\n"
+        "ld.param.u64 %b, [x]; ld.param.u64 %a, [y]; ld.global.u32 %r, [%b]; setp.eq.u32 %p, %r, 0; @!%p st.global.u32 [%a], 1; ret;\n}\n"};
+    for (unsigned i = 0; i < 2; i++) {
+        char *d = document("ptx", ptx[i], XY,
+                           "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [1, 1, 1], 'block': [1, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}]}]");
+        struct graph g;
+        assert_int_equal(analyse_with(&g, d, NULL), DT_E_UNSUPPORTED);
+        assert_non_null(strstr(g.e.detail, i ? "__dovetail_ctl" : "__dovetail_touch"));
+        assert_int_equal(dev_reset(device, NULL), 0);
+        release(&g);
+        free(d);
+    }
+}
+
 /* Whichever allocation fails, the answer is "out of memory" or the right one. */
 static void memory_runs_out(void **state)
 {
@@ -840,6 +863,7 @@ int main(void)
         cmocka_unit_test(unwritten_memory),
         cmocka_unit_test(compare_and_swap),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(the_recorders_names),
         cmocka_unit_test(memory_runs_out),
     };
     way = ANA_WAY_INSTRUMENTED;

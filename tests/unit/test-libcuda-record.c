@@ -161,6 +161,49 @@ static void any_shape(void **state)
     }
 }
 
+/* ---- many blocks, so that all threads of the device take part ---------------------------------------------------- */
+enum { MANY = 3000, STEPS = 40 };
+static const char many[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
+                           ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n"
+                           ".visible .entry many(.param .u64 base)\n{\n"
+                           ".reg .b64 %a, %o; .reg .b32 %b, %t, %k; .reg .pred %p;\n"
+                           "ld.param.u64 %a, [base]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x; mad.lo.u32 %b, %b, 2560, %t;\n" /* 64 words, 40 steps */
+                           "mul.wide.u32 %o, %b, 4; add.u64 %a, %a, %o; mov.u32 %k, 0;\n"
+                           "L: call __dovetail_touch, (%a, 0, 0, 0); add.u64 %a, %a, 256; add.u32 %k, %k, 1; setp.lt.u32 %p, %k, 40; @%p bra L;\n"
+                           "ret;\n}\n";
+static uint8_t seen[MANY];
+
+static void one_run(void *user, uint64_t block, uint32_t range, uint32_t plane, const uint64_t (*run)[2], size_t n)
+{
+    assert_true(block < MANY && !range && !plane && n == 1 && run[0][0] == block * 64 * 4 * STEPS && run[0][1] == (block + 1) * 64 * 4 * STEPS);
+    assert_int_equal(seen[block]++, 0); /* calls come one at a time */
+}
+
+static void blocks_on_many_threads(void **state)
+{
+    CUmodule m;
+    CUfunction f;
+    uint64_t base = 1 << 20;
+    void *args[] = {&base};
+    struct dovetail_touch_site s = {4, 1, 1};
+    struct dovetail_touch_range x = {base, (uint64_t)MANY * 64 * 4 * STEPS, 1, 0};
+    struct dovetail_recorder r = {.site = &s, .range = &x, .nsite = 1, .nrange = 1, .nplane = 1, .shift = 2, .touched = one_run};
+    OK(F(cuModuleLoadData)(&m, many));
+    OK(F(cuModuleGetFunction)(&f, m, "many"));
+    OK(X(dovetailRecord)(&r));
+    for (unsigned i = 0; i < 3; i++) {
+        memset(seen, 0, sizeof seen);
+        OK(X(dovetailSetSchedule)(i, 0));
+        OK(F(cuLaunchKernel)(f, MANY, 1, 1, 64, 1, 1, 0, NULL, args, NULL));
+        OK(F(cuCtxSynchronize)());
+        for (unsigned b = 0; b < MANY; b++)
+            assert_int_equal(seen[b], 1);
+    }
+    OK(X(dovetailSetSchedule)(0, 0));
+    OK(X(dovetailRecord)(NULL));
+    OK(F(cuModuleUnload)(m));
+}
+
 static void all_at(uint64_t at, unsigned site)
 {
     for (unsigned i = 0; i < LANES; i++)
@@ -262,7 +305,7 @@ static void misuse(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(any_shape), cmocka_unit_test(strays), cmocka_unit_test(wrong_recorders),
+    const struct CMUnitTest t[] = {cmocka_unit_test(any_shape), cmocka_unit_test(blocks_on_many_threads), cmocka_unit_test(strays), cmocka_unit_test(wrong_recorders),
                                    cmocka_unit_test(misuse)};
     return cmocka_run_group_tests(t, load, unload);
 }
