@@ -110,6 +110,18 @@ enum ana_way { /* who records what a launch touches; the result is the same */
     ANA_WAY_INSTRUMENTED, /* PTX that is put into the kernel: runs on any device */
     ANA_WAY_NATIVE        /* the software device itself. DT_E_UNSUPPORTED on another */
 };
+
+/* What ana_summarise and the recorder find out; raised whenever any launch may get another footprint than before. */
+#define ANA_FOOTPRINTS "1"
+
+/* Where footprints of launches are kept between analyses (memo.c says what they depend on). Called by ana_run's thread. The bytes are checked:
+ * what get gives may be damaged, or anybody's. */
+struct ana_memo {
+    int (*get)(void *user, const char *key, void **ret, size_t *ret_len); /* 1: found, *ret is free()d by the caller; else there is none */
+    void (*put)(void *user, const char *key, const void *p, size_t n);
+    void *user;
+};
+
 struct ana_options {
     enum ana_way way;
     bool all_edges;
@@ -121,6 +133,7 @@ struct ana_options {
      * whose accesses are proved, or rest on constant buffers alone, may be left to record. Neither: NULL. The result points into base. */
     const struct ana_result *base;
     const uint32_t *same;
+    const struct ana_memo *memo; /* NULL: nothing is kept */
     unsigned threads;   /* that may work side by side, 0: one a core; the result is the same */
     dev_progress progress; /* called by the caller's thread */
     void *user;

@@ -833,6 +833,7 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
     }
     if (!rc)
         rc = note_alignment(s, &j);
+    s->over = j.over;
     if (!rc && j.over & ANA_OVER_GHOST) /* how far ghosts came is chance */
         ana_foot_clear_widened(foot);
     dt_arena_done(&a);

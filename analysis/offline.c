@@ -234,7 +234,7 @@ static bool alike(const struct ana_rec *s, uint32_t j, uint32_t i, uint32_t *to,
     const struct dt_launch *x = &s->g->launch[j], *y = &s->g->launch[i];
     const struct ana_mod *m = &s->mod[x->module];
     if (s->of[i] != s->of[j] || memcmp(x->grid, y->grid, sizeof x->grid) || memcmp(x->block, y->block, sizeof x->block) ||
-        x->narg != y->narg)
+        memcmp(x->cluster, y->cluster, sizeof x->cluster) || x->shared != y->shared || x->narg != y->narg)
         return false;
     memset(to, 0xff, s->g->nbuffer * sizeof *to);
     memset(from, 0xff, s->g->nbuffer * sizeof *from);
@@ -318,9 +318,20 @@ static int walk_all(struct shared *all, uint32_t n)
         s->r->launch[all->todo[k]] = w->launch;
         s->summed[all->todo[k]] = !rc && w->launch.summarised;
         dt_arena_adopt(&s->r->arena, &w->arena);
+        if (s->summed[all->todo[k]] && s->memo.key)
+            ana_memo_keep(s, all->todo[k]);
         dt_err_done(&w->e);
     }
     return rc;
+}
+
+int ana_take_like(struct ana_rec *s, uint32_t i)
+{
+    uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1);
+    if (!to)
+        return DT_E_NOMEM;
+    alike(s, s->like[i], i, to, to + s->g->nbuffer);
+    return renamed(&s->r->arena, &s->r->launch[s->like[i]], to, &s->r->launch[i]);
 }
 
 int ana_record_offline(struct ana_rec *s)
@@ -328,33 +339,31 @@ int ana_record_offline(struct ana_rec *s)
     const uint32_t nlaunch = s->g->nlaunch;
     struct shared all = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
     uint32_t *head = dt_new_array(&s->tmp, uint32_t, s->variant.n + 1), *next = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
-    uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1), *like = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
-    uint32_t n = 0;
+    uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1), n = 0;
     all.todo = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
     all.done = dt_new_array(&s->tmp, struct walked, (size_t)nlaunch + 1);
-    int rc = all.fill && head && next && to && like && all.todo && all.done ? 0 : DT_E_NOMEM;
+    int rc = all.fill && head && next && to && all.todo && all.done ? 0 : DT_E_NOMEM;
     for (uint32_t i = 0; i < nlaunch && !rc; i++) {
-        like[i] = UINT32_MAX;
         if (s->g->launch[i].kind != DT_KERNEL || reused(s, i) || !s->variant.p[s->of[i]].code.sliced)
             continue;
-        like[i] = like_another(s, i, head, next, to);
-        if (like[i] != UINT32_MAX)
+        s->like[i] = like_another(s, i, head, next, to);
+        if (s->like[i] != UINT32_MAX)
             continue;
         next[i] = head[s->of[i]];
         head[s->of[i]] = i + 1;
-        all.todo[n++] = i;
+        rc = ana_memo_find(s, i);
+        if (!rc)
+            all.todo[n++] = i;
+        rc = rc < 0 ? rc : 0;
     }
     if (!rc)
         rc = walk_all(&all, n);
     for (uint32_t i = 0; i < nlaunch && !rc; i++) {
-        if (like[i] == UINT32_MAX)
+        if (s->like[i] == UINT32_MAX)
             continue;
-        s->r->launch[i].unsummarised = s->r->launch[like[i]].unsummarised;
-        if (!s->summed[like[i]])
-            continue;
-        alike(s, like[i], i, to, to + s->g->nbuffer);
-        rc = renamed(&s->r->arena, &s->r->launch[like[i]], to, &s->r->launch[i]);
-        s->summed[i] = !rc;
+        s->r->launch[i].unsummarised = s->r->launch[s->like[i]].unsummarised;
+        if (s->summed[s->like[i]] && !(rc = ana_take_like(s, i)))
+            s->summed[i] = true;
     }
     for (uint32_t b = 0; all.fill && b < s->g->nbuffer; b++)
         free(all.fill[b]);

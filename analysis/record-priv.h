@@ -3,6 +3,7 @@
 #define DT_ANALYSIS_RECORD_PRIV_H
 
 #include "analysis/analysis-priv.h"
+#include "base/hash.h"
 #include "base/vec.h"
 
 #define ANA_CHUNK (UINT64_C(64) << 20) /* of host memory for copies */
@@ -18,6 +19,7 @@ struct ana_variant {
     bool made;  /* code is there */
     int rc;     /* why not */
     struct dt_err e;
+    char memo[DT_SHA256_TEXT]; /* of its text, once it is needed */
     struct ana_code code;
 };
 
@@ -45,6 +47,12 @@ struct ana_rec {
     uint64_t *bytes; /* of each buffer */
     dev_ptr arena, tab, err, log;
     uint64_t arena_bytes, tab_bytes, log_bytes, limit;
+    uint32_t *like;  /* per launch: the first that is like it, if it runs as its slice and there is one; or UINT32_MAX */
+    uint32_t over;   /* ANA_OVER_* of the launch recorded last */
+    struct {
+        char (*key)[DT_SHA256_TEXT];     /* per launch: "" where nothing is to be kept; NULL without ana_options.memo */
+        char (*content)[DT_SHA256_TEXT]; /* per buffer, once it is needed */
+    } memo;
     bool sliced; /* some launch ran as its slice */
     bool device; /* some launch runs: buffers have memory */
     bool native; /* the device records (softgpu/record.h), not instrumented PTX */
@@ -118,5 +126,11 @@ int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, 
 
 /* offline.c: footprints of every launch that has a summary into s->r->launch; s->summed says which. */
 int ana_record_offline(struct ana_rec *s);
+/* Launch i gets the footprints of s->like[i], with its own buffers in them. */
+int ana_take_like(struct ana_rec *s, uint32_t i);
+
+/* memo.c: the footprints of a launch that runs as its slice as they were kept (1), or its key only (0); keep them. */
+int ana_memo_find(struct ana_rec *s, uint32_t launch);
+void ana_memo_keep(struct ana_rec *s, uint32_t launch);
 
 #endif

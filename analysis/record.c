@@ -189,8 +189,14 @@ static int prepare(struct ana_rec *s)
     s->bytes = dt_new_array(&s->tmp, uint64_t, (size_t)g->nbuffer + 1);
     s->r->launch = dt_new_array(&s->r->arena, struct ana_launch, (size_t)g->nlaunch + 1);
     s->summed = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
+    s->like = dt_new_array(&s->tmp, uint32_t, (size_t)g->nlaunch + 1);
+    if (s->o->memo && !s->o->no_slice && !s->o->no_summary) {
+        s->memo.key = dt_arena_array(&s->tmp, (size_t)g->nlaunch + 1, sizeof *s->memo.key);
+        s->memo.content = dt_arena_array(&s->tmp, (size_t)g->nbuffer + 1, sizeof *s->memo.content);
+    }
     if (s->tmp.failed || !s->r->launch)
         return DT_E_NOMEM;
+    memset(s->like, 0xff, g->nlaunch * sizeof *s->like);
     for (uint32_t b = 0; b < g->nbuffer; b++)
         s->bytes[b] = g->buffer[b].bytes;
     int rc = ana_plan_variants(s);
@@ -219,6 +225,8 @@ static int record(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
     int rc = prepare(s);
+    bool *certain = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1); /* it ran as its slice, and nothing was given up */
+    rc = rc || certain ? rc : DT_E_NOMEM;
     for (uint32_t i = 0; i < g->nlaunch && !rc; i++) {
         bool is_kernel = g->launch[i].kind == DT_KERNEL;
         if (reused(s, i)) {
@@ -229,6 +237,13 @@ static int record(struct ana_rec *s)
             s->o->progress("analyze", g->launch[i].name, i, g->nlaunch, s->o->user);
         if (s->summed[i])
             continue;
+        if (s->like[i] != UINT32_MAX && certain[s->like[i]]) {
+            const char *why = s->r->launch[i].unsummarised;
+            rc = ana_take_like(s, i);
+            s->r->launch[i].unsummarised = why;
+            continue;
+        }
+        s->over = 0;
         struct ana_foot *foot = ana_foot_new(&s->r->arena, is_kernel ? s->p->step[i].blocks : 1, g->nbuffer, s->bytes);
         rc = !foot ? DT_E_NOMEM : is_kernel ? ana_record_kernel(s, i, foot) : step(s, i, foot);
         const char *why = s->r->launch[i].unsummarised;
@@ -236,6 +251,9 @@ static int record(struct ana_rec *s)
             rc = ana_foot_finish(foot, &s->r->launch[i], s->e);
         s->r->launch[i].unsummarised = why;
         ana_foot_free(foot);
+        certain[i] = !rc && is_kernel && s->variant.p[s->of[i]].code.sliced && !s->over;
+        if (certain[i] && s->memo.key)
+            ana_memo_keep(s, i);
     }
     return rc;
 }

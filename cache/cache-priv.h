@@ -36,4 +36,7 @@ const char *cache_column(sqlite3_stmt *s, int i);                               
 int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
 bool cache_is_sha256(const char *s);
 
+/* ---- footprints.c ---- */
+int cache_footprints_trim(struct cache *c, int64_t bytes); /* an SQLite code */
+
 #endif

@@ -47,6 +47,17 @@ int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e);
 json_t *cache_stats(struct cache *c); /* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same} */
 
+/* ---- footprints of launches (footprints.c): bytes under a key that says all they depend on ----------------------------- */
+struct cache_footprint {
+    const char *key;
+    const void *p;
+    size_t bytes;
+};
+/* 1 found (*ret: free()), 0 miss, negative error. */
+int cache_footprint_get(struct cache *c, const char *key, void **ret, size_t *ret_len, struct dt_err *e);
+/* All of them or none. When bodies have more than max_bytes together, those that were used least recently go. */
+int cache_footprints_put(struct cache *c, const struct cache_footprint *v, size_t n, int64_t max_bytes, struct dt_err *e);
+
 /* ---- entries (entries.c) ------------------------------------------------------------------------------------------ */
 /* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "total": N}, the last used
  * first, at most `limit`. signature not NULL: its entries only, with `factors`. */
@@ -54,7 +65,7 @@ int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **
 /* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or SQLite's words}. Removes
  * nothing: a damaged row is a miss, and goes when it is met or by gc. */
 int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
-/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until bodies and graphs
+/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until footprints, bodies and graphs
  * together have at most max_bytes (negative: any), and digests and graphs that no entry is left for. {"removed", "bytes", "kept"}. */
 int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e);
 /* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …}, "differs": [{"factor",

@@ -92,6 +92,7 @@ static const struct {
     {"graph", "SELECT digest, digest, body, sha256 FROM graph", "DELETE FROM graph WHERE digest = ?1", 3, true, 1},
     {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known",
      "DELETE FROM known WHERE digest || ' ' || arch = ?1", 4, false, 0},
+    {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false, 0},
 };
 
 /* Find the damaged rows: [{table, key}], and how many rows there are. */
@@ -159,7 +160,7 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
 /* ---- gc -------------------------------------------------------------------------------------------------------- */
 #define BYTES                                                                                                          \
     "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS "     \
-    "BLOB))), 0) FROM graph)"
+    "BLOB))), 0) FROM graph) + (SELECT coalesce(sum(length(body)), 0) FROM footprint)"
 
 static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
 {
@@ -185,6 +186,12 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     if (rc == SQLITE_OK && max_age >= 0) {
         snprintf(sql, sizeof sql, "DELETE FROM entry WHERE unixepoch() - used > %lld", (long long)max_age);
         rc = cache_run(c, sql, NULL, 0);
+        snprintf(sql, sizeof sql, "DELETE FROM footprint WHERE unixepoch() - used > %lld", (long long)max_age);
+        rc = rc == SQLITE_OK ? cache_run(c, sql, NULL, 0) : rc;
+    }
+    if (rc == SQLITE_OK && max_bytes >= 0) { /* footprints go first: they are made again in no time */
+        int64_t rest = max_bytes - (number(c, "SELECT " BYTES) - number(c, "SELECT coalesce(sum(length(body)), 0) FROM footprint"));
+        rc = cache_footprints_trim(c, rest > 0 ? rest : 0);
     }
     for (;;) {
         for (size_t k = 0; rc == SQLITE_OK && k < 2; k++)

@@ -82,9 +82,12 @@ static int need_analysis(struct job *j, bool all, struct dt_err *e)
     if (j->ana && (j->ana_all || !all))
         return 0;
     j->ana = ana_free(j->ana);
-    struct ana_options o = {.all_edges = all, .progress = wrk_progress, .user = j->w};
+    struct ana_options o = {.all_edges = all, .memo = wrk_memo(j->w), .progress = wrk_progress, .user = j->w};
     j->ana_all = all;
-    return ana_run(j->w->dev, j->prog, &o, &j->ana, e);
+    int r = ana_run(j->w->dev, j->prog, &o, &j->ana, e);
+    if (r >= 0)
+        wrk_memo_flush(j->w);
+    return r;
 }
 
 static void store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc)

@@ -308,6 +308,7 @@ int main(int argc, char **argv)
         r = type == 'Q' ? request(&w, body, len) : DT_E_IO;
         free(body);
     }
+    wrk_memo_done(&w);
     cache_close(w.cache);
     if (dev_hung(w.dev)) /* the driver's own clean-up would wait for the kernel; the end of the process takes it off the device */
         _exit(4);

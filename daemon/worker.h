@@ -15,11 +15,17 @@ struct wrk {
     const char *cache_path; /* --cache or NULL */
     struct dev_device *dev; /* NULL until wrk_open */
     struct cache *cache;    /* NULL: cannot be used, work goes on without */
+    struct wrk_memo *memo;  /* worker-memo.c */
     char key[192], toolchain[192];
     int out; /* frames go here */
     uint64_t last_progress_us;
     char last_stage[32];
 };
+
+/* Footprints of launches, kept from job to job and from worker to worker (worker-memo.c). */
+const struct ana_memo *wrk_memo(struct wrk *w); /* NULL: out of memory */
+void wrk_memo_flush(struct wrk *w);             /* what is new goes to the cache's file */
+void wrk_memo_done(struct wrk *w);
 
 /* What a verb gives back. */
 struct wrk_answer {

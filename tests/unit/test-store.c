@@ -125,6 +125,95 @@ static void test_round_trip(void **state)
     cache_close(c);
 }
 
+/* Bytes that are kept, NULL for a miss; the length in *n. */
+static char *kept(struct cache *c, const char *name, size_t *n)
+{
+    void *p = NULL;
+    struct dt_err e = {0};
+    int r = cache_footprint_get(c, name, &p, n, &e);
+    if (r < 0)
+        fail_msg("%s", e.detail);
+    return r ? p : NULL;
+}
+
+static void keep(struct cache *c, const char *name, const void *p, size_t bytes, int64_t max)
+{
+    struct dt_err e = {0};
+    if (cache_footprints_put(c, &(struct cache_footprint){name, p, bytes}, 1, max, &e) < 0)
+        fail_msg("%s", e.detail);
+}
+
+static void test_footprints(void **state)
+{
+    static const char body[] = "a\0b\xff\n", other[] = "other";
+    struct cache *c = must_open();
+    size_t n = 0;
+    assert_null(kept(c, "k1", &n));
+    const struct cache_footprint two[] = {{"k1", body, sizeof body}, {"k2", other, sizeof other}};
+    assert_int_equal(cache_footprints_put(c, two, 2, 1 << 20, NULL), 0);
+    cache_close(c);
+    c = must_open();
+    char *p = kept(c, "k1", &n);
+    assert_non_null(p);
+    assert_int_equal(n, sizeof body);
+    assert_memory_equal(p, body, n);
+    free(p);
+    keep(c, "k1", other, sizeof other, 1 << 20); /* again: the newer bytes */
+    p = kept(c, "k1", &n);
+    assert_int_equal(n, sizeof other);
+    free(p);
+    /* damage, and bytes under another's key: a miss, and gone */
+    json_t *v = NULL;
+    sql("UPDATE footprint SET body = x'00' WHERE key = 'k1'; UPDATE footprint SET key = 'k3' WHERE key = 'k2'");
+    assert_int_equal(cache_verify(c, &v, NULL), 0);
+    assert_int_equal(json_array_size(json_object_get(v, "damaged")), 2);
+    json_decref(v);
+    assert_null(kept(c, "k1", &n));
+    assert_null(kept(c, "k2", &n));
+    assert_null(kept(c, "k3", &n));
+    assert_int_equal(cache_verify(c, &v, NULL), 0);
+    assert_int_equal(json_array_size(json_object_get(v, "damaged")), 0);
+    json_decref(v);
+    cache_close(c);
+}
+
+static unsigned how_many(struct cache *c, unsigned from)
+{
+    unsigned there = 0;
+    for (unsigned i = from; i < 10; i++) {
+        char name[16];
+        size_t n;
+        snprintf(name, sizeof name, "k%u", i);
+        char *p = kept(c, name, &n);
+        there += p != NULL;
+        free(p);
+    }
+    return there;
+}
+
+static void test_footprints_are_bounded(void **state)
+{
+    struct cache *c = must_open();
+    char body[1000] = "", name[16], age[128];
+    for (unsigned i = 0; i < 10; i++) {
+        snprintf(name, sizeof name, "k%u", i);
+        keep(c, name, body, sizeof body, 8000); /* the ninth is too much: the two oldest go */
+        snprintf(age, sizeof age, "UPDATE footprint SET used = unixepoch() - %u WHERE key = '%s'", 1000 - i, name);
+        sql(age);
+    }
+    assert_int_equal(how_many(c, 0), 8);
+    assert_int_equal(how_many(c, 2), 8);
+    json_t *o = NULL;
+    assert_int_equal(cache_gc(c, -1, 3000, &o, NULL), 0);
+    json_decref(o);
+    assert_int_equal(how_many(c, 0), 3);
+    assert_int_equal(how_many(c, 7), 3);
+    assert_int_equal(cache_gc(c, 1, -1, &o, NULL), 0);
+    json_decref(o);
+    assert_int_equal(how_many(c, 0), 0);
+    cache_close(c);
+}
+
 static void test_find(void **state)
 {
     struct cache *c = must_open();
@@ -332,6 +421,7 @@ int main(void)
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),        T(test_digest),
                                        T(test_damaged_row), T(test_no_database), T(test_damaged_in_use),
-                                       T(test_newer),       T(test_processes),   T(test_default_path)};
+                                       T(test_newer),       T(test_processes),   T(test_default_path),
+                                       T(test_footprints),  T(test_footprints_are_bounded)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
