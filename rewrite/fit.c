@@ -314,7 +314,10 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
     r.keep_global = q->role != DT_INTERMEDIATE;
     for (uint32_t k = 0; k < c->ana->nedge && !r.keep_global; k++) {
         const struct ana_edge *x = &c->ana->edge[k];
-        if (x->producer != c->launch[0] || x->consumer == c->launch[1] || !ana_rows_pairs(&x->raw))
+        bool served = x->consumer == c->launch[1]; /* from shared memory */
+        for (uint32_t j = 0; j < c->nset; j++)
+            served |= x->consumer == c->set[j];
+        if (x->producer != c->launch[0] || served || !ana_rows_pairs(&x->raw))
             continue;
         for (uint32_t j = 0; j < x->nbuffer; j++)
             r.keep_global |= x->buffer[j] == buffer;

@@ -280,12 +280,11 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
 
 #define BOUND 4.0
 
-/* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion saves.
- * A fused block runs its component's blocks one after the other. With per-block times from the launches themselves (divided by
+/* A fused block runs its component's blocks one after the other. With per-block times from the launches themselves (divided by
  * how many blocks share an SM) the fused launch takes about the longest component, and about all components over all SMs. A block
  * that follows another in the same fused block starts sooner than one that is launched, so this overestimates; only where it is over
  * BOUND times what both take now, the gap between launches included, the candidate is not built. */
-static double bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
+double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
 {
     double block[2], longest = 0, total = 0;
     *ret_now = 0;
@@ -328,7 +327,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     *ret_verdict = RW_REFUSED;
     if (!rw_legal_check(c, why))
         return 1;
-    x->after_us = bound_us(c, now, &x->before_us);
+    x->after_us = rw_bound_us(c, now, &x->before_us);
     if (x->after_us <= x->before_us * BOUND || RW_FORCED)
         return 0;
     *ret_verdict = RW_DROPPED;

@@ -153,3 +153,63 @@ bool rw_legal_shared_space(const struct rw_cand *c, struct dt_str *why)
     }
     return true;
 }
+
+/* ---- recompute: body 0 is the producer, body 1 one of its consumers ------------------------------------------------------- */
+
+bool rw_legal_repeatable(const struct rw_cand *c, struct dt_str *why)
+{
+    const struct ana_launch *p = &c->ana->launch[c->launch[0]];
+    for (uint32_t k = 0; k < p->naccess; k++)
+        if (p->access[k].atomics || (p->access[k].reads && p->access[k].writes)) {
+            dt_str_addf(why, "'%s' %s '%s'", c->prog->graph->launch[c->launch[0]].name,
+                        p->access[k].atomics ? "has atomics on" : "both reads and writes", c->prog->graph->buffer[p->access[k].buffer].name);
+            return false;
+        }
+    return true;
+}
+
+bool rw_legal_inputs_stay(const struct rw_cand *c, struct dt_str *why)
+{
+    const struct ana_launch *p = &c->ana->launch[c->launch[0]], *q = &c->ana->launch[c->launch[1]];
+    for (uint32_t k = 0; k < p->naccess; k++)
+        for (uint32_t i = 0; i < q->naccess; i++) {
+            bool meet = false;
+            if (!q->access[i].writes || q->access[i].buffer != p->access[k].buffer)
+                continue;
+            if (q->access[i].widened || p->access[k].widened)
+                meet = true;
+            for (int x = 0; x < ANA_EVIDENCES && !meet; x++)
+                for (int y = 0; y < ANA_EVIDENCES && !meet; y++)
+                    meet = ana_set_overlaps(q->access[i].write_by[x], p->access[k].read_by[y]) ||
+                           ana_set_overlaps(q->access[i].write_by[x], p->access[k].write_by[y]);
+            if (meet) {
+                dt_str_addf(why, "'%s' writes '%s', which '%s' %s", c->prog->graph->launch[c->launch[1]].name,
+                            c->prog->graph->buffer[q->access[i].buffer].name, c->prog->graph->launch[c->launch[0]].name,
+                            p->access[k].reads ? "would read again" : "writes");
+                return false;
+            }
+        }
+    return true;
+}
+
+bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why)
+{
+    const struct ana_launch *p = &c->ana->launch[c->launch[0]];
+    for (uint32_t k = 0; k < p->naccess; k++) {
+        const char *name = c->prog->graph->buffer[p->access[k].buffer].name;
+        const struct rw_redirect *r = NULL;
+        if (!p->access[k].writes)
+            continue;
+        for (uint32_t i = 0; i < c->nredirect; i++)
+            if (c->redirect[i].buffer == p->access[k].buffer)
+                r = &c->redirect[i];
+        if (!r)
+            dt_str_addf(why, "'%s' does not go through shared memory%s%s", name, c->no_redirect.len ? ": " : "",
+                        c->no_redirect.s ? c->no_redirect.s : "");
+        else if (r->keep_global)
+            dt_str_addf(why, "'%s' leaves the graph, or somebody else reads it", name);
+        if (!r || r->keep_global)
+            return false;
+    }
+    return true;
+}

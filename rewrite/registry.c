@@ -10,6 +10,7 @@
 const struct rw_rewrite *const rw_registry[] = {
     &rw_dead_blocks, /* first: what is not computed need not be fused */
     &rw_block_fusion,
+    &rw_recompute,
     &rw_parallel_fusion,
     &rw_split,
     &rw_programmatic, /* last: what it made is not fused any more */

@@ -144,6 +144,8 @@ struct rw_cand {
     const struct ana_result *ana;
     const struct rw_options *opt;
     const struct ana_edge *edge;
+    const uint32_t *set;        /* other launches whose reads do not keep an intermediate in global memory (recompute), NULL: none */
+    uint32_t nset;
     uint32_t nbody;             /* 2 where there is an edge */
     uint32_t *beside;           /* bodies side by side, each in blocks of its own: where body s begins, nbody + 1 numbers; NULL: one after the other */
     uint32_t launch[RW_BODIES]; /* producer, consumer; or what runs side by side */
@@ -325,11 +327,13 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_parallel_fusion, rw_split, rw_programmatic;
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_programmatic;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+/* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion saves. */
+double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now);
 /* A joined launch as a part of x; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 

@@ -234,7 +234,7 @@ class Maker:
 
 SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "rowsum", "warprows", "flip"]
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top"]
-KINDS = ["dead-blocks", "block-fusion", "parallel-fusion"]
+KINDS = ["dead-blocks", "block-fusion", "recompute", "parallel-fusion"]
 
 
 def build(seed):

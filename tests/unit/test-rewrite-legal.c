@@ -502,6 +502,74 @@ static void test_nobody_reads(void **state)
     }
 }
 
+/* The producer p reads x and writes h, the consumer c reads h and writes y. One thing is changed at a time; the plain pair passes. */
+static void test_recompute(void **state)
+{
+    static const struct rw_legal row[] = {RW_LEGAL_ROW(repeatable), RW_LEGAL_ROW(inputs_stay), RW_LEGAL_ROW(all_readers)};
+    static const char *const want[][2] = {
+        {NULL, NULL},
+        {"repeatable: 'p' has atomics on 'h'", NULL},
+        {"repeatable: 'p' both reads and writes 'h'", NULL},
+        {NULL, "inputs-stay: 'c' writes 'x', which 'p' would read again"},
+        {NULL, "inputs-stay: 'c' writes 'x', which 'p' would read again"},
+        {NULL, NULL}, /* other bytes of x */
+        {NULL, "inputs-stay: 'c' writes 'h', which 'p' writes"},
+    };
+    for (int k = 0; k < 7; k++) {
+        struct fix f;
+        struct dt_str why = {0};
+        fix_open(&f, &plain);
+        fix_cand(&f);
+        struct ana_access *p = f.ana.launch[0].access, *c = f.ana.launch[1].access;
+        p[0].write_by[ANA_PROVED] = fix_run(&f, 0, 4096);
+        p[1].read_by[ANA_PROVED] = fix_run(&f, 0, 4096);
+        c[1].write_by[ANA_PROVED] = fix_run(&f, k == 5 ? 4096 : 4092, 8192);
+        p[0].atomics = k == 1;
+        p[0].reads = k == 2;
+        if (k >= 3)
+            c[1].buffer = k == 6 ? 1 : 0;
+        c[1].widened = k == 4;
+        for (int r = 0; r < 2; r++) {
+            bool ok = rw_legal_rows(&row[r], 1, &f.c, &why);
+            assert_int_equal(ok, want[k][r] == NULL);
+            if (!ok)
+                assert_string_equal(why.s, want[k][r]);
+            dt_str_done(&why);
+        }
+        fix_close(&f);
+    }
+    /* where the intermediate is: in shared memory alone, beside its buffer, only there; another reader that is served or not */
+    for (int k = 0; k < 5; k++) {
+        struct fix f;
+        struct fix_spec s = plain;
+        struct dt_str why = {0};
+        struct dt_err e = {0};
+        const uint32_t set[3] = {0, 1, 2};
+        s.h_role = k == 1 ? "output" : NULL;
+        fix_open(&f, &s);
+        fix_cand(&f);
+        if (k >= 3) { /* a second reader */
+            struct ana_edge *x = &f.ana.edge[1];
+            *x = f.ana.edge[0];
+            x->consumer = 2;
+            f.ana.nedge = 2;
+            f.c.set = k == 3 ? set : NULL;
+            f.c.nset = k == 3 ? 3 : 0;
+        }
+        assert_int_equal(rw_fit(&f.c, &e), 0);
+        assert_int_equal(f.c.nredirect, 1);
+        if (k == 2)
+            f.c.nredirect = 0;
+        bool ok = rw_legal_rows(&row[2], 1, &f.c, &why);
+        assert_int_equal(ok, k == 0 || k == 3);
+        if (!ok)
+            assert_string_equal(why.s, k == 2 ? "all-readers: 'h' does not go through shared memory"
+                                              : "all-readers: 'h' leaves the graph, or somebody else reads it");
+        dt_str_done(&why);
+        fix_close(&f);
+    }
+}
+
 /* Each predicate of the table has a test here; a new row without one fails. */
 static void test_all_covered(void **state)
 {
@@ -517,7 +585,7 @@ static void test_all_covered(void **state)
 #define OTHER(NAME, text) #NAME,
 #include "rewrite/legal.def"
     };
-    static const char *const more[] = {"unordered", "nobody_reads"};
+    static const char *const more[] = {"unordered", "nobody_reads", "repeatable", "inputs_stay", "all_readers"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);
@@ -534,7 +602,8 @@ int main(void)
         cmocka_unit_test(test_uniform_collectives),
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
-        cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

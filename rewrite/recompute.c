@@ -1,0 +1,202 @@
+/* Recompute: a cheap producer's blocks are run again in every consumer block that needs them, and their launch is gone.
+ *
+ *   before                                    after
+ *   norm<<<128, 256>>>(x, n)    a row each    norm+gemm<<<(16, 8), 256>>>(x, w, y)     block (i, j): the 16 rows of its tile, a barrier, the tile
+ *   gemm<<<(16, 8), 256>>>(n, w, y)           norm+gate<<<128, 128>>>(x, g)            block k: row k again, a barrier, gate's block k
+ *   gate<<<128, 128>>>(n, g)
+ *
+ * Block fusion would put all consumer blocks that share a producer block, directly or not, into one block; here each has producers of its own.
+ * The intermediate is in the block's shared memory only, so nothing is written twice. Apart from the lists of blocks (by consumer block the producers
+ * of its RAW row) this is block fusion at level `shared`: fit.c, join.c. One launch for each consumer, in their order, where the producer stood.
+ *
+ * Legal when the LEGAL rows hold for the producer with each consumer (but for `order`, which is asked of all of them together), and:
+ *   repeatable    the producer has no atomics and writes nothing that it reads, so running a block twice gives the same
+ *   inputs_stay   no consumer writes what the producer reads or writes: it is read again while consumers run, and after the first of them
+ *   all_readers   all that it writes goes to these consumers, through shared memory
+ * What could break it: as for block fusion. A producer that costs more than it saves is dropped, by a bound before it is built.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 8 /* consumers */
+#define BOUND 4.0
+
+struct mine {
+    struct rw_cand *c; /* by consumer */
+    uint32_t n;
+};
+
+static const struct rw_legal more[] = {RW_LEGAL_ROW(repeatable), RW_LEGAL_ROW(inputs_stay)};
+static const struct rw_legal fitted[] = {RW_LEGAL_ROW(all_readers)};
+
+static bool legal(const struct rw_cand *c, struct dt_str *why)
+{
+    unsigned at = 0;
+    while (at < rw_nlegal && rw_legal[at].fn != rw_legal_order)
+        at++;
+    return rw_legal_rows(rw_legal, at, c, why) && (at == rw_nlegal || rw_legal_rows(rw_legal + at + 1, rw_nlegal - at - 1, c, why)) &&
+           rw_legal_rows(more, 2, c, why);
+}
+
+/* Every kernel whose blocks are read by several blocks, of one launch or of more; all readers are kernels. */
+static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+{
+    int r = 0;
+    (void)o;
+    for (uint32_t p = 0; p < s->graph->nlaunch && r == 0; p++) {
+        uint32_t set[MOST + 1] = {p}, n = 1, size = 0;
+        uint64_t bytes = 0;
+        bool ok = s->graph->launch[p].kind == DT_KERNEL, shared = false;
+        for (uint32_t k = 0; k < s->ana->nedge && ok; k++) { /* by consumer: ascending */
+            const struct ana_edge *x = &s->ana->edge[k];
+            if (x->producer != p || !ana_rows_pairs(&x->raw))
+                continue;
+            ok = n <= MOST && s->graph->launch[x->consumer].kind == DT_KERNEL;
+            if (ok)
+                set[n++] = x->consumer;
+            shared |= x->cpp_max > 1 || n > 2;
+            size = x->ppc_max > size ? x->ppc_max : size;
+            for (uint32_t j = 0; j < x->nbuffer; j++)
+                bytes += s->graph->buffer[x->buffer[j]].bytes;
+        }
+        for (uint32_t k = 0; ok && k < s->ana->launch[p].naccess; k++) { /* what stays in global memory is not for this */
+            const struct ana_access *x = &s->ana->launch[p].access[k];
+            ok = !x->writes || (s->graph->buffer[x->buffer].role == DT_INTERMEDIATE && s->graph->buffer[x->buffer].module < 0);
+        }
+        if (ok && shared && rw_propose(ret, set, n, size, bytes) < 0)
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    return r;
+}
+
+/* Lists: a component for each consumer block, its producers are those of its row. */
+static int lists(struct rw_cand *c, struct dt_err *e)
+{
+    const struct ana_rows *raw = &c->edge->raw;
+    uint32_t n = c->body[1].step->blocks;
+    struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
+    p->row = dt_new_array(&c->arena, uint32_t, n + 2);
+    p->col = dt_new_array(&c->arena, uint32_t, (size_t)raw->npairs + 1);
+    q->row = dt_new_array(&c->arena, uint32_t, n + 2);
+    q->col = dt_new_array(&c->arena, uint32_t, n + 1);
+    if (!p->row || !p->col || !q->row || !q->col)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < n; k++) {
+        uint32_t from = k < raw->nrow ? raw->row[k] : 0, to = k < raw->nrow ? raw->row[k + 1] : 0;
+        for (uint32_t i = from; i < to; i++)
+            p->col[p->row[k] + i - from] = raw->col[i];
+        p->row[k + 1] = p->row[k] + to - from;
+        q->col[k] = k;
+        q->row[k + 1] = k + 1;
+    }
+    c->comps.n = n;
+    rw_list_fit(p, n);
+    rw_list_fit(q, n);
+    return 0;
+}
+
+/* How long all of them take, roughly, and took. */
+static double bound(const struct mine *m, const struct rw_state *s, double *ret_now)
+{
+    double all = 0;
+    *ret_now = 0;
+    for (uint32_t k = 0; k < m->n; k++) {
+        double now;
+        all += rw_bound_us(&m->c[k], s, &now);
+        *ret_now += k ? now - s->step_us[m->c[k].launch[0]] : now; /* the producer ran once */
+    }
+    return all;
+}
+
+static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+{
+    struct mine *m = x->mine = dt_calloc(1, sizeof *m);
+    const struct dt_graph *g = x->now->graph;
+    uint32_t between, *order = dt_calloc(g->nlaunch + 1, sizeof *order);
+    *ret_verdict = RW_REFUSED;
+    if (!m || !order || !(m->c = dt_calloc(x->nlaunch, sizeof *m->c))) {
+        free(order);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    bool ok = rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
+    free(order);
+    if (!ok)
+        return dt_str_addf(why, "order: '%s' depends on one of them, and another on it", between < g->nlaunch ? g->launch[between].name : "?"), 1;
+    for (uint32_t k = 1; k < x->nlaunch; k++) {
+        struct rw_cand *c = &m->c[k - 1];
+        const uint32_t pair[2] = {x->launch[0], x->launch[k]};
+        m->n = k;
+        int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, pair, 2, e);
+        if (r < 0)
+            return r;
+        c->set = x->launch;
+        c->nset = x->nlaunch;
+        c->edge = ana_find_edge(x->now->ana, pair[0], pair[1]);
+        if (!c->edge || !ana_rows_kept(&c->edge->raw))
+            return dt_str_add(why, "block-map: it has too many pairs to keep"), 1;
+        if ((r = lists(c, e)) < 0)
+            return r;
+        if (!legal(c, why))
+            return 1;
+    }
+    x->after_us = bound(m, x->now, &x->before_us);
+    if (x->after_us <= x->before_us * BOUND || RW_FORCED)
+        return 0;
+    *ret_verdict = RW_DROPPED;
+    dt_str_addf(why, "%s %.2f → about %.2f us for all of them: up to %u producer blocks again in each consumer block (estimated from the "
+                     "launches' own times, not built)",
+                strncmp(x->now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, m->c[0].comps.list[0].max);
+    return 1;
+}
+
+static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+{
+    struct mine *m = x->mine;
+    (void)level;
+    for (uint32_t k = 0; k < m->n; k++) {
+        struct rw_cand *c = &m->c[k];
+        struct dt_str room = {0};
+        int r = rw_fit(c, e);
+        if (r < 0)
+            return r;
+        c->level = RW_LEVEL_SHARED;
+        if (!rw_legal_rows(fitted, 1, c, why))
+            return 1;
+        bool ok = rw_layout(c, &room);
+        if (!ok)
+            dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+        dt_str_done(&room);
+        if (!ok || !legal(c, why))
+            return 1;
+        if ((r = rw_identity(c, why, e)))
+            return r;
+        rw_name_entry(c);
+        if ((r = rw_join(c, e)) < 0 || (r = rw_resources(c, why, e)) || (r = rw_fuse_part(c, x, e)) < 0)
+            return r;
+    }
+    return 0;
+}
+
+static void close(struct rw_edit *x)
+{
+    struct mine *m = x->mine;
+    for (uint32_t k = 0; m && m->c && k < m->n; k++)
+        rw_cand_done(&m->c[k]);
+    if (m)
+        free(m->c);
+    free(m);
+    x->mine = NULL;
+}
+
+const struct rw_rewrite rw_recompute = {
+    .name = "recompute",
+    .needs = "a producer without atomics, all of whose results consumers read through shared memory; rows of rewrite/legal.def",
+    .keeps = "what every consumer block computes",
+    .on = true,
+    .propose = propose,
+    .open = open,
+    .build = build,
+    .close = close,
+};
