@@ -77,6 +77,18 @@ extern "C" __global__ void two(const float *h, float *y) /* a block reads what t
     int i = blockIdx.x * 256 + threadIdx.x;
     y[i] = h[i ^ 128] + h[i];
 }
+extern "C" __global__ void next(const float *h, float *y) /* a block reads its own and the next one's */
+{
+    int i = blockIdx.x * 128 + threadIdx.x, n = gridDim.x * 128;
+    y[i] = h[i] - h[(i + 128) % n];
+}
+extern "C" __global__ void back(const float *h, float *y, float *g) /* and writes a third buffer elsewhere */
+{
+    int i = blockIdx.x * 128 + threadIdx.x, n = gridDim.x * 128;
+    y[i] = h[i] - h[(i + 128) % n];
+    g[(i + 256) % n] = h[i];
+}
+extern "C" __global__ void twice(float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = h[i] * 2.f; }
 extern "C" __global__ void all(const float *h, float *y, int n)
 {
     float a = 0;
@@ -252,8 +264,16 @@ SOLO_HARDWARE = [
     ("unwaited", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_90", "", "griddepcontrol.wait;")}),
      "two waits are one wait; the kernel's own placement is left to it"),
 ]
-# No case. A step that is no kernel is never proposed (programmatic.c: follows()), nor launches with an order for parallel fusion.
-UNREACHABLE = ["kernel", "unordered"]
+RECOMPUTE = [
+    ("repeatable", "all_readers", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "twice", "h"), launch("b", "m", "next", "h", "y")]),
+     "refused: verification"),
+    ("inputs_stay", "", graph([launch("z", "m", "scale", "x", "g"), launch("a", "m", "scale", "g", "h"), launch("b", "m", "back", "h", "y", "g")],
+                              g=buffer(N, "intermediate")), "refused: verification"),
+    ("all_readers", "", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "scale", "x", "h", grid=N // 256), launch("b", "m", "next", "h", "y")]),
+     "refused: verification"),
+]
+# No case. Only blocks that nobody reads are proposed as dead (dead.c), the predicate says it again. A step that is no kernel is never proposed (programmatic.c: follows()), nor launches with an order for parallel fusion.
+UNREACHABLE = ["kernel", "unordered", "nobody_reads"]
 KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute", "dataflow-fusion"]
 
 
@@ -269,7 +289,7 @@ def main():
     exe, names = sys.argv[1], sys.argv[3:]
     rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", True) for c in HARDWARE] +
-             [(c, "programmatic-launch", False) for c in SOLO] + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE])
+             [(c, "recompute", False) for c in RECOMPUTE] + [(c, "programmatic-launch", False) for c in SOLO] + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE])
     listed = [c[0] for c, _, _ in cases] + UNREACHABLE
     wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed if n not in rows]
     os.environ.setdefault("DOVETAIL_KERNEL_TIMEOUT_MS", "4000")  # of a kernel that waits for ever
@@ -295,7 +315,7 @@ def main():
         p.close()
     print("\n".join(wrong))
     print("%d predicates: %d caught, %d only hardware shows, %d out of reach, %d wrong" %
-          (len(rows), len(CASES + SOLO), len(HARDWARE + SOLO_HARDWARE), len(UNREACHABLE), len(wrong)))
+          (len(rows), len(CASES + RECOMPUTE + SOLO), len(HARDWARE + SOLO_HARDWARE), len(UNREACHABLE), len(wrong)))
     return 1 if wrong else 0
 
 

@@ -234,7 +234,6 @@ class Maker:
 
 SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "rowsum", "warprows", "flip"]
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top"]
-KINDS = ["dead-blocks", "block-fusion", "recompute", "parallel-fusion"]
 
 
 def build(seed):
@@ -303,8 +302,8 @@ def ways(seed):
     """How to plan this graph: (words, request)."""
     yield "", {}
     if seed % 2:  # every other one again with everything legal forced: all kinds, or one kind alone
-        only = KINDS[seed // 4 % len(KINDS)]
-        yield " (forced)", {"force": True} if seed % 4 == 1 else {"force": True, "allow": [only], "deny": [k for k in KINDS if k != only]}
+        only = KINDS[seed // 8 % len(KINDS)]
+        yield " (forced)", {"force": True} if seed // 4 % 2 else {"force": True, "allow": [only], "deny": [k for k in KINDS if k != only]}
 
 
 def check(planner, seed):
