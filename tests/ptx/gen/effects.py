@@ -20,6 +20,8 @@ def hint(form):
         return "[%g], 128" + ", %pol" * ("L2::cache_hint" in form.mods)
     if form.op in ("discard", "applypriority"):
         return "[%g+128], 128" if form.op == "discard" else "[%g], 128"
+    if form.op == "fence.proxy" and "acquire" in form.mods:
+        return "[%g], 128"
     if form.op in ("prefetch", "prefetchu"):
         return SPACE[space]
     return {"nanosleep": "20", "pmevent": "5", "setmaxnreg.inc": "232", "setmaxnreg.dec": "40"}.get(form.op, "")
