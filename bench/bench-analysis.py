@@ -40,7 +40,7 @@ p.add_argument("--out", default="bench/results")
 o = p.parse_args()
 corpus = sorted(os.path.dirname(f) for f in glob.glob(os.path.join(results.ROOT, "tests/corpus/*/graph.json")))
 with tempfile.TemporaryDirectory() as tmp:
-    measured = run(o.build, corpus + write(tmp, graphs.graphs()))
+    measured = run(o.build, corpus + write(tmp, graphs.graphs() + graphs.data_dependent()))
     large = [run(o.build, [f], "--only")[0] for f in write(tmp, graphs.large())]  # a process each, for its peak of memory
 figures = []
 print(f"{'graph':20} {'analysis us':>12} {'plain run us':>13} {'ratio':>7}")
@@ -48,6 +48,18 @@ for g in measured:
     ratio = g["analysis_us"] / g["plain_run_us"]
     print(f"{g['graph']:20} {g['analysis_us']:12.0f} {g['plain_run_us']:13.0f} {ratio:7.3f}")
     figures.append(figure(f"analysis.{g['graph']}.time_of_plain", round(ratio, 4)))
+print(f"\n{'recorded, of plain run':32} {'slices: native':>15} {'instrumented':>13} {'whole: native':>14} {'instrumented':>13}")
+for g in measured:
+    row = f"{g['graph']:32}"
+    for how, widths in (("slices", (15, 13)), ("whole", (14, 13))):
+        for recorder, width in zip(("native", "instrumented"), widths):
+            if recorder in g["ways"][how]:
+                share = g["ways"][how][recorder] / g["plain_run_us"]
+                row += f" {share:{width}.2f}"
+                figures.append(figure(f"analysis.{g['graph']}.{how}.{recorder}.time_of_plain", round(share, 4)))
+            else:
+                row += " " * width + "-"
+    print(row)
 print(f"\n{'thread instructions':32} {'as analysed':>12} {'how':>8} {'slice':>12} {'whole':>12} {'plain':>12} {'of plain':>9}")
 for g in measured:
     for l in g["launches"]:

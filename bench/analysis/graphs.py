@@ -1,12 +1,17 @@
 """The graphs whose analysis is timed, as documents: graphs() gives {name: document}, made for each run; nothing is stored."""
 import os
 
-CUDA = open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "kernels.cu"), encoding="utf-8").read()
+def source(name):
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), name), encoding="utf-8") as f:
+        return f.read()
+
+
+CUDA, DATA = source("kernels.cu"), source("data.cu")
 
 
 class Graph:
-    def __init__(self, name):
-        self.doc = {"dovetail": 1, "name": name, "modules": {"m": {"cuda": CUDA}}, "buffers": {}, "launches": []}
+    def __init__(self, name, cuda=CUDA):
+        self.doc = {"dovetail": 1, "name": name, "modules": {"m": {"cuda": cuda}}, "buffers": {}, "launches": []}
 
     def buffer(self, name, values, role="intermediate"):
         self.doc["buffers"].setdefault(name, {"bytes": 4 * values, "role": role})
@@ -90,6 +95,27 @@ def graphs():
              one("transpose-even", "transpose", (side // 32, side // 32), (32, 8), [("x", side * side), ("y", side * side)], side, side),
              one("transpose-odd", "transpose", (16, 10), (32, 8), [("x", 500 * 300), ("y", 500 * 300)], 300, 500)]
     return all_
+
+
+def data_dependent():
+    """Compared with a plain run: data decides what these touch, so that they run to be analysed."""
+    n, rows, width = 1 << 20, 1024, 1024
+    out = []
+    for name, grid, buffers, numbers in (
+            ("gather", n // 256, [("ix", n), ("x", n), ("y", n)], [n]),
+            ("bins", n // 256, [("ix", n), ("y", 1024)], [n]),
+            ("masked", n // 256, [("ix", n), ("x", n), ("y", n)], [n]),
+            ("embedding", rows, [("ix", rows), ("x", rows * width), ("y", rows * width)], [rows, width]),
+            ("sparse", n // 32 // 256, [("row", n // 32), ("ix", n), ("v", n), ("x", n // 32), ("y", n // 32)], [n // 32])):
+        g = Graph("data-" + name, DATA)
+        for b, v in buffers:
+            g.buffer(b, v, "output" if b == "y" else "input")
+            if b != "y":
+                number = b in ("ix", "row")
+                g.doc["buffers"][b]["fill"] = {"uniform": [0, 1 << 30] if number else [-1, 1], "dtype": "u32" if number else "f32", "seed": 3}
+        g.launch(name, (grid,), (256,), *[b for b, _ in buffers], *numbers)
+        out.append(g.doc)
+    return out
 
 
 def large():
