@@ -273,16 +273,12 @@ RECOMPUTE = [
      "refused: verification"),
 ]
 WIDE = 140 * 128  # 140 blocks, one an SM for the shared memory they take: a wave of 132 and a tail of 8
-WHERE = """.func (.param .b32 r) where()
-{
-.reg .b32 %r<2>; mov.u32 %r1, %ctaid.x; st.param.b32 [r], %r1; ret;
-}"""
 SPLIT = [
-    ("single_blocks", "", graph([launch("a", "c", "swap", "x", "h", grid=140, cluster=[2, 1, 1], shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
-                                n=WIDE), "refused: verification"),
-    ("numbers", "no_talk", graph([launch("a", "p", "k", "x", "h", grid=140, shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
-                          {"p": ptx("8.0", "sm_80", WHERE, "{ .param .b32 s; call.uni (s), where, (); ld.param.b32 %r5, [s]; }"
-                                    "mad.lo.s32 %r4, %r5, %r2, %r3; mul.wide.s32 %rd3, %r4, 4; add.s64 %rd5, %rd2, %rd3;")}, n=WIDE), "refused: verification"),
+    ("single_blocks", "numbers,async", graph([launch("a", "c", "swap", "x", "h", grid=140, cluster=[5, 1, 1], shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
+                                n=WIDE), "refused: building: 5 does not divide"),
+    ("numbers", "", graph([launch("a", "p", "k", "x", "h", grid=140, shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
+                          {"p": ptx("8.0", "sm_80", "", "mov.v4.u32 {%r10, %r11, %r12, %r13}, %ctaid; mad.lo.s32 %r4, %r10, %r2, %r3;"
+                                    "mul.wide.s32 %rd3, %r4, 4; add.s64 %rd5, %rd2, %rd3;")}, n=WIDE), "refused: building: a block number"),
     ("no_talk", "", graph([launch("a", "m", "ticket", "x", "z", "h", grid=140, shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
                           n=WIDE, z=buffer(1, "inout", **ZERO)), "refused: verification"),
 ]
