@@ -229,8 +229,10 @@ struct ana_summary_in {
     uint32_t nvar;
     const uint8_t *(*content)(void *user, uint32_t mem); /* what loads of it see; NULL: not known */
     void *user;
+    ana_trace_fn trace; /* or NULL */
+    void *trace_user;
 };
-/* 1: `foot` holds what the blocks of the launch touch; 0: there is no summary, *ret_why says why, nothing is in `foot`.
+/* 1: `foot` (unless NULL) holds what the blocks of the launch touch; 0: there is no summary, *ret_why says why, nothing is in `foot`.
  * *ret_work: thread instructions that were walked. Errors: DT_E_NOMEM. */
 int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64_t *ret_work, const char **ret_why,
                   struct dt_err *e);

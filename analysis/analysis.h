@@ -155,6 +155,33 @@ json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, cons
 int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e);
 json_t *dev_info_to_json(const struct dev_info *i); /* the "device" member of analysis and plan documents */
 
+/* ---- accesses thread by thread (trace.c) ------------------------------------------------------------------------- */
+/* What some threads do at one instruction, in each block of a box and each round of its loops. */
+struct ana_trace {
+    uint32_t inst;           /* index into entry->inst */
+    uint32_t bytes;          /* width */
+    bool reads, writes, atomic;
+    enum ana_evidence evidence; /* the worst of address and guard */
+    uint32_t n;              /* threads */
+    const uint16_t *thread;  /* linear number in the block */
+    const uint32_t *buffer;  /* of the graph, UINT32_MAX: none of its */
+    const int64_t *base;     /* byte offset in it, of the box's first block and first round */
+    const int64_t *step[3];  /* what it moves by with the box's next block in x, y, z; NULL: nothing */
+    const int64_t *times;    /* how often a thread does it: rounds of loops */
+    bool moves;              /* with rounds of a loop */
+};
+struct ana_trace_box { /* blocks lo + stride * k, k < ext, in x, y, z */
+    uint32_t lo[3], ext[3], stride[3];
+    const struct ana_trace *access;
+    uint32_t n;
+};
+/* Not zero: an error, which ends the trace. What it is given lives until it returns. */
+typedef int (*ana_trace_fn)(const struct ana_trace_box *box, void *user);
+/* Every access that every thread of a kernel launch makes, exactly, box by box; boxes are disjoint and make up the grid. 1: done; 0: the launch
+ * has no summary (summary.c), *ret_why says why, and what `fn` was given counts for nothing. Needs no device. Sites that data decides
+ * (ana_access.widened) are left out. */
+int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why, struct dt_err *e);
+
 /* ---- interval sets (sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set ----------------------- */
 struct ana_set ana_set_union(struct dt_arena *a, struct ana_set x, struct ana_set y);
 struct ana_set ana_set_minus(struct dt_arena *a, struct ana_set x, struct ana_set y);

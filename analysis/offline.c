@@ -148,12 +148,13 @@ static bool list_params(struct offline *o, uint32_t launch, struct ana_summary_i
     return true;
 }
 
-static int summarise(struct offline *o, uint32_t launch, struct walked *to)
+static int summarise(struct offline *o, uint32_t launch, struct walked *to, ana_trace_fn fn, void *user, const char **ret_why)
 {
     struct ana_rec *s = o->s;
     const struct dt_launch *l = &s->g->launch[launch];
     struct ana_variant *v = &s->variant.p[s->of[launch]];
-    struct ana_summary_in in = {.code = &v->code, .grid = l->grid, .block = l->block, .content = content, .user = o};
+    struct ana_summary_in in = {.code = &v->code, .grid = l->grid, .block = l->block, .content = content, .user = o,
+                                .trace = fn, .trace_user = user};
     struct dt_err none = {0};
     uint64_t work = 0;
     const char *why = "its arguments";
@@ -163,8 +164,14 @@ static int summarise(struct offline *o, uint32_t launch, struct walked *to)
     bool found = !rc && list_params(o, launch, &in) && !ana_check_kernel(&(struct ana_rec){.p = s->p, .g = s->g, .mod = s->mod, .variant = s->variant, .of = s->of, .e = &none}, launch);
     struct ana_foot *foot = NULL;
     dt_err_done(&none);
+    *ret_why = why;
     if (rc == DT_E_GRAPH)
         return 0;
+    if (fn) {
+        found = found && !rc;
+        rc = found ? ana_summarise(&in, NULL, &work, ret_why, s->e) : rc;
+        return rc;
+    }
     if (!rc && found) {
         foot = ana_foot_new(&to->arena, s->p->step[launch].blocks, s->g->nbuffer, s->bytes);
         rc = foot ? ana_summarise(&in, foot, &work, &why, &to->e) : DT_E_NOMEM;
@@ -187,7 +194,8 @@ static void walk(void *user, size_t i)
 {
     struct shared *all = user;
     struct offline o = {.s = all->s, .all = all};
-    all->done[i].rc = summarise(&o, all->todo[i], &all->done[i]);
+    const char *why;
+    all->done[i].rc = summarise(&o, all->todo[i], &all->done[i], NULL, NULL, &why);
     dt_arena_done(&o.a);
 }
 
@@ -368,5 +376,17 @@ int ana_record_offline(struct ana_rec *s)
     for (uint32_t b = 0; all.fill && b < s->g->nbuffer; b++)
         free(all.fill[b]);
     free(all.fill);
+    return rc;
+}
+
+int ana_trace_offline(struct ana_rec *s, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why)
+{
+    struct shared all = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct offline o = {.s = s, .all = &all};
+    int rc = all.fill ? summarise(&o, launch, NULL, fn, user, ret_why) : DT_E_NOMEM;
+    for (uint32_t b = 0; all.fill && b < s->g->nbuffer; b++)
+        free(all.fill[b]);
+    free(all.fill);
+    dt_arena_done(&o.a);
     return rc;
 }

@@ -126,6 +126,8 @@ int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, 
 
 /* offline.c: footprints of every launch that has a summary into s->r->launch; s->summed says which. */
 int ana_record_offline(struct ana_rec *s);
+/* One launch, traced (trace.c). 1: done; 0: it has no summary, *ret_why. */
+int ana_trace_offline(struct ana_rec *s, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why);
 /* Launch i gets the footprints of s->like[i], with its own buffers in them. */
 int ana_take_like(struct ana_rec *s, uint32_t i);
 

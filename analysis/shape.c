@@ -45,6 +45,8 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
             r.step[d] = dt_new_array(&s->rec_arena, int64_t, r.n);
             r.dims |= (uint8_t)(1u << d);
         }
+    if (s->in->trace)
+        r.times = dt_new_array(&s->rec_arena, int64_t, r.n);
     if (s->rec_arena.failed || !dt_reserve(&s->rec, s->rec.n + 1)) {
         s->oom = true;
         return;
@@ -59,6 +61,8 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
         astray |= !x->mem[l];
         r.base[k] = (int64_t)((uint64_t)x->base[l] + (uint64_t)off);
         r.mem[k] = x->mem[l] - 1;
+        if (r.times)
+            r.times[k] = 1;
     }
     for (unsigned d = 0; d < ANA_DIMS; d++)
         for (uint32_t k = 0; r.dims >> d & 1 && k < r.n; k++)
@@ -73,6 +77,8 @@ void ana_rec_close(struct ana_sum *s, size_t from, unsigned d)
     for (size_t i = from; i < s->rec.n; i++) {
         struct ana_access_rec *r = &s->rec.p[i];
         bool some = false;
+        for (uint32_t k = 0; r->times && k < r->n; k++)
+            r->times[k] *= s->count[d][r->lane[k]];
         for (uint32_t k = 0; r->dims >> d & 1 && k < r->n && !some; k++)
             some = r->step[d][k] && s->count[d][r->lane[k]] > 1;
         if (!some) {
@@ -302,7 +308,7 @@ void ana_rec_flush(struct ana_sum *s)
 {
     struct lanes *at = dt_reallocarray(NULL, (size_t)s->n + 1, sizeof *at);
     s->oom |= !at;
-    for (size_t i = 0; i < s->rec.n && !s->no && !s->oom; i++) {
+    for (size_t i = s->flushed; i < s->rec.n && !s->no && !s->oom; i++) {
         const struct ana_access_rec *r = &s->rec.p[i];
         bool alike = all_alike(r), sorted = true;
         for (uint32_t k = 0; k < r->n; k++)
@@ -325,6 +331,10 @@ void ana_rec_flush(struct ana_sum *s)
         }
     }
     free(at);
+    if (s->in->trace) {
+        s->flushed = s->rec.n;
+        return;
+    }
     s->rec.n = 0;
     dt_arena_done(&s->rec_arena);
 }

@@ -27,6 +27,7 @@ struct ana_access_rec { /* a site, done once: by some lanes, at an address each 
     uint8_t dims;
     int64_t *step[ANA_DIMS];  /* per lane of the record */
     int64_t *count[ANA_DIMS]; /* loops only: set where the loop's walk ends */
+    int64_t *times;           /* when traced: rounds of all loops together, moving or not */
 };
 
 struct ana_frame { /* a loop being walked */
@@ -78,6 +79,7 @@ struct ana_sum {
     bool *waiting;
     uint32_t *first_site; /* per basic block */
     struct dt_vec(struct ana_access_rec) rec;
+    size_t flushed; /* when traced, records stay: so many are in planes */
     struct dt_vec(struct ana_plane) plane;
     uint64_t work, most; /* thread instructions done, allowed */
     const char *no;      /* why there is no summary */
@@ -142,5 +144,8 @@ void ana_rec_close(struct ana_sum *s, size_t from, unsigned dim); /* a loop's wa
 void ana_rec_flush(struct ana_sum *s);                            /* records into planes */
 int ana_planes_add(struct ana_sum *s, struct ana_foot *foot);     /* planes of the box into the footprint */
 void ana_planes_drop(struct ana_sum *s);
+
+/* ---- trace.c --------------------------------------------------------------------------------------------------------- */
+int ana_trace_give(struct ana_sum *s); /* the records of a box that is done, to in->trace */
 
 #endif

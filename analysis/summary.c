@@ -457,7 +457,7 @@ static void walk(struct ana_sum *s)
             memset(s->wait[b], 0, s->n);
         s->waiting[b] = false;
     }
-    s->rec.n = 0;
+    s->rec.n = s->flushed = 0;
     dt_arena_done(&s->rec_arena);
     for (uint32_t r = 0; r < s->code->nreg; r++)
         ana_form_number(&s->reg[r]);
@@ -540,7 +540,9 @@ int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64
             s.no = NULL;
             rc = comb(&s, b, &todo) ? 0 : DT_E_NOMEM;
         } else if (!s.no && !s.oom) {
-            rc = ana_planes_add(&s, foot);
+            rc = foot ? ana_planes_add(&s, foot) : 0;
+            if (!rc && !s.no && in->trace)
+                rc = ana_trace_give(&s);
             if (!rc && !s.no && !cut_off(&s, b, &todo))
                 rc = DT_E_NOMEM;
         }
@@ -557,6 +559,7 @@ int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64
     *ret_why = s.no;
     if (!rc && !s.no)
         return 1;
-    ana_foot_clear(foot);
+    if (foot)
+        ana_foot_clear(foot);
     return rc ? dt_err_set(e, rc, "no memory for a summary of %u blocks", in->grid[0] * in->grid[1] * in->grid[2]) : 0;
 }

@@ -377,6 +377,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         add(&why, note.s);
         if ((r = record(p, w, launch, nlaunch, level, RW_KEPT, &why, before, after, &at, e)) < 0)
             break;
+        rw_trial_done(&trial); /* it points into the states, which may move */
         r = keep(p, &next, at, e);
     } while (!out && levels[l] && levels[++l]);
     if (r == 0 && !out) {

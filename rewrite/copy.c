@@ -13,6 +13,7 @@
  *
  * What is not handled here never arrives: the predicates (legal.def) refuse it first.
  */
+#include "rewrite/inline-priv.h"
 #include "rewrite/join-priv.h"
 
 #include <string.h>
@@ -171,13 +172,13 @@ static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *
     return append(j, i);
 }
 
-static bool written_here(const struct rw_join *j, const struct rw_phase *p, uint64_t prov)
+static bool written_here(const struct rw_cand *c, int side, uint64_t prov)
 {
-    const struct dt_launch *l = j->c->body[p->side].step->launch;
+    const struct dt_launch *l = c->body[side].step->launch;
     if (prov & RW_PROV_OTHER)
         return true;
-    for (uint32_t s = 0; s < j->c->nbody; s++) {
-        const struct ana_launch *al = &j->c->ana->launch[j->c->launch[s]];
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        const struct ana_launch *al = &c->ana->launch[c->launch[s]];
         for (uint32_t k = 0; k < al->naccess; k++)
             if (al->access[k].writes && (rw_args_of(l, al->access[k].buffer) & prov))
                 return true;
@@ -203,6 +204,12 @@ void rw_drop_hints(struct ptx_inst *i)
         default:
             break;
         }
+}
+
+void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct ptx_inst *o, struct ptx_inst *i)
+{
+    if (written_here(c, side, rw_prov_of(&c->body[side], o)))
+        rw_drop_hints(i);
 }
 
 /* The redirection a site belongs to, -1: none. `i` is the original instruction. */
@@ -277,7 +284,7 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
 static const struct dt_arg *dropped_arg(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *o)
 {
     const struct rw_body *b = &j->c->body[p->side];
-    if (o->op != PTX_OP_LD || o->space != PTX_PARAM || j->c->level != RW_LEVEL_SHARED || o->opnd[1].base_kind != PTX_O_VAR)
+    if (o->op != PTX_OP_LD || o->space != PTX_PARAM || j->c->level == RW_LEVEL_GLOBAL || o->opnd[1].base_kind != PTX_O_VAR)
         return NULL;
     for (uint32_t n = 0; n < b->f->nparam && n < 62; n++)
         for (uint32_t r = 0; r < j->c->nredirect; r++)
@@ -364,13 +371,15 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     }
     if ((o->op == PTX_OP_MOV || o->op == PTX_OP_CVT) && o->nopnd > 1 && is_geometry(&o->opnd[1])) {
         x = copy_geometry(j, p, &i);
+    } else if (p->joint && rw_inline_joint(j->c, p->side, o)) {
+        x = rw_copy_joint(j, p, &i);
     } else {
         int k = redirection(j, p, o);
         if (k >= 0) {
             x = copy_redirected(j, p, o, &i, k);
         } else {
             dev_round_mul(&i);
-            if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j, p, rw_prov_of(b, o)))
+            if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j->c, p->side, rw_prov_of(b, o)))
                 rw_drop_hints(&i);
             x = append(j, &i);
         }

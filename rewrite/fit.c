@@ -51,8 +51,7 @@ static bool has_address(const struct ptx_inst *i)
     return false;
 }
 
-/* Every site that may touch the arguments' buffer is plain and touches it alone; *width: the widest. */
-static bool sites_ok(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why)
+bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why)
 {
     const struct dt_launch *l = b->step->launch;
     if (args & ~RW_PROV_ARGS) {
@@ -97,8 +96,7 @@ static bool sites_ok(const struct rw_body *b, uint64_t args, bool producer, uint
     return true;
 }
 
-/* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
-static bool only_addresses(const struct rw_body *b, uint64_t args)
+bool rw_only_addresses(const struct rw_body *b, uint64_t args)
 {
     for (uint32_t n = 0; n < b->f->ninst; n++) {
         const struct ptx_inst *i = &b->f->inst[n];
@@ -280,7 +278,7 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
     }
     for (int s = 0; s < 2; s++) {
         r.args[s] = rw_args_of(c->body[s].step->launch, buffer);
-        if (!sites_ok(&c->body[s], r.args[s], s == 0, &align, why))
+        if (!rw_sites_alone(&c->body[s], r.args[s], s == 0, &align, why))
             return 0;
     }
     uint32_t n = c->comps.n;
@@ -322,8 +320,8 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         for (uint32_t j = 0; j < x->nbuffer; j++)
             r.keep_global |= x->buffer[j] == buffer;
     }
-    r.drop_arg = !r.keep_global && !ca->writes && only_addresses(&c->body[0], r.args[0]) &&
-                 only_addresses(&c->body[1], r.args[1]);
+    r.drop_arg = !r.keep_global && !ca->writes && rw_only_addresses(&c->body[0], r.args[0]) &&
+                 rw_only_addresses(&c->body[1], r.args[1]);
     *ret = r;
     out = 1;
 done:

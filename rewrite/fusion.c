@@ -5,7 +5,7 @@
  *   gelu<<<32, 256>>>(h, y)
  *
  * Level `shared`: the intermediate h lives in shared memory (fit.c says when); level `global`: it stays in its buffer, and the
- * block's barrier orders it (loads and stores of one block, through L1/L2).
+ * block's barrier orders it (loads and stores of one block, through L1/L2). Level `register` is something else: inline.c.
  *
  * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a component
  * producers come before consumers with a barrier between, and what each block computes is unchanged (.rn, device/identity.c).
@@ -21,7 +21,10 @@
 
 static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 
-const char *rw_level_text(enum rw_level l) { return l == RW_LEVEL_SHARED ? "shared" : "global"; }
+const char *rw_level_text(enum rw_level l)
+{
+    return l <= RW_LEVEL_PROLOGUE ? "register" : l == RW_LEVEL_SHARED ? "shared" : "global";
+}
 
 int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
                  const struct rw_options *o, const uint32_t *launch, uint32_t n, struct dt_err *e)
@@ -173,6 +176,8 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
 {
     struct dt_str room = {0};
     int r;
+    if (level <= RW_LEVEL_PROLOGUE)
+        return rw_inline_apply(c, level, why, e);
     c->level = RW_LEVEL_GLOBAL;
     c->nredirect = 0;
     if (!c->body[0].f || !c->body[1].f || !rw_layout(c, &room)) {
@@ -209,6 +214,7 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
 {
     const struct dt_graph *g = c->prog->graph;
+    const struct dt_launch *host = rw_inline_host(c);
     json_t *args = json_array(), *o = json_object();
     struct dt_str name = {0};
     bool ok = args && o;
@@ -227,9 +233,15 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->launch[s]].name);
     }
     ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
-         put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
-         put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
-         put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0)) && put(o, "args", json_incref(args));
+         put(o, "args", json_incref(args));
+    if (host)
+        ok = ok && put(o, "grid", json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1], (json_int_t)host->grid[2])) &&
+             put(o, "block", json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1], (json_int_t)host->block[2])) &&
+             put(o, "shared", json_integer(host->shared));
+    else
+        ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
+             put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
+             put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0));
     json_decref(args);
     dt_str_done(&name);
     struct rw_part *part = ok ? rw_edit_add(x, o) : NULL;
@@ -239,7 +251,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     part->ptx = c->ptx;
     c->ptx = (struct dt_str){0};
-    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+    for (uint32_t k = 0; c->level != RW_LEVEL_GLOBAL && k < c->nredirect; k++) {
         struct rw_unread u = {c->redirect[k].buffer, {dt_new_array(&x->arena, struct ana_interval, 1), 1}};
         if (c->redirect[k].keep_global)
             continue;
@@ -315,33 +327,82 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
     return total > longest ? total : longest;
 }
 
-static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+struct fusion {
+    struct rw_cand c;
+    bool may[RW_LEVEL_GLOBAL + 1]; /* by level: worth building */
+    struct dt_str joined;          /* why the bodies are not joined */
+};
+
+/* May the bodies be joined, and is it not far too slow? */
+static bool joinable(struct rw_edit *x, struct rw_cand *c, enum rw_verdict *ret_verdict, struct dt_str *why)
 {
-    struct rw_cand *c = x->mine = dt_calloc(1, sizeof *c);
     const struct rw_state *now = x->now;
-    if (!c)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    int r = rw_cand_init(c, x->dev, now->prog, now->ana, x->opt, x->launch[0], x->launch[1], e);
-    if (r < 0)
-        return r;
     *ret_verdict = RW_REFUSED;
     if (!rw_legal_check(c, why))
-        return 1;
+        return false;
     x->after_us = rw_bound_us(c, now, &x->before_us);
     if (x->after_us <= x->before_us * BOUND || RW_FORCED)
-        return 0;
+        return true;
     *ret_verdict = RW_DROPPED;
     dt_str_addf(why,
                 "%s %.2f → about %.2f us for the two: %u components, of up to %u producer and %u consumer blocks one after "
                 "the other, on %u SMs (estimated from the launches' own times, not built)",
                 strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, c->comps.n,
                 c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
-    return 1;
+    return false;
+}
+
+/* Why nothing is tried. That most kernels are not pointwise is no news, nor is the same again. */
+static void tell(const struct fusion *f, const struct dt_str near[RW_LEVEL_SHARED], struct dt_str *why)
+{
+    bool told = false;
+    dt_str_addf(why, "%s", f->joined.s ? f->joined.s : "");
+    for (int l = 0; l < RW_LEVEL_SHARED; l++)
+        if (near[l].s && strncmp(near[l].s, "pointwise:", 10) && !strstr(why->s ? why->s : "", near[l].s)) {
+            dt_str_addf(why, "%s%s%s", why->len ? "; " : "", told || !f->joined.s ? "" : "level register: ", near[l].s);
+            told = true;
+        }
+    if (!why->len && near[0].s)
+        dt_str_addf(why, "%s", near[0].s);
+}
+
+static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
+{
+    struct fusion *f = x->mine = dt_calloc(1, sizeof *f);
+    struct dt_str near[RW_LEVEL_SHARED] = {{0}, {0}};
+    if (!f)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = rw_cand_init(&f->c, x->dev, x->now->prog, x->now->ana, x->opt, x->launch[0], x->launch[1], e);
+    bool any;
+    for (int l = 0; l < RW_LEVEL_SHARED && r >= 0; l++) {
+        r = rw_inline_may(&f->c, (enum rw_level)l, &near[l], e);
+        f->may[l] = r == 0;
+    }
+    for (int l = 0; l < RW_LEVEL_SHARED; l++)
+        f->may[l] &= RW_LEVEL_ON((enum rw_level)l);
+    any = f->may[RW_LEVEL_EPILOGUE] || f->may[RW_LEVEL_PROLOGUE];
+    if (r >= 0) {
+        bool join = joinable(x, &f->c, ret_verdict, &f->joined);
+        for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL; l++)
+            any |= f->may[l] = join && RW_LEVEL_ON((enum rw_level)l);
+        r = !any;
+    }
+    if (r == 1)
+        tell(f, near, why);
+    for (int l = 0; l < RW_LEVEL_SHARED; l++)
+        dt_str_done(&near[l]);
+    return r;
 }
 
 static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
-    struct rw_cand *c = x->mine;
+    struct fusion *f = x->mine;
+    struct rw_cand *c = &f->c;
+    if (!f->may[level]) {
+        if (level == RW_LEVEL_GLOBAL && f->joined.s)
+            dt_str_addf(why, "%s", f->joined.s);
+        return 1;
+    }
     int r = rw_fuse(c, (enum rw_level)level, why, e);
     if (r)
         return r;
@@ -354,13 +415,16 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
 
 static void close(struct rw_edit *x)
 {
-    if (x->mine)
-        rw_cand_done(x->mine);
-    free(x->mine);
+    struct fusion *f = x->mine;
+    if (f) {
+        rw_cand_done(&f->c);
+        dt_str_done(&f->joined);
+    }
+    free(f);
     x->mine = NULL;
 }
 
-static const char *const levels[] = {"shared", "global", NULL};
+static const char *const levels[] = {"register", "register", "shared", "global", NULL}; /* enum rw_level */
 
 const struct rw_rewrite rw_block_fusion = {
     .name = "block-fusion",

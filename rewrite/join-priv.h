@@ -41,6 +41,9 @@ struct rw_phase { /* one body on its way into the fused kernel */
         uint32_t from, to; /* address register -> register with its shared address, while both hold */
     } known[32];
     unsigned nknown;
+    bool joint;              /* inlined: its joint instructions become moves to or from `value` */
+    struct ptx_opnd *value;  /* components */
+    uint8_t value_type;      /* as the host's instruction has it */
 };
 
 /* Text with names of registers in it, appended to the fused function. */
@@ -51,13 +54,17 @@ int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg);
 /* copy.c: the body's instructions, rewritten. */
 int rw_copy_body(struct rw_join *j, struct rw_phase *p);
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);
+/* inline.c: a guest's joint instruction; `i` is mapped. */
+int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
-int rw_target_number(const char *target);
+const char *rw_target_of(const char *a, const char *b); /* on which both run */
 /* Module variables, device functions, local variables that a body uses, into the module. */
 int rw_copy_data(struct rw_join *j, int side);
 /* Verified, printed, and printing and parsing to itself. */
 int rw_check_text(struct rw_join *j, struct dt_str *out);
+/* `i`, a load of the body, as `o`: .nc and cache operators go if either side writes what it may reach. */
+void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct ptx_inst *o, struct ptx_inst *i);
 struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset);
 
 #endif

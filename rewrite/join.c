@@ -580,7 +580,7 @@ static unsigned phase_barrier(const struct rw_cand *c)
 /* ---- the module ------------------------------------------------------------------------------------------------------ */
 
 /* The target on which both run: the higher one, of equal ones the one for a single chip (sm_90a before sm_90). */
-static const char *target_of(const char *a, const char *b)
+const char *rw_target_of(const char *a, const char *b)
 {
     const char *t[2] = {a ? a : "", b ? b : ""};
     long rank[2];
@@ -666,7 +666,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         const struct ptx_module *m = c->body[s].f->module;
         if (m->version_major * 100 + m->version_minor > v)
             v = m->version_major * 100 + m->version_minor;
-        target = target_of(target, m->target);
+        target = rw_target_of(target, m->target);
     }
     struct rw_join j = {.c = c, .e = e};
     struct table t = {0};

@@ -1,9 +1,9 @@
-/* The table of predicates and its one user.
+/* The tables of predicates and their users.
  *
  * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the table's order; the first that does
- * not hold gives the reason, "NAME: sentence", with dashes in the name.
+ * not hold gives the reason, "NAME: sentence", with dashes in the name. What INLINE rows say was found out by inline-map.c.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/inline-priv.h"
 
 #include <string.h>
 
@@ -26,6 +26,23 @@ bool rw_off(const char *name)
 }
 #endif
 
+#define INLINE(NAME, text)                                                                                             \
+    bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                                  \
+    {                                                                                                                  \
+        const char *no = c->in ? c->in->no[RW_NO_##NAME] : NULL;                                                       \
+        if (no)                                                                                                        \
+            dt_str_add(why, no);                                                                                       \
+        return !no;                                                                                                    \
+    }
+#include "rewrite/legal.def"
+
+const struct rw_legal rw_inline_legal[] = {
+#define ALSO(NAME) {#NAME, rw_legal_##NAME},
+#define INLINE(NAME, text) ALSO(NAME)
+#include "rewrite/legal.def"
+};
+const unsigned rw_ninline_legal = sizeof rw_inline_legal / sizeof rw_inline_legal[0];
+
 bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand *c, struct dt_str *why)
 {
     for (unsigned k = 0; k < n; k++) {
@@ -44,3 +61,8 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
 }
 
 bool rw_legal_check(const struct rw_cand *c, struct dt_str *why) { return rw_legal_rows(rw_legal, rw_nlegal, c, why); }
+
+bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why)
+{
+    return rw_legal_rows(rw_inline_legal, rw_ninline_legal, c, why);
+}

@@ -134,7 +134,12 @@ struct rw_redirect {
 };
 
 /* ---- a candidate --------------------------------------------------------------------------------------------------- */
-enum rw_level { RW_LEVEL_SHARED, RW_LEVEL_GLOBAL };
+enum rw_level { /* nearest first */
+    RW_LEVEL_EPILOGUE, /* `register`: the consumer inlined where the producer stores */
+    RW_LEVEL_PROLOGUE, /* `register`: the producer inlined where the consumer loads */
+    RW_LEVEL_SHARED,
+    RW_LEVEL_GLOBAL,
+};
 const char *rw_level_text(enum rw_level l);
 
 struct rw_cand {
@@ -153,6 +158,7 @@ struct rw_cand {
     struct ptx_module *own[RW_BODIES]; /* where the body is not the program's entry but its explicit form */
     struct rw_comps comps;
     enum rw_level level;
+    struct rw_inline *in, *seen[2]; /* levels `register`: inline-priv.h; by host, what was found out */
     struct rw_redirect *redirect;
     uint32_t nredirect;
     struct dt_str no_redirect; /* why intermediates stay in global memory */
@@ -182,6 +188,8 @@ struct rw_legal {
 };
 extern const struct rw_legal rw_legal[];
 extern const unsigned rw_nlegal;
+extern const struct rw_legal rw_inline_legal[]; /* ALSO and INLINE rows */
+extern const unsigned rw_ninline_legal;
 /* The number of the barrier between virtual blocks, -1: none is left. */
 int rw_phase_barrier(const struct rw_cand *c);
 /* All predicates of LEGAL rows in order; false at the first that does not hold, `why` filled as "NAME: sentence". */
@@ -191,24 +199,41 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
 #define RW_LEGAL_ROW(NAME) {#NAME, rw_legal_##NAME}
 #define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why);
 #define OTHER(NAME, text) LEGAL(NAME, text)
+#define INLINE(NAME, text) LEGAL(NAME, text)
 #include "rewrite/legal.def"
+/* The same with the rows that inlining asks for; those of INLINE hold before rw_inline_look(). */
+bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why);
+
+/* ---- inlining (inline-map.c, inline.c) ------------------------------------------------------------------------------- */
+/* Legality alone, then all of it, for the levels `register`. 0, 1: refused, `why`; negative: error. */
+int rw_inline_may(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+/* The launch whose geometry the fused one has: the host; NULL where blocks are listed by component. */
+const struct dt_launch *rw_inline_host(const struct rw_cand *c);
 
 /* Switches of a build for tests (tests/diff/planner.c); what is installed has none. */
 #ifdef RW_TEST_HOOKS
 extern struct rw_hooks {
     const char *off; /* predicates not asked, "order,async"; NULL: all are */
     bool force;      /* keep what is legal and right, faster or not */
+    const char *levels; /* of block fusion that are tried; NULL: all */
 } rw_hooks;
 #define RW_FORCED rw_hooks.force
+#define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
 bool rw_off(const char *name); /* legal.c: is this predicate switched off? */
 #else
 #define RW_FORCED false
 #define rw_off(name) false
+#define RW_LEVEL_ON(level) true
 #endif
 
 /* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and
  * c->no_redirect then says why. */
 int rw_fit(struct rw_cand *c, struct dt_err *e);
+/* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store). *width: the widest, if that is more. */
+bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
+/* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
+bool rw_only_addresses(const struct rw_body *b, uint64_t args);
 /* Lay out the fused block's shared memory and threads for c->level. False with `why` where it does not fit the device. */
 bool rw_layout(struct rw_cand *c, struct dt_str *why);
 

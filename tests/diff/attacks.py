@@ -18,6 +18,13 @@ import tempfile
 N = 8192
 CUDA = r"""
 extern "C" __global__ void scale(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] * 2.f; }
+extern "C" __global__ void swap(const float *x, float *h) /* not pointwise: only joined, never inlined */
+{
+    __shared__ float s[128];
+    s[threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x];
+    __syncthreads();
+    h[blockIdx.x * 128 + threadIdx.x] = s[threadIdx.x ^ 1];
+}
 extern "C" __global__ void halves(const float *h, float *y) /* half of every warp leaves, the rest names all lanes: they have exited */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -115,7 +122,8 @@ def table():
 def rows():
     c, p = {"m": {"cuda": CUDA}}, {"m": {"ptx": PTX}}
     first = launch("a", "m", "scale", "x", "h")
-    yield "lanes-leave", c, {}, [first, launch("b", "m", "halves", "h", "y")], ("refused", "uniform-collectives:"), "proved"
+    yield "lanes-leave", c, {}, [launch("a", "m", "swap", "x", "h"), launch("b", "m", "halves", "h", "y")], ("refused", "uniform-collectives:"), "proved"
+    yield "lanes-leave-inlined", c, {}, [first, launch("b", "m", "halves", "h", "y")], ("kept", ""), "proved"  # who leaves, leaves
     yield "warps-leave", c, {}, [first, launch("b", "m", "warprow", "h", "y", 100)], ("kept", ""), "proved"
     yield ("edge-values-fault", c, {"tab": buffer(401, "weight")}, [first, launch("b", "m", "lookup", "h", "tab", "y")],
            ("kept", ""), "proved")

@@ -144,6 +144,46 @@ extern "C" __global__ void swap(const float *h, float *y) /* the two blocks of a
     y[blockIdx.x * 128 + t] = v + rank;
 }
 """
+INLINE = r"""
+extern "C" __global__ void both(const float *x, float *h, float *g) { int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] + 1.f; g[i] = x[i] - 1.f; }
+extern "C" __global__ void across(const float *h, const float *g, float *y, int n) /* g's element of another thread */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = h[i] + g[n - 1 - i];
+}
+extern "C" __global__ void swapped(const float *x, unsigned *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; atomicExch(h + i, __float_as_uint(x[i] * 2.f)); }
+extern "C" __global__ void blur(const float *x, float *h, int n)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i] + x[i ? i - 1 : i] + x[i < n - 1 ? i + 1 : i];
+}
+extern "C" __global__ void into(const float *h, float *x) { int i = blockIdx.x * blockDim.x + threadIdx.x; x[i] = h[i] * 0.5f; }
+extern "C" __global__ void onto(const float *h, float *x) { int i = blockIdx.x * blockDim.x + threadIdx.x; x[i] = x[i] + h[i]; }
+extern "C" __global__ void four(const float4 *h, float4 *y)
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float4 v = h[i];
+    v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w;
+    y[i] = v;
+}
+extern "C" __global__ void shift(const float *h, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i] + (i ? h[i - 1] : 0.f); }
+extern "C" __global__ void pad(const float *h, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = i < n ? h[i] + 1.f : 2.f; }
+extern "C" __global__ void twice(const float *x, float *h) /* each element a second time, by another thread */
+{
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    h[i] = 1.f;
+    __syncthreads();
+    i = i - t + (t ^ 1);
+    h[i] = x[i] * 2.f;
+}
+extern "C" __global__ void reverse(const float *h, float *y)
+{
+    __shared__ float s[128];
+    s[threadIdx.x] = h[blockIdx.x * 128 + threadIdx.x];
+    __syncthreads();
+    y[blockIdx.x * 128 + threadIdx.x] = s[127 - threadIdx.x];
+}
+"""
 VARIABLE = r"""__device__ float state[2048];
 extern "C" __global__ void keep(const float *x, float *h) { int i = blockIdx.x * blockDim.x + threadIdx.x; state[i] += x[i]; h[i] = state[i]; }"""
 
@@ -182,7 +222,7 @@ def launch(name, module, entry, *args, grid=N // 128, block=128, **more):
 def graph(launches, modules=None, n=N, **buffers):
     every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
     used = {l.get("module") for l in launches}
-    known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+    known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "i": {"cuda": INLINE}, "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
     return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every, "launches": launches}
 
 
@@ -242,6 +282,20 @@ CASES = [
     ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000), launch("b", "m", "big", "h", "y", grid=4, shared=220000)], n=4 * 8192),
      "kept: shared-space: it needs"),
 ]
+INLINED = [
+    ("pointwise", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "reverse", "h", "y")]), "refused: building"),
+    ("one_buffer", "", graph([launch("a", "i", "both", "x", "h", "g"), launch("b", "i", "across", "h", "g", "y", N)], g=buffer(N, "intermediate")),
+     "refused: verification"),
+    ("plain_sites", "bystanders", graph([launch("a", "i", "swapped", "x", "h"), B]), "refused: verification"),
+    ("bystanders", "", graph([launch("a", "i", "blur", "x", "h", N), launch("b", "i", "into", "h", "x")], x=buffer(N, "inout")), "refused: verification"),
+    ("no_other_reader", "", graph([A, launch("b", "i", "reverse", "h", "y"), launch("c", "i", "reverse", "h", "z")], z=buffer(N, "output")),
+     "refused: verification"),
+    ("same_widths", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "four", "h", "y", grid=N // 512)]), "refused: verification"),
+    ("thread_map", "", graph([launch("a", "m", "big", "x", "h", grid=1, shared=32768), launch("b", "i", "shift", "h", "y", grid=8192 // 128)], n=8192),
+     "refused: verification"),
+    ("same_elements", "", graph([launch("a", "i", "reverse", "x", "h", grid=8), launch("b", "i", "pad", "h", "y", N // 2)]), "refused: verification"),
+    ("stored_once", "", graph([launch("a", "i", "twice", "x", "h"), launch("b", "i", "onto", "h", "y")], y=buffer(N, "inout")), "refused: verification"),
+]
 HARDWARE = [
     ("active_mask", "", graph([launch("a", "k", "mask", "x", "h"), B]),
      "which lanes run together is the machine's choice; no run here can differ"),
@@ -298,8 +352,9 @@ def verdict(answer, kind):
 
 def main():
     exe, names = sys.argv[1], sys.argv[3:]
-    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
-    cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", True) for c in HARDWARE] +
+    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|INLINE|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
+    cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
+             [(c, "block-fusion", True) for c in HARDWARE] +
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT] +
              [(c, "programmatic-launch", False) for c in SOLO] + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE])
     listed = [c[0] for c, _, _ in cases] + UNREACHABLE
@@ -311,7 +366,8 @@ def main():
             continue
         device = device[0] if device else "soft"
         p = planners.setdefault(device, Planner(exe, device))
-        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "deny": [k for k in KINDS if k != kind]}
+        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "deny": [k for k in KINDS if k != kind],
+                   "levels": "register" if name in [c[0] for c in INLINED] else "shared,global"}
         told = verdict(p.ask(request | {"off": more}), kind)
         own = name.replace("_", "-") + ":"
         if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):

@@ -6,7 +6,8 @@
  *   {"plan": {…, modules left out}, "equal": "" | "y differs at byte 12 with seed 11", "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
  *   {"error": "code: words"}
  *
- * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not. "equal" is found here and
+ * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels": "shared,global" leaves the
+ * other levels of block fusion out. "equal" is found here and
  * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte.
  *
  * CUDA texts are compiled once, and modules with the text of the graph before are not assembled again. One device for all; after a fault it is
@@ -147,6 +148,7 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     o.ndeny = words(json_object_get(line, "deny"), deny);
     o.deny = deny;
     rw_hooks.off = json_string_value(json_object_get(line, "off"));
+    rw_hooks.levels = json_string_value(json_object_get(line, "levels"));
     rw_hooks.force = json_is_true(json_object_get(line, "force"));
     int r = compile(json_object_get(doc, "modules"), e);
     if (r == 0)

@@ -52,6 +52,7 @@ def pair(text, first="k", second="plain", threads=(128, 128), more=(), shared=(0
 
 
 PLAIN = entry("plain", "add.rn.f32 %f1, %f1, 0f3F800000;")
+MEETS = entry("plain", "bar.sync 0; add.rn.f32 %f1, %f1, 0f3F800000;")  # not pointwise: joined, not inlined
 # 230 values that are all needed after the barrier, in an order in which none can be computed again
 LIVE = ("".join("fma.rn.f32 %%f%d, %%f%d, %%f%d, 0f3F000000;" % (k, k - 1, k - 1) for k in range(2, 232)) + "bar.sync 0;" +
         "".join("fma.rn.f32 %%f1, %%f1, %%f%d, %%f%d;" % (k, k) for k in range(231, 1, -1)))
@@ -131,14 +132,14 @@ class Limits(unittest.TestCase):
         self.refused(pair(text.replace("[49152]", "[49156]")), "shared")
 
     def test_registers(self):
-        text = module(entry("k", LIVE), PLAIN)
+        text = module(entry("k", LIVE), MEETS)
         self.assertEqual(self.fused(pair(text, threads=(256, 256)))["verdict"], "kept")
         x = self.fused(pair(text, threads=(256, 1024)))  # 230 registers do not go with 1024 threads
         self.assertEqual((x["verdict"], x["reason"].split(":")[0]), ("refused", "resources"))
         self.refused(pair(text, threads=(512, 512)), "registers")
 
     def test_barriers(self):
-        text = module(entry("k", "".join("bar.sync %d;" % k for k in range(16))), PLAIN)
+        text = module(entry("k", "".join("bar.sync %d;" % k for k in range(16))), MEETS)
         x = self.fused(pair(text, threads=(128, 256)))
         self.assertEqual((x["verdict"], x["reason"].split(":")[0]), ("refused", "barrier-numbers"))
         self.assertEqual(self.fused(pair(text))["verdict"], "kept")  # all threads meet at barrier 0 in both

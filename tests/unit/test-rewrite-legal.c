@@ -16,6 +16,14 @@
 
 static const struct fix_spec plain = {.ptx = HEAD PLAIN("p") PLAIN("c"), .gp = 8, .bp = 128, .gc = 8, .bc = 128, .hp = 512, .hc = 512};
 
+/* "order_by" is "order-by". */
+static bool same_name(const char *row, const char *told)
+{
+    for (; *row && *told && (*row == *told || (*row == '_' && *told == '-')); row++)
+        told++;
+    return !*row && !*told;
+}
+
 /* The pair must be refused, and by this predicate. */
 static void refused(struct fix *f, const char *name)
 {
@@ -28,6 +36,14 @@ static void refused(struct fix *f, const char *name)
     if (strlen(why.s) < strlen(name) + 12)
         fail_msg("%s gives no reason", name);
     dt_str_done(&why);
+    for (unsigned k = 0; k < rw_ninline_legal; k++) /* an ALSO row: inlining refuses it too */
+        if (same_name(rw_inline_legal[k].name, name)) {
+            if (rw_legal_inline_check(&f->c, &why))
+                fail_msg("%s does not refuse inlining", name);
+            if (strncmp(why.s, name, strlen(name)))
+                fail_msg("inlining: wanted %s, got: %s", name, why.s);
+            dt_str_done(&why);
+        }
 }
 
 static void refused_ptx(const char *ptx, const char *name)

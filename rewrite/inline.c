@@ -1,0 +1,495 @@
+/* Block fusion at level `register`: a pointwise kernel inlined into its neighbour, at the instruction that its element passes through.
+ *
+ *   epilogue: the guest consumes                     prologue: the guest produces
+ *   before  st.global.f32 [%rd9+64], %f7;            before  ld.global.f32 %f7, [%rd9+64];
+ *   after   [the same store, where others read it]   after   o = offset(%rd9) + 64           in the buffer, in bytes
+ *           o = offset(%rd9) + 64                            t, b = digits of o              thread and block numbers of the guest
+ *           t, b = digits of o                               GUEST: st [..], v -> mov out, v
+ *           GUEST: ld v, [..] -> mov v, %f7                  mov %f7, out;
+ *
+ * The host is the fused launch: its text, geometry, barriers, shared memory, clusters stay; other tile shapes than the guest's do
+ * not matter. The guest's text stands once for each element that the host's instruction moves, each time with thread numbers of its own; its guards
+ * are evaluated there again. Digits: inline-map.c, which proves that they are the thread's.
+ *
+ * Legal when the ALSO and INLINE rows of legal.def hold. What could break it: an element that is stored twice (the first value would be passed on),
+ * threads without an element (they would be lost), bytes that either side writes and the other touches (the guest now runs while the host's other
+ * blocks do), arithmetic contracted across the joint (.rn, device/identity.c).
+ */
+#include "rewrite/inline-priv.h"
+#include "rewrite/join-priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST 65536 /* instructions of a fused entry */
+
+const struct dt_launch *rw_inline_host(const struct rw_cand *c)
+{
+    return c->level <= RW_LEVEL_PROLOGUE && c->in ? c->body[c->in->host].step->launch : NULL;
+}
+
+static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
+
+static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
+{
+    uint32_t r = ptx_reg_new(j->f, t, hint);
+    if (r == PTX_NO_REG)
+        nomem(j);
+    return r;
+}
+
+/* ---- parameters --------------------------------------------------------------------------------------------------------- */
+
+static bool dropped(const struct rw_cand *c, int side, uint32_t arg)
+{
+    return c->in->drop_arg && arg < 62 && ((c->in->args[side] >> arg) & 1);
+}
+
+static struct ptx_var *new_param(struct rw_join *j, const struct ptx_var *like)
+{
+    char name[160];
+    bool taken = true;
+    for (unsigned k = j->f->nparam; taken; k++) {
+        snprintf(name, sizeof name, "%s_param_%u", j->c->entry, k);
+        taken = false;
+        for (uint32_t i = 0; i < j->f->nparam; i++)
+            taken |= !strcmp(j->f->param[i]->name, name);
+    }
+    struct ptx_var *to = ptx_param_new(j->f, name, like->is_array ? PTX_B8 : like->type, like->bytes, like->align);
+    if (to)
+        to->is_array = like->is_array;
+    return to;
+}
+
+/* The guest's parameters: those of the host with the same argument, or new ones. c->arg_keep and c->arg_same say so to the launch. */
+static int make_params(struct rw_join *j)
+{
+    struct rw_cand *c = j->c;
+    int host = c->in->host, guest = c->in->guest;
+    const struct ptx_function *g = c->body[guest].f;
+    const struct dt_launch *hl = c->body[host].step->launch, *gl = c->body[guest].step->launch;
+    uint32_t nhost = j->f->nparam, n = 0;
+    struct ptx_var **own = dt_new_array(&c->arena, struct ptx_var *, nhost + 1);
+    for (int s = 0; s < 2; s++) {
+        c->arg_keep[s] = ~UINT64_C(0);
+        if (!(c->arg_same[s] = dt_new_array(&c->arena, bool, c->body[s].f->nparam + 1)))
+            return nomem(j);
+    }
+    if (!own)
+        return nomem(j);
+    memcpy(own, j->f->param, nhost * sizeof *own);
+    for (uint32_t i = 0; i < g->nparam; i++) {
+        const struct ptx_var *v = g->param[i];
+        struct ptx_var *to = NULL;
+        if (dropped(c, guest, i)) {
+            c->arg_keep[guest] &= ~(UINT64_C(1) << i);
+            continue;
+        }
+        for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
+            if (!dropped(c, host, k) && own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
+                rw_same_arg(&hl->arg[k], &gl->arg[i]))
+                to = own[k];
+        c->arg_same[guest][i] = to != NULL;
+        if (!to && !(to = new_param(j, v)))
+            return nomem(j);
+        if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, guest}))
+            return nomem(j);
+    }
+    /* the producer's come first; the host's own list ends at nhost */
+    struct ptx_var **list = dt_new_array(&j->m->arena, struct ptx_var *, j->f->nparam + 1);
+    if (!list)
+        return nomem(j);
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t i = pass == host ? 0 : nhost; i < (pass == host ? nhost : j->f->nparam); i++) {
+            if (i < nhost && dropped(c, host, i)) {
+                c->arg_keep[host] &= ~(UINT64_C(1) << i);
+                continue;
+            }
+            list[n++] = j->f->param[i];
+        }
+    j->f->param = list;
+    j->f->nparam = n;
+    for (uint32_t i = 0; i < n; i++)
+        list[i]->index = i;
+    return 0;
+}
+
+/* ---- one instance of the guest -------------------------------------------------------------------------------------------- */
+
+struct site {
+    struct rw_join *j;
+    struct rw_phase p;
+    uint32_t rem, tmp;         /* scratch registers */
+    uint32_t *shadow;          /* of the host's registers that point into the buffer: the same, counted from its begin */
+    uint32_t out[16];          /* prologue: components */
+};
+
+static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struct ptx_opnd from, uint8_t type, uint32_t pred, bool neg)
+{
+    struct ptx_opnd two[2] = {to, from};
+    struct ptx_inst i = {.op = PTX_OP_MOV, .nopnd = 2, .ntype = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = two};
+    i.type[0] = (uint8_t)(elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16);
+    if (from.kind == PTX_O_IMM) { /* of the type that it was written for */
+        uint32_t r = new_reg(j, (enum ptx_type)type, "dt_c");
+        if (r == PTX_NO_REG)
+            return DT_E_NOMEM;
+        two[0] = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = r};
+        i.type[0] = type;
+        i.pred = PTX_NO_REG;
+        if (!ptx_append(j->f, i))
+            return nomem(j);
+        return emit_move(j, elem, to, two[0], type, pred, neg);
+    }
+    return ptx_append(j->f, i) ? 0 : nomem(j);
+}
+
+static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k) { return o->kind == PTX_O_VEC ? o->elem[k] : *o; }
+
+/* copy.c's word for the guest's own joint instruction: `i` is the mapped copy of it. */
+int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i)
+{
+    const struct rw_inline *n = j->c->in;
+    int r = 0;
+    for (unsigned k = 0; k < n->comps && r == 0; k++) {
+        if (n->host == 0) {
+            struct ptx_opnd to = component(&i->opnd[0], k);
+            if (to.kind != PTX_O_SINK)
+                r = emit_move(j, n->elem, to, p->value[k], p->value_type, i->pred, i->pred_neg);
+        } else {
+            r = emit_move(j, n->elem, p->value[k], component(&i->opnd[1], k), i->type[0], i->pred, i->pred_neg);
+        }
+    }
+    return r;
+}
+
+/* reg = digits of the offset in s->rem, one by one. */
+static int emit_digits(struct site *s)
+{
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = j->c->in;
+    const char *REM = rw_rname(j, s->rem), *TMP = rw_rname(j, s->tmp);
+    int r = 0;
+    for (unsigned k = 0; k < n->ndigit && r == 0; k++) {
+        const struct rw_digit *d = &n->digit[k];
+        uint32_t reg = d->block ? s->p.ctaid[d->comp] : s->p.tid[d->comp];
+        uint32_t step = (uint32_t)d->step;
+        bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit;
+        const char *Q = reg == PTX_NO_REG ? TMP : rw_rname(j, reg);
+        if (reg != PTX_NO_REG || (!pow2 && !last))
+            r = pow2 ? rw_emit(j, "shr.u32 %s, %s, %d;", Q, REM, __builtin_ctz(step)) : rw_emit(j, "div.u32 %s, %s, %u;", Q, REM, step);
+        if (r == 0 && !last)
+            r = pow2 ? rw_emit(j, "and.b32 %s, %s, %u;", REM, REM, step - 1)
+                     : rw_emit(j, "mul.lo.u32 %s, %s, %u; sub.u32 %s, %s, %s;", TMP, Q, step, REM, REM, TMP);
+        if (r == 0 && d->down && reg != PTX_NO_REG)
+            r = rw_emit(j, "sub.u32 %s, %u, %s;", Q, d->n - 1, Q);
+    }
+    return r;
+}
+
+/* The register that stands for the host's `reg`, counted from the buffer's begin; its definition may come later in the text. */
+static uint32_t shadow_of(struct site *s, uint32_t reg)
+{
+    if (s->shadow[reg] == PTX_NO_REG)
+        s->shadow[reg] = new_reg(s->j, PTX_B64, "dt_o");
+    return s->shadow[reg];
+}
+
+/* s->rem = byte offset of component `comp` of what the host's instruction (a copy of it, its registers its own) touches, less the origin. */
+static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
+{
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = j->c->in;
+    uint32_t from = n->drop_arg ? a->reg : shadow_of(s, a->reg);
+    const char *REM = rw_rname(j, s->rem);
+    int64_t add = a->off + (int64_t)comp * n->elem - n->origin;
+    if (from == PTX_NO_REG)
+        return DT_E_NOMEM;
+    int r = rw_emit(j, "cvt.u32.u64 %s, %s;", REM, rw_rname(j, from));
+    if (r == 0 && (int32_t)(uint32_t)add)
+        r = rw_emit(j, "add.s32 %s, %s, %lld;", REM, REM, (long long)(int32_t)(uint32_t)add);
+    return r;
+}
+
+/* The guest for components first … first + n->comps of the host's instruction. */
+static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned first)
+{
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = j->c->in;
+    const struct ptx_function *g = j->c->body[n->guest].f;
+    bool load = i->op == PTX_OP_LD;
+    int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
+    if (r < 0 || (r = emit_digits(s)) < 0)
+        return r;
+    for (uint32_t k = 0; k < g->nlabel; k++)
+        if ((s->p.label[k] = ptx_label_new(j->f, "G")) == UINT32_MAX)
+            return nomem(j);
+    if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
+        return nomem(j);
+    for (unsigned k = 0; k < n->comps; k++)
+        s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]} : component(&i->opnd[1], first + k);
+    s->p.value_type = i->type[0];
+    if ((r = rw_copy_body(j, &s->p)) < 0)
+        return r;
+    return rw_emit_label(j, s->p.end);
+}
+
+/* What stands for a load or store of the host that the element passes through. */
+static int emit_site(struct site *s, const struct ptx_inst *i)
+{
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = j->c->in;
+    bool load = i->op == PTX_OP_LD;
+    unsigned comps = i->vec ? i->vec : 1;
+    uint32_t skip = PTX_NO_REG;
+    int r = 0;
+    if (!load && n->keep_store && !ptx_append(j->f, *i))
+        return nomem(j);
+    if (i->pred != PTX_NO_REG) {
+        if ((skip = ptx_label_new(j->f, "GSKIP")) == UINT32_MAX)
+            return nomem(j);
+        if ((r = rw_emit_bra(j, skip, i->pred, !i->pred_neg)) < 0)
+            return r;
+    }
+    for (unsigned k = 0; k < comps && load; k++)
+        if ((s->out[k] = new_reg(j, n->elem == 8 ? PTX_B64 : n->elem == 4 ? PTX_B32 : PTX_B16, "dt_o")) == PTX_NO_REG)
+            return DT_E_NOMEM;
+    for (unsigned k = 0; k < comps && r == 0; k += n->comps)
+        r = emit_instance(s, i, k);
+    for (unsigned k = 0; k < comps && load && r == 0; k++) {
+        struct ptx_opnd to = component(&i->opnd[0], k), from = {.kind = PTX_O_REG, .comp = -1, .reg = s->out[k]};
+        if (to.kind != PTX_O_SINK)
+            r = emit_move(j, n->elem, to, from, i->type[0], PTX_NO_REG, false);
+    }
+    return r == 0 && skip != PTX_NO_REG ? rw_emit_label(j, skip) : r;
+}
+
+/* ---- the kernel ------------------------------------------------------------------------------------------------------------ */
+
+static int prepare(struct site *s)
+{
+    struct rw_join *j = s->j;
+    struct rw_cand *c = j->c;
+    const struct rw_inline *n = c->in;
+    const struct rw_body *g = &c->body[n->guest];
+    s->p.side = n->guest;
+    s->p.joint = true;
+    s->p.reg = dt_new_array(&c->arena, uint32_t, g->f->nreg + 1);
+    s->p.label = dt_new_array(&c->arena, uint32_t, g->f->nlabel + 1);
+    s->p.value = dt_new_array(&c->arena, struct ptx_opnd, 16);
+    if (!s->p.reg || !s->p.label || !s->p.value)
+        return nomem(j);
+    for (uint32_t k = 0; k < g->f->nreg; k++) {
+        if ((s->p.reg[k] = new_reg(j, (enum ptx_type)g->f->reg[k].type, "g")) == PTX_NO_REG)
+            return DT_E_NOMEM;
+        j->f->reg[s->p.reg[k]].vec = g->f->reg[k].vec;
+    }
+    for (int k = 0; k < 3; k++) {
+        s->p.tid[k] = s->p.ctaid[k] = PTX_NO_REG;
+        for (unsigned d = 0; d < n->ndigit; d++) {
+            uint32_t *to = n->digit[d].block ? &s->p.ctaid[k] : &s->p.tid[k];
+            if (n->digit[d].comp == k && rw_reads_sreg(g->f, n->digit[d].block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
+                (*to = new_reg(j, PTX_U32, n->digit[d].block ? "dt_ctaid" : "dt_tid")) == PTX_NO_REG)
+                return DT_E_NOMEM;
+        }
+    }
+    s->shadow = dt_new_array(&c->arena, uint32_t, c->body[n->host].f->nreg + 1);
+    for (uint32_t k = 0; s->shadow && k <= c->body[n->host].f->nreg; k++)
+        s->shadow[k] = PTX_NO_REG;
+    s->rem = new_reg(j, PTX_U32, "dt_rem");
+    s->tmp = new_reg(j, PTX_U32, "dt_t");
+    return !s->shadow || s->rem == PTX_NO_REG || s->tmp == PTX_NO_REG ? DT_E_NOMEM : 0;
+}
+
+/* Is it a ld.param of an argument that points into the buffer? *ret: where, from its begin. */
+static bool loads_argument(const struct rw_cand *c, const struct ptx_inst *i, uint64_t *ret)
+{
+    const struct rw_body *h = &c->body[c->in->host];
+    if (i->op != PTX_OP_LD || i->space != PTX_PARAM || i->opnd[1].base_kind != PTX_O_VAR)
+        return false;
+    for (uint32_t k = 0; k < h->f->nparam && k < 62; k++)
+        if (h->f->param[k] == i->opnd[1].var && ((c->in->args[c->in->host] >> k) & 1)) {
+            *ret = h->step->launch->arg[k].offset;
+            return true;
+        }
+    return false;
+}
+
+static struct ptx_inst move_number(const struct ptx_inst *load, struct ptx_opnd two[2], uint64_t value)
+{
+    struct ptx_inst i = *load;
+    two[0] = load->opnd[0];
+    two[1] = (struct ptx_opnd){.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64, .bits = value};
+    i.op = PTX_OP_MOV;
+    i.space = PTX_GENERIC;
+    i.nmod = 0;
+    i.opnd = two;
+    return i;
+}
+
+/* The host's arithmetic on addresses of the buffer, once more on offsets: an offset must not be made of an address's bits, or the fused
+ * launch's own maps would depend on where the buffer lies. rw_only_addresses has seen that it is additions, and copies. */
+static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct ptx_inst *o)
+{
+    struct rw_join *j = s->j;
+    const struct rw_cand *c = j->c;
+    const struct rw_body *h = &c->body[c->in->host];
+    const uint64_t args = c->in->args[c->in->host];
+    struct ptx_opnd opnd[4], two[2];
+    struct ptx_inst x = *i;
+    uint64_t offset;
+    bool carries = loads_argument(c, o, &offset);
+    if (i->op < PTX_OP_OPAQUE || (ptx_op_info(i->op)->flags & PTX_F_NODST) || !i->nopnd || i->nopnd > 4 || i->opnd[0].kind != PTX_O_REG)
+        return 0;
+    if (carries) {
+        x = move_number(i, two, offset);
+    } else {
+        if (i->op == PTX_OP_LD)
+            return 0;
+        memcpy(opnd, i->opnd, sizeof *opnd * i->nopnd);
+        x.opnd = opnd;
+        for (unsigned k = 1; k < i->nopnd; k++)
+            if (opnd[k].kind == PTX_O_REG && (h->prov[opnd[k].reg] & args)) {
+                if ((opnd[k].reg = shadow_of(s, opnd[k].reg)) == PTX_NO_REG)
+                    return DT_E_NOMEM;
+                carries = true;
+            }
+        if (i->op == PTX_OP_CVTA) {
+            x.op = PTX_OP_MOV;
+            x.space = PTX_GENERIC;
+            x.nmod = 0;
+        }
+    }
+    if (!carries)
+        return 0;
+    if ((x.opnd[0].reg = shadow_of(s, i->opnd[0].reg)) == PTX_NO_REG)
+        return DT_E_NOMEM;
+    return ptx_append(j->f, x) ? 0 : nomem(j);
+}
+
+/* The host's entry in a module of its own, its instructions taken out. */
+static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret_n)
+{
+    struct rw_cand *c = j->c;
+    const struct rw_body *h = &c->body[c->in->host], *g = &c->body[c->in->guest];
+    const struct ptx_module *hm = h->f->module, *gm = g->f->module;
+    int r = ptx_clone(hm, h->f->name, &j->m, j->e);
+    if (r < 0)
+        return r;
+    j->f = ptx_find_function(j->m, h->f->name);
+    if (!j->f || j->f->ninst != h->f->ninst || j->f->nreg != h->f->nreg || j->f->nparam != h->f->nparam)
+        return dt_err_set(j->e, DT_E_INTERNAL, "entry %s does not print and parse to itself", h->f->name);
+    if (gm->version_major * 100 + gm->version_minor > hm->version_major * 100 + hm->version_minor) {
+        j->m->version_major = gm->version_major;
+        j->m->version_minor = gm->version_minor;
+    }
+    j->m->target = dt_arena_strdup(&j->m->arena, rw_target_of(hm->target, gm->target));
+    j->f->name = dt_arena_strdup(&j->m->arena, c->entry);
+    j->f->nloc = 0; /* lines of one text say nothing about two */
+    *ret_old = j->f->inst;
+    *ret_n = j->f->ninst;
+    j->f->inst = NULL;
+    j->f->ninst = j->f->inst_cap = 0;
+    return j->m->target && j->f->name ? 0 : nomem(j);
+}
+
+static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
+{
+    struct rw_join *j = s->j;
+    struct rw_cand *c = j->c;
+    const struct rw_inline *in = c->in;
+    const struct rw_body *h = &c->body[in->host];
+    int r = 0;
+    for (uint32_t k = 0; k < n && r == 0; k++) {
+        struct ptx_inst i = old[k];
+        const struct ptx_inst *o = &h->f->inst[k];
+        struct ptx_opnd two[2];
+        uint64_t offset;
+        if (!in->drop_arg && (r = emit_shadow(s, &i, o)) < 0)
+            return r;
+        i.line = i.col = 0;
+        if (j->f->ninst > MOST)
+            return dt_err_set(j->e, DT_E_TOO_LARGE, "the fused kernel has over %d instructions", MOST);
+        if (i.op >= PTX_OP_OPAQUE && rw_inline_joint(c, in->host, o)) {
+            r = emit_site(s, &i);
+            continue;
+        }
+        if (in->drop_arg && loads_argument(c, o, &offset))
+            i = move_number(&i, two, offset);
+        dev_round_mul(&i);
+        if (i.op == PTX_OP_LD && rw_is_global_access(o))
+            rw_drop_hints_if_written(c, in->host, o, &i);
+        r = ptx_append(j->f, i) ? 0 : nomem(j);
+    }
+    return r;
+}
+
+/* Functions that were added stand behind the entry: they must be before it. */
+static void entry_last(struct rw_join *j)
+{
+    for (uint32_t k = 0; k + 1 < j->m->nfunc; k++)
+        if (j->m->func[k] == j->f) {
+            j->m->func[k] = j->m->func[k + 1];
+            j->m->func[k + 1] = j->f;
+        }
+}
+
+int rw_inline_join(struct rw_cand *c, struct dt_err *e)
+{
+    struct rw_join j = {.c = c, .e = e};
+    struct site s = {.j = &j};
+    struct ptx_inst *old = NULL;
+    uint32_t n = 0;
+    dt_str_done(&c->ptx);
+    int r = open_host(&j, &old, &n);
+    if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 && (r = prepare(&s)) == 0)
+        r = emit_host(&s, old, n);
+    if (r == 0) {
+        entry_last(&j);
+        r = rw_check_text(&j, &c->ptx);
+    }
+    free(j.vars.p);
+    free(j.funcs.p);
+    ptx_module_free(j.m);
+    return r;
+}
+
+int rw_inline_may(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+{
+    int r;
+    c->level = level;
+    c->nredirect = 0;
+    c->in = NULL;
+    if (!c->body[0].f || !c->body[1].f || !rw_legal_inline_check(c, why)) {
+        if (!why->len)
+            rw_legal_plain_launches(c, why);
+        return 1;
+    }
+    if ((r = rw_inline_look(c, level == RW_LEVEL_EPILOGUE ? 0 : 1, e)) < 0)
+        return r;
+    return rw_legal_inline_check(c, why) ? 0 : 1;
+}
+
+int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+{
+    int r = rw_inline_may(c, level, why, e);
+    if (r || (r = rw_identity(c, why, e)))
+        return r;
+    if (c->own[0] || c->own[1]) {
+        dt_str_add(why, "arithmetic-identity: only the form with its contractions written out could be inlined");
+        return 1;
+    }
+    c->redirect = dt_new(&c->arena, struct rw_redirect);
+    if (!c->redirect)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    *c->redirect = (struct rw_redirect){.buffer = c->in->buffer,
+                                        .keep_global = c->in->keep_store || c->in->in_place,
+                                        .drop_arg = c->in->drop_arg,
+                                        .args = {c->in->args[0], c->in->args[1]}};
+    c->nredirect = 1;
+    c->threads = c->body[c->in->host].threads;
+    rw_name_entry(c);
+    if ((r = rw_inline_join(c, e)) < 0)
+        return r;
+    return rw_resources(c, why, e);
+}

@@ -1,0 +1,492 @@
+/* Level `register` against the original, on the software device: every edge of every graph is tried as epilogue (the consumer inlined at the
+ * producer's stores) and as prologue (the producer at the consumer's loads), whether it brings anything or not. What each must give, joined or
+ * refused and by which row of legal.def, is written beside it; what is joined is held to the original byte by byte, under several inputs and
+ * block orders with the race detector. Last, each graph is joined until nothing is left to join.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rewrite/rewrite-priv.h"
+
+static const char cuda[] =
+    /* 32 x 32 tiles, 2 x 2 results a thread: four stores */
+    "extern \"C\" __global__ void gemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, int n, int k) {\n"
+    "  __shared__ float as[16][33], bs[16][32]; int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;\n"
+    "  int row0 = blockIdx.y * 32, col0 = blockIdx.x * 32; float s00 = 0, s01 = 0, s10 = 0, s11 = 0;\n"
+    "  for (int k0 = 0; k0 < k; k0 += 16) {\n"
+    "    for (int i = 0; i < 2; i++) { int e = threadIdx.x + i * 256;\n"
+    "      as[e & 15][e >> 4] = a[(row0 + (e >> 4)) * k + k0 + (e & 15)]; bs[e >> 5][e & 31] = b[(k0 + (e >> 5)) * n + col0 + (e & 31)]; }\n"
+    "    __syncthreads();\n"
+    "    for (int q = 0; q < 16; q++) { float a0 = as[q][ty * 2], a1 = as[q][ty * 2 + 1], b0 = bs[q][tx], b1 = bs[q][tx + 16];\n"
+    "      s00 += a0 * b0; s01 += a0 * b1; s10 += a1 * b0; s11 += a1 * b1; }\n"
+    "    __syncthreads(); }\n"
+    "  c[(row0 + ty * 2) * n + col0 + tx] = s00; c[(row0 + ty * 2) * n + col0 + tx + 16] = s01;\n"
+    "  c[(row0 + ty * 2 + 1) * n + col0 + tx] = s10; c[(row0 + ty * 2 + 1) * n + col0 + tx + 16] = s11; }\n"
+    /* stores in a loop, behind barriers of the next round */
+    "extern \"C\" __global__ void sweep(const float *x, float *y, int n, int rows) {\n"
+    "  __shared__ float s[64]; int c = blockIdx.x * 64 + threadIdx.x;\n"
+    "#pragma unroll 1\n"
+    "  for (int r = 0; r < rows; r++) { s[threadIdx.x] = c < n ? x[r * n + c] : 0.0f; __syncthreads();\n"
+    "    if (c < n) y[r * n + c] = s[threadIdx.x ^ 1] + 1.0f; __syncthreads(); } }\n"
+    "extern \"C\" __global__ void bias(const float *h, const float *__restrict__ b, float *y, int n, int cols) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + b[i % cols]; }\n"
+    "extern \"C\" __global__ void bias2d(const float *h, const float *b, float *y, int rows, int cols) {\n"
+    "  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
+    "  if (c < cols && r < rows) y[r * cols + c] = h[r * cols + c] + b[c]; }\n"
+    "extern \"C\" __global__ void gelu(const float *__restrict__ h, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n"
+    "  y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); }\n"
+    "extern \"C\" __global__ void add(const float *h, const float *r, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + r[i]; }\n"
+    "extern \"C\" __global__ void scale(float *x, float f, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = x[i] * f; }\n"
+    "extern \"C\" __global__ void silu(const float *x, float *y, int n) {\n" /* reads it twice */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { y[i] = x[i] * 0.5f; y[n + i] = x[i] / (1.0f + expf(-x[i])); } }\n"
+    "extern \"C\" __global__ void backwards(const float *x, float *y, int n) {\n"
+    "  int i = n - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x); if (i >= 0) y[i] = x[i] - 3.0f; }\n"
+    "extern \"C\" __global__ void mirror(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[n - 1 - i] - 3.0f; }\n"
+    "extern \"C\" __global__ void flip(const float *x, float *y, int cols) {\n"
+    "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n"
+    "  y[(r + ty) * cols + c + tx] = x[(r + tx) * cols + c + ty] - 3.0f; }\n"
+    "extern \"C\" __global__ void cube(const float *x, float *y) {\n"
+    "  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
+    "  int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
+    "  int n = blockDim.x * blockDim.y * blockDim.z; y[b * n + i] = x[b * n + i] * (float)(blockIdx.y + 1) + (float)threadIdx.z; }\n"
+    "extern \"C\" __global__ void vec4(const float4 *x, float4 *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = x[i]; v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w; y[i] = v; }\n"
+    "extern \"C\" __global__ void softmax(const float *x, float *y, int cols) {\n"
+    "  extern __shared__ float s[]; int r = blockIdx.x, t = threadIdx.x; float m = -1e30f;\n"
+    "  for (int i = t; i < cols; i += blockDim.x) m = fmaxf(m, x[r * cols + i]);\n"
+    "  s[t] = m; __syncthreads();\n"
+    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] = fmaxf(s[t], s[t + k]); __syncthreads(); }\n"
+    "  m = s[0]; __syncthreads(); float z = 0;\n"
+    "  for (int i = t; i < cols; i += blockDim.x) z += expf(x[r * cols + i] - m);\n"
+    "  s[t] = z; __syncthreads();\n"
+    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] += s[t + k]; __syncthreads(); }\n"
+    "  z = s[0];\n"
+    "  for (int i = t; i < cols; i += blockDim.x) y[r * cols + i] = expf(x[r * cols + i] - m) / z; }\n"
+    /* what must be refused */
+    "extern \"C\" __global__ void shift(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + (i ? x[i - 1] : 0.0f); }\n"
+    "extern \"C\" __global__ void twice(const float *x, float *y, int n) {\n" /* zero, barrier, then the value */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = 0; __syncthreads(); if (i < n) y[i] = x[i] * 2.0f; }\n"
+    "extern \"C\" __global__ void rounds(const float *x, float *y, int n, int k) {\n" /* one place, k times */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float a = 0;\n"
+    "#pragma unroll 1\n"
+    "  for (int q = 0; q < k; q++) { a += x[i]; __syncthreads(); y[i] = a; } }\n"
+    "extern \"C\" __global__ void perhaps(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) y[i] = x[i]; }\n"
+    "extern \"C\" __global__ void pad(const float *x, float *y, int n, int m) {\n" /* writes where it has no element */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] + 1.0f; else if (i < m) y[i] = 0; }\n"
+    "extern \"C\" __global__ void spread(const float *x, float *y, int n) {\n" /* two threads have one element */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < 2 * n) y[i] = x[i / 2]; }\n"
+    "extern \"C\" __global__ void stride(const float *x, float *y, int n) {\n" /* several elements a thread */
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = x[i] + 1.0f; }\n"
+    "extern \"C\" __global__ void blur(const float *x, float *h, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) h[i] = x[i] + x[i ? i - 1 : i] + x[i < n - 1 ? i + 1 : i]; }\n"
+    "extern \"C\" __global__ void into(const float *h, float *x, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = h[i] * 0.5f; }\n"
+    "extern \"C\" __global__ void both(const float *x, float *h, float *g, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { h[i] = x[i] + 1.0f; g[i] = x[i] - 1.0f; } }\n"
+    "extern \"C\" __global__ void count(const float *h, float *y, unsigned *n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i]; atomicAdd(n, 1u); }\n"
+    "extern \"C\" __global__ void table(const float *h, const int *t, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[t[i]]; }\n"
+    "extern \"C\" __global__ void warp(const float *h, float *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i] + __shfl_xor_sync(~0u, h[i], 1); }\n"
+    "extern \"C\" __global__ void shorts(const short *h, int *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i]; }\n"
+    "extern \"C\" __global__ void narrow(const float *x, short *h, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) h[i] = (short)(x[i] * 99.0f); }\n";
+
+/* As Triton and LLVM write: predicated vector accesses of bits, contractions left open. p: x, h; c: h, r, y; 4 elements a thread. */
+static const char ptx[] =
+    ".version 8.0\n.target sm_80\n.address_size 64\n"
+    ".visible .entry p(.param .u64 .ptr .global .align 16 p_0, .param .u64 .ptr .global .align 16 p_1, .param .u32 p_2)\n{\n"
+    ".reg .pred %p<4>;\n.reg .b32 %r<24>;\n.reg .f32 %f<12>;\n.reg .b64 %rd<8>;\n"
+    "ld.param.u64 %rd1, [p_0];\nld.param.u64 %rd2, [p_1];\nld.param.u32 %r1, [p_2];\n"
+    "mov.u32 %r2, %ctaid.x;\nshl.b32 %r3, %r2, 9;\nmov.u32 %r4, %tid.x;\nshl.b32 %r5, %r4, 2;\nor.b32 %r6, %r3, %r5;\n"
+    "setp.lt.s32 %p1, %r6, %r1;\nmul.wide.s32 %rd3, %r6, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\n"
+    "mov.u32 %r10, 0;\nmov.u32 %r11, 0;\nmov.u32 %r12, 0;\nmov.u32 %r13, 0;\n"
+    "@%p1 ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd4 + 0];\n"
+    "mov.b32 %f1, %r10;\nmov.b32 %f2, %r11;\nmov.b32 %f3, %r12;\nmov.b32 %f4, %r13;\n"
+    "mul.f32 %f5, %f1, %f1;\nmul.f32 %f6, %f2, 0f3FC00000;\nadd.f32 %f7, %f3, 0f3F800000;\nneg.f32 %f8, %f4;\n"
+    "mov.b32 %r14, %f5;\nmov.b32 %r15, %f6;\nmov.b32 %r16, %f7;\nmov.b32 %r17, %f8;\n"
+    "@%p1 st.global.v4.b32 [%rd5 + 0], {%r14, %r15, %r16, %r17};\nret;\n}\n"
+    ".visible .entry c(.param .u64 .ptr .global .align 16 c_0, .param .u64 .ptr .global .align 16 c_1, .param .u64 .ptr .global .align 16 c_2, "
+    ".param .u32 c_3)\n{\n"
+    ".reg .pred %p<4>;\n.reg .b32 %r<32>;\n.reg .f32 %f<16>;\n.reg .b64 %rd<12>;\n"
+    "ld.param.u64 %rd1, [c_0];\nld.param.u64 %rd2, [c_1];\nld.param.u64 %rd6, [c_2];\nld.param.u32 %r1, [c_3];\n"
+    "mov.u32 %r2, %ctaid.x;\nshl.b32 %r3, %r2, 8;\nmov.u32 %r4, %tid.x;\nshl.b32 %r5, %r4, 2;\nor.b32 %r6, %r3, %r5;\n"
+    "setp.lt.s32 %p1, %r6, %r1;\nmul.wide.s32 %rd3, %r6, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\nadd.s64 %rd7, %rd6, %rd3;\n"
+    "mov.u32 %r10, 0;\nmov.u32 %r11, 0;\nmov.u32 %r12, 0;\nmov.u32 %r13, 0;\nmov.u32 %r20, 0;\nmov.u32 %r21, 0;\nmov.u32 %r22, 0;\nmov.u32 %r23, 0;\n"
+    "@%p1 ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd4 + 0];\n@%p1 ld.global.L1::evict_last.v4.b32 {%r20, %r21, %r22, %r23}, [%rd5 + 0];\n"
+    "mov.b32 %f1, %r10;\nmov.b32 %f2, %r11;\nmov.b32 %f3, %r12;\nmov.b32 %f4, %r13;\n"
+    "mov.b32 %f5, %r20;\nmov.b32 %f6, %r21;\nmov.b32 %f7, %r22;\nmov.b32 %f8, %r23;\n"
+    "add.f32 %f9, %f1, %f5;\nadd.f32 %f10, %f2, %f6;\nadd.f32 %f11, %f3, %f7;\nadd.f32 %f12, %f4, %f8;\n"
+    "mov.b32 %r24, %f9;\nmov.b32 %r25, %f10;\nmov.b32 %r26, %f11;\nmov.b32 %r27, %f12;\n"
+    "@%p1 st.global.v4.b32 [%rd7 + 0], {%r24, %r25, %r26, %r27};\nret;\n}\n";
+
+#define YES NULL
+#define OTHER "" /* refused, no matter why */
+struct want {
+    const char *first, *second;
+    const char *epilogue, *prologue; /* YES, or the row of legal.def that refuses */
+};
+struct graph {
+    const char *name, *buffers, *launches;
+    struct want want[6];
+    unsigned left; /* launches after all has been joined */
+};
+
+#define F(n, bytes, role) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"" role "\", \"fill\": {\"uniform\": [-2, 2], \"dtype\": \"f32\", \"seed\": 5}}"
+#define I(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"intermediate\"}"
+#define O(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"output\"}"
+#define Z(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"inout\", \"fill\": {\"zero\": true}}"
+#define LM(m, name, entry, grid, block, shared, args) "{\"name\": \"" name "\", \"module\": \"" m "\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block ", \"shared\": " #shared ", \"args\": [" args "]}"
+#define L(name, entry, grid, block, args) LM("m", name, entry, grid, block, 0, args)
+#define P(name, entry, grid, block, args) LM("t", name, entry, grid, block, 0, args)
+#define B(n) "{\"buffer\": \"" n "\"}"
+#define BO(n, o) "{\"buffer\": \"" n "\", \"offset\": " #o "}"
+#define N(v) "{\"i32\": " #v "}"
+#define POINT "pointwise"
+
+static const struct graph graphs[] = {
+    {"gemm with four stores, bias, gelu, residual: other shapes each",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("r", 24576, "input") "," I("h", 24576) ","
+     I("g", 24576) "," I("u", 24576) "," O("y", 24576),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("bias", "bias", "[48,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(6144) "," N(96)) ","
+     L("gelu", "gelu", "[24,1,1]", "[256,1,1]", B("g") "," B("u") "," N(6144)) ","
+     L("add", "add", "[6,1,1]", "[1024,1,1]", B("u") "," B("r") "," B("y") "," N(6144)),
+     {{"gemm", "bias", YES, POINT}, {"bias", "gelu", YES, YES}, {"gelu", "add", YES, YES}},
+     1},
+    {"tiles in two dimensions that do not fit the matrix",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," I("h", 24576) "," O("y", 24576),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("bias", "bias2d", "[3,10,1]", "[40,7,1]", B("h") "," B("b") "," B("y") "," N(64) "," N(96)),
+     {{"gemm", "bias", YES, POINT}},
+     1},
+    {"a store in a loop with barriers, at an offset, a tail",
+     F("x", 6720, "input") "," F("b", 840, "weight") "," I("h", 7744) "," O("y", 6720),
+     L("sweep", "sweep", "[4,1,1]", "[64,1,1]", B("x") "," BO("h", 1024) "," N(210) "," N(8)) ","
+     L("bias", "bias", "[14,1,1]", "[128,1,1]", BO("h", 1024) "," B("b") "," B("y") "," N(1680) "," N(210)),
+     {{"sweep", "bias", YES, POINT}},
+     1},
+    {"others need the element too: another reader, the caller",
+     F("x", 6720, "input") "," F("b", 840, "weight") "," I("h", 6720) "," O("g", 6720) "," O("y", 6720) "," O("z", 6720),
+     L("sweep", "sweep", "[4,1,1]", "[64,1,1]", B("x") "," B("h") "," N(210) "," N(8)) ","
+     L("bias", "bias", "[14,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(1680) "," N(210)) ","
+     L("gelu", "gelu", "[7,1,1]", "[256,1,1]", B("g") "," B("y") "," N(1680)) ","
+     L("add", "add", "[7,1,1]", "[256,1,1]", B("h") "," B("g") "," B("z") "," N(1680)),
+     {{"sweep", "bias", YES, POINT}, {"bias", "gelu", YES, "no-other-reader"}, {"bias", "add", YES, "no-other-reader"},
+      {"sweep", "add", "order", "order"}},
+     2},
+    {"in place: the element is written back",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," I("h", 16384) "," O("y", 16384),
+     L("gemm", "gemm", "[2,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) ","
+     L("scale", "scale", "[16,1,1]", "[256,1,1]", B("h") ",{\"f32\": 1.5}," N(4096)) ","
+     L("gelu", "gelu", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"gemm", "scale", YES, POINT}, {"scale", "gelu", "plain-sites", "plain-sites"}},
+     1},
+    {"into the residual, which nobody reads meanwhile; into what the producer reads",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," F("x", 16384, "inout") "," I("h", 16384) "," I("g", 16384),
+     L("gemm", "gemm", "[2,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) ","
+     L("add", "add", "[16,1,1]", "[256,1,1]", B("h") "," B("x") "," B("x") "," N(4096)) ","
+     L("blur", "blur", "[16,1,1]", "[256,1,1]", B("x") "," B("g") "," N(4096)) ","
+     L("into", "into", "[16,1,1]", "[256,1,1]", B("g") "," B("x") "," N(4096)),
+     {{"gemm", "add", YES, POINT}, {"blur", "into", "bystanders", "bystanders"}, {"add", "into", "order", "order"}},
+     3},
+    {"vectors into vectors and into single elements, backwards, in three dimensions",
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) "," O("y", 16384),
+     L("v1", "vec4", "[16,1,1]", "[64,1,1]", B("x") "," B("h")) ","
+     L("v2", "vec4", "[4,1,1]", "[256,1,1]", B("h") "," B("g")) ","
+     L("back", "backwards", "[33,1,1]", "[128,1,1]", B("g") "," B("u") "," N(4096)) ","
+     L("cube", "cube", "[4,2,4]", "[8,4,4]", B("u") "," B("v")) ","
+     L("mirror", "mirror", "[11,1,1]", "[384,1,1]", B("v") "," B("y") "," N(4096)),
+     {{"v1", "v2", YES, YES}, {"v2", "back", YES, "same-widths"}, {"back", "cube", YES, YES}, {"cube", "mirror", YES, YES}},
+     1},
+    {"single elements into vectors",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("gelu", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("v", "vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y")),
+     {{"gelu", "v", "same-widths", YES}},
+     1},
+    {"tiles transposed on the way",
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," O("y", 16384),
+     L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("f", "flip", "[4,4,1]", "[16,16,1]", B("h") "," B("g") "," N(64)) ","
+     L("c", "gelu", "[32,1,1]", "[128,1,1]", B("g") "," B("y") "," N(4096)),
+     {{"p", "f", YES, YES}, {"f", "c", YES, YES}},
+     1},
+    {"a prologue computed again at every load",
+     F("x", 16384, "input") "," F("w", 24576, "weight") "," F("b", 256, "weight") "," I("h", 16384) "," O("y", 24576),
+     L("bias", "bias", "[32,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(4096) "," N(64)) ","
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("h") "," B("w") "," B("y") "," N(96) "," N(64)),
+     {{"bias", "gemm", POINT, YES}},
+     1},
+    {"a prologue in a reduction, with loads of the same argument on both sides",
+     F("x", 16384, "input") "," F("r", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," O("y", 16384),
+     L("add", "add", "[32,1,1]", "[128,1,1]", B("x") "," B("r") "," B("h") "," N(4096)) ","
+     LM("m", "soft", "softmax", "[32,1,1]", "[64,1,1]", 256, B("h") "," B("g") "," N(128)) ","
+     L("res", "add", "[16,1,1]", "[256,1,1]", B("g") "," B("x") "," B("y") "," N(4096)),
+     {{"add", "soft", POINT, YES}, {"soft", "res", YES, POINT}},
+     1},
+    {"predicated vectors of bits, a tail",
+     F("x", 16000, "input") "," F("r", 16000, "input") "," I("h", 16000) "," O("y", 16000),
+     P("p", "p", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4000)) ","
+     P("c", "c", "[16,1,1]", "[64,1,1]", B("h") "," B("r") "," B("y") "," N(4000)),
+     {{"p", "c", YES, YES}},
+     1},
+    {"bits and floats",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     P("p", "p", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "gelu", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"p", "c", YES, "same-widths"}},
+     1},
+    {"halves of a register",
+     F("x", 16384, "input") "," I("h", 8192) "," O("y", 16384),
+     L("p", "narrow", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "shorts", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"p", "c", OTHER, OTHER}},
+     2},
+    {"read twice, written in two places",
+     F("x", 8192, "input") "," I("h", 8192) "," O("y", 16384),
+     L("p", "sweep", "[8,1,1]", "[64,1,1]", B("x") "," B("h") "," N(512) "," N(4)) ","
+     L("c", "silu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
+     {{"p", "c", YES, POINT}},
+     1},
+    {"neighbours' elements",
+     F("x", 8192, "input") "," I("h", 8192) "," O("y", 8192),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "shift", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
+     {{"p", "c", "thread-map", YES}},
+     1},
+    {"stored twice, and once more each round",
+     F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," I("u", 8192) "," O("y", 8192),
+     L("p", "twice", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("g") "," N(2048)) ","
+     L("q", "rounds", "[16,1,1]", "[128,1,1]", B("g") "," B("u") "," N(2048) "," N(5)) ","
+     L("d", "gelu", "[16,1,1]", "[128,1,1]", B("u") "," B("y") "," N(2048)),
+     {{"p", "c", "stored-once", POINT}, {"c", "q", POINT, YES}, {"q", "d", "stored-once", POINT}},
+     3},
+    {"stored perhaps",
+     F("x", 8192, "input") "," Z("h", 8192) "," O("y", 8192),
+     L("p", "perhaps", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
+     {{"p", "c", "stored-once", OTHER}},
+     2},
+    {"more elements than the producer stores, fewer, threads without one",
+     F("x", 8192, "input") "," Z("h", 8192) "," O("y", 8192) "," O("z", 4096) "," O("u", 9216),
+     L("p", "gelu", "[12,1,1]", "[128,1,1]", B("x") "," B("h") "," N(1536)) ","
+     L("more", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)) ","
+     L("less", "gelu", "[8,1,1]", "[128,1,1]", B("h") "," B("z") "," N(1024)) ","
+     L("pad", "pad", "[18,1,1]", "[128,1,1]", B("h") "," B("u") "," N(1536) "," N(2304)),
+     {{"p", "more", "same-elements", OTHER}, {"p", "less", "same-elements", "no-other-reader"}, {"p", "pad", "same-elements", OTHER}},
+     4},
+    {"several threads to an element, several elements to a thread",
+     F("x", 8192, "input") "," I("h", 8192) "," I("g", 16384) "," O("y", 16384),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "spread", "[32,1,1]", "[128,1,1]", B("h") "," B("g") "," N(2048)) ","
+     L("d", "stride", "[8,1,1]", "[128,1,1]", B("g") "," B("y") "," N(4096)),
+     {{"p", "c", "thread-map", YES}, {"c", "d", "thread-map", YES}},
+     1},
+    {"two buffers between them, and a second output",
+     F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," O("u", 8192) "," I("v", 8192) "," O("y", 8192),
+     L("p", "both", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," B("g") "," N(2048)) ","
+     L("c", "add", "[16,1,1]", "[128,1,1]", B("h") "," B("g") "," B("y") "," N(2048)) ","
+     L("q", "both", "[16,1,1]", "[128,1,1]", B("x") "," B("v") "," B("u") "," N(2048)) ","
+     L("d", "gelu", "[16,1,1]", "[128,1,1]", B("v") "," B("y") "," N(2048)),
+     {{"p", "c", "one-buffer", "one-buffer"}, {"q", "d", YES, "bystanders"}},
+     3},
+    {"atomics, shuffles, tables",
+     F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," I("u", 8192) "," O("y", 8192) "," Z("n", 4) "," Z("t", 8192),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "count", "[16,1,1]", "[128,1,1]", B("h") "," B("g") "," B("n")) ","
+     L("d", "warp", "[16,1,1]", "[128,1,1]", B("g") "," B("u")) ","
+     L("e", "table", "[16,1,1]", "[128,1,1]", B("u") "," B("t") "," B("y") "," N(2048)),
+     {{"p", "c", POINT, YES}, {"c", "d", POINT, POINT}, {"d", "e", OTHER, POINT}},
+     3},
+};
+
+static struct dev_device *device;
+
+static char *document(const struct graph *g)
+{
+    json_t *m = json_pack("{s:{s:s},s:{s:s}}", "m", "cuda", cuda, "t", "ptx", ptx);
+    struct dt_str s = {0};
+    char *q = json_dumps(m, 0);
+    dt_str_addf(&s, "{\"dovetail\": 1, \"name\": \"t\", \"modules\": %s, \"buffers\": {%s}, \"launches\": [%s]}", q, g->buffers, g->launches);
+    free(q);
+    json_decref(m);
+    return dt_str_take(&s);
+}
+
+struct made {
+    struct dt_graph *g;
+    struct dev_prog *p;
+    struct ana_result *a;
+};
+
+static void made_done(struct made *m)
+{
+    ana_free(m->a);
+    dev_prog_free(m->p);
+    dt_graph_free(m->g);
+    memset(m, 0, sizeof *m);
+}
+
+static void make(const char *text, json_t *doc, struct made *m)
+{
+    struct dt_err e = {0};
+    int r = text ? dt_graph_parse(text, strlen(text), &m->g, &e) : dt_graph_from_json(doc, &m->g, &e);
+    if (r < 0 || dev_prog_new(device, m->g, NULL, NULL, &m->p, &e) < 0 || ana_run(device, m->p, NULL, &m->a, &e) < 0)
+        fail_msg("%s\n%s", e.detail ? e.detail : "?", e.log ? e.log : "");
+}
+
+/* 1 joined, 0 refused; the fused graph in *ret. */
+static int join(const struct made *m, uint32_t p, uint32_t c, enum rw_level level, json_t **ret, struct dt_str *why, unsigned n)
+{
+    struct rw_state now = {.graph = m->g, .prog = m->p, .ana = m->a};
+    struct rw_edit x;
+    struct rw_cand cand;
+    struct dt_err e = {0};
+    const uint32_t pair[2] = {p, c};
+    if (rw_edit_init(&x, &rw_block_fusion, dev_info(device), NULL, &now, pair, 2, &e) < 0 ||
+        rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
+        fail_msg("%s", e.detail);
+    int r = rw_fuse(&cand, level, why, &e);
+    if (r < 0)
+        fail_msg("%s", e.detail ? e.detail : "?");
+    if (r == 0) {
+        if (rw_fuse_part(&cand, &x, &e) < 0)
+            fail_msg("%s", e.detail ? e.detail : "?");
+        snprintf(x.part.p[0].module, sizeof x.part.p[0].module, "f%u", n);
+        *ret = rw_edit_graph(&x);
+        assert_non_null(*ret);
+    }
+    rw_cand_done(&cand);
+    rw_edit_done(&x);
+    return r == 0;
+}
+
+static void hold(const struct made *original, const struct made *now, const char *what)
+{
+    struct dt_err e = {0};
+    if (rw_verify(device, original->p, now->p, 3, 4, &e) < 0) {
+        if (getenv("SHOW"))
+            puts(now->p->module[now->g->nmodule - 1].ptx);
+        fail_msg("%s: %s", what, e.detail ? e.detail : "?");
+    }
+}
+
+static const char *const way[] = {"epilogue", "prologue"};
+
+static void every_edge(const struct graph *g, const struct made *m)
+{
+    unsigned seen = 0, want = 0;
+    while (want < 6 && g->want[want].first)
+        want++;
+    for (uint32_t k = 0; k < m->a->nedge; k++) {
+        const struct ana_edge *x = &m->a->edge[k];
+        const char *p = m->g->launch[x->producer].name, *c = m->g->launch[x->consumer].name;
+        const struct want *w = NULL;
+        for (unsigned i = 0; i < want; i++)
+            if (!strcmp(g->want[i].first, p) && !strcmp(g->want[i].second, c))
+                w = &g->want[i];
+        seen += w != NULL;
+        for (int l = RW_LEVEL_EPILOGUE; l <= RW_LEVEL_PROLOGUE; l++) {
+            struct dt_str why = {0};
+            json_t *doc = NULL;
+            const char *expect = w ? l ? w->prologue : w->epilogue : OTHER;
+            bool joined = join(m, x->producer, x->consumer, (enum rw_level)l, &doc, &why, 0);
+            if (getenv("SHOW"))
+                printf("%s: %s -> %s as %s: %s\n", g->name, p, c, way[l], joined ? "joined" : why.s);
+            if (w && joined != (expect == YES))
+                fail_msg("%s: %s -> %s as %s: %s %s", g->name, p, c, way[l], joined ? "joined" : "refused", why.s ? why.s : "");
+            if (w && !joined && (strncmp(why.s, expect, strlen(expect)) || (*expect && why.s[strlen(expect)] != ':')))
+                fail_msg("%s: %s -> %s as %s: wanted '%s', got '%s'", g->name, p, c, way[l], expect, why.s);
+            if (joined) {
+                struct made n = {0};
+                make(NULL, doc, &n);
+                assert_int_equal(n.g->nlaunch + 1, m->g->nlaunch);
+                hold(m, &n, g->name);
+                made_done(&n);
+            }
+            json_decref(doc);
+            dt_str_done(&why);
+        }
+    }
+    assert_int_equal(seen, want);
+}
+
+/* Join the first pair that can be, and again. */
+static void chain(const struct graph *g, const struct made *m, const char *text)
+{
+    struct made now = {0};
+    unsigned n = 0;
+    make(text, NULL, &now);
+    for (bool more = true; more;) {
+        more = false;
+        for (uint32_t k = 0; k < now.a->nedge && !more; k++)
+            for (int l = RW_LEVEL_EPILOGUE; l <= RW_LEVEL_PROLOGUE && !more; l++) {
+                struct dt_str why = {0};
+                json_t *doc = NULL;
+                if (join(&now, now.a->edge[k].producer, now.a->edge[k].consumer, (enum rw_level)l, &doc, &why, n)) {
+                    n++;
+                    made_done(&now);
+                    make(NULL, doc, &now);
+                    more = true;
+                } else if (getenv("SHOW")) {
+                    printf("chain: %s -> %s as %s: %s\n", now.g->launch[now.a->edge[k].producer].name,
+                           now.g->launch[now.a->edge[k].consumer].name, way[l], why.s);
+                }
+                json_decref(doc);
+                dt_str_done(&why);
+            }
+    }
+    if (now.g->nlaunch != g->left)
+        fail_msg("%s: %u launches are left, wanted %u", g->name, now.g->nlaunch, g->left);
+    hold(m, &now, g->name);
+    made_done(&now);
+}
+
+static void run_one(void **state)
+{
+    const struct graph *g = *state;
+    struct made m = {0};
+    char *text = document(g);
+    make(text, NULL, &m);
+    every_edge(g, &m);
+    chain(g, &m, text);
+    made_done(&m);
+    free(text);
+}
+
+int main(void)
+{
+    struct dt_err e = {0};
+    enum { G = sizeof graphs / sizeof graphs[0] };
+    struct CMUnitTest tests[G];
+    if (dev_open("soft", &device, &e) < 0) {
+        fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
+        return 1;
+    }
+    if (!dev_nvrtc_version()) {
+        printf("no NVRTC: skipped\n");
+        return 77;
+    }
+    for (size_t k = 0; k < G; k++)
+        tests[k] = (struct CMUnitTest){graphs[k].name, run_one, NULL, NULL, (void *)&graphs[k]};
+    int r = _cmocka_run_group_tests("inline", tests, G, NULL, NULL);
+    dev_close(device);
+    return r;
+}
