@@ -160,7 +160,11 @@ class Maker:
         """One launch (or step) of this kind that reads `src`; the value it makes. Another kind where the shape does not allow this one."""
         rng, out, (rows, cols) = self.rng, "t%d" % len(self.launches), self.shape[src]
         n, block = rows * cols, rng.choice([32, 64, 128, 256])
-        flat = [up(n, block), 1, 1], [block, 1, 1], 0
+        if rng.random() < 0.15:  # many small blocks, one an SM: more than a wave, for what splits them
+            block, heavy = 32, 120000
+        else:
+            heavy = 0
+        flat = [up(n, block), 1, 1], [block, 1, 1], heavy
         if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind == "halve" and cols % 2:
             kind = "gelu"
         if kind == "inplace" and self.role[src] in ("input", "weight") or kind == "binary" and self.shape.get(other) != (rows, cols):
