@@ -31,12 +31,22 @@ def cpu():
         return platform.machine()
 
 
+def commit():
+    """The short hash; of a tree without git, what ./dev gpu --pack wrote beside the libraries."""
+    try:
+        git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:
+        git = ""
+    if not git and os.path.exists(f"{ROOT}/.gpu/COMMIT"):
+        git = open(f"{ROOT}/.gpu/COMMIT", encoding="utf-8").read().strip()
+    return git
+
+
 def write(out, name, device=None, plans=(), maps=(), model=(), figures=()):
-    git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     now = datetime.datetime.now()
     os.makedirs(out, exist_ok=True)
     path = os.path.join(out, f"{name}-{now:%Y%m%d-%H%M%S}.json")
-    run = {"date": f"{now:%Y-%m-%d}", "commit": git.stdout.strip(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
+    run = {"date": f"{now:%Y-%m-%d}", "commit": commit(), "host": {"cpu": cpu(), "cores": os.cpu_count()},
            "gpu": device["name"] if device and device["kind"] == "cuda" else None, "plans": list(plans),
            "maps": list(maps), "model": list(model), "figures": list(figures)}
     with open(path, "w", encoding="utf-8") as f:

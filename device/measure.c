@@ -83,12 +83,11 @@ static int rounds(struct bench *b, unsigned reps, struct dev_tracer *t, double *
 static int build(struct bench *b, bool anew, struct dt_err *e)
 {
     int err = 0;
-    for (unsigned a = 0; a < b->narm && !err; a++) {
-        if (anew)
-            dev_run_forget_graph(b->arm[a].run);
+    for (unsigned a = 0; a < b->narm && anew; a++) /* arms may share a run: all are forgotten before any is built */
+        dev_run_forget_graph(b->arm[a].run);
+    for (unsigned a = 0; a < b->narm && !err; a++)
         if (!b->arm[a].stream)
             err = dev_run_build(b->arm[a].run, e);
-    }
     return err;
 }
 

@@ -145,6 +145,11 @@ int dev_launch(struct dev_device *d, struct dev_module_handle *m, const char *en
     r = dev_function(d, m->mod, entry, shared, &f, e);
     if (r < 0)
         return r;
+    if (cluster && (uint64_t)cluster[0] * cluster[1] * cluster[2] > 8) {
+        r = dev_cu(d, d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), "cuFuncSetAttribute", e);
+        if (r < 0)
+            return r;
+    }
     if (cluster && cluster[0]) {
         attr.value.clusterDim.x = cluster[0];
         attr.value.clusterDim.y = cluster[1];

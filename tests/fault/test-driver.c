@@ -341,15 +341,15 @@ static void tracing(void **state)
     with("cupti-busy", no_counters);
 }
 
-static struct dev_measured m[2];
+static struct dev_measured m[3];
 static struct dev_verdict v;
 static void measure(bool cold)
 {
     struct dev_run *other = NULL;
     CHECK(dev_run_new(d, p, &other, &e) == 0 && dev_run_fill(other, 0, -1, &e) == 0);
-    struct dev_arm arm[] = {{run, true}, {other, false}};
+    struct dev_arm arm[] = {{run, false}, {other, false}, {run, true}}; /* the first and the last share a run */
     struct dev_measure_options o = {.reps = 12, .warm_up = 2, .cold = cold};
-    CHECK(dev_measure(d, arm, 2, &o, m, &v, &e) == 0);
+    CHECK(dev_measure(d, arm, 3, &o, m, &v, &e) == 0);
     dev_run_free(other);
 }
 
@@ -357,7 +357,7 @@ static void measures(void)
 {
     make_run();
     measure(false);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 3; i++) {
         CHECK(m[i].events.n == 12 && m[i].events.median > 0 && m[i].ratio.n == 12);
         CHECK(!strcmp(m[i].method, "measured:cupti") && m[i].time.median > 3.0199 && m[i].time.median < 3.0201);
         CHECK(m[i].step_us && m[i].step_us[0] == 0.5 && m[i].step_us[1] == 1.08 && m[i].step_us[2] == 1.04 && m[i].registers[1] == 24);
@@ -383,6 +383,7 @@ static void noisy(void)
     CHECK(!v.publish && strstr(v.why, expected));
     dev_measured_done(&m[0]);
     dev_measured_done(&m[1]);
+    dev_measured_done(&m[2]);
     drop();
 }
 
