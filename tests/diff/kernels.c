@@ -8,6 +8,7 @@
  *   every byte read, or written, in any trace is in the block's footprint
  *   every byte that the footprint says is surely written is written in every trace
  *   where the evidence is `proved`, the footprint is the trace, exactly, in all of them; where it is `observed`, for the constants' content
+ *   no footprint and no block map that is called proved changes when the kernels run on other data with their blocks in another order
  *   both recorders, instrumented PTX and the software device itself, give the same document, with launches summarised, as slices and whole
  *
  * In the kernels: affine and arbitrary indices, nested loops whose bounds depend on threads and on other loops, guards joined by and/or, else branches, early
@@ -104,7 +105,8 @@ static void check(uint64_t seed, const struct kernel *k, const struct ana_launch
     }
 }
 
-static void document(struct dt_str *doc, const struct kernel *k, unsigned n, const char *ptx)
+/* variant: what is in the buffers. */
+static void document(struct dt_str *doc, const struct kernel *k, unsigned n, const char *ptx, unsigned variant)
 {
     dt_str_add(doc, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (; *ptx; ptx++)
@@ -114,7 +116,7 @@ static void document(struct dt_str *doc, const struct kernel *k, unsigned n, con
             dt_str_addc(doc, *ptx);
     dt_str_add(doc, "\"}}, \"buffers\": {");
     static struct world w;
-    kernel_world(&w, 0, (const uint32_t[BUFFERS]){16, 16, 16, 16, 16});
+    kernel_world(&w, variant, (const uint32_t[BUFFERS]){16, 16, 16, 16, 16});
     for (unsigned b = 0; b < BUFFERS; b++) {
         static const char *const name[] = {"in", "table", "out0", "out1", "out2"}, digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
         dt_str_addf(doc, "%s\"%s\": {\"bytes\": %u, \"role\": \"%s\"", b ? ", " : "", name[b], BYTES, b < OUT0 ? "input" : "output");
@@ -128,6 +130,8 @@ static void document(struct dt_str *doc, const struct kernel *k, unsigned n, con
                     dt_str_addc(doc, q <= have ? digit[x >> (18 - 6 * q) & 63] : '=');
             }
             dt_str_addc(doc, '"');
+        } else if (variant) {
+            dt_str_addf(doc, ", \"fill\": {\"uniform\": [0, 4294967295], \"dtype\": \"u32\", \"seed\": %u}", variant);
         }
         dt_str_addc(doc, '}');
     }
@@ -176,6 +180,80 @@ static int other_ways(struct dev_device *d, uint64_t seed, const struct dev_prog
     return r;
 }
 
+static bool same_set(struct ana_set x, struct ana_set y) { return x.n == y.n && (!x.n || !memcmp(x.iv, y.iv, x.n * sizeof *x.iv)); }
+
+static const struct ana_touch *touched(const struct ana_launch *l, uint32_t block, uint32_t buffer)
+{
+    static const struct ana_touch none;
+    for (uint32_t i = 0; i < l->block[block].ntouch; i++)
+        if (l->block[block].touch[i].buffer == buffer)
+            return &l->block[block].touch[i];
+    return &none;
+}
+
+/* What x calls proved, or rests on constants alone, is the same in y. */
+static bool keeps(const struct ana_launch *x, const struct ana_launch *y)
+{
+    for (uint32_t i = 0; i < x->naccess; i++)
+        for (uint32_t b = 0; b < x->nblock; b++) {
+            const struct ana_touch *s = touched(x, b, x->access[i].buffer), *t = touched(y, b, x->access[i].buffer);
+            if (x->access[i].read != ANA_DATA_DEPENDENT && !same_set(s->read, t->read))
+                return false;
+            if (x->access[i].write != ANA_DATA_DEPENDENT && (!same_set(s->must_write, t->must_write) || !same_set(s->may_write, t->may_write)))
+                return false;
+        }
+    return x->nblock == y->nblock;
+}
+
+static bool same_rows(const struct ana_rows *x, const struct ana_rows *y)
+{
+    if (x->npairs != y->npairs || !x->row != !y->row)
+        return false;
+    return !x->row || (!memcmp(x->row, y->row, ((size_t)x->nrow + 1) * sizeof *x->row) && !memcmp(x->col, y->col, x->npairs * sizeof *x->col));
+}
+
+/* The kernels really run on other data, with their blocks in another order: no footprint and no map changes that is called proved. */
+static int other_data(struct dev_device *d, uint64_t seed, const struct kernel *k, unsigned n, const char *ptx, const struct dev_prog *p, const struct ana_result *a)
+{
+    struct ana_options o = {.way = seed / BATCH & 1 ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE, .no_slice = true};
+    struct dt_str doc = {0};
+    struct dt_err e = {0};
+    struct dt_graph *g = NULL;
+    struct dev_prog *q = NULL;
+    struct ana_result *b = NULL;
+    document(&doc, k, n, ptx, 1 + (unsigned)(seed % 1000));
+    int r = dt_graph_parse(doc.s, doc.len, &g, &e);
+    if (r == 0)
+        r = dev_prog_derive(d, g, p, NULL, NULL, &q, &e);
+    dev_set_schedule(d, seed + 1, false);
+    if (r == 0)
+        r = ana_run(d, q, &o, &b, &e);
+    dev_set_schedule(d, 0, false);
+    if (r < 0) {
+        printf("seeds from %llu, other data: %s\n", (unsigned long long)seed, e.detail ? e.detail : "failed");
+        wrong++;
+    }
+    for (unsigned i = 0; i < n && r == 0; i++)
+        if (!keeps(&a->launch[i], &b->launch[i])) {
+            printf("seed %llu: a proved footprint changes with data or the order of blocks\n", (unsigned long long)(seed + i));
+            wrong++;
+        }
+    for (uint32_t i = 0; i < a->nedge && r == 0; i++) {
+        const struct ana_edge *x = &a->edge[i], *y = ana_find_edge(b, x->producer, x->consumer);
+        if (x->evidence != ANA_DATA_DEPENDENT && (!y || !same_rows(&x->raw, &y->raw) || !same_rows(&x->war, &y->war) || !same_rows(&x->waw, &y->waw))) {
+            printf("seeds %llu and %llu: a proved map changes with data or the order of blocks\n", (unsigned long long)seed + x->producer,
+                   (unsigned long long)seed + x->consumer);
+            wrong++;
+        }
+    }
+    ana_free(b);
+    dev_prog_free(q);
+    dt_graph_free(g);
+    dt_err_done(&e);
+    dt_str_done(&doc);
+    return r;
+}
+
 /* With hardly any memory for the recorder; more may be data-dependent then. */
 static int windows(struct dev_device *d, uint64_t seed, const struct kernel *k, unsigned n, const struct dev_prog *p)
 {
@@ -206,7 +284,7 @@ static int batch(struct dev_device *d, uint64_t seed, unsigned n)
     }
     if (getenv("SHOW"))
         puts(ptx.s);
-    document(&doc, k, n, ptx.s);
+    document(&doc, k, n, ptx.s, 0);
     int r = dt_graph_parse(doc.s, doc.len, &g, &e);
     if (r == 0)
         r = dev_prog_new(d, g, NULL, NULL, &p, &e);
@@ -227,6 +305,8 @@ static int batch(struct dev_device *d, uint64_t seed, unsigned n)
         check(seed + i, &k[i], &a->launch[i]);
     if (r == 0)
         r = other_ways(d, seed, p, a);
+    if (r == 0)
+        r = other_data(d, seed, k, n, ptx.s, p, a);
     if (r == 0 && seed / BATCH % 4 == 3)
         r = windows(d, seed, k, n, p);
     for (unsigned i = 0; i < n; i++)
