@@ -104,6 +104,8 @@ struct ana_tainted {
 };
 /* fold.c: from[at] is the instruction + 1 whose immediate instruction `at` copies by way of a register, or 0. */
 int ana_fold(const struct ptx_function *f, uint32_t *from);
+/* split.c: values that die in their block get registers of their own. */
+int ana_split(struct ptx_function *f, struct dt_err *e);
 /* divide.c: products that stand for divisions by constants become these. */
 int ana_divide(struct ptx_function *f);
 int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,

@@ -725,6 +725,8 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
     mine.var = var;
     rc = !code.f ? DT_E_INTERNAL : !s || !t || !var ? DT_E_NOMEM : map_vars(m, code.copy, in->var, var);
     if (!rc)
+        rc = ana_split(code.f, e);
+    if (!rc)
         rc = fold_copies(code.f);
     if (!rc)
         rc = ana_divide(code.f);

@@ -318,6 +318,12 @@ shared("atomic-index", "atom.global.add.u32 %r6, [%q4], 1; and.b32 %r6, %r6, 252
        read={"x": WORD}, must={"x": WORD}, may={"y": ALL}, evidence="data-dependent")
 shared("vectors", """ld.global.nc.v2.u16 {%h1, %h2}, [%q4]; shl.b32 %r6, %r1, 4; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; st.global.v4.u32 [%q6], {%r1, %r1, %r1, %r1};"""
        .replace("ld.global", ".reg .b16 %h<3>; ld.global"), read={"x": WORD}, must={"y": each((4, 1, 1), lambda *b: span(0, 512))})
+# a register that is a number, then an address, then a number again
+shared("reused-register", """mul.wide.u32 %q6, %r3, 4; add.u64 %q6, %q1, %q6; ld.global.u32 %r6, [%q6]; mul.wide.u32 %q6, %r3, 4; add.u64 %q6, %q6, %q2;
+setp.lt.u32 %p, %r3, 7; @%p st.global.u32 [%q6], %r6; setp.ge.u32 %p, %r3, 7; @%p st.global.u32 [%q6], %r1;""", read={"x": WORD}, must={"y": WORD})
+# it must not become two where both live on
+shared("reused-in-loop", """mov.u32 %r6, 0; mov.u64 %q6, %q5; LOOP: st.global.u32 [%q6], %r6; add.u64 %q6, %q6, 128; add.u32 %r6, %r6, 1; setp.lt.u32 %p, %r6, 2; @%p bra LOOP;""",
+       must={"y": each((4, 1, 1), lambda x, y, z: span(128 * x, 256))})
 shared("multimem", "multimem.red.global.add.u32 [%q5], 1;", refused="multimem.red")
 
 # ---- clusters: other blocks' shared memory is no buffer; ranks are the launch's -----------------------------------------------------
