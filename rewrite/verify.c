@@ -1,6 +1,7 @@
 /* Original and plan on the same inputs, byte by byte.
  *
- *   1. The original runs once under the race detector: if it races itself there is nothing to hold the plan to.
+ *   1. The original runs once under the race detector: if it races itself there is nothing to hold the plan to. The fast detector calls every
+ *      conflict of two blocks a race; where it finds one, the one that knows flags and fences (docs/CHECKING.md) has the last word.
  *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan run, every output and
  *      inout buffer compared. The last input is an edge case: zeros, infinities' neighbours, denormals and signs scattered over every
  *      floating-point input.
@@ -152,6 +153,7 @@ struct rw_reference {
     unsigned inputs;
     struct outputs *want;
     const struct rw_sample *sample; /* of the original, borrowed; NULL: it ran whole */
+    bool talks; /* blocks of a launch are in conflict, but in order: the fast detector will not do */
     uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
 
@@ -172,6 +174,13 @@ uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsign
     return ref->race_us * schedules + (ref->plain_us ? ref->plain_us : ref->race_us) * inputs;
 }
 
+/* The order of blocks, and whether races are looked for. */
+static int watch(struct dev_device *d, const struct rw_reference *ref, uint64_t seed, bool races, struct dt_err *e)
+{
+    dev_set_schedule(d, seed, races && !ref->talks);
+    return ref->talks ? dev_set_checks(d, races ? "race" : NULL, e) : 0;
+}
+
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
@@ -190,25 +199,30 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
         r = dev_run_select(run, sample->some, e);
     for (unsigned k = 0; k < ref->inputs && r == 0; k++) {
         uint64_t began = dt_now_us();
-        dev_set_schedule(d, 0, soft && k == 0);
-        if ((r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
+        if ((r = watch(d, ref, 0, soft && k == 0, e)) == 0 && (r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
             r = soft && !k && ret_snaps && !sample ? rw_snaps_new(run, a, ret_snaps, e) : dev_run_once(run, e);
         if (r == 0)
             r = fetch(run, ref->graph, &ref->want[k], e);
         *(k ? &ref->plain_us : &ref->race_us) = dt_now_us() - began;
-        if (r == 0 || !k || (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK))
+        /* two blocks touch a byte; are they perhaps in order, by flags and fences? */
+        bool talk = r == DT_E_RACE && !k && !ref->talks;
+        if (!talk && (r == 0 || !k || (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK)))
             continue;
-        /* the posted input is fine, this one is not for these kernels: an index made of data, say */
+        /* else: the posted input is fine, this one is not for these kernels: an index made of data, say */
         int was = r;
         run = dev_run_free(run);
         if ((r = rw_recover(d, r, e)) != was)
             break;
         dt_err_done(e);
         outputs_done(&ref->want[k]);
+        if (talk) {
+            ref->talks = true;
+            k--; /* once more */
+        }
         if ((r = dev_run_new(d, original, &run, e)) == 0 && sample)
             r = dev_run_select(run, sample->some, e);
     }
-    dev_set_schedule(d, 0, false);
+    watch(d, ref, 0, false, NULL);
     dev_run_free(run);
     if (r < 0) {
         r = rw_recover(d, r, e);
@@ -256,18 +270,18 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         unsigned input = k < inputs ? k : 0;
         if (!ref->want[input].p)
             continue;
-        dev_set_schedule(d, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs);
+        r = watch(d, ref, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs, e);
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
             snprintf(what, sizeof what, "block order %u", k - inputs + 1);
-        if ((r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0)
+        if (r == 0 && (r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0)
             r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
         if (r == 0 && (r = fetch(run, plan->graph, &got, e)) == 0)
             r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what, e);
         outputs_done(&got);
     }
-    dev_set_schedule(d, 0, false);
+    watch(d, ref, 0, false, NULL);
     dev_run_free(run);
     rw_sample_free(sample);
     return r < 0 ? rw_recover(d, r, e) : 0;

@@ -46,6 +46,20 @@ extern "C" __global__ void lookup(const float *h, const float *tab, float *y) /*
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     y[i] = tab[(int)(h[i] * 100.f) + 200];
 }
+extern "C" __global__ void relay(const float *x, float *g, float *z, unsigned *flag) /* an even block sends a number to the odd one after it */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (threadIdx.x == 0) {
+        if (blockIdx.x % 2 == 0) {
+            z[blockIdx.x] = x[i];
+            asm volatile("st.release.gpu.global.u32 [%0], 7;" ::"l"(flag + blockIdx.x) : "memory");
+        } else {
+            for (unsigned v = 0; v != 7;)
+                asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(flag + blockIdx.x - 1) : "memory");
+            g[blockIdx.x] = z[blockIdx.x - 1];
+        }
+    }
+}
 extern "C" __global__ void apart(const float *h, const int *ix, float *y) /* no hazard: only since ix says so */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -129,6 +143,9 @@ def rows():
            ("kept", ""), "proved")
     yield ("absent-by-constant", c, {"h": buffer(2 * N, "inout"), "ix": {"bytes": 4 * N, "role": "input", "constant": True,
            "data": table()}}, [first, launch("b", "m", "apart", "h", "ix", "y")], ("kept", ""), "observed")
+    zero = {"fill": {"zero": True}}
+    yield ("blocks-talk-elsewhere", c, {"g": buffer(64, "output"), "z": buffer(64, "intermediate"), "flag": buffer(64, "inout", **zero)},
+           [launch("r", "m", "relay", "x", "g", "z", "flag"), first, launch("b", "m", "scale", "h", "y")], ("kept", ""), "proved")
     yield ("variable-of-no-kernel", c | {"v": {"cuda": VARIABLE}}, {"v::state": buffer(1024, "inout"), "z": buffer(1024, "output")},
            [first, launch("b", "m", "scale", "h", "y"), {"name": "c", "copy": {"from": {"buffer": "v::state"}, "to": {"buffer": "z"},
             "bytes": 4096}}], ("kept", ""), "proved")
