@@ -9,6 +9,8 @@
 #include "base/file.h"
 #include "client/cli.h"
 
+#define NAMES_MOST 64 /* characters of the launches of a rewrite */
+
 static bool modeled(const json_t *o) { return strncmp(jstr(o, "method"), "modeled", 7) == 0; }
 
 /* "modeled 41.2 -> 37.0 us", or "" when the rewrite was not timed. */
@@ -36,7 +38,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         table_row(&t, 5, "rewrite", "level", "launches", "verdict", "times, reason");
         json_array_foreach(json_object_get(doc, "rewrites"), i, r) {
             char us[96], *why;
-            dt_free_ char *launches = join(json_object_get(r, "launches"), " + ", "-");
+            dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"), *launches = all ? cut(all, NAMES_MOST) : NULL;
             times(r, modeled(base), us, sizeof us);
             if (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured "))
                 *us = 0; /* the reason has the times */
