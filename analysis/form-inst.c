@@ -12,7 +12,7 @@
 #include "analysis/summary-priv.h"
 
 #define LANES(...)                                                                                                     \
-    for (uint32_t l = 0; l < s->n; l++) {                                                                              \
+    for (uint32_t l = 0, n_ = s->n; l < n_; l++) {                                                                     \
         __VA_ARGS__;                                                                                                   \
     }
 enum { A, B, C, OUT, OTHER }; /* tmp[] */
@@ -100,10 +100,8 @@ static void special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form
         return;
     case PTX_SR_CTAID:
         LANES(f->base[l] = s->lo[c])
-        if (s->ext[c] > 1) {
-            int64_t *step = ana_form_step(s, f, c);
-            LANES(step[l] = s->stride[c])
-        }
+        if (s->ext[c] > 1)
+            ana_form_flat(s, f, c, s->stride[c]);
         return;
     }
     ana_cannot(s, "a special register");
@@ -133,7 +131,8 @@ const struct ana_form *ana_operand(struct ana_sum *s, const struct ptx_opnd *o, 
         LANES(f->base[l] = !s->reg[o->reg].base[l])
     } else if (o->kind == PTX_O_IMM && !o->neg) {
         int64_t v = ana_canon(o->bits, bits);
-        LANES(f->base[l] = v)
+        int64_t *to = f->base;
+        LANES(to[l] = v)
     } else if (o->kind == PTX_O_SREG) {
         special(s, o, f);
     } else if (o->kind == PTX_O_VAR) {
@@ -163,8 +162,29 @@ static void put(struct ana_sum *s, const struct ptx_opnd *o, const struct ana_fo
 static void extend(struct ana_sum *s, struct ana_form *v, unsigned bits, bool sign)
 {
     const uint64_t cut = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
+    int64_t *to = v->base;
     if (!sign)
-        LANES(v->base[l] = (int64_t)((uint64_t)v->base[l] & cut))
+        LANES(to[l] = (int64_t)((uint64_t)to[l] & cut))
+}
+
+/* Steps as those of a number of `bits` bits. */
+static void cut_steps(struct ana_sum *s, struct ana_form *v, unsigned bits)
+{
+    for (unsigned m = v->dims; m; m &= m - 1) {
+        unsigned d = (unsigned)__builtin_ctz(m);
+        if (v->flat >> d & 1)
+            ana_form_flat(s, v, d, ana_canon((uint64_t)v->step[d][0], bits));
+        else
+            LANES(v->step[d][l] = ana_canon((uint64_t)v->step[d][l], bits))
+    }
+}
+
+/* The steps of x in dimension d: NULL where they are the same in all lanes, and *ret is it. */
+static const int64_t *steps(const struct ana_form *x, unsigned d, uint64_t *ret)
+{
+    bool there = x->dims >> d & 1, one = !there || x->flat >> d & 1;
+    *ret = there && one ? (uint64_t)x->step[d][0] : 0;
+    return one ? NULL : x->step[d];
 }
 
 /* A number of type `bits`, `sign`, that is put into a wider register is extended. */
@@ -173,9 +193,7 @@ static void put_extended(struct ana_sum *s, const struct ptx_opnd *o, struct ana
     if (o->kind == PTX_O_REG && s->bits[o->reg] > bits) {
         for (uint32_t l = 0; l < s->n; l++)
             v->base[l] = ana_canon((uint64_t)v->base[l], bits);
-        for (unsigned d = 0; d < ANA_DIMS; d++)
-            for (uint32_t l = 0; v->dims >> d & 1 && l < s->n; l++)
-                v->step[d][l] = ana_canon((uint64_t)v->step[d][l], bits);
+        cut_steps(s, v, bits);
         ana_fit(s, v, bits, sign);
         extend(s, v, bits, sign);
     }
@@ -198,13 +216,23 @@ static void add(struct ana_sum *s, struct ana_form *out, const struct ana_form *
             ana_cannot(s, "arithmetic on the bits of an address");
         mem[l] = f > 0 ? a | b : b ? 0 : a;
     }
-    LANES(out->base[l] = (int64_t)((uint64_t)x->base[l] + (uint64_t)(int64_t)f * (uint64_t)y->base[l]))
+    const int64_t *xb = x->base, *yb = y->base; /* the compiler takes every store for one that may change s and the forms */
+    int64_t *ob = out->base;
+    if (f > 0)
+        LANES(ob[l] = (int64_t)((uint64_t)xb[l] + (uint64_t)yb[l]))
+    else
+        LANES(ob[l] = (int64_t)((uint64_t)xb[l] - (uint64_t)yb[l]))
     for (unsigned d = 0; d < ANA_DIMS; d++) {
         if (!((x->dims | y->dims) >> d & 1))
             continue;
-        const int64_t *p = x->dims >> d & 1 ? x->step[d] : NULL, *q = y->dims >> d & 1 ? y->step[d] : NULL;
+        uint64_t a, b;
+        const int64_t *p = steps(x, d, &a), *q = steps(y, d, &b);
+        if (!p && !q) {
+            ana_form_flat(s, out, d, (int64_t)(a + (uint64_t)(int64_t)f * b));
+            continue;
+        }
         int64_t *to = ana_form_step(s, out, d);
-        LANES(to[l] = (int64_t)((p ? (uint64_t)p[l] : 0) + (uint64_t)(int64_t)f * (q ? (uint64_t)q[l] : 0)))
+        LANES(to[l] = (int64_t)((p ? (uint64_t)p[l] : a) + (uint64_t)(int64_t)f * (q ? (uint64_t)q[l] : b)))
     }
 }
 
@@ -226,12 +254,21 @@ static void multiply(struct ana_sum *s, struct ana_form *out, const struct ana_f
         x = y, y = z;
     }
     const uint64_t cut = wide && !sign && bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX; /* modulo two to the 64 all the same */
-    LANES(out->base[l] = (int64_t)(((uint64_t)x->base[l] & cut) * ((uint64_t)y->base[l] & cut)))
+    const bool one = x->dims && ana_uniform(s, y->base);
+    const int64_t *xb = x->base, *yb = y->base;
+    int64_t *ob = out->base;
+    LANES(ob[l] = (int64_t)(((uint64_t)xb[l] & cut) * ((uint64_t)yb[l] & cut)))
     for (unsigned d = 0; d < ANA_DIMS; d++) {
         if (!(x->dims >> d & 1))
             continue;
+        uint64_t a;
+        const int64_t *p = steps(x, d, &a);
+        if (!p && one) {
+            ana_form_flat(s, out, d, (int64_t)(a * ((uint64_t)y->base[0] & cut)));
+            continue;
+        }
         int64_t *to = ana_form_step(s, out, d);
-        LANES(to[l] = (int64_t)((uint64_t)x->step[d][l] * ((uint64_t)y->base[l] & cut)))
+        LANES(to[l] = (int64_t)((p ? (uint64_t)p[l] : a) * ((uint64_t)yb[l] & cut)))
     }
 }
 
@@ -239,13 +276,20 @@ static void choose(struct ana_sum *s, struct ana_form *out, const struct ana_for
                    const uint8_t *first)
 {
     ana_form_number(out);
-    LANES(out->base[l] = first[l] ? x->base[l] : y->base[l])
+    const int64_t *xb = x->base, *yb = y->base;
+    int64_t *ob = out->base;
+    LANES(ob[l] = first[l] ? xb[l] : yb[l])
     for (unsigned d = 0; d < ANA_DIMS; d++) {
         if (!((x->dims | y->dims) >> d & 1))
             continue;
-        const int64_t *p = x->dims >> d & 1 ? x->step[d] : NULL, *q = y->dims >> d & 1 ? y->step[d] : NULL;
+        uint64_t a, b;
+        const int64_t *p = steps(x, d, &a), *q = steps(y, d, &b);
+        if (!p && !q && a == b) {
+            ana_form_flat(s, out, d, (int64_t)a);
+            continue;
+        }
         int64_t *to = ana_form_step(s, out, d);
-        LANES(to[l] = first[l] ? p ? p[l] : 0 : q ? q[l] : 0)
+        LANES(to[l] = first[l] ? p ? p[l] : (int64_t)a : q ? q[l] : (int64_t)b)
     }
     if (x->points || y->points) {
         uint32_t *mem = ana_form_mem(s, out);
@@ -300,7 +344,7 @@ static uint64_t zeros_below(const struct ana_sum *s, const struct ana_form *x, u
     uint64_t all = (uint64_t)x->base[l];
     for (unsigned d = 0; d < ANA_DIMS; d++)
         if (x->dims >> d & 1 && ana_count(s, d, l) > 1)
-            all |= (uint64_t)x->step[d][l];
+            all |= (uint64_t)ana_step(x, d, l);
     return (all & (~all + 1)) - 1; /* all 0: all ones */
 }
 
@@ -347,7 +391,7 @@ static bool join_bits(struct ana_sum *s, const struct ptx_inst *i, const struct 
         if (!s->mask[l])
             continue;
         for (unsigned d = 0; d < ANA_DIMS; d++)
-            step[d] = y->dims >> d & 1 ? y->step[d][l] : 0;
+            step[d] = y->dims >> d & 1 ? ana_step(y, d, l) : 0;
         ana_bound(s, l, ana_value(y->base[l], bits, false), step, y->dims, 0, zeros_below(s, x, l));
     }
     add(s, &s->tmp[OUT], x, y, 1);
@@ -526,7 +570,8 @@ static void load_param(struct ana_sum *s, const struct ptx_inst *i, const struct
     }
     int64_t x = ana_canon(v, bytes * 8);
     x = (int64_t)ana_value(x, bytes * 8, ptx_type_is_signed(i->type[0]));
-    LANES(out->base[l] = x)
+    int64_t *ob = out->base;
+    LANES(ob[l] = x)
     put(s, to, out);
 }
 
@@ -624,7 +669,9 @@ static void set_predicate(struct ana_sum *s, const struct ptx_inst *i, unsigned 
     for (unsigned k = 0; k < first; k++) {
         ana_form_number(out);
         const uint8_t flip = (uint8_t)(negate ^ (k == 1));
-        LANES(out->base[l] = s->pred[l] ^ flip)
+        const uint8_t *pred = s->pred;
+        int64_t *ob = out->base;
+        LANES(ob[l] = pred[l] ^ flip)
         for (uint32_t l = 0; z && l < s->n; l++) {
             int64_t v = out->base[l], w = z->base[l];
             out->base[l] = join == PTX_M_AND ? v & w : join == PTX_M_OR ? v | w : v ^ w;
@@ -656,10 +703,9 @@ static void convert(struct ana_sum *s, const struct ptx_inst *i)
     ana_form_copy(s, out, x);
     unsigned have = i->opnd[1].kind == PTX_O_REG ? s->bits[i->opnd[1].reg] : 64;
     if (have > from) {
-        LANES(out->base[l] = ana_canon((uint64_t)out->base[l], from))
-        for (unsigned d = 0; d < ANA_DIMS; d++)
-            for (uint32_t l = 0; out->dims >> d & 1 && l < s->n; l++)
-                out->step[d][l] = ana_canon((uint64_t)out->step[d][l], from);
+        int64_t *ob = out->base;
+        LANES(ob[l] = ana_canon((uint64_t)ob[l], from))
+        cut_steps(s, out, from);
     }
     if (to > from) {
         ana_fit(s, out, from, sign);
@@ -707,6 +753,12 @@ static void move(struct ana_sum *s, const struct ptx_inst *i, unsigned bits)
     } else {
         put(s, d, ana_operand(s, x, bits, A));
     }
+}
+
+static void shift_left(int64_t *v, const int64_t *by, unsigned bits, uint32_t n)
+{
+    for (uint32_t l = 0; l < n; l++)
+        v[l] = (uint32_t)by[l] < bits ? (int64_t)((uint64_t)v[l] << (uint32_t)by[l]) : 0;
 }
 
 void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i)
@@ -771,12 +823,15 @@ void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i)
         number(s, x[0]);
         ana_hold(s, x[1]);
         ana_form_copy(s, out, x[0]);
-        for (uint32_t l = 0; l < s->n; l++) {
-            uint32_t by = (uint32_t)x[1]->base[l];
-            out->base[l] = by < bits ? (int64_t)((uint64_t)out->base[l] << by) : 0;
-            for (unsigned d = 0; d < ANA_DIMS; d++)
-                if (out->dims >> d & 1)
-                    out->step[d][l] = by < bits ? (int64_t)((uint64_t)out->step[d][l] << by) : 0;
+        shift_left(out->base, x[1]->base, bits, s->n);
+        for (unsigned m = out->dims, one = m && ana_uniform(s, x[1]->base); m; m &= m - 1) {
+            unsigned d = (unsigned)__builtin_ctz(m);
+            if (one && out->flat >> d & 1) {
+                shift_left(out->step[d], x[1]->base, bits, 1);
+                ana_form_flat(s, out, d, out->step[d][0]);
+            } else {
+                shift_left(ana_form_step(s, out, d), x[1]->base, bits, s->n);
+            }
         }
         break;
     case PTX_OP_NOT:

@@ -26,10 +26,26 @@ int64_t *ana_form_step(struct ana_sum *s, struct ana_form *f, unsigned d)
         s->oom = true;
         return nowhere;
     }
-    if (!there)
-        memset(f->step[d], 0, s->n * sizeof *f->step[d]);
+    int64_t v = there ? f->step[d][0] : 0, *to = f->step[d];
+    for (uint32_t l = 0; (!there || f->flat >> d & 1) && l < s->n; l++)
+        to[l] = v;
     f->dims |= (uint8_t)(1u << d);
+    f->flat &= (uint8_t) ~(1u << d);
     return f->step[d];
+}
+
+void ana_form_flat(struct ana_sum *s, struct ana_form *f, unsigned d, int64_t v)
+{
+    if (!f->step[d] && !(f->step[d] = dt_new_array(&s->a, int64_t, s->n))) {
+        s->oom = true;
+        return;
+    }
+    f->step[d][0] = v;
+    f->flat |= (uint8_t)(1u << d);
+    if (v)
+        f->dims |= (uint8_t)(1u << d);
+    else
+        f->dims &= (uint8_t) ~(1u << d);
 }
 
 uint32_t *ana_form_mem(struct ana_sum *s, struct ana_form *f)
@@ -56,7 +72,9 @@ void ana_form_copy(struct ana_sum *s, struct ana_form *to, const struct ana_form
     ana_form_number(to);
     memcpy(to->base, x->base, s->n * sizeof *x->base);
     for (unsigned d = 0; d < ANA_DIMS; d++)
-        if (x->dims >> d & 1)
+        if (x->dims >> d & x->flat >> d & 1)
+            ana_form_flat(s, to, d, x->step[d][0]);
+        else if (x->dims >> d & 1)
             memcpy(ana_form_step(s, to, d), x->step[d], s->n * sizeof *x->base);
     if (x->points)
         memcpy(ana_form_mem(s, to), x->mem, s->n * sizeof *x->mem);
@@ -64,20 +82,30 @@ void ana_form_copy(struct ana_sum *s, struct ana_form *to, const struct ana_form
 
 static void put_numbers(const struct ana_sum *s, int64_t *to, const int64_t *from, unsigned bits)
 {
+    const uint32_t n = s->n; /* the compiler takes every store for one that may change s */
+    const uint8_t *mask = s->mask;
     if (s->full && bits == 32)
-        for (uint32_t l = 0; l < s->n; l++)
+        for (uint32_t l = 0; l < n; l++)
             to[l] = (int32_t)from[l];
     else if (s->full && bits == 64)
-        memmove(to, from, s->n * sizeof *to);
+        memmove(to, from, n * sizeof *to);
     else if (s->full)
-        for (uint32_t l = 0; l < s->n; l++)
+        for (uint32_t l = 0; l < n; l++)
             to[l] = ana_canon((uint64_t)from[l], bits);
     else if (bits == 32)
-        for (uint32_t l = 0; l < s->n; l++)
-            to[l] ^= (to[l] ^ (int32_t)from[l]) & -(int64_t)s->mask[l];
+        for (uint32_t l = 0; l < n; l++)
+            to[l] ^= (to[l] ^ (int32_t)from[l]) & -(int64_t)mask[l];
     else
-        for (uint32_t l = 0; l < s->n; l++)
-            to[l] ^= (to[l] ^ ana_canon((uint64_t)from[l], bits)) & -(int64_t)s->mask[l];
+        for (uint32_t l = 0; l < n; l++)
+            to[l] ^= (to[l] ^ ana_canon((uint64_t)from[l], bits)) & -(int64_t)mask[l];
+}
+
+/* v in the lanes of the mask. */
+static void fill(const struct ana_sum *s, int64_t *to, int64_t v)
+{
+    const uint8_t *mask = s->mask;
+    for (uint32_t l = 0, n = s->n; l < n; l++)
+        to[l] ^= (to[l] ^ v) & -(int64_t)mask[l];
 }
 
 void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form *from, unsigned bits)
@@ -89,18 +117,26 @@ void ana_form_put(struct ana_sum *s, struct ana_form *to, const struct ana_form 
         ana_form_number(to);
     put_numbers(s, to->base, from->base, bits);
     for (unsigned d = 0; d < ANA_DIMS; d++) {
-        bool some = false;
-        if (from->dims >> d & 1) {
+        bool there = from->dims >> d & 1, some = false;
+        if (there && (from->flat >> d & 1 || (s->full && ana_uniform(s, from->step[d])))) {
+            int64_t v = ana_canon((uint64_t)from->step[d][0], bits);
+            bool same = !s->full && had >> d & to->flat >> d & 1 && to->step[d][0] == v;
+            some = v != 0;
+            if (s->full)
+                ana_form_flat(s, to, d, v);
+            else if (some && !same)
+                fill(s, ana_form_step(s, to, d), v);
+        } else if (there) {
             int64_t all = 0;
-            for (uint32_t l = 0; l < s->n; l++)
-                all |= from->step[d][l] & -(int64_t)s->mask[l];
+            const int64_t *p = from->step[d];
+            for (uint32_t l = 0, n = s->n; l < n; l++)
+                all |= p[l] & -(int64_t)s->mask[l];
             some = all != 0;
             if (some)
                 put_numbers(s, ana_form_step(s, to, d), from->step[d], bits);
         }
-        for (uint32_t l = 0; !some && !s->full && had >> d & 1 && l < s->n; l++)
-            if (s->mask[l])
-                to->step[d][l] = 0;
+        if (!some && !s->full && had >> d & 1)
+            fill(s, ana_form_step(s, to, d), 0);
     }
     if (from->points || to->points) {
         uint32_t *mem = ana_form_mem(s, to);
@@ -186,26 +222,18 @@ struct range {
     __int128 lo, hi;
 };
 
-/* Is v the same in all lanes? */
-static bool uniform(const struct ana_sum *s, const int64_t *v)
-{
-    int64_t differ = 0;
-    for (uint32_t l = 0; l < s->n; l++)
-        differ |= v[l] ^ v[0];
-    return !differ;
-}
-
-/* Least and most of v in the lanes of the mask; *lo and *hi are taken in. */
-static void extremes(const struct ana_sum *s, const int64_t *v, int64_t *lo, int64_t *hi)
+/* Least and most of v (flat: of v[0]) in the lanes of the mask; *lo and *hi are taken in. */
+static void extremes(const struct ana_sum *s, const int64_t *v, bool flat, int64_t *lo, int64_t *hi)
 {
     int64_t least = *lo, most = *hi;
-    if (uniform(s, v)) {
+    if (flat || ana_uniform(s, v)) {
         least = v[0] < least ? v[0] : least;
         most = v[0] > most ? v[0] : most;
     } else {
-        for (uint32_t l = 0; l < s->n; l++) {
-            least = s->mask[l] && v[l] < least ? v[l] : least;
-            most = s->mask[l] && v[l] > most ? v[l] : most;
+        const uint8_t *mask = s->mask;
+        for (uint32_t l = 0, n = s->n; l < n; l++) {
+            least = mask[l] && v[l] < least ? v[l] : least;
+            most = mask[l] && v[l] > most ? v[l] : most;
         }
     }
     *lo = least, *hi = most;
@@ -219,11 +247,13 @@ static struct range range_of(const struct ana_sum *s, const struct ana_form *x, 
     uint64_t cut = narrow ? (UINT64_C(1) << bits) - 1 : 0;
     if (narrow) {
         int64_t lo = INT64_MAX, hi = INT64_MIN;
-        for (uint32_t l = 0; l < s->n; l++) {
-            int64_t v = sign ? x->base[l] : (int64_t)((uint64_t)x->base[l] & cut);
-            v -= !y ? 0 : sign ? y->base[l] : (int64_t)((uint64_t)y->base[l] & cut);
-            lo = s->mask[l] && v < lo ? v : lo;
-            hi = s->mask[l] && v > hi ? v : hi;
+        const int64_t *p = x->base, *q = y ? y->base : NULL;
+        const uint64_t keep = sign ? UINT64_MAX : cut;
+        const uint8_t *mask = s->mask;
+        for (uint32_t l = 0, n = s->n; l < n; l++) {
+            int64_t v = (int64_t)((uint64_t)p[l] & keep) - (q ? (int64_t)((uint64_t)q[l] & keep) : 0);
+            lo = mask[l] && v < lo ? v : lo;
+            hi = mask[l] && v > hi ? v : hi;
         }
         r = (struct range){lo, hi};
     } else {
@@ -242,9 +272,9 @@ static struct range range_of(const struct ana_sum *s, const struct ana_form *x, 
         for (unsigned m = f ? f->dims : 0; m; m &= m - 1) {
             unsigned d = (unsigned)__builtin_ctz(m);
             int64_t lo = 0, hi = 0, least = 1, most = d < ANA_BLOCK_DIMS ? (int64_t)s->ext[d] : 1;
-            extremes(s, f->step[d], &lo, &hi);
+            extremes(s, f->step[d], f->flat >> d & 1, &lo, &hi);
             if (d >= ANA_BLOCK_DIMS)
-                extremes(s, s->count[d], &least, &most);
+                extremes(s, s->count[d], false, &least, &most);
             r.lo += (__int128)(k ? -(__int128)hi : lo) * (most - 1);
             r.hi += (__int128)(k ? -(__int128)lo : hi) * (most - 1);
         }
@@ -255,7 +285,7 @@ static struct range range_of(const struct ana_sum *s, const struct ana_form *x, 
 static void steps_of(const struct ana_form *x, uint32_t l, int64_t *step)
 {
     for (unsigned m = x->dims; m; m &= m - 1)
-        step[__builtin_ctz(m)] = x->step[__builtin_ctz(m)][l];
+        step[__builtin_ctz(m)] = ana_step(x, (unsigned)__builtin_ctz(m), l);
 }
 
 void ana_fit(struct ana_sum *s, const struct ana_form *x, unsigned bits, bool sign)
@@ -276,8 +306,8 @@ void ana_fit(struct ana_sum *s, const struct ana_form *x, unsigned bits, bool si
 bool ana_moves(struct ana_sum *s, const struct ana_form *x)
 {
     for (unsigned d = 0; x->dims && d < ANA_DIMS; d++)
-        for (uint32_t l = 0; x->dims >> d & 1 && l < s->n; l++)
-            if (s->mask[l] && x->step[d][l] && ana_count(s, d, l) > 1)
+        for (uint32_t l = 0; x->dims >> d & 1 && (d >= ANA_BLOCK_DIMS || s->ext[d] > 1) && l < s->n; l++)
+            if (s->mask[l] && ana_step(x, d, l) && ana_count(s, d, l) > 1)
                 return true;
     return false;
 }
@@ -286,7 +316,7 @@ void ana_hold(struct ana_sum *s, const struct ana_form *x)
 {
     for (unsigned d = 0; x->dims && d < ANA_DIMS; d++)
         for (uint32_t l = 0; x->dims >> d & 1 && l < s->n; l++)
-            if (s->mask[l] && x->step[d][l])
+            if (s->mask[l] && ana_step(x, d, l))
                 lower(s, d, l, 1);
 }
 
@@ -318,9 +348,10 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
     }
     const uint64_t cut = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
     if (!dims) {
-        for (uint32_t l = 0; l < s->n; l++)
-            ret[l] = equal ? ((uint64_t)(x->base[l] ^ y->base[l]) & cut) == 0
-                           : sign ? x->base[l] < y->base[l] : ((uint64_t)x->base[l] & cut) < ((uint64_t)y->base[l] & cut);
+        const int64_t *p = x->base, *q = y->base;
+        for (uint32_t l = 0, n = s->n; l < n; l++)
+            ret[l] = equal ? ((uint64_t)(p[l] ^ q[l]) & cut) == 0
+                           : sign ? p[l] < q[l] : ((uint64_t)p[l] & cut) < ((uint64_t)q[l] & cut);
         return;
     }
     for (uint32_t l = 0; l < s->n; l++) {
@@ -336,7 +367,7 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
         bool over = false;
         for (unsigned m = dims; m; m &= m - 1) {
             unsigned k = (unsigned)__builtin_ctz(m);
-            over |= __builtin_sub_overflow(x->dims >> k & 1 ? x->step[k][l] : 0, y->dims >> k & 1 ? y->step[k][l] : 0, &p[k]);
+            over |= __builtin_sub_overflow(x->dims >> k & 1 ? ana_step(x, k, l) : 0, y->dims >> k & 1 ? ana_step(y, k, l) : 0, &p[k]);
         }
         if (over) {
             ana_cannot(s, "steps too large to compare");

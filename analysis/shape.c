@@ -26,7 +26,7 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
 {
     struct ana_access_rec r = {.site = site};
     for (uint32_t l = 0; l < s->n; l++)
-        r.n += s->mask[l] != 0;
+        r.n += s->mask[l];
     if (!r.n)
         return;
     if (!x->points) {
@@ -52,9 +52,10 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
         return;
     }
     bool astray = false;
-    for (uint32_t l = 0, k = 0; l < s->n; l++) { /* what lanes outside the mask have is written over */
+    const uint8_t *mask = s->mask;
+    for (uint32_t l = 0, k = 0, n = s->n; l < n; l++) { /* what lanes outside the mask have is written over */
         r.lane[k] = (uint16_t)l;
-        k += s->mask[l];
+        k += mask[l];
     }
     for (uint32_t k = 0; k < r.n; k++) {
         uint32_t l = r.lane[k];
@@ -66,7 +67,7 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
     }
     for (unsigned d = 0; d < ANA_DIMS; d++)
         for (uint32_t k = 0; r.dims >> d & 1 && k < r.n; k++)
-            r.step[d][k] = x->step[d][r.lane[k]];
+            r.step[d][k] = ana_step(x, d, r.lane[k]);
     if (astray)
         ana_cannot(s, "an address that is not of a buffer");
     s->rec.p[s->rec.n++] = r;

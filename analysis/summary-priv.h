@@ -14,6 +14,7 @@ enum { ANA_BLOCK_DIMS = 3, ANA_DIMS = 8 };
  * k[d] in [0, count of d in lane l). Numbers are held sign-extended. */
 struct ana_form {
     int64_t *base, *step[ANA_DIMS]; /* per lane; a step is there, and read, where `dims` says so */
+    uint8_t flat;                   /* bits, read where `dims` has them: the step is the same in all lanes, and step[d][0] is it */
     uint32_t *mem;                  /* per lane: memory (ana_summary_in.mem) + 1 that it is an offset in, 0: a number */
     uint8_t dims;                   /* bits */
     bool points;                    /* mem is there and read */
@@ -104,9 +105,26 @@ static inline int64_t ana_count(const struct ana_sum *s, unsigned d, uint32_t l)
     return d < ANA_BLOCK_DIMS ? (int64_t)s->ext[d] : s->count[d][l];
 }
 
+/* Its step in a dimension that it has. */
+static inline int64_t ana_step(const struct ana_form *f, unsigned d, uint32_t l)
+{
+    return f->step[d][f->flat >> d & 1 ? 0 : l];
+}
+
+/* Is v the same in all lanes? */
+static inline bool ana_uniform(const struct ana_sum *s, const int64_t *v)
+{
+    int64_t differ = 0;
+    for (uint32_t l = 0, n = s->n; l < n; l++)
+        differ |= v[l] ^ v[0];
+    return !differ;
+}
+
 void ana_form_init(struct ana_sum *s, struct ana_form *f);
-/* Its steps in dimension d, zero where they were not there. */
+/* Its steps in dimension d, of all lanes, zero where they were not there. */
 int64_t *ana_form_step(struct ana_sum *s, struct ana_form *f, unsigned d);
+/* It moves by v in dimension d, in all lanes. */
+void ana_form_flat(struct ana_sum *s, struct ana_form *f, unsigned d, int64_t v);
 uint32_t *ana_form_mem(struct ana_sum *s, struct ana_form *f);
 void ana_form_number(struct ana_form *f); /* no steps, no memory */
 void ana_form_copy(struct ana_sum *s, struct ana_form *to, const struct ana_form *x);

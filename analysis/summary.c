@@ -158,7 +158,7 @@ static void arrive(struct ana_sum *s, uint32_t block, const uint8_t *lane)
         s->oom = true;
         return;
     }
-    for (uint32_t l = 0; l < s->n; l++)
+    for (uint32_t l = 0, n = s->n; l < n; l++)
         to[l] |= lane[l];
     if (to == s->wait[block])
         s->waiting[block] = true;
@@ -168,8 +168,12 @@ static void arrive(struct ana_sum *s, uint32_t block, const uint8_t *lane)
 static void predicate(const struct ana_sum *s, const struct ptx_inst *i, const uint8_t *lane, uint8_t *out)
 {
     const int64_t *p = s->reg[i->pred].base;
-    for (uint32_t l = 0; l < s->n; l++)
-        out[l] = lane[l] & (uint8_t)((p[l] != 0) ^ i->pred_neg);
+    const uint8_t not = i->pred_neg;
+    uint8_t *holds = s->pred;
+    for (uint32_t l = 0, n = s->n; l < n; l++)
+        holds[l] = p[l] != 0;
+    for (uint32_t l = 0, n = s->n; l < n; l++)
+        out[l] = lane[l] & (holds[l] ^ not);
 }
 
 static void access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_t *mine)
@@ -224,7 +228,7 @@ static void end_of_block(struct ana_sum *s, uint32_t b, const uint8_t *lane, uin
     bool ends = flags & (PTX_F_BRANCH | PTX_F_TERMINATOR);
     if (ends && i->pred != PTX_NO_REG) {
         predicate(s, i, lane, go);
-        for (uint32_t l = 0; l < s->n; l++)
+        for (uint32_t l = 0, n = s->n; l < n; l++)
             stay[l] = lane[l] & (uint8_t)!go[l];
     } else if (!ends) {
         memcpy(stay, lane, s->n);
@@ -296,7 +300,7 @@ static void run_waiting(struct ana_sum *s, const struct ana_loop_info *in)
 static bool same_steps(const struct ana_form *x, const struct ana_form *y, uint32_t l, int but)
 {
     for (int d = 0; d < ANA_DIMS; d++) {
-        int64_t p = x->dims >> d & 1 ? x->step[d][l] : 0, q = y->dims >> d & 1 ? y->step[d][l] : 0;
+        int64_t p = x->dims >> d & 1 ? ana_step(x, (unsigned)d, l) : 0, q = y->dims >> d & 1 ? ana_step(y, (unsigned)d, l) : 0;
         if (d != but && p != q)
             return false;
     }
@@ -313,7 +317,7 @@ static void end_of_walk(struct ana_sum *s, const struct ana_loop_info *k, struct
         for (uint32_t l = 0; l < s->n; l++) {
             if (!back[l] || count[l] == 1)
                 continue;
-            int64_t step = x->dims >> dim & 1 ? x->step[dim][l] : 0;
+            int64_t step = x->dims >> dim & 1 ? ana_step(x, (unsigned)dim, l) : 0;
             bool good = same_steps(x, &r[q].start, l, dim) && step == r[q].by[l] &&
                         x->base[l] == ana_canon((uint64_t)r[q].start.base[l] + (uint64_t)r[q].by[l], s->bits[k->reg[q]]);
             if (!good)
@@ -355,14 +359,21 @@ static void run_loop(struct ana_sum *s, uint32_t loop, const uint8_t *lane)
     while (!s->oom && !s->no && any(s, now)) {
         size_t from = s->rec.n;
         set_mask(s, now);
-        for (uint32_t l = 0; f.dim >= 0 && l < s->n; l++)
+        bool all = true; /* lanes begin a walk of many rounds */
+        for (uint32_t l = 0; f.dim >= 0 && l < s->n; l++) {
             s->count[f.dim][l] = now[l] && known[l] ? ENDLESS : 1;
+            all &= now[l] && known[l];
+        }
         for (uint32_t q = 0; q < k->n; q++) {
             struct ana_form *x = &s->reg[k->reg[q]];
             ana_form_copy(s, &r[q].start, x);
             bool some = false;
             for (uint32_t l = 0; f.dim >= 0 && l < s->n; l++)
                 some |= now[l] && known[l] && r[q].by[l];
+            if (some && all && ana_uniform(s, r[q].by)) {
+                ana_form_flat(s, x, (unsigned)f.dim, r[q].by[0]);
+                continue;
+            }
             int64_t *step = some ? ana_form_step(s, x, (unsigned)f.dim) : NULL;
             for (uint32_t l = 0; some && l < s->n; l++)
                 step[l] = now[l] && known[l] ? r[q].by[l] : 0;
