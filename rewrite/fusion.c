@@ -264,7 +264,22 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
 
 /* ---- the descriptor ---------------------------------------------------------------------------------------------------- */
 
-/* Every pair of kernels with a hazard; the fewer blocks in a component, the better. */
+/* Has the kernel what makes a guest (inline-map.c), as far as a look at its instructions can tell? */
+static bool looks_pointwise(const struct ptx_function *f)
+{
+    for (uint32_t n = 0; f && n < f->ninst; n++) {
+        const struct ptx_inst *i = &f->inst[n];
+        if (i->op == PTX_OP_OPAQUE)
+            return false;
+        if (i->op > PTX_OP_OPAQUE && ((ptx_op_info(i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_ATOMIC | PTX_F_CALL)) ||
+                                      i->space == PTX_SHARED || i->space2 == PTX_SHARED))
+            return false;
+    }
+    return f != NULL;
+}
+
+/* Every pair of kernels with a hazard. First those whose consumer may be an epilogue, of a kernel that is none itself before others; then the fewer
+ * blocks in a component, the better. */
 static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
 {
     int r = 0;
@@ -283,6 +298,8 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
         }
         for (uint32_t j = 0; j < x->nbuffer; j++)
             bytes += s->graph->buffer[x->buffer[j]].bytes;
+        if (ana_rows_pairs(&x->raw) && looks_pointwise(s->prog->step[x->consumer].entry)) /* before it is joined to something behind it */
+            size = looks_pointwise(s->prog->step[x->producer].entry) ? 1 : 0;
         if (r == 0 && rw_propose(ret, pair, 2, size, bytes) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         dt_arena_done(&a);
