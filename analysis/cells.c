@@ -4,7 +4,8 @@
  * block lies on every way between a store to the variable and the load, in either order. Three sets of variables flow
  * through the blocks: stored since the last barrier, loaded since the last barrier, and stored by cp.async without a
  * wait since. An access that meets the other kind makes the variable raced, and what is loaded from it data. Threads
- * that only read what they wrote themselves are not told apart.
+ * that only read what they wrote themselves are not told apart. Stores that may go to another block of the cluster, and loads that may meet such, are
+ * ordered by a barrier of the cluster alone; one whose arrival is .relaxed orders nothing.
  *
  * Memory that nothing has written: whether a load meets some depends on addresses that the pass does not know, so the
  * instrumented entry finds out (instrument.c): variables whose loads are believed (`fill`) begin as ANA_POISON, and
@@ -13,7 +14,7 @@
  */
 #include "analysis/taint-priv.h"
 
-static bool whole_barrier(const struct ptx_inst *i)
+static bool whole_barrier(const struct ana_taint_state *s, const struct ptx_inst *i)
 {
     if (i->pred != PTX_NO_REG)
         return false;
@@ -25,7 +26,7 @@ static bool whole_barrier(const struct ptx_inst *i)
     case PTX_OP_BARRIER_RED:
         return i->nopnd == 3;
     case PTX_OP_BARRIER_CLUSTER_WAIT:
-        return true;
+        return !s->relaxed;
     }
     return false;
 }
@@ -50,9 +51,11 @@ static bool touches(struct ana_taint_state *s, const struct ptx_inst *i, bool st
     return true;
 }
 
+#define SETS 5
 struct flow {
     struct ana_taint_state *s;
-    uint64_t *stored, *loaded, *async; /* at hand */
+    uint64_t *stored, *loaded, *async;  /* at hand */
+    uint64_t *remote, *seen;            /* stored by other blocks, loaded, since a barrier of the cluster */
     uint64_t *prov, *mask;
 };
 
@@ -67,9 +70,14 @@ static void race(struct flow *f, const uint64_t *with)
 static void through(struct flow *f, const struct ptx_inst *i)
 {
     struct ana_taint_state *s = f->s;
-    if (whole_barrier(i)) {
+    bool away = i->space == PTX_SHARED_CLUSTER || (i->space == PTX_GENERIC && s->mapa);
+    if (whole_barrier(s, i)) {
         memset(f->stored, 0, s->words * sizeof *f->stored);
         memset(f->loaded, 0, s->words * sizeof *f->loaded);
+        if (i->op == PTX_OP_BARRIER_CLUSTER_WAIT) {
+            memset(f->remote, 0, s->words * sizeof *f->remote);
+            memset(f->seen, 0, s->words * sizeof *f->seen);
+        }
     } else if (i->op == PTX_OP_CP_ASYNC_WAIT_ALL || i->op == PTX_OP_CP_ASYNC_WAIT_GROUP) {
         quiet_join(s, f->stored, f->async);
         if (i->op == PTX_OP_CP_ASYNC_WAIT_ALL || (i->opnd[0].kind == PTX_O_IMM && !i->opnd[0].bits))
@@ -77,9 +85,15 @@ static void through(struct flow *f, const struct ptx_inst *i)
     } else if (touches(s, i, false, f->prov, f->mask)) {
         race(f, f->stored);
         race(f, f->async);
+        race(f, f->remote);
         quiet_join(s, f->loaded, f->mask);
+        quiet_join(s, f->seen, f->mask);
     } else if (touches(s, i, true, f->prov, f->mask)) {
         race(f, f->loaded);
+        if (away) {
+            race(f, f->seen);
+            quiet_join(s, f->remote, f->mask);
+        }
         quiet_join(s, i->op == PTX_OP_CP_ASYNC ? f->async : f->stored, f->mask);
     }
 }
@@ -92,14 +106,14 @@ void ana_races(struct ana_taint_state *s)
         some |= has_bit(s->shared_bits, b) && s->cell[b].stored && !s->cell[b].raced && s->cell[b].taint != DATA;
     if (!some)
         return;
-    uint64_t *in = dt_arena_array(&s->a, (size_t)n + 1, 3 * w * sizeof *in);
-    uint64_t *tmp = dt_new_array(&s->a, uint64_t, 5 * (size_t)w);
+    uint64_t *in = dt_arena_array(&s->a, (size_t)n + 1, SETS * w * sizeof *in);
+    uint64_t *tmp = dt_new_array(&s->a, uint64_t, (SETS + 2) * (size_t)w);
     uint8_t *dirty = dt_new_array(&s->a, uint8_t, (size_t)n + 1);
     if (!in || !tmp || !dirty)
         return;
-    memset(in, 0, ((size_t)n + 1) * 3 * w * sizeof *in);
+    memset(in, 0, ((size_t)n + 1) * SETS * w * sizeof *in);
     memset(dirty, 1, n);
-    struct flow f = {s, tmp, tmp + w, tmp + 2 * w, tmp + 3 * w, tmp + 4 * w};
+    struct flow f = {s, tmp, tmp + w, tmp + 2 * w, tmp + 3 * w, tmp + 4 * w, tmp + SETS * w, tmp + (SETS + 1) * w};
     for (bool more = true; more;) {
         more = false;
         for (uint32_t b = 0; b < n; b++) {
@@ -107,12 +121,12 @@ void ana_races(struct ana_taint_state *s)
             if (!dirty[b] || !k->reachable)
                 continue;
             dirty[b] = 0;
-            memcpy(tmp, in + (size_t)b * 3 * w, 3 * w * sizeof *tmp);
+            memcpy(tmp, in + (size_t)b * SETS * w, SETS * w * sizeof *tmp);
             for (uint32_t i = k->first; i <= k->last && i < s->f->ninst; i++)
                 through(&f, &s->f->inst[i]);
             for (uint32_t j = 0; j < k->nsucc; j++) {
-                uint64_t *to = in + (size_t)k->succ[j] * 3 * w;
-                for (uint32_t q = 0; q < 3 * w; q++)
+                uint64_t *to = in + (size_t)k->succ[j] * SETS * w;
+                for (uint32_t q = 0; q < SETS * w; q++)
                     if (tmp[q] & ~to[q])
                         to[q] |= tmp[q], dirty[k->succ[j]] = 1, more = true;
             }

@@ -48,6 +48,7 @@ struct ana_taint_state {
     struct dt_arena *keep; /* for the whole pass */
     bool *escapes;
     bool opaque, changed, param_address;
+    bool mapa, relaxed; /* generic addresses may be of other blocks of the cluster; a cluster barrier may order nothing */
     uint8_t *branch; /* per block: level its branch was applied at */
     uint8_t *kind;   /* per register: number, base, bits (binding.c) */
     uint32_t *align; /* per parameter: what its buffers must be aligned to, 0: nothing */

@@ -144,7 +144,8 @@ static uint8_t load(struct ana_taint_state *s, uint8_t space, const uint64_t *pr
         if (b < s->f->nparam ? space != PTX_PARAM && (inside || !may_point(s, b)) : !agree(space, var_of(s, b)->space))
             continue; /* a number in the address, not what it points to */
         some = true;
-        uint8_t v = space == PTX_SHARED_CLUSTER ? DATA : NONE;
+        bool shared = b >= s->f->nparam && has_bit(s->shared_bits, b);
+        uint8_t v = space == PTX_SHARED_CLUSTER || (space == PTX_GENERIC && shared && s->mapa) ? DATA : NONE;
         if (b < s->f->nparam) {
             if (space == PTX_PARAM) {
                 v = s->f->is_entry ? NONE : DATA;
@@ -570,6 +571,10 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     bool ok = s.reg && s.block && s.escapes && s.folded && !ana_fold(f, s.folded) && prepare(&s);
     if (ok && rc)
         everything(&s); /* too large for liveness: nothing can be said */
+    for (uint32_t i = 0; i < f->ninst; i++) {
+        s.mapa |= f->inst[i].op == PTX_OP_MAPA;
+        s.relaxed |= f->inst[i].op == PTX_OP_BARRIER_CLUSTER_ARRIVE && ptx_has(&f->inst[i], PTX_M_RELAXED);
+    }
     do {
         s.changed = false;
         struct dt_arena keep = s.a, scratch = {0};

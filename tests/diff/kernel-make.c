@@ -96,7 +96,8 @@ static struct expr *index_of(struct kernel *k, uint32_t count)
 {
     if (chance(k, 65))
         return affine(k, count);
-    struct expr *e = chance(k, 50) ? binary(k, ADD, affine(k, 4096), any(k, 1)) : any(k, 3);
+    struct expr *e = chance(k, 30) ? binary(k, ADD, affine(k, 4096), leaf(k, VAR, below(k, VARS)))
+                   : chance(k, 40) ? binary(k, ADD, affine(k, 4096), any(k, 1)) : any(k, 3);
     return count & (count - 1) || chance(k, 50) ? binary(k, REM, e, leaf(k, CONST, count)) : binary(k, AND, e, leaf(k, CONST, count - 1));
 }
 

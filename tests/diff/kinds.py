@@ -333,6 +333,7 @@ CLUSTER = HEAD + """.visible .entry k(.param .u64 x, .param .u64 y)
 .reg .b64 %%q<20>; .reg .b32 %%r<12>; .reg .pred %%p; .shared .align 16 .b8 s[1024]; .shared .align 8 .b64 bar;
 ld.param.u64 %%q1, [x]; ld.param.u64 %%q2, [y]; mov.u32 %%r1, %%tid.x; mov.u32 %%r2, %%cluster_ctarank; mov.u32 %%r3, %%cluster_nctarank; mov.u32 %%r4, s;
 xor.b32 %%r5, %%r2, 1; mapa.shared::cluster.u32 %%r6, %%r4, %%r5; shl.b32 %%r7, %%r1, 2; add.u32 %%r6, %%r6, %%r7; add.u32 %%r4, %%r4, %%r7;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 %s
 ret;
 }
@@ -363,6 +364,22 @@ barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;""" + RANKED.replac
 cluster("cluster-loaded-index", """ld.global.u32 %r8, [%q1]; st.shared::cluster.u32 [%r6], %r8; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ld.shared.u32 %r9, [%r4];
 and.b32 %r9, %r9, 252; cvt.u64.u32 %q13, %r9; add.u64 %q3, %q13, %q2; st.global.u32 [%q3], %r1;""", read={"x": each((4, 2, 1), lambda *b: span(0, 4))},
         may={"y": each((4, 2, 1), lambda *b: span(0, 1024))}, evidence="data-dependent")
+# and what it has written of its rank is its rank
+cluster("cluster-exchanged-rank", """mad.lo.u32 %r8, %r2, 128, %r7; st.shared::cluster.u32 [%r6], %r8; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+ld.shared.u32 %r9, [%r4]; cvt.u64.u32 %q13, %r9; add.u64 %q3, %q13, %q2; st.global.u32 [%q3], %r1; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;""",
+        must={"y": each((4, 2, 1), lambda x, y, z: span(128 * (1 - x % 2), 128))})
+# not where nothing orders the two blocks
+ALL_Y = {"y": each((4, 2, 1), lambda *b: span(0, 1024))}
+INDEX = "ld.shared.u32 %r9, [%r4]; and.b32 %r10, %r9, 1020; cvt.u64.u32 %q13, %r10; add.u64 %q3, %q13, %q2; st.global.u32 [%q3], %r1;"
+ORDER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+cluster("cluster-unordered", "st.shared::cluster.u32 [%r6], %r7; bar.sync 0; " + INDEX + ORDER, may=ALL_Y, evidence="data-dependent")
+cluster("cluster-unordered-later", "st.shared.u32 [%r4], %r7; " + ORDER + INDEX + "bar.sync 0; st.shared::cluster.u32 [%r6], 5;" + ORDER, may=ALL_Y, evidence="data-dependent")
+cluster("cluster-unordered-generic", "cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q5, %q4; mapa.u64 %q6, %q5, %r5; st.u32 [%q6], %r7; bar.sync 0; " + INDEX + ORDER,
+        may=ALL_Y, evidence="data-dependent")
+cluster("cluster-unordered-load", "st.shared.u32 [%r4], %r7; bar.sync 0; cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q5, %q4; mapa.u64 %q6, %q5, %r5; ld.u32 %r9, [%q6]; "
+        + INDEX[len("ld.shared.u32 %r9, [%r4]; "):] + ORDER, may=ALL_Y, evidence="data-dependent")
+cluster("cluster-relaxed", "st.shared::cluster.u32 [%r6], %r7; barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned; " + INDEX + ORDER, may=ALL_Y,
+        evidence="data-dependent")
 cluster("cluster-generic", """cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q4, %q4; mapa.u64 %q4, %q4, %r5; cvt.u64.u32 %q13, %r7; add.u64 %q3, %q13, %q2; setp.lt.u32 %p, %r1, 8;
 selp.b64 %q5, %q4, %q3, %p; st.u32 [%q5], %r1; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;""",
         must={"y": each((4, 2, 1), lambda *b: span(32, 96))})
