@@ -101,6 +101,7 @@ struct dev_prog {
         struct dev_unit *unit; /* owns text and ir; programs made from each other share it */
     } *module;
     struct dev_step *step; /* graph->nlaunch */
+    uint64_t l2_bytes; /* of the device it was made for */
 };
 typedef void (*dev_progress)(const char *stage, const char *message, unsigned done, unsigned of, void *user);
 

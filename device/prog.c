@@ -493,6 +493,7 @@ int dev_prog_derive(struct dev_device *d, const struct dt_graph *g, const struct
     int r = DT_E_NOMEM;
     if (p) {
         p->graph = g;
+        p->l2_bytes = d->info.l2_bytes;
         p->module = dt_new_array(&p->arena, struct dev_module, g->nmodule + 1);
         p->step = dt_new_array(&p->arena, struct dev_step, g->nlaunch + 1);
         b.job = dt_calloc(g->nmodule + 1, sizeof *b.job);

@@ -94,6 +94,15 @@ bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
+bool rw_solo_room(const struct rw_solo *s, struct dt_str *why)
+{
+    uint32_t n = s->prog->step[s->launch].param_total;
+    if (n <= 4096 - 64)
+        return true;
+    dt_str_addf(why, "'%s' has %u bytes of parameters already", s->prog->graph->launch[s->launch].name, n);
+    return false;
+}
+
 bool rw_solo_coherent(const struct rw_solo *s, struct dt_str *why)
 {
     return !s->behind || absent(s, RW_LDU, "what the launch before it writes may be loaded by it", why);

@@ -13,6 +13,7 @@ const struct rw_rewrite *const rw_registry[] = {
     &rw_recompute,
     &rw_parallel_fusion,
     &rw_split,
+    &rw_prefetch,
     &rw_programmatic, /* last: what it made is not fused any more */
 };
 const unsigned rw_nregistry = sizeof rw_registry / sizeof rw_registry[0];

@@ -258,7 +258,8 @@ struct rw_solo {
     struct ptx_module *m;    /* the copy */
     struct ptx_function *f;  /* and its entry, under the same name */
 };
-enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_MOVES = 4 /* its blocks are numbered anew */, RW_SOLO_ALL = 7 };
+enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_MOVES = 4 /* its blocks are numbered anew */,
+                    RW_SOLO_FETCHES = 8 /* it prefetches for the next one */, RW_SOLO_ALL = 15 };
 int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch, struct dt_err *e);
 void rw_solo_done(struct rw_solo *s);
 /* False with the first condition that does not hold, of those that the kinds ask for. */
@@ -352,7 +353,7 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_programmatic;
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */

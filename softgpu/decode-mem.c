@@ -229,6 +229,26 @@ static int store(struct sg_dec *d)
     return 0;
 }
 
+/* A hint, but the timing model wants to know what is fetched into the L2. */
+static int prefetch(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    unsigned space = sg_real_space(d, &i->opnd[0], i->space);
+    if ((!ptx_has(i, PTX_M_L2) && !ptx_has(i, PTX_M_L2_LAST) && !ptx_has(i, PTX_M_L2_NORMAL)) || (space != PTX_GLOBAL && space != PTX_GENERIC))
+        return 0;
+    struct sg_address ad;
+    int r = sg_decode_address(d, &i->opnd[0], &ad);
+    if (r < 0)
+        return r;
+    struct sg_op *op = sg_emit(d, sg_prefetch);
+    op->a = ad.a;
+    op->imm = ad.imm;
+    op->flags |= ad.flags;
+    op->space = (uint8_t)space;
+    d->c->prefetches = true;
+    return 0;
+}
+
 static bool commutes(enum ptx_mod m)
 {
     return m == PTX_M_ADD || m == PTX_M_MIN || m == PTX_M_MAX || m == PTX_M_AND || m == PTX_M_OR || m == PTX_M_XOR;
@@ -633,8 +653,8 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_CP_ASYNC_WAIT_ALL: return sg_decode_check(d, SG_CO_WAIT_ALL, SG_BY_CP_ASYNC, 0);
     case PTX_OP_CP_ASYNC_BULK_COMMIT: return sg_decode_check(d, SG_CO_COMMIT, SG_BY_BULK, 0);
     case PTX_OP_CP_ASYNC_BULK_WAIT: return sg_decode_check(d, SG_CO_WAIT, SG_BY_BULK, i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
+    case PTX_OP_PREFETCH: return prefetch(d);
     /* hints, and waits for what has been done at once */
-    case PTX_OP_PREFETCH:
     case PTX_OP_PREFETCHU:
     case PTX_OP_APPLYPRIORITY:
     case PTX_OP_DISCARD:

@@ -173,9 +173,29 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
     }
 }
 
-void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2])
+/* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the allocation, all CPU threads mark in it. A lane
+ * that points to no allocation prefetches nothing. */
+const struct sg_op *sg_prefetch(struct sg_warp *w, const struct sg_op *op)
 {
-    ret_bytes[0] = ret_bytes[1] = 0;
+    const struct sg_run *run = w->wk->run;
+    for (uint32_t m = w->wk->map ? w->mask : 0; m; m &= m - 1) {
+        uint64_t at = sg_address(w, op, (unsigned)__builtin_ctz(m)) & ~127ull;
+        const struct sg_alloc *a = sg_mem_search(run->alloc, run->nrange, at);
+        if (!a)
+            a = sg_mem_search(run->alloc, run->nrange, at + 127);
+        for (uint64_t s = at >> 5; a && a->fetched && s < (at >> 5) + 4; s++) {
+            if (s < a->base >> 5 || s > (a->end - 1) >> 5)
+                continue;
+            uint64_t k = s - (a->base >> 5), bit = 1ull << (k & 63);
+            w->wk->fetched += !(__atomic_fetch_or(&a->fetched[k >> 6], bit, __ATOMIC_RELAXED) & bit);
+        }
+    }
+    return op + 1;
+}
+
+void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2], uint64_t *ret_fetched)
+{
+    ret_bytes[0] = ret_bytes[1] = *ret_fetched = 0;
     for (size_t i = 0; i < 2 * run->nrange; i++) {
         uint64_t words = words_of(&run->range[i / 2]), count = 0;
         const struct sg_map *map[64];
@@ -192,6 +212,11 @@ void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2])
                 for (unsigned k = 0; k < n; k++)
                     bits |= map[k]->bits[x];
                 count += (uint64_t)__builtin_popcountll(bits);
+                uint64_t *fetched = run->alloc[i / 2].fetched;
+                if (fetched && bits) {
+                    *ret_fetched += i & 1 ? 0 : 32 * (uint64_t)__builtin_popcountll(bits & fetched[x]);
+                    fetched[x] &= ~bits;
+                }
             }
         }
         ret_bytes[i & 1] += 32 * count;

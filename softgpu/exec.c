@@ -653,13 +653,14 @@ static void collect(struct sg_run *run, struct sg_stats *s)
         s->longest += wk->longest;
         s->before_wait += wk->before_wait;
         s->before_trigger += wk->before_trigger;
+        s->prefetched_bytes += wk->fetched * 32;
         s->global_read_bytes += wk->sectors[0] * 32;
         s->global_write_bytes += wk->sectors[1] * 32;
         if (wk->heaviest > heaviest)
             heaviest = wk->heaviest;
     }
     uint64_t unique[2];
-    sg_track_sum(run, unique);
+    sg_track_sum(run, unique, &s->fetched_read_bytes);
     s->unique_read_bytes = unique[0];
     s->unique_write_bytes = unique[1];
     if (run->l->some.block) {
@@ -733,6 +734,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     size_t nalloc;
     if (c->heap && (r = sg_heap_make(d, l->heap_bytes ? l->heap_bytes : 8u << 20)) < 0)
         return refuse(l, fault, r, 0, "no memory for the heap of %llu bytes", (unsigned long long)l->heap_bytes);
+    if (c->prefetches && stats && (r = sg_mem_fetch_maps(d)) < 0)
+        return refuse(l, fault, r, 0, "memory is out");
     r = sg_mem_pin(d, !(l->checks & SG_CHECK_UNINIT), &run.alloc, &nalloc);
     if (r < 0)
         return refuse(l, fault, r, 0, "memory is out");

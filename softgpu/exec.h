@@ -156,6 +156,7 @@ struct sg_code {
     uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
     uint32_t fp;  /* row: where a thread's frame lies in its local memory; 0: no function needs one */
     bool heap;    /* uses malloc or free */
+    bool prefetches; /* into the L2 */
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     int error;    /* decoding failed: DT_E_* and why */
     uint32_t error_line;
@@ -305,6 +306,7 @@ struct sg_worker {
     uint64_t executed, flushed; /* thread-instructions; what of them the run knows */
     uint64_t ticks;             /* reads of a clock */
     uint64_t sectors[2];        /* read, written */
+    uint64_t fetched;           /* sectors prefetched that were not yet */
     struct sg_map *map;         /* two an allocation: read, written; NULL without counters */
     uint32_t generation;
     struct {
@@ -382,6 +384,7 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op);
+const struct sg_op *sg_prefetch(struct sg_warp *w, const struct sg_op *op);       /* of a line into the L2 */
 const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op); /* sub: 0 wait, 1 launch_dependents */
 const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op);
@@ -422,7 +425,7 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
                      unsigned bytes, bool line0, bool line1, enum sg_access how);
 int sg_track_init(struct sg_worker *wk);
 void sg_track_done(struct sg_worker *wk);
-void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2]); /* distinct bytes read, written */
+void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2], uint64_t *ret_fetched); /* distinct bytes read, written */
 
 const struct sg_op *sg_load_slow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op);

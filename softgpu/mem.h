@@ -20,6 +20,7 @@ struct sg_alloc {
     bool read_only;
     char *name;     /* for reports, NULL: none */
     uint64_t *init; /* a bit a byte: written; NULL: all of it */
+    uint64_t *fetched; /* a bit a sector of 32 bytes, from base >> 5 on: prefetched into the L2 and not used since; NULL: none */
     const void *owner; /* what sg_mem_alloc_for was told */
 };
 
@@ -60,6 +61,9 @@ void sg_mem_unpin(struct sg_device *d);
 /* Bits [lo, lo + n) of a map: all set? set or clear them. */
 bool sg_bits_all(const uint64_t *map, uint64_t lo, uint64_t n);
 void sg_bits_put(uint64_t *map, uint64_t lo, uint64_t n, bool on);
+
+/* Maps of what is prefetched, for all allocations; before sg_mem_pin. */
+int sg_mem_fetch_maps(struct sg_device *d);
 
 /* The allocation that holds `addr`, or NULL. */
 const struct sg_alloc *sg_mem_search(const struct sg_alloc *a, size_t n, uint64_t addr);

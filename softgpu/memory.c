@@ -42,6 +42,7 @@ static void alloc_done(struct sg_alloc *a)
         munmap(a->raw, a->raw_bytes);
     free(a->name);
     free(a->init);
+    free(a->fetched);
 }
 
 struct sg_device *sg_device_free(struct sg_device *d)
@@ -423,6 +424,19 @@ void sg_mem_copied(struct sg_device *d, uint64_t to, uint64_t from, uint64_t byt
         }
     }
     pthread_mutex_unlock(&d->lock);
+}
+
+int sg_mem_fetch_maps(struct sg_device *d)
+{
+    int r = 0;
+    pthread_mutex_lock(&d->exec_lock); /* a launch has copies of the pointers */
+    pthread_mutex_lock(&d->lock);
+    for (size_t i = 0; i < d->nalloc && r == 0; i++)
+        if (!d->alloc[i].fetched && !(d->alloc[i].fetched = dt_calloc(((d->alloc[i].end >> 5) - (d->alloc[i].base >> 5)) / 64 + 2, 8)))
+            r = DT_E_NOMEM;
+    pthread_mutex_unlock(&d->lock);
+    pthread_mutex_unlock(&d->exec_lock);
+    return r;
 }
 
 int sg_mem_pin(struct sg_device *d, bool blind, struct sg_alloc **ret, size_t *ret_n)

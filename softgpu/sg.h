@@ -168,6 +168,8 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t global_read_bytes, global_write_bytes; /* as coalesced by warp: 32-byte sectors touched */
     uint64_t shared_bytes;
     uint64_t unique_read_bytes, unique_write_bytes; /* distinct 32-byte sectors of the whole launch, for DRAM traffic */
+    uint64_t prefetched_bytes;   /* distinct sectors that it prefetched into the L2 and that were not yet */
+    uint64_t fetched_read_bytes; /* of unique_read_bytes: what earlier launches had prefetched */
     uint64_t longest;       /* instructions that the busiest warp of a block issued, summed over blocks; 0: as the mean thread */
     uint64_t before_wait;    /* of `longest`: up to griddepcontrol.wait, all of it where a block never waits */
     uint64_t before_trigger; /* of `longest`: up to griddepcontrol.launch_dependents, all of it without one */

@@ -18,7 +18,8 @@
  * where they wait for prerequisites, keeping their place, until the other kernel has ended. Both points are parts of the busiest warp's work.
  *
  * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the timeline, 0 where all
- * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint.
+ * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint. What a kernel prefetches is DRAM traffic of its own, and not of the
+ * later kernel that reads it, as far as the L2 has held it meanwhile.
  *
  * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset starts
  * graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET what
@@ -99,6 +100,27 @@ static uint64_t up(uint64_t v, uint64_t unit)
     return unit ? (v + unit - 1) / unit * unit : v;
 }
 
+/* The part of the work's sectors that comes from DRAM. What an earlier launch of the timeline prefetched does not, as far as the L2 has held it: L2 size over all
+ * sectors touched from that launch on, at most all of it. */
+static double miss_of(const struct sim *s, const struct sg_work *w)
+{
+    double want = (double)w->stats.fetched_read_bytes, all = (double)w->stats.unique_read_bytes + (double)w->stats.unique_write_bytes;
+    double found = 0, between = want;
+    if (want <= 0 || all <= 0)
+        return s->miss;
+    for (uint32_t i = (uint32_t)(w - s->w); i-- > 0 && found < want;) {
+        const struct sg_work *x = &s->w[i];
+        if (x->kind == SG_WORK_KERNEL) {
+            between += (double)x->stats.unique_read_bytes + (double)x->stats.unique_write_bytes;
+            found += (double)x->stats.prefetched_bytes;
+        } else {
+            between += (double)x->bytes;
+        }
+    }
+    double held = between <= (double)s->m->l2_bytes ? 1 : (double)s->m->l2_bytes / between;
+    return s->miss * (1 - held * (found < want ? found : want) / all);
+}
+
 /* Microseconds an SM is busy with the mean block, and what a block takes at least. */
 static void block_cost(const struct sim *s, const struct sg_work *w, struct kern *k)
 {
@@ -117,13 +139,14 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     double global = (double)st->global_read_bytes + (double)st->global_write_bytes;
     c = max2(c, global / GLOBAL_BYTES_CLOCK);
     k->issue = c / n / s->clocks_us;
+    double miss = miss_of(s, w);
 
     double shared_ops = (double)st->shared_bytes / 4;
     if (shared_ops > (double)st->memory)
         shared_ops = (double)st->memory;
     double global_ops = (double)st->memory - shared_ops;
     double l2_ns = m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns; /* data lies in either half alike */
-    double latency_us = (l2_ns + s->miss * (m->dram_latency_ns - l2_ns)) / 1000;
+    double latency_us = (l2_ns + miss * (m->dram_latency_ns - l2_ns)) / 1000;
     /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence is serial. */
     double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
@@ -136,8 +159,8 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     if (warps < 4)
         floor = max2(floor, k->issue * 4 / warps);
     k->floor = floor + m->block_start_ns / 1000;
-    k->l2 = global / n;
-    k->dram = ((double)st->unique_read_bytes + (double)st->unique_write_bytes) * s->miss / n;
+    k->l2 = (global + (double)st->prefetched_bytes) / n;
+    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + (double)st->prefetched_bytes * s->miss) / n;
 }
 
 static int start_kernel(struct sim *s, uint32_t i)

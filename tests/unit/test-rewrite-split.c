@@ -203,12 +203,14 @@ static void conditions(void **state)
     struct ptx_function f = {.name = "k"}, clusters = {.name = "k", .reqnctapercluster = {2, 1, 1}}, vec = {.name = "k", .inst = &move, .ninst = 1};
     struct dt_launch l = {.name = "k"}, lc = {.name = "k", .cluster = {2, 1, 1}};
     struct dt_graph g = {.nlaunch = 1, .launch = &l}, gc = {.nlaunch = 1, .launch = &lc};
-    struct dev_prog p = {.graph = &g}, pc = {.graph = &gc};
+    struct dev_step small = {.param_total = 64}, large = {.param_total = 4090};
+    struct dev_prog p = {.graph = &g, .step = &small}, pc = {.graph = &gc, .step = &small}, full = {.graph = &g, .step = &large};
     const struct {
         struct rw_solo s;
         const char *why;
     } row[] = {
         {{.prog = &p, .body = {.f = &f}}, NULL},
+        {{.prog = &full, .body = {.f = &f}}, "room: 'k' has 4090 bytes"},
         {{.prog = &pc, .body = {.f = &f}}, "single-blocks: 'k' runs in clusters"},
         {{.prog = &p, .body = {.f = &clusters}}, "single-blocks: 'k' runs in clusters"},
         {{.prog = &p, .body = {.f = &vec}}, "numbers: 'k', PTX line 3"},
@@ -219,7 +221,7 @@ static void conditions(void **state)
     };
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         struct dt_str why = {0};
-        bool ok = rw_solo_legal(&row[k].s, RW_SOLO_MOVES, &why);
+        bool ok = rw_solo_legal(&row[k].s, RW_SOLO_MOVES | RW_SOLO_FETCHES, &why);
         if (ok != !row[k].why || (!ok && strncmp(why.s, row[k].why, strlen(row[k].why))))
             fail_msg("%zu: %s", k, why.s ? why.s : "legal");
         dt_str_done(&why);

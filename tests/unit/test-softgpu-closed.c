@@ -98,6 +98,30 @@ static void waves_and_tail(void **state)
     }
 }
 
+/* B reads what A has prefetched: A moves it, B only what is left, as far as the L2 has held it since. */
+static void prefetched(void **state)
+{
+    for (size_t i = 0; sg_model_at(i); i++) {
+        const struct sg_model *m = sg_model_at(i);
+        static const uint32_t zero = 0;
+        double rate = m->dram_gbps * m->dram_sustained * 1000, l2 = (double)m->l2_bytes;
+        for (int large = 0; large < 2; large++) {
+            struct sg_work w[2] = {plain(m->sms * 4, 1), plain(m->sms * 4, 1)};
+            uint64_t fetch = large ? m->l2_bytes : m->l2_bytes / 4, mine = 2 * m->l2_bytes;
+            w[0].stats.unique_read_bytes = m->l2_bytes / 4, w[0].stats.prefetched_bytes = fetch;
+            w[1].stats.unique_read_bytes = mine, w[1].stats.fetched_read_bytes = fetch;
+            w[1].after = &zero, w[1].nafter = 1;
+            double miss = 1 - l2 / (l2 / 4 + 2 * l2), between = l2 / 4 + (double)fetch, held = between > l2 ? l2 / between : 1;
+            assert_int_equal(sg_timeline(m, w, 2), 0);
+            near("A", w[0].end_us - w[0].start_us, larger((l2 / 4 + (double)fetch) * miss / rate, (double)fetch / (m->l2_gbps * 1000)));
+            near("B", w[1].end_us - w[1].start_us, ((double)mine - held * (double)fetch) * miss / rate);
+            w[0].stats.prefetched_bytes = 0; /* nobody did: it does not count */
+            assert_int_equal(sg_timeline(m, w, 2), 0);
+            near("B alone", w[1].end_us - w[1].start_us, (double)mine * miss / rate);
+        }
+    }
+}
+
 /* All data through DRAM once: bytes / (bandwidth * sustained); through the L2: sectors touched / L2 bandwidth. */
 static void bandwidth_bound(void **state)
 {
@@ -343,7 +367,7 @@ static void more_sms_may_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(latency_bound), cmocka_unit_test(launch_bound),
+        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(prefetched), cmocka_unit_test(latency_bound), cmocka_unit_test(launch_bound),
         cmocka_unit_test(streams_and_events), cmocka_unit_test(occupancy),       cmocka_unit_test(monotone),
         cmocka_unit_test(more_sms),           cmocka_unit_test(more_sms_may_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
