@@ -1,4 +1,5 @@
 /* Calibrating finds the figures of a device that it does not know: software devices with figures of their own, and the stock models. */
+#include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,8 +87,41 @@ static void nonsense(void **state)
     }
 }
 
+/* ptxas merges equal chains and drops what is not used: 128 instructions of 16 bytes must be left of each loop. */
+static void loops_survive(void **state)
+{
+    static const char *const loop[] = {"f32", "f64", "s32", "sfu", "mma"};
+    struct dt_err e = {0};
+    char *text = dev_calibration_kernels(90);
+    void *cubin = NULL;
+    size_t n = 0;
+    assert_non_null(text);
+    int err = dev_assemble(text, strlen(text), "sm_90", &cubin, &n, &e);
+    if (err == DT_E_NO_COMPILER) {
+        dt_err_done(&e);
+        free(text);
+        skip();
+    }
+    assert_int_equal(err, 0);
+    const Elf64_Ehdr *h = cubin;
+    const Elf64_Shdr *section = (const Elf64_Shdr *)((const char *)cubin + h->e_shoff);
+    const char *names = (const char *)cubin + section[h->e_shstrndx].sh_offset;
+    for (size_t i = 0; i < sizeof loop / sizeof *loop; i++) {
+        char name[32];
+        uint64_t size = 0;
+        snprintf(name, sizeof name, ".text.%s", loop[i]);
+        for (unsigned k = 0; k < h->e_shnum; k++)
+            if (!strcmp(names + section[k].sh_name, name))
+                size = section[k].sh_size;
+        if (size < 128 * 16)
+            fail_msg("%s has %llu bytes", name, (unsigned long long)size);
+    }
+    free(cubin);
+    free(text);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(unknown_device), cmocka_unit_test(stock_device), cmocka_unit_test(nonsense)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(loops_survive), cmocka_unit_test(unknown_device), cmocka_unit_test(stock_device), cmocka_unit_test(nonsense)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
