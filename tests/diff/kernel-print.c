@@ -4,7 +4,7 @@
 struct text {
     const struct kernel *k;
     struct dt_str s;
-    unsigned r, d, p, l;
+    unsigned r, d, p, l, bar; /* numbers taken; an mbarrier for each load */
 };
 #define EMIT(t, ...) dt_str_addf(&(t)->s, __VA_ARGS__)
 
@@ -140,12 +140,12 @@ static void print_call(struct text *t, const struct stmt *s)
             "ld.param.b32 %%v%u, [pr]; }\n", r, s->param, s->flavour, s->var);
 }
 
-/* Wait for what has been loaded into shared memory; once a use. */
+/* Wait for what has been loaded into shared memory. Threads that load at the same time have mbarriers of their own. */
 static void print_wait(struct text *t, bool load, unsigned l)
 {
-    unsigned p = ++t->p;
+    unsigned p = ++t->p, bar = 8 * t->bar++;
     if (load)
-        EMIT(t, "L%u: mbarrier.try_wait.parity.shared.b64 %%p%u, [%%bar], 0;\n@!%%p%u bra L%u;\nmbarrier.inval.shared.b64 [%%bar];\n", l, p, p, l);
+        EMIT(t, "L%u: mbarrier.try_wait.parity.shared.b64 %%p%u, [%%bar+%u], 0;\n@!%%p%u bra L%u;\nmbarrier.inval.shared.b64 [%%bar+%u];\n", l, p, bar, p, l, bar);
     else
         EMIT(t, "cp.async.bulk.commit_group;\ncp.async.bulk.wait_group 0;\n");
 }
@@ -159,8 +159,8 @@ static void print_bulk(struct text *t, const struct stmt *s, unsigned l)
     m = print_expr(t, s->v);
     EMIT(t, "and.b32 %%r%u, %%r%u, %u;\nadd.u32 %%r%u, %%r%u, 1;\nshl.b32 %%r%u, %%r%u, 4;\n", n, m, BULK_UNITS - 1, n, n, n, n);
     if (s->flavour == 0)
-        EMIT(t, "mbarrier.init.shared.b64 [%%bar], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [%%bar], %%r%u;\n"
-                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%%bulk], [%%d%u], %%r%u, [%%bar];\n", n, a, n);
+        EMIT(t, "mbarrier.init.shared.b64 [%%bar+%u], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [%%bar+%u], %%r%u;\n"
+                "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%%bulk], [%%d%u], %%r%u, [%%bar+%u];\n", 8 * t->bar, 8 * t->bar, n, a, n, 8 * t->bar);
     else if (s->flavour == 3)
         EMIT(t, "cp.async.bulk.prefetch.L2.global [%%d%u], %%r%u;\n", a, n);
     else
@@ -178,9 +178,9 @@ static void print_tensor(struct text *t, const struct stmt *s, unsigned l)
     y = print_expr(t, s->v);
     EMIT(t, "and.b32 %%r%u, %%r%u, 63;\nsub.s32 %%r%u, %%r%u, 16;\nand.b32 %%r%u, %%r%u, 31;\nsub.s32 %%r%u, %%r%u, 8;\n", r - 1, x, r - 1, r - 1, r, y, r, r);
     if (s->flavour == 0)
-        EMIT(t, "mbarrier.init.shared.b64 [%%bar], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [%%bar], %u;\n"
-                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%%bulk], [%%tile0, {%%r%u, %%r%u}], [%%bar];\n",
-             64 / tiles[0].step, r - 1, r);
+        EMIT(t, "mbarrier.init.shared.b64 [%%bar+%u], 1;\nmbarrier.arrive.expect_tx.shared.b64 _, [%%bar+%u], %u;\n"
+                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%%bulk], [%%tile0, {%%r%u, %%r%u}], [%%bar+%u];\n",
+             8 * t->bar, 8 * t->bar, 64 / tiles[0].step, r - 1, r, 8 * t->bar);
     else if (s->flavour == 3)
         EMIT(t, "cp.async.bulk.prefetch.tensor.2d.L2.global [%%tile%d, {%%r%u, %%r%u}];\n", to, r - 1, r);
     else
@@ -283,7 +283,7 @@ void kernel_print(struct dt_str *out, const struct kernel *k, unsigned number)
     dt_str_addf(out, ".param .u32 k%u_n)\n{\n.shared .align 16 .b8 pool[%u];\n.reg .b32 %%r<%u>, %%v<%d>, %%c<%d>, %%lin, %%blk, %%n, %%base, %%mine, %%x, %%y;\n"
                 ".reg .b64 %%d<%u>, %%q<%d>;\n.reg .pred %%p<%u>;\n"
                 ".reg .b64 %%depot, %%tile0, %%tile1;\n.reg .b32 %%bulk, %%bar, %%h<8>;\n.reg .f32 %%f<8>;\n.local .align 16 .b8 depot[%u];\n"
-                ".shared .align 128 .b8 bulk[%u];\n.shared .align 8 .b64 bar;\n", number, SHARED, t.r + 5, VARS + 1, COUNTERS, t.d + 1, PARAMS, t.p + 1, 4 * LOCALS, BULK_BYTES);
+                ".shared .align 128 .b8 bulk[%u];\n.shared .align 8 .b64 bar[%u];\n", number, SHARED, t.r + 5, VARS + 1, COUNTERS, t.d + 1, PARAMS, t.p + 1, 4 * LOCALS, BULK_BYTES, t.bar + 1);
     for (int p = 0; p < PARAMS; p++)
         dt_str_addf(out, "ld.param.u64 %%q%d, [k%u_%d];\n%s", p, number, p, "");
     dt_str_addf(out, "ld.param.u32 %%n, [k%u_n];\n"
