@@ -147,6 +147,43 @@ CASES[-1].may = {"y": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["y"][
 tma("tensor-selected-map", 2, 7, [30, 9], [128], [8, 4], coords=COORD + "setp.ne.u32 %d, %c1, 0; selp.b64 %m, %m, %n, %d;", evidence="data-dependent")
 CASES[-1].read = {b: each((3, 3, 2), lambda *c, b=b: span(0, CASES[-1].buffers[b]["bytes"])) for b in "xy"}
 
+# as people write it
+CUDA = r"""
+struct __align__(64) map { char bytes[128]; };
+static __device__ unsigned at(const void *p) { return (unsigned)__cvta_generic_to_shared(p); }
+extern "C" __global__ void k(const __grid_constant__ map x, const __grid_constant__ map y, int n)
+{
+    __shared__ __align__(128) float tile[4][8];
+    __shared__ __align__(8) unsigned long long bar;
+    if (threadIdx.x == 0) {
+        asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(at(&bar)));
+        asm volatile("fence.mbarrier_init.release.cluster;");
+    }
+    __syncthreads();
+    for (int i = 0; i < n; i++) {
+        int c = 8 * blockIdx.x, r = 4 * (blockIdx.y + gridDim.y * i);
+        if (threadIdx.x == 0) {
+            asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(at(&bar)), "r"((int)sizeof tile) : "memory");
+            asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];"
+                         :: "r"(at(tile)), "l"(&x), "r"(c), "r"(r), "r"(at(&bar)) : "memory");
+        }
+        asm volatile("{ .reg .pred p; W: mbarrier.try_wait.parity.shared.b64 p, [%0], %1; @p bra D; bra W; D: }" :: "r"(at(&bar)), "r"(i & 1) : "memory");
+        tile[threadIdx.x / 8][threadIdx.x % 8] *= 2;
+        asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" :: "l"(&y), "r"(c), "r"(r), "r"(at(tile)) : "memory");
+            asm volatile("cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;" ::: "memory");
+        }
+        __syncthreads();
+    }
+}
+"""
+_map = {b: tensor_map(b, 7, [30, 22], [128], [8, 4], 32) for b in "xy"}
+_box = {b: each((4, 2, 1), lambda x, y, z, b=b: set().union(*[box_bytes(_map[b], [8 * x, 4 * (y + 2 * i)]) for i in range(3)])) for b in "xy"}
+Case("tensor-cuda", CUDA, [_map["x"], _map["y"], {"i32": 3}], {"x": buf(3072), "y": buf(3072)}, (4, 2, 1), read={"x": _box["x"]}, must={"y": _box["y"]},
+     ways=("summary", "slices", "whole"))
+
 # ---- bulk copies -----------------------------------------------------------------------------------------------------------
 
 BULK = """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
@@ -409,7 +446,7 @@ def document(c):
     touched = sorted(set(c.must) | set(c.may) | set(c.read))
     steps = [{"name": "set-" + b, "memset": {"buffer": b, "offset": 0, "bytes": size[b], "value": 0}} for b in touched if c.buffers[b]["role"] != "weight"]
     gets = [{"name": "get-" + b, "copy": {"from": {"buffer": b}, "to": {"buffer": "sink"}, "bytes": size[b]}} for b in sorted(set(c.must) | set(c.may))]
-    return {"dovetail": 1, "name": c.name, "modules": {"m": {"ptx": c.ptx}}, "buffers": {**c.buffers, "sink": buf(max(size.values()))},
+    return {"dovetail": 1, "name": c.name, "modules": {"m": {"ptx" if c.ptx.startswith(".version") else "cuda": c.ptx}}, "buffers": {**c.buffers, "sink": buf(max(size.values()))},
             "launches": steps + [launch] + gets}
 
 
