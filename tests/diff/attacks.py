@@ -60,6 +60,7 @@ extern "C" __global__ void relay(const float *x, float *g, float *z, unsigned *f
         }
     }
 }
+extern "C" __global__ void clash(float *g) { if (threadIdx.x == 0) g[0] = blockIdx.x; } /* all blocks, one place, in no order */
 extern "C" __global__ void apart(const float *h, const int *ix, float *y) /* no hazard: only since ix says so */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -146,6 +147,8 @@ def rows():
     zero = {"fill": {"zero": True}}
     yield ("blocks-talk-elsewhere", c, {"g": buffer(64, "output"), "z": buffer(64, "intermediate"), "flag": buffer(64, "inout", **zero)},
            [launch("r", "m", "relay", "x", "g", "z", "flag"), first, launch("b", "m", "scale", "h", "y")], ("kept", ""), "proved")
+    yield ("posted-race", c, {"g": buffer(64, "output")}, [launch("r", "m", "clash", "g"), first, launch("b", "m", "scale", "h", "y")],
+           ("refused", "race: the posted launches themselves race"), "proved")
     yield ("variable-of-no-kernel", c | {"v": {"cuda": VARIABLE}}, {"v::state": buffer(1024, "inout"), "z": buffer(1024, "output")},
            [first, launch("b", "m", "scale", "h", "y"), {"name": "c", "copy": {"from": {"buffer": "v::state"}, "to": {"buffer": "z"},
             "bytes": 4096}}], ("kept", ""), "proved")
