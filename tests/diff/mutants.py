@@ -381,7 +381,8 @@ def main():
             wrong.append("%s: with it off, not '%s': %s" % (name, "kept" if hardware else want, told))
         print("%-20s %s" % (name, "not caught here: " + want if hardware else told.replace("\n", " ")[:150]), flush=True)
     for p in planners.values():
-        p.close()
+        if p.close():
+            wrong.append("the planner ended with an error")
     print("\n".join(wrong))
     print("%d predicates: %d caught, %d only hardware shows, %d out of reach, %d wrong" %
           (len(rows), sum(not h for _, _, h in cases), len(HARDWARE + SOLO_HARDWARE), len(UNREACHABLE), len(wrong)))

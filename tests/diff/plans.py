@@ -275,7 +275,7 @@ class Planner:
 
     def ask(self, request, seconds=120):
         if self.process is None:
-            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            self.process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         timer = threading.Timer(seconds * float(os.environ.get("DOVETAIL_TEST_SLOW", "1")), self.process.kill)
         timer.start()
         try:
@@ -293,10 +293,13 @@ class Planner:
         return json.loads(line)
 
     def close(self):
-        if self.process:
-            self.process.stdin.close()
-            self.process.wait()
-            self.process.stdout.close()
+        """The exit status: sanitizers speak at the end."""
+        if self.process is None:
+            return 0
+        self.process.stdin.close()
+        status = self.process.wait()
+        self.process.stdout.close()
+        return status
 
 
 KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute", "dataflow-fusion"]
@@ -357,7 +360,10 @@ def main():
                 with lock:
                     wrong.append(seed)
                     print("seed %d: %s" % (seed, e), flush=True)
-        planner.close()
+        if planner.close():
+            with lock:
+                wrong.append(None)
+                print("the planner ended with an error", flush=True)
 
     threads = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, 8))]
     for t in threads:
