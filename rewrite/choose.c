@@ -4,7 +4,8 @@
  *     for every candidate of the kind (edit.c) in the newest state, most promising first:
  *       open (facts, legality, a bound); for each level: build, try S and T alone (trial.c), time
  *       faster than the newest state by more than the noise -> try more block orders -> analyse the new launches, push the newest state, start over
- *   until nothing is left or the budget, less the time of the last verification, is spent. Then the newest state is verified in full
+ *   until nothing is left or the budget, less the time of the last verification, is spent. Then what was kept is looked at again, whether
+ *   the whole is faster without it (rivals.c), and the newest state is verified in full
  *   against the original; while that fails, states are popped, so what is returned has always passed.
  *
  * Every candidate that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and what
@@ -134,7 +135,7 @@ static unsigned name_modules(struct rw_planner *p, struct rw_edit *x)
 
 /* ---- one candidate ------------------------------------------------------------------------------------------------------ */
 
-static bool faster(const struct rw_state *now, const struct rw_state *next)
+bool rw_faster(const struct rw_state *now, const struct rw_state *next)
 {
     double noise = now->time.time_us * NOISE;
     if (now->time.ci95_us + next->time.ci95_us > noise)
@@ -338,7 +339,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
             continue;
         }
         before = now->time.time_us;
-        if (r == 0 && !faster(now, &next)) {
+        if (r == 0 && !rw_faster(now, &next)) {
             if (verdict == RW_REFUSED || next.time.time_us < after) {
                 after = next.time.time_us;
                 level = levels[l];
@@ -433,8 +434,9 @@ static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const stru
 {
     json_t *names = names_of(&p->state.p[p->state.n - 1], v->launch, v->nlaunch);
     const struct rw_entry *n = names ? find_entry(p, w->name, names) : NULL;
+    bool banned = names && rw_banned(p, w->name, names);
     json_decref(names);
-    return n && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6));
+    return banned || (n && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
 }
 
 static bool late(struct rw_planner *p)
@@ -479,8 +481,7 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
     return r;
 }
 
-/* All kinds in order, until none of them finds anything in what the others made. */
-static int all_rounds(struct rw_planner *p, struct dt_err *e)
+int rw_all_rounds(struct rw_planner *p, struct dt_err *e)
 {
     size_t before;
     do {
@@ -605,7 +606,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         uint64_t last = rw_reference_us(p->ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
     }
-    if ((r = all_rounds(p, e)) < 0)
+    if ((r = rw_all_rounds(p, e)) < 0 || (r = rw_rivals(p, e)) < 0)
         return r;
     return verify_final(p, inputs, schedules, e);
 }

@@ -216,11 +216,10 @@ static void planner_done(struct rw_planner *p)
 {
     for (size_t k = p->state.n; k-- > 0;)
         rw_state_done(&p->state.p[k]);
-    for (size_t k = 0; k < p->entry.n; k++) {
-        free(p->entry.p[k].level);
-        json_decref(p->entry.p[k].launches);
-        free(p->entry.p[k].reason);
-    }
+    rw_entries_free(&p->entry);
+    for (size_t k = 0; k < p->ban.n; k++)
+        json_decref(p->ban.p[k].launches);
+    free(p->ban.p);
     rw_reference_free(p->ref);
     rw_snaps_free(p->snaps);
     rw_sample_free(p->sample);
@@ -229,7 +228,6 @@ static void planner_done(struct rw_planner *p)
         free(p->tried.p[k].cost);
     free(p->tried.p);
     free(p->state.p);
-    free(p->entry.p);
 }
 
 int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,

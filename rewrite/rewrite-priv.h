@@ -376,6 +376,14 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     char *reason;     /* NULL where kept */
     double before_us, after_us; /* 0: not timed */
 };
+struct rw_entries { /* as dt_vec */
+    struct rw_entry *p;
+    size_t n, cap;
+};
+struct rw_ban { /* a candidate that is not taken: the whole plan is faster without it */
+    const char *kind;
+    json_t *launches;
+};
 struct rw_state { /* a graph on its way to the plan */
     json_t *doc;
     struct dt_graph *graph;
@@ -401,7 +409,8 @@ struct rw_planner {
     const char *signature;
     uint64_t deadline_us; /* 0: none */
     struct dt_vec(struct rw_state) state; /* [0] is the original */
-    struct dt_vec(struct rw_entry) entry;
+    struct rw_entries entry;
+    struct dt_vec(struct rw_ban) ban;
     unsigned nname;       /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool budget_spent;
@@ -447,6 +456,14 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 /* The edit's graph made ready. *ret_first: the first launch of T. What the newest state knows of the other launches is carried over. */
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first, struct dt_err *e);
 int rw_choose(struct rw_planner *p, struct dt_err *e);
+/* All kinds in order from the newest state, until none of them finds anything in what the others made. */
+int rw_all_rounds(struct rw_planner *p, struct dt_err *e);
+/* Is `next` faster by more than the noise? (Or forced.) */
+bool rw_faster(const struct rw_state *now, const struct rw_state *next);
+/* rivals.c: take back kept rewrites without which the whole plan is faster. */
+int rw_rivals(struct rw_planner *p, struct dt_err *e);
+bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
+void rw_entries_free(struct rw_entries *v);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */

@@ -1,0 +1,178 @@
+/* A second look at what was kept: is the whole plan faster without it?
+ *
+ * Candidates are taken one after the other, each when it gains at once (choose.c). What comes later may gain more from what was there before:
+ * a launch that is fused has no edge that a programmatic launch could cover, and one that is recomputed is not fused with what precedes it. So, from the
+ * newest kept rewrite to the oldest, of all kinds but the last of the registry (nothing comes after it), where it gained less than the gap between
+ * two launches, which is what it kept others from:
+ *
+ *   take back the state that it made and all later ones, ban the candidate, go on choosing from there
+ *   faster in the end by more than the noise: that is the plan, and the candidate is dropped with both times
+ *   else put everything back
+ *
+ * At most TRIES times, for graphs of up to LAUNCHES launches, and as long as the budget lasts; a try that the budget cuts short is
+ * put back. Trials, assembled kernels and costs are remembered across tries, so one costs less than the first choice did.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define TRIES 4
+#define LAUNCHES 64
+
+bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches)
+{
+    for (size_t k = 0; k < p->ban.n; k++)
+        if (!strcmp(p->ban.p[k].kind, kind) && json_equal(p->ban.p[k].launches, launches))
+            return true;
+    return false;
+}
+
+void rw_entries_free(struct rw_entries *v)
+{
+    for (size_t k = 0; k < v->n; k++) {
+        free(v->p[k].level);
+        json_decref(v->p[k].launches);
+        free(v->p[k].reason);
+    }
+    free(v->p);
+    memset(v, 0, sizeof *v);
+}
+
+static bool copy_entry(struct rw_entries *to, const struct rw_entry *x)
+{
+    struct rw_entry n = *x;
+    n.level = x->level ? dt_strdup(x->level) : NULL;
+    n.reason = x->reason ? dt_strdup(x->reason) : NULL;
+    n.launches = json_incref(x->launches);
+    if ((!x->level || n.level) && (!x->reason || n.reason) && dt_push(to, n))
+        return true;
+    free(n.level);
+    free(n.reason);
+    json_decref(n.launches);
+    return false;
+}
+
+/* What is put back if the try is not faster. */
+struct saved {
+    struct rw_entries entry;
+    struct dt_vec(struct rw_state) state; /* from `from` on */
+    size_t from, *at;                     /* `entry` of the states before */
+    unsigned nname;
+};
+
+/* Only what was decided before state `from` stays: its kept entries, and others that were recorded before the one that made it. */
+static bool take_back(struct rw_planner *p, size_t from, struct saved *s)
+{
+    size_t banned = p->state.p[from].entry, *map = dt_calloc(p->entry.n + 1, sizeof *map);
+    struct rw_entries fewer = {0};
+    s->from = from;
+    s->nname = p->nname;
+    s->at = dt_calloc(from + 1, sizeof *s->at);
+    bool ok = map && s->at;
+    for (size_t i = 0; ok && i < p->entry.n; i++) {
+        bool stays = p->entry.p[i].verdict != RW_KEPT && i < banned;
+        for (size_t k = 1; k < from; k++)
+            stays |= p->state.p[k].entry == i;
+        map[i] = fewer.n;
+        if (stays)
+            ok = copy_entry(&fewer, &p->entry.p[i]);
+    }
+    for (size_t k = from; ok && k < p->state.n; k++)
+        ok = dt_push(&s->state, p->state.p[k]);
+    if (ok) {
+        for (size_t k = 1; k < from; k++) {
+            s->at[k] = p->state.p[k].entry;
+            p->state.p[k].entry = map[s->at[k]];
+        }
+        p->state.n = from;
+        s->entry = p->entry;
+        p->entry = fewer;
+    } else {
+        rw_entries_free(&fewer);
+        free(s->state.p);
+        free(s->at);
+        memset(s, 0, sizeof *s);
+    }
+    free(map);
+    return ok;
+}
+
+static void put_back(struct rw_planner *p, struct saved *s)
+{
+    while (p->state.n > s->from)
+        rw_state_done(&p->state.p[--p->state.n]);
+    for (size_t k = 0; k < s->state.n; k++) /* there is room: there was */
+        p->state.p[p->state.n++] = s->state.p[k];
+    for (size_t k = 1; k < s->from; k++)
+        p->state.p[k].entry = s->at[k];
+    rw_entries_free(&p->entry);
+    p->entry = s->entry;
+    p->nname = s->nname;
+    free(s->state.p);
+    free(s->at);
+}
+
+/* The try is the plan: the candidate's entry says so. */
+static bool adopt(struct rw_planner *p, struct saved *s)
+{
+    const struct rw_state *was = &s->state.p[s->state.n - 1], *is = &p->state.p[p->state.n - 1];
+    struct rw_entry x = s->entry.p[s->state.p[0].entry];
+    struct dt_str why = {0};
+    x.verdict = RW_DROPPED;
+    x.before_us = is->time.time_us;
+    x.after_us = was->time.time_us;
+    dt_str_addf(&why, "it gained, but the whole plan is faster without it: %s %.2f us, with it %.2f us",
+                strncmp(is->time.method, "modeled", 7) ? "measured" : "modeled", x.before_us, x.after_us);
+    x.reason = why.s;
+    bool ok = !why.failed && copy_entry(&p->entry, &x);
+    dt_str_done(&why);
+    for (size_t k = 0; k < s->state.n; k++)
+        rw_state_done(&s->state.p[k]);
+    rw_entries_free(&s->entry);
+    free(s->state.p);
+    free(s->at);
+    return ok;
+}
+
+/* Of two launches of the original, on average: from the end of one to the beginning of the next. */
+static double gap_us(const struct rw_state *s)
+{
+    double gap = s->time.time_us;
+    for (uint32_t k = 0; k < s->graph->nlaunch; k++)
+        gap -= s->step_us[k];
+    return s->graph->nlaunch ? gap / s->graph->nlaunch : 0;
+}
+
+int rw_rivals(struct rw_planner *p, struct dt_err *e)
+{
+    unsigned tries = 0;
+    if (p->state.p[0].graph->nlaunch > LAUNCHES || RW_FORCED)
+        return 0;
+    for (size_t from = p->state.n; from-- > 1 && tries < TRIES && !p->budget_spent;) {
+        struct saved s = {0};
+        const struct rw_entry *x = from < p->state.n ? &p->entry.p[p->state.p[from].entry] : NULL;
+        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || x->before_us - x->after_us > gap_us(&p->state.p[0]))
+            continue;
+        struct rw_ban ban = {x->kind, json_incref(x->launches)};
+        if (!dt_push(&p->ban, ban)) {
+            json_decref(ban.launches);
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        }
+        if (!take_back(p, from, &s))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        tries++;
+        int r = rw_all_rounds(p, e);
+        const struct rw_state *is = &p->state.p[p->state.n - 1], *was = &s.state.p[s.state.n - 1];
+        if (r == 0 && !p->budget_spent && rw_faster(was, is)) {
+            if (!adopt(p, &s))
+                return dt_err_set(e, DT_E_NOMEM, "out of memory");
+            continue;
+        }
+        put_back(p, &s);
+        json_decref(p->ban.p[--p->ban.n].launches);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}

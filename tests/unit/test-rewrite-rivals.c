@@ -1,0 +1,111 @@
+/* What is kept is looked at again: two graphs of the corpus on which a fusion gains at once, and the whole is faster without it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "rewrite/rewrite-priv.h"
+
+static struct dev_device *device;
+
+static json_t *plan(const char *name, const char *deny)
+{
+    struct dt_err e = {0};
+    struct dt_graph *g = NULL;
+    struct dev_prog *p = NULL;
+    struct ana_result *a = NULL;
+    struct rw_options o = {.deny = &deny, .ndeny = deny ? 1 : 0, .inputs = 2, .schedules = 2};
+    const char *root = getenv("DOVETAIL_SOURCE");
+    struct dt_str path = {0}, code = {0};
+    char *text, *cuda;
+    size_t n;
+    json_t *doc, *ret = NULL;
+    dt_str_addf(&path, "%s/tests/corpus/%s/graph.json", root ? root : ".", name);
+    dt_str_addf(&code, "%s/tests/corpus/%s/kernels.cu", root ? root : ".", name);
+    if (dt_read_file(path.s, 1 << 20, &text, &n, &e) < 0 || dt_read_file(code.s, 1 << 20, &cuda, &n, &e) < 0)
+        fail_msg("%s", e.detail ? e.detail : "?");
+    doc = json_loads(text, 0, NULL);
+    json_object_set_new(json_object_get(json_object_get(doc, "modules"), "k"), "cuda", json_string(cuda));
+    json_object_del(json_object_get(json_object_get(doc, "modules"), "k"), "file");
+    if (dt_graph_from_json(doc, &g, &e) < 0 || dev_prog_new(device, g, NULL, NULL, &p, &e) < 0 || ana_run(device, p, NULL, &a, &e) < 0 ||
+        rw_plan(device, p, a, &o, "sha256:0", &ret, &e) < 0)
+        fail_msg("%s", e.detail ? e.detail : "?");
+    ana_free(a);
+    dev_prog_free(p);
+    dt_graph_free(g);
+    json_decref(doc);
+    free(text);
+    free(cuda);
+    dt_str_done(&path);
+    dt_str_done(&code);
+    return ret;
+}
+
+static double time_of(const json_t *p, const char *member)
+{
+    return json_real_value(json_object_get(json_object_get(p, member), "time_us"));
+}
+
+/* One entry a candidate; the dropped ones say both times, of which the one without it is the plan's or was one on the way there. */
+static unsigned dropped(const json_t *p)
+{
+    const json_t *list = json_object_get(p, "rewrites");
+    unsigned n = 0;
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *x = json_array_get(list, i);
+        const char *why = json_string_value(json_object_get(x, "reason"));
+        for (size_t k = 0; k < i; k++)
+            assert_false(json_equal(json_object_get(x, "launches"), json_object_get(json_array_get(list, k), "launches")) &&
+                         json_equal(json_object_get(x, "kind"), json_object_get(json_array_get(list, k), "kind")));
+        if (!why || strncmp(why, "it gained", 9))
+            continue;
+        n++;
+        assert_string_equal(json_string_value(json_object_get(x, "verdict")), "dropped");
+        double without = json_real_value(json_object_get(x, "before_us")), with = json_real_value(json_object_get(x, "after_us"));
+        assert_true(without < with && without >= time_of(p, "optimized"));
+    }
+    return n;
+}
+
+static void test_faster_without(void **state)
+{
+    static const char *const graph[] = {"rows", "h2o"};
+    for (int k = 0; k < 2; k++) {
+        json_t *p = plan(graph[k], NULL);
+        assert_true(dropped(p) >= 1);
+        assert_true(json_is_true(json_object_get(json_object_get(p, "verified"), "bitwise")));
+        json_t *q = plan(graph[k], "programmatic-launch"); /* then there is nothing that the fusion stands in the way of */
+        if (k == 0)
+            assert_int_equal(dropped(q), 0);
+        assert_true(time_of(p, "optimized") < time_of(q, "optimized"));
+        json_decref(p);
+        json_decref(q);
+    }
+}
+
+/* A second look that finds nothing leaves no trace: the same plan, byte for byte, as one that had nothing to look at. */
+static void test_put_back(void **state)
+{
+    json_t *p = plan("pointwise", NULL), *q = plan("pointwise", "programmatic-launch");
+    assert_int_equal(dropped(p), 0);
+    assert_true(json_equal(json_object_get(p, "launches"), json_object_get(q, "launches")));
+    assert_true(json_equal(json_object_get(p, "modules"), json_object_get(q, "modules")));
+    json_decref(p);
+    json_decref(q);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_faster_without), cmocka_unit_test(test_put_back)};
+    struct dt_err e = {0};
+    if (!dev_nvrtc_version() || dev_open("soft:h200", &device, &e) < 0)
+        return 77;
+    int r = cmocka_run_group_tests(tests, NULL, NULL);
+    dev_close(device);
+    return r;
+}
