@@ -382,8 +382,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         r = keep(p, &next, at, e);
     } while (!out && levels[l] && levels[++l]);
     if (r == 0 && !out) {
-        if (!why.len)
-            add(&why, note.s);
+        add(&why, note.s);
         r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, NULL, e);
     }
 done:
