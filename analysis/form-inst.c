@@ -1,6 +1,6 @@
 /* What one instruction of a slice does to forms (form.c).
  *
- * Sums, products with a number that stands still, shifts to the left and negations keep forms; division, rest, shift to the
+ * Sums, products with a number that stands still, shifts to the left (prmt too) and negations keep forms; division, rest, shift to the
  * right and masks by a constant take the digits of a form apart; comparisons decide for all rounds and blocks that are
  * left; whatever else there is, is computed lane by lane from numbers that are made to stand still (ana_hold): one round, one
  * block at a time. An address of a buffer is an offset in it: it may be moved, compared with another into the same
@@ -755,6 +755,41 @@ static void move(struct ana_sum *s, const struct ptx_inst *i, unsigned bits)
     }
 }
 
+/* prmt whose upper bytes are the low ones of an operand, in their order, and whose other bytes stand still: a shift to the left and a
+ * sum. So a compiler writes row * 256 + column. */
+static bool place_bytes(struct ana_sum *s, const struct ptx_inst *i, const struct ana_form *const *x)
+{
+    struct ana_form *out = &s->tmp[OUT];
+    const uint32_t sel = (uint32_t)x[2]->base[0];
+    if (ana_moves(s, x[2]) || !ana_uniform(s, x[2]->base))
+        return false;
+    for (unsigned which = 0; which < 2; which++)
+        for (unsigned low = 0; low < 4; low++) { /* bytes below it */
+            bool good = true;
+            for (unsigned k = 0; k < 4 && good; k++) {
+                unsigned from = sel >> 4 * k & 15;
+                good = k >= low ? from == 4 * which + k - low : !ana_moves(s, x[from >> 2 & 1]);
+            }
+            if (!good)
+                continue;
+            number(s, x[0]);
+            number(s, x[1]);
+            ana_form_copy(s, out, x[which]);
+            for (uint32_t l = 0; l < s->n; l++) {
+                uint64_t both = (uint64_t)(uint32_t)x[1]->base[l] << 32 | (uint32_t)x[0]->base[l];
+                out->base[l] = (int64_t)(((uint64_t)x[which]->base[l] << 8 * low) + (prmt(both, sel) & ((UINT32_C(1) << 8 * low) - 1)));
+            }
+            for (unsigned m = out->dims; m; m &= m - 1) {
+                unsigned d = (unsigned)__builtin_ctz(m);
+                int64_t *step = ana_form_step(s, out, d);
+                LANES(step[l] = (int64_t)((uint64_t)step[l] << 8 * low))
+            }
+            put(s, &i->opnd[0], out);
+            return true;
+        }
+    return false;
+}
+
 static void shift_left(int64_t *v, const int64_t *by, unsigned bits, uint32_t n)
 {
     for (uint32_t l = 0; l < n; l++)
@@ -879,6 +914,11 @@ void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i)
             if (i->op == PTX_OP_AND ? mask_bits(s, i, x[k], x[!k], bits) : join_bits(s, i, x[k], x[!k], bits))
                 return;
         lane_by_lane(s, i, x, 2, bits, sign);
+        break;
+    case PTX_OP_PRMT:
+        if ((ana_moves(s, x[0]) || ana_moves(s, x[1])) && place_bytes(s, i, x))
+            return;
+        lane_by_lane(s, i, x, 3, bits, sign);
         break;
     default:
         lane_by_lane(s, i, x, n - 1, bits, sign);
