@@ -9,8 +9,9 @@
  * the digits of the offset: division by the largest step gives its number, the rest the next. So no two threads have one element, and the element
  * gives the thread. Steps come from the records' own lanes and boxes, nothing is guessed: what does not fit refuses.
  *
- * Epilogue (the guest consumes): bytes that the host stores, each by one store of one thread, are exactly the bytes that the guest's threads read; so
- * each of these threads runs once, with a value nobody changes any more. Prologue (the guest produces): bytes that the host reads are bytes that
+ * Epilogue (the guest consumes): the bytes that the guest's threads read are among those that the host stores, each by one store of one thread; so
+ * each of these threads runs once, with a value nobody changes any more. Where the host stores more, an element is the guest's if its digits are numbers of
+ * threads: one that has none by its own guard does nothing, then as before. Prologue (the guest produces): bytes that the host reads are bytes that
  * the guest surely stores, each once; a thread runs as often as the host loads, which nobody sees, since it writes nothing else.
  *
  * Bystanders. The guest now runs among the host's threads: whatever else one of the two writes, the other does not touch (bytes, over all
@@ -470,7 +471,7 @@ static void make_digits(struct walk *w)
     uint64_t span = 0;
     for (unsigned k = 0; k < n->ndigit && span <= UINT32_MAX; k++)
         span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
-    if (span > UINT32_MAX) /* offsets from the origin are 32 bits wide */
+    if (span > UINT32_MAX || (n->partial && span + w->c->prog->graph->buffer[n->buffer].bytes > UINT32_MAX)) /* offsets from the origin are 32 bits wide, also below it */
         no(w->c, RW_NO_thread_map, "what '%s' touches is over 4 GiB long", name(w->c, n->guest));
 }
 
@@ -566,8 +567,9 @@ static int host_map(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     }
     if (!same_set(p.write, p.must))
         no(c, RW_NO_stored_once, "'%s' writes some bytes of '%s' only perhaps", name(c, 0), buffer);
-    else if (!same_set(p.must, q.read))
-        no(c, RW_NO_same_elements, "'%s' does not read just the bytes of '%s' that '%s' writes", name(c, 1), buffer, name(c, 0));
+    else if (!ana_set_contains(p.must, q.read))
+        no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write", name(c, 1), buffer, name(c, 0));
+    n->partial = !same_set(p.must, q.read);
     if (refused(n))
         return 0;
     struct stores s = {.c = c};

@@ -27,6 +27,7 @@ struct rw_inline {
     int64_t origin;       /* byte offset where every digit is 0; there need be no such thread */
     struct rw_digit digit[6]; /* largest step first */
     unsigned ndigit;
+    bool partial;    /* the host stores elements that no thread of the guest has, too */
     bool in_place;   /* the guest writes the element back where it was */
     bool keep_store; /* the host's store stays */
     bool drop_arg;   /* no access to the buffer remains */

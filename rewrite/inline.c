@@ -120,7 +120,7 @@ static int make_params(struct rw_join *j)
 struct site {
     struct rw_join *j;
     struct rw_phase p;
-    uint32_t rem, tmp;         /* scratch registers */
+    uint32_t rem, tmp, none;   /* scratch registers */
     uint32_t *shadow;          /* of the host's registers that point into the buffer: the same, counted from its begin */
     uint32_t out[16];          /* prologue: components */
 };
@@ -163,6 +163,13 @@ int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *
     return r;
 }
 
+/* Leave where this is so: the element is none of the guest's. */
+static int emit_leave(struct site *s, const char *what, uint32_t limit)
+{
+    int r = rw_emit(s->j, "setp.ge.u32 %s, %s, %u;", rw_rname(s->j, s->none), what, limit);
+    return r < 0 ? r : rw_emit_bra(s->j, s->p.end, s->none, false);
+}
+
 /* reg = digits of the offset in s->rem, one by one. */
 static int emit_digits(struct site *s)
 {
@@ -174,17 +181,19 @@ static int emit_digits(struct site *s)
         const struct rw_digit *d = &n->digit[k];
         uint32_t reg = d->block ? s->p.ctaid[d->comp] : s->p.tid[d->comp];
         uint32_t step = (uint32_t)d->step;
-        bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit;
+        bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit && !n->partial;
         const char *Q = reg == PTX_NO_REG ? TMP : rw_rname(j, reg);
-        if (reg != PTX_NO_REG || (!pow2 && !last))
+        if (reg != PTX_NO_REG || (!pow2 && !last) || n->partial)
             r = pow2 ? rw_emit(j, "shr.u32 %s, %s, %d;", Q, REM, __builtin_ctz(step)) : rw_emit(j, "div.u32 %s, %s, %u;", Q, REM, step);
+        if (r == 0 && n->partial)
+            r = emit_leave(s, Q, d->n);
         if (r == 0 && !last)
             r = pow2 ? rw_emit(j, "and.b32 %s, %s, %u;", REM, REM, step - 1)
                      : rw_emit(j, "mul.lo.u32 %s, %s, %u; sub.u32 %s, %s, %s;", TMP, Q, step, REM, REM, TMP);
         if (r == 0 && d->down && reg != PTX_NO_REG)
             r = rw_emit(j, "sub.u32 %s, %u, %s;", Q, d->n - 1, Q);
     }
-    return r;
+    return r == 0 && n->partial ? emit_leave(s, REM, 1) : r;
 }
 
 /* The register that stands for the host's `reg`, counted from the buffer's begin; its definition may come later in the text. */
@@ -218,14 +227,14 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     const struct rw_inline *n = j->c->in;
     const struct ptx_function *g = j->c->body[n->guest].f;
     bool load = i->op == PTX_OP_LD;
-    int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
-    if (r < 0 || (r = emit_digits(s)) < 0)
-        return r;
     for (uint32_t k = 0; k < g->nlabel; k++)
         if ((s->p.label[k] = ptx_label_new(j->f, "G")) == UINT32_MAX)
             return nomem(j);
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
         return nomem(j);
+    int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
+    if (r < 0 || (r = emit_digits(s)) < 0)
+        return r;
     for (unsigned k = 0; k < n->comps; k++)
         s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]} : component(&i->opnd[1], first + k);
     s->p.value_type = i->type[0];
@@ -298,6 +307,7 @@ static int prepare(struct site *s)
         s->shadow[k] = PTX_NO_REG;
     s->rem = new_reg(j, PTX_U32, "dt_rem");
     s->tmp = new_reg(j, PTX_U32, "dt_t");
+    s->none = n->partial ? new_reg(j, PTX_PRED, "dt_none") : PTX_NO_REG;
     return !s->shadow || s->rem == PTX_NO_REG || s->tmp == PTX_NO_REG ? DT_E_NOMEM : 0;
 }
 

@@ -51,6 +51,12 @@ static const char cuda[] =
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { y[i] = x[i] * 0.5f; y[n + i] = x[i] / (1.0f + expf(-x[i])); } }\n"
     "extern \"C\" __global__ void backwards(const float *x, float *y, int n) {\n"
     "  int i = n - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x); if (i >= 0) y[i] = x[i] - 3.0f; }\n"
+    "extern \"C\" __global__ void third(const float *h, const float *b, float *y, int at, int rows) {\n" /* 32 of 96 columns */
+    "  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
+    "  if (r < rows) y[r * 32 + c] = h[r * 96 + at + c] + b[c]; }\n"
+    "extern \"C\" __global__ void third_up(const float *h, const float *b, float *y, int at, int rows) {\n"
+    "  int c = 31 - threadIdx.x, r = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);\n"
+    "  if (r >= 0) y[r * 32 + c] = h[r * 96 + at + c] - b[c]; }\n"
     "extern \"C\" __global__ void mirror(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[n - 1 - i] - 3.0f; }\n"
     "extern \"C\" __global__ void flip(const float *x, float *y, int cols) {\n"
@@ -264,6 +270,14 @@ static const struct graph graphs[] = {
      L("c", "silu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
      {{"p", "c", YES, POINT}},
      1},
+    {"each third of the columns is another consumer's, one backwards; a tail",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 128, "weight") "," I("h", 24576) "," O("q", 8192) "," O("k", 8192) "," O("v", 7680),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("q", "third", "[1,16,1]", "[32,4,1]", B("h") "," B("b") "," B("q") "," N(0) "," N(64)) ","
+     L("k", "third", "[4,8,1]", "[8,8,1]", B("h") "," B("b") "," B("k") "," N(32) "," N(64)) ","
+     L("v", "third_up", "[1,9,1]", "[32,7,1]", B("h") "," B("b") "," B("v") "," N(64) "," N(60)),
+     {{"gemm", "q", YES, POINT}, {"gemm", "k", YES, POINT}, {"gemm", "v", YES, POINT}},
+     1},
     {"neighbours' elements",
      F("x", 8192, "input") "," I("h", 8192) "," O("y", 8192),
      L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
@@ -290,8 +304,8 @@ static const struct graph graphs[] = {
      L("more", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)) ","
      L("less", "gelu", "[8,1,1]", "[128,1,1]", B("h") "," B("z") "," N(1024)) ","
      L("pad", "pad", "[18,1,1]", "[128,1,1]", B("h") "," B("u") "," N(1536) "," N(2304)),
-     {{"p", "more", "same-elements", OTHER}, {"p", "less", "same-elements", "no-other-reader"}, {"p", "pad", "same-elements", OTHER}},
-     4},
+     {{"p", "more", "same-elements", OTHER}, {"p", "less", YES, "no-other-reader"}, {"p", "pad", "same-elements", OTHER}},
+     3},
     {"several threads to an element, several elements to a thread",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 16384) "," O("y", 16384),
      L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
