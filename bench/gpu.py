@@ -72,7 +72,9 @@ class Run:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})},
                                   timeout=min(most, self.left() + 5))
         except subprocess.TimeoutExpired:
-            return None, "no answer in time"
+            if self.left() < 1:
+                raise Cut from None
+            return None, f"no answer in {most} s"
         try:
             doc = json.loads(done.stdout)
         except ValueError:
@@ -269,7 +271,10 @@ class Run:
 
     def cases(self, s):
         for writer in self.writers:
-            writer.wait()
+            try:
+                writer.wait(max(0.1, self.left()))
+            except subprocess.TimeoutExpired:
+                raise Cut from None
         files = sorted(glob.glob(f"{ROOT}/tests/ptx/*.ptx")) + sorted(glob.glob(f"{self.o.build}/tests/ptx/*.ptx"))
         if self.o.short:
             files = [f for f in files if os.path.basename(f) in ("warp.ptx", "cluster.ptx", "approx.ptx", "integer.ptx", "sm100.ptx")]
@@ -341,7 +346,7 @@ def main():
     p.add_argument("--build", default="build")
     p.add_argument("--out", default="bench/results")
     p.add_argument("--device", default="cuda")
-    p.add_argument("--seconds", type=float, default=500)
+    p.add_argument("--seconds", type=float, default=440)
     p.add_argument("--short", action="store_true", help="three graphs, a few cases: for a test of this script")
     p.add_argument("section", nargs="*")
     o = p.parse_args()

@@ -23,9 +23,9 @@ SLOW = float(os.environ.get("DOVETAIL_TEST_SLOW", "1"))
 def flow(device, *sections, fault="", short=True):
     out = tempfile.mkdtemp(prefix="dovetail-flow.")
     try:
-        done = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench/gpu.py"), "--build", BUILD, "--out", out, "--device", device, "--seconds", str(400 * SLOW)] +
+        done = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench/gpu.py"), "--build", BUILD, "--out", out, "--device", device, "--seconds", str(480 * SLOW)] +
                               (["--short"] if short else []) + list(sections), stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "FAKE_GPU": fault},
-                              check=False, timeout=500 * SLOW)
+                              check=False, timeout=560 * SLOW)
         files = glob.glob(out + "/*")
         docs = [json.load(open(f, encoding="utf-8")) for f in files]
         return done, docs[0] if docs else None, "\n".join(results_page.part(out))
