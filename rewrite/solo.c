@@ -58,7 +58,9 @@ int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_e
     if (r < 0)
         return r;
     uint32_t n = f->ninst - before;
-    struct ptx_inst *keep = dt_memdup(f->inst + before, n * sizeof *keep + 1);
+    struct ptx_inst *keep = n ? dt_memdup(f->inst + before, n * sizeof *keep) : NULL;
+    if (!n)
+        return 0;
     if (!keep)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     memmove(f->inst + at + n, f->inst + at, (before - at) * sizeof *keep);
