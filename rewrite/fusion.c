@@ -348,6 +348,7 @@ struct fusion {
     struct rw_cand c;
     bool may[RW_LEVEL_GLOBAL + 1]; /* by level: worth building */
     struct dt_str joined;          /* why the bodies are not joined */
+    struct dt_str near[RW_LEVEL_SHARED]; /* why the one is not inlined into the other */
 };
 
 /* May the bodies be joined, and is it not far too slow? */
@@ -370,8 +371,9 @@ static bool joinable(struct rw_edit *x, struct rw_cand *c, enum rw_verdict *ret_
 }
 
 /* Why nothing is tried. That most kernels are not pointwise is no news, nor is the same again. */
-static void tell(const struct fusion *f, const struct dt_str near[RW_LEVEL_SHARED], struct dt_str *why)
+static void tell(const struct fusion *f, struct dt_str *why)
 {
+    const struct dt_str *near = f->near;
     bool told = false;
     dt_str_addf(why, "%s", f->joined.s ? f->joined.s : "");
     for (int l = 0; l < RW_LEVEL_SHARED; l++)
@@ -386,13 +388,12 @@ static void tell(const struct fusion *f, const struct dt_str near[RW_LEVEL_SHARE
 static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct fusion *f = x->mine = dt_calloc(1, sizeof *f);
-    struct dt_str near[RW_LEVEL_SHARED] = {{0}, {0}};
     if (!f)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = rw_cand_init(&f->c, x->dev, x->now->prog, x->now->ana, x->opt, x->launch[0], x->launch[1], e);
     bool any;
     for (int l = 0; l < RW_LEVEL_SHARED && r >= 0; l++) {
-        r = rw_inline_may(&f->c, (enum rw_level)l, &near[l], e);
+        r = rw_inline_may(&f->c, (enum rw_level)l, &f->near[l], e);
         f->may[l] = r == 0;
     }
     for (int l = 0; l < RW_LEVEL_SHARED; l++)
@@ -405,9 +406,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         r = !any;
     }
     if (r == 1)
-        tell(f, near, why);
-    for (int l = 0; l < RW_LEVEL_SHARED; l++)
-        dt_str_done(&near[l]);
+        tell(f, why);
     return r;
 }
 
@@ -418,6 +417,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     if (!f->may[level]) {
         if (level == RW_LEVEL_GLOBAL && f->joined.s)
             dt_str_addf(why, "%s", f->joined.s);
+        if (level < RW_LEVEL_SHARED && f->near[level].s && strncmp(f->near[level].s, "pointwise:", 10))
+            dt_str_addf(why, "level register: %s", f->near[level].s);
         return 1;
     }
     int r = rw_fuse(c, (enum rw_level)level, why, e);
@@ -436,6 +437,8 @@ static void close(struct rw_edit *x)
     if (f) {
         rw_cand_done(&f->c);
         dt_str_done(&f->joined);
+        for (int l = 0; l < RW_LEVEL_SHARED; l++)
+            dt_str_done(&f->near[l]);
     }
     free(f);
     x->mine = NULL;

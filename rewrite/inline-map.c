@@ -15,7 +15,8 @@
  * the guest surely stores, each once; a thread runs as often as the host loads, which nobody sees, since it writes nothing else.
  *
  * Bystanders. The guest now runs among the host's threads: whatever else one of the two writes, the other does not touch (bytes, over all
- * blocks). What the guest reads and writes itself must be private to each of its threads: then their order does not matter.
+ * blocks). What the guest reads and writes itself must be private to each of its threads: then their order does not matter. A host that reads the shared
+ * buffer too (a product with a beta) keeps its loads and its stores, and the guest may not write there.
  */
 #include "rewrite/inline-priv.h"
 
@@ -142,7 +143,7 @@ static void bystanders(struct rw_cand *c, struct dt_arena *a)
         struct uses p = uses_of(c, 0, b, a), q = uses_of(c, 1, b, a);
         if (b == n->buffer) {
             n->in_place = q.write.n != 0;
-            if (p.read.n)
+            if (p.read.n && (n->host == 1 || q.write.n)) /* what a host reads of it stays as it is, if nobody writes there meanwhile */
                 no(c, RW_NO_bystanders, "'%s' reads '%s' too", name(c, 0), g->buffer[b].name);
             if (q.write.n && n->host == 1)
                 no(c, RW_NO_bystanders, "'%s' writes '%s' too", name(c, 1), g->buffer[b].name);
@@ -174,7 +175,7 @@ static void readers(struct rw_cand *c, struct dt_arena *a)
         no(c, RW_NO_no_other_reader, "'%s' is needed by %s%s%s as well", c->prog->graph->buffer[n->buffer].name, *who == 't' ? "" : "'", who,
            *who == 't' ? "" : "'");
     struct uses p = uses_of(c, 0, n->buffer, a), q = uses_of(c, 1, n->buffer, a);
-    n->keep_store = need;
+    n->keep_store = need || p.read.n; /* a host that reads it too may read what another of its threads stored */
     if (n->in_place) /* what it writes back stands there in the end, if it is everything */
         n->keep_store = !same_set(p.must, q.must);
     n->drop_arg = !n->keep_store && !n->in_place && rw_only_addresses(&c->body[n->guest], n->args[n->guest]);
@@ -210,7 +211,7 @@ static void sites(struct rw_cand *c)
         struct dt_str why = {0};
         uint32_t width = 0;
         n->args[s] = rw_args_of(c->body[s].step->launch, n->buffer);
-        if (!rw_sites_alone(&c->body[s], n->args[s], s == 0, &width, &why))
+        if (!rw_sites_alone(&c->body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
             no(c, RW_NO_plain_sites, "%s", why.s ? why.s : "?");
         dt_str_done(&why);
     }

@@ -57,6 +57,11 @@ static const char cuda[] =
     "extern \"C\" __global__ void third_up(const float *h, const float *b, float *y, int at, int rows) {\n"
     "  int c = 31 - threadIdx.x, r = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);\n"
     "  if (r >= 0) y[r * 32 + c] = h[r * 96 + at + c] - b[c]; }\n"
+    "extern \"C\" __global__ void blend(const float *x, float *y, int n) {\n" /* reads what it writes, as products with a beta do */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] + 0.5f * y[i]; }\n"
+    "extern \"C\" __global__ void ripple(const float *x, float *y, int n) {\n" /* reads what its neighbour has written */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + 1.0f; __syncthreads();\n"
+    "  if (y[i ^ 1] > 0.0f) y[n + i] = x[i] - 1.0f; else y[n + i] = x[i]; }\n"
     "extern \"C\" __global__ void mirror(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[n - 1 - i] - 3.0f; }\n"
     "extern \"C\" __global__ void flip(const float *x, float *y, int cols) {\n"
@@ -201,8 +206,17 @@ static const struct graph graphs[] = {
      L("gemm", "gemm", "[2,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) ","
      L("scale", "scale", "[16,1,1]", "[256,1,1]", B("h") ",{\"f32\": 1.5}," N(4096)) ","
      L("gelu", "gelu", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)),
-     {{"gemm", "scale", YES, POINT}, {"scale", "gelu", "plain-sites", "plain-sites"}},
+     {{"gemm", "scale", YES, POINT}, {"scale", "gelu", YES, "plain-sites"}},
      1},
+    {"a producer that reads what it writes, and what its neighbour wrote",
+     F("x", 16384, "input") "," F("a", 16384, "input") "," I("h", 16384) "," I("u", 32768) "," O("y", 16384) "," O("z", 32768),
+     L("first", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("blend", "blend", "[16,1,1]", "[256,1,1]", B("a") "," B("h") "," N(4096)) ","
+     L("c", "backwards", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)) ","
+     L("p", "ripple", "[32,1,1]", "[128,1,1]", B("a") "," B("u") "," N(4096)) ","
+     L("d", "gelu", "[64,1,1]", "[128,1,1]", B("u") "," B("z") "," N(8192)),
+     {{"first", "blend", YES, "bystanders"}, {"blend", "c", YES, "plain-sites"}, {"p", "d", YES, POINT}},
+     2},
     {"into the residual, which nobody reads meanwhile; into what the producer reads",
      F("a", 16384, "input") "," F("w", 16384, "weight") "," F("x", 16384, "inout") "," I("h", 16384) "," I("g", 16384),
      L("gemm", "gemm", "[2,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) ","
