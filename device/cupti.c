@@ -68,10 +68,14 @@ int dev_cupti_error(const struct dev_cupti *c, CUptiResult r, const char *what, 
 static int fill(struct dev_cupti *c, struct dt_err *e)
 {
     static const char *const sonames[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
+    static const char *const beside[][2] = {{"libnvperf_host.so", NULL}, {"libnvperf_target.so", NULL}};
     uint32_t version = 0;
     c->lib = dev_find_library(sonames);
     if (!c->lib)
         return dt_err_set(e, DT_E_PROFILER, "there is no CUPTI (libcupti.so.13) on this machine");
+    /* It opens these by their names alone, which the linker does not find beside it (in NVIDIA's wheels); once open they are found. They stay open. */
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
+        dev_find_library(beside[i]);
 #define CUPTI(name)                                                                                                                \
     if (!(c->name = (__typeof__(&name))dlsym(c->lib, #name)))                                                                      \
         return dt_err_set(e, DT_E_PROFILER, "libcupti has no " #name);
