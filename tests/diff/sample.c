@@ -73,7 +73,7 @@ static void run(const char *name, struct dev_device *d, const struct dev_prog *p
 
 static bool near(uint64_t x, uint64_t y, double part) { return (double)(x > y ? x - y : y - x) <= part * (double)y + 64; }
 
-/* The plan's newest module with its first .f32 constant, or first rounding of an add or mul, changed: "" where there is nothing to change. */
+/* Make a sum of one of the plan's own modules (f0, f1 …) a difference. False: none has one. */
 static bool tamper(json_t *plan)
 {
     const char *key;
@@ -95,7 +95,7 @@ static bool tamper(json_t *plan)
     return false;
 }
 
-static unsigned smaller, planned, caught;
+static unsigned smaller, untouched, planned, caught;
 
 static void one(struct dev_device *d, const char *name)
 {
@@ -130,8 +130,8 @@ static void one(struct dev_device *d, const char *name)
             all += out ? g->buffer[k].bytes : 0;
         }
         EXPECT(compared > 0);
-        EXPECT(compared == all || poison > 0 || all > compared);
         smaller += compared < all;
+        untouched += poison > 64; /* of the outputs: blocks that were left out did not run */
         for (uint32_t l = 0; l < g->nlaunch; l++) { /* blocks are not all alike: at edges, and under guards */
             EXPECT(near(some_cost[l].instructions, whole_cost[l].instructions, 0.35));
             EXPECT(near(cost[l].instructions, whole_cost[l].instructions, 0.35));
@@ -194,6 +194,7 @@ int main(int argc, char **argv)
     for (int k = 1; k < argc; k++)
         one(d, argv[k]);
     dev_close(d);
-    printf("%d graphs, %u with a true part, %u plans, %u wrong plans found out\n", argc - 1, smaller, planned, caught);
-    return argc > 1 && smaller && planned && caught ? 0 : 1;
+    printf("%d graphs, %u with a true part, %u with blocks left out of their outputs, %u plans, %u wrong plans found out\n", argc - 1, smaller, untouched,
+           planned, caught);
+    return argc > 1 && smaller && untouched && planned && caught ? 0 : 1;
 }
