@@ -11,7 +11,8 @@
 #include "base/alloc.h"
 #include "client/plan-priv.h"
 
-unsigned plan_attributes(const struct dt_launch *l, CUlaunchAttribute *attr)
+/* At most 2; how many. */
+static unsigned attributes(const struct dt_launch *l, CUlaunchAttribute *attr)
 {
     unsigned n = 0;
     if (l->cluster[0]) {
@@ -40,7 +41,7 @@ static int launch(const struct dovetail_bound *b, int side, uint32_t i, CUstream
         c = l->bytes ? cu->cuMemcpyDtoDAsync(b->at[l->dst] + l->dst_offset, b->at[l->src] + l->src_offset, l->bytes, stream) : CUDA_SUCCESS;
     } else {
         CUlaunchConfig cfg = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, stream, attr,
-                              plan_attributes(l, attr)};
+                              attributes(l, attr)};
         c = cu->cuLaunchKernelEx(&cfg, s->function[i], b->param[side][i], NULL);
     }
     return plan_cu(cu, c, l->name, e);
@@ -150,7 +151,7 @@ static int add_node(const struct dovetail_bound *b, int side, uint32_t i, CUgrap
         CUlaunchAttribute attr[2];
         c = cu->cuGraphAddKernelNode(ret, graph, NULL, 0, &n);
         if (c == CUDA_SUCCESS && l->cluster[0]) { /* the first; edges say the rest */
-            plan_attributes(l, attr);
+            attributes(l, attr);
             c = cu->cuGraphKernelNodeSetAttribute(*ret, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &attr[0].value);
         }
     }

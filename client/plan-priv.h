@@ -76,8 +76,6 @@ struct dovetail_bound {
 /* Make ctx current; undone by plan_leave. */
 int plan_enter(const struct dovetail_plan *p, struct dt_err *e);
 void plan_leave(const struct dovetail_plan *p);
-/* Attributes of the launch, at most 2; how many. */
-unsigned plan_attributes(const struct dt_launch *l, CUlaunchAttribute *attr);
 /* A DOVETAIL_E_… for e->num, the sentence into *ret_problem; e is done. */
 int plan_failed(struct dt_err *e, char **ret_problem);
 
