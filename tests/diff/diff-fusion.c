@@ -2,17 +2,7 @@
  * not, and the result is held to the original byte by byte under several inputs and block orders with the race detector. What each case must
  * give (joined or refused, and why) is written beside it. Last, each graph is joined until nothing is left to join: chains.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
-
-#include "rewrite/rewrite-priv.h"
+#include "graphs.h"
 
 static const char source[] =
     "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n"
@@ -80,15 +70,6 @@ struct graph {
     struct want want[6];
     unsigned left; /* launches after all has been joined */
 };
-
-#define F(n, bytes, role) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"" role "\", \"fill\": {\"uniform\": [-2, 2], \"dtype\": \"f32\", \"seed\": 5}}"
-#define I(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"intermediate\"}"
-#define O(n, bytes) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"output\"}"
-#define L(name, entry, grid, block, args) "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block ", \"args\": [" args "]}"
-#define LS(name, entry, grid, block, shared, args) "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block ", \"shared\": " #shared ", \"args\": [" args "]}"
-#define B(n) "{\"buffer\": \"" n "\"}"
-#define BO(n, o) "{\"buffer\": \"" n "\", \"offset\": " #o "}"
-#define N(v) "{\"i32\": " #v "}"
 
 static const struct graph graphs[] = {
     {"gemm-bias-gelu: tiles, then rows of other thread counts",
@@ -201,75 +182,7 @@ static const struct graph graphs[] = {
      1},
 };
 
-static struct dev_device *device;
-
-static char *document(const struct graph *g)
-{
-    struct dt_str s = {0};
-    dt_str_add(&s, "{\"dovetail\": 1, \"name\": \"t\", \"modules\": {\"m\": {\"cuda\": ");
-    json_t *text = json_string(source);
-    char *q = json_dumps(text, JSON_ENCODE_ANY);
-    dt_str_add(&s, q);
-    dt_str_addf(&s, "}}, \"buffers\": {%s}, \"launches\": [%s]}", g->buffers, g->launches);
-    free(q);
-    json_decref(text);
-    return dt_str_take(&s);
-}
-
-struct made {
-    struct dt_graph *g;
-    struct dev_prog *p;
-    struct ana_result *a;
-};
-
-static void made_done(struct made *m)
-{
-    ana_free(m->a);
-    dev_prog_free(m->p);
-    dt_graph_free(m->g);
-    memset(m, 0, sizeof *m);
-}
-
-static void make(const char *text, json_t *doc, struct made *m)
-{
-    struct dt_err e = {0};
-    int r = text ? dt_graph_parse(text, strlen(text), &m->g, &e) : dt_graph_from_json(doc, &m->g, &e);
-    if (r < 0 || dev_prog_new(device, m->g, NULL, NULL, &m->p, &e) < 0 || ana_run(device, m->p, NULL, &m->a, &e) < 0)
-        fail_msg("%s\n%s", e.detail ? e.detail : "?", e.log ? e.log : "");
-}
-
-/* 1 joined, 0 refused; the fused graph in *ret. */
-static int join(const struct made *m, uint32_t p, uint32_t c, enum rw_level level, json_t **ret, struct dt_str *why, unsigned n)
-{
-    const struct rw_state now = {.graph = m->g, .prog = m->p, .ana = m->a};
-    const uint32_t pair[2] = {p, c};
-    struct rw_edit x;
-    struct rw_cand cand;
-    struct dt_err e = {0};
-    if (rw_edit_init(&x, &rw_block_fusion, dev_info(device), NULL, &now, pair, 2, &e) < 0 ||
-        rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
-        fail_msg("%s", e.detail);
-    int r = rw_fuse(&cand, level, why, &e);
-    if (r == 0)
-        r = rw_fuse_part(&cand, &x, &e);
-    if (r < 0)
-        fail_msg("%s", e.detail ? e.detail : "?");
-    if (r == 0) {
-        snprintf(x.part.p[0].module, sizeof x.part.p[0].module, "f%u", n);
-        *ret = rw_edit_graph(&x);
-        assert_non_null(*ret);
-    }
-    rw_cand_done(&cand);
-    rw_edit_done(&x);
-    return r == 0;
-}
-
-static void hold(const struct made *original, const struct made *now, const char *what)
-{
-    struct dt_err e = {0};
-    if (rw_verify(device, original->p, now->p, 3, 4, &e) < 0)
-        { if (getenv("SHOW")) puts(now->p->module[now->g->nmodule - 1].ptx); fail_msg("%s: %s", what, e.detail ? e.detail : "?"); }
-}
+static char *document(const struct graph *g) { return graph_text(source, NULL, g->buffers, g->launches); }
 
 static const struct want *wanted(const struct graph *g, const char *p, const char *c)
 {
@@ -301,13 +214,8 @@ static void every_edge(const struct graph *g)
                          joined ? "joined" : "refused", why.s ? why.s : "");
             if (w && !joined && w->reason && !strstr(why.s, w->reason))
                 fail_msg("%s: %s -> %s: wanted '%s', got '%s'", g->name, p, c, w->reason, why.s);
-            if (joined) {
-                struct made n = {0};
-                make(NULL, doc, &n);
-                assert_int_equal(n.g->nlaunch + 1, m.g->nlaunch);
-                hold(&m, &n, g->name);
-                made_done(&n);
-            }
+            if (joined)
+                hold_joined(&m, doc, g->name);
             json_decref(doc);
             dt_str_done(&why);
         }
@@ -317,45 +225,13 @@ static void every_edge(const struct graph *g)
     free(text);
 }
 
-/* Join the first pair that can be, shared before global, and again. */
-static void chain(const struct graph *g)
-{
-    struct made m = {0}, now = {0};
-    char *text = document(g);
-    unsigned n = 0;
-    make(text, NULL, &m);
-    make(text, NULL, &now);
-    for (bool more = true; more;) {
-        more = false;
-        for (uint32_t k = 0; k < now.a->nedge && !more; k++)
-            for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL && !more; l++) {
-                struct dt_str why = {0};
-                json_t *doc = NULL;
-                if (join(&now, now.a->edge[k].producer, now.a->edge[k].consumer, (enum rw_level)l, &doc, &why, n)) {
-                    n++;
-                    made_done(&now);
-                    make(NULL, doc, &now);
-                    more = true;
-                }
-                if (!doc && getenv("SHOW"))
-                    printf("%s: %s\n", g->name, why.s);
-                json_decref(doc);
-                dt_str_done(&why);
-            }
-    }
-    if (now.g->nlaunch != g->left)
-        fail_msg("%s: %u launches are left, wanted %u", g->name, now.g->nlaunch, g->left);
-    hold(&m, &now, g->name);
-    made_done(&m);
-    made_done(&now);
-    free(text);
-}
-
 static void run_one(void **state)
 {
     const struct graph *g = *state;
+    char *text = document(g);
     every_edge(g);
-    chain(g);
+    chain(g->name, text, RW_LEVEL_SHARED, RW_LEVEL_GLOBAL, g->left);
+    free(text);
 }
 
 /* ---- whole plans ------------------------------------------------------------------------------------------------------------ */
