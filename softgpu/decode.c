@@ -562,7 +562,11 @@ static void count_inst(struct sg_dec *d)
         return;
     default: break;
     }
-    if (info->flags & PTX_F_BARRIER) {
+    if (i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE)
+        return; /* the wait is what takes time */
+    if (i->op == PTX_OP_BARRIER_CLUSTER_WAIT) {
+        b->count[SG_C_CLUSTER_SYNC]++;
+    } else if (info->flags & PTX_F_BARRIER) {
         b->count[SG_C_BARRIER]++;
     } else if (info->flags & (PTX_F_READS | PTX_F_WRITES)) {
         if (i->space == PTX_PARAM || i->space == PTX_PARAM_FUNC)
@@ -570,6 +574,11 @@ static void count_inst(struct sg_dec *d)
         b->count[SG_C_MEMORY]++;
         if (i->space == PTX_SHARED)
             b->count[SG_C_SHARED] += ptx_type_bytes(t) * (i->vec ? i->vec : 1);
+        if (i->space == PTX_SHARED_CLUSTER && (i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_ST_ASYNC ||
+                                                (info->flags & PTX_F_ATOMIC))) { /* not bulk copies */
+            b->count[SG_C_CLUSTER]++;
+            b->count[SG_C_CLUSTER_BYTES] += ptx_type_bytes(t) * (i->vec ? i->vec : 1);
+        }
     } else if (t == PTX_F64) {
         b->count[SG_C_FP64]++;
     } else if (ptx_type_is_float(t)) {

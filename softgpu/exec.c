@@ -648,6 +648,9 @@ static void collect(struct sg_run *run, struct sg_stats *s)
             s->barriers += n * bb->count[SG_C_BARRIER];
             s->tensor_flops += n * bb->count[SG_C_TENSOR];
             s->shared_bytes += n * bb->count[SG_C_SHARED];
+            s->cluster_accesses += n * bb->count[SG_C_CLUSTER];
+            s->cluster_bytes += n * bb->count[SG_C_CLUSTER_BYTES];
+            s->cluster_syncs += n * bb->count[SG_C_CLUSTER_SYNC];
         }
         s->instructions += wk->executed;
         s->longest += wk->longest;

@@ -73,7 +73,8 @@ enum sg_rnd { SG_RN, SG_RZ, SG_RM, SG_RP, SG_RNA, SG_RND_MASK = 7, SG_FTZ = 8, S
               SG_SATFINITE = 128, SG_NANP = 256, SG_XORSIGN = 512, SG_ABS = 1024 };
 
 /* What one instruction of a basic block adds to the counters, per active lane. */
-enum sg_count { SG_C_FP32, SG_C_FP64, SG_C_INT, SG_C_SFU, SG_C_MEMORY, SG_C_BARRIER, SG_C_TENSOR, SG_C_SHARED, SG_C_COUNT };
+enum sg_count { SG_C_FP32, SG_C_FP64, SG_C_INT, SG_C_SFU, SG_C_MEMORY, SG_C_BARRIER, SG_C_TENSOR, SG_C_SHARED, SG_C_CLUSTER, SG_C_CLUSTER_BYTES, SG_C_CLUSTER_SYNC,
+                SG_C_COUNT };
 
 struct sg_bb {
     uint32_t instructions; /* of PTX */

@@ -9,7 +9,7 @@
  *
  * Clusters: SMs come in pairs (TPCs), shared out over 8 GPCs as evenly as goes (H100 white paper: 8 GPCs of up to 9 TPCs, 66 TPCs enabled;
  * which GPCs lack some differs from chip to chip).
- * Not modelled: carve-outs between L1 and shared memory (the largest is taken); clusters in the timing model.
+ * Not modelled: carve-outs between L1 and shared memory (the largest is taken).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -128,11 +128,17 @@ struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uin
     return o;
 }
 
+unsigned sg_gpc(const struct sg_model *m, unsigned g, unsigned *ret_first)
+{
+    unsigned pairs = m->sms / 2, each = pairs / SG_GPCS, more = pairs % SG_GPCS;
+    *ret_first = 2 * (g * each + (g < more ? g : more));
+    return 2 * (each + (g < more));
+}
+
 unsigned sg_clusters(const struct sg_model *m, unsigned per_sm, unsigned size)
 {
-    enum { GPCS = 8 };
-    unsigned pairs = m->sms / 2, n = 0;
-    for (unsigned g = 0; g < GPCS && size; g++)
-        n += 2 * (pairs / GPCS + (g < pairs % GPCS)) * per_sm / size;
+    unsigned n = 0, first;
+    for (unsigned g = 0; g < SG_GPCS && size; g++)
+        n += sg_gpc(m, g, &first) * per_sm / size;
     return n;
 }

@@ -33,6 +33,7 @@ struct sg_model {
     double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
     double tensor_flops; /* f16 flops of the tensor units per clock and SM */
     double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_near_ns, l2_far_ns, memcpy_gbps;
+    double dsm_ns, dsm_bytes_clock, cluster_sync_ns; /* shared memory of another SM: latency, bytes per clock and SM; a cluster's barrier; 0: no clusters */
 };
 struct sg_figure { /* one number of a model and where it comes from: a publication, or "estimate: …" with the reason */
     const char *field; /* member of struct sg_model */
@@ -167,6 +168,8 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops;
     uint64_t global_read_bytes, global_write_bytes; /* as coalesced by warp: 32-byte sectors touched */
     uint64_t shared_bytes;
+    uint64_t cluster_accesses, cluster_bytes; /* of `memory`: loads, stores and atomics of .shared::cluster */
+    uint64_t cluster_syncs;                   /* barrier.cluster.wait; not in `barriers` */
     uint64_t unique_read_bytes, unique_write_bytes; /* distinct 32-byte sectors of the whole launch, for DRAM traffic */
     uint64_t prefetched_bytes;   /* distinct sectors that it prefetched into the L2 and that were not yet */
     uint64_t fetched_read_bytes; /* of unique_read_bytes: what earlier launches had prefetched */
@@ -189,6 +192,9 @@ struct sg_occupancy {
     unsigned blocks_per_sm;
     const char *limit; /* "registers", "shared", "threads", "blocks" */
 };
+/* The SMs of GPC g: the first one, and how many. */
+enum { SG_GPCS = 8 };
+unsigned sg_gpc(const struct sg_model *m, unsigned g, unsigned *ret_first);
 /* How many clusters of `size` blocks run at once where an SM has `per_sm` blocks: a cluster lives in one GPC. */
 unsigned sg_clusters(const struct sg_model *m, unsigned per_sm, unsigned size);
 struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uint32_t registers, uint32_t shared_bytes);
@@ -198,6 +204,7 @@ struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uin
 struct sg_work {
     enum { SG_WORK_KERNEL, SG_WORK_COPY, SG_WORK_SET, SG_WORK_EVENT, SG_WORK_HOST } kind;
     uint32_t blocks, threads, registers, shared_bytes;
+    uint32_t cluster;       /* blocks of a cluster, 0: 1 */
     struct sg_stats stats;
     uint64_t bytes;         /* COPY, SET */
     bool in_graph;          /* launch cost is graph_launch_us instead of launch_us */

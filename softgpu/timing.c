@@ -25,9 +25,13 @@
  * graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET what
  * DRAM sustains.
  *
+ * Clusters: the blocks of a cluster start together, on the emptiest SMs of the emptiest GPC that has room for all of them. Accesses by .shared::cluster
+ * take their SM's share of the network between SMs, and its latency with 4 in flight; a barrier of the cluster takes cluster_sync_ns.
+ *
  * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out.
  * Not modelled: caches per SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
- * (their issue times add), copy engines in parallel, clock changes, power, clusters.
+ * (their issue times add), copy engines in parallel, clock changes, power; that
+ * the blocks of a cluster wait for each other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -54,6 +58,7 @@ struct kern { /* a kernel that runs */
     double prologue, trigger;      /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
     bool heavy_placed;
     uint64_t warps, regs, shared;  /* what a block occupies */
+    uint32_t cluster;              /* blocks that start together in one GPC */
 };
 
 struct group { /* blocks of one kernel that started together on one SM */
@@ -138,13 +143,14 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     c = max2(c, (double)st->shared_bytes / SHARED_BYTES_CLOCK);
     double global = (double)st->global_read_bytes + (double)st->global_write_bytes;
     c = max2(c, global / GLOBAL_BYTES_CLOCK);
+    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock));
     k->issue = c / n / s->clocks_us;
     double miss = miss_of(s, w);
 
-    double shared_ops = (double)st->shared_bytes / 4;
-    if (shared_ops > (double)st->memory)
-        shared_ops = (double)st->memory;
-    double global_ops = (double)st->memory - shared_ops;
+    double shared_ops = (double)st->shared_bytes / 4, cluster_ops = (double)st->cluster_accesses;
+    if (shared_ops > (double)st->memory - cluster_ops)
+        shared_ops = (double)st->memory - cluster_ops;
+    double global_ops = (double)st->memory - cluster_ops - shared_ops;
     double l2_ns = m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns; /* data lies in either half alike */
     double latency_us = (l2_ns + miss * (m->dram_latency_ns - l2_ns)) / 1000;
     /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence is serial. */
@@ -152,8 +158,10 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
     floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
     floor += global_ops / threads * latency_us / IN_FLIGHT;
+    floor += cluster_ops / threads * m->dsm_ns / 1000 / IN_FLIGHT;
     floor *= max2(busy, 1);
     floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
+    floor += (double)st->cluster_syncs / threads * m->cluster_sync_ns / 1000;
     if (global_ops > 0)
         floor = max2(floor, latency_us);
     if (warps < 4)
@@ -166,16 +174,16 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
 static int start_kernel(struct sim *s, uint32_t i)
 {
     struct sg_work *w = &s->w[i];
-    struct kern k = {.work = i, .to_place = w->blocks, .length = 1, .heavy = 1};
+    struct kern k = {.work = i, .to_place = w->blocks, .length = 1, .heavy = 1, .cluster = w->cluster ? w->cluster : 1};
     struct sg_occupancy o = sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes);
-    if (!o.blocks_per_sm)
+    if (!o.blocks_per_sm || w->blocks % k.cluster || (k.cluster > 1 && !sg_clusters(s->m, o.blocks_per_sm, k.cluster)))
         return DT_E_LAUNCH;
     block_cost(s, w, &k);
     k.warps = (w->threads + 31) / 32;
     uint64_t per_warp = up((uint64_t)w->registers * 32, s->m->reg_unit); /* a warp's registers are in one quarter */
     k.regs = per_warp ? s->m->regs_sm / (s->m->regs_sm / 4 / per_warp * 4) * k.warps : 0;
     k.shared = up((uint64_t)w->shared_bytes + s->m->shared_reserved, s->m->shared_unit);
-    uint64_t most = (uint64_t)o.blocks_per_sm * s->m->sms * MAX_WAVES;
+    uint64_t most = (uint64_t)o.blocks_per_sm * s->m->sms * MAX_WAVES / k.cluster * k.cluster;
     if (k.to_place > most)
         k.to_place = most;
     double n = (double)k.to_place, mean = w->blocks / n;
@@ -214,6 +222,60 @@ static int add_group(struct sim *s, uint32_t sm, uint32_t kern, uint32_t count, 
     return 0;
 }
 
+/* One more block of the kernel on SM i: a group of its own where it is the heaviest, else *given counts it. */
+static int put_block(struct sim *s, uint32_t ki, uint32_t i, uint32_t *given)
+{
+    struct kern *k = &s->kern.p[ki];
+    struct sm *p = &s->sm[i];
+    p->blocks++, p->warps += k->warps, p->regs += k->regs, p->shared += k->shared;
+    k->to_place--;
+    if (k->heavy_placed || k->heavy <= k->length) {
+        given[i]++;
+        return 0;
+    }
+    k->heavy_placed = true;
+    return add_group(s, i, ki, 1, k->heavy);
+}
+
+/* How many more blocks of the kernel fit the SM. */
+static uint32_t room(const struct sim *s, const struct sm *p, const struct kern *k)
+{
+    struct sm q = *p;
+    uint32_t n = 0;
+    for (; fits(s, &q, k); n++)
+        q.blocks++, q.warps += k->warps, q.regs += k->regs, q.shared += k->shared;
+    return n;
+}
+
+/* Whole clusters, each to the emptiest of the GPCs that have room for it, there to the emptiest SMs. */
+static int place_clusters(struct sim *s, uint32_t ki, uint32_t *given)
+{
+    struct kern *k = &s->kern.p[ki];
+    int r = 0;
+    while (k->to_place && !r) {
+        unsigned best = NONE, first = 0, n = 0;
+        double load = 0;
+        for (unsigned g = 0; g < SG_GPCS; g++) {
+            unsigned f, m = sg_gpc(s->m, g, &f);
+            uint64_t free = 0, blocks = 0;
+            for (unsigned i = f; i < f + m; i++)
+                free += room(s, &s->sm[i], k), blocks += s->sm[i].blocks;
+            if (free >= k->cluster && (best == NONE || (double)blocks / m < load))
+                best = g, first = f, n = m, load = (double)blocks / m;
+        }
+        if (best == NONE)
+            break;
+        for (uint32_t b = 0; b < k->cluster && !r; b++) {
+            uint32_t at = NONE;
+            for (uint32_t i = first; i < first + n; i++)
+                if (fits(s, &s->sm[i], k) && (at == NONE || s->sm[i].blocks < s->sm[at].blocks))
+                    at = i;
+            r = put_block(s, ki, at, given);
+        }
+    }
+    return r;
+}
+
 /* Give every SM what fits, the emptiest first, kernels in program order. */
 static int place(struct sim *s)
 {
@@ -225,26 +287,15 @@ static int place(struct sim *s)
         if (!given)
             return DT_E_NOMEM;
         int r = 0;
-        for (uint32_t level = 0; level < s->m->max_blocks_sm && k->to_place; level++)
-            for (uint32_t i = 0; i < sms && k->to_place; i++) {
-                struct sm *p = &s->sm[i];
-                if (p->blocks != level || !fits(s, p, k))
-                    continue;
-                p->blocks++, p->warps += k->warps, p->regs += k->regs, p->shared += k->shared;
-                k->to_place--;
-                if (!k->heavy_placed && k->heavy > k->length) {
-                    k->heavy_placed = true;
-                    r = add_group(s, i, ki, 1, k->heavy);
-                    if (r < 0)
-                        goto out;
-                } else {
-                    given[i]++;
-                }
-            }
+        if (k->cluster > 1)
+            r = place_clusters(s, ki, given);
+        for (uint32_t level = 0; k->cluster == 1 && level < s->m->max_blocks_sm && k->to_place && !r; level++)
+            for (uint32_t i = 0; i < sms && k->to_place && !r; i++)
+                if (s->sm[i].blocks == level && fits(s, &s->sm[i], k))
+                    r = put_block(s, ki, i, given);
         for (uint32_t i = 0; i < sms && !r; i++)
             if (given[i])
                 r = add_group(s, i, ki, given[i], k->length);
-    out:
         free(given);
         if (r < 0)
             return r;

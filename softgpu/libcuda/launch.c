@@ -296,7 +296,8 @@ struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *
 {
     return (struct sg_work){.kind = SG_WORK_KERNEL, .blocks = l->grid[0] * l->grid[1] * l->grid[2],
                             .threads = l->block[0] * l->block[1] * l->block[2], .registers = l->f->info->registers,
-                            .shared_bytes = l->shared + l->f->info->shared_static, .stats = *stats};
+                            .shared_bytes = l->shared + l->f->info->shared_static,
+                            .cluster = l->cluster[0] * l->cluster[1] * l->cluster[2], .stats = *stats};
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra)

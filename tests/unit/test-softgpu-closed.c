@@ -159,6 +159,44 @@ static void latency_bound(void **state)
     }
 }
 
+/* Clusters: as many at once as GPCs hold (132 SMs: two GPCs of 18 and six of 16; 148: two of 20 and six of 18), then the next wave; blocks of several
+ * clusters share an SM where they fit. An access to another SM's shared memory takes its latency, 4 in flight, and its part of the network; a barrier of
+ * the cluster its own time. */
+static void clusters(void **state)
+{
+    static const struct {
+        const char *id;
+        uint32_t size, at_once; /* with one block an SM */
+    } row[] = {{"h100", 2, 66}, {"h200", 4, 32}, {"h200", 6, 18}, {"h200", 8, 16}, {"h200", 16, 8}, {"b200", 2, 74}, {"b200", 4, 34}, {"b200", 16, 8}};
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        const struct sg_model *m = sg_model_find(row[i].id);
+        for (uint32_t resident = 1; resident <= 2; resident++)
+            for (uint32_t n = 1; n < 80; n += 13) {
+                uint32_t at_once = resident == 1 ? row[i].at_once : sg_clusters(m, resident, row[i].size);
+                struct sg_work w = plain(n * row[i].size, 1000);
+                w.cluster = row[i].size;
+                w.shared_bytes = m->shared_sm / resident / m->shared_unit * m->shared_unit - m->shared_reserved;
+                near("waves of clusters", one(m, w), (n + at_once - 1) / at_once * floor_us(m, 1000)); /* issue time of two hides in it */
+            }
+        struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = row[i].size, .threads = 32, .cluster = row[i].size, .in_graph = true};
+        uint64_t threads = 32 * row[i].size;
+        w.stats.instructions = threads * 200, w.stats.memory = w.stats.cluster_accesses = threads * 40, w.stats.cluster_bytes = threads * 4 * 40;
+        w.stats.cluster_syncs = threads * 3, w.stats.max_block_share = 1;
+        double rest = 2.0 * 200 / clocks_us(m) + 3 * m->cluster_sync_ns / 1000 + m->block_start_ns / 1000;
+        near("latency between SMs", one(m, w), 40 * m->dsm_ns / 1000 / 4 + rest);
+        w = plain(row[i].size, 1); /* 128 threads that move 400 bytes each */
+        w.cluster = row[i].size;
+        w.stats.memory = w.stats.cluster_accesses = 1, w.stats.cluster_bytes = (uint64_t)row[i].size * 128 * 400;
+        near("network between SMs", one(m, w), 128 * 400 / m->dsm_bytes_clock / clocks_us(m));
+        w.cluster = 0; /* a cluster that no GPC holds, and a grid that it does not divide */
+        w.shared_bytes = m->shared_block_optin;
+        w.blocks = 24, w.cluster = 24;
+        assert_int_equal(sg_timeline(m, &w, 1), DT_E_LAUNCH);
+        w.blocks = 25, w.cluster = 8;
+        assert_int_equal(sg_timeline(m, &w, 1), DT_E_LAUNCH);
+    }
+}
+
 /* n dependent launches of d us: as a graph n (g + d); from the host each also waits until it is issued, l us after the one before. */
 static void launch_bound(void **state)
 {
@@ -367,7 +405,7 @@ static void more_sms_may_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(prefetched), cmocka_unit_test(latency_bound), cmocka_unit_test(launch_bound),
+        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(prefetched), cmocka_unit_test(latency_bound), cmocka_unit_test(clusters), cmocka_unit_test(launch_bound),
         cmocka_unit_test(streams_and_events), cmocka_unit_test(occupancy),       cmocka_unit_test(monotone),
         cmocka_unit_test(more_sms),           cmocka_unit_test(more_sms_may_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,31 @@ static void test_stats(void **state)
     drop(y);
 }
 
+/* What goes to other blocks of a cluster is counted apart: every thread stores 16 bytes there, loads 4, and meets the others twice. */
+static void test_cluster_stats(void **state)
+{
+    static const char text[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<6>;\n.shared .align 16 .b8 s[1024];\n"
+        "mov.u32 %r1, %tid.x;\nshl.b32 %r1, %r1, 4;\nmov.u32 %r2, s;\nadd.u32 %r1, %r1, %r2;\nmov.u32 %r3, 1;\n"
+        "barrier.cluster.arrive;\nbarrier.cluster.wait;\nmapa.shared::cluster.u32 %r4, %r1, %r3;\n"
+        "st.shared::cluster.v4.b32 [%r4], {%r1, %r1, %r1, %r1};\nld.shared::cluster.b32 %r5, [%r4];\nst.shared.b32 [%r2], %r5;\n"
+        "barrier.cluster.arrive;\nbarrier.cluster.wait;\nret;\n}\n";
+    struct sg_module *m;
+    struct sg_stats s;
+    struct sg_fault f;
+    struct dt_err e = {0};
+    (void)state;
+    assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
+    assert_int_equal(launch(m, "k", (struct sg_launch){.grid = {8}, .block = {64}, .cluster = {4, 1, 1}}, NULL, &s, &f), 0);
+    assert_int_equal(s.memory, 8 * 64 * 3);
+    assert_int_equal(s.shared_bytes, 8 * 64 * 4);
+    assert_int_equal(s.cluster_accesses, 8 * 64 * 2);
+    assert_int_equal(s.cluster_bytes, 8 * 64 * 20);
+    assert_int_equal(s.cluster_syncs, 8 * 64 * 2);
+    assert_int_equal(s.barriers, 0);
+    sg_module_free(m);
+}
+
 static void test_out_of_bounds(void **state)
 {
     (void)state;
@@ -375,7 +400,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_gemm),       cmocka_unit_test(test_gemm_tiled),
         cmocka_unit_test(test_softmax),  cmocka_unit_test(test_gelu),       cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_stats),    cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
         cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -40,11 +40,15 @@ static void random_works(struct sg_work *w, uint32_t *after)
         w[i] = (struct sg_work){.kind = kind < 7 ? SG_WORK_KERNEL : kind == 7 ? SG_WORK_COPY : kind == 8 ? SG_WORK_SET : SG_WORK_EVENT};
         w[i].blocks = (uint32_t)next(3000), w[i].threads = 1 + (uint32_t)next(1024), w[i].registers = (uint32_t)next(64);
         w[i].shared_bytes = (uint32_t)next(90000), w[i].bytes = next(1 << 24), w[i].in_graph = next(2);
+        w[i].cluster = next(4) ? 0 : 1 + (uint32_t)next(8);
+        if (w[i].cluster)
+            w[i].blocks = w[i].blocks / w[i].cluster * w[i].cluster;
         uint64_t threads = (uint64_t)w[i].blocks * w[i].threads;
         struct sg_stats *s = &w[i].stats;
         s->instructions = threads * (1 + next(999)) + next(99), s->fp32 = threads * next(300), s->fp64 = threads * next(30);
         s->integer = threads * next(300), s->sfu = threads * next(20), s->memory = threads * next(100), s->barriers = threads * next(8);
         s->tensor_flops = next(2) ? threads * next(4096) : 0, s->shared_bytes = threads * next(200);
+        s->cluster_accesses = w[i].cluster ? s->memory / 4 : 0, s->cluster_bytes = 4 * s->cluster_accesses, s->cluster_syncs = w[i].cluster ? threads : 0;
         s->global_read_bytes = threads * next(200), s->global_write_bytes = threads * next(40);
         s->unique_read_bytes = next(1 << 26), s->unique_write_bytes = next(1 << 24);
         s->max_block_share = 1 + (double)next(1000) / 700;
