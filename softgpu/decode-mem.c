@@ -27,6 +27,18 @@ static uint16_t sem(const struct ptx_inst *i, bool atomic)
                       (i->op == PTX_OP_ST_ASYNC || i->op == PTX_OP_RED_ASYNC ? SG_SEM_ASYNC : 0));
 }
 
+/* Is it an acquire or release that other blocks may see? Then it goes lane by lane: talk.c wants to know. */
+static bool talks(struct sg_dec *d, unsigned space, bool is_atomic)
+{
+    unsigned s = sem(d->i, is_atomic);
+    if ((space != PTX_GLOBAL && space != PTX_GENERIC) || s & SG_SEM_CTA || !(s & (SG_SEM_ACQUIRE | SG_SEM_RELEASE)))
+        return false;
+    d->c->acquires |= (s & SG_SEM_ACQUIRE) != 0;
+    d->c->releases |= (s & SG_SEM_RELEASE) != 0;
+    d->c->talks = d->c->acquires && d->c->releases;
+    return true;
+}
+
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret)
 {
     if (o->kind != PTX_O_ADDR || o->n)
@@ -168,12 +180,13 @@ static int load(struct sg_dec *d)
         for (unsigned e = 0; e < n; e++)
             sg_ext(d, any_dest(d, element(to, e), t));
     sg_fn fn = sg_load_slow;
+    bool slow = d->checked || talks(d, space, false);
     uint16_t sinks = 0;
     for (unsigned e = 0; e < n; e++)
         sinks |= (uint16_t)((element(to, e)->kind == PTX_O_SINK) << e);
     if (bytes <= 8 && space == PTX_SHARED && !d->checked)
         fn = d->h[lane_handler(SG_H_LD_SHARED_8, bytes)];
-    else if (bytes <= 8 && !d->checked && (space == PTX_GLOBAL || space == PTX_CONST || space == PTX_GENERIC))
+    else if (bytes <= 8 && !slow && (space == PTX_GLOBAL || space == PTX_CONST || space == PTX_GENERIC))
         fn = d->h[lane_handler(SG_H_LD_GLOBAL_8, bytes)];
     struct sg_op *op = sg_emit(d, fn);
     op->d = dst;
@@ -211,9 +224,10 @@ static int store(struct sg_dec *d)
     for (unsigned e = 0; n > 1 && e < n; e++)
         sg_ext(d, src[e]);
     sg_fn fn = sg_store_slow;
+    bool slow = d->checked || talks(d, space, false);
     if (bytes <= 8 && space == PTX_SHARED && !d->checked)
         fn = d->h[lane_handler(SG_H_ST_SHARED_8, bytes)];
-    else if (bytes <= 8 && !d->checked && (space == PTX_GLOBAL || space == PTX_GENERIC))
+    else if (bytes <= 8 && !slow && (space == PTX_GLOBAL || space == PTX_GENERIC))
         fn = d->h[lane_handler(SG_H_ST_GLOBAL_8, bytes)];
     struct sg_op *op = sg_emit(d, fn);
     op->b = src[0];
@@ -308,9 +322,10 @@ static int atomic(struct sg_dec *d)
     for (unsigned e = 0; n > 1 && e < n; e++)
         sg_ext(d, src[e]);
     sg_fn fn = sg_atomic;
+    bool slow = d->checked || talks(d, i->space, true);
     if (plain && !d->checked && i->space == PTX_SHARED)
         fn = d->h[bytes == 4 ? SG_H_RED_SHARED_32 : SG_H_RED_SHARED_64];
-    else if (plain && !d->checked && (i->space == PTX_GLOBAL || i->space == PTX_GENERIC))
+    else if (plain && !slow && (i->space == PTX_GLOBAL || i->space == PTX_GENERIC))
         fn = d->h[bytes == 4 ? SG_H_RED_GLOBAL_32 : SG_H_RED_GLOBAL_64];
     struct sg_op *op = sg_emit(d, fn);
     op->d = unused ? SG_NONE : dst[0];

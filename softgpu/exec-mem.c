@@ -195,6 +195,8 @@ static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned byte
     }
     if (global && w->wk->track)
         sg_track_lanes(w, op, ad, global, bytes, how);
+    if (global && w->wk->talk && op->rnd & (SG_SEM_ACQUIRE | SG_SEM_RELEASE) && !(op->rnd & SG_SEM_CTA))
+        sg_talk_access(w, op->rnd, ad, global, how);
     unsigned sinks = op->rnd >> 8;
     if (!w->wk->check)
         return true;

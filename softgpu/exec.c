@@ -344,6 +344,8 @@ static void block_done(struct sg_worker *wk, struct sg_block *b)
     for (uint32_t i = 0; i < b->nwarp; i++)
         if (b->warp[i].issued > longest)
             longest = b->warp[i].issued;
+    if (wk->talk)
+        sg_talk_block_end(wk, longest);
     wk->longest += longest;
     wk->before_wait += b->waits ? b->waited : longest;
     wk->before_trigger += b->triggers ? b->triggered : longest;
@@ -478,6 +480,8 @@ static void work(struct sg_worker *wk)
                 }
             }
             cluster_start(run, cl, place, linear);
+            if (wk->talk)
+                sg_talk_block_start(wk, !live);
             for (uint32_t k = 0; wk->check && k < cl->size; k++)
                 if (sg_check_block_start(&cl->block[k]) < 0) {
                     __atomic_store_n(&run->stop, 3, __ATOMIC_RELAXED);
@@ -535,6 +539,8 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
     for (uint32_t i = 0; i <= run->code->nsite; i++)
         wk->site[i] = &nothing;
     int r = track ? sg_track_init(wk) : 0;
+    if (r == 0 && track)
+        r = sg_talk_start(wk);
     if (r == 0)
         r = sg_record_start(wk);
     return r == 0 && run->l->checks & SG_CHECK_ALL ? sg_check_start(run, wk) : r;
@@ -556,6 +562,7 @@ static void worker_done(struct sg_worker *wk)
     free(wk->cluster);
     sg_check_end(wk);
     sg_record_end(wk);
+    sg_talk_free(wk);
     free(wk->bb);
     free(wk->site);
     sg_track_done(wk);
@@ -629,6 +636,21 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, b
     return 0;
 }
 
+void sg_count_bb(struct sg_stats *s, const struct sg_bb *bb, uint64_t n)
+{
+    s->fp32 += n * bb->count[SG_C_FP32];
+    s->fp64 += n * bb->count[SG_C_FP64];
+    s->integer += n * bb->count[SG_C_INT];
+    s->sfu += n * bb->count[SG_C_SFU];
+    s->memory += n * bb->count[SG_C_MEMORY];
+    s->barriers += n * bb->count[SG_C_BARRIER];
+    s->tensor_flops += n * bb->count[SG_C_TENSOR];
+    s->shared_bytes += n * bb->count[SG_C_SHARED];
+    s->cluster_accesses += n * bb->count[SG_C_CLUSTER];
+    s->cluster_bytes += n * bb->count[SG_C_CLUSTER_BYTES];
+    s->cluster_syncs += n * bb->count[SG_C_CLUSTER_SYNC];
+}
+
 static void collect(struct sg_run *run, struct sg_stats *s)
 {
     *s = (struct sg_stats){0};
@@ -637,21 +659,8 @@ static void collect(struct sg_run *run, struct sg_stats *s)
         const struct sg_worker *wk = &run->first[i];
         if (!wk->bb)
             continue;
-        for (uint32_t b = 0; b < run->code->nbb; b++) {
-            const struct sg_bb *bb = &run->code->bb[b];
-            uint64_t n = wk->bb[b];
-            s->fp32 += n * bb->count[SG_C_FP32];
-            s->fp64 += n * bb->count[SG_C_FP64];
-            s->integer += n * bb->count[SG_C_INT];
-            s->sfu += n * bb->count[SG_C_SFU];
-            s->memory += n * bb->count[SG_C_MEMORY];
-            s->barriers += n * bb->count[SG_C_BARRIER];
-            s->tensor_flops += n * bb->count[SG_C_TENSOR];
-            s->shared_bytes += n * bb->count[SG_C_SHARED];
-            s->cluster_accesses += n * bb->count[SG_C_CLUSTER];
-            s->cluster_bytes += n * bb->count[SG_C_CLUSTER_BYTES];
-            s->cluster_syncs += n * bb->count[SG_C_CLUSTER_SYNC];
-        }
+        for (uint32_t b = 0; b < run->code->nbb; b++)
+            sg_count_bb(s, &run->code->bb[b], wk->bb[b]);
         s->instructions += wk->executed;
         s->longest += wk->longest;
         s->before_wait += wk->before_wait;
@@ -675,6 +684,7 @@ static void collect(struct sg_run *run, struct sg_stats *s)
         s->unique_write_bytes = run->l->some.unique_write_bytes;
     }
     s->max_block_share = s->instructions ? (double)heaviest * (double)run->nblocks / (double)s->instructions : 1;
+    s->talk = sg_talk_finish(run->first, s);
 }
 
 static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault, struct sg_run *run)

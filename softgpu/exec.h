@@ -159,6 +159,7 @@ struct sg_code {
     bool heap;    /* uses malloc or free */
     bool prefetches; /* into the L2 */
     bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
+    bool talks, acquires, releases; /* global acquires and releases wider than the block: both of them */
     int error;    /* decoding failed: DT_E_* and why */
     uint32_t error_line;
     char error_text[256];
@@ -321,6 +322,7 @@ struct sg_worker {
     uint32_t *touched, stray_site; /* recorder: the range that each site last met; the site of a stray + 1 */
     struct sg_runs runs;           /* what a block touched, at its end */
     struct sg_check *check; /* NULL: not checked */
+    struct sg_talker *talk; /* NULL: nobody wants to know */
     struct sg_cluster *cluster; /* resident ones */
     uint32_t ncluster;
     uint64_t place, place_end; /* clusters that it has taken and not begun */
@@ -443,6 +445,15 @@ void sg_record_block(struct sg_block *b);  /* it has ended: give out what it tou
 void sg_record_free(struct sg_block *b);
 void sg_record_end(struct sg_worker *wk);
 void sg_record_stray(const struct sg_launch *l, const struct sg_worker *wk); /* its fault is one: tell the recorder */
+
+/* ---- talk.c: who waits for whom (only where wk->talk is there) ---- */
+int sg_talk_start(struct sg_worker *wk);
+void sg_talk_free(struct sg_worker *wk);
+void sg_talk_block_start(struct sg_worker *wk, bool alone); /* alone: no other block is resident */
+void sg_talk_block_end(struct sg_worker *wk, uint64_t longest);
+void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint32_t mask, enum sg_access how); /* sem: enum sg_sem */
+uint32_t sg_talk_finish(const struct sg_worker *wk, const struct sg_stats *all); /* the record's number, or 0 */
+void sg_count_bb(struct sg_stats *s, const struct sg_bb *bb, uint64_t n);        /* exec.c: n lanes went through the basic block */
 
 /* ---- exec-cluster.c: blocks of a cluster ---- */
 /* Where the launch's cluster size is (0,0,0): the kernel's, else one block. NULL: it fits; else why not. */

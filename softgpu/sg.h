@@ -177,9 +177,29 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t before_wait;    /* of `longest`: up to griddepcontrol.wait, all of it where a block never waits */
     uint64_t before_trigger; /* of `longest`: up to griddepcontrol.launch_dependents, all of it without one */
     double max_block_share; /* work of the heaviest block over the mean, 1 when even */
+    uint64_t talk;          /* number of a record of which block waited for which (struct sg_talk); 0: none did, or it is not known */
 };
 
 bool sg_record_ok(const struct dovetail_recorder *r); /* exec-record.c: every number in it is in its bounds */
+
+/* ---- blocks of one launch that wait for each other (talk.c) --------------------------------------------------- */
+struct sg_talk { /* blocks by the order in which they start; a block waits only for earlier ones */
+    uint32_t nblock, npart, nflag;
+    const struct sg_talk_part {
+        uint32_t first, blocks;
+        struct sg_stats stats; /* of these blocks */
+    } *part;
+    const double *share;        /* by block: its instructions over the mean of its part */
+    const uint32_t *wait_at;    /* [nblock + 1] */
+    const struct sg_talk_wait { /* for the first `count` signals of the flag */
+        uint32_t flag, count;
+    } *wait;
+    const uint32_t *signal_at;  /* [nflag + 1] */
+    const uint32_t *signal;     /* by flag: the blocks that signal it, in order */
+};
+/* Keep a copy for good; equal ones have one number. 0: it cannot be kept. */
+uint32_t sg_talk_keep(const struct sg_talk *t);
+const struct sg_talk *sg_talk_find(uint32_t id); /* NULL: there is none */
 
 /* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. A stray of the recorder ends the launch, and
  * it is 0 too. */

@@ -17,6 +17,9 @@
  * Programmatic dependencies: the dependent kernel may start when every block of the other one has started and triggered (or ended). Its blocks stop
  * where they wait for prerequisites, keeping their place, until the other kernel has ended. Both points are parts of the busiest warp's work.
  *
+ * Blocks that wait for each other (struct sg_talk): the kernel is placed part by part, every block with the length of its own work. One that waits does
+ * so before it does anything, holding its place and no issue slots, until the blocks that it waits for have ended; then it goes on.
+ *
  * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the timeline, 0 where all
  * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint. What a kernel prefetches is DRAM traffic of its own, and not of the
  * later kernel that reads it, as far as the L2 has held it meanwhile.
@@ -48,10 +51,14 @@
 #define GLOBAL_BYTES_CLOCK 64.0
 #define ISSUE_CLOCK 128.0
 #define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
+#define MAX_EACH 4096 /* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before it */
 #define NONE UINT32_MAX
 
-struct kern { /* a kernel that runs */
+struct kern { /* a kernel that runs, or a part of one */
     uint32_t work;
+    const struct sg_talk *talk; /* whose blocks wait for each other; NULL: they do not */
+    uint32_t part, next;        /* of `talk`; the block that is placed next */
+    bool each;                  /* they are followed one by one */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
     double length, heavy;          /* work of an ordinary block and of the heaviest, 1 = the mean */
@@ -65,6 +72,7 @@ struct group { /* blocks of one kernel that started together on one SM */
     uint32_t sm, kern, count, next;
     double left, rate, length;
     bool live;
+    uint32_t block, wait, met; /* followed by itself: its number; of its waits, how many are over, and signals of the next one */
 };
 
 struct sm {
@@ -86,6 +94,7 @@ struct sim {
     struct dt_vec(uint32_t) ready; /* may start at w.start_us; or run until w.end_us (copies) */
     double *issue_at;              /* when the host has issued it */
     double *trigger_us;            /* when all its blocks had triggered; negative: not yet */
+    uint8_t **ended;               /* by work, of those whose blocks are followed: by block */
     uint32_t done;
 };
 enum { WAITING, READY, RUNNING, DONE };
@@ -126,12 +135,16 @@ static double miss_of(const struct sim *s, const struct sg_work *w)
     return s->miss * (1 - held * (found < want ? found : want) / all);
 }
 
-/* Microseconds an SM is busy with the mean block, and what a block takes at least. */
-static void block_cost(const struct sim *s, const struct sg_work *w, struct kern *k)
+static double mean_l2_ns(const struct sg_model *m) /* data lies in either half alike */
+{
+    return m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns;
+}
+
+/* Microseconds an SM is busy with the mean of these blocks, and what a block takes at least. */
+static void block_cost(const struct sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks, struct kern *k)
 {
     const struct sg_model *m = s->m;
-    const struct sg_stats *st = &w->stats;
-    double n = w->blocks, threads = n * w->threads, warps = (w->threads + 31) / 32;
+    double n = blocks, threads = n * w->threads, warps = (w->threads + 31) / 32;
     double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
     double c = (double)st->instructions * pad / ISSUE_CLOCK;
     c = max2(c, over((double)st->fp32 * pad, m->fp32_lanes));
@@ -151,8 +164,7 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     if (shared_ops > (double)st->memory - cluster_ops)
         shared_ops = (double)st->memory - cluster_ops;
     double global_ops = (double)st->memory - cluster_ops - shared_ops;
-    double l2_ns = m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns; /* data lies in either half alike */
-    double latency_us = (l2_ns + miss * (m->dram_latency_ns - l2_ns)) / 1000;
+    double l2_ns = mean_l2_ns(m), latency_us = (l2_ns + miss * (m->dram_latency_ns - l2_ns)) / 1000;
     /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence is serial. */
     double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
@@ -167,36 +179,68 @@ static void block_cost(const struct sim *s, const struct sg_work *w, struct kern
     if (warps < 4)
         floor = max2(floor, k->issue * 4 / warps);
     k->floor = floor + m->block_start_ns / 1000;
+    if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
+        k->floor += (k->part ? 3 : 1) * l2_ns / 1000;
     k->l2 = (global + (double)st->prefetched_bytes) / n;
     k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + (double)st->prefetched_bytes * s->miss) / n;
+}
+
+static void insert_in_order(struct sim *s, size_t i);
+
+/* One kernel, or part of one, made of `blocks` blocks with these counters. */
+static int start_part(struct sim *s, struct kern k, const struct sg_stats *st, uint32_t blocks, unsigned resident)
+{
+    struct sg_work *w = &s->w[k.work];
+    block_cost(s, w, st, blocks, &k);
+    k.length = k.heavy = 1;
+    k.to_place = blocks;
+    k.warps = (w->threads + 31) / 32;
+    uint64_t per_warp = up((uint64_t)w->registers * 32, s->m->reg_unit); /* a warp's registers are in one quarter */
+    k.regs = per_warp ? s->m->regs_sm / (s->m->regs_sm / 4 / per_warp * 4) * k.warps : 0;
+    k.shared = up((uint64_t)w->shared_bytes + s->m->shared_reserved, s->m->shared_unit);
+    uint64_t most = (uint64_t)resident * s->m->sms * MAX_WAVES / k.cluster * k.cluster;
+    if (k.to_place > most && !k.each)
+        k.to_place = most;
+    double n = (double)k.to_place, mean = blocks / n;
+    double share = st->max_block_share > 1 ? st->max_block_share : 1;
+    if (share > blocks)
+        share = blocks;
+    if (!k.each) {
+        k.heavy = max2(mean, share);
+        k.length = n > 1 ? (blocks - k.heavy) / (n - 1) : k.heavy;
+    }
+    k.live = k.to_place;
+    double all = (double)st->longest;
+    k.prologue = all > 0 ? (double)st->before_wait / all : 0;
+    k.trigger = all > 0 ? (double)st->before_trigger / all : 1;
+    if (!dt_push(&s->kern, k))
+        return DT_E_NOMEM;
+    insert_in_order(s, s->kern.n - 1);
+    return 0;
 }
 
 static int start_kernel(struct sim *s, uint32_t i)
 {
     struct sg_work *w = &s->w[i];
-    struct kern k = {.work = i, .to_place = w->blocks, .length = 1, .heavy = 1, .cluster = w->cluster ? w->cluster : 1};
+    struct kern k = {.work = i, .cluster = w->cluster ? w->cluster : 1};
     struct sg_occupancy o = sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes);
     if (!o.blocks_per_sm || w->blocks % k.cluster || (k.cluster > 1 && !sg_clusters(s->m, o.blocks_per_sm, k.cluster)))
         return DT_E_LAUNCH;
-    block_cost(s, w, &k);
-    k.warps = (w->threads + 31) / 32;
-    uint64_t per_warp = up((uint64_t)w->registers * 32, s->m->reg_unit); /* a warp's registers are in one quarter */
-    k.regs = per_warp ? s->m->regs_sm / (s->m->regs_sm / 4 / per_warp * 4) * k.warps : 0;
-    k.shared = up((uint64_t)w->shared_bytes + s->m->shared_reserved, s->m->shared_unit);
-    uint64_t most = (uint64_t)o.blocks_per_sm * s->m->sms * MAX_WAVES / k.cluster * k.cluster;
-    if (k.to_place > most)
-        k.to_place = most;
-    double n = (double)k.to_place, mean = w->blocks / n;
-    double share = w->stats.max_block_share > 1 ? w->stats.max_block_share : 1;
-    if (share > w->blocks)
-        share = w->blocks;
-    k.heavy = max2(mean, share);
-    k.length = n > 1 ? (w->blocks - k.heavy) / (n - 1) : k.heavy;
-    k.live = k.to_place;
-    double all = (double)w->stats.longest;
-    k.prologue = all > 0 ? (double)w->stats.before_wait / all : 0;
-    k.trigger = all > 0 ? (double)w->stats.before_trigger / all : 1;
-    return dt_push(&s->kern, k) ? 0 : DT_E_NOMEM;
+    k.talk = w->stats.talk && w->stats.talk <= UINT32_MAX ? sg_talk_find((uint32_t)w->stats.talk) : NULL;
+    if (!k.talk || k.talk->nblock != w->blocks)
+        return k.talk = NULL, start_part(s, k, &w->stats, w->blocks, o.blocks_per_sm);
+    k.each = w->blocks <= MAX_EACH;
+    if (k.each && !s->ended && !(s->ended = dt_calloc(s->n, sizeof *s->ended)))
+        return DT_E_NOMEM;
+    if (k.each && !(s->ended[i] = dt_calloc(w->blocks, 1)))
+        return DT_E_NOMEM;
+    int r = 0;
+    for (uint32_t p = 0; p < k.talk->npart && !r; p++) {
+        k.part = p;
+        k.next = k.talk->part[p].first;
+        r = start_part(s, k, &k.talk->part[p].stats, k.talk->part[p].blocks, o.blocks_per_sm);
+    }
+    return r;
 }
 
 static bool fits(const struct sim *s, const struct sm *p, const struct kern *k)
@@ -216,7 +260,8 @@ static int add_group(struct sim *s, uint32_t sm, uint32_t kern, uint32_t count, 
         if (!dt_push(&s->group, (struct group){0}))
             return DT_E_NOMEM;
     }
-    s->group.p[g] = (struct group){sm, kern, count, s->sm[sm].first, length, 0, length, true};
+    struct kern *k = &s->kern.p[kern];
+    s->group.p[g] = (struct group){sm, kern, count, s->sm[sm].first, length, 0, length, true, k->each ? k->next++ : 0, 0, 0};
     s->sm[sm].first = g;
     s->ngroup++;
     return 0;
@@ -229,6 +274,8 @@ static int put_block(struct sim *s, uint32_t ki, uint32_t i, uint32_t *given)
     struct sm *p = &s->sm[i];
     p->blocks++, p->warps += k->warps, p->regs += k->regs, p->shared += k->shared;
     k->to_place--;
+    if (k->each)
+        return add_group(s, i, ki, 1, k->talk->share[k->next]);
     if (k->heavy_placed || k->heavy <= k->length) {
         given[i]++;
         return 0;
@@ -406,7 +453,7 @@ static int fire(struct sim *s)
     for (size_t i = 0; i < s->kern.n; i++) {
         const struct kern *k = &s->kern.p[i];
         uint32_t work = k->work;
-        bool all = s->state[work] == RUNNING && s->trigger_us[work] < 0 && !k->to_place;
+        bool all = s->state[work] == RUNNING && s->trigger_us[work] < 0 && !k->to_place && !k->talk; /* one that talks triggers by ending */
         for (size_t g = 0; g < s->group.n && all; g++)
             all = !s->group.p[g].live || s->group.p[g].kern != i || s->group.p[g].left - s->group.p[g].length * (1 - k->trigger) <= 1e-9;
         if (!all)
@@ -422,13 +469,35 @@ static int fire(struct sim *s)
     return 0;
 }
 
+/* Does the group wait for blocks of its own kernel? What is over stays over, so it looks only at what was not. */
+static bool waits(const struct sim *s, struct group *g)
+{
+    const struct kern *k = &s->kern.p[g->kern];
+    const struct sg_talk *t = k->talk;
+    if (!t)
+        return false;
+    if (!k->each) { /* for all parts before it */
+        for (size_t i = 0; i < s->kern.n; i++)
+            if (s->kern.p[i].work == k->work && s->kern.p[i].part < k->part && s->kern.p[i].live)
+                return true;
+        return false;
+    }
+    for (uint32_t n = t->wait_at[g->block + 1] - t->wait_at[g->block]; g->wait < n; g->wait++, g->met = 0) {
+        const struct sg_talk_wait *w = &t->wait[t->wait_at[g->block] + g->wait];
+        for (; g->met < w->count; g->met++)
+            if (!s->ended[k->work][t->signal[t->signal_at[w->flag] + g->met]])
+                return true;
+    }
+    return false;
+}
+
 static void rates(struct sim *s)
 {
     for (size_t i = 0; i < s->group.n; i++) {
         struct group *g = &s->group.p[i];
         const struct kern *k = g->live ? &s->kern.p[g->kern] : NULL;
         if (k)
-            g->rate = held(s, k) && g->left - g->length * (1 - k->prologue) <= 1e-9 ? 0 : 1 / k->floor;
+            g->rate = waits(s, g) || (held(s, k) && g->left - g->length * (1 - k->prologue) <= 1e-9) ? 0 : 1 / k->floor;
     }
     for (uint32_t i = 0; i < s->m->sms; i++)
         if (s->sm[i].first != NONE)
@@ -509,6 +578,8 @@ static int collect(struct sim *s)
             }
             struct kern *k = &s->kern.p[g->kern];
             uint32_t id = *at;
+            if (k->each)
+                s->ended[k->work][g->block] = 1;
             s->sm[i].blocks -= g->count;
             s->sm[i].warps -= k->warps * g->count;
             s->sm[i].regs -= k->regs * g->count;
@@ -520,12 +591,15 @@ static int collect(struct sim *s)
             s->free_group = id;
             s->ngroup--;
         }
-    for (size_t i = 0; i < s->kern.n; i++)
-        if (s->state[s->kern.p[i].work] == RUNNING && !s->kern.p[i].live && !held(s, &s->kern.p[i])) { /* not before its prerequisites */
-            int r = finish(s, s->kern.p[i].work);
-            if (r < 0)
-                return r;
-        }
+    for (size_t i = 0; i < s->kern.n; i++) {
+        const struct kern *k = &s->kern.p[i];
+        bool over = s->state[k->work] == RUNNING && !k->live && !held(s, k); /* not before its prerequisites */
+        for (size_t o = 0; k->talk && o < s->kern.n && over; o++)
+            over = s->kern.p[o].work != k->work || !s->kern.p[o].live;
+        int r = over ? finish(s, k->work) : 0;
+        if (r < 0)
+            return r;
+    }
     if (!s->ngroup) { /* no group refers to a kernel: forget the finished ones */
         size_t n = 0;
         for (size_t i = 0; i < s->kern.n; i++)
@@ -536,9 +610,9 @@ static int collect(struct sim *s)
     return 0;
 }
 
-static void insert_in_order(struct sim *s)
+static void insert_in_order(struct sim *s, size_t i)
 {
-    for (size_t i = s->kern.n - 1; i > 0 && s->kern.p[i - 1].work > s->kern.p[i].work; i--) {
+    for (; i > 0 && s->kern.p[i - 1].work > s->kern.p[i].work; i--) {
         struct kern t = s->kern.p[i];
         s->kern.p[i] = s->kern.p[i - 1];
         s->kern.p[i - 1] = t;
@@ -585,10 +659,7 @@ static int step(struct sim *s)
         }
         memmove(&s->ready.p[i], &s->ready.p[i + 1], (s->ready.n - i - 1) * sizeof *s->ready.p);
         s->ready.n--;
-        size_t kernels = s->kern.n;
         r = s->state[id] == READY ? begin(s, id) : finish(s, id);
-        if (s->kern.n > kernels)
-            insert_in_order(s);
     }
     if (!r)
         r = place(s);
@@ -665,6 +736,9 @@ int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n)
     }
     while (!r && s.done < n)
         r = step(&s);
+    for (uint32_t i = 0; s.ended && i < n; i++)
+        free(s.ended[i]);
+    free(s.ended);
     free(s.sm);
     free(s.waits);
     free(s.out);
