@@ -3,7 +3,8 @@
  *   state 0 = the posted graph; repeat, kind after kind in the registry's order:
  *     for every candidate of the kind (edit.c) in the newest state, most promising first:
  *       open (facts, legality, a bound); for each level: build, try S and T alone (trial.c), time
- *       faster than the newest state by more than the noise -> try more block orders -> analyse the new launches, push the newest state, start over
+ *       the fastest level, if by more than the noise faster than the newest state (more block orders tried, new launches analysed) is the newest
+ *       state: start over
  *   until nothing is left or the budget, less the time of the last verification, is spent. Then what was kept is looked at again, whether
  *   the whole is faster without it (rivals.c), and the newest state is verified in full
  *   against the original; while that fails, states are popped, so what is returned has always passed.
@@ -293,20 +294,28 @@ static void add(struct dt_str *why, const char *more)
         dt_str_addf(why, "%s%s", why->len ? "; " : "", more);
 }
 
-/* 1 kept, 0 not, negative error. */
+/* How the level compares with what there is. */
+static void loses(struct dt_str *why, const char *level, const struct rw_state *now, const struct rw_state *next)
+{
+    dt_str_addf(why, "%s%s%s%s%s %.2f → %.2f us", why->len ? "; " : "", level ? "level " : "", level ? level : "", level ? " " : "", how(next),
+                now->time.time_us, next->time.time_us);
+}
+
+/* 1 kept, 0 not, negative error. The fastest of its levels; of equal ones the nearest. */
 static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, struct dt_err *e)
 {
     static const char *const no_levels[] = {NULL, NULL};
     const char *const *levels = w->levels ? w->levels : no_levels, *level = NULL;
-    struct rw_state *now = &p->state.p[p->state.n - 1], next = {0};
+    struct rw_state *now = &p->state.p[p->state.n - 1], next = {0}, best = {0};
     struct rw_edit x;
     struct rw_trial trial = {0};
     struct dt_str why = {0}, note = {0};
     double before = 0, after = 0;
     enum rw_verdict verdict = RW_REFUSED;
-    unsigned l = 0;
-    size_t at;
-    int out = 0, r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
+    unsigned l = 0, names = 0; /* of modules, new with the best */
+    size_t at = 0;
+    bool wrong = false;
+    int r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
     if (r < 0)
         return r;
     if ((r = w->open(&x, &verdict, &why, e)) < 0)
@@ -320,79 +329,73 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     do {
         struct dt_str reason = {0};
         unsigned fresh;
-        bool wrong;
         rw_trial_done(&trial);
+        rw_state_done(&next);
         r = build(p, &x, l, &trial, &next, &fresh, &wrong, &reason, e);
         p->nname -= fresh; /* until it is kept */
-        if (r < 0) {
-            dt_str_done(&reason);
-            break;
-        }
         if (r == 1 && !wrong) { /* refused at this level */
             if (levels[l] && levels[l + 1])
                 add(&note, reason.s);
             else if (verdict == RW_REFUSED)
                 add(&why, reason.s);
-            dt_str_done(&reason);
-            rw_state_done(&next);
             r = 0;
-            continue;
-        }
-        before = now->time.time_us;
-        if (r == 0 && !rw_faster(now, &next)) {
-            if (verdict == RW_REFUSED || next.time.time_us < after) {
+        } else if (r == 0 && !rw_faster(best.graph ? &best : now, &next)) {
+            if (verdict == RW_REFUSED || (verdict == RW_DROPPED && next.time.time_us < after)) {
                 after = next.time.time_us;
                 level = levels[l];
+                verdict = RW_DROPPED;
             }
-            verdict = RW_DROPPED;
             add(&why, reason.s);
-            dt_str_addf(&why, "%s%s%s%s%s %.2f → %.2f us", why.len ? "; " : "", levels[l] ? "level " : "", levels[l] ? levels[l] : "",
-                        levels[l] ? " " : "", how(&next), before, next.time.time_us);
-            dt_str_done(&reason);
-            rw_state_done(&next);
-            continue;
-        }
-        after = next.time.time_us;
-        level = levels[l];
-        dt_str_done(&why);
-        if (r == 1) {
-            add(&why, reason.s);
-        } else if ((r = accept(p, &x, &trial, &next, &why, e)) == 0) {
-            add(&note, reason.s);
+            loses(&why, levels[l], now, &next);
+        } else if (r >= 0) {
+            if (r == 0)
+                r = accept(p, &x, &trial, &next, &reason, e);
+            wrong = r == 1;
+            if (wrong) { /* nothing that this rewrite made of these launches is trusted */
+                dt_str_done(&why);
+                add(&why, reason.s);
+                if (x.hint.len)
+                    dt_str_addf(&why, "%s", x.hint.s);
+            } else if (r == 0) {
+                if (best.graph)
+                    loses(&why, level, now, &best);
+                add(&note, reason.s);
+                rw_state_done(&best);
+                best = next;
+                memset(&next, 0, sizeof next);
+                names = fresh;
+                verdict = RW_KEPT;
+                after = best.time.time_us;
+                level = levels[l];
+            }
         }
         dt_str_done(&reason);
-        if (r < 0)
-            break;
-        if (r == 1) {
-            verdict = RW_REFUSED;
-            before = after = 0;
-            level = NULL;
-            if (x.hint.len)
-                dt_str_addf(&why, "%s", x.hint.s);
-            rw_state_done(&next);
-            r = 0;
-            break;
-        }
-        out = 1;
-        p->nname += fresh;
-        add(&why, note.s);
-        if ((r = record(p, w, launch, nlaunch, level, RW_KEPT, &why, before, after, &at, e)) < 0)
-            break;
+    } while (r == 0 && !(RW_FORCED && best.graph) && levels[l] && levels[++l]);
+    if (r < 0)
+        goto done;
+    before = now->time.time_us;
+    if (wrong || verdict == RW_REFUSED) {
+        verdict = RW_REFUSED;
+        before = after = 0;
+        level = NULL;
+    }
+    add(&why, wrong ? NULL : note.s);
+    r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
+    if (r == 0 && verdict == RW_KEPT) {
         rw_trial_done(&trial); /* it points into the states, which may move */
-        r = keep(p, &next, at, e);
-    } while (!out && levels[l] && levels[++l]);
-    if (r == 0 && !out) {
-        add(&why, note.s);
-        r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, NULL, e);
+        p->nname += names;
+        r = keep(p, &best, at, e);
+        r = r < 0 ? r : 1;
     }
 done:
     rw_trial_done(&trial);
     rw_state_done(&next);
+    rw_state_done(&best);
     dt_str_done(&why);
     dt_str_done(&note);
     w->close(&x);
     rw_edit_done(&x);
-    return r < 0 ? r : out;
+    return r;
 }
 
 /* ---- the order of tries -------------------------------------------------------------------------------------------------- */

@@ -341,7 +341,7 @@ struct rw_rewrite {
     const char *needs; /* one line for `explain` */
     const char *keeps;
     bool on;           /* by default */
-    const char *const *levels; /* tried in this order, the first that gains is kept; NULL at the end; no levels: NULL */
+    const char *const *levels; /* tried in this order, the fastest is kept, of equal ones the first; NULL at the end; no levels: NULL */
     /* Every candidate of the state, legal or not, as far as this rewrite speaks about it at all. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
     /* Facts and legality, before anything is made. 0: go on; 1: not, *ret_verdict RW_REFUSED or RW_DROPPED with the reason; negative: error. */
@@ -402,6 +402,7 @@ struct rw_state { /* a graph on its way to the plan */
 struct rw_tried { /* an edit that passed its trial */
     char key[DT_SHA256_TEXT];
     struct dev_cost *cost; /* of each launch of T */
+    bool full;             /* under shuffled block orders too */
 };
 struct rw_planner {
     struct dev_device *dev;
@@ -437,7 +438,8 @@ struct rw_trial {
     struct rw_state *next;
     uint32_t first, n; /* T, in next */
     char key[DT_SHA256_TEXT];
-    bool known, *touched, *compared; /* equal ones passed before; by buffer */
+    bool known, begun; /* equal ones passed before: all of it; in order only */
+    bool *touched, *compared; /* by buffer */
     uint8_t **want;                  /* by buffer: what S leaves */
 };
 /* 1: S and T agree on what S finds there, next->cost of T is set. 0: it cannot be tried alone.

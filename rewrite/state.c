@@ -70,18 +70,23 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
     struct rw_state s = {0};
     uint32_t n = now->graph->nlaunch, m = n - x->nlaunch + (uint32_t)x->part.n, between, at = 0;
     size_t words = rw_member_words(p);
+    uint32_t *order = dt_calloc(n + 1, sizeof *order);
+    if (!order)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (!rw_order(now->ana, x->launch, x->nlaunch, order, &between)) {
+        free(order);
+        if (between >= n)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        return dt_err_set(e, DT_E_INTERNAL, "order: '%s' depends on one of the launches and another on it", now->graph->launch[between].name);
+    }
     s.doc = rw_edit_graph(x);
-    if (!s.doc)
-        return dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
-    int r = dt_graph_from_json(s.doc, &s.graph, e);
+    int r = s.doc ? dt_graph_from_json(s.doc, &s.graph, e) : dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
     if (r == 0)
         r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
-    uint32_t *order = dt_calloc(n + 1, sizeof *order);
     s.from = dt_calloc(m + 1, sizeof *s.from);
     s.cost = now->cost ? dt_calloc(m + 1, sizeof *s.cost) : NULL;
     s.member = dt_calloc(m * words + 1, sizeof *s.member);
-    if (r == 0 && (!order || !s.from || !s.member || (now->cost && !s.cost) ||
-                   !rw_order(now->ana, x->launch, x->nlaunch, order, &between)))
+    if (r == 0 && (!s.from || !s.member || (now->cost && !s.cost)))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; r == 0 && k + x->nlaunch < n + 1; k++) {
         if (order[k] != x->launch[0]) {

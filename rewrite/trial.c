@@ -318,6 +318,14 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     return r;
 }
 
+static struct rw_tried *find(const struct rw_trial *t)
+{
+    for (size_t k = 0; k < t->p->tried.n; k++)
+        if (!strcmp(t->p->tried.p[k].key, t->key))
+            return &t->p->tried.p[k];
+    return NULL;
+}
+
 int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, uint32_t first,
                    struct dt_err *e)
 {
@@ -346,34 +354,38 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edi
         if (u->n == 1 && !u->iv[0].lo && u->iv[0].hi >= now->graph->buffer[x->unread.p[k].buffer].bytes)
             t->compared[x->unread.p[k].buffer] = false;
     }
-    for (size_t k = 0; k < p->tried.n; k++)
-        if (!strcmp(p->tried.p[k].key, t->key)) {
-            memcpy(&next->cost[first], p->tried.p[k].cost, t->n * sizeof *next->cost);
-            t->known = true;
-            return 1;
-        }
+    const struct rw_tried *have = find(t);
+    if (have) {
+        memcpy(&next->cost[first], have->cost, t->n * sizeof *next->cost);
+        t->known = have->full;
+        t->begun = true;
+        return 1;
+    }
     int r = run_before(t, e);
     if (r == 0)
         r = run_after(t, 0, &next->cost[first], e);
-    return r < 0 ? r : 1;
+    struct rw_tried mine = {.cost = r == 0 ? dt_calloc(t->n + 1, sizeof *mine.cost) : NULL};
+    if (r < 0)
+        return r;
+    if (mine.cost) {
+        memcpy(mine.key, t->key, sizeof mine.key);
+        memcpy(mine.cost, &next->cost[first], t->n * sizeof *mine.cost);
+        if (dt_push(&p->tried, mine))
+            return 1;
+    }
+    free(mine.cost);
+    return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
-    int r = 0;
+    int r = !t->known && t->begun ? run_before(t, e) : 0; /* what S leaves was not kept */
     for (unsigned k = 1; k <= ORDERS && !t->known && r == 0; k++)
         r = run_after(t, k, NULL, e);
-    if (r < 0 || t->known)
-        return r;
-    struct rw_tried x = {.cost = dt_calloc(t->n + 1, sizeof *x.cost)};
-    if (x.cost) {
-        memcpy(x.key, t->key, sizeof x.key);
-        memcpy(x.cost, &t->next->cost[t->first], t->n * sizeof *x.cost);
-        if (dt_push(&t->p->tried, x))
-            return 0;
-    }
-    free(x.cost);
-    return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    struct rw_tried *x = r == 0 ? find(t) : NULL;
+    if (x)
+        x->full = true;
+    return r;
 }
 
 void rw_trial_done(struct rw_trial *t)

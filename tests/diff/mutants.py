@@ -15,11 +15,18 @@ the graph, and what must happen then. Each graph is planned twice, everything le
 HARDWARE are those whose breach this device cannot show, with what stands in its stead. Each has a graph all the same: it must be refused
 with the predicate on, and be right on this device with it off; were it wrong, it could be caught and belonged above.
 
-    mutants.py PLANNER FILE.def,… [NAME…]      exit status 1 if one comes out otherwise, or a predicate is in neither list
+What the gate refuses leaves a bundle ($DOVETAIL_BUNDLES). DOVETAIL, the command line, runs both documents of every bundle as a user would: the original
+goes through, the plan differs from it, faults or hangs; only a race, a block order or an input that the gate made itself does not show in one run.
+
+    mutants.py PLANNER FILE.def,… [DOVETAIL [NAME…]]      exit status 1 if one comes out otherwise, or a predicate is in neither list
 """
+import glob
+import json
 import os
 import re
+import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plans import Planner  # noqa: E402
@@ -254,7 +261,7 @@ CASES = [
     ("plain_launches", "async,machine_registers", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
     ("opaque", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
     ("order", "", graph([A, {"name": "m", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "g"}, "bytes": 4 * N}}, launch("b", "m", "add", "h", "g", "y")],
-                        g=buffer(N, "intermediate")), "error: out-of-memory: the new graph cannot be written down"),
+                        g=buffer(N, "intermediate")), "refused: building: order: 'm' depends on one of the launches"),
     ("block_map", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1), launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)],
                             n=6000), "died"),
     ("self_conflict", "", graph([launch("a", "m", "ticket", "x", "z", "h"), B], z=buffer(1, "inout", **ZERO)), "refused: verification"),
@@ -351,8 +358,24 @@ def verdict(answer, kind):
     return pair["verdict"] + ": " + (pair.get("reason") or "")
 
 
+def reproduce(dovetail, folder):
+    """Run what is in the bundle: (does the plan differ from the original or fault?, what is wrong with the bundle)."""
+    found = []
+    for name in ("original.json", "plan.json"):
+        r = subprocess.run([dovetail, "run", os.path.join(folder, name), "--local", "--device", "soft", "--json"], stdin=subprocess.DEVNULL, capture_output=True,
+                           text=True, check=False)
+        document = json.loads(r.stdout) if r.stdout else {}
+        if not (r.returncode in (0, 3) or document.get("code") == "time-limit") or (name == "original.json" and r.returncode):
+            return False, "%s of a bundle ends with %d: %s" % (name, r.returncode, r.stderr.strip()[-300:])
+        found.append([(o["buffer"], o["sha256"]) for o in document["outputs"]] if r.returncode == 0 else document["code"])
+    with open(os.path.join(folder, "what.txt"), encoding="utf-8") as f:
+        return found[0] != found[1], None if f.read().strip() else "a bundle without words"
+
+
 def main():
-    exe, names = sys.argv[1], sys.argv[3:]
+    exe, dovetail, names = sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None, sys.argv[4:]
+    bundles = tempfile.TemporaryDirectory(prefix="dovetail-bundles.")
+    os.environ["DOVETAIL_BUNDLES"] = bundles.name
     rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|INLINE|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
              [(c, "block-fusion", True) for c in HARDWARE] +
@@ -383,6 +406,11 @@ def main():
     for p in planners.values():
         if p.close():
             wrong.append("the planner ended with an error")
+    told = [reproduce(dovetail, os.path.dirname(b)) for b in sorted(glob.glob(bundles.name + "/*/what.txt"))] if dovetail else []
+    wrong += [w for _, w in told if w]
+    if dovetail and not names and 2 * sum(shown for shown, _ in told) < len(told):
+        wrong.append("only %d of %d bundles reproduce" % (sum(shown for shown, _ in told), len(told)))
+    print("%d bundles, of which one run of the plan shows %d" % (len(told), sum(shown for shown, _ in told)))
     print("\n".join(wrong))
     print("%d predicates: %d caught, %d only hardware shows, %d out of reach, %d wrong" %
           (len(rows), sum(not h for _, _, h in cases), len(HARDWARE + SOLO_HARDWARE), len(UNREACHABLE), len(wrong)))
