@@ -129,7 +129,7 @@ class Run:
         if not doc:
             s["state"], s["why"] = "failed", why
             return
-        s.update({k: doc[k] for k in ("device", "cupti", "counters", "nvrtc", "nvjitlink", "tests")})
+        s.update({k: doc[k] for k in ("device", "cupti", "counters", "modules", "nvrtc", "nvjitlink", "tests")})
         s["gpu_state"] = doc["state"]
         d = doc["device"]
         self.kind, self.arch = d["kind"], d["arch"]

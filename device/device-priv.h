@@ -28,7 +28,10 @@ int dev_child(char job, const char *const *option, unsigned noption, const char 
               struct dev_reply *ret, struct dt_err *e);
 void dev_reply_done(struct dev_reply *r);
 
-/* nvjitlink.c: a copy of the text with another .version ("9.0"; what follows the number is not looked at). PTX from a newer compiler mostly
+/* ---- nvjitlink.c ---- */
+/* What follows a directive of a module's head (".target"), which no comment holds; NULL: it has none. */
+const char *dev_directive(const char *ptx, size_t len, const char *name);
+/* A copy of the text with another .version ("9.0"; what follows the number is not looked at). PTX from a newer compiler mostly
  * needs none of what the newer version added. NULL: it has none, or memory is out. Caller frees. */
 char *dev_with_version(const char *ptx, size_t len, const char *version);
 
@@ -64,6 +67,7 @@ struct dev_device {
 struct dev_module_handle {
     CUmodule mod;
     uint64_t generation;
+    bool cubin; /* machine code by nvJitLink, not PTX */
 };
 int dev_use(struct dev_device *d, struct dt_err *e); /* make its context current */
 /* 0 for CUDA_SUCCESS, else a DT_E_* with "WHAT: CUDA_ERROR_… (words)", or what the fault was. */
@@ -71,6 +75,17 @@ int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
 /* Wait until the event is reached, at most the deadline. */
 int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e);
 int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t shared, CUfunction *ret, struct dt_err *e);
+/* What the driver says of a loaded function; spills count as stack. */
+int dev_function_resources(struct dev_device *d, CUfunction f, struct dev_resources *ret, struct dt_err *e);
+
+/* ---- image.c: a module's PTX, or machine code made of it, into the driver ---- */
+/* What ptxas is asked for: the device's architecture, with the suffix of the module's .target word where it is for that device alone. DT_E_PTX: no
+ * architecture; DT_E_UNSUPPORTED: for another device. */
+int dev_arch_for(const struct dev_info *i, const char *target, char arch[16], struct dt_err *e);
+int dev_image_load(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_cubin, struct dt_err *e);
+int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, struct dt_err *e); /* the driver compiles */
+/* By nvJitLink alone; *ret_final: an error that the driver's compiler will not mend. */
+int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final, struct dt_err *e);
 
 /* ---- options.c ---- */
 /* 0 if NVRTC may be given these options; DT_E_COMPILE naming the first that it may not. */

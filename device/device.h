@@ -123,7 +123,10 @@ int dev_download(struct dev_device *d, void *to, dev_ptr from, uint64_t bytes, s
 int dev_set(struct dev_device *d, dev_ptr to, uint8_t value, uint64_t bytes, struct dt_err *e);
 
 struct dev_module_handle; /* a loaded module */
+/* On a real device as machine code by nvJitLink, and by the driver's compiler where that does not work (image.c). */
 int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e);
+int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e); /* by the driver's compiler */
+bool dev_module_is_cubin(const struct dev_module_handle *m);
 void dev_module_unload(struct dev_device *d, struct dev_module_handle *m);
 int dev_module_variable(struct dev_device *d, struct dev_module_handle *m, const char *name, dev_ptr *ret, uint64_t *ret_bytes,
                         struct dt_err *e);

@@ -1,7 +1,7 @@
 /* Results of the compilers kept for the life of the process, by SHA-256 of everything that went in.
  *
  * Compiling is pure: the same text, options, target and compiler give the same bytes. A worker sees the same module several times (the
- * analysis, the baseline, each candidate that keeps it). A ring of a fixed number of entries, the oldest replaced first; an entry over
+ * analysis, the baseline, each candidate that keeps it). A ring of a fixed number of entries and of 256 MiB, the oldest replaced first; an entry over
  * 8 MiB is not kept. Out of memory is a miss. Not for sharing between processes: cache/ does that.
  */
 #include <pthread.h>
@@ -14,6 +14,7 @@
 
 #define ENTRIES 256
 #define MAX_BYTES (8u << 20)
+#define MAX_TOTAL (256u << 20)
 
 static struct {
     pthread_mutex_t lock;
@@ -23,6 +24,7 @@ static struct {
         size_t len;
     } e[ENTRIES];
     unsigned next;
+    size_t total;
 } memo = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 bool dev_memo_get(const char *key, char **ret, size_t *ret_len)
@@ -40,6 +42,14 @@ bool dev_memo_get(const char *key, char **ret, size_t *ret_len)
     return p;
 }
 
+static void drop(unsigned i)
+{
+    memo.total -= memo.e[i].len;
+    free(memo.e[i].p);
+    memo.e[i].p = NULL;
+    memo.e[i].len = 0;
+}
+
 void dev_memo_put(const char *key, const void *p, size_t len)
 {
     char *copy = len <= MAX_BYTES ? dt_malloc(len + 1) : NULL;
@@ -49,7 +59,10 @@ void dev_memo_put(const char *key, const void *p, size_t len)
     copy[len] = 0;
     pthread_mutex_lock(&memo.lock);
     unsigned i = memo.next++ % ENTRIES;
-    free(memo.e[i].p);
+    drop(i);
+    memo.total += len;
+    for (unsigned k = i; memo.total > MAX_TOTAL;)
+        drop(++k % ENTRIES);
     memo.e[i].p = copy;
     memo.e[i].len = len;
     strncpy(memo.e[i].key, key, sizeof memo.e[i].key - 1);

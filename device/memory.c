@@ -44,11 +44,8 @@ int dev_set(struct dev_device *d, dev_ptr to, uint8_t value, uint64_t bytes, str
     return r < 0 || !bytes ? r : dev_cu(d, d->cu->cuMemsetD8Async(to, value, bytes, NULL), "cuMemsetD8Async", e);
 }
 
-int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e)
+static int load(struct dev_device *d, const char *ptx, size_t len, bool by_driver, struct dev_module_handle **ret, struct dt_err *e)
 {
-    char log[8192] = "";
-    CUjit_option option[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
-    void *value[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
     int r = dev_use(d, e);
     if (r < 0)
         return r;
@@ -58,28 +55,25 @@ int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct de
     if (!m)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     m->generation = d->generation;
-    CUresult c = d->cu->cuModuleLoadDataEx(&m->mod, ptx, 2, option, value);
-    if (c == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) { /* the driver's own: PTX 9.0 came with CUDA 13.0, 8.4 with 12.4 */
-        char version[32];
-        snprintf(version, sizeof version, "%d.%d", d->info.driver_version / 1000 - 4, d->info.driver_version % 1000 / 10);
-        dt_free_ char *older = dev_with_version(ptx, len, version);
-        *log = 0;
-        value[1] = (void *)(uintptr_t)(sizeof log - 1);
-        if (older)
-            c = d->cu->cuModuleLoadDataEx(&m->mod, older, 2, option, value);
-    }
-    if (c != CUDA_SUCCESS) {
+    r = by_driver ? dev_image_ptx(d, ptx, len, &m->mod, e) : dev_image_load(d, ptx, len, &m->mod, &m->cubin, e);
+    if (r < 0)
         free(m);
-        if (*log && (c == CUDA_ERROR_INVALID_PTX || c == CUDA_ERROR_NOT_SUPPORTED)) {
-            r = dt_err_set(e, c == CUDA_ERROR_INVALID_PTX ? DT_E_PTX : DT_E_UNSUPPORTED, "%s", log);
-            dt_err_log(e, log);
-            return r;
-        }
-        return dev_cu(d, c, "cuModuleLoadDataEx", e);
-    }
-    *ret = m;
-    return 0;
+    else
+        *ret = m;
+    return r;
 }
+
+int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e)
+{
+    return load(d, ptx, len, false, ret, e);
+}
+
+int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e)
+{
+    return load(d, ptx, len, true, ret, e);
+}
+
+bool dev_module_is_cubin(const struct dev_module_handle *m) { return m->cubin; }
 
 void dev_module_unload(struct dev_device *d, struct dev_module_handle *m)
 {
@@ -125,6 +119,19 @@ int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t s
         r = dt_err_set(e, DT_E_LAUNCH, "%u bytes of dynamic shared memory are more than %s allows", shared, d->info.name);
     if (!r)
         *ret = f;
+    return r;
+}
+
+int dev_function_resources(struct dev_device *d, CUfunction f, struct dev_resources *ret, struct dt_err *e)
+{
+    int regs = 0, shared = 0, local = 0;
+    int r = dev_cu(d, d->cu->cuFuncGetAttribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, f), "cuFuncGetAttribute", e);
+    if (!r)
+        r = dev_cu(d, d->cu->cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f), "cuFuncGetAttribute", e);
+    if (!r)
+        r = dev_cu(d, d->cu->cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f), "cuFuncGetAttribute", e);
+    if (!r)
+        *ret = (struct dev_resources){.registers = (uint32_t)regs, .shared_static = (uint32_t)shared, .stack_bytes = (uint32_t)local};
     return r;
 }
 

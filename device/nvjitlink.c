@@ -35,13 +35,32 @@ static int key_of(const char *what, const char *ptx, size_t len, const char *arc
     return 0;
 }
 
+const char *dev_directive(const char *ptx, size_t len, const char *name)
+{
+    const char *end = ptx + len;
+    size_t n = strlen(name);
+    for (const char *p = ptx; (size_t)(end - p) > n; p++) {
+        const char *close = p[0] == '/' && p[1] == '/' ? memchr(p, '\n', (size_t)(end - p)) : p[0] == '/' && p[1] == '*' ? memmem(p + 2, (size_t)(end - p - 2), "*/", 2) : p;
+        if (!close)
+            return NULL;
+        if (close != p) {
+            p = close + (*close == '*');
+            continue;
+        }
+        if (!memcmp(p, name, n)) {
+            for (p += n; p < end && strchr(" \t\r\n", *p); p++)
+                ;
+            return p;
+        }
+    }
+    return NULL;
+}
+
 char *dev_with_version(const char *ptx, size_t len, const char *version)
 {
-    const char *theirs = memmem(ptx, len, ".version", 8);
+    const char *theirs = dev_directive(ptx, len, ".version");
     if (!theirs)
         return NULL;
-    theirs += strlen(".version");
-    theirs += strspn(theirs, " \t");
     size_t n = strspn(version, "0123456789."), old = strspn(theirs, "0123456789."), before = (size_t)(theirs - ptx);
     char *copy = n && old ? dt_malloc(len - old + n + 1) : NULL;
     if (!copy)
@@ -63,13 +82,9 @@ static char *with_version_of(const char *ptx, size_t len, const char *refusal)
 /* "a" or "f" when the module's .target is `arch` with that suffix: code for sm_90a runs on an sm_90 device, but assembles as sm_90a only. */
 static const char *suffix_of(const char *ptx, size_t len, const char *arch)
 {
-    const char *t = memmem(ptx, len, ".target", 7);
+    const char *t = dev_directive(ptx, len, ".target");
     size_t n = strlen(arch);
-    if (!t)
-        return "";
-    t += 7;
-    t += strspn(t, " \t");
-    if ((size_t)(ptx + len - t) <= n || strncmp(t, arch, n))
+    if (!t || (size_t)(ptx + len - t) <= n || strncmp(t, arch, n))
         return "";
     return t[n] == 'a' ? "a" : t[n] == 'f' ? "f" : "";
 }
@@ -122,7 +137,7 @@ static int assemble(const char *ptx, size_t len, const char *arch, char **ret_lo
     }
     if (!reply.result) {
         r = reply.missing ? DT_E_NO_COMPILER : DT_E_PTX;
-        dt_err_set(e, r, "ptxas refuses the module: %.600s", reply.error);
+        dt_err_set(e, r, reply.missing ? "%.600s (%s)" : "ptxas refuses the module: %.600s", reply.error, target + strlen("-arch="));
         if (!reply.missing)
             dt_err_log(e, reply.error);
         dev_reply_done(&reply);

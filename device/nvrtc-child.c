@@ -251,7 +251,7 @@ static int jitlink(char job, const char *ptx, size_t len, struct opts *option)
     confine_files(&dirs);
     nvJitLinkHandle link;
     if (create(&link, (uint32_t)option->n, (const char **)option->p) != NVJITLINK_SUCCESS)
-        return say_str('E', "nvJitLink does not take this target");
+        return say_str('N', "nvJitLink does not know this architecture"); /* the options are ours */
     /* A failed AddData can be followed by a Complete that returns 0: the first failure is the answer. */
     nvJitLinkResult r = add(link, NVJITLINK_INPUT_PTX, ptx, len + 1, "dovetail.ptx");
     if (r == NVJITLINK_SUCCESS)

@@ -63,24 +63,6 @@ static char *pointer_to(const char *section, const char *name)
     return dt_str_take(&s);
 }
 
-/* What ptxas is asked for: the device, or the module's own "sm_90a" where the device is that. */
-static int arch_of(const struct dev_info *i, const struct ptx_module *m, char arch[16], struct dt_err *e)
-{
-    char word[16] = "";
-    const char *t = m->target ? m->target : "";
-    size_t n = strcspn(t, ", ");
-    snprintf(word, sizeof word, "%.*s", n < 15 ? (int)n : 15, t);
-    if (!dev_arch_ok(word))
-        return dt_err_set(e, DT_E_PTX, "\".target %.40s\" is no architecture", t);
-    char *end;
-    unsigned want = (unsigned)strtoul(word + 3, &end, 10), have = i->cc_major * 10 + i->cc_minor;
-    bool fits = *end == 'a' ? want == have : *end == 'f' ? want <= have && want / 10 == have / 10 : want <= have;
-    if (!fits)
-        return dt_err_set(e, DT_E_UNSUPPORTED, "the module is for %s, the device is %s", word, i->arch);
-    snprintf(arch, 16, "sm_%u%s", have % 1000, *end == 'a' ? "a" : *end == 'f' ? "f" : "");
-    return 0;
-}
-
 /* Functions that a module calls and nobody defines. */
 static int check_externs(const struct ptx_module *m, struct dt_err *e)
 {
@@ -192,7 +174,7 @@ static void make_module(struct build *b, unsigned i)
     if (!j->r)
         j->r = check_externs(u->ir, &j->err);
     if (!j->r)
-        j->r = arch_of(&b->d->info, u->ir, u->arch, &j->err);
+        j->r = dev_arch_for(&b->d->info, u->ir->target ? u->ir->target : "", u->arch, &j->err);
     if (!j->r) { /* where ptxas is missing or too slow, dev_resources estimates later */
         j->r = dev_assemble(u->ptx, u->len, u->arch, NULL, NULL, &j->err);
         if (j->r == DT_E_NO_COMPILER || j->r == DT_E_TIMEOUT) {
@@ -409,6 +391,8 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
         return refuse(e, DT_E_LAUNCH, at, "shared", "%llu bytes of shared memory are more than the %u of %s",
                       (unsigned long long)shared, d->info.shared_block_optin, d->info.name);
     r = dev_function(d, m->mod, l->entry, l->shared, &f, e);
+    if (!r && !d->cu->soft && !m->cubin) /* the driver compiled it: its figures are those of what runs */
+        r = dev_function_resources(d, f, &s->res, e);
     if (!r && d->cu->soft && !s->res.estimated)
         r = dev_cu(d, d->cu->dovetailFuncSetResources(f, s->res.registers), "dovetailFuncSetResources", e);
     if (!r)

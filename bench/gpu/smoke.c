@@ -140,7 +140,17 @@ int cmd_smoke(const char *spec, int argc, char **argv)
         err = dev_alloc(d, 1u << 20, &t.p, &e);
     if (err < 0)
         return failed(err, &e);
-    result("a kernel computes", kernel_works(&t, &e), e.detail);
+    bool cubin = dev_module_is_cubin(t.m);
+    snprintf(text, sizeof text, cubin ? "machine code by nvJitLink %s" : "PTX, compiled by the driver", dev_nvjitlink_version());
+    bool works = kernel_works(&t, &e);
+    result("a kernel computes", works, e.detail ? e.detail : text);
+    if (cubin) { /* what is fallen back to must work too */
+        struct twice other = {.d = d, .p = t.p};
+        bool ok = dev_module_load_ptx(d, module, sizeof module - 1, &other.m, &e) == 0 && kernel_works(&other, &e);
+        result("a kernel that the driver compiled computes", ok, e.detail ? e.detail : "");
+        if (other.m)
+            dev_module_unload(d, other.m);
+    }
     struct dev_tracer *tracer = NULL;
     struct dev_trace trace = {0};
     struct dev_counters c;
@@ -173,6 +183,7 @@ int cmd_smoke(const char *spec, int argc, char **argv)
     struct dev_state state;
     dev_state(d, &state);
     json_object_set_new(o, "state", state_json(&state));
+    json_object_set_new(o, "modules", json_string(cubin ? "cubin" : "ptx"));
     json_object_set_new(o, "nvrtc", json_string(dev_nvrtc_version() ? dev_nvrtc_version() : "none"));
     json_object_set_new(o, "nvjitlink", json_string(dev_nvjitlink_version() ? dev_nvjitlink_version() : "none"));
     json_object_set_new(o, "tests", tests);

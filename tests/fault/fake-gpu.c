@@ -1,14 +1,17 @@
 /* A GPU and its libraries, for tests of what only happens beside a real driver.
  *
  * One shared object under three names, libcuda.so.1, libcupti.so.13 and libnvidia-ml.so.1. As a driver it is the software device (FAKE_GPU_BEHIND: its path)
- * with the extensions hidden, so that dovetail takes it for NVIDIA's: everything works, in modelled time. As CUPTI it writes activity records of the
+ * with the extensions hidden, so that dovetail takes it for NVIDIA's: everything works, in modelled time. Machine code is refused unless it is for sm_90, and then
+ * the PTX that came with it is executed (fake-jitlink.c). As CUPTI it writes activity records of the
  * launches that went through it, laid out as cupti_activity.h says, in an order of its own; as NVML it reports a calm GPU.
  *
  * FAKE_GPU lists what goes wrong, words with commas between:
  *   stub no-device mismatch   cuInit answers 34, 100, 803         old         a driver of CUDA 11.4
  *   exclusive                 the context cannot be had (46)      mps-down    likewise (805)
  *   mps-part                  a context of 33 SMs                 mig         the name of a MIG slice
+ *   mps                       contexts are an MPS server's        new-arch    sm_130, which nvJitLink does not know
  *   oom                       every allocation fails              noarch      no module loads (209)
+ *   no-cubin cubin-only       machine code is refused (209); PTX is (218)
  *   old-ptx                   PTX over 8.4 is refused (222)       bad-ptx     every module is refused, with a log (218)
  *   sticky                    after the third launch every call answers 700
  *   hang                      after a launch no event is ever reached, and freeing or synchronising never returns
@@ -21,6 +24,7 @@
 #include <cupti_target.h>
 #include <cupti.h>
 #include <dlfcn.h>
+#include <elf.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -28,6 +32,11 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "tests/fault/fake-gpu.h"
+
+#ifndef EM_CUDA
+#define EM_CUDA 190
+#endif
 #define EXPORT __attribute__((visibility("default")))
 #define HIDDEN __attribute__((visibility("hidden")))
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -155,16 +164,55 @@ static CUresult my_free(CUdeviceptr p)
     hang();
     return dead() ? dead() : REAL(cuMemFree)(p);
 }
+/* The PTX that a cubin for this sm_90 was made of (fake-jitlink.c), NULL: it is for another architecture, or broken. By LLVM's BinaryFormat/ELF.h a cubin of ABI
+ * version 8 has the architecture in bits 8 to 15 of the header's flags; whether ptxas was asked for sm_90a is in its note, .nv.tkinfo. */
+static const char *ptx_of(const void *image)
+{
+    const Elf64_Ehdr *h = image;
+    const Elf64_Shdr *s = (const Elf64_Shdr *)((const char *)image + h->e_shoff);
+    const char *ptx = NULL, *target = NULL;
+    size_t n = 0;
+    if (h->e_machine != EM_CUDA || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_ABIVERSION] != 8 || (h->e_flags >> 8 & 0xff) != 90)
+        return NULL;
+    for (unsigned i = 0; i < h->e_shnum; i++)
+        if (s[i].sh_type == FAKE_PTX_SECTION)
+            ptx = (const char *)image + (n = s[i].sh_offset);
+    for (const char *p = ptx; p && (p = strstr(p, ".target sm_")); p += 11) /* the last in the text */
+        target = p + 11;
+    return target && !strncmp(target, "90a", 3) == !!memmem(image, n, "-arch sm_90a", 12) ? ptx : NULL;
+}
+static CUresult my_attribute(int *v, CUdevice_attribute a, CUdevice d)
+{
+    CUresult r = REAL(cuDeviceGetAttribute)(v, a, d);
+    if (r == CUDA_SUCCESS && a == CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR && fault("new-arch"))
+        *v = 13;
+    if (a == CU_DEVICE_ATTRIBUTE_MPS_ENABLED && fault("mps"))
+        *v = 1;
+    return r;
+}
+/* The words of a driver's compiler go into the caller's buffer. */
+static void jit_log(unsigned n, const CUjit_option *o, void **v, const char *text)
+{
+    for (unsigned i = 0; i < n; i++)
+        if (o[i] == CU_JIT_ERROR_LOG_BUFFER)
+            snprintf(v[i], 200, "%s", text);
+}
 static CUresult my_load(CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **v)
 {
-    const char *version = strstr(image, ".version");
+    bool cubin = !memcmp(image, ELFMAG, SELFMAG);
+    if (cubin && (fault("no-cubin") || !(image = ptx_of(image))))
+        return CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (!cubin && fault("cubin-only")) {
+        jit_log(n, o, v, "the driver's compiler was asked");
+        return CUDA_ERROR_INVALID_PTX;
+    }
+    const char *version = cubin ? NULL : strstr(image, ".version");
     if (fault("noarch"))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (fault("old-ptx") && version && strtod(version + 8, NULL) > 8.4)
         return CUDA_ERROR_UNSUPPORTED_PTX_VERSION;
-    for (unsigned i = 0; fault("bad-ptx") && i < n; i++)
-        if (o[i] == CU_JIT_ERROR_LOG_BUFFER)
-            snprintf(v[i], 200, "ptxas application ptx input, line 7; error   : Unknown symbol 'nonsense'");
+    if (fault("bad-ptx"))
+        jit_log(n, o, v, "ptxas application ptx input, line 7; error   : Unknown symbol 'nonsense'");
     return fault("bad-ptx") ? CUDA_ERROR_INVALID_PTX : REAL(cuModuleLoadDataEx)(m, image, n, o, v);
 }
 static CUresult my_unload(CUmodule m)
@@ -282,6 +330,7 @@ __attribute__((constructor)) static void start(void)
     MINE(cuInit, my_init)
     MINE(cuDriverGetVersion, my_version)
     MINE(cuDeviceGetName, my_device_name)
+    MINE(cuDeviceGetAttribute, my_attribute)
     MINE(cuDevicePrimaryCtxRetain, my_retain)
     MINE(cuDevicePrimaryCtxRelease, my_release)
     MINE(cuCtxGetExecAffinity, my_affinity)

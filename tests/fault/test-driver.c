@@ -170,9 +170,10 @@ static void make_run(void)
 
 static void drop(void)
 {
-    dev_run_free(run);
-    dev_prog_free(p);
+    run = dev_run_free(run);
+    p = dev_prog_free(p);
     dt_graph_free(g);
+    g = NULL;
     d = dev_close(d);
 }
 
@@ -221,6 +222,82 @@ static void running(void **state)
     with("noarch", refused);
     wanted_error = DT_E_PTX, expected = "Unknown symbol 'nonsense'";
     with("bad-ptx", refused);
+}
+
+/* ---- machine code or PTX (image.c) ------------------------------------------------------------------------------- */
+static const char *const plain = ".version 8.0\n// .target sm_90a\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+static const char *const own = ".version 8.0\n/* .target sm_80 */ .target sm_90a\n.address_size 64\n.visible .entry k()\n{\nsetmaxnreg.dec.sync.aligned.u32 24; ret;\n}\n";
+static const char *const newer = ".version 8.7\n.target sm_100a\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+static const char *const broken = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nadd.u32 %nonsense, 1, 2; ret;\n}\n";
+
+static int load(const char *ptx, bool *ret_cubin)
+{
+    struct dev_module_handle *h = NULL;
+    int err = dev_module_load(d, ptx, strlen(ptx), &h, &e);
+    if (err == 0) {
+        *ret_cubin = dev_module_is_cubin(h);
+        CHECK(dev_launch(d, h, "k", (uint32_t[]){1, 1, 1}, (uint32_t[]){128, 1, 1}, NULL, 0, NULL, 0, &e) == 0 && dev_sync(d, &e) == 0);
+        dev_module_unload(d, h);
+    }
+    return err;
+}
+
+static void as_code(void)
+{
+    bool cubin = false;
+    works();
+    open_ok();
+    CHECK(load(plain, &cubin) == 0 && cubin);
+    CHECK(load(plain, &cubin) == 0 && cubin); /* kept: no compiler is there any more */
+    setenv("DOVETAIL_NVRTC", "/nonexistent", 1);
+    CHECK(load(plain, &cubin) == 0 && cubin);
+    unsetenv("DOVETAIL_NVRTC");
+    CHECK(load(own, &cubin) == 0 && cubin); /* an sm_90a cubin: the driver looks */
+    CHECK(load(broken, &cubin) == DT_E_PTX && strstr(e.detail, "the driver's compiler was asked") && strstr(e.detail, "nonsense") && e.log);
+    clear();
+    CHECK(load(newer, &cubin) == DT_E_PTX && strstr(e.detail, "the module is for sm_100a, the device is sm_90"));
+    d = dev_close(d);
+}
+
+static void as_text(void)
+{
+    bool cubin = true;
+    works();
+    open_ok();
+    CHECK(load(plain, &cubin) == 0 && !cubin);
+    make_graph(true); /* registers are the driver's */
+    CHECK(p->step[1].res.registers > 0 && !p->step[1].res.estimated);
+    drop();
+}
+
+static void without_nvjitlink(void)
+{
+    setenv("DOVETAIL_NVRTC", "/nonexistent", 1);
+    as_text();
+    open_ok();
+    CHECK(load(broken, &(bool){0}) != 0 && strstr(e.detail, "not declared; as machine code by nvJitLink: nvJitLink is not on this machine"));
+    d = dev_close(d);
+}
+
+static void neither(void)
+{
+    open_ok();
+    CHECK(load(plain, &(bool){0}) == DT_E_PTX && strstr(e.detail, "the driver's compiler was asked") && strstr(e.detail, expected));
+    d = dev_close(d);
+}
+
+static void loading(void **state)
+{
+    with("", without_nvjitlink);
+    if (!dev_nvjitlink_version())
+        skip();
+    with("cubin-only", as_code); /* PTX would be refused */
+    with("no-cubin", as_text);
+    with("new-arch", as_text); /* nvJitLink does not know it */
+    expected = "nvJitLink does not know this architecture (sm_130)";
+    with("new-arch,cubin-only", neither);
+    expected = "CUDA_ERROR_NO_BINARY_FOR_GPU";
+    with("no-cubin,cubin-only", neither);
 }
 
 static void dies(void)
@@ -425,6 +502,7 @@ int main(int argc, char **argv)
         return 0;
     }
     const struct CMUnitTest tests[] = {cmocka_unit_test(opening), cmocka_unit_test(no_driver), cmocka_unit_test(shared_gpus), cmocka_unit_test(running),
+                                       cmocka_unit_test(loading),
                                        cmocka_unit_test(faults), cmocka_unit_test(tracing), cmocka_unit_test(measuring)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -74,6 +74,19 @@ class Flow(unittest.TestCase):
         self.assertTrue(all(m["equal"] for m in doc["maps"]) and {m["device"] for m in doc["maps"]} == {"soft", "cuda"})
         self.assertGreater(len(doc["model"]), 5)
         self.assertEqual(doc["sections"]["smoke"]["counters"]["reason"][:8], "cuptiPro")
+        self.assertEqual(doc["sections"]["smoke"]["modules"], "ptx" if doc["sections"]["smoke"]["nvjitlink"] == "none" else "cubin")
+
+    def test_machine_code(self):
+        """A graph's modules and those of the recorder go to the driver as machine code, where nvJitLink is there: it takes nothing else here."""
+        tool = [os.path.join(BUILD, "bench/bench-gpu")]
+        path = os.path.join(ROOT, "tests/corpus/mlp/graph.json")
+        soft = json.loads(subprocess.run(tool + ["maps", "soft:h200", path], capture_output=True, text=True, check=True).stdout)
+        env = {**os.environ, "FAKE_GPU": "cubin-only"}
+        smoke = json.loads(subprocess.run(tool + ["smoke", "soft:h200"], capture_output=True, text=True, check=True).stdout)
+        if smoke["nvjitlink"] == "none":
+            self.skipTest("no nvJitLink")
+        real = json.loads(subprocess.run(tool + ["maps", "cuda", path], capture_output=True, text=True, check=True, env=env).stdout)
+        self.assertEqual(real["edges"], soft["edges"])
 
     def test_noise(self):
         for fault, why in (("hot", "slowed"), ("crowd", "other processes")):
