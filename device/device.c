@@ -92,6 +92,12 @@ int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
     return cu_error(d->cu, r, what, e);
 }
 
+/* No attribute says it: A100, Hopper and Blackwell's B200 have two (white papers; softgpu/models.def has the sources), others one. */
+static unsigned l2_halves(unsigned major, unsigned minor)
+{
+    return (major == 8 && minor == 0) || major == 9 || major == 10 ? 2 : 1;
+}
+
 static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info *ret, struct dt_err *e)
 {
     struct dev_info i = {0};
@@ -117,12 +123,16 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
         r = cu->cuDriverGetVersion(&i.driver_version);
     if (r == CUDA_SUCCESS && cu->soft)
         r = cu->dovetailDeviceModel(&model, dev);
+    if (r == CUDA_SUCCESS && cu->soft)
+        r = cu->dovetailDeviceL2Halves(&i.l2_halves, dev);
     if (r != CUDA_SUCCESS)
         return cu_error(cu, r, "reading the device's attributes", e);
     /* A MIG slice has a name of its own ("NVIDIA H200 MIG 1g.18gb") and its own number of SMs. */
     snprintf(i.sharing, sizeof i.sharing, "%s", strstr(i.name, " MIG ") ? "mig" : "");
     i.cc_major = (unsigned)major;
     i.cc_minor = (unsigned)minor;
+    if (!cu->soft)
+        i.l2_halves = l2_halves(i.cc_major, i.cc_minor);
     snprintf(i.arch, sizeof i.arch, "sm_%d%d", major, minor);
     snprintf(i.kind, sizeof i.kind, "%s", cu->soft ? "soft" : "cuda");
     snprintf(i.model, sizeof i.model, "%s", model ? model : "");

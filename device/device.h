@@ -23,6 +23,7 @@ struct dev_info {
     char name[128], kind[8] /* "soft" or "cuda" */, arch[16] /* "sm_90" */, model[16] /* soft: "h200", else "" */;
     unsigned sms, cc_major, cc_minor, max_threads_sm, max_blocks_sm, regs_sm, shared_sm, shared_block, shared_block_optin;
     unsigned shared_reserved, l2_bytes;
+    unsigned l2_halves; /* 2: the L2 has two halves, and a line may be kept in both; soft: of the model, else by compute capability (device.c) */
     char sharing[8]; /* "mig": a slice of a GPU; "mps": an MPS client with a part of the SMs, `sms` is that part; else "" */
     int driver_version; /* 13000 */
 };

@@ -73,6 +73,8 @@ static bool is_async(const struct ptx_inst *i)
     default:
         break;
     }
+    if (i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH) /* nobody waits for it, and no byte is different */
+        return false;
     const char *m = ptx_op_info(i->op)->mnemonic;
     static const char *const prefix[] = {"mbarrier.", "cp.async.bulk", "cp.reduce", "st.async", "red.async", "wgmma.",
                                          "setmaxnreg", "tensormap.", "tcgen05", "clusterlaunchcontrol"};

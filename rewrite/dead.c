@@ -87,8 +87,11 @@ static struct ana_set *live_at_end(struct dt_arena *a, const struct dt_graph *g)
     return live;
 }
 
-static bool is_live(const struct ana_block *b, const struct ana_set *live)
+/* A block that touches nothing in a kernel that prefetches may be there for that (prefetch.c). */
+static bool is_live(const struct ana_block *b, const struct ana_set *live, bool fetches)
 {
+    if (!b->ntouch && fetches)
+        return true;
     for (uint32_t k = 0; k < b->ntouch; k++)
         if (ana_set_overlaps(live[b->touch[k].buffer], b->touch[k].must_write) ||
             ana_set_overlaps(live[b->touch[k].buffer], b->touch[k].may_write))
@@ -96,11 +99,11 @@ static bool is_live(const struct ana_block *b, const struct ana_set *live)
     return false;
 }
 
-static uint32_t count_live(const struct ana_launch *l, const struct ana_set *live)
+static uint32_t count_live(const struct ana_launch *l, const struct ana_set *live, bool fetches)
 {
     uint32_t n = 0;
     for (uint32_t b = 0; b < l->nblock; b++)
-        n += is_live(&l->block[b], live);
+        n += is_live(&l->block[b], live, fetches);
     return n;
 }
 
@@ -153,7 +156,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     (void)o;
     for (uint32_t k = s->graph->nlaunch; r == 0 && k-- > 0;) {
         const struct ana_launch *l = &s->ana->launch[k];
-        uint32_t n = count_live(l, live);
+        uint32_t n = count_live(l, live, rw_prefetches(s->prog->step[k].entry));
         if (n < l->nblock) /* the later, the better */
             r = rw_propose(ret, &k, 1, s->graph->nlaunch - k, l->nblock - n);
         pass(&a, s, k, live);
@@ -176,9 +179,9 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
         pass(&a, s, k, live);
     list->row = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
     list->col = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
-    bool ok = live && list->row && list->col && !dt_arena_failed(&a);
+    bool fetches = rw_prefetches(s->prog->step[x->launch[0]].entry), ok = live && list->row && list->col && !dt_arena_failed(&a);
     for (uint32_t b = 0; ok && b < l->nblock; b++)
-        if (is_live(&l->block[b], live)) {
+        if (is_live(&l->block[b], live, fetches)) {
             list->col[c->comps.n++] = b;
             list->row[c->comps.n] = c->comps.n;
         }

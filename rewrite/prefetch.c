@@ -1,13 +1,18 @@
 /* Prefetch: a launch pulls into the L2 what the next one reads and nobody writes.
  *
  *   before                           after
- *   p<<<…>>>(x, h)                   p: thread i of all: prefetch.global.L2 of line i of w, i + T, …; then what it did
+ *   p<<<100>>>(x, h)                 p<<<132>>>: blocks 100 to 131: cp.async.bulk.prefetch.L2 of the pieces of w; the others what they did
  *   c<<<…>>>(h, w, y)                c: as it is
  *
  * What: bytes of c's footprint that no launch before c writes and p does not read itself; without data-dependent addresses. At most RANGES ranges, the largest first,
  * and no more than the budget: half the L2, a quarter where it has two halves, as a line may be kept in both. Each range is a parameter more of p:
- * the buffer at the range's beginning. The last address lies inside the range, so nothing outside the buffer is named.
- * Where: at p's beginning, by all its threads; what p itself waits for comes later (programmatic.c).
+ * the buffer at the range's beginning.
+ * How: in pieces of 4 KB by cp.async.bulk.prefetch.L2, where there is one (sm_90) and the range is worth it; else by lines, prefetch.global.L2. Pieces lie at multiples of 16
+ * from the first one inside the range on, wherever the buffer was bound, and all of a piece, or the address of a line, lies inside the range: nothing outside the
+ * buffer is named.
+ * Who: where p's last wave leaves slots idle, spare blocks behind its own, in whole rows or layers of the grid; p's own see the grid that they had. They take
+ * nothing from p's own blocks but a branch. Else all of p's threads, at its beginning; what p itself waits for comes later (programmatic.c). So it is with a programmatic p, too: every
+ * block of one waits, and a spare block must not.
  *
  * A prefetch changes no byte, so it is legal whatever it names; the conditions are those of changing a kernel at all. It gains only where the graph does not
  * fit the L2, and where p leaves DRAM idle: the model says (docs/TIMING.md), or the measurement. Where all launches together fit the L2 nothing is proposed.
@@ -19,6 +24,9 @@
 
 #define RANGES 4
 #define LINE 128
+#define PIECE 4096
+#define WORTH 1024 /* bytes of a range from which on pieces take fewer instructions than its lines */
+#define SHARE 32   /* pieces, or lines, of a spare block */
 
 struct range {
     uint32_t buffer;
@@ -28,7 +36,17 @@ struct mine {
     struct rw_solo solo;
     struct range range[RANGES];
     unsigned n;
+    unsigned dim;   /* spare blocks: the grid grows by `more` in this direction, each a layer of `layer` blocks; 0: leading instructions */
+    uint32_t more, layer;
 };
+
+bool rw_prefetches(const struct ptx_function *f)
+{
+    for (uint32_t k = 0; f && k < f->ninst; k++)
+        if (f->inst[k].op == PTX_OP_PREFETCH || f->inst[k].op == PTX_OP_CP_ASYNC_BULK_PREFETCH)
+            return true;
+    return false;
+}
 
 /* What the model counts against the L2, too: bytes of every launch. */
 static uint64_t footprint(struct dt_arena *a, const struct rw_state *s)
@@ -59,7 +77,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     const struct dt_graph *g = s->graph;
     struct dt_arena a = {0};
     int r = 0;
-    bool large = s->prog->l2_bytes && footprint(&a, s) > s->prog->l2_bytes;
+    bool large = RW_FORCED || (s->prog->l2_bytes && footprint(&a, s) > s->prog->l2_bytes);
     for (uint32_t p = 0; large && p + 1 < g->nlaunch && r == 0; p++) {
         uint32_t pair[2] = {p, p + 1};
         uint64_t bytes = 0;
@@ -87,8 +105,7 @@ static void close_edit(struct rw_edit *x)
 
 static uint64_t budget(const struct dev_info *d)
 {
-    bool halves = d->cc_major >= 9 || (d->cc_major == 8 && !d->cc_minor); /* chips whose L2 has two */
-    return d->l2_bytes / (halves ? 4 : 2);
+    return d->l2_bytes / 2 / (d->l2_halves ? d->l2_halves : 1);
 }
 
 /* The largest ranges, in the order of buffers; the last one is cut where the budget ends. */
@@ -121,6 +138,58 @@ static void choose(struct mine *m, struct dt_arena *a, const struct rw_state *s,
     m->n = n;
 }
 
+/* ---- who: spare blocks ------------------------------------------------------------------------------------------------------- */
+
+static bool by_pieces(const struct dev_info *d, const struct range *v) { return d->cc_major >= 9 && v->hi - v->lo >= WORTH; }
+static uint64_t inside(const struct range *v) { return (v->hi - v->lo - 15) & ~UINT64_C(15); } /* bytes of all pieces, wherever the range begins */
+
+static uint64_t units(const struct dev_info *d, const struct range *v)
+{
+    return by_pieces(d, v) ? (inside(v) + PIECE - 1) / PIECE : (v->hi - v->lo + LINE - 1) / LINE;
+}
+
+/* Does the last wave leave slots idle, for whole layers of the grid? */
+static void spare(struct mine *m, const struct rw_edit *x)
+{
+    const struct dt_launch *l = &x->now->graph->launch[x->launch[0]];
+    const struct dev_step *step = &x->now->prog->step[x->launch[0]];
+    struct dt_str no = {0};
+    uint64_t want = 0, idle = step->wave ? step->wave - 1 - (step->blocks - 1) % step->wave : 0;
+    m->more = m->dim = 0;
+    for (unsigned d = 1; d < 3; d++)
+        if (l->grid[d] > 1)
+            m->dim = d;
+    m->layer = (uint32_t)(step->blocks / l->grid[m->dim]);
+    for (unsigned k = 0; k < m->n; k++)
+        want += units(x->dev, &m->range[k]);
+    want = (want + SHARE - 1) / SHARE;
+    if (want > idle)
+        want = idle;
+    uint64_t most = (m->dim ? 65535u : (uint32_t)INT32_MAX) - l->grid[m->dim], more = want < m->layer && idle >= m->layer ? 1 : want / m->layer;
+    if (!l->programmatic && more && more <= most && rw_solo_legal(&m->solo, RW_SOLO_SPARES, &no))
+        m->more = (uint32_t)more;
+    dt_str_done(&no);
+}
+
+/* The kernel's own blocks see the grid that it had. In the copy's original text, which begins at `from`. */
+static int keep_grid(struct rw_solo *s, const struct mine *m, uint32_t from, struct dt_err *e)
+{
+    uint32_t reg = PTX_NO_REG;
+    for (uint32_t k = 0; k < s->f->nreg; k++)
+        if (!strcmp(s->f->reg[k].name, "%dt_n"))
+            reg = k;
+    for (uint32_t i = from; i < s->f->ninst; i++)
+        for (unsigned k = 0; k < s->f->inst[i].nopnd; k++) {
+            struct ptx_opnd *o = &s->f->inst[i].opnd[k];
+            if (o->kind != PTX_O_SREG || o->sreg != PTX_SR_NCTAID || o->comp != (int)m->dim)
+                continue;
+            if (reg == PTX_NO_REG)
+                return dt_err_set(e, DT_E_UNSUPPORTED, "the grid's size cannot be replaced");
+            *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = reg};
+        }
+    return 0;
+}
+
 static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct mine *m = x->mine = dt_calloc(1, sizeof *m);
@@ -135,20 +204,90 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     choose(m, &x->arena, x->now, x->launch[0], x->launch[1], budget(x->dev));
     if (!m->n)
         dt_str_add(why, "budget: the device's L2 has no room");
+    else
+        spare(m, x);
     return m->n ? rw_solo_copy(&m->solo, why, e) : 1;
 }
 
-/* dt_g = number of the thread among all of the launch. */
-static void thread_number(const struct dt_launch *l, struct dt_str *s)
+/* ---- the text ------------------------------------------------------------------------------------------------------------------ */
+
+static void linear(struct dt_str *s, const char *reg, const char *sreg, const uint32_t size[3])
 {
     static const char xyz[] = "xyz";
-    dt_str_add(s, "mov.u32 %dt_g, 0;\n");
+    dt_str_addf(s, "mov.u32 %s, 0;\n", reg);
     for (int d = 2; d >= 0; d--)
-        if (l->grid[d] > 1)
-            dt_str_addf(s, "mov.u32 %%dt_i, %%ctaid.%c;\nmad.lo.u32 %%dt_g, %%dt_g, %u, %%dt_i;\n", xyz[d], l->grid[d]);
-    for (int d = 2; d >= 0; d--)
-        if (l->block[d] > 1)
-            dt_str_addf(s, "mov.u32 %%dt_i, %%tid.%c;\nmad.lo.u32 %%dt_g, %%dt_g, %u, %%dt_i;\n", xyz[d], l->block[d]);
+        if (size[d] > 1)
+            dt_str_addf(s, "mov.u32 %%dt_i, %s.%c;\nmad.lo.u32 %s, %s, %u, %%dt_i;\n", sreg, xyz[d], reg, reg, size[d]);
+}
+
+/* dt_g = number of the thread among those that fetch, neighbours in different blocks. How many there are. */
+static uint64_t thread_number(const struct mine *m, const struct dt_launch *l, struct dt_str *s)
+{
+    static const char xyz[] = "xyz";
+    uint64_t blocks = (uint64_t)l->grid[0] * l->grid[1] * l->grid[2], first = m->more ? blocks : 0;
+    uint32_t grid[3] = {l->grid[0], l->grid[1], l->grid[2]};
+    if (m->more) {
+        grid[m->dim] += m->more;
+        blocks = (uint64_t)m->more * m->layer;
+        dt_str_addf(s, "mov.u32 %%dt_n, %u;\nmov.u32 %%dt_i, %%ctaid.%c;\nsetp.lt.u32 %%dt_p, %%dt_i, %%dt_n;\n@%%dt_p bra $dt_own;\n", l->grid[m->dim],
+                    xyz[m->dim]);
+    }
+    linear(s, "%dt_b", "%ctaid", grid);
+    if (first)
+        dt_str_addf(s, "sub.u32 %%dt_b, %%dt_b, %llu;\n", (unsigned long long)first);
+    linear(s, "%dt_g", "%tid", l->block);
+    dt_str_addf(s, "mad.lo.u32 %%dt_g, %%dt_g, %llu, %%dt_b;\n", (unsigned long long)blocks);
+    return blocks * l->block[0] * l->block[1] * l->block[2];
+}
+
+/* Unit i, i + threads, … of the range at the parameter, i the thread's number. */
+static void fetch(const struct dev_info *d, const struct range *v, unsigned k, const char *param, uint64_t threads, struct dt_str *s)
+{
+    bool pieces = by_pieces(d, v);
+    uint64_t n = units(d, v);
+    dt_str_addf(s, "ld.param.u64 %%dt_q, [%s];\ncvta.to.global.u64 %%dt_q, %%dt_q;\n", param);
+    if (pieces)
+        dt_str_add(s, "add.s64 %dt_q, %dt_q, 15;\nand.b64 %dt_q, %dt_q, -16;\n");
+    dt_str_add(s, "mov.u32 %dt_i, %dt_g;\n");
+    if (n > threads)
+        dt_str_addf(s, "$dt_next%u:\n", k);
+    dt_str_addf(s, "setp.ge.u32 %%dt_p, %%dt_i, %llu;\n@%%dt_p bra $dt_done%u;\nmul.wide.u32 %%dt_o, %%dt_i, %d;\nadd.s64 %%dt_o, %%dt_q, %%dt_o;\n", (unsigned long long)n, k,
+                pieces ? PIECE : LINE);
+    if (pieces)
+        dt_str_addf(s, "mul.lo.u32 %%dt_b, %%dt_i, %d;\nsub.u32 %%dt_b, %llu, %%dt_b;\nmin.u32 %%dt_b, %%dt_b, %d;\ncp.async.bulk.prefetch.L2.global [%%dt_o], %%dt_b;\n", PIECE,
+                    (unsigned long long)inside(v), PIECE);
+    else
+        dt_str_add(s, "prefetch.global.L2 [%dt_o];\n");
+    if (n > threads)
+        dt_str_addf(s, "add.u32 %%dt_i, %%dt_i, %llu;\nbra $dt_next%u;\n", (unsigned long long)threads, k);
+    dt_str_addf(s, "$dt_done%u:\n", k);
+}
+
+/* p's document: parameters more, and blocks. The text that goes in front. */
+static int describe(struct mine *m, const struct rw_edit *x, json_t *launch, struct dt_str *text)
+{
+    const struct dt_graph *g = x->now->graph;
+    const struct dt_launch *l = &g->launch[x->launch[0]];
+    json_t *args = json_object_get(launch, "args"), *grid = json_object_get(launch, "grid");
+    bool ok = args && grid;
+    dt_str_add(text, ".reg .pred %dt_p;\n.reg .b32 %dt_g, %dt_i, %dt_b, %dt_n;\n.reg .b64 %dt_q, %dt_o;\n");
+    uint64_t threads = thread_number(m, l, text);
+    for (unsigned k = 0; k < m->n && ok; k++) {
+        const struct range *v = &m->range[k];
+        char name[32];
+        snprintf(name, sizeof name, "dt_fetch_%u", m->solo.f->nparam);
+        ok = ptx_param_new(m->solo.f, name, PTX_U64, 8, 8) != NULL &&
+             json_array_append_new(args, json_pack("{s:s, s:I}", "buffer", g->buffer[v->buffer].name, "offset", (json_int_t)v->lo)) == 0;
+        fetch(x->dev, v, k, name, threads, text);
+        if (by_pieces(x->dev, v))
+            rw_solo_needs(&m->solo, 800, 90);
+    }
+    if (m->more)
+        dt_str_add(text, "ret;\n$dt_own:\n");
+    json_object_del(launch, "module");
+    if (ok && m->more)
+        ok = json_array_set_new(grid, m->dim, json_integer((json_int_t)l->grid[m->dim] + m->more)) == 0;
+    return ok && !text->failed ? 0 : DT_E_NOMEM;
 }
 
 static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
@@ -156,36 +295,16 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     struct mine *m = x->mine;
     struct rw_solo *s = &m->solo;
     const struct dt_graph *g = x->now->graph;
-    const struct dt_launch *l = &g->launch[x->launch[0]];
-    const struct dev_step *step = &x->now->prog->step[x->launch[0]];
-    uint64_t threads = (uint64_t)step->blocks * step->threads;
     struct dt_str text = {0};
     int r = rw_solo_copy(s, why, e);
     if (r != 0)
         return r;
-    json_t *launch = dt_launch_to_json(g, l), *args = json_object_get(launch, "args");
-    bool ok = launch && args;
-    dt_str_add(&text, ".reg .pred %dt_p;\n.reg .b32 %dt_g, %dt_i;\n.reg .b64 %dt_q, %dt_o;\n");
-    thread_number(l, &text);
-    for (unsigned k = 0; k < m->n && ok; k++) {
-        const struct range *v = &m->range[k];
-        uint64_t lines = (v->hi - v->lo + LINE - 1) / LINE;
-        char name[32];
-        snprintf(name, sizeof name, "dt_fetch_%u", s->f->nparam);
-        ok = ptx_param_new(s->f, name, PTX_U64, 8, 8) != NULL &&
-             json_array_append_new(args, json_pack("{s:s, s:I}", "buffer", g->buffer[v->buffer].name, "offset", (json_int_t)v->lo)) == 0;
-        dt_str_addf(&text, "ld.param.u64 %%dt_q, [%s];\ncvta.to.global.u64 %%dt_q, %%dt_q;\nmov.u32 %%dt_i, %%dt_g;\n", name);
-        if (lines > threads)
-            dt_str_addf(&text, "$dt_next%u:\n", k);
-        dt_str_addf(&text, "setp.ge.u32 %%dt_p, %%dt_i, %llu;\n@%%dt_p bra $dt_done%u;\nmul.wide.u32 %%dt_o, %%dt_i, %d;\nadd.s64 %%dt_o, %%dt_q, %%dt_o;\n"
-                           "prefetch.global.L2 [%%dt_o];\n", (unsigned long long)lines, k, LINE);
-        if (lines > threads)
-            dt_str_addf(&text, "add.u32 %%dt_i, %%dt_i, %llu;\nbra $dt_next%u;\n", (unsigned long long)threads, k);
-        dt_str_addf(&text, "$dt_done%u:\n", k);
-    }
-    r = ok && !text.failed ? rw_solo_insert(s, 0, text.s, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    json_t *launch = dt_launch_to_json(g, &g->launch[x->launch[0]]);
+    if (!launch || describe(m, x, launch, &text) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    else if ((r = rw_solo_insert(s, 0, text.s, e)) >= 0)
+        r = m->more ? keep_grid(s, m, (uint32_t)r, e) : 0;
     dt_str_done(&text);
-    json_object_del(launch, "module");
     struct rw_part *p = r < 0 ? NULL : rw_edit_add(x, launch);
     if (r < 0)
         json_decref(launch);

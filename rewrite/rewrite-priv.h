@@ -259,7 +259,7 @@ struct rw_solo {
     struct ptx_function *f;  /* and its entry, under the same name */
 };
 enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_MOVES = 4 /* its blocks are numbered anew */,
-                    RW_SOLO_FETCHES = 8 /* it prefetches for the next one */, RW_SOLO_ALL = 15 };
+                    RW_SOLO_FETCHES = 8 /* it prefetches for the next one */, RW_SOLO_SPARES = 16 /* in more blocks, which do nothing else */, RW_SOLO_ALL = 31 };
 int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch, struct dt_err *e);
 void rw_solo_done(struct rw_solo *s);
 /* False with the first condition that does not hold, of those that the kinds ask for. */
@@ -355,6 +355,7 @@ extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
 extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
+bool rw_prefetches(const struct ptx_function *f); /* prefetch.c: does the kernel pull anything into the L2 (NULL: no)? */
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);

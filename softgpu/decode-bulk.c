@@ -146,7 +146,7 @@ static int tensor(struct sg_dec *d)
     return 0;
 }
 
-/* Prefetches: their addresses are checked, nothing is read. */
+/* Prefetches: their addresses are checked, nothing is read; the timing model wants to know what plain ones fetch into the L2. */
 static int prefetch(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -157,8 +157,10 @@ static int prefetch(struct sg_dec *d)
     int r = address(d, &i->opnd[0], ext + SG_BULK_FROM);
     if (r < 0 || (map && (r = coordinates(d, &i->opnd[0], ext)) < 0))
         return r;
-    if (!map)
+    if (!map) {
         ext[SG_BULK_SIZE] = sg_source(d, &i->opnd[1], PTX_U32);
+        d->c->prefetches = true;
+    }
     emit(d, map ? sg_tensor_prefetch : sg_bulk_prefetch, PTX_GLOBAL, PTX_GLOBAL, ext);
     return 0;
 }

@@ -149,8 +149,14 @@ const struct sg_op *sg_bulk_prefetch(struct sg_warp *w, const struct sg_op *op)
     struct sg_op from = sg_bulk_part(w, op, SG_BULK_FROM, PTX_GLOBAL);
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        if (!aligned(w, op, l, sg_address(w, &from, l), 0, SG_P(uint32_t, w->code->ext[op->x + SG_BULK_SIZE])[l]))
+        uint64_t at = sg_address(w, &from, l);
+        uint32_t n = SG_P(uint32_t, w->code->ext[op->x + SG_BULK_SIZE])[l];
+        if (!aligned(w, op, l, at, 0, n))
             return NULL;
+        if (!sg_fetch_bulk(w->wk, at, n)) {
+            sg_fault_at(w, op, DT_E_BOUNDS, l, at, n, "prefetch of %u bytes at 0x%llx, which are outside every allocation", n, (unsigned long long)at);
+            return NULL;
+        }
     }
     return op + 1;
 }

@@ -173,8 +173,20 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
     }
 }
 
-/* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the allocation, all CPU threads mark in it. A lane
- * that points to no allocation prefetches nothing. */
+/* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the allocation, all CPU threads mark in it. */
+static void fetch(struct sg_worker *wk, const struct sg_alloc *a, uint64_t from, uint64_t to)
+{
+    if (from < a->base)
+        from = a->base;
+    if (to > a->end)
+        to = a->end;
+    for (uint64_t s = from >> 5; a->fetched && s <= (to - 1) >> 5; s++) {
+        uint64_t k = s - (a->base >> 5), bit = 1ull << (k & 63);
+        wk->fetched += !(__atomic_fetch_or(&a->fetched[k >> 6], bit, __ATOMIC_RELAXED) & bit);
+    }
+}
+
+/* The line of each lane's address. A lane that points to no allocation prefetches nothing. */
 const struct sg_op *sg_prefetch(struct sg_warp *w, const struct sg_op *op)
 {
     const struct sg_run *run = w->wk->run;
@@ -183,14 +195,20 @@ const struct sg_op *sg_prefetch(struct sg_warp *w, const struct sg_op *op)
         const struct sg_alloc *a = sg_mem_search(run->alloc, run->nrange, at);
         if (!a)
             a = sg_mem_search(run->alloc, run->nrange, at + 127);
-        for (uint64_t s = at >> 5; a && a->fetched && s < (at >> 5) + 4; s++) {
-            if (s < a->base >> 5 || s > (a->end - 1) >> 5)
-                continue;
-            uint64_t k = s - (a->base >> 5), bit = 1ull << (k & 63);
-            w->wk->fetched += !(__atomic_fetch_or(&a->fetched[k >> 6], bit, __ATOMIC_RELAXED) & bit);
-        }
+        if (a)
+            fetch(w->wk, a, at, at + 128);
     }
     return op + 1;
+}
+
+bool sg_fetch_bulk(struct sg_worker *wk, uint64_t at, uint32_t bytes)
+{
+    const struct sg_run *run = wk->run;
+    const struct sg_alloc *a = bytes ? sg_mem_search(run->alloc, run->nrange, at) : NULL;
+    bool inside = a && bytes <= a->end - at;
+    if (inside && wk->map)
+        fetch(wk, a, at, at + bytes);
+    return inside || !bytes;
 }
 
 void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2], uint64_t *ret_fetched)

@@ -341,6 +341,9 @@ static void block_done(struct sg_worker *wk, struct sg_block *b)
     sg_record_block(b);
     if (b->executed > wk->heaviest)
         wk->heaviest = b->executed;
+    unsigned weight = 63u - (unsigned)__builtin_clzll(b->executed | 1);
+    wk->weight[0][weight]++;
+    wk->weight[1][weight] += b->executed;
     for (uint32_t i = 0; i < b->nwarp; i++)
         if (b->warp[i].issued > longest)
             longest = b->warp[i].issued;
@@ -671,13 +674,18 @@ static void collect(struct sg_run *run, struct sg_stats *s)
         if (wk->heaviest > heaviest)
             heaviest = wk->heaviest;
     }
+    for (unsigned k = 0; k + 4 < 64u - (unsigned)__builtin_clzll(heaviest | 1) && heaviest; k++)
+        for (uint32_t i = 0; i < run->nworker; i++) {
+            s->light_blocks += run->first[i].weight[0][k];
+            s->light_instructions += run->first[i].weight[1][k];
+        }
     uint64_t unique[2];
     sg_track_sum(run, unique, &s->fetched_read_bytes);
     s->unique_read_bytes = unique[0];
     s->unique_write_bytes = unique[1];
     if (run->l->some.block) {
         uint64_t *const all[] = {&s->fp32, &s->fp64, &s->integer, &s->sfu, &s->memory, &s->barriers, &s->tensor_flops, &s->shared_bytes, &s->instructions,
-                                 &s->longest, &s->before_wait, &s->before_trigger, &s->global_read_bytes, &s->global_write_bytes};
+                                 &s->longest, &s->before_wait, &s->before_trigger, &s->light_blocks, &s->light_instructions, &s->global_read_bytes, &s->global_write_bytes};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             *all[i] = run->nclusters ? (uint64_t)((double)*all[i] / (double)run->nclusters * (double)run->nblocks + 0.5) : 0;
         s->unique_read_bytes = run->l->some.unique_read_bytes;

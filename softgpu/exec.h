@@ -316,6 +316,7 @@ struct sg_worker {
         uint64_t sector;
     } met[256]; /* sectors of the access at hand */
     uint64_t heaviest;
+    uint64_t weight[2][64]; /* blocks that executed 2^k to 2^(k+1) - 1 thread-instructions; what they executed */
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
     uint64_t before_wait, before_trigger; /* of them */
     bool track, race;
@@ -387,6 +388,8 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_collective(struct sg_warp *w, const struct sg_op *op);
+/* exec-track.c: bytes that a bulk prefetch names; false: they are not in one allocation. */
+bool sg_fetch_bulk(struct sg_worker *wk, uint64_t at, uint32_t bytes);
 const struct sg_op *sg_prefetch(struct sg_warp *w, const struct sg_op *op);       /* of a line into the L2 */
 const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op); /* sub: 0 wait, 1 launch_dependents */
 const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op);

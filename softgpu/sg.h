@@ -178,6 +178,8 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t before_trigger; /* of `longest`: up to griddepcontrol.launch_dependents, all of it without one */
     double max_block_share; /* work of the heaviest block over the mean, 1 when even */
     uint64_t talk;          /* number of a record of which block waited for which (struct sg_talk); 0: none did, or it is not known */
+    uint64_t light_blocks;       /* blocks that did less than a sixteenth, or so, of what the heaviest did: they leave at once, or only prefetch */
+    uint64_t light_instructions; /* of `instructions`: theirs */
 };
 
 bool sg_record_ok(const struct dovetail_recorder *r); /* exec-record.c: every number in it is in its bounds */

@@ -7,7 +7,8 @@
  * 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors over 64 bytes a clock, tensor flops;
  * `floor`, what it takes however empty the SM is: block start, plus for a thread of the busiest warp 2 clocks an instruction
  * (4 clocks latency, two independent chains), memory instructions at L2 or DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a
- * barrier, and a block of fewer than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean.
+ * barrier, and a block of fewer than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean,
+ * light ones (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is that of the others.
  *
  * Running: blocks are placed on the least loaded SM that has threads, registers, shared memory and a slot for them; kernels that may run
  * together are placed in program order, a later one only when the earlier ones have no block left to place (as hardware does). A
@@ -61,7 +62,8 @@ struct kern { /* a kernel that runs, or a part of one */
     bool each;                  /* they are followed one by one */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
-    double length, heavy;          /* work of an ordinary block and of the heaviest, 1 = the mean */
+    double length, heavy, light;   /* work of an ordinary block, of the heaviest, of one that leaves at once, 1 = the mean */
+    uint64_t nlight;               /* how many of the last ones to place */
     double prologue, trigger;      /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
     bool heavy_placed;
     uint64_t warps, regs, shared;  /* what a block occupies */
@@ -140,11 +142,19 @@ static double mean_l2_ns(const struct sg_model *m) /* data lies in either half a
     return m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns;
 }
 
+/* How many blocks like the mean of the ordinary ones do the work of all. */
+static double units(const struct kern *k, const struct sg_stats *st, uint32_t blocks)
+{
+    if (k->talk || !st->light_blocks || st->light_blocks >= blocks || st->light_instructions >= st->instructions)
+        return blocks;
+    return (double)(blocks - st->light_blocks) * ((double)st->instructions / (double)(st->instructions - st->light_instructions));
+}
+
 /* Microseconds an SM is busy with the mean of these blocks, and what a block takes at least. */
 static void block_cost(const struct sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks, struct kern *k)
 {
     const struct sg_model *m = s->m;
-    double n = blocks, threads = n * w->threads, warps = (w->threads + 31) / 32;
+    double n = units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
     double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
     double c = (double)st->instructions * pad / ISSUE_CLOCK;
     c = max2(c, over((double)st->fp32 * pad, m->fp32_lanes));
@@ -201,18 +211,26 @@ static int start_part(struct sim *s, struct kern k, const struct sg_stats *st, u
     uint64_t most = (uint64_t)resident * s->m->sms * MAX_WAVES / k.cluster * k.cluster;
     if (k.to_place > most && !k.each)
         k.to_place = most;
-    double n = (double)k.to_place, mean = blocks / n;
-    double share = st->max_block_share > 1 ? st->max_block_share : 1;
-    if (share > blocks)
-        share = blocks;
+    double n = (double)k.to_place, all = units(&k, st, blocks), mean = all / n;
+    double share = (st->max_block_share > 1 ? st->max_block_share : 1) * (all / blocks);
+    if (share > all)
+        share = all;
+    if (all < blocks) { /* there are light ones */
+        double light = all * ((double)st->light_instructions / (double)st->instructions), many = n * ((double)st->light_blocks / blocks) + 0.5;
+        k.nlight = (uint64_t)many < k.to_place ? (uint64_t)many : k.to_place - 1;
+        k.light = k.nlight ? max2(light / (double)k.nlight, s->m->block_start_ns / 1000 / k.floor) : 0;
+        all -= k.nlight ? light : 0;
+        n -= (double)k.nlight;
+        mean = all / n;
+    }
     if (!k.each) {
         k.heavy = max2(mean, share);
-        k.length = n > 1 ? (blocks - k.heavy) / (n - 1) : k.heavy;
+        k.length = n > 1 ? (all - k.heavy) / (n - 1) : k.heavy;
     }
     k.live = k.to_place;
-    double all = (double)st->longest;
-    k.prologue = all > 0 ? (double)st->before_wait / all : 0;
-    k.trigger = all > 0 ? (double)st->before_trigger / all : 1;
+    double longest = (double)st->longest;
+    k.prologue = longest > 0 ? (double)st->before_wait / longest : 0;
+    k.trigger = longest > 0 ? (double)st->before_trigger / longest : 1;
     if (!dt_push(&s->kern, k))
         return DT_E_NOMEM;
     insert_in_order(s, s->kern.n - 1);
@@ -267,17 +285,17 @@ static int add_group(struct sim *s, uint32_t sm, uint32_t kern, uint32_t count, 
     return 0;
 }
 
-/* One more block of the kernel on SM i: a group of its own where it is the heaviest, else *given counts it. */
+/* One more block of the kernel on SM i: a group of its own where it is the heaviest, else given[i] counts it, light ones given[sms + i]. */
 static int put_block(struct sim *s, uint32_t ki, uint32_t i, uint32_t *given)
 {
     struct kern *k = &s->kern.p[ki];
     struct sm *p = &s->sm[i];
     p->blocks++, p->warps += k->warps, p->regs += k->regs, p->shared += k->shared;
-    k->to_place--;
+    bool light = k->to_place-- <= k->nlight;
     if (k->each)
         return add_group(s, i, ki, 1, k->talk->share[k->next]);
-    if (k->heavy_placed || k->heavy <= k->length) {
-        given[i]++;
+    if (light || k->heavy_placed || k->heavy <= k->length) {
+        given[light ? s->m->sms + i : i]++;
         return 0;
     }
     k->heavy_placed = true;
@@ -330,7 +348,7 @@ static int place(struct sim *s)
         struct kern *k = &s->kern.p[ki];
         if (!k->to_place)
             continue;
-        uint32_t sms = s->m->sms, *given = dt_calloc(sms, sizeof *given);
+        uint32_t sms = s->m->sms, *given = dt_calloc(2 * (size_t)sms, sizeof *given);
         if (!given)
             return DT_E_NOMEM;
         int r = 0;
@@ -340,9 +358,9 @@ static int place(struct sim *s)
             for (uint32_t i = 0; i < sms && k->to_place && !r; i++)
                 if (s->sm[i].blocks == level && fits(s, &s->sm[i], k))
                     r = put_block(s, ki, i, given);
-        for (uint32_t i = 0; i < sms && !r; i++)
+        for (uint32_t i = 0; i < 2 * sms && !r; i++)
             if (given[i])
-                r = add_group(s, i, ki, given[i], k->length);
+                r = add_group(s, i % sms, ki, given[i], i < sms ? k->length : k->light);
         free(given);
         if (r < 0)
             return r;

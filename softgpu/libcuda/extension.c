@@ -32,6 +32,15 @@ CUresult dovetailDeviceModel(const char **ret, CUdevice dev)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailDeviceL2Halves(unsigned *ret, CUdevice dev)
+{
+    CU_READY();
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_device_at(dev), CUDA_ERROR_INVALID_DEVICE);
+    *ret = cu_device_at(dev)->model->l2_halves;
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailSetSchedule(uint64_t seed, int race_check)
 {
     CU_CONTEXT(c);

@@ -36,6 +36,8 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     /* The device that models `id` ("h200"); also where cuDeviceGetCount says 1. NOT_FOUND: no such model. */                     \
     EXT(dovetailDeviceByModel, (CUdevice * device, const char *id))                                                              \
     EXT(dovetailDeviceModel, (const char **id, CUdevice device))                                                                 \
+    /* Into how many parts the L2 is cut whose lines the other part may keep too: 1 or 2. No attribute of CUDA says it. */         \
+    EXT(dovetailDeviceL2Halves, (unsigned *halves, CUdevice device))                                                             \
     /* Block order and race check of later launches in the current context. seed 0: blocks in order. */                          \
     EXT(dovetailSetSchedule, (uint64_t seed, int race_check))                                                                    \
     /* Checking modes of later launches in the current context (docs/CHECKING.md): "race,uninit,barrier", "all", "none"; NULL: what DOVETAIL_CHECK     \

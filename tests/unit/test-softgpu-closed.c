@@ -122,6 +122,31 @@ static void prefetched(void **state)
     }
 }
 
+/* Blocks that leave at once, or only prefetch, take nothing from the others: n of the same work, with more and more of them behind, until SMs are full. */
+static void light(void **state)
+{
+    for (size_t i = 0; sg_model_at(i); i++) {
+        const struct sg_model *m = sg_model_at(i);
+        for (uint32_t n = 1; n < 3 * m->sms; n += m->sms / 3) {
+            struct sg_work w = plain(n, 20000);
+            double alone = one(m, w);
+            uint64_t each = w.stats.instructions / n, few = each / 40;
+            for (uint32_t more = 1; more < 2 * m->sms; more += m->sms / 2) {
+                struct sg_work x = w;
+                x.blocks += more;
+                x.stats.instructions += more * few;
+                x.stats.light_blocks = more, x.stats.light_instructions = more * few;
+                x.stats.max_block_share = (double)each * x.blocks / (double)x.stats.instructions;
+                double with = one(m, x), most = alone * (1 + (double)more / 40 / n) + m->block_start_ns / 1000;
+                if (with < alone * (1 - 1e-9) || with > most)
+                    fail_msg("%s: %u blocks and %u light ones: %.3f us, without them %.3f", m->id, n, more, with, alone);
+                x.stats.light_blocks = x.stats.light_instructions = 0; /* averaged they would take work from the others */
+                assert_true(n % m->sms < 2 || one(m, x) != with);
+            }
+        }
+    }
+}
+
 /* All data through DRAM once: bytes / (bandwidth * sustained); through the L2: sectors touched / L2 bandwidth. */
 static void bandwidth_bound(void **state)
 {
@@ -405,7 +430,7 @@ static void more_sms_may_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(prefetched), cmocka_unit_test(latency_bound), cmocka_unit_test(clusters), cmocka_unit_test(launch_bound),
+        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(prefetched), cmocka_unit_test(light), cmocka_unit_test(latency_bound), cmocka_unit_test(clusters), cmocka_unit_test(launch_bound),
         cmocka_unit_test(streams_and_events), cmocka_unit_test(occupancy),       cmocka_unit_test(monotone),
         cmocka_unit_test(more_sms),           cmocka_unit_test(more_sms_may_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -266,6 +266,30 @@ static void test_cluster_stats(void **state)
     sg_module_free(m);
 }
 
+/* Prefetched sectors: by line and in pieces, each once, inside the allocation; blocks that leave at once are light. */
+static void test_prefetched(void **state)
+{
+    (void)state;
+    struct sg_module *m = load(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry fetch(.param .u64 x, .param .u32 n)\n{\n.reg .pred %p, %q; .reg .b32 %r<4>; .reg .b64 %a;\n"
+                               "ld.param.u64 %a, [x]; ld.param.u32 %r0, [n]; mov.u32 %r1, %ctaid.x; setp.gt.u32 %p, %r1, 2; @%p ret; mov.u32 %r2, 200;\n"
+                               "L: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra L;\nprefetch.global.L2 [%a+132]; cp.async.bulk.prefetch.L2.global [%a+16], %r0; ret;\n}\n");
+    uint8_t *x = (uint8_t *)device_floats(256, 0);
+    static const unsigned size[][2] = {{0, 4}, {16, 5}, {48, 6}, {112, 8}, {128, 8}, {256, 9}, {1008, 32}}; /* bytes from 16 on; sectors with those of 128 to 255 */
+    for (size_t k = 0; k < sizeof size / sizeof *size; k++) {
+        struct sg_stats s;
+        struct sg_fault f;
+        uint32_t n = size[k][0];
+        uint8_t *y = (uint8_t *)device_floats(256, 0);
+        assert_int_equal(launch(m, "fetch", (struct sg_launch){.grid = {10}, .block = {32}}, (struct arg[]){A(y), A(n)}, &s, &f), 0);
+        assert_int_equal(s.prefetched_bytes, 32 * size[k][1]);
+        assert_int_equal(s.light_blocks, 7);
+        assert_true(s.light_instructions > 0 && s.light_instructions < s.instructions / 16);
+        drop(y);
+    }
+    drop(x);
+    sg_module_free(m);
+}
+
 static void test_out_of_bounds(void **state)
 {
     (void)state;
@@ -400,7 +424,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_gemm),       cmocka_unit_test(test_gemm_tiled),
         cmocka_unit_test(test_softmax),  cmocka_unit_test(test_gelu),       cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
         cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
