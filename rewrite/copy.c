@@ -421,12 +421,55 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
     return 0;
 }
 
+static int copy_range(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *o, unsigned first, unsigned n)
+{
+    static const enum ptx_mod vec[] = {PTX_M_V2, PTX_M_V4, PTX_M_V8};
+    struct ptx_inst i = *o;
+    struct ptx_opnd opnd[4], *v = &opnd[o->op == PTX_OP_LD ? 0 : 1], *a = &opnd[o->op == PTX_OP_LD ? 1 : 0];
+    memcpy(opnd, o->opnd, sizeof *opnd * o->nopnd);
+    i.opnd = opnd;
+    i.vec = (uint8_t)n;
+    for (unsigned k = 0; k < 3; k++) {
+        ptx_clear_mod(&i, vec[k]);
+        if (n == 2u << k)
+            ptx_set_mod(&i, vec[k]);
+    }
+    ptx_clear_mod(&i, ptx_mod_of(&i, PTX_MC_L2)); /* some are for the widest loads alone */
+    if (n == 1)
+        *v = o->opnd[o->op == PTX_OP_LD ? 0 : 1].elem[first];
+    else
+        v->elem += first, v->n = (uint8_t)n;
+    a->off += (int64_t)first * ptx_type_bytes(o->type[0]);
+    return copy_inst(j, p, &i);
+}
+
+/* Some components of a load or store, as few vectors as are aligned. */
+static int copy_parts(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *o, unsigned mask)
+{
+    for (int r; mask;) {
+        unsigned first = (unsigned)__builtin_ctz(mask), n = 1;
+        while (first % (2 * n) == 0 && 2 * n <= o->vec && (mask >> first & ((1u << 2 * n) - 1)) == (1u << 2 * n) - 1)
+            n *= 2;
+        if ((r = copy_range(j, p, o, first, n)) < 0)
+            return r;
+        mask &= ~(((1u << n) - 1) << first);
+    }
+    return 0;
+}
+
 int rw_copy_body(struct rw_join *j, struct rw_phase *p)
 {
     const struct ptx_function *f = j->c->body[p->side].f;
     p->nknown = 0;
     for (uint32_t n = 0; n < f->ninst; n++) {
-        int r = copy_inst(j, p, &f->inst[n]);
+        const struct ptx_inst *o = &f->inst[n];
+        unsigned mask = p->mask ? p->mask[n] : 0;
+        int r = 0;
+        p->at = n;
+        if (!p->mask || o->op == PTX_OP_LABEL || (mask && (rw_inline_parts(o) == 1 || rw_inline_joint(j->c, p->side, o))))
+            r = copy_inst(j, p, o);
+        else if (mask)
+            r = copy_parts(j, p, o, mask);
         if (r < 0)
             return r;
     }

@@ -1,16 +1,18 @@
 /* A pointwise kernel (the guest) inlined where another (the host) stores or loads the element that the two share: inline-map.c finds
- * out what holds, inline.c emits. */
+ * out what holds, with inline-threads.c (who has which element) and inline-slice.c (what of the guest each needs); inline.c emits. */
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
 
 #include "rewrite/rewrite-priv.h"
 
-struct rw_digit { /* offset = origin + sum of step * number: one thread or block number of the guest */
-    bool block;    /* of ctaid, else of tid */
-    int comp;      /* x, y, z */
-    uint64_t step; /* bytes; 0: it is always 0 */
-    bool down;     /* it counts down as the offset goes up */
-    uint32_t n;    /* numbers below n occur */
+enum rw_number { RW_TID, RW_CTAID, RW_SLOT }; /* of the guest: thread, block, which of a thread's elements */
+struct rw_digit { /* offset = origin + sum of step * number */
+    enum rw_number of;
+    int comp;        /* x, y, z */
+    unsigned weight; /* RW_SLOT: the slot's number is the sum of weight * number */
+    uint64_t step;   /* bytes; 0: it is always 0 */
+    bool down;       /* it counts down as the offset goes up */
+    uint32_t n;      /* numbers below n occur */
 };
 
 enum rw_inline_no {
@@ -19,13 +21,28 @@ enum rw_inline_no {
     RW_NO_COUNT
 };
 
+/* The shared buffer is passed on in units: so many elements of `elem` bytes side by side. What a thread of the guest has is one or more slots of
+ * a unit each. */
+#define RW_SLOTS 64
+#define RW_DIGITS 12
+struct rw_joint { /* an instruction of the guest that the units pass through */
+    uint32_t inst;
+    uint8_t comps;   /* elements it moves */
+    uint8_t slot[8]; /* of each unit of it */
+};
+
 struct rw_inline {
     int host, guest; /* sides; host 0: the guest is an epilogue, at stores, host 1: a prologue, at loads */
     uint32_t buffer; /* the one that the element is in */
     uint64_t args[2];
-    uint32_t elem, comps; /* bytes of one component of the guest's access, how many: what one thread has */
-    int64_t origin;       /* byte offset where every digit is 0; there need be no such thread */
-    struct rw_digit digit[6]; /* largest step first */
+    uint32_t elem, unit; /* bytes of an element; elements of a unit */
+    struct rw_joint *joint;
+    unsigned njoint;
+    unsigned nslot;
+    int64_t at[RW_SLOTS]; /* what each slot's offsets begin at; ascending */
+    uint8_t **slice;     /* per slot: per instruction of the guest, which components stay (inline-slice.c); NULL: all of it */
+    int64_t origin;      /* byte offset where every digit is 0; there need be no such thread */
+    struct rw_digit digit[RW_DIGITS]; /* largest step first */
     unsigned ndigit;
     bool partial;    /* the host stores elements that no thread of the guest has, too */
     bool in_place;   /* the guest writes the element back where it was */
@@ -40,5 +57,20 @@ int rw_inline_look(struct rw_cand *c, int host, struct dt_err *e);
 bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i);
 /* The kernel, into c->ptx. */
 int rw_inline_join(struct rw_cand *c, struct dt_err *e);
+
+/* ---- between the files of inline-map.c --------------------------------------------------------------------------------- */
+struct rw_uses { /* of one buffer by one launch */
+    struct ana_set read, write, must;
+};
+struct rw_uses rw_inline_uses(const struct rw_cand *c, int side, uint32_t buffer, struct dt_arena *a);
+/* Condition k does not hold: the first sentence stays. Nothing, where it is switched off. */
+void rw_no(struct rw_cand *c, enum rw_inline_no k, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+bool rw_refused(const struct rw_inline *n);
+const char *rw_launch_name(const struct rw_cand *c, int side);
+/* ana_trace_launch; where it has none, row `k` says so. */
+int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_fn fn, void *user, struct dt_err *e);
+int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* slots, digits, slices */
+int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
+unsigned rw_inline_parts(const struct ptx_inst *i); /* components that stay or go one by one */
 
 #endif

@@ -121,6 +121,7 @@ struct site {
     struct rw_join *j;
     struct rw_phase p;
     uint32_t rem, tmp, none;   /* scratch registers */
+    uint32_t slot, part, one;  /* which of a thread's elements, one digit of it; a predicate; where there are several */
     uint32_t *shadow;          /* of the host's registers that point into the buffer: the same, counted from its begin */
     uint32_t out[16];          /* prologue: components */
 };
@@ -150,14 +151,22 @@ static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k) { return 
 int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i)
 {
     const struct rw_inline *n = j->c->in;
+    const struct rw_joint *q = n->joint;
+    unsigned u = 0;
     int r = 0;
-    for (unsigned k = 0; k < n->comps && r == 0; k++) {
+    while (q < n->joint + n->njoint && q->inst != p->at)
+        q++;
+    if (q == n->joint + n->njoint) /* no thread gets here */
+        return 0;
+    while (u < q->comps / n->unit && q->slot[u] != p->slot)
+        u++;
+    for (unsigned k = 0; k < n->unit && u < q->comps / n->unit && r == 0; k++) {
         if (n->host == 0) {
-            struct ptx_opnd to = component(&i->opnd[0], k);
+            struct ptx_opnd to = component(&i->opnd[0], u * n->unit + k);
             if (to.kind != PTX_O_SINK)
                 r = emit_move(j, n->elem, to, p->value[k], p->value_type, i->pred, i->pred_neg);
         } else {
-            r = emit_move(j, n->elem, p->value[k], component(&i->opnd[1], k), i->type[0], i->pred, i->pred_neg);
+            r = emit_move(j, n->elem, p->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred, i->pred_neg);
         }
     }
     return r;
@@ -176,10 +185,10 @@ static int emit_digits(struct site *s)
     struct rw_join *j = s->j;
     const struct rw_inline *n = j->c->in;
     const char *REM = rw_rname(j, s->rem), *TMP = rw_rname(j, s->tmp);
-    int r = 0;
+    int r = n->nslot > 1 ? rw_emit(j, "mov.u32 %s, 0;", rw_rname(j, s->slot)) : 0;
     for (unsigned k = 0; k < n->ndigit && r == 0; k++) {
         const struct rw_digit *d = &n->digit[k];
-        uint32_t reg = d->block ? s->p.ctaid[d->comp] : s->p.tid[d->comp];
+        uint32_t reg = d->of == RW_CTAID ? s->p.ctaid[d->comp] : d->of == RW_TID ? s->p.tid[d->comp] : s->part;
         uint32_t step = (uint32_t)d->step;
         bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit && !n->partial;
         const char *Q = reg == PTX_NO_REG ? TMP : rw_rname(j, reg);
@@ -187,6 +196,8 @@ static int emit_digits(struct site *s)
             r = pow2 ? rw_emit(j, "shr.u32 %s, %s, %d;", Q, REM, __builtin_ctz(step)) : rw_emit(j, "div.u32 %s, %s, %u;", Q, REM, step);
         if (r == 0 && n->partial)
             r = emit_leave(s, Q, d->n);
+        if (r == 0 && d->of == RW_SLOT)
+            r = rw_emit(j, "mad.lo.u32 %s, %s, %u, %s;", rw_rname(j, s->slot), Q, d->weight, rw_rname(j, s->slot));
         if (r == 0 && !last)
             r = pow2 ? rw_emit(j, "and.b32 %s, %s, %u;", REM, REM, step - 1)
                      : rw_emit(j, "mul.lo.u32 %s, %s, %u; sub.u32 %s, %s, %s;", TMP, Q, step, REM, REM, TMP);
@@ -220,27 +231,47 @@ static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
     return r;
 }
 
-/* The guest for components first … first + n->comps of the host's instruction. */
-static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned first)
+/* The guest for one of its thread's elements. */
+static int emit_slot(struct site *s, unsigned slot)
 {
     struct rw_join *j = s->j;
     const struct rw_inline *n = j->c->in;
     const struct ptx_function *g = j->c->body[n->guest].f;
-    bool load = i->op == PTX_OP_LD;
     for (uint32_t k = 0; k < g->nlabel; k++)
         if ((s->p.label[k] = ptx_label_new(j->f, "G")) == UINT32_MAX)
             return nomem(j);
+    s->p.slot = slot;
+    s->p.mask = n->slice ? n->slice[slot] : NULL;
+    return rw_copy_body(j, &s->p);
+}
+
+/* The guest for elements first … first + n->unit of the host's instruction. */
+static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned first)
+{
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = j->c->in;
+    bool load = i->op == PTX_OP_LD;
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
         return nomem(j);
     int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
     if (r < 0 || (r = emit_digits(s)) < 0)
         return r;
-    for (unsigned k = 0; k < n->comps; k++)
+    for (unsigned k = 0; k < n->unit; k++)
         s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]} : component(&i->opnd[1], first + k);
     s->p.value_type = i->type[0];
-    if ((r = rw_copy_body(j, &s->p)) < 0)
-        return r;
-    return rw_emit_label(j, s->p.end);
+    for (unsigned k = 0; k < n->nslot && r == 0; k++) {
+        uint32_t next = k + 1 < n->nslot ? ptx_label_new(j->f, "GNEXT") : PTX_NO_REG;
+        if (next != PTX_NO_REG) {
+            r = rw_emit(j, "setp.ne.u32 %s, %s, %u;", rw_rname(j, s->one), rw_rname(j, s->slot), k);
+            if (r < 0 || (r = rw_emit_bra(j, next, s->one, false)) < 0)
+                return r;
+        }
+        if ((r = emit_slot(s, k)) < 0)
+            return r;
+        if (next != PTX_NO_REG && (r = rw_emit_bra(j, s->p.end, PTX_NO_REG, false)) == 0)
+            r = rw_emit_label(j, next);
+    }
+    return r < 0 ? r : rw_emit_label(j, s->p.end);
 }
 
 /* What stands for a load or store of the host that the element passes through. */
@@ -263,7 +294,7 @@ static int emit_site(struct site *s, const struct ptx_inst *i)
     for (unsigned k = 0; k < comps && load; k++)
         if ((s->out[k] = new_reg(j, n->elem == 8 ? PTX_B64 : n->elem == 4 ? PTX_B32 : PTX_B16, "dt_o")) == PTX_NO_REG)
             return DT_E_NOMEM;
-    for (unsigned k = 0; k < comps && r == 0; k += n->comps)
+    for (unsigned k = 0; k < comps && r == 0; k += n->unit)
         r = emit_instance(s, i, k);
     for (unsigned k = 0; k < comps && load && r == 0; k++) {
         struct ptx_opnd to = component(&i->opnd[0], k), from = {.kind = PTX_O_REG, .comp = -1, .reg = s->out[k]};
@@ -296,9 +327,10 @@ static int prepare(struct site *s)
     for (int k = 0; k < 3; k++) {
         s->p.tid[k] = s->p.ctaid[k] = PTX_NO_REG;
         for (unsigned d = 0; d < n->ndigit; d++) {
-            uint32_t *to = n->digit[d].block ? &s->p.ctaid[k] : &s->p.tid[k];
-            if (n->digit[d].comp == k && rw_reads_sreg(g->f, n->digit[d].block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
-                (*to = new_reg(j, PTX_U32, n->digit[d].block ? "dt_ctaid" : "dt_tid")) == PTX_NO_REG)
+            bool block = n->digit[d].of == RW_CTAID;
+            uint32_t *to = block ? &s->p.ctaid[k] : &s->p.tid[k];
+            if (n->digit[d].of != RW_SLOT && n->digit[d].comp == k && rw_reads_sreg(g->f, block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
+                (*to = new_reg(j, PTX_U32, block ? "dt_ctaid" : "dt_tid")) == PTX_NO_REG)
                 return DT_E_NOMEM;
         }
     }
@@ -308,7 +340,13 @@ static int prepare(struct site *s)
     s->rem = new_reg(j, PTX_U32, "dt_rem");
     s->tmp = new_reg(j, PTX_U32, "dt_t");
     s->none = n->partial ? new_reg(j, PTX_PRED, "dt_none") : PTX_NO_REG;
-    return !s->shadow || s->rem == PTX_NO_REG || s->tmp == PTX_NO_REG ? DT_E_NOMEM : 0;
+    s->slot = s->part = s->one = PTX_NO_REG;
+    if (n->nslot > 1) {
+        s->slot = new_reg(j, PTX_U32, "dt_slot");
+        s->part = new_reg(j, PTX_U32, "dt_part");
+        s->one = new_reg(j, PTX_PRED, "dt_other");
+    }
+    return !s->shadow || s->rem == PTX_NO_REG || s->tmp == PTX_NO_REG || (n->nslot > 1 && s->one == PTX_NO_REG) ? DT_E_NOMEM : 0;
 }
 
 /* Is it a ld.param of an argument that points into the buffer? *ret: where, from its begin. */

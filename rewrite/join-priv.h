@@ -42,6 +42,9 @@ struct rw_phase { /* one body on its way into the fused kernel */
     } known[32];
     unsigned nknown;
     bool joint;              /* inlined: its joint instructions become moves to or from `value` */
+    unsigned slot;           /* and for this of a thread's elements alone */
+    const uint8_t *mask;     /* per instruction: components that stay (inline-slice.c); NULL: all */
+    uint32_t at;             /* number of the instruction at hand */
     struct ptx_opnd *value;  /* components */
     uint8_t value_type;      /* as the host's instruction has it */
 };

@@ -74,6 +74,49 @@ static const char cuda[] =
     "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] += s[t + k]; __syncthreads(); }\n"
     "  z = s[0];\n"
     "  for (int i = t; i < cols; i += blockDim.x) y[r * cols + i] = expf(x[r * cols + i] - m) / z; }\n"
+    /* several elements a thread */
+    "#define GELU(v) (0.5f * (v) * (1.0f + tanhf(0.7978845608f * ((v) + 0.044715f * (v) * (v) * (v)))))\n"
+    "extern \"C\" __global__ void gelu4(const float4 *h, const float4 *__restrict__ b, float4 *y, int n, int cols) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float4 v = h[i], w = b[i % cols];\n"
+    "  v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; y[i] = make_float4(GELU(v.x), GELU(v.y), GELU(v.z), GELU(v.w)); }\n"
+    "extern \"C\" __global__ void residual4(const float4 *h, float4 *x, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float4 v = x[i], w = h[i]; v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; x[i] = v; } }\n"
+    "extern \"C\" __global__ void unrolled(const float *x, float *y, int n) {\n"
+    "  int base = blockIdx.x * blockDim.x * 4 + threadIdx.x;\n"
+    "#pragma unroll\n"
+    "  for (int k = 0; k < 4; k++) { int i = base + k * blockDim.x; if (i < n) y[i] = GELU(x[i]); } }\n"
+    "extern \"C\" __global__ void newton(const float2 *x, float2 *y, int n) {\n" /* each lane a loop of its own length */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float2 v = x[i];\n"
+    "  while (fabsf(v.x) > 0.3f) v.x *= 0.5f; while (fabsf(v.y) > 0.1f) v.y = v.y * 0.5f + 0.01f; y[i] = v; }\n"
+    "extern \"C\" __global__ void tiled(const float4 *h, const float4 *r, float4 *y, int n) {\n" /* two vectors a thread, in place too */
+    "  int i = blockIdx.x * 128 + threadIdx.x, k = i + 64; float4 v, w;\n"
+    "  if (i < n) { v = h[i]; w = r[i]; v.x *= w.y; v.y *= w.z; v.z *= w.w; v.w *= w.x; y[i] = v; }\n"
+    "  if (k < n) { v = h[k]; w = r[k]; v.x *= w.y; v.y *= w.z; v.z *= w.w; v.w *= w.x; y[k] = v; } }\n"
+    "extern \"C\" __global__ void pairs(const float *x, float2 *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = make_float2(x[2 * i] + 1.0f, x[2 * i + 1] * 2.0f); }\n"
+    "extern \"C\" __global__ void third4(const float4 *h, const float *b, float4 *y, int at, int rows) {\n" /* 32 of 96 columns */
+    "  int c = threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y; float4 v; if (r >= rows) return;\n"
+    "  v = h[r * 24 + at + c]; v.x += b[c * 4]; v.y += b[c * 4 + 1]; v.z -= b[c * 4 + 2]; v.w -= b[c * 4 + 3]; y[r * 8 + c] = v; }\n"
+    "extern \"C\" __global__ void bits(const uint4 *h, uint4 *y, int n) {\n" /* two bfloat16 in each word */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; uint4 v = h[i]; unsigned *p = (unsigned *)&v;\n"
+    "#pragma unroll\n"
+    "  for (int k = 0; k < 4; k++) { float a = __uint_as_float(p[k] << 16) * 0.5f, b = __uint_as_float(p[k] & 0xffff0000u) + 1.0f;\n"
+    "    p[k] = __byte_perm(__float_as_uint(a), __float_as_uint(b), 0x7632); } y[i] = v; }\n"
+    "extern \"C\" __global__ void norm4(const float4 *h, float4 *y) {\n" /* a lane needs all of them */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i]; float s = 1.0f / (v.x + v.y + v.z + v.w); v.x *= s; v.y *= s; v.z *= s; v.w *= s; y[i] = v; }\n"
+    "extern \"C\" __global__ void halve4(const float4 *h, float4 *y) {\n" /* one lane decides for all */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i]; while (v.x > 0.2f) { v.x *= 0.5f; v.y *= 0.5f; v.z *= 0.5f; v.w *= 0.5f; } y[i] = v; }\n"
+    "extern \"C\" __global__ void uneven(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float *q = y + 4 * i; const float *p = x + 4 * i; q[0] = p[0]; q[1] = p[1] + 1; q[3] = p[3] * 2; } }\n"
+    "extern \"C\" __global__ void carry(const uint2 *h, uint2 *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; uint2 v = h[i], w;\n"
+    "  asm(\"add.cc.u32 %0, %2, %2; addc.u32 %1, %3, 0;\" : \"=r\"(w.x), \"=r\"(w.y) : \"r\"(v.x), \"r\"(v.y)); y[i] = w; }\n"
+    "extern \"C\" __global__ void again(float *h, const float *same, float *y, int n) {\n" /* reads what it has written back */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { h[i] = h[i] * 2.0f; y[i] = same[i] + 1.0f; } }\n"
+    "extern \"C\" __global__ void again2(float2 *h, const float2 *same, float2 *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i]; v.x *= 2.0f; v.y *= 3.0f; h[i] = v; y[i] = same[i]; } }\n"
+    "extern \"C\" __global__ void crossed(const float2 *h, float2 *x, int n) {\n" /* another element's place */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i], w = x[i]; x[i] = make_float2(w.y + v.x, w.x + v.y); } }\n"
     /* what must be refused */
     "extern \"C\" __global__ void shift(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + (i ? x[i - 1] : 0.0f); }\n"
@@ -213,13 +256,13 @@ static const struct graph graphs[] = {
      L("back", "backwards", "[33,1,1]", "[128,1,1]", B("g") "," B("u") "," N(4096)) ","
      L("cube", "cube", "[4,2,4]", "[8,4,4]", B("u") "," B("v")) ","
      L("mirror", "mirror", "[11,1,1]", "[384,1,1]", B("v") "," B("y") "," N(4096)),
-     {{"v1", "v2", YES, YES}, {"v2", "back", YES, "same-widths"}, {"back", "cube", YES, YES}, {"cube", "mirror", YES, YES}},
+     {{"v1", "v2", YES, YES}, {"v2", "back", YES, YES}, {"back", "cube", YES, YES}, {"cube", "mirror", YES, YES}},
      1},
     {"single elements into vectors",
      F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
      L("gelu", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("v", "vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y")),
-     {{"gelu", "v", "same-widths", YES}},
+     {{"gelu", "v", YES, YES}},
      1},
     {"tiles transposed on the way",
      F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," O("y", 16384),
@@ -251,7 +294,7 @@ static const struct graph graphs[] = {
      F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
      P("p", "p", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("c", "gelu", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)),
-     {{"p", "c", YES, "same-widths"}},
+     {{"p", "c", YES, YES}},
      1},
     {"halves of a register",
      F("x", 16384, "input") "," I("h", 8192) "," O("y", 16384),
@@ -277,7 +320,7 @@ static const struct graph graphs[] = {
      F("x", 8192, "input") "," I("h", 8192) "," O("y", 8192),
      L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
      L("c", "shift", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)),
-     {{"p", "c", "thread-map", YES}},
+     {{"p", "c", "own-ways", YES}},
      1},
     {"stored twice, and once more each round",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," I("u", 8192) "," O("y", 8192),
@@ -308,6 +351,69 @@ static const struct graph graphs[] = {
      L("d", "stride", "[8,1,1]", "[128,1,1]", B("g") "," B("y") "," N(4096)),
      {{"p", "c", "thread-map", YES}, {"c", "d", "thread-map", YES}},
      1},
+    {"vectors' lanes one by one: after tiles, bias, GELU, a residual in place",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") "," I("h", 24576) "," I("g", 24576) "," O("y", 24000),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("gelu", "gelu4", "[6,1,1]", "[256,1,1]", B("h") "," B("b") "," B("g") "," N(1536) "," N(24)) ","
+     L("res", "residual4", "[13,1,1]", "[128,1,1]", B("g") "," B("x") "," N(1536)) ","
+     L("back", "gelu4", "[24,1,1]", "[64,1,1]", B("x") "," B("b") "," B("y") "," N(1500) "," N(24)),
+     {{"gemm", "gelu", YES, POINT}, {"gelu", "res", YES, YES}, {"res", "back", YES, "plain-sites"}},
+     1},
+    {"unrolled, with a tail; pairs; loops of each lane's own",
+     F("x", 6720, "input") "," I("h", 6720) "," I("g", 6720) "," I("u", 6720) "," O("y", 6720),
+     L("sweep", "sweep", "[4,1,1]", "[64,1,1]", B("x") "," B("h") "," N(210) "," N(8)) ","
+     L("p", "unrolled", "[5,1,1]", "[96,1,1]", B("h") "," B("g") "," N(1680)) ","
+     L("q", "pairs", "[8,1,1]", "[128,1,1]", B("g") "," B("u") "," N(840)) ","
+     L("c", "newton", "[9,1,1]", "[96,1,1]", B("u") "," B("y") "," N(840)),
+     {{"sweep", "p", YES, POINT}, {"p", "q", YES, YES}, {"q", "c", YES, YES}},
+     1},
+    {"two vectors a thread, of other lanes of another input; a prologue of them",
+     F("x", 16384, "input") "," F("r", 16384, "input") "," F("w", 24576, "weight") "," I("h", 16384) "," I("g", 16384) "," O("y", 24576),
+     L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("t", "tiled", "[8,1,1]", "[64,1,1]", B("h") "," B("r") "," B("g") "," N(1024)) ","
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("g") "," B("w") "," B("y") "," N(96) "," N(64)),
+     {{"p", "t", YES, YES}, {"t", "gemm", POINT, YES}},
+     1},
+    {"thirds of the columns in vectors, a tail",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 128, "weight") "," I("h", 24576) "," O("q", 8192) "," O("k", 7680),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("q", "third4", "[1,16,1]", "[8,4,1]", B("h") "," B("b") "," B("q") "," N(8) "," N(64)) ","
+     L("k", "third4", "[1,9,1]", "[8,7,1]", B("h") "," B("b") "," B("k") "," N(16) "," N(60)),
+     {{"gemm", "q", YES, POINT}, {"gemm", "k", YES, POINT}},
+     1},
+    {"words of two halves each",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "bits", "[9,1,1]", "[128,1,1]", B("h") "," B("y") "," N(1024)),
+     {{"p", "c", YES, YES}},
+     1},
+    {"lanes that need each other",
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) "," O("w", 16384) "," O("z", 16384) "," O("y", 16384),
+     L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "norm4", "[16,1,1]", "[64,1,1]", B("h") "," B("g")) ","
+     L("d", "halve4", "[16,1,1]", "[64,1,1]", B("g") "," B("z")) ","
+     L("p2", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("v") "," N(4096)) ","
+     L("d2", "halve4", "[16,1,1]", "[64,1,1]", B("v") "," B("w")) ","
+     L("q", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("u") "," N(4096)) ","
+     L("e", "carry", "[16,1,1]", "[128,1,1]", B("u") "," B("y")),
+     {{"p", "c", "own-ways", YES}, {"c", "d", YES, YES}, {"p2", "d2", "own-ways", YES}, {"q", "e", "own-ways", YES}},
+     3},
+    {"elements at uneven distances; another element's place",
+     F("x", 16384, "input") "," I("h", 16384) "," Z("g", 16384) "," I("u", 16384) "," Z("y", 16384),
+     L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "uneven", "[8,1,1]", "[128,1,1]", B("h") "," B("g") "," N(1024)) ","
+     L("q", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("u") "," N(4096)) ","
+     L("d", "crossed", "[16,1,1]", "[128,1,1]", B("u") "," B("y") "," N(2048)),
+     {{"p", "c", "thread-map", YES}, {"q", "d", "bystanders", YES}},
+     2},
+    {"it reads what it has written back",
+     F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," O("y", 8192) "," O("z", 8192),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "again", "[16,1,1]", "[128,1,1]", B("h") "," B("h") "," B("y") "," N(2048)) ","
+     L("q", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("g") "," N(2048)) ","
+     L("d", "again2", "[16,1,1]", "[64,1,1]", B("g") "," B("g") "," B("z") "," N(1024)),
+     {{"p", "c", "bystanders", "bystanders"}, {"q", "d", "bystanders", "bystanders"}},
+     4},
     {"two buffers between them, and a second output",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," O("u", 8192) "," I("v", 8192) "," O("y", 8192),
      L("p", "both", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," B("g") "," N(2048)) ","

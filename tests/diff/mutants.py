@@ -173,7 +173,21 @@ extern "C" __global__ void four(const float4 *h, float4 *y)
     v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w;
     y[i] = v;
 }
-extern "C" __global__ void shift(const float *h, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i] + (i ? h[i - 1] : 0.f); }
+extern "C" __global__ void shares(const float4 *h, float4 *y) /* a lane needs the others */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    float4 v = h[i];
+    float s = 1 / (v.x + v.y + v.z + v.w);
+    y[i] = make_float4(v.x * s, v.y * s, v.z * s, v.w * s);
+}
+extern "C" __global__ void shorts(const float *x, short *h) /* half of an element at a time */
+{
+    __shared__ short s[128];
+    s[threadIdx.x] = (short)(x[blockIdx.x * 64 + threadIdx.x / 2] * 99.f);
+    __syncthreads();
+    h[blockIdx.x * 128 + threadIdx.x] = s[threadIdx.x ^ 1];
+}
+extern "C" __global__ void mixed(const float *h, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i ^ 5] + 1.f; }
 extern "C" __global__ void pad(const float *h, float *y, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = i < n ? h[i] + 1.f : 2.f; }
 extern "C" __global__ void twice(const float *x, float *h) /* each element a second time, by another thread */
 {
@@ -297,8 +311,9 @@ INLINED = [
     ("bystanders", "", graph([launch("a", "i", "blur", "x", "h", N), launch("b", "i", "into", "h", "x")], x=buffer(N, "inout")), "refused: verification"),
     ("no_other_reader", "", graph([A, launch("b", "i", "reverse", "h", "y"), launch("c", "i", "reverse", "h", "z")], z=buffer(N, "output")),
      "refused: verification"),
-    ("same_widths", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "four", "h", "y", grid=N // 512)]), "refused: verification"),
-    ("thread_map", "", graph([launch("a", "m", "big", "x", "h", grid=1, shared=32768), launch("b", "i", "shift", "h", "y", grid=8192 // 128)], n=8192),
+    ("same_widths", "", graph([launch("a", "i", "shorts", "x", "h"), launch("b", "m", "scale", "h", "y", grid=N // 256)]), "refused: building"),
+    ("own_ways", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "shares", "h", "y", grid=N // 512)]), "refused: verification"),
+    ("thread_map", "", graph([launch("a", "m", "big", "x", "h", grid=1, shared=32768), launch("b", "i", "mixed", "h", "y", grid=8192 // 128)], n=8192),
      "refused: verification"),
     ("same_elements", "", graph([launch("a", "i", "reverse", "x", "h", grid=8), launch("b", "i", "pad", "h", "y", N // 2)]), "refused: verification"),
     ("stored_once", "", graph([launch("a", "i", "twice", "x", "h"), launch("b", "i", "onto", "h", "y")], y=buffer(N, "inout")), "refused: verification"),

@@ -39,6 +39,35 @@ extern "C" __global__ void vec4(const float4 *x, float4 *y, int n)
         y[i] = v;
     }
 }
+extern "C" __global__ void bias4(const float4 *x, const float4 *b, float4 *y, int n, int cols) /* lanes of a vector, each its own way */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float4 v = x[i], w = b[i % cols];
+    y[i] = make_float4(tanhf(v.x + w.x), tanhf(v.y + w.y), tanhf(v.z + w.z), tanhf(v.w + w.w));
+}
+extern "C" __global__ void unrolled(const float *x, float *y, int n) /* four elements a thread, a block apart */
+{
+    int base = blockIdx.x * blockDim.x * 4 + threadIdx.x;
+    #pragma unroll
+    for (int k = 0; k < 4; k++) {
+        int i = base + k * blockDim.x;
+        if (i < n) y[i] = x[i] > 0.5f ? 0.5f : x[i] * 1.25f;
+    }
+}
+extern "C" __global__ void tiles(const float2 *x, float2 *y, int n) /* two vectors a thread, in place where x is y */
+{
+    int i = blockIdx.x * blockDim.x * 2 + threadIdx.x, k = i + blockDim.x;
+    float2 v = i < n ? x[i] : make_float2(0, 0), w = k < n ? x[k] : make_float2(0, 0);
+    v.x += 0.5f; v.y *= 0.5f; w.x += 0.5f; w.y *= 0.5f;
+    if (i < n) y[i] = v;
+    if (k < n) y[k] = w;
+}
+extern "C" __global__ void add4(const float4 *x, float4 *y, int n) /* onto what is there */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) { float4 v = y[i], w = x[i]; v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; y[i] = v; }
+}
 extern "C" __global__ void binary(const float *x, const float *z, float *y, int n)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -165,10 +194,12 @@ class Maker:
         else:
             heavy = 0
         flat = [up(n, block), 1, 1], [block, 1, 1], heavy
-        if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind == "halve" and cols % 2:
+        if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind in ("halve", "tiles") and cols % 2 or kind in ("bias4", "add4") and cols % 4:
             kind = "gelu"
         if kind == "inplace" and self.role[src] in ("input", "weight") or kind == "binary" and self.shape.get(other) != (rows, cols):
             kind = "unary"
+        if kind == "add4" and (self.shape.get(other) != (rows, cols) or self.role[other] in ("input", "weight") or other == src):
+            kind = "bias4" if cols % 4 == 0 else "gelu"
         if kind == "spread" and self.shape.get(other) != (1, cols):
             kind = "bias2d"
         self.read.add(src)
@@ -188,6 +219,18 @@ class Maker:
             self.launch(kind, *flat, src, out, n)
         elif kind == "vec4":
             self.launch(kind, [rng.choice([1, up(n // 4, block)]), 1, 1], [block, 1, 1], 0, src, out, n // 4)
+        elif kind == "bias4":
+            self.launch(kind, [up(n // 4, block), 1, 1], [block, 1, 1], 0, src, self.weight(1, cols), out, n // 4, cols // 4)
+        elif kind in ("unrolled", "tiles"):
+            each = 4 if kind == "unrolled" else 2
+            to = src if kind == "tiles" and self.role[src] not in ("input", "weight") and rng.random() < 0.3 else out
+            self.launch(kind, [up(n if each == 4 else n // 2, block * each), 1, 1], [block, 1, 1], 0, src, to, n if each == 4 else n // 2)
+            if to == src:
+                return src
+        elif kind == "add4":
+            self.read.add(other)
+            self.launch(kind, [up(n // 4, block), 1, 1], [block, 1, 1], 0, src, other, n // 4)
+            return other
         elif kind in ("binary", "spread"):
             self.read.add(other)
             self.launch(kind, *flat, src, other, out, n, *([cols] if kind == "spread" else []))
@@ -236,8 +279,8 @@ class Maker:
         return {"dovetail": 1, "name": "plan%d" % self.seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers, "launches": self.launches}
 
 
-SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "rowsum", "warprows", "flip"]
-ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top"]
+SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows", "flip"]
+ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
 
 
 def build(seed):

@@ -1,0 +1,212 @@
+/* What of a guest's text one of its elements needs.
+ *
+ * A thread of a guest may have several elements: a vector's components, what an unrolled loop takes, a tile of Triton's. Each that it can have is
+ * a slot (inline-threads.c). Where the host passes an element on, the guest's text runs for that slot alone:
+ *
+ *     ld.global.v4.f32 {a, b, c, d}, [h+i];                    mov c, element;
+ *     ld.global.v4.f32 {e, f, g, k}, [w+j];        slot 2:     ld.global.f32 g, [w+j+8];
+ *     add a, a, e; … add d, d, k;                              add c, c, g;
+ *     st.global.v4.f32 [y+i], {a, b, c, d};                    st.global.f32 [y+i+8], c;
+ *
+ * A slice is a program with the same effect on what it stores: it has these stores, whatever defines a register that something in it reads
+ * (every definition, in whatever order), and each branch that does not lead to where falling through leads, next instructions that
+ * stay compared. Dropping a branch whose two ways meet at one instruction changes nothing, as the guest is known to end. Memory
+ * and the carry flag carry nothing: guests with local memory, calls or `.cc` have no slices, and what a guest writes is read by the slot that writes it alone, before
+ * (inline-threads.c). So each store is one slot's, that of the element that it needs; one that needs two, or none, refuses.
+ */
+#include "rewrite/inline-priv.h"
+
+#include <string.h>
+
+#define LARGE 20000 /* instructions of a guest that is looked at so */
+
+struct slicer {
+    const struct rw_cand *c;
+    const struct rw_body *g;
+    uint8_t *mask;  /* per instruction: components that stay, 1 where it has none; 0: dropped */
+    bool *need;     /* per register: read by what stays */
+    uint32_t *next; /* per place: the first instruction from there on that stays */
+    uint32_t *label;
+    bool more;
+};
+
+/* Components that stay or go one by one: of a load or store of a vector. */
+unsigned rw_inline_parts(const struct ptx_inst *i)
+{
+    bool access = (i->op == PTX_OP_LD || i->op == PTX_OP_ST) && rw_is_global_access(i);
+    return access && i->vec > 1 && i->opnd[i->op == PTX_OP_LD ? 0 : 1].kind == PTX_O_VEC ? i->vec : 1;
+}
+
+static void on_read(uint32_t reg, bool write, void *user)
+{
+    struct slicer *s = user;
+    if (!write)
+        s->need[reg] = true;
+}
+
+static void take(struct slicer *s, uint32_t n, unsigned bits)
+{
+    const struct ptx_inst *i = &s->g->f->inst[n];
+    if ((s->mask[n] & bits) == bits)
+        return;
+    s->more = true;
+    s->mask[n] |= (uint8_t)bits;
+    if (rw_inline_parts(i) == 1) {
+        ptx_inst_regs(i, on_read, s);
+        return;
+    }
+    if (i->pred != PTX_NO_REG)
+        s->need[i->pred] = true;
+    for (unsigned k = 0; k < i->nopnd; k++) {
+        const struct ptx_opnd *o = &i->opnd[k];
+        if (o->kind == PTX_O_REG || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
+            s->need[o->reg] = true;
+        for (unsigned j = 0; o->kind == PTX_O_VEC && i->op == PTX_OP_ST && j < o->n; j++)
+            if ((bits >> j & 1) && o->elem[j].kind == PTX_O_REG)
+                s->need[o->elem[j].reg] = true;
+    }
+}
+
+struct defines {
+    const bool *need;
+    bool hit;
+};
+
+static void on_write(uint32_t reg, bool write, void *user)
+{
+    struct defines *d = user;
+    d->hit |= write && d->need[reg];
+}
+
+static void round_of(struct slicer *s)
+{
+    const struct ptx_function *f = s->g->f;
+    s->next[f->ninst] = f->ninst;
+    for (uint32_t n = f->ninst; n-- > 0;)
+        s->next[n] = s->mask[n] ? n : s->next[n + 1];
+    for (uint32_t n = 0; n < f->ninst; n++) {
+        const struct ptx_inst *i = &f->inst[n];
+        unsigned parts = i->op > PTX_OP_OPAQUE ? rw_inline_parts(i) : 0, flags = parts ? ptx_op_info(i->op)->flags : 0;
+        struct defines d = {.need = s->need};
+        if (!parts || (flags & PTX_F_WRITES))
+            continue;
+        if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
+            if (s->next[i->op == PTX_OP_BRA ? s->label[i->opnd[0].label] : f->ninst] != s->next[n + 1])
+                take(s, n, 1);
+            continue;
+        }
+        for (unsigned k = 0; k < parts && parts > 1; k++)
+            if (i->opnd[0].elem[k].kind == PTX_O_REG && s->need[i->opnd[0].elem[k].reg])
+                take(s, n, 1u << k);
+        if (parts == 1)
+            ptx_inst_regs(i, on_write, &d);
+        if (d.hit)
+            take(s, n, 1);
+    }
+}
+
+/* The slice of what `mask` holds already. */
+static void close_slice(struct slicer *s)
+{
+    const struct ptx_function *f = s->g->f;
+    memset(s->need, 0, f->nreg);
+    for (uint32_t n = 0; n < f->ninst; n++) { /* what they read */
+        unsigned bits = s->mask[n];
+        s->mask[n] = 0;
+        if (bits)
+            take(s, n, bits);
+    }
+    do {
+        s->more = false;
+        round_of(s);
+    } while (s->more);
+}
+
+/* Slots whose elements the slice reads: bit by bit. */
+static uint64_t elements(const struct slicer *s)
+{
+    const struct rw_inline *n = s->c->in;
+    uint64_t m = 0;
+    for (unsigned k = 0; k < n->njoint; k++)
+        for (unsigned u = 0; u < n->joint[k].comps / n->unit; u++)
+            if (s->mask[n->joint[k].inst] >> (u * n->unit) & ((1u << n->unit) - 1))
+                m |= UINT64_C(1) << n->joint[k].slot[u];
+    return m;
+}
+
+static bool sliceable(struct rw_cand *c)
+{
+    const struct rw_body *g = &c->body[c->in->guest];
+    if (g->f->ninst > LARGE)
+        rw_no(c, RW_NO_own_ways, "'%s' has over %d instructions", rw_launch_name(c, c->in->guest), LARGE);
+    for (uint32_t n = 0; n < g->f->ninst; n++) {
+        const struct ptx_inst *i = &g->f->inst[n];
+        if (i->op <= PTX_OP_OPAQUE)
+            continue;
+        unsigned flags = ptx_op_info(i->op)->flags;
+        bool global = rw_is_global_access(i), memory = flags & (PTX_F_READS | PTX_F_WRITES);
+        if ((flags & (PTX_F_CALL | PTX_F_ATOMIC)) || i->op == PTX_OP_BRX_IDX || ptx_mod_of(i, PTX_MC_CC) != PTX_M_NONE || (memory && i->space == PTX_LOCAL) ||
+            ((flags & PTX_F_WRITES) && (!global || i->op != PTX_OP_ST)) || (memory && global && (rw_prov_of(g, i) & RW_PROV_LOCAL)))
+            rw_no(c, RW_NO_own_ways, "'%s' has `%s` between its elements (PTX line %u)", rw_launch_name(c, c->in->guest),
+                             ptx_op_info(i->op)->mnemonic, i->line);
+    }
+    return !c->in->no[RW_NO_own_ways];
+}
+
+static void stores(struct rw_cand *c, struct slicer *s)
+{
+    struct rw_inline *in = c->in;
+    const struct ptx_function *f = s->g->f;
+    uint8_t *mask = s->mask;
+    for (uint32_t n = 0; n < f->ninst && !in->no[RW_NO_own_ways]; n++) {
+        const struct ptx_inst *i = &f->inst[n];
+        if (i->op != PTX_OP_ST || !rw_is_global_access(i))
+            continue;
+        for (unsigned k = 0; k < rw_inline_parts(i); k++) {
+            memset(mask, 0, f->ninst);
+            mask[n] = (uint8_t)(1u << k);
+            close_slice(s);
+            uint64_t m = elements(s);
+            if (!m || (m & (m - 1))) {
+                rw_no(c, RW_NO_own_ways, "what '%s' stores depends on %s of the elements that a thread has (PTX line %u)",
+                                 rw_launch_name(c, in->guest), m ? "several" : "none", i->line);
+                if (!m || in->no[RW_NO_own_ways])
+                    break;
+            }
+            in->slice[__builtin_ctzll(m)][n] |= (uint8_t)(1u << k);
+        }
+    }
+}
+
+int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+{
+    struct rw_inline *in = c->in;
+    struct slicer s = {.c = c, .g = &c->body[in->guest]};
+    const struct ptx_function *f = s.g->f;
+    if (in->nslot < 2 || !sliceable(c))
+        return 0;
+    s.need = dt_new_array(a, bool, f->nreg + 1);
+    s.next = dt_new_array(a, uint32_t, f->ninst + 1);
+    s.label = dt_new_array(a, uint32_t, f->nlabel + 1);
+    s.mask = dt_new_array(a, uint8_t, f->ninst + 1);
+    in->slice = (uint8_t **)dt_new_array(&c->arena, uint8_t *, in->nslot);
+    for (unsigned k = 0; in->slice && k < in->nslot; k++)
+        in->slice[k] = dt_new_array(&c->arena, uint8_t, f->ninst + 1);
+    if (dt_arena_failed(a) || dt_arena_failed(&c->arena))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t n = 0; n < f->ninst; n++)
+        if (f->inst[n].op == PTX_OP_LABEL)
+            s.label[f->inst[n].opnd[0].label] = n;
+    if (in->host == 0)
+        stores(c, &s);
+    for (unsigned k = 0; in->host == 1 && k < in->njoint; k++) /* what the host takes is all that a producer leaves */
+        for (unsigned q = 0; q < in->joint[k].comps; q++)
+            in->slice[in->joint[k].slot[q / in->unit]][in->joint[k].inst] |= (uint8_t)(1u << q);
+    for (unsigned k = 0; k < in->nslot && !in->no[RW_NO_own_ways]; k++) {
+        s.mask = in->slice[k];
+        close_slice(&s);
+        if (in->host == 0 && (elements(&s) & ~(UINT64_C(1) << k)))
+            rw_no(c, RW_NO_own_ways, "stores of '%s' share a branch on another element", rw_launch_name(c, in->guest));
+    }
+    return 0;
+}

@@ -1,0 +1,473 @@
+/* Which thread of the guest has which element, and which of a thread's elements it is.
+ *
+ * They are found from the byte offset that the host is at. Each access of the guest to the shared buffer is taken from its trace
+ * (analysis/trace.c: exact, for every thread of every block), and every unit of it must be at
+ *
+ *     offset = at[slot] + sx tid.x + sy tid.y + sz tid.z + bx ctaid.x + by ctaid.y + bz ctaid.z
+ *
+ * with one set of steps. Units at one distance from the thread's place are one slot, whichever instructions they are moved by; at[] must be
+ * the sums of digits of their own (a vector's components; vectors so far apart). Sorted by step, each larger than anything that the smaller ones
+ * add up to in any thread that has the access, all these are the digits of the offset: division by the largest step gives its number, the
+ * rest the next. So no two have one element, and the element gives block, thread and slot. Steps come from the records' own lanes
+ * and boxes, nothing is guessed: what does not fit refuses.
+ *
+ * What the guest both reads and writes must be each element's own. With one slot: a thread is at one place of such a buffer, and no two threads
+ * meet. With several: the place is the element's own place but for a constant and the elements' sizes.
+ */
+#include "rewrite/inline-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define THREADS 1024
+#define TRIES 32 /* lanes that another is looked for */
+
+struct cell { /* where one lane is in one buffer */
+    bool set, written;
+    int64_t base, step[3];
+};
+
+struct own { /* of a buffer that a guest of several slots reads and writes: place = delta + offset * bytes / elem */
+    bool set;
+    uint32_t bytes;
+    int64_t delta;
+};
+
+/* A step that no box shows within itself: from the origins of two boxes that differ in that block number. */
+struct corner {
+    uint32_t lo[3], thread, inst;
+    int64_t base;
+};
+
+struct walk {
+    struct rw_cand *c;
+    int64_t step[6];       /* tid.x y z, ctaid.x y z */
+    bool known[6];
+    struct dt_vec(struct corner) corner;
+    bool *have;            /* per joint instruction: at[] is there */
+    int64_t *at;           /* of its first unit */
+    uint32_t n[6];         /* 1 + largest number that occurs */
+    uint64_t units;        /* that threads have */
+    uint64_t lower[RW_DIGITS]; /* by place in digit[]: most that the smaller ones add up to */
+    uint64_t joint_bytes;  /* stored, every time counted */
+    uint64_t *cells, *stores; /* by buffer: bytes of threads' own places; of stores */
+    struct cell *cell;     /* [nbuffer][THREADS], of a box */
+    struct own *own;       /* by buffer */
+    bool *use;             /* by buffer: the guest reads and writes it */
+    uint64_t joint[THREADS], writes[THREADS], back[THREADS]; /* of a box: slots that the thread has; that it stores for; in the shared buffer */
+};
+
+static void coords(const struct rw_cand *c, uint32_t thread, uint32_t at[3])
+{
+    const uint32_t *b = c->body[c->in->guest].block;
+    at[0] = thread % b[0];
+    at[1] = thread / b[0] % b[1];
+    at[2] = thread / b[0] / b[1];
+}
+
+static uint64_t blocks_in(const struct ana_trace_box *b) { return (uint64_t)b->ext[0] * b->ext[1] * b->ext[2]; }
+
+static int64_t step_of(const struct ana_trace *t, unsigned d, uint32_t k) { return t->step[d] ? t->step[d][k] : 0; }
+
+static const struct ptx_inst *inst_of(const struct walk *w, const struct ana_trace *t)
+{
+    return &w->c->body[w->c->in->guest].f->inst[t->inst];
+}
+
+/* Number of the joint instruction, UINT32_MAX: none. */
+static uint32_t joint_of(const struct walk *w, const struct ana_trace *t)
+{
+    const struct rw_inline *n = w->c->in;
+    for (uint32_t k = 0; k < n->njoint; k++)
+        if (n->joint[k].inst == t->inst)
+            return k;
+    return UINT32_MAX;
+}
+
+/* ---- steps --------------------------------------------------------------------------------------------------------------- */
+
+/* As far as this record shows them: blocks by its own steps, threads by two lanes that differ in one number. */
+static void find_steps(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t)
+{
+    uint32_t x[3], y[3];
+    for (unsigned d = 0; d < 3; d++)
+        for (uint32_t k = 0; k < t->n && k < TRIES && !w->known[d]; k++)
+            for (uint32_t q = k + 1; q < t->n && !w->known[d]; q++) {
+                coords(w->c, t->thread[k], x);
+                coords(w->c, t->thread[q], y);
+                int64_t way = t->base[q] - t->base[k], by = (int64_t)y[d] - x[d];
+                if (!by || x[(d + 1) % 3] != y[(d + 1) % 3] || x[(d + 2) % 3] != y[(d + 2) % 3] || way % by)
+                    continue;
+                w->step[d] = way / by;
+                w->known[d] = true;
+            }
+    for (unsigned d = 0; d < 3; d++)
+        if (!w->known[3 + d] && b->ext[d] > 1 && t->n && step_of(t, d, 0) % b->stride[d] == 0) {
+            w->step[3 + d] = step_of(t, d, 0) / b->stride[d];
+            w->known[3 + d] = true;
+        }
+}
+
+static int on_steps(const struct ana_trace_box *b, void *user)
+{
+    struct walk *w = user;
+    int r = 0;
+    for (uint32_t k = 0; k < b->n && r == 0; k++) {
+        const struct ana_trace *t = &b->access[k];
+        if (!t->n || joint_of(w, t) == UINT32_MAX)
+            continue;
+        find_steps(w, b, t);
+        struct corner x = {{b->lo[0], b->lo[1], b->lo[2]}, t->thread[0], t->inst, t->base[0]};
+        if (w->corner.n < 4096 && !dt_push(&w->corner, x))
+            r = DT_E_NOMEM;
+    }
+    return r;
+}
+
+/* Steps of block numbers that no box has twice: pairs of boxes. */
+static void more_steps(struct walk *w)
+{
+    const struct corner *v = w->corner.p;
+    for (size_t i = 1; i < w->corner.n; i++) {
+        unsigned differ = 0, d = 0;
+        uint32_t x[3], y[3];
+        for (unsigned k = 0; k < 3; k++)
+            if (v[i].lo[k] != v[0].lo[k] && !w->known[3 + k]) {
+                differ++;
+                d = k;
+            }
+        if (differ != 1 || v[i].inst != v[0].inst)
+            continue;
+        int64_t way = v[i].base - v[0].base;
+        coords(w->c, v[0].thread, x);
+        coords(w->c, v[i].thread, y);
+        for (unsigned k = 0; k < 3; k++) {
+            way -= w->step[k] * ((int64_t)y[k] - x[k]);
+            if (k != d)
+                way -= w->step[3 + k] * ((int64_t)v[i].lo[k] - v[0].lo[k]);
+        }
+        int64_t by = (int64_t)v[i].lo[d] - v[0].lo[d];
+        if (way % by == 0) {
+            w->step[3 + d] = way / by;
+            w->known[3 + d] = true;
+        }
+    }
+}
+
+/* ---- where each instruction begins ---------------------------------------------------------------------------------------- */
+
+/* What lane k's numbers add up to, in the box's first block. */
+static int64_t sum(const struct walk *w, const struct ana_trace_box *b, const uint32_t x[3])
+{
+    int64_t at = 0;
+    for (unsigned d = 0; d < 3; d++)
+        at += w->step[d] * x[d] + w->step[3 + d] * b->lo[d];
+    return at;
+}
+
+static int on_begin(const struct ana_trace_box *b, void *user)
+{
+    struct walk *w = user;
+    struct rw_cand *c = w->c;
+    uint32_t x[3];
+    for (uint32_t i = 0; i < b->n; i++) {
+        const struct ana_trace *t = &b->access[i];
+        uint32_t j = joint_of(w, t);
+        for (uint32_t k = 0; j != UINT32_MAX && k < t->n; k++) {
+            coords(c, t->thread[k], x);
+            int64_t at = t->base[k] - sum(w, b, x);
+            bool good = !t->moves && t->times[k] == 1 && (!w->have[j] || at == w->at[j]);
+            w->at[j] = at;
+            w->have[j] = true;
+            for (unsigned d = 0; d < 3; d++) {
+                uint32_t last = b->lo[d] + (b->ext[d] - 1) * b->stride[d];
+                good &= b->ext[d] < 2 || step_of(t, d, k) == w->step[3 + d] * b->stride[d];
+                if (x[d] + 1 > w->n[d])
+                    w->n[d] = x[d] + 1;
+                if (last + 1 > w->n[3 + d])
+                    w->n[3 + d] = last + 1;
+            }
+            if (t->buffer[k] != c->in->buffer)
+                rw_no(c, RW_NO_plain_sites, "an access of '%s' reaches another buffer", rw_launch_name(c, c->in->guest));
+            if (!good) {
+                rw_no(c, RW_NO_thread_map, "%s of '%s' to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
+                      c->in->host ? "what each thread writes" : "what each thread reads", rw_launch_name(c, c->in->guest), t->thread[k],
+                      b->lo[0], b->lo[1], b->lo[2]);
+                return 0;
+            }
+        }
+    }
+    return 0;
+}
+
+/* ---- slots and digits ----------------------------------------------------------------------------------------------------- */
+
+static void add_digit(struct rw_inline *n, struct rw_digit x)
+{
+    unsigned at = n->ndigit++;
+    for (; at && n->digit[at - 1].step < x.step; at--)
+        n->digit[at] = n->digit[at - 1];
+    n->digit[at] = x;
+}
+
+/* Distances of the units from their threads' places, each once. */
+static bool make_slots(struct walk *w)
+{
+    struct rw_inline *n = w->c->in;
+    int64_t bytes = (int64_t)n->elem * n->unit;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t j = 0; j < n->njoint; j++)
+            for (unsigned u = 0; w->have[j] && u < n->joint[j].comps / n->unit; u++) {
+                int64_t at = w->at[j] + u * bytes;
+                unsigned k = 0, q = n->nslot;
+                while (k < n->nslot && n->at[k] < at)
+                    k++;
+                if (pass) {
+                    n->joint[j].slot[u] = (uint8_t)k;
+                    continue;
+                }
+                if (k < n->nslot && n->at[k] == at)
+                    continue;
+                if (n->nslot == RW_SLOTS)
+                    return false;
+                for (n->nslot++; q > k; q--)
+                    n->at[q] = n->at[q - 1];
+                n->at[k] = at;
+            }
+    uint32_t m = 0;
+    for (uint32_t j = 0; j < n->njoint; j++) /* but what no thread reaches */
+        if (w->have[j])
+            n->joint[m++] = n->joint[j];
+    n->njoint = m;
+    return n->nslot;
+}
+
+/* at[] as digits: so many at one step, so many of those at a larger one … */
+static bool slot_digits(struct rw_inline *n)
+{
+    int64_t v[RW_SLOTS];
+    unsigned m = n->nslot, weight = 1;
+    memcpy(v, n->at, sizeof v);
+    while (m > 1) {
+        int64_t step = v[1] - v[0];
+        unsigned run = 1, k = 0;
+        while (run < m && v[run] == v[0] + (int64_t)run * step)
+            run++;
+        if (m % run || n->ndigit + 6 >= RW_DIGITS)
+            return false;
+        while (k < m && v[k] == v[k - k % run] + (int64_t)(k % run) * step)
+            k++;
+        if (k < m)
+            return false;
+        add_digit(n, (struct rw_digit){.of = RW_SLOT, .weight = weight, .step = (uint64_t)step, .n = run});
+        for (k = 0; k < m / run; k++)
+            v[k] = v[k * run];
+        m /= run;
+        weight *= run;
+    }
+    return true;
+}
+
+static void make_digits(struct walk *w)
+{
+    struct rw_cand *c = w->c;
+    struct rw_inline *n = c->in;
+    const char *name = rw_launch_name(c, n->guest);
+    if (!make_slots(w)) {
+        rw_no(c, RW_NO_thread_map, "threads of '%s' have %s", name, n->nslot ? "too many elements each" : "none");
+        n->nslot = n->nslot ? n->nslot : 1;
+    } else if (!slot_digits(n)) {
+        rw_no(c, RW_NO_thread_map, "the elements that a thread of '%s' has do not lie at even distances", name);
+    }
+    n->origin = n->at[0];
+    for (int d = 0; d < 6; d++) {
+        struct rw_digit x = {.of = d < 3 ? RW_TID : RW_CTAID, .comp = d % 3, .step = (uint64_t)llabs(w->step[d]), .down = w->step[d] < 0, .n = w->n[d]};
+        if (x.n <= 1)
+            continue;
+        if (x.down)
+            n->origin += w->step[d] * (int64_t)(x.n - 1);
+        add_digit(n, x);
+    }
+    uint64_t span = 0;
+    for (unsigned k = 0; k < n->ndigit && span <= UINT32_MAX; k++)
+        span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
+    if (span > UINT32_MAX || (n->partial && span + c->prog->graph->buffer[n->buffer].bytes > UINT32_MAX)) /* offsets from the origin are 32 bits wide, also below it */
+        rw_no(c, RW_NO_thread_map, "what '%s' touches is over 4 GiB long", name);
+}
+
+/* ---- every record against them --------------------------------------------------------------------------------------------- */
+
+/* What the smaller digits add up to: largest in the box's first or last block of each number. */
+static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot)
+{
+    const struct rw_inline *n = w->c->in;
+    uint64_t sum = 0;
+    for (unsigned q = n->ndigit; q-- > 0;) {
+        const struct rw_digit *y = &n->digit[q];
+        uint32_t first = y->of == RW_CTAID ? b->lo[y->comp] : y->of == RW_TID ? x[y->comp] : slot / y->weight % y->n, last = first;
+        if (y->of == RW_CTAID)
+            last += (b->ext[y->comp] - 1) * b->stride[y->comp];
+        if (sum > w->lower[q])
+            w->lower[q] = sum;
+        sum += y->step * (y->down ? y->n - 1 - first : last);
+    }
+}
+
+static void on_unit(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k, unsigned slot)
+{
+    uint32_t x[3], thread = t->thread[k];
+    coords(w->c, thread, x);
+    if (!(w->joint[thread] >> slot & 1))
+        w->units += blocks_in(b);
+    w->joint[thread] |= UINT64_C(1) << slot;
+    w->joint_bytes += blocks_in(b) * w->c->in->unit * w->c->in->elem;
+    bound(w, b, x, slot);
+}
+
+/* Lane k is in a buffer that a guest of one slot reads and writes. */
+static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
+{
+    struct rw_cand *c = w->c;
+    struct cell *z = &w->cell[(size_t)t->buffer[k] * THREADS + t->thread[k]], here = {true, false, t->base[k], {0}};
+    for (unsigned d = 0; d < 3; d++)
+        here.step[d] = b->ext[d] > 1 ? step_of(t, d, k) : 0;
+    if (t->moves || t->times[k] != 1 ||
+        (z->set && (z->base != here.base || memcmp(z->step, here.step, sizeof here.step) || (t->writes && z->written))))
+        rw_no(c, RW_NO_bystanders, "a thread of '%s' is at several places of '%s', which it writes, or writes one twice",
+              rw_launch_name(c, c->in->guest), c->prog->graph->buffer[t->buffer[k]].name);
+    if (!z->set)
+        w->cells[t->buffer[k]] += blocks_in(b) * t->bytes;
+    here.written = t->writes || (z->set && z->written);
+    *z = here;
+}
+
+/* The same with several slots: where the element itself is. */
+static void in_own(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k)
+{
+    struct rw_cand *c = w->c;
+    const struct rw_inline *n = c->in;
+    struct own *o = &w->own[t->buffer[k]];
+    uint32_t x[3], parts = rw_inline_parts(inst_of(w, t)), bytes = t->bytes / parts;
+    bool good = !t->moves && t->times[k] == 1;
+    coords(c, t->thread[k], x);
+    for (unsigned s = 0; s < n->nslot && good; s++) {
+        unsigned mask = n->slice[s][t->inst], first = mask ? (unsigned)__builtin_ctz(mask) : 0;
+        if (!mask)
+            continue;
+        int64_t offset = n->at[s] + sum(w, b, x), place = t->base[k] + (int64_t)first * bytes, scaled = offset / n->elem * bytes;
+        good &= offset % n->elem == 0 && mask >> first == (1u << n->unit) - 1 && (!o->set || (o->bytes == bytes && o->delta == place - scaled));
+        for (unsigned d = 0; d < 3; d++)
+            good &= b->ext[d] < 2 || (step_of(t, d, k) % bytes == 0 && w->step[3 + d] * b->stride[d] % n->elem == 0 &&
+                                      step_of(t, d, k) / bytes == w->step[3 + d] * b->stride[d] / n->elem);
+        *o = (struct own){true, bytes, place - scaled};
+    }
+    if (!good)
+        rw_no(c, RW_NO_bystanders, "a thread of '%s' is not at its elements' own places of '%s', which it writes", rw_launch_name(c, n->guest),
+              c->prog->graph->buffer[t->buffer[k]].name);
+}
+
+static int on_check(const struct ana_trace_box *b, void *user)
+{
+    struct walk *w = user;
+    struct rw_cand *c = w->c;
+    const struct rw_inline *n = c->in;
+    uint32_t nbuffer = c->prog->graph->nbuffer;
+    memset(w->joint, 0, sizeof w->joint);
+    memset(w->writes, 0, sizeof w->writes);
+    memset(w->back, 0, sizeof w->back);
+    memset(w->cell, 0, (size_t)nbuffer * THREADS * sizeof *w->cell);
+    for (uint32_t i = 0; i < b->n; i++) {
+        const struct ana_trace *t = &b->access[i];
+        uint32_t j = joint_of(w, t);
+        uint64_t whose = n->nslot < 2;
+        if (t->evidence != ANA_PROVED)
+            rw_no(c, RW_NO_thread_map, "'%s' takes addresses from what a buffer holds", rw_launch_name(c, n->guest));
+        for (unsigned s = 0; n->slice && s < n->nslot; s++)
+            whose |= (uint64_t)(n->slice[s][t->inst] != 0) << s;
+        for (uint32_t k = 0; k < t->n; k++) {
+            uint32_t buffer = t->buffer[k];
+            if (t->writes)
+                w->writes[t->thread[k]] |= whose;
+            if (t->writes && buffer == n->buffer)
+                w->back[t->thread[k]] |= whose;
+            if (buffer < nbuffer && t->writes)
+                w->stores[buffer] += blocks_in(b) * t->bytes * (uint64_t)t->times[k];
+            if (buffer < nbuffer && w->use[buffer] && n->slice)
+                in_own(w, b, t, k);
+            else if (buffer < nbuffer && w->use[buffer])
+                in_cell(w, b, t, k);
+            if (j == UINT32_MAX)
+                continue;
+            if (n->host == 0 && (w->back[t->thread[k]] & whose))
+                rw_no(c, RW_NO_bystanders, "'%s' reads an element of '%s' again (PTX line %u) that it has written itself",
+                      rw_launch_name(c, n->guest), c->prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
+            for (unsigned u = 0; u < n->joint[j].comps / n->unit; u++)
+                on_unit(w, b, t, k, n->joint[j].slot[u]);
+        }
+    }
+    for (uint32_t k = 0; k < THREADS; k++)
+        if (w->writes[k] & ~w->joint[k])
+            rw_no(c, RW_NO_same_elements, "thread %u of '%s' writes something without having an element of '%s'", k, rw_launch_name(c, n->guest),
+                  c->prog->graph->buffer[n->buffer].name);
+    return 0;
+}
+
+static void check(struct walk *w, struct dt_arena *a)
+{
+    struct rw_cand *c = w->c;
+    struct rw_inline *n = c->in;
+    const struct dt_graph *g = c->prog->graph;
+    const char *name = rw_launch_name(c, n->guest), *shared = g->buffer[n->buffer].name;
+    struct rw_uses u = rw_inline_uses(c, n->guest, n->buffer, a);
+    for (unsigned q = 0; q < n->ndigit && !rw_refused(n); q++)
+        if (n->digit[q].step < (uint64_t)n->elem * n->unit + w->lower[q])
+            rw_no(c, RW_NO_thread_map, "several threads of '%s' may have one element of '%s'", name, shared);
+    if (!rw_refused(n) && w->units * n->elem * n->unit != ana_set_bytes(n->host == 0 ? u.read : u.must))
+        rw_no(c, RW_NO_same_elements, "the threads of '%s' do not have each byte of '%s' once", name, shared);
+    if (!rw_refused(n) && n->host == 1 && (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
+        rw_no(c, RW_NO_stored_once, "'%s' stores some byte of '%s' more than once, or perhaps", name, shared);
+    for (uint32_t b = 0; b < g->nbuffer && !rw_refused(n); b++) {
+        u = rw_inline_uses(c, n->guest, b, a);
+        if (w->stores[b] != ana_set_bytes(u.write) ||
+            (w->use[b] && !n->slice && w->cells[b] != ana_set_bytes(ana_set_union(a, u.read, u.write))))
+            rw_no(c, RW_NO_bystanders, "two threads of '%s' meet in '%s', which it writes", name, g->buffer[b].name);
+    }
+}
+
+int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+{
+    struct rw_inline *n = c->in;
+    const struct dt_graph *g = c->prog->graph;
+    struct walk w = {.c = c};
+    size_t nb = g->nbuffer + 1;
+    w.cells = dt_new_array(a, uint64_t, nb);
+    w.stores = dt_new_array(a, uint64_t, nb);
+    w.use = dt_new_array(a, bool, nb);
+    w.own = dt_new_array(a, struct own, nb);
+    w.have = dt_new_array(a, bool, n->njoint + 1);
+    w.at = dt_new_array(a, int64_t, n->njoint + 1);
+    w.cell = dt_calloc(nb * THREADS, sizeof *w.cell);
+    int r = dt_arena_failed(a) || !w.cell ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
+    for (uint32_t b = 0; b < g->nbuffer && r == 0; b++) {
+        struct rw_uses u = rw_inline_uses(c, n->guest, b, a);
+        w.use[b] = u.write.n && u.read.n;
+    }
+    if (r == 0)
+        r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_steps, &w, e);
+    if (r == 0 && !rw_refused(n)) {
+        more_steps(&w);
+        r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_begin, &w, e);
+    }
+    if (r == 0 && !rw_refused(n)) {
+        make_digits(&w);
+        if (!rw_refused(n))
+            r = rw_inline_slices(c, a, e);
+    }
+    if (r == 0 && !rw_refused(n))
+        r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_check, &w, e);
+    if (r == 0 && !rw_refused(n))
+        check(&w, a);
+    free(w.cell);
+    free(w.corner.p);
+    return r;
+}
