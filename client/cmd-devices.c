@@ -1,4 +1,6 @@
 /* dovetail devices: what this machine offers; the one that is used is marked. */
+#include <string.h>
+
 #include "client/cli.h"
 
 static int human(struct cli *c, const json_t *doc, const struct outcome *o)
@@ -13,7 +15,8 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         table_row(&t, 5, jstr(d, "spec"), jstr(d, "name"), jstr(d, "kind"), jstr(d, "arch"), sms);
     }
     table_print(&t, c);
-    printf("in use: %s\n", jstr(used, "name"));
+    const char *sharing = json_string_value(json_object_get(used, "sharing"));
+    printf("in use: %s%s\n", jstr(used, "name"), !sharing ? "" : !strcmp(sharing, "mig") ? " (a slice of a GPU, MIG)" : " (shared, through an MPS server)");
     return 0;
 }
 

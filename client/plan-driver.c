@@ -1,4 +1,7 @@
-/* The CUDA driver as a program that binds plans has it: libcuda.so.1, already loaded in most of them, by dlsym. NVIDIA's or the software device. */
+/* The CUDA driver as a program that binds plans has it: libcuda.so.1, already loaded in most of them, by dlsym. NVIDIA's or the software device.
+ *
+ * One that is too old is refused by its version, and one that lacks an entry by the entry's name. The library stays open: drivers do not survive dlclose.
+ */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +14,7 @@ static struct {
     struct plan_driver table;
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+#define OLDEST_DRIVER 12030 /* as device/symbols.c has it */
 #define TEXT(x) #x
 #define SYMBOL(name) TEXT(name) /* with the suffix that cuda.h's macros give it */
 
@@ -19,6 +23,11 @@ static int fill(struct plan_driver *t, struct dt_err *e)
     void *lib = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (!lib)
         return dt_err_set(e, DT_E_NO_DEVICE, "%s", dlerror());
+    CUresult (*version)(int *) = (CUresult(*)(int *))dlsym(lib, "cuDriverGetVersion");
+    int v = 0;
+    if (version && version(&v) == CUDA_SUCCESS && v < OLDEST_DRIVER)
+        return dt_err_set(e, DT_E_NO_DEVICE, "the driver is of CUDA %d.%d: %d.%d or later is needed", v / 1000, v % 1000 / 10, OLDEST_DRIVER / 1000,
+                          OLDEST_DRIVER % 1000 / 10);
 #define SYM(name)                                                                                                                  \
     t->name = (__typeof__(&name))dlsym(lib, SYMBOL(name));                                                                         \
     if (!t->name)                                                                                                                  \

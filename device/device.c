@@ -14,7 +14,6 @@
 #include "device/device-priv.h"
 
 #define DEADLINE_MS 60000
-#define OLDEST_DRIVER 12000
 
 /* What an error means for a person, where its name does not say. */
 static const char *hint(CUresult r)
@@ -127,8 +126,11 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
         r = cu->dovetailDeviceL2Halves(&i.l2_halves, dev);
     if (r != CUDA_SUCCESS)
         return cu_error(cu, r, "reading the device's attributes", e);
-    /* A MIG slice has a name of its own ("NVIDIA H200 MIG 1g.18gb") and its own number of SMs. */
-    snprintf(i.sharing, sizeof i.sharing, "%s", strstr(i.name, " MIG ") ? "mig" : "");
+    /* A MIG slice has a name of its own ("NVIDIA H200 MIG 1g.18gb") and its own number of SMs; a slice may be an MPS server's too. */
+    int mps = 0;
+    if (cu->cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, dev) != CUDA_SUCCESS) /* a driver that does not know it */
+        mps = 0;
+    snprintf(i.sharing, sizeof i.sharing, "%s", strstr(i.name, " MIG ") ? "mig" : mps > 0 ? "mps" : "");
     i.cc_major = (unsigned)major;
     i.cc_minor = (unsigned)minor;
     if (!cu->soft)
@@ -146,13 +148,7 @@ static int find_real(unsigned ordinal, const struct dev_driver **ret_cu, CUdevic
     int r = dev_driver_open(false, ret_cu, e);
     if (r < 0)
         return r;
-    int version = 0;
-    CUresult c = (*ret_cu)->cuDriverGetVersion(&version);
-    if (c == CUDA_SUCCESS && version < OLDEST_DRIVER)
-        return dt_err_set(e, DT_E_NO_DEVICE, "the driver is of CUDA %d.%d: %d.%d or later is needed", version / 1000, version % 1000 / 10,
-                          OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
-    if (c == CUDA_SUCCESS)
-        c = (*ret_cu)->cuDeviceGetCount(&count);
+    CUresult c = (*ret_cu)->cuDeviceGetCount(&count);
     if (c != CUDA_SUCCESS)
         return cu_error(*ret_cu, c, "cuDeviceGetCount", e);
     if (ordinal >= (unsigned)count)

@@ -24,7 +24,8 @@ struct dev_info {
     unsigned sms, cc_major, cc_minor, max_threads_sm, max_blocks_sm, regs_sm, shared_sm, shared_block, shared_block_optin;
     unsigned shared_reserved, l2_bytes;
     unsigned l2_halves; /* 2: the L2 has two halves, and a line may be kept in both; soft: of the model, else by compute capability (device.c) */
-    char sharing[8]; /* "mig": a slice of a GPU; "mps": an MPS client with a part of the SMs, `sms` is that part; else "" */
+    /* "mig": a slice of a GPU; "mps": its contexts are an MPS server's, and `sms` is the part that we get; else "" */
+    char sharing[8];
     int driver_version; /* 13000 */
 };
 

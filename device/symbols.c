@@ -4,8 +4,8 @@
  * answers `cuCtxSynchronize` and `cuCtxGetDevice` with shapes that have one parameter more than the header's macros say.
  *
  * NVIDIA's driver is `libcuda.so.1` as the dynamic linker finds it; ours is opened by path (DOVETAIL_SOFTGPU, else beside the program), so that
- * both can be open in one process and neither hides the other (RTLD_LOCAL). The table is cuda.def; a driver that lacks an entry is too
- * old and is refused with the entry's name. The toolkit's stub library answers CUDA_ERROR_STUB_LIBRARY to cuInit and so is no device.
+ * both can be open in one process and neither hides the other (RTLD_LOCAL). The table is cuda.def. A driver that is too old is refused by its version before
+ * anything is asked of it, and one that lacks an entry with the entry's name. The toolkit's stub library answers CUDA_ERROR_STUB_LIBRARY to cuInit and so is no device.
  * A library, once open, stays: drivers do not survive dlclose.
  */
 #include <dlfcn.h>
@@ -21,6 +21,7 @@ static struct {
     struct dev_driver real, soft;
 } drivers = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+#define OLDEST_DRIVER 12030 /* edges of graphs with data: cuGraphAddDependencies_v2 */
 #define TEXT(x) #x
 #define SYMBOL(name) TEXT(name) /* with the suffix that cuda.h's macros give it */
 
@@ -29,9 +30,14 @@ typedef CUresult (*get_proc)(const char *, void **, int, cuuint64_t, CUdriverPro
 static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err *e)
 {
     get_proc get = (get_proc)dlsym(lib, "cuGetProcAddress_v2");
+    CUresult (*version)(int *) = (CUresult(*)(int *))dlsym(lib, "cuDriverGetVersion"); /* may be called before cuInit */
+    int v = 0;
     void *p;
+    if (version && version(&v) == CUDA_SUCCESS && v < OLDEST_DRIVER)
+        return dt_err_set(e, DT_E_NO_DEVICE, "the driver (%s) is of CUDA %d.%d: %d.%d or later is needed", path, v / 1000, v % 1000 / 10, OLDEST_DRIVER / 1000,
+                          OLDEST_DRIVER % 1000 / 10);
     if (!get)
-        return dt_err_set(e, DT_E_NO_DEVICE, "%s: no cuGetProcAddress_v2: a driver of CUDA 12 or later is needed", path);
+        return dt_err_set(e, DT_E_NO_DEVICE, "%s: no cuGetProcAddress_v2: it is no driver, or one too old", path);
 #define SYM(name)                                                                                                                  \
     p = dlsym(lib, SYMBOL(name));                                                                                                  \
     if (!p)                                                                                                                        \
@@ -41,6 +47,10 @@ static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err
 #include "device/cuda.def"
 #undef SYM
 #undef OPT
+    if (!d->cuEventElapsedTime) /* _v2 came with 12.8, and has the same parameters */
+        d->cuEventElapsedTime = (__typeof__(&cuEventElapsedTime))dlsym(lib, "cuEventElapsedTime");
+    if (!d->cuEventElapsedTime)
+        return dt_err_set(e, DT_E_NO_DEVICE, "%s: no cuEventElapsedTime: the driver is too old", path);
     d->soft = true;
 #define EXT(name, params)                                                                                                          \
     p = NULL;                                                                                                                      \

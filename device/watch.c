@@ -5,7 +5,9 @@
  * versioned (_v2, _v3) and stable. The GPU is found by its PCI bus id: NVML knows nothing of CUDA_VISIBLE_DEVICES and numbers otherwise.
  *
  * What disturbs: slowdown by hardware, heat or power brake; the software's power cap when it moved the SM clock; a clock that moved by over 5 %; another
- * process with a context. In a container the process ids are those of the host, so ours is not looked for: one process is taken to be us.
+ * process with a context. In a container the process ids are those of the host, so ours is not looked for: one process is taken to be us, and another one to be the
+ * MPS server where the device is one's. On a MIG slice the processes of that slice count, found by the UUID that CUDA gives it; those of the other slices share
+ * power and clocks, which are watched.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -24,11 +26,13 @@ struct nvml_process { /* nvmlProcessInfo_t of _v2 and _v3 */
 };
 enum { SM_CLOCK = 1, MEM_CLOCK = 2 };
 enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_POWER_BRAKE = 0x80 }; /* nvmlClocksEventReason… */
+enum { INSUFFICIENT_SIZE = 7 };
 #define MOVED 0.05
 
 /* ENTRY(member, symbol, parameters): all return 0 for success */
 #define ENTRIES(ENTRY)                                                                                                             \
     ENTRY(init, nvmlInit_v2, (void))                                                                                               \
+    ENTRY(by_uuid, nvmlDeviceGetHandleByUUID, (const char *, nvmlDevice_t *))                                                      \
     ENTRY(by_bus, nvmlDeviceGetHandleByPciBusId_v2, (const char *, nvmlDevice_t *))                                                \
     ENTRY(clock, nvmlDeviceGetClockInfo, (nvmlDevice_t, int, unsigned *))                                                          \
     ENTRY(max_clock, nvmlDeviceGetMaxClockInfo, (nvmlDevice_t, int, unsigned *))                                                   \
@@ -58,6 +62,19 @@ static void load(void)
     nvml.there = nvml.init && nvml.by_bus && !nvml.init();
 }
 
+/* The MIG slice itself: clocks are asked of the whole GPU, processes of the slice. */
+static bool slice(struct dev_device *d, nvmlDevice_t *ret)
+{
+    CUuuid u;
+    char text[64] = "MIG-";
+    size_t n = 4;
+    if (!nvml.by_uuid || !d->cu->cuDeviceGetUuid || d->cu->cuDeviceGetUuid(&u, d->dev) != CUDA_SUCCESS)
+        return false;
+    for (int i = 0; i < 16; i++)
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)u.bytes[i]);
+    return !nvml.by_uuid(text, ret);
+}
+
 void dev_state(struct dev_device *d, struct dev_state *ret)
 {
     struct dev_state s = {0};
@@ -84,9 +101,12 @@ void dev_state(struct dev_device *d, struct dev_state *ret)
         s.mig = now == 1;
     enum { MOST = 64 };
     struct nvml_process p[MOST];
-    unsigned n = MOST;
-    if (nvml.processes && !nvml.processes(dev, &n, p))
-        s.others = n > 1 ? n - 1 : 0;
+    unsigned n = MOST, ours = !strcmp(d->info.sharing, "mps") ? 2 : 1;
+    if (!strcmp(d->info.sharing, "mig"))
+        slice(d, &dev);
+    int r = nvml.processes ? nvml.processes(dev, &n, p) : -1;
+    if (!r || r == INSUFFICIENT_SIZE) /* n is their number either way */
+        s.others = n > ours ? n - ours : 0;
     *ret = s;
 }
 

@@ -1,12 +1,17 @@
 /* A program that runs plans by libdovetail and the driver API, for test-bind.py: everything that a caller may do wrong or differently is an option.
  *
  *     bind PLAN [--seed N] [--shift BUFFER BYTES] [--omit BUFFER] [--twice BUFFER] [--overlap A B] [--small BUFFER] [--change BUFFER]
- *          [--extra NAME] [--graph | --capture | --threads N] [--times N]
+ *          [--extra NAME] [--graph | --capture | --threads N] [--times N] [--together N] [--count]
  *
  * Buffers start as `dovetail run` starts them (graph/fill.c). Prints one JSON document: {"fallback": null or why, "outputs": {BUFFER: "sha256:…"}}
- * or {"error": code, "problem": "…"}. With threads each has memory of its own and a binding of its own, and all must agree.
+ * or {"error": code, "problem": "…"}. With threads each has memory of its own and a binding of its own, and all must agree; together,
+ * all launch one binding at once. --count adds what libdovetail allocated:
+ * {"allocations": {"load": N, "bind": N, "launch": N}}, calls of malloc and its like from its code, whether directly or through the C library; what the driver
+ * allocates is its own. "device" is how many bytes of device memory there were less after binding, launching and making graphs than before.
  */
 #include <cuda.h>
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <jansson.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +27,7 @@ enum { MAX_BUFFER = 256, MAX_THREAD = 16 };
 static struct {
     const char *shift, *omit, *twice, *overlap[2], *small, *change, *extra;
     unsigned long long by, seed;
-    int graph, capture, threads, times;
+    int graph, capture, threads, times, together, count;
 } opt = {.times = 1};
 static struct dt_graph *graph;
 static CUcontext ctx;
@@ -36,6 +41,59 @@ static CUcontext ctx;
         }                                                                                                                          \
     } while (0)
 
+/* ---- counting ---------------------------------------------------------------------------------------------------------- */
+enum { NOT, LOAD, BIND, LAUNCH, PHASES };
+static _Thread_local int phase;
+static unsigned long allocations[PHASES];
+
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+extern void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
+
+/* Whose code asked? The first caller that is neither this program nor the C library. */
+static _Thread_local int inside;
+static void asked(void)
+{
+    void *at[12];
+    Dl_info info;
+    if (phase == NOT || inside)
+        return;
+    inside = 1;
+    for (int i = 1, n = backtrace(at, 12); i < n; i++)
+        if (dladdr(at[i], &info) && info.dli_fname && !strstr(info.dli_fname, "/bind") && !strstr(info.dli_fname, "libc.so")) {
+            allocations[phase] += strstr(info.dli_fname, "libdovetail") != NULL;
+            break;
+        }
+    inside = 0;
+}
+__attribute__((visibility("default"))) void *malloc(size_t n)
+{
+    asked();
+    return __libc_malloc(n);
+}
+__attribute__((visibility("default"))) void *calloc(size_t n, size_t m)
+{
+    asked();
+    return __libc_calloc(n, m);
+}
+__attribute__((visibility("default"))) void *realloc(void *p, size_t n)
+{
+    asked();
+    return __libc_realloc(p, n);
+}
+#endif
+
+static void from_now(int what)
+{
+    phase = opt.count ? what : NOT;
+}
+
+static size_t free_bytes(void)
+{
+    size_t n = 0, all;
+    CU(cuMemGetInfo(&n, &all));
+    return n;
+}
+
 static int is(const char *a, const char *b) { return a && !strcmp(a, b); }
 
 static int failed(json_t *out, int code, char *problem)
@@ -46,11 +104,40 @@ static int failed(json_t *out, int code, char *problem)
     return 0;
 }
 
+static pthread_barrier_t all_there;
+static void *launcher(void *arg)
+{
+    char *problem = NULL;
+    CUstream s;
+    CU(cuCtxSetCurrent(ctx));
+    CU(cuStreamCreate(&s, CU_STREAM_NON_BLOCKING));
+    pthread_barrier_wait(&all_there);
+    for (int k = 0; k < opt.times; k++)
+        if (dovetail_plan_launch(arg, s, &problem) < 0) {
+            fprintf(stderr, "%s\n", problem ? problem : "out of memory");
+            exit(1);
+        }
+    CU(cuStreamSynchronize(s));
+    CU(cuStreamDestroy(s));
+    return NULL;
+}
+
 static int work(struct dovetail_bound *b, CUstream s, char **problem)
 {
     int r = 0;
     CUgraph g;
     CUgraphExec x;
+    if (opt.together) {
+        pthread_t id[MAX_THREAD];
+        opt.together = opt.together < MAX_THREAD ? opt.together : MAX_THREAD;
+        pthread_barrier_init(&all_there, NULL, (unsigned)opt.together);
+        for (int k = 0; k < opt.together; k++)
+            if (pthread_create(&id[k], NULL, launcher, b))
+                exit(1);
+        for (int k = 0; k < opt.together; k++)
+            pthread_join(id[k], NULL);
+        return 0;
+    }
     if (!opt.graph && !opt.capture) {
         for (int k = 0; k < opt.times && r == 0; k++)
             r = dovetail_plan_launch(b, s, problem);
@@ -117,9 +204,15 @@ static int run(struct dovetail_plan *p, json_t *out)
     if (opt.extra)
         at[n++] = (struct dovetail_pointer){opt.extra, at[0].address};
     CU(cuCtxSynchronize());
+    size_t before = opt.count ? free_bytes() : 0;
+    from_now(BIND);
     int r = dovetail_plan_bind(p, at, n, &b, &problem);
+    from_now(LAUNCH);
     if (r == 0)
         r = work(b, s, &problem);
+    from_now(NOT);
+    if (opt.count)
+        json_object_set_new(out, "device", json_integer((json_int_t)before - (json_int_t)free_bytes()));
     if (r < 0)
         failed(out, r, problem);
     json_t *outputs = json_object();
@@ -176,10 +269,14 @@ int main(int argc, char **argv)
             opt.graph = 1;
         else if (is(argv[i], "--capture"))
             opt.capture = 1;
+        else if (is(argv[i], "--count"))
+            opt.count = 1;
         else if (i++, is(argv[i - 1], "--seed"))
             opt.seed = strtoull(v, NULL, 10);
         else if (is(argv[i - 1], "--threads"))
             opt.threads = atoi(v);
+        else if (is(argv[i - 1], "--together"))
+            opt.together = atoi(v);
         else if (is(argv[i - 1], "--times"))
             opt.times = atoi(v);
         else if (is(argv[i - 1], "--omit"))
@@ -202,7 +299,10 @@ int main(int argc, char **argv)
     CU(cuInit(0));
     CU(cuDeviceGet(&dev, 0));
     CU(cuDevicePrimaryCtxRetain(&ctx, dev));
+    backtrace((void *[1]){NULL}, 1); /* loads what it needs */
+    from_now(LOAD);
     int r = dovetail_plan_load(text, len, ctx, &p, &problem);
+    from_now(NOT);
     if (r < 0) {
         failed(out, r, problem);
     } else {
@@ -227,6 +327,9 @@ int main(int argc, char **argv)
         for (int k = 0; k < opt.threads && k < MAX_THREAD; k++)
             json_decref(t[k].out);
     }
+    if (opt.count)
+        json_object_set_new(out, "allocations", json_pack("{s:I, s:I, s:I}", "load", (json_int_t)allocations[LOAD], "bind", (json_int_t)allocations[BIND], "launch",
+                                                          (json_int_t)allocations[LAUNCH]));
     dovetail_plan_free(p);
     dt_graph_free(graph);
     json_dumpf(out, stdout, JSON_INDENT(1));

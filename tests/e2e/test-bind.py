@@ -14,7 +14,7 @@ import unittest
 
 import harness
 
-BIND = os.path.join(harness.BUILD, "tests/e2e/bind")
+BIND = os.environ.get("DOVETAIL_BIND", os.path.join(harness.BUILD, "tests/e2e/bind"))  # another one has libdovetail built with ThreadSanitizer
 EXAMPLE = os.path.join(harness.BUILD, "client/example-plan")
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus")
 ENV = dict(os.environ, LD_LIBRARY_PATH=os.path.join(harness.BUILD, "softgpu"))
@@ -107,10 +107,23 @@ class Right(unittest.TestCase):
             s.update(stream=0, after=[])
         want = p.bind(doc=flat)["outputs"]
         self.assertNotEqual(want["y"], want["z"])
-        for way in [], ["--graph"], ["--capture"], ["--times", 3], ["--threads", 6]:
+        for way in [], ["--graph"], ["--capture"], ["--times", 3], ["--threads", 6], ["--together", 4, "--times", 5]:
             with self.subTest(way=way):
                 got = p.bind(*way, doc=doc)
                 self.assertEqual((got["outputs"], got["fallback"]), (want, None))
+
+    def test_nothing_is_allocated(self):
+        """A launch allocates nothing, neither on the host nor on the device; what loading and binding need on the host shows that the count counts."""
+        for name in "mlp", "pointwise", "inplace":
+            for way in [], ["--times", 20], ["--graph"]:
+                with self.subTest(name, way=way):
+                    got = Plan(name).bind("--count", *way)
+                    self.assertEqual(got["device"], 0)
+                    if "-asan" in harness.BUILD or harness.SLOW > 1:
+                        continue  # the sanitizer's malloc is not ours
+                    self.assertGreater(got["allocations"]["load"], 0)
+                    self.assertGreater(got["allocations"]["bind"], 0)
+                    self.assertEqual(got["allocations"]["launch"], 1 if "--graph" in way else 0)  # a graph's list of nodes
 
     def test_example(self):
         out = tool(EXAMPLE, Plan("mlp").path)
@@ -169,6 +182,7 @@ class Back(unittest.TestCase):
         for m in doc["modules"].values():
             m["ptx"] = re.sub(r"\)\s*(\.\w+ [\d, ]+\s*)*\{", ")\n.maxntid 1, 1, 1\n{", m["ptx"], count=1)
         self.back(p.bind(doc=doc), p.outputs(), "refused")
+        self.back(p.bind("--together", 6, "--times", 4, doc=doc), p.outputs(), "refused")  # each finds it out, or the others did
 
 
 class Wrong(unittest.TestCase):

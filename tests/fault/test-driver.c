@@ -128,8 +128,16 @@ static void a_part(void)
     dev_close(d);
 }
 
+static void a_server(void)
+{
+    open_ok();
+    CHECK(!strcmp(dev_info(d)->sharing, "mps") && dev_info(d)->sms == 132);
+    dev_close(d);
+}
+
 static void shared_gpus(void **state)
 {
+    with("mps", a_server);
     with("mig", a_slice);
     with("mps-part", a_part);
 }
@@ -486,6 +494,11 @@ static void measuring(void **state)
     expected = "do not cover";
     with("cupti-lost", by_events);
     with("cupti-lost-streams", one_method);
+    with("mps", measures); /* the server is no other process */
+    with("mig", measures); /* nor are those of other slices */
+    expected = "2 other processes";
+    with("mps,crowd", noisy);
+    with("mig,crowd", noisy);
     expected = "slowed";
     with("hot", noisy);
     expected = "2 other processes";
