@@ -353,12 +353,8 @@ int rw_fit(struct rw_cand *c, struct dt_err *e)
 
 bool rw_layout(struct rw_cand *c, struct dt_str *why)
 {
-    uint32_t t = 0;
     uint64_t at = 0;
-    for (uint32_t s = 0; s < c->nbody; s++)
-        if (c->body[s].threads > t)
-            t = c->body[s].threads;
-    c->threads = (t + 31) / 32 * 32;
+    rw_abreast(c);
     c->shared_align = 16;
     for (uint32_t s = 0; s < c->nbody; s++) {
         if (c->body[s].shared_bytes > at)

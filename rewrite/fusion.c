@@ -38,17 +38,14 @@ int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev
     c->nbody = n;
     c->level = RW_LEVEL_GLOBAL;
     memcpy(c->launch, launch, n * sizeof *launch);
-    uint32_t t = 0;
     for (uint32_t s = 0; s < n; s++) {
         if (p->graph->launch[launch[s]].kind != DT_KERNEL)
             return 0; /* plain_launches refuses it */
         int r = rw_body_init(&c->arena, p, launch[s], NULL, &c->body[s], e);
         if (r < 0)
             return r;
-        if (c->body[s].threads > t)
-            t = c->body[s].threads;
     }
-    c->threads = (t + 31) / 32 * 32;
+    rw_abreast(c);
     return 0;
 }
 
@@ -64,7 +61,9 @@ int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev
         return dt_err_set(e, DT_E_INTERNAL, "launches %u and %u have no edge", producer, consumer);
     if (!c->body[0].f || !c->body[1].f || !ana_rows_kept(&c->edge->any))
         return 0; /* plain_launches or block_map refuses it */
-    return rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, &c->comps, e);
+    r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, &c->comps, e);
+    rw_abreast(c);
+    return r;
 }
 
 void rw_cand_done(struct rw_cand *c)
@@ -172,6 +171,21 @@ void rw_name_entry(struct rw_cand *c)
     }
 }
 
+int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_str room = {0};
+    rw_name_entry(c);
+    int r = rw_join(c, e);
+    if (r < 0 || (r = rw_resources(c, &room, e)) != 1 || !rw_narrow(c)) {
+        if (room.len)
+            dt_str_add(why, room.s);
+        dt_str_done(&room);
+        return r;
+    }
+    dt_str_done(&room);
+    return (r = rw_join(c, e)) < 0 ? r : rw_resources(c, why, e);
+}
+
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
 {
     struct dt_str room = {0};
@@ -205,10 +219,7 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
         if (!ok)
             return 1;
     }
-    rw_name_entry(c);
-    if ((r = rw_join(c, e)) < 0)
-        return r;
-    return rw_resources(c, why, e);
+    return rw_make(c, why, e);
 }
 
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
@@ -330,7 +341,7 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
     for (uint32_t k = 0; k < c->comps.n; k++) {
         double t = 0;
         for (int i = 0; i < 2; i++)
-            t += block[i] * (c->comps.list[i].row[k + 1] - c->comps.list[i].row[k]);
+            t += block[i] * ((c->comps.list[i].row[k + 1] - c->comps.list[i].row[k] + c->abreast[i] - 1) / c->abreast[i]);
         total += t;
         if (t > longest)
             longest = t;

@@ -5,15 +5,15 @@
  *   .maxntid T                                      T = the larger thread count, rounded up to warps
  *   {
  *       k = %ctaid.x; t = %tid.x;                   component; linear thread
- *       for each producer block b of component k:
+ *       for each producer block b of component k:   several at once where abreast.c says so, t = %tid.x % its threads
  *           ctaid = (b % gx, b / gx % gy, b / gx / gy)
  *           if (t < producer's threads) BODY        ret -> end of the phase
  *           barrier.sync                            between successive virtual blocks, and between the phases
  *       for each consumer block b of component k: the same
  *   }
  *
- * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is 0 when both phases use every thread of the block and
- * never count, else a number that neither body uses: a counted barrier of a body never shares a number with it.
+ * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is the first number that no body uses for a part of the threads: a counted
+ * barrier never shares a number with it, another one may, so that chains of any length need two.
  * Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time), the intermediates
  * follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size.
  * Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
@@ -483,6 +483,21 @@ static int emit_phase_barrier(struct rw_join *j, unsigned id)
     return r < 0 ? r : rw_emit(j, "barrier.sync %u;", id);
 }
 
+/* Threads in groups of `threads`: registers for the thread's group, its number in there, and one for the place of the group's block in the list. */
+static int emit_groups(struct rw_join *j, uint32_t threads, uint32_t *group, uint32_t *index, uint32_t *t)
+{
+    uint32_t first = new_reg(j, PTX_U32, "dt_g0");
+    *group = new_reg(j, PTX_U32, "dt_g");
+    *index = new_reg(j, PTX_U32, "dt_ig");
+    *t = new_reg(j, PTX_U32, "dt_tg");
+    if (first == PTX_NO_REG || *group == PTX_NO_REG || *index == PTX_NO_REG || *t == PTX_NO_REG)
+        return DT_E_NOMEM;
+    int r = emit_divmod(j, *group, j->t, threads, 0);
+    if (r == 0)
+        r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", rw_rname(j, first), rw_rname(j, *group), threads);
+    return r < 0 ? r : rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, *t), rw_rname(j, j->t), rw_rname(j, first));
+}
+
 static int emit_phase(struct rw_join *j, int side, const struct table *t, unsigned barrier)
 {
     struct rw_cand *c = j->c;
@@ -490,7 +505,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     const struct rw_list *l = &c->comps.list[side];
     struct rw_phase p = {.side = side};
     const struct ptx_function *f = b->f;
-    bool loop = l->m == UINT32_MAX || l->m > 1;
+    uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t; /* group t / threads has block I + group of the list */
+    bool loop = (l->m == UINT32_MAX ? l->max : l->m) > w, rest = w > 1 && (l->m == UINT32_MAX || l->m % w); /* in the last round not all groups have one */
     int r;
     if (l->m == 0)
         return 0;
@@ -516,13 +532,17 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     const char *K = rw_rname(j, j->k), *BLK = rw_rname(j, blk), *I = rw_rname(j, i), *N = rw_rname(j, n),
                *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
     p.barrier_count = b->threads == c->threads ? 0 : b->threads;
-    if ((r = emit_coords(j, f, PTX_SR_TID, j->t, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0)
+    if (w > 1 && (r = emit_groups(j, b->threads, &group, &index, &t_of)) < 0)
+        return r;
+    if ((r = emit_coords(j, f, PTX_SR_TID, t_of, b->block, p.tid, "dt_tid")) < 0 || (r = emit_bases(j, &p, t)) < 0)
         return r;
     /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
     if (l->affine) {
         r = l->b == 1 && !l->a ? rw_emit(j, "mov.b32 %s, %s;", BLK, K)
             : l->b ? rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", BLK, K, (long long)(int32_t)l->b, (long long)(int32_t)l->a)
                  : rw_emit(j, "mov.b32 %s, %lld;", BLK, (long long)(int32_t)l->a);
+        if (r == 0 && w > 1 && l->c)
+            r = rw_emit(j, "mad.lo.s32 %s, %s, %lld, %s;", BLK, rw_rname(j, group), (long long)(int32_t)l->c, BLK);
     } else if (l->m != UINT32_MAX) {
         r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", FIRST, K, l->m);
     } else {
@@ -535,32 +555,40 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     }
     if (r < 0)
         return r;
-    if (l->m != UINT32_MAX && loop && (l->affine ? (r = rw_emit(j, "mov.b32 %s, 0;", I)) < 0 : false))
+    if (l->affine && (loop || rest) && (r = rw_emit(j, "mov.b32 %s, 0;", I)) < 0)
         return r;
     if (!l->affine && (r = rw_emit(j, "mov.b32 %s, %s;", I, FIRST)) < 0)
         return r;
-    if (!l->affine && l->m != UINT32_MAX && loop && (r = rw_emit(j, "add.s32 %s, %s, %u;", N, FIRST, l->m)) < 0)
+    if (!l->affine && l->m != UINT32_MAX && (loop || rest) && (r = rw_emit(j, "add.s32 %s, %s, %u;", N, FIRST, l->m)) < 0)
         return r;
     if (loop && (r = rw_emit_label(j, top)) < 0)
         return r;
-    if (!l->affine && (r = emit_lookup(j, blk, t->col[side], l->narrow ? 2 : 4, i, 0)) < 0)
-        return r;
-    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0)
-        return r;
-    if (b->threads != c->threads) {
+    if (b->threads * w != c->threads) {
         /* a predicate of its own: `skip` differs between threads, `pr` never does (vary.c looks at registers, not at moments) */
-        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads)) < 0 ||
+        if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads * w)) < 0 ||
             (r = rw_emit_bra(j, p.end, skip, false)) < 0)
             return r;
     }
+    if (w > 1 && (rest || !l->affine) && (r = rw_emit(j, "add.s32 %s, %s, %s;", rw_rname(j, index), I, rw_rname(j, group))) < 0)
+        return r;
+    if (rest) {
+        r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, index), l->m)
+                      : rw_emit(j, "setp.ge.u32 %s, %s, %s;", rw_rname(j, skip), rw_rname(j, index), N);
+        if (r < 0 || (r = rw_emit_bra(j, p.end, skip, false)) < 0)
+            return r;
+    }
+    if (!l->affine && (r = emit_lookup(j, blk, t->col[side], l->narrow ? 2 : 4, w > 1 ? index : i, 0)) < 0)
+        return r;
+    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0)
+        return r;
     if ((r = rw_copy_body(j, &p)) < 0 || (r = rw_emit_label(j, p.end)) < 0)
         return r;
     if (b->cp_async && (r = rw_emit(j, "cp.async.wait_all;")) < 0)
         return r;
     if (loop) {
-        if (l->affine && l->c && (r = rw_emit(j, "add.s32 %s, %s, %lld;", BLK, BLK, (long long)(int32_t)l->c)) < 0)
+        if (l->affine && l->c && (r = rw_emit(j, "add.s32 %s, %s, %lld;", BLK, BLK, (long long)(int32_t)(l->c * w))) < 0)
             return r;
-        if ((r = rw_emit(j, "add.s32 %s, %s, 1;", I, I)) < 0)
+        if ((r = rw_emit(j, "add.s32 %s, %s, %u;", I, I, w)) < 0)
             return r;
         r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, I, l->m) : rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, I, N);
         if (r < 0 || (r = rw_emit_bra(j, out, pr, false)) < 0 || (r = emit_phase_barrier(j, barrier)) < 0 ||

@@ -115,19 +115,16 @@ bool rw_legal_uniform_collectives(const struct rw_cand *c, struct dt_str *why)
     return none(c, RW_COLLECTIVE_VARYING, why, "has a warp collective that some lanes of a warp may have left by then");
 }
 
+/* One that no body uses for fewer than all threads of the fused block: those that all threads meet at, of a body that was fused before, do as well. */
 int rw_phase_barrier(const struct rw_cand *c)
 {
-    unsigned used = 0, counted = 0;
-    bool all = true;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        used |= c->body[s].barrier_ids;
-        counted |= c->body[s].counted_ids;
-        all &= c->body[s].threads == c->threads;
-    }
-    if ((all && !(counted & 1)) || c->beside) /* side by side, nothing follows a body */
+    unsigned taken = 0;
+    if (c->beside) /* nothing follows a body */
         return 0;
+    for (uint32_t s = 0; s < c->nbody; s++)
+        taken |= c->body[s].threads == c->threads ? c->body[s].counted_ids : c->body[s].barrier_ids | c->body[s].counted_ids;
     for (int id = 0; id < 16; id++)
-        if (!((used >> id) & 1))
+        if (!((taken >> id) & 1))
             return id;
     return -1;
 }
@@ -138,7 +135,7 @@ bool rw_legal_barrier_numbers(const struct rw_cand *c, struct dt_str *why)
         !none(c, RW_BARRIER_SPLIT, why, "arrives at a barrier without waiting"))
         return false;
     if (rw_phase_barrier(c) < 0) {
-        dt_str_add(why, "the two bodies use all 16 barrier numbers");
+        dt_str_add(why, "the two bodies use all 16 barrier numbers for a part of the threads");
         return false;
     }
     return true;

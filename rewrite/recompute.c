@@ -94,6 +94,7 @@ static int lists(struct rw_cand *c, struct dt_err *e)
     c->comps.n = n;
     rw_list_fit(p, n);
     rw_list_fit(q, n);
+    rw_abreast(c);
     return 0;
 }
 
@@ -172,8 +173,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
             return 1;
         if ((r = rw_identity(c, why, e)))
             return r;
-        rw_name_entry(c);
-        if ((r = rw_join(c, e)) < 0 || (r = rw_resources(c, why, e)) || (r = rw_fuse_part(c, x, e)) < 0)
+        if ((r = rw_make(c, why, e)) != 0 || (r = rw_fuse_part(c, x, e)) < 0)
             return r;
     }
     return 0;

@@ -163,6 +163,8 @@ struct rw_cand {
     uint32_t nredirect;
     struct dt_str no_redirect; /* why intermediates stay in global memory */
     uint32_t threads;          /* of the fused block */
+    uint32_t abreast[RW_BODIES]; /* how many of its blocks a phase runs at once */
+    bool narrow;               /* no more threads than the largest body has */
     uint32_t shared_bytes, shared_align;
     bool shared_dynamic;
     /* the result */
@@ -179,6 +181,12 @@ int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev
 int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
                  const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e);
 void rw_cand_done(struct rw_cand *c);
+
+/* ---- several blocks of a phase at once (abreast.c) ------------------------------------------------------------------ */
+/* threads and abreast[], from bodies and lists. */
+void rw_abreast(struct rw_cand *c);
+/* The same without more threads than the largest body has. False: there were none. */
+bool rw_narrow(struct rw_cand *c);
 
 /* ---- legality (legal.c, legal-body.c, legal-memory.c): rows of legal.def ------------------------------------------- */
 typedef bool (*rw_predicate)(const struct rw_cand *c, struct dt_str *why);
@@ -357,6 +365,8 @@ extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_prefetches(const struct ptx_function *f); /* prefetch.c: does the kernel pull anything into the L2 (NULL: no)? */
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
+/* The kernel of what is decided and legal: c->ptx, c->res. 0; 1: the assembler or the resources refuse it, `why`; negative: error. */
+int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 /* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
 /* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion saves. */

@@ -58,7 +58,9 @@ static const char source[] =
     "  int b = (int)((blockIdx.x * 5 + 3) % gridDim.x), i = b * (int)blockDim.x + (int)threadIdx.x; y[i] = x[i] * 3.0f; }\n"
     "extern \"C\" __global__ void leave(const float *x, float *y, int n) {\n"
     "  __shared__ float s[128]; if (blockIdx.x == 3) return; int i = blockIdx.x * 128 + threadIdx.x; s[threadIdx.x] = x[i];\n"
-    "  __syncthreads(); y[i] = s[127 - threadIdx.x]; }\n";
+    "  __syncthreads(); y[i] = s[127 - threadIdx.x]; }\n"
+    "extern \"C\" __global__ void slab(const float *x, float *y, int n) {\n"
+    "  for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = x[blockIdx.x * n + i] * 1.25f - 0.5f; }\n";
 
 struct want {
     const char *first, *second;
@@ -164,6 +166,38 @@ static const struct graph graphs[] = {
      F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
      L("p", "many", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("c", "gelu", "[32,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"five blocks of a component, three abreast and then two",
+     F("x", 51200, "input") "," I("h", 51200) "," O("y", 51200),
+     L("p", "slab", "[8,1,1]", "[256,1,1]", B("x") "," B("h") "," N(1600)) ","
+     L("c", "gelu", "[40,1,1]", "[320,1,1]", B("h") "," B("y") "," N(12800)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"six, block numbers from a table",
+     F("x", 61440, "input") "," I("h", 61440) "," O("y", 61440),
+     L("p", "slab", "[8,1,1]", "[256,1,1]", B("x") "," B("h") "," N(1920)) ","
+     L("c", "many", "[48,1,1]", "[320,1,1]", B("h") "," B("y") "," N(15360)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"five from a table, the last component smaller",
+     F("x", 51200, "input") "," I("h", 51200) "," O("y", 51200),
+     L("p", "slab", "[8,1,1]", "[256,1,1]", B("x") "," B("h") "," N(1600)) ","
+     L("c", "many", "[37,1,1]", "[320,1,1]", B("h") "," B("y") "," N(11840)),
+     {{"p", "c", "shared", NULL}},
+     1},
+    {"warp reductions abreast, eight and then one, in a kernel that is joined again",
+     F("x", 36864, "input") "," I("h", 36864) "," I("g", 576) "," O("y", 576) "," O("z", 36864),
+     L("p", "slab", "[4,1,1]", "[256,1,1]", B("x") "," B("h") "," N(2304)) ","
+     L("c", "rowsum", "[36,1,1]", "[128,1,1]", B("h") "," B("g") "," N(64)) ","
+     L("d", "slab", "[4,1,1]", "[64,1,1]", B("g") "," B("y") "," N(36)) ","
+     L("e", "gelu", "[36,1,1]", "[256,1,1]", B("h") "," B("z") "," N(9216)),
+     {{"p", "c", "shared", NULL}, {"c", "d", "shared", NULL}, {"p", "e", "shared", NULL}},
+     1},
+    {"many blocks on either side, in two dimensions",
+     F("x", 65536, "input") "," I("h", 65536) "," O("y", 65536),
+     L("p", "cube", "[8,16,1]", "[8,4,4]", B("x") "," B("h")) ","
+     L("c", "slab", "[4,1,1]", "[64,1,1]", B("h") "," B("y") "," N(4096)),
      {{"p", "c", "shared", NULL}},
      1},
     {"a whole block leaves before a barrier; its consumer would read what is not written",

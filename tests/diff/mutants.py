@@ -73,6 +73,7 @@ extern "C" __global__ void pairs(const float *x, float *h, unsigned *flag) /* an
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     h[i] = x[i] + 1.f;
     __threadfence();
+    __syncthreads(); /* so that its blocks run one after the other where they are joined */
     if (threadIdx.x == 0) {
         if (blockIdx.x & 1) atomicExch(flag + blockIdx.x, 7u);
         else while (atomicAdd(flag + blockIdx.x + 1, 0u) != 7u) {}

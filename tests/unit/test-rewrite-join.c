@@ -140,6 +140,58 @@ static void test_fan_out(void **state)
     fix_close(&f);
 }
 
+/* Several blocks of a phase at once: as many as threads allow that push no other block out; none where the body has a barrier. */
+static void test_abreast(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    s.gp = 4;
+    s.bp = 256;
+    s.hp = 1024 * 5; /* a block writes more than the recorder's fixture says: only maps matter here */
+    s.gc = 20;
+    s.bc = 320;
+    s.hc = 1024;
+    join(&f, &s, RW_LEVEL_GLOBAL);
+    assert_int_equal(f.c.comps.n, 4);
+    assert_int_equal(f.c.comps.list[1].max, 5);
+    assert_int_equal(f.c.threads, 960);
+    assert_int_equal(f.c.abreast[0], 1);
+    assert_int_equal(f.c.abreast[1], 3);
+    assert_int_equal(count(&f, "barrier.sync"), 2); /* between the phases, and between rounds */
+    assert_true(rw_narrow(&f.c));
+    assert_int_equal(f.c.threads, 320);
+    assert_int_equal(f.c.abreast[1], 1);
+    assert_false(rw_narrow(&f.c));
+    fix_close(&f);
+    s.gp = 500; /* components on 132 SMs: four an SM, of 256 threads each */
+    s.bp = 64;
+    s.gc = 2500;
+    s.bc = 32;
+    s.hp = 80;
+    s.hc = 16;
+    join(&f, &s, RW_LEVEL_GLOBAL);
+    assert_int_equal(f.dev.sms, 132);
+    assert_int_equal(f.c.comps.n, 500);
+    assert_int_equal(f.c.threads, 160); /* all five at once, and no more than that */
+    assert_int_equal(f.c.abreast[1], 5);
+    fix_close(&f);
+    s.gp = 6000; /* 46 components an SM: there is no room for more threads, those that are there are used */
+    s.gc = 30000;
+    join(&f, &s, RW_LEVEL_GLOBAL);
+    assert_int_equal(f.c.threads, 64);
+    assert_int_equal(f.c.abreast[1], 2);
+    fix_close(&f);
+    s = plain;
+    s.ptx = HEAD START("p") END START("c") "bar.sync 0;\n" END;
+    s.gc = 32;
+    s.bc = 32;
+    s.hc = 128;
+    join(&f, &s, RW_LEVEL_GLOBAL);
+    assert_int_equal(f.c.threads, 128);
+    assert_int_equal(f.c.abreast[1], 1);
+    fix_close(&f);
+}
+
 /* Three producers' bytes over two consumers and so on: components of different sizes, from a table. */
 static void test_irregular(void **state)
 {
@@ -381,7 +433,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_global),      cmocka_unit_test(test_shared),        cmocka_unit_test(test_keep_global),
-        cmocka_unit_test(test_threads),     cmocka_unit_test(test_fan_out),       cmocka_unit_test(test_irregular),
+        cmocka_unit_test(test_threads),     cmocka_unit_test(test_fan_out),       cmocka_unit_test(test_abreast),
+        cmocka_unit_test(test_irregular),
         cmocka_unit_test(test_nc),          cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_geometry),
         cmocka_unit_test(test_functions),   cmocka_unit_test(test_no_redirect),   cmocka_unit_test(test_keep_arg),
         cmocka_unit_test(test_pitch),

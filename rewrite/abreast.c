@@ -1,0 +1,61 @@
+/* Blocks abreast: several blocks of one phase at once, the fused block's threads divided among them.
+ *
+ *   gemm's block, 256 threads, then eight blocks of softmax of 64 threads each:
+ *     one after the other   8 rounds, 192 threads idle in each, a barrier between
+ *     abreast               2 rounds of 4: threads 0 … 63 run one block, 64 … 127 the next, …
+ *
+ * A phase may do that if its body is all its threads' own or their warps': no barrier and no shared memory of its own (each block would need a number and
+ * a piece for itself; such bodies stay in the loop), and whole warps, so that no warp holds threads of two blocks. Nothing else is asked: blocks of one
+ * launch are independent (`self-conflict` and `ordered-access` of legal.def), and were free to run at once.
+ *
+ * The fused block gets more threads than its largest body where a phase has use for them and nothing is pushed out: as long as all fused blocks of an SM
+ * together have THREADS threads, so that one thread may have 64 registers. Where ptxas wants more, or no barrier number is left for the phases that then
+ * count, the block is as large as its largest body (`narrow`).
+ *
+ * Block number of thread t in round r of the list: the (r * width + t / threads)-th, its thread number t % threads; the last round's surplus threads skip
+ * it, whole groups at a time. join.c emits that.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#define THREADS 1024 /* of an SM's 2048 or 1536 */
+
+static bool may(const struct rw_body *b)
+{
+    return b->f && b->threads && b->threads % 32 == 0 && !b->barriers && !b->barrier_ids && !b->nshared && !b->shared_bytes && !b->cp_async;
+}
+
+static void set(struct rw_cand *c, uint32_t threads)
+{
+    c->threads = threads;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        uint32_t most = c->comps.list[s].max, w = threads / (c->body[s].threads ? c->body[s].threads : 1);
+        c->abreast[s] = c->beside || !may(&c->body[s]) || most < 2 || w < 2 ? 1 : w < most ? w : most;
+    }
+}
+
+void rw_abreast(struct rw_cand *c)
+{
+    uint32_t least = 0, sms = c->dev->sms ? c->dev->sms : 1, room = THREADS / ((c->comps.n + sms - 1) / sms + !c->comps.n), t;
+    for (uint32_t s = 0; s < c->nbody; s++)
+        if (c->body[s].threads > least)
+            least = c->body[s].threads;
+    least = t = (least + 31) / 32 * 32;
+    for (uint32_t s = 0; s < c->nbody && !c->beside && !c->narrow; s++) {
+        uint32_t own = c->body[s].threads, most = c->comps.list[s].max;
+        if (!may(&c->body[s]) || own > room)
+            continue;
+        most = most < room / own ? most : room / own;
+        t = own * most > t ? own * most : t;
+    }
+    set(c, t);
+    if (t > least && rw_phase_barrier(c) < 0)
+        set(c, least);
+}
+
+bool rw_narrow(struct rw_cand *c)
+{
+    uint32_t was = c->threads;
+    c->narrow = true;
+    rw_abreast(c);
+    return c->threads < was;
+}
