@@ -349,6 +349,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     for (unsigned k = 0; k < i.nopnd; k++)
         if ((x = map_opnd(j, p, &i.opnd[k])) < 0)
             return x;
+    if (p->group && (x = rw_copy_constants(j, p, &i)) < 0)
+        return x;
     if (i.pred != PTX_NO_REG)
         i.pred = p->reg[i.pred];
     i.line = i.col = 0;

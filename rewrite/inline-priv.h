@@ -31,6 +31,18 @@ struct rw_joint { /* an instruction of the guest that the units pass through */
     uint8_t slot[8]; /* of each unit of it */
 };
 
+struct rw_param { /* a constant of a slice that is its group's template: operand `opnd` (an address: its offset) of instruction `inst` */
+    uint32_t inst;
+    unsigned opnd;
+    int64_t base, by[RW_DIGITS]; /* base + sum of by * digit */
+};
+struct rw_group { /* slots whose slices are one text (inline-merge.c) */
+    unsigned slot; /* whose slice stands for them */
+    uint64_t members;
+    struct rw_param *param;
+    unsigned nparam;
+};
+
 struct rw_inline {
     int host, guest; /* sides; host 0: the guest is an epilogue, at stores, host 1: a prologue, at loads */
     uint32_t buffer; /* the one that the element is in */
@@ -41,6 +53,9 @@ struct rw_inline {
     unsigned nslot;
     int64_t at[RW_SLOTS]; /* what each slot's offsets begin at; ascending */
     uint8_t **slice;     /* per slot: per instruction of the guest, which components stay (inline-slice.c); NULL: all of it */
+    struct rw_group *group;
+    unsigned ngroup;
+    uint8_t slot_group[RW_SLOTS];
     int64_t origin;      /* byte offset where every digit is 0; there need be no such thread */
     struct rw_digit digit[RW_DIGITS]; /* largest step first */
     unsigned ndigit;
@@ -71,6 +86,7 @@ const char *rw_launch_name(const struct rw_cand *c, int side);
 int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_fn fn, void *user, struct dt_err *e);
 int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* slots, digits, slices */
 int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
+int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
 unsigned rw_inline_parts(const struct ptx_inst *i); /* components that stay or go one by one */
 
 #endif

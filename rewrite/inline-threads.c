@@ -462,6 +462,8 @@ int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         make_digits(&w);
         if (!rw_refused(n))
             r = rw_inline_slices(c, a, e);
+        if (r == 0 && n->slice && !rw_refused(n))
+            r = rw_inline_merge(c, a, e);
     }
     if (r == 0 && !rw_refused(n))
         r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_check, &w, e);

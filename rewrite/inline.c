@@ -121,7 +121,8 @@ struct site {
     struct rw_join *j;
     struct rw_phase p;
     uint32_t rem, tmp, none;   /* scratch registers */
-    uint32_t slot, part, one;  /* which of a thread's elements, one digit of it; a predicate; where there are several */
+    uint32_t digit[RW_DIGITS]; /* of the slot */
+    uint32_t slot, bit, one;   /* the slot; a 64-bit register, a predicate; where there are several texts */
     uint32_t *shadow;          /* of the host's registers that point into the buffer: the same, counted from its begin */
     uint32_t out[16];          /* prologue: components */
 };
@@ -185,10 +186,10 @@ static int emit_digits(struct site *s)
     struct rw_join *j = s->j;
     const struct rw_inline *n = j->c->in;
     const char *REM = rw_rname(j, s->rem), *TMP = rw_rname(j, s->tmp);
-    int r = n->nslot > 1 ? rw_emit(j, "mov.u32 %s, 0;", rw_rname(j, s->slot)) : 0;
+    int r = s->slot != PTX_NO_REG ? rw_emit(j, "mov.u32 %s, 0;", rw_rname(j, s->slot)) : 0;
     for (unsigned k = 0; k < n->ndigit && r == 0; k++) {
         const struct rw_digit *d = &n->digit[k];
-        uint32_t reg = d->of == RW_CTAID ? s->p.ctaid[d->comp] : d->of == RW_TID ? s->p.tid[d->comp] : s->part;
+        uint32_t reg = d->of == RW_CTAID ? s->p.ctaid[d->comp] : d->of == RW_TID ? s->p.tid[d->comp] : s->digit[k];
         uint32_t step = (uint32_t)d->step;
         bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit && !n->partial;
         const char *Q = reg == PTX_NO_REG ? TMP : rw_rname(j, reg);
@@ -196,7 +197,7 @@ static int emit_digits(struct site *s)
             r = pow2 ? rw_emit(j, "shr.u32 %s, %s, %d;", Q, REM, __builtin_ctz(step)) : rw_emit(j, "div.u32 %s, %s, %u;", Q, REM, step);
         if (r == 0 && n->partial)
             r = emit_leave(s, Q, d->n);
-        if (r == 0 && d->of == RW_SLOT)
+        if (r == 0 && d->of == RW_SLOT && s->slot != PTX_NO_REG)
             r = rw_emit(j, "mad.lo.u32 %s, %s, %u, %s;", rw_rname(j, s->slot), Q, d->weight, rw_rname(j, s->slot));
         if (r == 0 && !last)
             r = pow2 ? rw_emit(j, "and.b32 %s, %s, %u;", REM, REM, step - 1)
@@ -231,18 +232,63 @@ static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
     return r;
 }
 
-/* The guest for one of its thread's elements. */
-static int emit_slot(struct site *s, unsigned slot)
+int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
+{
+    const struct rw_inline *n = j->c->in;
+    for (const struct rw_param *q = p->group->param; q < p->group->param + p->group->nparam; q++) {
+        struct ptx_opnd *o = &i->opnd[q->opnd];
+        bool address = o->kind == PTX_O_ADDR, wide = address || ptx_type_bytes(i->type[0]) == 8;
+        if (q->inst != p->at)
+            continue;
+        uint32_t x = new_reg(j, wide ? PTX_B64 : PTX_B32, "dt_v"), last = address ? o->reg : PTX_NO_REG;
+        if (x == PTX_NO_REG)
+            return DT_E_NOMEM;
+        for (unsigned d = 0; d < n->ndigit; d++) {
+            if (!q->by[d])
+                continue;
+            const char *D = rw_rname(j, p->digit[d]), *X = rw_rname(j, x), *op = wide ? "mad.wide.s32" : "mad.lo.s32";
+            int r = last == PTX_NO_REG ? rw_emit(j, "%s %s, %s, %d, %lld;", op, X, D, (int)q->by[d], (long long)(wide ? q->base : (int32_t)q->base))
+                                       : rw_emit(j, "%s %s, %s, %d, %s;", op, X, D, (int)q->by[d], rw_rname(j, last));
+            if (r < 0)
+                return r;
+            last = x;
+        }
+        o->reg = x;
+        if (address)
+            o->off = q->base;
+        else
+            *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = x};
+    }
+    return 0;
+}
+
+/* The text of one group of slots. */
+static int emit_group(struct site *s, unsigned k)
 {
     struct rw_join *j = s->j;
     const struct rw_inline *n = j->c->in;
     const struct ptx_function *g = j->c->body[n->guest].f;
-    for (uint32_t k = 0; k < g->nlabel; k++)
-        if ((s->p.label[k] = ptx_label_new(j->f, "G")) == UINT32_MAX)
+    for (uint32_t q = 0; q < g->nlabel; q++)
+        if ((s->p.label[q] = ptx_label_new(j->f, "G")) == UINT32_MAX)
             return nomem(j);
-    s->p.slot = slot;
-    s->p.mask = n->slice ? n->slice[slot] : NULL;
+    s->p.slot = n->slice ? n->group[k].slot : 0;
+    s->p.mask = n->slice ? n->slice[s->p.slot] : NULL;
+    s->p.group = n->slice ? &n->group[k] : NULL;
     return rw_copy_body(j, &s->p);
+}
+
+/* To `label` where the slot is none of the group's. */
+static int emit_other(struct site *s, const struct rw_group *g, uint32_t label)
+{
+    struct rw_join *j = s->j;
+    const char *BIT = rw_rname(j, s->bit), *ONE = rw_rname(j, s->one), *SLOT = rw_rname(j, s->slot);
+    int r;
+    if (g->members & (g->members - 1))
+        r = rw_emit(j, "mov.u64 %s, %llu; shr.u64 %s, %s, %s; and.b64 %s, %s, 1; setp.eq.u64 %s, %s, 0;", BIT, (unsigned long long)g->members,
+                    BIT, BIT, SLOT, BIT, BIT, ONE, BIT);
+    else
+        r = rw_emit(j, "setp.ne.u32 %s, %s, %u;", ONE, SLOT, g->slot);
+    return r < 0 ? r : rw_emit_bra(j, label, s->one, false);
 }
 
 /* The guest for elements first … first + n->unit of the host's instruction. */
@@ -251,6 +297,7 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     struct rw_join *j = s->j;
     const struct rw_inline *n = j->c->in;
     bool load = i->op == PTX_OP_LD;
+    unsigned groups = n->slice ? n->ngroup : 1;
     if ((s->p.end = ptx_label_new(j->f, "GEND")) == UINT32_MAX)
         return nomem(j);
     int r = emit_offset(s, &i->opnd[load ? 1 : 0], first);
@@ -259,14 +306,11 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     for (unsigned k = 0; k < n->unit; k++)
         s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]} : component(&i->opnd[1], first + k);
     s->p.value_type = i->type[0];
-    for (unsigned k = 0; k < n->nslot && r == 0; k++) {
-        uint32_t next = k + 1 < n->nslot ? ptx_label_new(j->f, "GNEXT") : PTX_NO_REG;
-        if (next != PTX_NO_REG) {
-            r = rw_emit(j, "setp.ne.u32 %s, %s, %u;", rw_rname(j, s->one), rw_rname(j, s->slot), k);
-            if (r < 0 || (r = rw_emit_bra(j, next, s->one, false)) < 0)
-                return r;
-        }
-        if ((r = emit_slot(s, k)) < 0)
+    for (unsigned k = 0; k < groups && r == 0; k++) {
+        uint32_t next = k + 1 < groups ? ptx_label_new(j->f, "GNEXT") : PTX_NO_REG;
+        if (next != PTX_NO_REG && (r = emit_other(s, &n->group[k], next)) < 0)
+            return r;
+        if ((r = emit_group(s, k)) < 0)
             return r;
         if (next != PTX_NO_REG && (r = rw_emit_bra(j, s->p.end, PTX_NO_REG, false)) == 0)
             r = rw_emit_label(j, next);
@@ -340,13 +384,18 @@ static int prepare(struct site *s)
     s->rem = new_reg(j, PTX_U32, "dt_rem");
     s->tmp = new_reg(j, PTX_U32, "dt_t");
     s->none = n->partial ? new_reg(j, PTX_PRED, "dt_none") : PTX_NO_REG;
-    s->slot = s->part = s->one = PTX_NO_REG;
-    if (n->nslot > 1) {
+    s->slot = s->bit = s->one = PTX_NO_REG;
+    s->p.digit = s->digit;
+    for (unsigned d = 0; d < n->ndigit; d++)
+        if (n->digit[d].of == RW_SLOT && (s->digit[d] = new_reg(j, PTX_U32, "dt_part")) == PTX_NO_REG)
+            return DT_E_NOMEM;
+    if (n->slice && n->ngroup > 1) {
         s->slot = new_reg(j, PTX_U32, "dt_slot");
-        s->part = new_reg(j, PTX_U32, "dt_part");
-        s->one = new_reg(j, PTX_PRED, "dt_other");
+        s->bit = new_reg(j, PTX_B64, "dt_bit");
+        if (s->slot == PTX_NO_REG || (s->one = new_reg(j, PTX_PRED, "dt_other")) == PTX_NO_REG)
+            return DT_E_NOMEM;
     }
-    return !s->shadow || s->rem == PTX_NO_REG || s->tmp == PTX_NO_REG || (n->nslot > 1 && s->one == PTX_NO_REG) ? DT_E_NOMEM : 0;
+    return !s->shadow || s->rem == PTX_NO_REG || s->tmp == PTX_NO_REG ? DT_E_NOMEM : 0;
 }
 
 /* Is it a ld.param of an argument that points into the buffer? *ret: where, from its begin. */

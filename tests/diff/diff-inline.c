@@ -85,6 +85,10 @@ static const char cuda[] =
     "  int base = blockIdx.x * blockDim.x * 4 + threadIdx.x;\n"
     "#pragma unroll\n"
     "  for (int k = 0; k < 4; k++) { int i = base + k * blockDim.x; if (i < n) y[i] = GELU(x[i]); } }\n"
+    "extern \"C\" __global__ void unrolled64(const float *x, float *y, int n) {\n"
+    "  int base = blockIdx.x * 256 + threadIdx.x;\n"
+    "#pragma unroll\n"
+    "  for (int k = 0; k < 4; k++) { int i = base + k * 64; if (i < n) y[i] = GELU(x[i]); } }\n"
     "extern \"C\" __global__ void newton(const float2 *x, float2 *y, int n) {\n" /* each lane a loop of its own length */
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float2 v = x[i];\n"
     "  while (fabsf(v.x) > 0.3f) v.x *= 0.5f; while (fabsf(v.y) > 0.1f) v.y = v.y * 0.5f + 0.01f; y[i] = v; }\n"
@@ -479,11 +483,51 @@ static void run_one(void **state)
     free(text);
 }
 
+/* How many texts of the guest stand at a store, where its elements differ in constants alone, and where they do not. */
+static void test_texts(void **state)
+{
+    static const struct {
+        const char *guest, *grid, *block, *args;
+        unsigned texts;
+    } row[] = {
+        {"gelu4", "[16,1,1]", "[64,1,1]", B("h") "," B("b") "," B("y") "," N(1024) "," N(24), 1},
+        {"unrolled64", "[16,1,1]", "[64,1,1]", B("h") "," B("y") "," N(4000), 1},
+        {"unrolled", "[16,1,1]", "[64,1,1]", B("h") "," B("y") "," N(4000), 4}, /* so many times a register */
+        {"residual4", "[16,1,1]", "[64,1,1]", B("h") "," B("y") "," N(1024), 1},
+        {"vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y"), 4},
+        {"tiled", "[8,1,1]", "[64,1,1]", B("h") "," B("x") "," B("y") "," N(1024), 2}, /* two vectors; the last lane takes the first one of the other input */
+    };
+    for (unsigned k = 0; k < sizeof row / sizeof *row; k++) {
+        struct dt_str launches = {0}, why = {0};
+        struct made m = {0};
+        json_t *doc = NULL;
+        unsigned next = 1;
+        dt_str_addf(&launches, "%s,", L("p", "sweep", "[8,1,1]", "[64,1,1]", B("x") "," B("h") "," N(512) "," N(8)));
+        dt_str_addf(&launches, "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"%s\", \"grid\": %s, \"block\": %s, \"shared\": 0, \"args\": [%s]}",
+                    row[k].guest, row[k].grid, row[k].block, row[k].args);
+        char *text = graph_text(cuda, NULL, F("x", 16384, "input") "," F("b", 384, "weight") "," I("h", 16384) "," Z("y", 16384), launches.s);
+        make(text, NULL, &m);
+        if (!join(&m, 0, 1, RW_LEVEL_EPILOGUE, &doc, &why, 0))
+            fail_msg("%s: %s", row[k].guest, why.s);
+        const char *ptx_text = json_string_value(json_object_get(json_object_get(json_object_get(doc, "modules"), "f0"), "ptx"));
+        for (const char *at = ptx_text; (at = strstr(at, "\nGNEXT")); at++)
+            next++;
+        if (next != row[k].texts)
+            fail_msg("%s: %u texts, wanted %u", row[k].guest, next, row[k].texts);
+        hold_joined(&m, doc, row[k].guest);
+        json_decref(doc);
+        made_done(&m);
+        free(text);
+        dt_str_done(&launches);
+        dt_str_done(&why);
+    }
+}
+
 int main(void)
 {
     struct dt_err e = {0};
     enum { G = sizeof graphs / sizeof graphs[0] };
-    struct CMUnitTest tests[G];
+    struct CMUnitTest tests[G + 1];
     if (dev_open("soft", &device, &e) < 0) {
         fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
         return 1;
@@ -494,7 +538,8 @@ int main(void)
     }
     for (size_t k = 0; k < G; k++)
         tests[k] = (struct CMUnitTest){graphs[k].name, run_one, NULL, NULL, (void *)&graphs[k]};
-    int r = _cmocka_run_group_tests("inline", tests, G, NULL, NULL);
+    tests[G] = (struct CMUnitTest)cmocka_unit_test(test_texts);
+    int r = _cmocka_run_group_tests("inline", tests, G + 1, NULL, NULL);
     dev_close(device);
     return r;
 }

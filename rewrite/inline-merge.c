@@ -1,0 +1,514 @@
+/* One text for several elements of a guest's thread.
+ *
+ * The lanes of a vector take the same steps at places side by side. Where their slices are one program but for constants, it stands once, and
+ * the constants are computed from the slot:
+ *
+ *     slot 1:  ld.global.f32 f, [w+4];          slot 3:  ld.global.f32 f, [w+12];         all:  add a, w, 4 * slot; ld.global.f32 f, [a];
+ *     slot 0:  setp.lt p, i, n;                 slot 2:  add j, i, 256; setp.lt p, j, n;  all:  add j, i, 128 * slot; setp.lt p, j, n;
+ *
+ * A slice is the template of its group, the longest that is left; others join that match it. Two slices match when, in the order of the text, what has an order
+ * is alike (accesses, branches, predicated instructions, definitions of registers that have several), and what their operands are
+ * computed from is alike, wherever it stands: pure instructions with one definition, compared as expressions. So it does not matter how a compiler has
+ * mixed the lanes. An immediate of add and or, or the offset of an access, may differ; `x` matches `x + c` and `x | c`, whose constant then is 0.
+ * The constants of a group must be sums of the slot's digits. Slices with loops are left alone, and a template computes nothing later than where it
+ * is used: each definition dominates its uses.
+ */
+#include "rewrite/inline-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NONE = -1, MANY = -2 };
+#define WORK 100000
+#define DEEP 1000
+#define PARAMS 256
+
+struct param { /* a constant of the template, and what the others have there */
+    uint32_t inst;
+    unsigned opnd;
+    int64_t value[RW_SLOTS];
+    uint64_t set; /* members for which it is there; others have the template's */
+};
+
+struct undo {
+    uint32_t reg, param;
+};
+
+struct match {
+    struct rw_cand *c;
+    const struct ptx_function *f;
+    struct ptx_cfg cfg;
+    int64_t *def;       /* per register: where it is defined, NONE, MANY */
+    bool *free;         /* per instruction: a pure one */
+    uint32_t *label;
+    uint32_t *map, *inv; /* registers of the template -> of the other; of those with an order also back */
+    struct undo *trail;
+    size_t ntrail, trail_cap;
+    struct param param[PARAMS];
+    unsigned nparam;
+    uint64_t members;
+    unsigned t, s;      /* slots: template, other */
+    unsigned work, depth;
+    bool oom;
+};
+
+/* ---- what is known of the text --------------------------------------------------------------------------------------------- */
+
+static void on_def(uint32_t reg, bool write, void *user)
+{
+    struct match *m = user;
+    if (write)
+        m->def[reg] = m->def[reg] == NONE ? (int64_t)m->work : MANY;
+}
+
+struct single {
+    const struct match *m;
+    bool all;
+};
+
+static void on_single(uint32_t reg, bool write, void *user)
+{
+    struct single *s = user;
+    (void)write;
+    s->all &= s->m->def[reg] >= 0;
+}
+
+static bool parameter(const struct ptx_inst *i) { return i->op == PTX_OP_LD && i->space == PTX_PARAM; }
+
+static void look(struct match *m)
+{
+    for (uint32_t r = 0; r < m->f->nreg; r++)
+        m->def[r] = NONE;
+    for (uint32_t n = 0; n < m->f->ninst; n++) {
+        const struct ptx_inst *i = &m->f->inst[n];
+        m->work = n;
+        if (i->op == PTX_OP_LABEL)
+            m->label[i->opnd[0].label] = n;
+        if (i->op > PTX_OP_OPAQUE)
+            ptx_inst_regs(i, on_def, m);
+    }
+    for (uint32_t n = 0; n < m->f->ninst; n++) {
+        const struct ptx_inst *i = &m->f->inst[n];
+        struct single s = {m, true};
+        if (i->op <= PTX_OP_OPAQUE || i->pred != PTX_NO_REG || !i->nopnd)
+            continue;
+        unsigned flags = ptx_op_info(i->op)->flags;
+        if ((flags & PTX_F_NODST) || ((flags & ~(unsigned)(PTX_F_DST2 | PTX_F_SPACE | PTX_F_SPACE2 | PTX_F_CTA | PTX_F_ORDERED)) && !parameter(i)))
+            continue;
+        ptx_inst_regs(i, on_single, &s);
+        m->free[n] = s.all;
+    }
+}
+
+/* ---- undoing ----------------------------------------------------------------------------------------------------------------- */
+
+static bool note(struct match *m, struct undo u)
+{
+    if (m->ntrail == m->trail_cap) {
+        size_t cap = m->trail_cap ? 2 * m->trail_cap : 256;
+        struct undo *p = realloc(m->trail, cap * sizeof *p);
+        if (!p) {
+            m->oom = true;
+            return false;
+        }
+        m->trail = p;
+        m->trail_cap = cap;
+    }
+    m->trail[m->ntrail++] = u;
+    return true;
+}
+
+static void back_to(struct match *m, size_t n)
+{
+    while (m->ntrail > n) {
+        struct undo u = m->trail[--m->ntrail];
+        if (u.reg != PTX_NO_REG) {
+            if (m->inv[m->map[u.reg]] == u.reg)
+                m->inv[m->map[u.reg]] = PTX_NO_REG;
+            m->map[u.reg] = PTX_NO_REG;
+        } else {
+            m->param[u.param].set &= ~(UINT64_C(1) << m->s);
+        }
+    }
+}
+
+static bool bind(struct match *m, uint32_t t, uint32_t s)
+{
+    bool ordered = m->def[t] < 0 || !m->free[m->def[t]];
+    if (m->map[t] != PTX_NO_REG)
+        return m->map[t] == s;
+    if (ordered && m->inv[s] != PTX_NO_REG)
+        return false;
+    if (!note(m, (struct undo){t, 0}))
+        return false;
+    m->map[t] = s;
+    if (ordered)
+        m->inv[s] = t;
+    return true;
+}
+
+/* The template's constant `have` at operand k of n is `value` for the other. */
+static bool differs(struct match *m, uint32_t n, unsigned k, int64_t have, int64_t value)
+{
+    unsigned q = 0;
+    while (q < m->nparam && (m->param[q].inst != n || m->param[q].opnd != k))
+        q++;
+    if (q < m->nparam && (m->param[q].set >> m->s & 1))
+        return m->param[q].value[m->s] == value;
+    if (q == PARAMS || !note(m, (struct undo){PTX_NO_REG, q}))
+        return false;
+    if (q == m->nparam) {
+        m->param[m->nparam++] = (struct param){.inst = n, .opnd = k};
+        for (unsigned j = 0; j < RW_SLOTS; j++)
+            m->param[q].value[j] = have;
+    }
+    m->param[q].value[m->s] = value;
+    m->param[q].set |= UINT64_C(1) << m->s;
+    return true;
+}
+
+/* ---- expressions --------------------------------------------------------------------------------------------------------------- */
+
+static bool regs(struct match *m, uint32_t t, uint32_t s);
+
+static bool sum_like(const struct ptx_inst *i)
+{
+    static const uint8_t whole[] = {PTX_S32, PTX_U32, PTX_B32, PTX_S64, PTX_U64, PTX_B64};
+    return (i->op == PTX_OP_ADD || i->op == PTX_OP_OR) && memchr(whole, i->type[0], sizeof whole) && i->nmod == 0 && i->ntype == 1 && i->nopnd == 3 &&
+           i->pred == PTX_NO_REG && i->opnd[1].kind == PTX_O_REG &&
+           i->opnd[2].kind == PTX_O_IMM && (i->opnd[2].imm_type == PTX_S64 || i->opnd[2].imm_type == PTX_U64);
+}
+
+static bool operand(struct match *m, uint32_t n, unsigned k, const struct ptx_opnd *t, const struct ptx_opnd *s)
+{
+    if (t->kind != s->kind || t->neg != s->neg || t->comp != s->comp)
+        return false;
+    switch (t->kind) {
+    case PTX_O_REG:
+        return regs(m, t->reg, s->reg);
+    case PTX_O_IMM:
+        if (t->imm_type == s->imm_type && t->bits == s->bits)
+            return !sum_like(&m->f->inst[n]) || differs(m, n, k, (int64_t)t->bits, (int64_t)s->bits);
+        return m->free[n] && k == 2 && sum_like(&m->f->inst[n]) && differs(m, n, k, (int64_t)t->bits, (int64_t)s->bits);
+    case PTX_O_SREG:
+        return t->sreg == s->sreg;
+    case PTX_O_VAR:
+        return t->var == s->var && t->off == s->off;
+    case PTX_O_ADDR:
+        return t->base_kind == PTX_O_VAR && s->base_kind == PTX_O_VAR && t->var == s->var && t->off == s->off;
+    case PTX_O_VEC:
+        for (unsigned q = 0; q < t->n; q++)
+            if (t->n != s->n || !operand(m, n, k, &t->elem[q], &s->elem[q]))
+                return false;
+        return true;
+    case PTX_O_SINK:
+        return true;
+    default:
+        return false;
+    }
+}
+
+static bool destination(struct match *m, const struct ptx_opnd *t, const struct ptx_opnd *s)
+{
+    if (t->kind != s->kind)
+        return false;
+    if (t->kind == PTX_O_REG)
+        return bind(m, t->reg, s->reg);
+    for (unsigned q = 0; t->kind == PTX_O_VEC && q < t->n; q++)
+        if (t->n != s->n || !destination(m, &t->elem[q], &s->elem[q]))
+            return false;
+    return t->kind == PTX_O_VEC || t->kind == PTX_O_SINK;
+}
+
+static bool predicates(struct match *m, const struct ptx_inst *t, const struct ptx_inst *s)
+{
+    if ((t->pred == PTX_NO_REG) != (s->pred == PTX_NO_REG) || t->pred_neg != s->pred_neg)
+        return false;
+    return t->pred == PTX_NO_REG || regs(m, t->pred, s->pred);
+}
+
+static bool same_word(struct ptx_inst t, struct ptx_inst s)
+{
+    static const enum ptx_mod vec[] = {PTX_M_V2, PTX_M_V4, PTX_M_V8};
+    for (unsigned k = 0; k < 3 && (t.op == PTX_OP_LD || t.op == PTX_OP_ST); k++) {
+        ptx_clear_mod(&t, vec[k]);
+        ptx_clear_mod(&s, vec[k]);
+    }
+    return t.op == s.op && t.nopnd == s.nopnd && t.nmod == s.nmod && !memcmp(t.mod, s.mod, sizeof *t.mod * t.nmod) && t.ntype == s.ntype &&
+           !memcmp(t.type, s.type, t.ntype) && t.space == s.space && t.space2 == s.space2 && t.dst2 == s.dst2;
+}
+
+/* Not accesses, not branches. */
+static bool alike(struct match *m, uint32_t nt, uint32_t ns)
+{
+    const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
+    unsigned flags = ptx_op_info(t->op)->flags, dst = flags & PTX_F_NODST ? 0 : t->dst2 ? 2 : 1;
+    bool good = same_word(*t, *s) && t->vec == s->vec && predicates(m, t, s) && t->nopnd >= dst;
+    for (unsigned k = flags & PTX_F_DST_READ ? 0 : dst; k < t->nopnd && good; k++)
+        good = operand(m, nt, k, &t->opnd[k], &s->opnd[k]);
+    for (unsigned k = 0; k < dst && good; k++)
+        good = destination(m, &t->opnd[k], &s->opnd[k]);
+    return good;
+}
+
+static bool regs(struct match *m, uint32_t t, uint32_t s)
+{
+    int64_t dt = m->def[t], ds = m->def[s];
+    bool ft = dt >= 0 && m->free[dt], fs = ds >= 0 && m->free[ds], good = false;
+    size_t mark = m->ntrail;
+    if (m->map[t] != PTX_NO_REG)
+        return m->map[t] == s;
+    if (dt == NONE || ds == NONE || m->depth > DEEP || ++m->work > WORK)
+        return false;
+    if (!ft && !fs)
+        return bind(m, t, s); /* where they are defined, they are compared */
+    m->depth++;
+    if (ft && fs)
+        good = alike(m, (uint32_t)dt, (uint32_t)ds) && m->map[t] == s;
+    if (!good && ft && sum_like(&m->f->inst[dt])) {
+        back_to(m, mark);
+        const struct ptx_opnd *o = m->f->inst[dt].opnd;
+        good = regs(m, o[1].reg, s) && differs(m, (uint32_t)dt, 2, (int64_t)o[2].bits, 0) && bind(m, t, s);
+    }
+    m->depth--;
+    if (!good)
+        back_to(m, mark);
+    return good;
+}
+
+/* ---- what has an order ----------------------------------------------------------------------------------------------------------- */
+
+static bool ordered(const struct match *m, unsigned slot, uint32_t n)
+{
+    return m->c->in->slice[slot][n] && m->f->inst[n].op > PTX_OP_OPAQUE && !m->free[n];
+}
+
+/* How many of them stand before n. */
+static uint32_t before(const struct match *m, unsigned slot, uint32_t n)
+{
+    uint32_t k = 0;
+    while (n-- > 0)
+        k += ordered(m, slot, n);
+    return k;
+}
+
+static bool access(struct match *m, uint32_t nt, uint32_t ns)
+{
+    const struct rw_inline *in = m->c->in;
+    const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
+    unsigned mt = in->slice[m->t][nt], ms = in->slice[m->s][ns], ft = (unsigned)__builtin_ctz(mt), fs = (unsigned)__builtin_ctz(ms);
+    unsigned v = t->op == PTX_OP_LD ? 0 : 1, a = 1 - v, count = (unsigned)__builtin_popcount(mt);
+    bool joint = rw_inline_joint(m->c, in->guest, t);
+    if (!same_word(*t, *s) || joint != rw_inline_joint(m->c, in->guest, s) || mt >> ft != (1u << count) - 1 || ms >> fs != (1u << count) - 1 ||
+        (count & (count - 1)) || ft % count || fs % count || !predicates(m, t, s))
+        return false;
+    const struct ptx_opnd *at = &t->opnd[a], *as = &s->opnd[a];
+    int64_t bytes = ptx_type_bytes(t->type[0]), ot = at->off + ft * bytes, os = as->off + fs * bytes;
+    if (!joint && (at->base_kind != as->base_kind || (at->base_kind == PTX_O_VAR && (at->var != as->var || ot != os)) || at->base_kind == PTX_O_NONE))
+        return false;
+    if (!joint && at->base_kind == PTX_O_REG &&
+        (ptx_type_bytes(m->f->reg[at->reg].type) != 8 || !regs(m, at->reg, as->reg) || !differs(m, nt, a, ot, os)))
+        return false;
+    for (unsigned k = 2; k < t->nopnd; k++)
+        if (!operand(m, nt, k, &t->opnd[k], &s->opnd[k]))
+            return false;
+    for (unsigned k = 0; k < count; k++) {
+        const struct ptx_opnd *x = rw_inline_parts(t) > 1 ? &t->opnd[v].elem[ft + k] : &t->opnd[v];
+        const struct ptx_opnd *y = rw_inline_parts(s) > 1 ? &s->opnd[v].elem[fs + k] : &s->opnd[v];
+        if (t->op == PTX_OP_LD ? !destination(m, x, y) : !operand(m, nt, v, x, y))
+            return false;
+    }
+    return true;
+}
+
+static bool one(struct match *m, uint32_t nt, uint32_t ns)
+{
+    const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
+    unsigned flags = ptx_op_info(t->op)->flags;
+    if ((t->op == PTX_OP_LD || t->op == PTX_OP_ST) && rw_is_global_access(t))
+        return t->op == s->op && rw_is_global_access(s) && access(m, nt, ns);
+    if (flags & (PTX_F_READS | PTX_F_WRITES))
+        return false;
+    if (!(flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)))
+        return alike(m, nt, ns);
+    if (t->op != s->op || !predicates(m, t, s))
+        return false;
+    if (t->op != PTX_OP_BRA)
+        return true;
+    uint32_t lt = m->label[t->opnd[0].label], ls = m->label[s->opnd[0].label];
+    return lt > nt && ls > ns && before(m, m->t, lt) == before(m, m->s, ls);
+}
+
+static bool whole(struct match *m)
+{
+    uint32_t a = 0, b = 0, n = m->f->ninst;
+    m->work = m->depth = 0;
+    for (;; a++, b++) {
+        while (a < n && !ordered(m, m->t, a))
+            a++;
+        while (b < n && !ordered(m, m->s, b))
+            b++;
+        if (a >= n || b >= n)
+            return a >= n && b >= n;
+        if (!one(m, a, b))
+            return false;
+    }
+}
+
+/* ---- the template ------------------------------------------------------------------------------------------------------------------ */
+
+struct uses {
+    struct match *m;
+    uint32_t at;
+    bool good;
+};
+
+static void on_use(uint32_t reg, bool write, void *user)
+{
+    struct uses *u = user;
+    const struct ptx_cfg *c = &u->m->cfg;
+    int64_t d = u->m->def[reg];
+    if (write || d < 0 || !u->m->free[d])
+        return;
+    uint32_t b = c->block_of[u->at], to = c->block_of[d];
+    if (b == to) {
+        u->good &= d < u->at;
+        return;
+    }
+    while (b != to && b != UINT32_MAX)
+        b = c->block[b].idom;
+    u->good &= b == to;
+}
+
+/* No loop in it, and every pure instruction before what needs it. */
+static bool template(struct match *m, unsigned slot)
+{
+    struct uses u = {m, 0, true};
+    for (uint32_t n = 0; n < m->f->ninst && u.good; n++) {
+        const struct ptx_inst *i = &m->f->inst[n];
+        if (!m->c->in->slice[slot][n] || i->op <= PTX_OP_OPAQUE)
+            continue;
+        u.at = n;
+        ptx_inst_regs(i, on_use, &u);
+        u.good &= i->op != PTX_OP_BRA || m->label[i->opnd[0].label] > n;
+    }
+    return u.good;
+}
+
+/* value = base + sum of by * digit, for all members; each has said what it has there. */
+static bool solve(const struct match *m, const struct param *p, struct rw_param *ret)
+{
+    const struct rw_inline *in = m->c->in;
+    *ret = (struct rw_param){.inst = p->inst, .opnd = p->opnd, .base = p->value[m->t]};
+    for (unsigned d = 0; d < in->ndigit; d++) {
+        const struct rw_digit *y = &in->digit[d];
+        for (unsigned a = 0; y->of == RW_SLOT && a < in->nslot && !ret->by[d]; a++)
+            for (unsigned b = a + y->weight; (m->members >> a & 1) && b < in->nslot && !ret->by[d]; b += y->weight) {
+                int64_t steps = (b - a) / y->weight;
+                if (b / (y->weight * y->n) != a / (y->weight * y->n))
+                    break;
+                if ((m->members >> b & 1) && (p->value[b] - p->value[a]) % steps == 0)
+                    ret->by[d] = (p->value[b] - p->value[a]) / steps;
+            }
+        if (y->of == RW_SLOT)
+            ret->base -= ret->by[d] * (int64_t)(m->t / y->weight % y->n);
+    }
+    for (unsigned d = 0; d < in->ndigit; d++)
+        if (ret->by[d] > INT32_MAX || ret->by[d] < INT32_MIN)
+            return false;
+    for (unsigned s = 0; s < in->nslot; s++) {
+        int64_t v = ret->base;
+        for (unsigned d = 0; d < in->ndigit; d++)
+            v += in->digit[d].of == RW_SLOT ? ret->by[d] * (int64_t)(s / in->digit[d].weight % in->digit[d].n) : 0;
+        if ((m->members >> s & 1) && (v != p->value[s] || (s != m->t && !(p->set >> s & 1))))
+            return false;
+    }
+    return true;
+}
+
+static void gather(struct match *m, struct rw_group *g)
+{
+    struct rw_inline *in = m->c->in;
+    memset(m->param, 0, sizeof m->param);
+    m->nparam = 0;
+    m->members = UINT64_C(1) << m->t;
+    bool may = template(m, m->t);
+    for (m->s = 0; m->s < in->nslot && may && !m->oom; m->s++) {
+        uint64_t bit = UINT64_C(1) << m->s;
+        unsigned had = m->nparam;
+        struct rw_param p;
+        if (m->s == m->t || in->slot_group[m->s] != UINT8_MAX)
+            continue;
+        m->ntrail = 0;
+        memset(m->map, 0xff, m->f->nreg * sizeof *m->map);
+        memset(m->inv, 0xff, m->f->nreg * sizeof *m->inv);
+        bool good = template(m, m->s) && whole(m);
+        m->members |= bit;
+        for (unsigned k = 0; k < m->nparam && good; k++)
+            good = solve(m, &m->param[k], &p);
+        if (good) {
+            in->slot_group[m->s] = (uint8_t)in->ngroup;
+            continue;
+        }
+        m->members &= ~bit;
+        for (unsigned k = 0; k < m->nparam; k++) { /* as if it had never been */
+            m->param[k].set &= ~bit;
+            if (had && k < had)
+                m->param[k].value[m->s] = m->param[k].value[m->t];
+        }
+        m->nparam = had;
+    }
+    in->slot_group[m->t] = (uint8_t)in->ngroup;
+    *g = (struct rw_group){.slot = m->t, .members = m->members, .param = dt_new_array(&m->c->arena, struct rw_param, m->nparam + 1)};
+    for (unsigned k = 0; k < m->nparam && g->param; k++) {
+        struct rw_param *p = &g->param[g->nparam];
+        bool moves = false;
+        solve(m, &m->param[k], p);
+        for (unsigned d = 0; d < in->ndigit; d++)
+            moves |= p->by[d] != 0;
+        g->nparam += moves;
+    }
+}
+
+int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
+{
+    struct rw_inline *in = c->in;
+    const struct ptx_function *f = c->body[in->guest].f;
+    struct match *m = dt_new(a, struct match);
+    if (!m)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    m->c = c;
+    m->f = f;
+    m->def = dt_new_array(a, int64_t, f->nreg + 1);
+    m->free = dt_new_array(a, bool, f->ninst + 1);
+    m->label = dt_new_array(a, uint32_t, f->nlabel + 1);
+    m->map = dt_new_array(a, uint32_t, f->nreg + 1);
+    m->inv = dt_new_array(a, uint32_t, f->nreg + 1);
+    in->group = dt_new_array(&c->arena, struct rw_group, in->nslot + 1);
+    memset(in->slot_group, 0xff, sizeof in->slot_group);
+    if (dt_arena_failed(a) || dt_arena_failed(&c->arena))
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = ptx_cfg_build(f, &m->cfg, e);
+    if (r < 0)
+        return r;
+    look(m);
+    for (unsigned left = in->nslot; left && !m->oom; in->ngroup++) {
+        uint32_t most = 0;
+        for (unsigned s = 0; s < in->nslot; s++) { /* the longest that has no group */
+            uint32_t n = 1;
+            for (uint32_t k = 0; k < f->ninst; k++)
+                n += in->slice[s][k] != 0;
+            if (in->slot_group[s] == UINT8_MAX && n > most) {
+                most = n;
+                m->t = s;
+            }
+        }
+        gather(m, &in->group[in->ngroup]);
+        left = 0;
+        for (unsigned s = 0; s < in->nslot; s++)
+            left += in->slot_group[s] == UINT8_MAX;
+    }
+    free(m->trail);
+    ptx_cfg_done(&m->cfg);
+    return m->oom || dt_arena_failed(&c->arena) ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
+}
