@@ -3,6 +3,7 @@
  * give (joined or refused, and why) is written beside it. Last, each graph is joined until nothing is left to join: chains.
  */
 #include "graphs.h"
+#include "tests/skip.h"
 
 static const char source[] =
     "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n"
@@ -399,7 +400,7 @@ static void test_contracted(void **state)
         "{\"buffer\": \"y\"}, {\"buffer\": \"z\"}]}]}";
     struct made m = {0};
     if (!dev_nvjitlink_version())
-        skip();
+        SKIP("nvJitLink is not installed");
     make(doc, NULL, &m);
     assert_true(m.p->step[1].entry != m.p->step[1].posted);
     json_t *d = plan(&m, NULL);

@@ -15,6 +15,7 @@
 
 #include "base/str.h"
 #include "device/measure.h"
+#include "tests/skip.h"
 
 /* In the child: a failed CHECK ends it. */
 #define CHECK(x)                                                                                                                   \
@@ -298,7 +299,7 @@ static void loading(void **state)
 {
     with("", without_nvjitlink);
     if (!dev_nvjitlink_version())
-        skip();
+        SKIP("nvJitLink is not installed");
     with("cubin-only", as_code); /* PTX would be refused */
     with("no-cubin", as_text);
     with("new-arch", as_text); /* nvJitLink does not know it */

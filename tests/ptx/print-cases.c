@@ -22,6 +22,7 @@
 
 #include "base/file.h"
 #include "ptx/ptx.h"
+#include "tests/skip.h"
 
 static const char *dir, *ptxas;
 static uint8_t seen_op[PTX_OP_COUNT], seen_mod[PTX_M_COUNT], seen_sreg[PTX_SR_COUNT];
@@ -196,7 +197,7 @@ static void test_rows(void **state)
 {
     unsigned missing = 0;
     if (!all_read)
-        skip();
+        SKIP("only a part of the cases was read: ops.def cannot be held against them");
     for (unsigned k = 0; k < PTX_OP_COUNT; k++)
         if (!seen_op[k]) {
             print_error("ops.def: no case has %s\n", ptx_op_info(k)->mnemonic);

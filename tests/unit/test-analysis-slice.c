@@ -6,6 +6,7 @@
  * atomics, local arrays. Instructions are counted by the software device.
  */
 #include "analysis-fixture.h"
+#include "tests/skip.h"
 
 /* ---- the corpus -------------------------------------------------------------------------------------------------- */
 static char *slurp(const char *path)
@@ -30,7 +31,7 @@ static void corpus(void **state)
                                        "inplace",    "ptx-only",  "encoder"};
     const char *root = getenv("DOVETAIL_SOURCE");
     if (!root)
-        skip();
+        SKIP("DOVETAIL_SOURCE, the source folder, is not set");
     for (unsigned i = 0; i < sizeof name / sizeof *name; i++) {
         char path[1024];
         snprintf(path, sizeof path, "%s/tests/corpus/%s/graph.json", root, name[i]);
@@ -203,7 +204,7 @@ static char *random_graph(uint64_t seed)
 static void random_graphs(void **state)
 {
     if (!dev_nvrtc_version())
-        skip();
+        SKIP("NVRTC is not installed");
     unsigned count = getenv("COUNT") ? (unsigned)atoi(getenv("COUNT")) : 25;
     for (unsigned i = 0; i < count; i++) {
         char name[32];
@@ -243,7 +244,7 @@ static void a_tiled_gemm_is_cheap(void **state)
     struct dt_err e = {0};
     uint64_t count[3];
     if (!dev_nvrtc_version())
-        skip();
+        SKIP("NVRTC is not installed");
     json_t *j = json_pack(
         "{s:i,s:s,s:{s:{s:s}},s:{s:{s:i,s:s},s:{s:i,s:s},s:{s:i,s:s}},s:[{s:s,s:s,s:s,s:[i,i,i],s:[i,i,i],s:[{s:s},"
         "{s:s},{s:s}]}]}",

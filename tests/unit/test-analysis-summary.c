@@ -7,6 +7,7 @@
  * grow with the rounds of a loop.
  */
 #include "analysis-fixture.h"
+#include "tests/skip.h"
 
 /* ---- by hand ----------------------------------------------------------------------------------------------------------
  * %t thread, %b %c block, %n the number 100; %A %B buffers of 64 KB; %r %d %h %p registers. */
@@ -413,7 +414,7 @@ static void nests(void **state)
 {
     unsigned count = getenv("COUNT") ? (unsigned)atoi(getenv("COUNT")) : 3, first = getenv("FIRST") ? (unsigned)atoi(getenv("FIRST")) : 0;
     if (!dev_nvrtc_version())
-        skip();
+        SKIP("NVRTC is not installed");
     kernels_ = summarised_ = 0;
     for (unsigned i = first; i < first + count; i++) {
         char name[32], *s = random_nests(i);
@@ -519,7 +520,7 @@ static void samples(void **state)
     };
     char *ptx = sample_ptx();
     if (!ptx)
-        skip();
+        SKIP("NVRTC is not installed");
     for (unsigned i = 0; i < sizeof sample / sizeof *sample; i++) {
         uint64_t plain, walked = sample_cost(ptx, &sample[i], &plain);
         print_message("%s: %llu of %llu thread instructions, %.2f %%\n", sample[i].entry, (unsigned long long)walked,
@@ -537,7 +538,7 @@ static void rounds(void **state)
                           {"gemm32", {7, 7, 1}, {256, 1, 1}, {200, 200, 200 * 200}, {200, 200, 0}, 3, 0}};
     char *ptx = sample_ptx();
     if (!ptx)
-        skip();
+        SKIP("NVRTC is not installed");
     for (unsigned i = 0; i < 2; i++) {
         uint64_t walked[3];
         for (unsigned q = 0; q < 3; q++) {

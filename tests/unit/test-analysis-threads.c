@@ -4,6 +4,7 @@
  * seven threads, summaries allowed or not. A build of this test with ThreadSanitizer watches the same (suite "driver").
  */
 #include "analysis-fixture.h"
+#include "tests/skip.h"
 
 static char *slurp(const char *path)
 {
@@ -65,7 +66,7 @@ static void any_number(void **state)
     static const char *const name[] = {"ptx-only", "pointwise", "gather-constant", "histogram", "stencil", "reduce", "mlp", "ffn", "encoder"};
     static const unsigned threads[] = {1, 2, 7};
     if (!getenv("DOVETAIL_SOURCE"))
-        skip();
+        SKIP("DOVETAIL_SOURCE, the source folder, is not set");
     for (unsigned i = 0; i < sizeof name / sizeof *name; i++) {
         struct dt_graph *g = NULL;
         if (i && !dev_nvrtc_version())

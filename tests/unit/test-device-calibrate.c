@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "device/calibrate.h"
+#include "tests/skip.h"
 
 /* What must come back within `part` of the value; the rates lie below their figure by the loop's own instructions. */
 static const struct want {
@@ -100,7 +101,7 @@ static void loops_survive(void **state)
     if (err == DT_E_NO_COMPILER) {
         dt_err_done(&e);
         free(text);
-        skip();
+        SKIP("nvJitLink is not installed");
     }
     assert_int_equal(err, 0);
     const Elf64_Ehdr *h = cubin;

@@ -17,6 +17,7 @@
 
 #include "base/alloc.h"
 #include "device/measure.h"
+#include "tests/skip.h"
 
 static struct {
     _Alignas(8) uint8_t b[8192];
@@ -146,7 +147,7 @@ static void decodes_nvidias(void **state)
 {
     void *lib = libcupti();
     if (!lib)
-        skip();
+        SKIP("CUPTI is not installed");
     struct dev_trace t = {0};
     fill();
     __typeof__(&cuptiActivityGetNextRecord) next = (__typeof__(&cuptiActivityGetNextRecord))dlsym(lib, "cuptiActivityGetNextRecord");
@@ -160,12 +161,12 @@ static void counts(void **state)
 {
     static const char *const chip[] = {"GA100", "GH100", "AD102", "GB100"};
 #ifdef __SANITIZE_ADDRESS__
-    skip(); /* CUPTI opens its library with RTLD_DEEPBIND, which the sanitizer does not allow */
+    SKIP("CUPTI opens its library with RTLD_DEEPBIND, which AddressSanitizer does not allow");
 #endif
     struct dt_err e = {0};
     size_t n = 0;
     if (dev_count_passes(chip[0], dev_counter_name, DEV_COUNTERS, &n, &e) < 0 && strstr(e.detail, "there is no CUPTI"))
-        skip();
+        SKIP("CUPTI is not installed");
     dt_err_done(&e);
     for (size_t i = 0; i < 4; i++) {
         e = (struct dt_err){0};

@@ -11,6 +11,7 @@
 #include <cmocka.h>
 
 #include "device/device.h"
+#include "tests/skip.h"
 
 static struct dev_device *dev;
 
@@ -173,7 +174,7 @@ static void bulk(void **state)
     char *ptx = NULL;
     size_t len;
     if (dev_compile_cuda(probe, strlen(probe), option, 1, "sm_90a", 60000, &ptx, &len, NULL) < 0)
-        skip(); /* a toolkit without libcu++ */
+        SKIP("the toolkit has no libcu++");
     free(ptx);
     enum { BLOCKS = 5, EACH = 512 };
     static int x[BLOCKS * EACH], y[BLOCKS * EACH], sum[EACH];
