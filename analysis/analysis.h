@@ -224,4 +224,7 @@ int ana_taint(const struct ptx_function *entry, const bool *constant_param, uint
               struct dt_err *e);
 void ana_sites_done(struct ana_sites *s);
 
+/* *ret: which instructions the launch executes, and at which addresses, is the same whatever memory holds (steady.c). False where it cannot be told. */
+int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_err *e);
+
 #endif

@@ -36,7 +36,8 @@ const char *cache_column(sqlite3_stmt *s, int i);                               
 int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
 bool cache_is_sha256(const char *s);
 
-/* ---- footprints.c ---- */
-int cache_footprints_trim(struct cache *c, int64_t bytes); /* an SQLite code */
+/* ---- kept.c ---- */
+int cache_kept_trim(struct cache *c, enum cache_kept kept, int64_t bytes); /* an SQLite code */
+void cache_kept_size(struct cache *c, enum cache_kept kept, int64_t *ret_rows, int64_t *ret_bytes);
 
 #endif

@@ -45,27 +45,33 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e);
 /* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
 int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e);
-json_t *cache_stats(struct cache *c); /* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same} */
+/* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same}, footprints and trials: {rows, bytes} */
+json_t *cache_stats(struct cache *c);
 
-/* ---- footprints of launches (footprints.c): bytes under a key that says all they depend on ----------------------------- */
-struct cache_footprint {
+/* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on ----------------- */
+enum cache_kept {
+    CACHE_FOOTPRINTS, /* what launches touch (analysis/memo.c) */
+    CACHE_TRIALS      /* what rewrites cost (rewrite/library.c) */
+};
+#define CACHE_KEPT 2
+struct cache_bytes {
     const char *key;
     const void *p;
     size_t bytes;
 };
 /* 1 found (*ret: free()), 0 miss, negative error. */
-int cache_footprint_get(struct cache *c, const char *key, void **ret, size_t *ret_len, struct dt_err *e);
-/* All of them or none. When bodies have more than max_bytes together, those that were used least recently go. */
-int cache_footprints_put(struct cache *c, const struct cache_footprint *v, size_t n, int64_t max_bytes, struct dt_err *e);
+int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len, struct dt_err *e);
+/* All of them or none. When bodies of the kind have more than max_bytes together, those that were used least recently go. */
+int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes, struct dt_err *e);
 
 /* ---- entries (entries.c) ------------------------------------------------------------------------------------------ */
-/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "total": N}, the last used
- * first, at most `limit`. signature not NULL: its entries only, with `factors`. */
+/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "total": N, and how many rows there
+ * are of "footprints" and "trials"}, the last used first, at most `limit`. signature not NULL: its entries only, with `factors`. */
 int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
 /* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or SQLite's words}. Removes
  * nothing: a damaged row is a miss, and goes when it is met or by gc. */
 int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
-/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until footprints, bodies and graphs
+/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until footprints, trials, bodies and graphs
  * together have at most max_bytes (negative: any), and digests and graphs that no entry is left for. {"removed", "bytes", "kept"}. */
 int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e);
 /* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …}, "differs": [{"factor",

@@ -105,7 +105,7 @@ static int open_once(struct cache *c)
              c->db,
              "SELECT (SELECT count(*) FROM (SELECT 1 FROM entry LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM "
              "graph LIMIT 1)) + (SELECT count(*) FROM known LIMIT 1) + (SELECT count(*) FROM counter) + "
-             "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1))",
+             "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial LIMIT 1))",
              &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
     if (stat(c->path, &st) == 0) {

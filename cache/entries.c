@@ -72,7 +72,11 @@ int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **
         return unreadable(c, e);
     }
     json_int_t total = signature ? (json_int_t)json_array_size(list) : number(c, "SELECT count(*) FROM entry");
-    json_t *o = ok ? json_pack("{s:O, s:I}", "entries", list, "total", total) : NULL;
+    int64_t footprints, trials, bytes;
+    cache_kept_size(c, CACHE_FOOTPRINTS, &footprints, &bytes);
+    cache_kept_size(c, CACHE_TRIALS, &trials, &bytes);
+    json_t *o = ok ? json_pack("{s:O, s:I, s:I, s:I}", "entries", list, "total", total, "footprints", (json_int_t)footprints, "trials", (json_int_t)trials)
+                   : NULL;
     json_decref(list);
     if (!o)
         return nomem(e);
@@ -93,6 +97,7 @@ static const struct {
     {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known",
      "DELETE FROM known WHERE digest || ' ' || arch = ?1", 4, false, 0},
     {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false, 0},
+    {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "DELETE FROM trial WHERE key = ?1", 3, false, 0},
 };
 
 /* Find the damaged rows: [{table, key}], and how many rows there are. */
@@ -160,7 +165,19 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
 /* ---- gc -------------------------------------------------------------------------------------------------------- */
 #define BYTES                                                                                                          \
     "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS "     \
-    "BLOB))), 0) FROM graph) + (SELECT coalesce(sum(length(body)), 0) FROM footprint)"
+    "BLOB))), 0) FROM graph)"
+
+static int64_t kept_bytes(struct cache *c, enum cache_kept kept)
+{
+    int64_t rows, bytes;
+    cache_kept_size(c, kept, &rows, &bytes);
+    return bytes;
+}
+
+static int64_t all_bytes(struct cache *c)
+{
+    return number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS);
+}
 
 static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
 {
@@ -186,17 +203,19 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     if (rc == SQLITE_OK && max_age >= 0) {
         snprintf(sql, sizeof sql, "DELETE FROM entry WHERE unixepoch() - used > %lld", (long long)max_age);
         rc = cache_run(c, sql, NULL, 0);
-        snprintf(sql, sizeof sql, "DELETE FROM footprint WHERE unixepoch() - used > %lld", (long long)max_age);
-        rc = rc == SQLITE_OK ? cache_run(c, sql, NULL, 0) : rc;
+        for (unsigned k = 0; rc == SQLITE_OK && k < 2; k++) {
+            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", k ? "trial" : "footprint", (long long)max_age);
+            rc = cache_run(c, sql, NULL, 0);
+        }
     }
-    if (rc == SQLITE_OK && max_bytes >= 0) { /* footprints go first: they are made again in no time */
-        int64_t rest = max_bytes - (number(c, "SELECT " BYTES) - number(c, "SELECT coalesce(sum(length(body)), 0) FROM footprint"));
-        rc = cache_footprints_trim(c, rest > 0 ? rest : 0);
+    for (enum cache_kept k = 0; rc == SQLITE_OK && max_bytes >= 0 && k < CACHE_KEPT; k++) { /* footprints go first: they are made again in no time */
+        int64_t rest = max_bytes - (all_bytes(c) - kept_bytes(c, k));
+        rc = cache_kept_trim(c, k, rest > 0 ? rest : 0);
     }
     for (;;) {
         for (size_t k = 0; rc == SQLITE_OK && k < 2; k++)
             rc = cache_run(c, orphans[k], NULL, 0);
-        if (rc != SQLITE_OK || max_bytes < 0 || number(c, "SELECT " BYTES) <= max_bytes ||
+        if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes ||
             !number(c, "SELECT count(*) FROM entry"))
             break;
         /* a sixteenth at a time: orphans are found by a walk over the tables */
@@ -212,7 +231,7 @@ int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, 
 {
     if (cache_run(c, "BEGIN IMMEDIATE", NULL, 0) != SQLITE_OK)
         return cache_db_error(c, "cannot be written", e);
-    json_int_t before = number(c, "SELECT count(*) FROM entry"), bytes = number(c, "SELECT " BYTES);
+    json_int_t before = number(c, "SELECT count(*) FROM entry"), bytes = all_bytes(c);
     int r = collect(c, max_age, max_bytes, e);
     if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
         r = cache_db_error(c, "cannot be written", e);
@@ -220,7 +239,7 @@ int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, 
         cache_run(c, "ROLLBACK", NULL, 0);
         return r;
     }
-    json_int_t kept = number(c, "SELECT count(*) FROM entry"), now = number(c, "SELECT " BYTES);
+    json_int_t kept = number(c, "SELECT count(*) FROM entry"), now = all_bytes(c);
     if (now < bytes) /* give the room back; another process that reads now only puts it off */
         cache_run(c, "VACUUM", NULL, 0);
     json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now,

@@ -419,6 +419,11 @@ json_t *cache_stats(struct cache *c)
             add(all, "graphs", sqlite3_column_int64(s, 0));
         sqlite3_finalize(s);
     }
+    for (enum cache_kept k = 0; k < CACHE_KEPT; k++) {
+        int64_t rows, bytes;
+        cache_kept_size(c, k, &rows, &bytes);
+        json_object_set_new(all, k == CACHE_TRIALS ? "trials" : "footprints", json_pack("{s:I, s:I}", "rows", (json_int_t)rows, "bytes", (json_int_t)bytes));
+    }
     json_object_set_new(all, "path", json_string(c->path));
     json_object_set_new(all, "by_want", by);
     return all;

@@ -71,7 +71,8 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
         table_row(&t, 6, jstr(v, "want"), jstr(v, "signature"), jstr(v, "device"), bytes, old, hits);
     }
     table_print(&t, c);
-    printf("%zu of %.0f entries\n", json_array_size(list), jnum(doc, "total"));
+    printf("%zu of %.0f entries; footprints of %.0f launches, %.0f trials of rewrites\n", json_array_size(list), jnum(doc, "total"), jnum(doc, "footprints"),
+           jnum(doc, "trials"));
     return 0;
 }
 

@@ -1,7 +1,7 @@
-/* Footprints of launches that this worker has found or read: in memory, and behind that in the cache's file.
+/* Footprints of launches, and trials of rewrites, that this worker has found or read: in memory, and behind that in the cache's file.
  *
- * analysis/ asks for a key and gets bytes, from memory or from the file, whoever of all workers put them there; what it finds out it puts, and that
- * is written to the file in one transaction when the analysis is over. Memory is bounded, the least recently used goes first. Trouble with the file
+ * analysis/ and rewrite/ ask for a key and get bytes, from memory or from the file, whoever of all workers put them there; what they find out they put, and that
+ * is written to the file in one transaction when the analysis, or the planning, is over. Memory is bounded, the least recently used goes first. Trouble with the file
  * is a miss: it is logged once and the work is done.
  */
 #include <stdio.h>
@@ -15,11 +15,12 @@
 #include "daemon/worker.h"
 
 #define MEMORY_BYTES (UINT64_C(64) << 20)
-#define FILE_BYTES (INT64_C(256) << 20)
+#define FILE_BYTES (INT64_C(256) << 20) /* of each kind */
 #define BUCKETS 1024 /* a power of two */
 
 struct kept {
     struct kept *next;
+    enum cache_kept kind;
     char key[DT_SHA256_TEXT];
     uint8_t *p;
     size_t n;
@@ -28,7 +29,11 @@ struct kept {
 };
 
 struct wrk_memo {
-    struct ana_memo calls;
+    struct view { /* what the callers of one kind see */
+        struct ana_memo calls;
+        struct wrk_memo *m;
+        enum cache_kept kind;
+    } view[CACHE_KEPT];
     struct wrk *w;
     struct kept *bucket[BUCKETS];
     uint64_t bytes, tick;
@@ -38,18 +43,18 @@ struct wrk_memo {
 static void warn(struct wrk_memo *m, struct dt_err *e)
 {
     if (!m->warned)
-        dt_log(DT_LOG_WARN, "footprints are not kept: %s", e->detail ? e->detail : dt_err_text(e->num));
+        dt_log(DT_LOG_WARN, "what was found out is not kept: %s", e->detail ? e->detail : dt_err_text(e->num));
     m->warned = true;
     dt_err_done(e);
 }
 
-static struct kept **place(struct wrk_memo *m, const char *key)
+static struct kept **place(struct wrk_memo *m, enum cache_kept kind, const char *key)
 {
     uint32_t h = 2166136261u;
     for (const char *s = key; *s; s++)
         h = (h ^ (uint8_t)*s) * 16777619u;
     struct kept **at = &m->bucket[h & (BUCKETS - 1)];
-    while (*at && strcmp((*at)->key, key))
+    while (*at && ((*at)->kind != kind || strcmp((*at)->key, key)))
         at = &(*at)->next;
     return at;
 }
@@ -83,20 +88,21 @@ static void make_room(struct wrk_memo *m, size_t n)
     }
 }
 
-static struct kept *add(struct wrk_memo *m, const char *key, const void *p, size_t n, bool fresh)
+static struct kept *add(struct wrk_memo *m, enum cache_kept kind, const char *key, const void *p, size_t n, bool fresh)
 {
-    struct kept **at = place(m, key), *k;
+    struct kept **at = place(m, kind, key), *k;
     if (*at)
         drop(m, at);
     if (n > MEMORY_BYTES / 4 || strlen(key) >= sizeof k->key)
         return NULL;
     make_room(m, n);
-    at = place(m, key);
+    at = place(m, kind, key);
     k = dt_calloc(1, sizeof *k);
     if (!k || !(k->p = dt_memdup(p, n))) {
         free(k);
         return NULL;
     }
+    k->kind = kind;
     snprintf(k->key, sizeof k->key, "%s", key);
     k->n = n;
     k->used = ++m->tick;
@@ -107,18 +113,19 @@ static struct kept *add(struct wrk_memo *m, const char *key, const void *p, size
 
 static int get(void *user, const char *key, void **ret, size_t *ret_len)
 {
-    struct wrk_memo *m = user;
-    struct kept *k = *place(m, key);
+    const struct view *v = user;
+    struct wrk_memo *m = v->m;
+    struct kept *k = *place(m, v->kind, key);
     struct dt_err e = {0};
     if (!k && m->w->cache) {
         void *p;
         size_t n;
-        int r = cache_footprint_get(m->w->cache, key, &p, &n, &e);
+        int r = cache_kept_get(m->w->cache, v->kind, key, &p, &n, &e);
         if (r < 0)
             warn(m, &e);
         if (r != 1)
             return 0;
-        add(m, key, p, n, false);
+        add(m, v->kind, key, p, n, false);
         *ret = p;
         *ret_len = n;
         return 1;
@@ -130,29 +137,40 @@ static int get(void *user, const char *key, void **ret, size_t *ret_len)
     return 1;
 }
 
-static void put(void *user, const char *key, const void *p, size_t n) { add(user, key, p, n, true); }
+static void put(void *user, const char *key, const void *p, size_t n)
+{
+    const struct view *v = user;
+    add(v->m, v->kind, key, p, n, true);
+}
 
-const struct ana_memo *wrk_memo(struct wrk *w)
+const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind)
 {
     if (!w->memo && (w->memo = dt_calloc(1, sizeof *w->memo))) {
         w->memo->w = w;
-        w->memo->calls = (struct ana_memo){get, put, w->memo};
+        for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
+            w->memo->view[k] = (struct view){{get, put, &w->memo->view[k]}, w->memo, k};
     }
-    return w->memo ? &w->memo->calls : NULL;
+    return w->memo ? &w->memo->view[kind].calls : NULL;
+}
+
+static void flush(struct wrk *w, enum cache_kept kind)
+{
+    struct wrk_memo *m = w->memo;
+    struct dt_vec(struct cache_bytes) v = {0};
+    struct dt_err e = {0};
+    for (unsigned b = 0; m && m->w->cache && b < BUCKETS; b++)
+        for (struct kept *k = m->bucket[b]; k; k = k->next)
+            if (k->fresh && k->kind == kind && dt_push(&v, (struct cache_bytes){k->key, k->p, k->n}))
+                k->fresh = false; /* one try */
+    if (v.n && cache_kept_put(w->cache, kind, v.p, v.n, FILE_BYTES, &e) < 0)
+        warn(m, &e);
+    free(v.p);
 }
 
 void wrk_memo_flush(struct wrk *w)
 {
-    struct wrk_memo *m = w->memo;
-    struct dt_vec(struct cache_footprint) v = {0};
-    struct dt_err e = {0};
-    for (unsigned b = 0; m && m->w->cache && b < BUCKETS; b++)
-        for (struct kept *k = m->bucket[b]; k; k = k->next)
-            if (k->fresh && dt_push(&v, (struct cache_footprint){k->key, k->p, k->n}))
-                k->fresh = false; /* one try */
-    if (v.n && cache_footprints_put(w->cache, v.p, v.n, FILE_BYTES, &e) < 0)
-        warn(m, &e);
-    free(v.p);
+    for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
+        flush(w, k);
 }
 
 void wrk_memo_done(struct wrk *w)

@@ -82,7 +82,7 @@ static int need_analysis(struct job *j, bool all, struct dt_err *e)
     if (j->ana && (j->ana_all || !all))
         return 0;
     j->ana = ana_free(j->ana);
-    struct ana_options o = {.all_edges = all, .memo = wrk_memo(j->w), .progress = wrk_progress, .user = j->w};
+    struct ana_options o = {.all_edges = all, .memo = wrk_memo(j->w, CACHE_FOOTPRINTS), .progress = wrk_progress, .user = j->w};
     j->ana_all = all;
     int r = ana_run(j->w->dev, j->prog, &o, &j->ana, e);
     if (r >= 0)
@@ -129,6 +129,12 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
         const struct dtd_options *o = j->opt, plain = {0};
         struct rw_options ro = {.allow = (const char *const *)o->allow, .nallow = o->nallow, .deny = (const char *const *)o->deny,
                                 .ndeny = o->ndeny, .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S, .progress = wrk_progress, .user = j->w};
+        dt_free_ char *stamp = NULL;
+        if (asprintf(&stamp, "%s; %s", j->w->key, j->w->toolchain) < 0)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        ro.footprints = wrk_memo(j->w, CACHE_FOOTPRINTS);
+        ro.library = wrk_memo(j->w, CACHE_TRIALS);
+        ro.stamp = stamp;
         if (!o->nallow)
             ro.allow = NULL;
         json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
@@ -136,6 +142,7 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
             store(j, "analysis", &plain, analysis); /* it is at hand, and explain will want it */
         json_decref(analysis);
         r = rw_plan(j->w->dev, j->prog, j->ana, &ro, j->signature, &doc, e);
+        wrk_memo_flush(j->w); /* what was tried was tried, whatever became of the plan */
     } else {
         doc = ana_to_json(j->ana, info, j->signature, j->opt->maps);
         r = doc ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory for the analysis document");

@@ -22,9 +22,9 @@ struct wrk {
     char last_stage[32];
 };
 
-/* Footprints of launches, kept from job to job and from worker to worker (worker-memo.c). */
-const struct ana_memo *wrk_memo(struct wrk *w); /* NULL: out of memory */
-void wrk_memo_flush(struct wrk *w);             /* what is new goes to the cache's file */
+/* Footprints of launches and trials of rewrites, kept from job to job and from worker to worker (worker-memo.c). */
+const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind); /* NULL: out of memory */
+void wrk_memo_flush(struct wrk *w);                                   /* what is new goes to the cache's file */
 void wrk_memo_done(struct wrk *w);
 
 /* What a verb gives back. */

@@ -211,9 +211,12 @@ int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct
  * graphs that share launches come from their costs, without running any of them again. */
 struct dev_cost {
     bool known;
+    bool kept; /* the caller's: it came from a file, not from a run */
     uint64_t instructions; /* of all threads */
-    uint64_t work[48]; /* the device's own */
+    uint64_t work[48]; /* the device's own; a version is part of it, and it may be kept in a file */
 };
+/* Can it be the cost of `step`? To be asked of what came from a file: only such a cost may be used. False on a real device. */
+bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step, const struct dev_cost *c);
 /* Cost of `step`, which dev_run_step has just run. DT_E_UNSUPPORTED on a real device. */
 int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct dt_err *e);
 /* The time that dev_run_time gives, from the costs of all launches (cost[nlaunch]; memsets and copies need none). Arrays may be NULL. */

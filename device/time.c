@@ -280,6 +280,15 @@ int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct 
     return err;
 }
 
+bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step, const struct dev_cost *c)
+{
+    struct dovetail_work w;
+    if (dev_use(d, NULL) < 0 || !d->cu->soft)
+        return false;
+    memcpy(&w, c->work, sizeof w);
+    return c->known && d->cu->dovetailCheckWork(&w, p->step[step].blocks, p->step[step].threads) == CUDA_SUCCESS;
+}
+
 int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret, double *step_us,
                    double *start_us, double *end_us, struct dt_err *e)
 {

@@ -216,7 +216,7 @@ static bool same_buffers(const struct dt_graph *x, const struct dt_graph *y)
 static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, struct dt_err *e)
 {
     const struct rw_state *now = &p->state.p[p->state.n - 1];
-    struct ana_options o = {0};
+    struct ana_options o = {.memo = p->opt->footprints};
     bool alone = same_buffers(now->graph, next->graph);
     for (uint32_t k = 0; k < x->nlaunch; k++)
         alone = alone && stands_alone(now->ana, x->launch[k]);
@@ -538,15 +538,32 @@ static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
     return r;
 }
 
+/* Costs that the library had, against those of the gate's own run: false where one is another. */
+static bool library_right(const struct rw_state *s, const struct dev_cost *ran)
+{
+    for (uint32_t l = 0; s->cost && l < s->graph->nlaunch; l++)
+        if (s->cost[l].kept && (s->cost[l].instructions != ran[l].instructions || memcmp(s->cost[l].work, ran[l].work, sizeof ran[l].work)))
+            return false;
+    return true;
+}
+
 static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedules, struct dt_err *e)
 {
     while (p->state.n > 1) {
         struct rw_state *top = &p->state.p[p->state.n - 1];
         struct dt_err bad = {0};
         rw_say(p->opt, "verify", 0, 1);
+        dt_free_ struct dev_cost *ran = p->from_library ? dt_calloc(top->graph->nlaunch + 1, sizeof *ran) : NULL;
+        if (p->from_library && !ran)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
-            r = rw_verify_plan(p->dev, p->ref, top->prog, top->ana, inputs, schedules, NULL, &bad);
+            r = rw_verify_plan(p->dev, p->ref, top->prog, top->ana, inputs, schedules, ran, &bad);
+        if (p->from_library && !fatal(r) && (r < 0 || !library_right(top, ran))) {
+            p->no_library = true; /* whatever is wrong, it is looked for without what others found */
+            dt_err_done(&bad);
+            return 0;
+        }
         if (r == 0 && p->sample) {
             struct rw_sample *part = NULL;
             if ((r = rw_sample_of(p->sample, p->state.p[0].graph, top->ana, &part, e)) < 0)

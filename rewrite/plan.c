@@ -234,21 +234,25 @@ int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_
             const char *signature, json_t **ret_plan, struct dt_err *e)
 {
     static const struct rw_options defaults;
-    struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature};
-    struct rw_state s = {.borrowed = true};
-    if (p.opt->budget_s > 0)
-        p.deadline_us = dt_now_us() + (uint64_t)(p.opt->budget_s * 1e6);
-    /* the state owns none of the three; the casts only share the struct with states that do */
-    s.graph = (struct dt_graph *)prog->graph;
-    s.prog = (struct dev_prog *)prog;
-    s.ana = (struct ana_result *)a;
-    if (!dt_push(&p.state, s))
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    int r = rw_choose(&p, e);
-    json_t *doc = r < 0 ? NULL : rw_plan_json(&p, e);
-    planner_done(&p);
-    if (!doc)
-        return r < 0 ? r : DT_E_NOMEM;
-    *ret_plan = doc;
-    return 0;
+    uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * 1e6) : 0;
+    for (bool no_library = false;; no_library = true) {
+        struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature, .deadline_us = deadline_us, .no_library = no_library};
+        struct rw_state s = {.borrowed = true};
+        /* the state owns none of the three; the casts only share the struct with states that do */
+        s.graph = (struct dt_graph *)prog->graph;
+        s.prog = (struct dev_prog *)prog;
+        s.ana = (struct ana_result *)a;
+        if (!dt_push(&p.state, s))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        int r = rw_choose(&p, e);
+        bool again = r == 0 && p.no_library && !no_library; /* the library was wrong */
+        json_t *doc = r < 0 || again ? NULL : rw_plan_json(&p, e);
+        planner_done(&p);
+        if (again)
+            continue;
+        if (!doc)
+            return r < 0 ? r : DT_E_NOMEM;
+        *ret_plan = doc;
+        return 0;
+    }
 }

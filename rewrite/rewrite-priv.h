@@ -412,8 +412,8 @@ struct rw_state { /* a graph on its way to the plan */
 };
 struct rw_tried { /* an edit that passed its trial */
     char key[DT_SHA256_TEXT];
+    unsigned orders;       /* block orders that T passed, beside the plain one */
     struct dev_cost *cost; /* of each launch of T */
-    bool full;             /* under shuffled block orders too */
 };
 struct rw_planner {
     struct dev_device *dev;
@@ -432,7 +432,11 @@ struct rw_planner {
     struct dev_cost *sampled_cost; /* by launch of the original */
     uint64_t sampled[2];           /* of the plan: blocks that ran when it was verified, of how many */
     struct dt_vec(struct rw_tried) tried;
+    bool from_library;             /* some trial was not run: the library knew it */
+    bool no_library;               /* it was wrong once: nothing of it is believed any more */
 };
+
+#define RW_TRIAL_ORDERS 2 /* shuffled block orders of a trial */
 
 /* ---- S and T alone (trial.c) ------------------------------------------------------------------------------------------ */
 struct rw_snaps;
@@ -449,8 +453,9 @@ struct rw_trial {
     struct rw_state *next;
     uint32_t first, n; /* T, in next */
     char key[DT_SHA256_TEXT];
-    bool known, begun; /* equal ones passed before: all of it; in order only */
-    bool *touched, *compared; /* by buffer */
+    unsigned orders;                 /* that it passed; ran or known */
+    bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
+    char library[DT_SHA256_TEXT];    /* its key there, "": none */
     uint8_t **want;                  /* by buffer: what S leaves */
 };
 /* 1: S and T agree on what S finds there, next->cost of T is set. 0: it cannot be tried alone.
@@ -460,6 +465,11 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edi
 /* The same under shuffled block orders with the race detector. Call only after a 1. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
 void rw_trial_done(struct rw_trial *t);
+/* library.c. 1: the library knows the trial: its costs are in cost[t->n], t->orders is set. 0: it does not. t->library is its key there for rw_library_put. */
+int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e);
+void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders);
+/* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
+int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
 /* state.c */
 void rw_state_done(struct rw_state *s);
 /* Fill time, step_us, begin_us, end_us. */

@@ -24,6 +24,9 @@ struct rw_options {
     unsigned inputs;    /* seeds to verify with, 0: 3 */
     unsigned schedules; /* block orders, 0: 8 */
     uint64_t whole;     /* thread-instructions up to which the software device runs a graph whole, 0: 10^10; above, samples of its blocks */
+    const struct ana_memo *footprints; /* of the analyses that planning makes, NULL: nothing is kept */
+    const struct ana_memo *library;    /* what trials found out (library.c), NULL likewise; the plan is the same with and without */
+    const char *stamp;                 /* device and toolchain: what else those depend on. Needed with `library` */
     dev_progress progress;
     void *user;
 };

@@ -6,7 +6,8 @@
  * for bytes that the edit says nobody reads any more (intermediates that moved to shared memory, blocks that are not launched).
  *
  * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to try equal edits once:
- * the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried passes at once.
+ * the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried passes, or is too slow, at once. From one planning to the next
+ * the performance library (library.c) remembers.
  *
  * Software device only: a real one measures whole graphs. Where a trial is impossible (a module's variable is involved, a snapshot is
  * missing, buffers are numbered otherwise) the caller runs the whole graph.
@@ -17,7 +18,6 @@
 #include <string.h>
 
 #define SNAP_BYTES (UINT64_C(1) << 30)
-#define ORDERS 2
 
 struct rw_version { /* of a buffer: what `launch` of the original left in it */
     uint32_t launch, buffer;
@@ -192,7 +192,7 @@ static bool possible(const struct rw_trial *t)
 }
 
 /* What is in the buffer where T stands. 1: *ret is it; 0: its fill; negative: not kept. */
-static int content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
+int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
 {
     const struct rw_snaps *s = t->p->snaps;
     const struct ana_result *a = s->ana;
@@ -222,7 +222,7 @@ static int fill(const struct rw_trial *t, struct dev_run *run, struct dt_err *e)
         const uint8_t *from = NULL;
         if (!t->touched[b])
             continue;
-        int have = content(t, b, &from);
+        int have = rw_trial_content(t, b, &from);
         r = have == 1 ? dev_run_upload(run, b, from, e) : dev_run_fill_buffer(run, b, 0, 0xA5, e);
     }
     return r;
@@ -326,6 +326,20 @@ static struct rw_tried *find(const struct rw_trial *t)
     return NULL;
 }
 
+/* 1, or out of memory. */
+static int remember(struct rw_trial *t, struct dt_err *e)
+{
+    struct rw_tried x = {.orders = t->orders, .cost = dt_calloc(t->n + 1, sizeof *x.cost)};
+    if (x.cost) {
+        memcpy(x.key, t->key, sizeof x.key);
+        memcpy(x.cost, &t->next->cost[t->first], t->n * sizeof *x.cost);
+        if (dt_push(&t->p->tried, x))
+            return 1;
+    }
+    free(x.cost);
+    return dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
 int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, uint32_t first,
                    struct dt_err *e)
 {
@@ -345,8 +359,10 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edi
             const uint8_t *from;
             t->touched[l->access[k].buffer] = true;
             t->compared[l->access[k].buffer] |= l->access[k].writes;
-            if (content(t, l->access[k].buffer, &from) < 0)
+            if (rw_trial_content(t, l->access[k].buffer, &from) < 0) {
+                rw_trial_done(t); /* nothing of it is there for rw_trial_finish */
                 return 0;
+            }
         }
     }
     for (size_t k = 0; k < x->unread.n; k++) { /* all of a buffer need not even be fetched */
@@ -354,38 +370,41 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edi
         if (u->n == 1 && !u->iv[0].lo && u->iv[0].hi >= now->graph->buffer[x->unread.p[k].buffer].bytes)
             t->compared[x->unread.p[k].buffer] = false;
     }
-    const struct rw_tried *have = find(t);
-    if (have) {
-        memcpy(&next->cost[first], have->cost, t->n * sizeof *next->cost);
-        t->known = have->full;
-        t->begun = true;
+    struct rw_tried *known = find(t);
+    if (known) {
+        memcpy(&next->cost[first], known->cost, t->n * sizeof *next->cost);
+        t->orders = known->orders;
+        t->known = true;
         return 1;
     }
-    int r = run_before(t, e);
-    if (r == 0)
+    int r = rw_library_get(t, &next->cost[first], e);
+    t->known = r == 1;
+    if (r == 0 && (r = run_before(t, e)) == 0)
         r = run_after(t, 0, &next->cost[first], e);
-    struct rw_tried mine = {.cost = r == 0 ? dt_calloc(t->n + 1, sizeof *mine.cost) : NULL};
     if (r < 0)
         return r;
-    if (mine.cost) {
-        memcpy(mine.key, t->key, sizeof mine.key);
-        memcpy(mine.cost, &next->cost[first], t->n * sizeof *mine.cost);
-        if (dt_push(&p->tried, mine))
-            return 1;
-    }
-    free(mine.cost);
-    return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (!t->known)
+        rw_library_put(t, &next->cost[first], 0);
+    return remember(t, e);
 }
 
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
-    int r = !t->known && t->begun ? run_before(t, e) : 0; /* what S leaves was not kept */
-    for (unsigned k = 1; k <= ORDERS && !t->known && r == 0; k++)
-        r = run_after(t, k, NULL, e);
-    struct rw_tried *x = r == 0 ? find(t) : NULL;
+    int r = 0;
+    if (t->orders >= RW_TRIAL_ORDERS)
+        return 0;
+    if (t->known) /* its costs were, S has not run */
+        r = run_before(t, e);
+    while (r == 0 && t->orders < RW_TRIAL_ORDERS)
+        if ((r = run_after(t, t->orders + 1, NULL, e)) == 0)
+            t->orders++;
+    if (r < 0)
+        return r;
+    struct rw_tried *x = find(t);
     if (x)
-        x->full = true;
-    return r;
+        x->orders = t->orders;
+    rw_library_put(t, &t->next->cost[t->first], t->orders);
+    return 0;
 }
 
 void rw_trial_done(struct rw_trial *t)

@@ -661,9 +661,16 @@ static int step(struct sim *s)
     if (next < 0)
         return DT_E_INTERNAL; /* a cycle: `after` names a later work */
     double dt = next > s->now ? next - s->now : 0;
-    for (size_t i = 0; i < s->group.n; i++)
-        if (s->group.p[i].live)
-            s->group.p[i].left -= s->group.p[i].rate * dt;
+    for (size_t i = 0; i < s->group.n; i++) {
+        struct group *g = &s->group.p[i];
+        if (!g->live)
+            continue;
+        double until = dt > 0 || !(g->rate > 0) ? 0 : until_event(s, g);
+        if (until > 0 && s->now + until / g->rate <= s->now)
+            g->left -= until; /* less than a double has room for behind so late a time: it is due, or time would stand still */
+        else
+            g->left -= g->rate * dt;
+    }
     s->now = max2(s->now, next);
     int r = collect(s);
     if (!r)

@@ -1,8 +1,10 @@
 /* The entries that only this device has (extension.h).
  *
  * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running: a launch's work in the model is handed
- * out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline).
+ * out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline). A work is numbers with a version in front, so that it may be kept in a
+ * file; one from there is looked at (dovetailCheckWork) before it is used.
  */
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -141,12 +143,56 @@ CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
     return CUDA_SUCCESS;
 }
 
-_Static_assert(sizeof(struct sg_work) <= sizeof(struct dovetail_work), "dovetail_work holds one sg_work");
+/* A work as numbers, in this order; doubles as their bits. */
+enum { W_FORMAT, W_KIND, W_BLOCKS, W_THREADS, W_REGISTERS, W_SHARED, W_BYTES, W_SHARE, W_CLUSTER, W_COUNT };
+static const size_t count_at[] = {
+#define AT(name) offsetof(struct sg_stats, name)
+    AT(instructions), AT(fp32), AT(fp64), AT(integer), AT(sfu), AT(memory), AT(barriers), AT(tensor_flops), AT(global_read_bytes), AT(global_write_bytes),
+    AT(shared_bytes), AT(cluster_accesses), AT(cluster_bytes), AT(cluster_syncs), AT(unique_read_bytes), AT(unique_write_bytes),
+    AT(prefetched_bytes), AT(fetched_read_bytes), AT(longest), AT(before_wait), AT(before_trigger), AT(talk), AT(light_blocks), AT(light_instructions),
+#undef AT
+};
+#define NCOUNT (sizeof count_at / sizeof *count_at)
+_Static_assert(sizeof(struct sg_stats) == (NCOUNT + 1) * sizeof(uint64_t), "all counts, and the share of the heaviest block");
+_Static_assert(W_COUNT + NCOUNT <= sizeof((struct dovetail_work *)0)->word / sizeof(uint64_t), "dovetail_work holds one sg_work");
 
 static void wrap(struct dovetail_work *to, const struct sg_work *from)
 {
     memset(to, 0, sizeof *to);
-    memcpy(to, from, sizeof *from);
+    to->word[W_FORMAT] = DOVETAIL_WORK;
+    to->word[W_KIND] = from->kind;
+    to->word[W_BLOCKS] = from->blocks;
+    to->word[W_THREADS] = from->threads;
+    to->word[W_REGISTERS] = from->registers;
+    to->word[W_SHARED] = from->shared_bytes;
+    to->word[W_BYTES] = from->bytes;
+    to->word[W_CLUSTER] = from->cluster;
+    memcpy(&to->word[W_SHARE], &from->stats.max_block_share, sizeof(double));
+    for (size_t i = 0; i < NCOUNT; i++)
+        memcpy(&to->word[W_COUNT + i], (const char *)&from->stats + count_at[i], sizeof(uint64_t));
+}
+
+/* False: no work that wrap made. */
+static bool unwrap(struct sg_work *to, const struct dovetail_work *from)
+{
+    const uint64_t *w = from->word;
+    if (w[W_FORMAT] != DOVETAIL_WORK || (w[W_KIND] != SG_WORK_KERNEL && w[W_KIND] != SG_WORK_SET))
+        return false;
+    *to = (struct sg_work){.kind = w[W_KIND] == SG_WORK_KERNEL ? SG_WORK_KERNEL : SG_WORK_SET, .bytes = w[W_BYTES]};
+    if (to->kind == SG_WORK_SET)
+        return true;
+    if (!w[W_BLOCKS] || w[W_BLOCKS] > UINT32_MAX || !w[W_THREADS] || w[W_THREADS] > 1024 || w[W_REGISTERS] > 255 || w[W_SHARED] > UINT32_C(1) << 24 ||
+        w[W_CLUSTER] > 16)
+        return false;
+    to->blocks = (uint32_t)w[W_BLOCKS];
+    to->threads = (uint32_t)w[W_THREADS];
+    to->registers = (uint32_t)w[W_REGISTERS];
+    to->shared_bytes = (uint32_t)w[W_SHARED];
+    to->cluster = (uint32_t)w[W_CLUSTER];
+    memcpy(&to->stats.max_block_share, &w[W_SHARE], sizeof(double));
+    for (size_t i = 0; i < NCOUNT; i++)
+        memcpy((char *)&to->stats + count_at[i], &w[W_COUNT + i], sizeof(uint64_t));
+    return to->stats.max_block_share >= 0 && to->stats.max_block_share <= 2.0 * UINT32_MAX;
 }
 
 CUresult dovetailLastWork(struct dovetail_work *ret)
@@ -165,6 +211,22 @@ CUresult dovetailSetWork(struct dovetail_work *ret, size_t bytes, int is_copy)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailCheckWork(const struct dovetail_work *work, unsigned blocks, unsigned threads)
+{
+    CU_CONTEXT(c);
+    struct sg_work w;
+    CU_REQUIRE(work && unwrap(&w, work) && w.kind == SG_WORK_KERNEL && w.blocks == blocks && w.threads == threads, CUDA_ERROR_INVALID_VALUE);
+    for (size_t i = 0; i < NCOUNT; i++) /* no launch here does more in a day; sums of times stay far from where doubles drop microseconds */
+        CU_REQUIRE(work->word[W_COUNT + i] <= UINT64_C(1) << 48, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(w.stats.before_wait <= w.stats.longest && w.stats.before_trigger <= w.stats.longest, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(w.stats.light_blocks <= w.blocks && w.stats.light_instructions <= w.stats.instructions, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(w.stats.cluster_accesses <= w.stats.memory, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!w.stats.talk, CUDA_ERROR_INVALID_VALUE); /* that record is this process's */
+    unsigned per_sm = sg_occupancy(c->dev->model, w.threads, w.registers, w.shared_bytes).blocks_per_sm;
+    CU_REQUIRE(per_sm && (w.cluster < 2 || (w.blocks % w.cluster == 0 && sg_clusters(c->dev->model, per_sm, w.cluster))), CUDA_ERROR_INVALID_VALUE);
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,
                           const unsigned char *early, double *start_us, double *end_us)
 {
@@ -178,7 +240,10 @@ CUresult dovetailTimeline(unsigned n, const struct dovetail_work *work, const un
     struct sg_work *w = dt_calloc(n, sizeof *w);
     CU_REQUIRE(w, CUDA_ERROR_OUT_OF_MEMORY);
     for (unsigned i = 0; i < n; i++) {
-        memcpy(&w[i], &work[i], sizeof w[i]);
+        if (!unwrap(&w[i], &work[i])) {
+            free(w);
+            return CUDA_ERROR_INVALID_VALUE;
+        }
         w[i].in_graph = true;
         w[i].after = after + at[i];
         w[i].nafter = at[i + 1] - at[i];

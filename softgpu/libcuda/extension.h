@@ -27,9 +27,10 @@ struct dovetail_launch_stats { /* of the last launch that ran */
         shared_bytes, unique_read_bytes, unique_write_bytes;
 };
 
-struct dovetail_work { /* what a launch costs in the model: the device's own, to be kept and given back as it is */
-    uint64_t word[48];
+struct dovetail_work { /* what a launch costs in the model: the device's own, to be kept, also in files, and given back as it is */
+    uint64_t word[48]; /* DOVETAIL_WORK, then numbers (extension.c) */
 };
+#define DOVETAIL_WORK UINT64_C(0x6476776b00000001) /* raise the last one when their places, or the counts of any launch, may change */
 
 /* EXT(result name, parameters) */
 #define DOVETAIL_EXTENSIONS(EXT)                                                                                                 \
@@ -68,6 +69,9 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     /* The work of the last launch that ran in the current context, outside graphs; and of a memset, or copy within the device. */    \
     EXT(dovetailLastWork, (struct dovetail_work * work))                                                                          \
     EXT(dovetailSetWork, (struct dovetail_work * work, size_t bytes, int copy))                                                   \
+    /* INVALID_VALUE: not a work of this version that may be kept in a file, or no launch of so many blocks and threads can have it.              \
+     * Nothing of it is believed before. */                                                                                      \
+    EXT(dovetailCheckWork, (const struct dovetail_work *work, unsigned blocks, unsigned threads))                                \
     /* Modelled start and end of n works launched as one graph on the current context's device: work i after works                  \
      * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early NULL: none is). Nothing runs,   \
      * and the context's clock stands. */                                                                                          \

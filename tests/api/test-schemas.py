@@ -71,7 +71,7 @@ SAMPLES = {
                 "maps": [{"graph": "ffn", "device": "soft", "analysis_us": 900, "plain_run_us": 15000}],
                 "model": [{"name": "gemm0", "measured_us": 10.1, "modeled_us": 9.2}],
                 "figures": [{"name": "softgpu.gemm.ginstr_per_s_core", "value": 2.4, "runs": 5, "min": 2.2, "max": 2.5}]},
-    "cache": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0, "graphs": 1, "path": "/x",
+    "cache": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0, "graphs": 1, "path": "/x", "footprints": {"rows": 1, "bytes": 2}, "trials": {"rows": 0, "bytes": 0},
               "by_want": {"plan": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0}}},
 }
 GONE = object()
@@ -100,7 +100,7 @@ WRONG = [
     ("job", "/state", "lost"), ("job", "/links/result", GONE), ("job", "/state", "failed"), ("job", "/problem", {"code": "io"}),
     ("event", "/event", "ping"), ("event", "/seq", 0), ("event", "/stage", GONE), ("event", "/extra", 1),
     ("results", "/plans/0/method", "fast"), ("results", "/date", "today"), ("results", "/host/cores", 0), ("results", "/figures/0/value", "1"),
-    ("cache", "/entries", -1), ("cache", "/by_want/plan/extra", 1),
+    ("cache", "/entries", -1), ("cache", "/trials/rows", -1), ("cache", "/by_want/plan/extra", 1),
 ]
 
 failed = []

@@ -34,6 +34,30 @@ class Cache(ServiceCase):
     def fill(self, way, *lengths):
         return [self.doc("optimize", write(self.dir, f"g{n}.json", chain(n)), *way)["signature"] for n in lengths]
 
+    def test_performance_library(self):
+        """What trials found out is kept apart from plans: a planning that uses it gives the same plan; damage costs nothing but time."""
+        graph = write(self.dir, "g.json", chain(3))
+        def plan():
+            return self.doc("optimize", graph, *self.local)
+        def sql(text):
+            with sqlite3.connect(self.db) as db:
+                return db.execute(text).fetchall()
+        first = plan()
+        rows = self.doc("cache", "stats", *self.local)["trials"]["rows"]
+        self.assertGreater(rows, 0)
+        self.assertEqual(self.doc("cache", "list", *self.local)["trials"], rows)
+        self.assertIn(f"{rows} trials", self.ok("cache", "list", *self.local))
+        bodies = sql("SELECT key, body FROM trial ORDER BY key")
+        for damage in ("SELECT 1", "UPDATE trial SET body = x'00'", "UPDATE trial SET key = 'k' || key", "DELETE FROM trial"):
+            sql(damage)
+            wrong = len(self.doc("cache", "verify", *self.local, status=1)["damaged"]) if "UPDATE" in damage else 0
+            self.assertEqual(wrong, rows if "UPDATE" in damage else 0)
+            sql("DELETE FROM entry WHERE want = 'plan'")
+            self.assertEqual(plan(), first, damage)
+            self.ok("cache", "gc", *self.local)
+            self.assertTrue(self.doc("cache", "verify", *self.local)["ok"])
+            self.assertEqual(sql("SELECT key, body FROM trial ORDER BY key"), bodies)
+
     def test_list_show_verify(self):
         for way in (self.service, self.local):
             sigs = self.fill(way, 1, 2)

@@ -1,0 +1,182 @@
+/* The performance library: what trials of rewrites found out, kept between plannings and across graphs (rw_options.library).
+ *
+ * A trial (trial.c) runs the launches S of an edit and the launches T in their place. That T leaves the same bytes, under so many block orders without a race,
+ * and what each launch of T costs in the timing model, is a function of
+ *     S, T, and what nobody reads any more: trial.c's key (texts, geometry, arguments, sizes of buffers; nobody's names);
+ *     what the buffers hold that they touch; not where all of S and T execute the same whatever that is (analysis/steady.c);
+ *     the versions of dovetail, of the rewriter and of this file, and the planner's stamp: device, its figures, compilers.
+ * The key is a SHA-256 of these. So a planning with the library decides as one without, and its plan is the same byte for byte; it only runs less.
+ * The gate (choose.c: verify_final) runs the whole plan in any case.
+ *
+ * An entry is "dovetail trial 1\n", the SHA-256 of key and body as text, a newline, and the body: block orders passed, launches of T, and of each its
+ * instructions and the 48 numbers of its cost, eight bytes a number, lowest first. Bytes may come from anywhere: what does not read back exactly so, or is not
+ * a cost that the device takes for such a launch, is as if it were not there. And what the plan rests on is held against the gate's own run of it: where
+ * they differ, planning starts over without the library, and what it finds replaces what was there (plan.c).
+ * A forged entry that makes a rewrite look worse than it is can hide it; it cannot make a plan wrong, or slower than it says.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HEAD "dovetail trial 1\n"
+#define MOST_CONTENT (UINT64_C(256) << 20) /* bytes of buffers that are hashed */
+#define NUMBERS (sizeof((struct dev_cost *)0)->work / sizeof(uint64_t))
+#define PER_LAUNCH (8 * (1 + NUMBERS))
+
+/* ---- keys ------------------------------------------------------------------------------------------------------------ */
+static int all_steady(const struct rw_trial *t, bool *ret, struct dt_err *e)
+{
+    int r = 0;
+    *ret = true;
+    for (uint32_t k = 0; k < t->x->nlaunch && *ret && r == 0; k++)
+        r = ana_steady(t->now->prog, t->x->launch[k], ret, e);
+    for (uint32_t k = 0; k < t->n && *ret && r == 0; k++)
+        r = ana_steady(t->next->prog, t->first + k, ret, e);
+    return r;
+}
+
+/* What is in the buffers when T begins. False: too much, or out of memory. */
+static bool add_content(const struct rw_trial *t, struct dt_sha256 *h)
+{
+    const struct dt_graph *g = t->now->graph;
+    uint64_t all = 0;
+    for (uint32_t b = 0; b < g->nbuffer; b++) {
+        const struct dt_buffer *q = &g->buffer[b];
+        const uint8_t *from = NULL;
+        char sum[DT_SHA256_TEXT];
+        if (!t->touched[b])
+            continue;
+        if ((all += q->bytes) > MOST_CONTENT)
+            return false;
+        int have = rw_trial_content(t, b, &from);
+        uint8_t *fill = have == 0 ? dt_malloc(q->bytes + 8) : NULL;
+        if (have < 0 || (have == 0 && !fill))
+            return false;
+        if (fill)
+            dt_fill_bytes(q, 0, fill);
+        bool ok = dt_sha256_text(fill ? fill : from, q->bytes, sum) == 0;
+        free(fill);
+        if (!ok)
+            return false;
+        dt_sha256_addu64(h, b);
+        dt_sha256_addu64(h, q->role); /* a fill may be replaced by poison */
+        dt_sha256_addu64(h, (uint64_t)have);
+        dt_sha256_addstr(h, sum);
+    }
+    return true;
+}
+
+/* 1: t->library is there. 0: the trial has none. */
+static int make_key(struct rw_trial *t, struct dt_err *e)
+{
+    struct dt_sha256 h;
+    bool steady;
+    int r = all_steady(t, &steady, e);
+    if (r < 0 || dt_sha256_init(&h) < 0)
+        return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    dt_sha256_addstr(&h, HEAD DOVETAIL_VERSION "; rewriter " RW_VERSION);
+    dt_sha256_addstr(&h, t->p->opt->stamp ? t->p->opt->stamp : "");
+    dt_sha256_addstr(&h, t->key);
+    dt_sha256_addu64(&h, steady);
+    if (!steady && !add_content(t, &h)) {
+        dt_sha256_done(&h);
+        return 0;
+    }
+    dt_sha256_final(&h, t->library);
+    return 1;
+}
+
+/* ---- entries --------------------------------------------------------------------------------------------------------- */
+static void put_number(uint8_t *p, uint64_t v)
+{
+    for (int i = 0; i < 8; i++)
+        p[i] = (uint8_t)(v >> 8 * i);
+}
+
+static uint64_t get_number(const uint8_t *p)
+{
+    uint64_t v = 0;
+    for (int i = 0; i < 8; i++)
+        v |= (uint64_t)p[i] << 8 * i;
+    return v;
+}
+
+static int sign(const char *key, const void *body, size_t n, char sum[DT_SHA256_TEXT])
+{
+    struct dt_sha256 h;
+    if (dt_sha256_init(&h) < 0)
+        return DT_E_NOMEM;
+    dt_sha256_addstr(&h, key);
+    dt_sha256_add(&h, body, n);
+    dt_sha256_final(&h, sum);
+    return 0;
+}
+
+static bool decode(const struct rw_trial *t, const uint8_t *p, size_t n, struct dev_cost *cost, unsigned *ret_orders)
+{
+    const size_t head = sizeof HEAD - 1, sum_len = DT_SHA256_TEXT - 1, body = 16 + t->n * PER_LAUNCH;
+    char sum[DT_SHA256_TEXT];
+    if (n != head + sum_len + 1 + body || memcmp(p, HEAD, head) || p[head + sum_len] != '\n')
+        return false;
+    const uint8_t *at = p + head + sum_len + 1;
+    if (sign(t->library, at, body, sum) < 0 || memcmp(sum, p + head, sum_len) || get_number(at) > RW_TRIAL_ORDERS || get_number(at + 8) != t->n)
+        return false;
+    *ret_orders = (unsigned)get_number(at);
+    at += 16;
+    for (uint32_t k = 0; k < t->n; k++, at += PER_LAUNCH) {
+        bool kernel = t->next->graph->launch[t->first + k].kind == DT_KERNEL;
+        cost[k] = (struct dev_cost){.known = kernel, .kept = kernel, .instructions = get_number(at)};
+        for (size_t i = 0; i < NUMBERS; i++)
+            cost[k].work[i] = get_number(at + 8 + 8 * i);
+        if (kernel && !dev_cost_fits(t->p->dev, t->next->prog, t->first + k, &cost[k]))
+            return false;
+    }
+    return true;
+}
+
+int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e)
+{
+    const struct ana_memo *m = t->p->opt->library;
+    void *p = NULL;
+    size_t n = 0;
+    int r = m ? make_key(t, e) : 0;
+    if (r != 1 || t->p->no_library || m->get(m->user, t->library, &p, &n) != 1)
+        return r < 0 ? r : 0;
+    r = decode(t, p, n, cost, &t->orders);
+    if (!r)
+        memset(cost, 0, t->n * sizeof *cost);
+    free(p);
+    t->p->from_library |= r;
+    return r;
+}
+
+void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders)
+{
+    const struct ana_memo *m = t->p->opt->library;
+    const size_t head = sizeof HEAD - 1, sum_len = DT_SHA256_TEXT - 1, body = 16 + t->n * PER_LAUNCH;
+    if (!m || !*t->library)
+        return;
+    for (uint32_t k = 0; k < t->n; k++) /* some cannot be kept in a file */
+        if (cost[k].known && !dev_cost_fits(t->p->dev, t->next->prog, t->first + k, &cost[k]))
+            return;
+    uint8_t *p = dt_malloc(head + sum_len + 1 + body), *at = p ? p + head + sum_len + 1 : NULL;
+    char sum[DT_SHA256_TEXT];
+    if (!p)
+        return;
+    put_number(at, orders);
+    put_number(at + 8, t->n);
+    for (uint32_t k = 0; k < t->n; k++) {
+        uint8_t *q = at + 16 + k * PER_LAUNCH;
+        put_number(q, cost[k].instructions);
+        for (size_t i = 0; i < NUMBERS; i++)
+            put_number(q + 8 + 8 * i, cost[k].work[i]);
+    }
+    if (sign(t->library, at, body, sum) == 0) {
+        memcpy(p, HEAD, head);
+        memcpy(p + head, sum, sum_len);
+        p[head + sum_len] = '\n';
+        m->put(m->user, t->library, p, head + sum_len + 1 + body);
+    }
+    free(p);
+}
