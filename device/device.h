@@ -183,8 +183,10 @@ int dev_tensor_map_encode(struct dev_device *d, const struct dt_arg *a, dev_ptr 
 void dev_tensor_map_fields(const struct dt_arg *a, dev_ptr buffer, struct ptx_tensormap *ret);
 const char *dev_tensor_map_check(const struct dt_arg *a);
 /* Launch everything once, streams and `after` honoured, and wait. On the software device, which runs launches one after the other, a seed of
- * dev_set_schedule also picks one of the orders in which launches of different streams may come. */
+ * dev_set_schedule lets launches that nothing orders run side by side, block by block: other streams, programmatic ones. */
 int dev_run_once(struct dev_run *r, struct dt_err *e);
+/* The same with launches first to first + n - 1 alone. */
+int dev_run_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e);
 /* Launch one step, and wait. */
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e);
 /* Software device: of each launch with block[n] (linear numbers, ascending) dev_run_step and dev_run_once run these blocks alone, and its cost is as if all

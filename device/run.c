@@ -5,8 +5,8 @@
  * faults. On a real one red zones are only distance. A buffer MODULE::name is the module's variable and lies where the module was loaded.
  *
  * A pass launches each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a pass begins when all earlier
- * work is done and ends with a wait. The order of the calls is that of the document, or, on the software device with a schedule, another one that streams
- * and `after` allow: what runs side by side on a GPU runs there in either order.
+ * work is done and ends with a wait. The order of the calls is that of the document. On the software device with a schedule, what may run side by side on a GPU does so there
+ * too, blocks of one launch between those of the other, as a graph (dev_run_beside); samples of blocks come launch by launch, in another order that streams and `after` allow.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -366,10 +366,37 @@ int dev_run_issue(struct dev_run *r, struct dt_err *e)
     return err;
 }
 
+/* Are there two of these launches that need not come one after the other? */
+static bool overlaps(const struct dt_graph *g, uint32_t first, uint32_t n)
+{
+    for (uint32_t i = first; i < first + n; i++)
+        if (i > first && (g->launch[i].stream != g->launch[i - 1].stream || g->launch[i].programmatic))
+            return true;
+    return false;
+}
+
+int dev_run_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e)
+{
+    const struct dt_graph *g = r->prog->graph;
+    int err = dev_run_live(r, e);
+    if (!err && (first > g->nlaunch || n > g->nlaunch - first))
+        err = dt_err_set(e, DT_E_USAGE, "there are no %u launches from %u on", n, first);
+    for (uint32_t i = first; i < first + n && !err; i++)
+        if (g->launch[i].kind == DT_KERNEL && !r->function[i])
+            err = dt_err_set(e, DT_E_USAGE, "step %u is not loaded", i);
+    if (!err && r->dev->cu->soft && r->dev->seed && !r->some && overlaps(g, first, n))
+        return dev_run_beside(r, first, n, e);
+    for (uint32_t i = first; i < first + n && !err; i++)
+        err = dev_run_step(r, i, e);
+    return err;
+}
+
 int dev_run_once(struct dev_run *r, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;
     struct dev_device *d = r->dev;
+    if (d->cu->soft && d->seed && !r->some && overlaps(g, 0, g->nlaunch))
+        return dev_run_part(r, 0, g->nlaunch, e);
     dt_free_ uint32_t *sequence = dt_calloc((size_t)g->nlaunch + 1, sizeof *sequence);
     struct dev_order o = {0};
     int err = dev_run_live(r, e);

@@ -64,45 +64,67 @@ static int add_node(struct dev_run *r, uint32_t i, CUgraph graph, const CUgraphN
     return err;
 }
 
-/* The edges into node i. */
-static int connect(struct dev_run *r, const struct dev_order *o, uint32_t i, struct dt_err *e)
+/* The edges into node i, from launches that are there. */
+static int connect(struct dev_run *r, const struct dev_order *o, uint32_t first, uint32_t i, struct dt_err *e)
 {
     static const CUgraphEdgeData programmatic = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
                                                  .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
     struct dev_device *d = r->dev;
     int err = 0;
     for (uint32_t k = o->at[i]; k < o->at[i + 1] && !err; k++)
-        err = dev_cu(d, d->cu->cuGraphAddDependencies(r->graph, &r->node[o->after[k]], &r->node[i], o->early[k] ? &programmatic : NULL, 1),
+        err = o->after[k] < first ? 0 : dev_cu(d, d->cu->cuGraphAddDependencies(r->graph, &r->node[o->after[k]], &r->node[i], o->early[k] ? &programmatic : NULL, 1),
                      r->prog->graph->launch[i].name, e);
     return err;
 }
 
-static int build(struct dev_run *r, struct dt_err *e)
+/* Launches first to first + n - 1. */
+static int build_part(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e)
 {
     const struct dt_graph *g = r->prog->graph;
     struct dev_device *d = r->dev;
     struct dev_order o = {0};
-    if (r->exec)
+    if (r->exec && r->exec_first == first && r->exec_n == n)
         return 0;
+    dev_run_forget_graph(r);
     free(r->node);
     r->node = dt_calloc(g->nlaunch + 1, sizeof *r->node);
     int err = r->node && dev_order_new(g, &o) == 0 ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (!err)
         err = dev_cu(d, d->cu->cuGraphCreate(&r->graph, 0), "cuGraphCreate", e);
-    for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
+    for (uint32_t i = first; i < first + n && !err; i++) {
         err = add_node(r, i, r->graph, NULL, 0, &r->node[i], e);
         if (!err)
-            err = connect(r, &o, i, e);
+            err = connect(r, &o, first, i, e);
     }
     if (!err)
         err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(&r->exec, r->graph, 0), "cuGraphInstantiate", e);
     if (err < 0)
         dev_run_forget_graph(r);
+    r->exec_first = first;
+    r->exec_n = n;
     dev_order_done(&o);
     return err;
 }
 
+static int build(struct dev_run *r, struct dt_err *e) { return build_part(r, 0, r->prog->graph->nlaunch, e); }
+
 int dev_run_build(struct dev_run *r, struct dt_err *e) { return build(r, e); }
+
+int dev_run_beside(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err *e)
+{
+    struct dev_device *d = r->dev;
+    struct dovetail_fault f = {0};
+    uint32_t i = first;
+    int err = build_part(r, first, n, e);
+    if (!err)
+        err = dev_cu(d, d->cu->cuGraphLaunch(r->exec, r->stream[0]), "cuGraphLaunch", e);
+    if (!err)
+        err = dev_sync(d, e);
+    if (err < 0 && d->cu->dovetailGetFault(&f) == CUDA_SUCCESS && f.num)
+        while (i + 1 < first + n && (r->prog->graph->launch[i].kind != DT_KERNEL || strcmp(r->prog->graph->launch[i].entry, f.kernel)))
+            i++;
+    return dev_run_fault(r, i, err, e);
+}
 
 static int ascending(const void *a, const void *b)
 {

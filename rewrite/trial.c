@@ -301,7 +301,9 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     if (r == 0)
         r = fill(t, run, e);
     dev_set_schedule(t->p->dev, order, order != 0);
-    for (uint32_t k = t->first; k < t->first + t->n && r == 0; k++)
+    if (r == 0 && order)
+        r = dev_run_part(run, t->first, t->n, e); /* side by side, where they may */
+    for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
     dev_set_schedule(t->p->dev, 0, false);

@@ -6,7 +6,8 @@
  *      inout buffer compared. The last input is an edge case: zeros, infinities' neighbours, denormals and signs scattered over every
  *      floating-point input.
  *      An input with which the original faults (an index made of data) is not for these kernels, and is left out.
- *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time.
+ *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time. What streams and programmatic
+ *      edges do not order runs side by side then (dev_run_once).
  *
  * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device one after the other,
  * so the memory of one is enough. Outputs are found by name: a plan has the graph's

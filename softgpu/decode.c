@@ -757,7 +757,7 @@ static bool needs_branch(const struct ptx_inst *i)
 {
     if (i->pred == PTX_NO_REG)
         return false;
-    return (i->op == PTX_OP_CALL && !sg_is_touch(i)) || i->op == PTX_OP_BRX_IDX || ptx_op_info((enum ptx_op)i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT);
+    return (i->op == PTX_OP_CALL && !sg_is_touch(i)) || i->op == PTX_OP_BRX_IDX || i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || ptx_op_info((enum ptx_op)i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT);
 }
 
 static int one_inst(struct sg_dec *d)

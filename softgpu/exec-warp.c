@@ -692,15 +692,29 @@ const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* Kernels run one after the other, so what a kernel waits for is complete. Noted for the timing model: how much comes before. */
+/* Where kernels run one after the other, what a kernel waits for is complete. Noted for the timing model: how much comes before. */
 const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op)
 {
     struct sg_block *b = w->blk;
+    struct sg_beside *beside = w->wk->run->l->beside;
     if (op->sub) {
-        if (!b->triggers)
+        if (!b->triggers) {
             b->triggered = w->issued;
+            if (beside)
+                beside->let_go++;
+        }
         b->triggers = true;
-        return op + 1;
+        if (!beside)
+            return op + 1;
+        sg_park(w, op + 1, w->mask, SG_F_RUN, 0); /* the others may begin now: let them */
+        w->stop = SG_YIELD;
+        return NULL;
+    }
+    if (beside && !beside->may_pass(beside->user)) { /* again when it has the turn again */
+        sg_park(w, op, w->mask, SG_F_RUN, 0);
+        w->stop = SG_YIELD;
+        w->wk->held = true;
+        return NULL;
     }
     if (!w->waited && (!b->waits || w->issued > b->waited))
         b->waited = w->issued;

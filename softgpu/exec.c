@@ -5,7 +5,8 @@
  * cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS threads (default: one per CPU), started only when the launch has lasted
  * HELP_AFTER; kernels with atomics, fences or volatile accesses run on one thread, in block order, so that results are the same
  * in every run. A block that keeps spinning lets later ones in beside it. With a seed, the order of blocks is a
- * permutation and several blocks take turns after random amounts of work.
+ * permutation and several blocks take turns after random amounts of work; more of them where the launch runs beside others (sg_beside), so that those
+ * begin while this one's blocks are at work.
  *
  * The first fault in block order wins: blocks after it are not started, blocks before it run on. Cancellation and the instruction limit
  * are looked at between two helpings of fuel.
@@ -27,7 +28,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, SPINNING = 100 }; /* RESIDENT: clusters */
+enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, MAX_BESIDE = 512, SPINNING = 100 }; /* RESIDENT: clusters */
 #define HELP_AFTER 100e-6
 #define MAX_MEMORY (1ull << 30) /* registers, local and shared memory of the blocks of one CPU thread */
 
@@ -336,8 +337,11 @@ static enum sg_stop block_turn(struct sg_block *b, int64_t fuel)
 static void block_done(struct sg_worker *wk, struct sg_block *b)
 {
     uint64_t longest = 0;
+    struct sg_beside *beside = wk->run->l->beside;
     b->live = false;
     b->cl->live--;
+    if (beside && !b->triggers)
+        beside->let_go++;
     sg_record_block(b);
     if (b->executed > wk->heaviest)
         wk->heaviest = b->executed;
@@ -452,7 +456,10 @@ static void start_helpers(struct sg_run *run);
 static void work(struct sg_worker *wk)
 {
     struct sg_run *run = wk->run;
-    uint32_t target = run->l->seed ? RESIDENT : 1, live = 0, turn = 0;
+    struct sg_beside *beside = run->l->beside;
+    uint32_t target = beside ? MAX_BESIDE : run->l->seed ? RESIDENT : 1, live = 0, turn = 0, idle = 0;
+    while (target > RESIDENT && target * block_bytes(run) * run->cluster_size > MAX_MEMORY)
+        target--;
     fenv_t env;
     feholdexcept(&env);
     fesetround(FE_TONEAREST);
@@ -504,7 +511,11 @@ static void work(struct sg_worker *wk)
         do
             cl = &wk->cluster[turn++ % wk->ncluster];
         while (!cl->live);
+        for (uint32_t k = 0; beside && cl->passes && turn % 4 && k < wk->ncluster; k++) /* rather one that has not begun: all must, before others may */
+            if (wk->cluster[k].live && !wk->cluster[k].passes)
+                cl = &wk->cluster[k];
         cl->next = run->l->seed ? turn % cl->size : 0;
+        wk->held = false;
         enum sg_stop stop = cluster_turn(wk, cl, fuel);
         if (stop == SG_FAULT) {
             record_fault(run, wk, cl->place);
@@ -514,7 +525,16 @@ static void work(struct sg_worker *wk)
             sg_check_block_end(&cl->block[k]);
         if (stop == SG_DONE)
             live--;
-        else if (++cl->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
+        cl->passes += stop != SG_DONE;
+        if (beside) {
+            idle = wk->held && stop != SG_DONE ? idle + 1 : 0;
+            beside->stuck = idle > 4 * live;
+            if (!beside->turn(beside->user)) {
+                beside->stopped = true;
+                __atomic_store_n(&run->stop, 2, __ATOMIC_RELAXED);
+            }
+        }
+        if (stop != SG_DONE && cl->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
                  (target + 1) * block_bytes(run) * cl->size < MAX_MEMORY)
             target++;
     }
@@ -536,7 +556,7 @@ static int worker_init(struct sg_run *run, struct sg_worker *wk, bool track)
     *wk = (struct sg_worker){.run = run, .track = track || race, .race = race};
     wk->bb = dt_calloc(run->code->nbb + 1, sizeof *wk->bb);
     wk->site = dt_calloc(run->code->nsite + 1, sizeof *wk->site);
-    wk->cluster = dt_calloc(MAX_RESIDENT, sizeof *wk->cluster);
+    wk->cluster = dt_calloc(run->l->beside ? MAX_BESIDE : MAX_RESIDENT, sizeof *wk->cluster);
     if (!wk->bb || !wk->site || !wk->cluster)
         return DT_E_NOMEM;
     for (uint32_t i = 0; i <= run->code->nsite; i++)
@@ -757,10 +777,10 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         return refuse(l, fault, r, 0, "no memory for the heap of %llu bytes", (unsigned long long)l->heap_bytes);
     if (c->prefetches && stats && (r = sg_mem_fetch_maps(d)) < 0)
         return refuse(l, fault, r, 0, "memory is out");
-    r = sg_mem_pin(d, !(l->checks & SG_CHECK_UNINIT), &run.alloc, &nalloc);
+    r = sg_mem_pin(d, !(l->checks & SG_CHECK_UNINIT), !l->beside, &run.alloc, &nalloc);
     if (r < 0)
         return refuse(l, fault, r, 0, "memory is out");
-    run.nworker = c->ordered || l->checks ? 1 : thread_count();
+    run.nworker = c->ordered || l->checks || l->beside ? 1 : thread_count();
     if (run.nworker > run.nclusters)
         run.nworker = run.nclusters ? (uint32_t)run.nclusters : 1;
     run.helping = run.nworker == 1;
@@ -806,6 +826,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     free(run.first);
     free(run.konst);
     free(run.alloc);
-    sg_mem_unpin(d);
+    if (!l->beside)
+        sg_mem_unpin(d);
     return r;
 }

@@ -319,6 +319,7 @@ struct sg_worker {
     uint64_t weight[2][64]; /* blocks that executed 2^k to 2^(k+1) - 1 thread-instructions; what they executed */
     uint64_t longest; /* sum over blocks: issued by the busiest warp */
     uint64_t before_wait, before_trigger; /* of them */
+    bool held;   /* a block stopped at griddepcontrol.wait in this turn */
     bool track, race;
     uint32_t *touched, stray_site; /* recorder: the range that each site last met; the site of a stray + 1 */
     struct sg_runs runs;           /* what a block touched, at its end */

@@ -55,7 +55,7 @@ void sg_heap_free(struct sg_device *d); /* what is known of it; its memory goes 
 
 /* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. `blind`: the launch will not say what it writes, so
  * everything counts as written from now on. */
-int sg_mem_pin(struct sg_device *d, bool blind, struct sg_alloc **ret, size_t *ret_n);
+int sg_mem_pin(struct sg_device *d, bool blind, bool hold, struct sg_alloc **ret, size_t *ret_n);
 void sg_mem_unpin(struct sg_device *d);
 
 /* Bits [lo, lo + n) of a map: all set? set or clear them. */

@@ -439,9 +439,10 @@ int sg_mem_fetch_maps(struct sg_device *d)
     return r;
 }
 
-int sg_mem_pin(struct sg_device *d, bool blind, struct sg_alloc **ret, size_t *ret_n)
+int sg_mem_pin(struct sg_device *d, bool blind, bool hold, struct sg_alloc **ret, size_t *ret_n)
 {
-    pthread_mutex_lock(&d->exec_lock);
+    if (hold)
+        pthread_mutex_lock(&d->exec_lock);
     pthread_mutex_lock(&d->lock);
     for (size_t i = 0; blind && i < d->nalloc; i++) {
         free(d->alloc[i].init);
@@ -453,7 +454,8 @@ int sg_mem_pin(struct sg_device *d, bool blind, struct sg_alloc **ret, size_t *r
         memcpy(p, d->alloc, n * sizeof *p);
     pthread_mutex_unlock(&d->lock);
     if (!p) {
-        pthread_mutex_unlock(&d->exec_lock);
+        if (hold)
+            pthread_mutex_unlock(&d->exec_lock);
         return DT_E_NOMEM;
     }
     *ret = p;

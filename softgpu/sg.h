@@ -129,6 +129,16 @@ enum sg_checks {
 bool sg_checks_parse(const char *list, unsigned *ret);
 
 enum { SG_STACK_MAX = 512 << 10 }; /* as CUDA */
+/* A launch that runs beside others, each in a thread of its own, one of them at a time: whoever passes the turn on does so in these calls, which come from the thread
+ * that executes the launch. The caller keeps memory from being allocated or freed meanwhile. */
+struct sg_beside {
+    bool (*turn)(void *user);     /* its blocks have had a turn; false: stop, the launch is cancelled */
+    bool (*may_pass)(void *user); /* griddepcontrol.wait: has all ended that it waits for? */
+    void *user;
+    bool stuck;                   /* out: for a while its blocks have done nothing but ask may_pass() */
+    bool stopped;                 /* out: turn() said so */
+    uint64_t let_go;              /* out: blocks that have executed griddepcontrol.launch_dependents, or ended */
+};
 struct sg_launch {
     struct sg_kernel *kernel;
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
@@ -140,6 +150,7 @@ struct sg_launch {
     unsigned checks;       /* SG_CHECK_*: what is looked for besides what always is */
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
+    struct sg_beside *beside;   /* NULL: it runs alone */
     struct dovetail_recorder *record; /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of sectors */
     /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all). The statistics are as if all had run: counts in proportion, distinct
      * bytes read and written as said here. Not for clusters of several blocks (DT_E_UNSUPPORTED). */

@@ -154,6 +154,7 @@ struct cu_launch { /* a kernel launch, complete: what a graph node keeps */
     uint32_t grid[3], block[3], cluster[3], shared;
     uint8_t *params; /* owned by whoever holds the struct */
     bool programmatic, cooperative;
+    struct sg_beside *beside; /* while it runs beside others (graph-beside.c), else NULL */
     int priority;
     CUaccessPolicyWindow window;
 };
@@ -352,6 +353,9 @@ CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNo
 CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge);
 CUresult cu_node_set_launch(struct CUgraphNode_st *n, struct cu_launch *l); /* takes l's parameters */
 CUresult cu_graph_clone(const struct CUgraph_st *g, bool sorted, struct CUgraph_st **ret);
+/* graph-beside.c: may, and do, nodes of this sorted graph run side by side? ret: the work of each. A kernel's fault is c->sticky. */
+bool cu_graph_may_beside(const struct CUctx_st *c, const struct CUgraph_st *g);
+CUresult cu_graph_beside(struct CUctx_st *c, struct CUgraph_st *g, struct sg_work *ret);
 
 /* ---- pool.c ---- */
 CUresult cu_pool_free(struct CUctx_st *c, CUdeviceptr p); /* NOT_FOUND: not from a pool */

@@ -1,5 +1,7 @@
 /* Instantiated graphs: run the nodes in one topological order, time them as the graph allows.
  *
+ * With a schedule (dovetailSetSchedule) nodes that the edges do not order run side by side instead (graph-beside.c).
+ *
  * An exec is a sorted clone. A launch flushes the stream's log, runs every node, simulates the graph as a timeline of its own (so that the
  * footprint that decides about L2 is the graph's), and moves the context's clock to its end. Two graph launches never overlap. Child
  * graphs run in place; their nodes follow the parents' predecessors and end before its successors.
@@ -79,14 +81,14 @@ CUresult cuGraphUpload(CUgraphExec x, CUstream stream)
     return CUDA_SUCCESS;
 }
 
-struct run {
+struct run { /* a launch of an exec */
     struct CUctx_st *c;
     struct dt_vec(struct sg_work) work;
     struct dt_vec(struct CUgraphNode_st *) node; /* of each work */
 };
 
-/* One node: do it now, append its work. `after` is allocated here. */
-static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t *before, uint32_t nbefore)
+/* Do the node now. */
+static CUresult run_node(struct run *r, struct CUgraphNode_st *n, struct sg_work *ret)
 {
     struct sg_work w = {.kind = SG_WORK_EVENT};
     struct sg_stats stats = {0};
@@ -114,6 +116,13 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: CU_TRY(cu_memop_run(r->c, n->nop, n->op)); break;
     default: break;
     }
+    *ret = w;
+    return CUDA_SUCCESS;
+}
+
+/* Append the node's work. `after` is allocated here. */
+static CUresult add_work(struct run *r, struct CUgraphNode_st *n, struct sg_work w, const uint32_t *before, uint32_t nbefore)
+{
     w.in_graph = true;
     size_t room = n->dep.n + nbefore + 1;
     uint32_t *after = dt_calloc(room, sizeof *after + 1); /* and a byte each for `early` */
@@ -136,16 +145,27 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, const uint32_t
     return r->c->sticky;
 }
 
+static CUresult run_beside(struct run *r, struct CUgraph_st *g)
+{
+    struct sg_work *w = dt_calloc(g->node.n + 1, sizeof *w);
+    CU_REQUIRE(w, CUDA_ERROR_OUT_OF_MEMORY);
+    CUresult res = cu_graph_beside(r->c, g, w);
+    for (size_t i = 0; i < g->node.n && res == CUDA_SUCCESS; i++)
+        res = add_work(r, g->node.p[i], w[i], NULL, 0);
+    free(w);
+    return res;
+}
+
 static CUresult run_graph(struct run *r, struct CUgraph_st *g, const uint32_t *before, uint32_t nbefore)
 {
     for (size_t i = 0; i < g->node.n; i++) {
         struct CUgraphNode_st *n = g->node.p[i];
-        if (n->type != CU_GRAPH_NODE_TYPE_GRAPH) {
-            CU_TRY(run_node(r, n, before, nbefore));
+        struct sg_work w;
+        CU_TRY(run_node(r, n, &w));
+        CU_TRY(add_work(r, n, w, before, nbefore));
+        if (n->type != CU_GRAPH_NODE_TYPE_GRAPH)
             continue;
-        }
         /* the child's roots follow an empty work that stands for its start; an empty work after all of it stands for the node */
-        CU_TRY(run_node(r, n, before, nbefore));
         uint32_t start = n->mark, first = (uint32_t)r->work.n;
         CU_TRY(run_graph(r, n->child, &start, 1));
         struct sg_work end = {.kind = SG_WORK_EVENT, .in_graph = true};
@@ -208,7 +228,7 @@ CUresult cuGraphLaunch(CUgraphExec x, CUstream stream)
     if (x->flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH)
         free_on_launch(x->graph);
     x->busy++;
-    CUresult res = run_graph(&r, x->graph, NULL, 0);
+    CUresult res = cu_graph_may_beside(c, x->graph) ? run_beside(&r, x->graph) : run_graph(&r, x->graph, NULL, 0);
     x->busy--;
     bool gone = !cu_is(c, CU_CTX);
     if (res == CUDA_SUCCESS && !gone)

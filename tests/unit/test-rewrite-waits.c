@@ -114,34 +114,35 @@ static void drop(struct world *w)
 
 static const struct {
     const char *launches, *wrong, *pointer; /* wrong NULL: it holds */
+    bool shows;                             /* under some schedule other bytes come out */
 } plans[] = {
     /* one stream: whatever else */
     {TWO("a", "x", "h", "") "," TWO("b", "h", "y", ""), NULL, NULL},
     {TWO("a", "x", "h", "") "," MIX("b", "nc", "x", "h", "y", ""), NULL, NULL},
     /* streams */
     {TWO("a", "x", "h", "") "," TWO("b", "h", "y", ON1 AFTER("\"a\"")), NULL, NULL},
-    {TWO("a", "x", "h", "") "," TWO("b", "h", "y", ON1), "'b' does not wait for 'a'", "/launches/1"},
-    {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1) "," TWO("c", "h", "y", ON1), "'c' does not wait for 'a'", "/launches/2"},
+    {TWO("a", "x", "h", "") "," TWO("b", "h", "y", ON1), "'b' does not wait for 'a'", "/launches/1", true},
+    {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1) "," TWO("c", "h", "y", ON1), "'c' does not wait for 'a'", "/launches/2", true},
     {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1 AFTER("\"a\"")) "," TWO("c", "h", "y", ON1), NULL, NULL}, /* through b */
-    {TWO("a", "h", "y", "") "," TWO("b", "x", "h", ON1), "'b' does not wait for 'a'", "/launches/1"}, /* WAR */
-    {TWO("a", "x", "y", "") "," TWO("b", "k", "y", ON1), "'b' does not wait for 'a'", "/launches/1"}, /* WAW */
+    {TWO("a", "h", "y", "") "," TWO("b", "x", "h", ON1), "'b' does not wait for 'a'", "/launches/1", true}, /* WAR */
+    {TWO("a", "x", "y", "") "," TWO("b", "k", "y", ON1), "'b' does not wait for 'a'", "/launches/1", true}, /* WAW */
     {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", AFTER("\"b\"")), NULL, NULL},
-    {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", ""), "'c' does not wait for 'b'", "/launches/2"},
+    {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", ""), "'c' does not wait for 'b'", "/launches/2", true},
     /* programmatic */
     {TWO("a", "x", "h", "") "," MIX("b", "good", "x", "h", "y", EARLY), NULL, NULL},
-    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY), "'b' touches, before it waits, bytes in conflict with 'a'", "/launches/1"},
-    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY AFTER("\"a\"")), "'b' touches, before it waits", "/launches/1"}, /* `after` adds nothing */
+    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY), "'b' touches, before it waits, bytes in conflict with 'a'", "/launches/1", true},
+    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY AFTER("\"a\"")), "'b' touches, before it waits", "/launches/1", true}, /* `after` adds nothing */
     {TWO("a", "x", "h", "") "," MIX("b", "stop", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
     {TWO("a", "x", "h", "") "," MIX("b", "maybe", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
     {TWO("a", "x", "h", "") "," MIX("b", "call", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
-    {TWO("a", "x", "h", "") "," TWO("b", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
+    {TWO("a", "x", "h", "") "," TWO("b", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1", true},
     {TWO("a", "x", "h", "") "," MIX("b", "nc", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes", "/launches/1"},
-    {TWO("a", "y", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1"}, /* WAR */
+    {TWO("a", "y", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1", true}, /* WAR */
     {TWO("a", "x", "y", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1"}, /* WAW */
     {TWO("a", "x", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), NULL, NULL},
     /* a chain: c may start while a runs, as b may trigger before it waits */
     {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", EARLY) "," MIX("c", "good", "k", "h", "y", EARLY),
-     "'c' touches, before it waits, bytes in conflict with 'a'", "/launches/2"},
+     "'c' touches, before it waits, bytes in conflict with 'a'", "/launches/2", true},
     {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", "") "," MIX("c", "good", "k", "h", "y", EARLY), NULL, NULL},
     {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", EARLY) "," MIX("c", "good", "x", "k", "y", EARLY), NULL, NULL},
     /* read-only loads, barriers */
@@ -168,6 +169,114 @@ static void checks(void **state)
             fail_msg("plan %zu: %s", k, e.detail);
         drop(&w);
     }
+}
+
+/* The launches one after the other on one stream. */
+static struct world in_order(const char *launches)
+{
+    struct dt_str s = {0};
+    size_t k;
+    json_t *l;
+    dt_str_addf(&s, "[%s]", launches);
+    json_t *all = json_loads(s.s, 0, NULL);
+    dt_str_done(&s);
+    json_array_foreach(all, k, l) {
+        json_object_del(l, "stream");
+        json_object_del(l, "after");
+        json_object_del(l, "programmatic");
+        char *text = json_dumps(l, 0);
+        dt_str_addf(&s, "%s%s", k ? ", " : "", text);
+        free(text);
+    }
+    json_decref(all);
+    struct world w = make(s.s);
+    dt_str_done(&s);
+    return w;
+}
+
+/* The gate sees by itself what the static check says: launches run side by side, and a plan that relies on too little comes out wrong. One that holds never does. */
+static void beside(void **state)
+{
+    for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
+        if ((plans[k].wrong && !plans[k].shows) || strstr(plans[k].launches, "\"bar") || strstr(plans[k].launches, "\"self"))
+            continue;
+        struct world w = make(plans[k].launches), o = in_order(plans[k].launches);
+        struct dt_err e = {0};
+        int r = rw_verify(dev, o.p, w.p, 1, 8, &e);
+        if (plans[k].shows ? r != DT_E_INTERNAL || !strstr(e.detail, "block order") : r < 0)
+            fail_msg("plan %zu: %d %s", k, r, e.detail ? e.detail : "");
+        dt_err_done(&e);
+        drop(&w);
+        drop(&o);
+    }
+}
+
+/* What programmatic.c writes, with one griddepcontrol.wait fewer, or a trigger before it: without the static check, too, nobody would get it. */
+static void mutated(void **state)
+{
+    struct world o = in_order(TWO("a", "x", "k", "") "," MIX("b", "hasty", "x", "k", "h", "") "," MIX("c", "hasty", "k", "h", "y", ""));
+    struct ana_result *ana;
+    struct dt_str why = {0};
+    struct dt_err e = {0};
+    struct rw_edit x;
+    enum rw_verdict v;
+    /* the kernels without what this test's own have */
+    for (uint32_t m = 0; m < o.g->nmodule; m++)
+        for (char *at = (char *)(uintptr_t)o.g->module[m].source; (at = strstr(at, "griddepcontrol.")) != NULL;)
+            memset(at, ' ', (size_t)(strchr(at, ';') - at) + 1);
+    dev_prog_free(o.p);
+    if (dev_prog_new(dev, o.g, NULL, NULL, &o.p, &e) < 0 || ana_run(dev, o.p, NULL, &ana, &e) < 0)
+        fail_msg("%s", e.detail);
+    const struct rw_state now = {.graph = o.g, .prog = o.p, .ana = ana};
+    assert_int_equal(rw_edit_init(&x, &rw_programmatic, dev_info(dev), NULL, &now, (const uint32_t[]){0, 1, 2}, 3, &e), 0);
+    if (rw_programmatic.open(&x, &v, &why, &e) != 0 || rw_programmatic.build(&x, 0, &why, &e) != 0)
+        fail_msg("%s", e.detail ? e.detail : why.s);
+    unsigned seen = 0, waits = 0;
+    for (size_t drop_from = 0; drop_from <= x.part.n; drop_from++) { /* 0: as it is; k: part k - 1 without its waits */
+        for (int early = 0; early < 2; early++) { /* its trigger in front, too */
+            for (size_t i = 0; i < x.part.n; i++)
+                snprintf(x.part.p[i].module, sizeof x.part.p[i].module, "f%zu", i);
+            json_t *doc = rw_edit_graph(&x);
+            if (drop_from) {
+                json_t *m = json_object_get(json_object_get(doc, "modules"), x.part.p[drop_from - 1].module);
+                char *text = strdup(json_string_value(json_object_get(m, "ptx"))), *at = text, *body = strchr(strchr(text, '{'), ';') + 1, *trigger;
+                unsigned n = 0;
+                if (early && (trigger = strstr(text, "griddepcontrol.launch_dependents;")) != NULL) {
+                    size_t len = strlen("griddepcontrol.launch_dependents;"); /* behind the first declaration */
+                    memmove(body + len, body, (size_t)(trigger - body));
+                    memcpy(body, "griddepcontrol.launch_dependents;", len);
+                }
+                for (; !early && (at = strstr(at, "griddepcontrol.wait;")) != NULL; n++)
+                    memset(at, ' ', strlen("griddepcontrol.wait;"));
+                json_object_set_new(m, "ptx", json_string(text));
+                free(text);
+                waits += n;
+                if (!n && !early) { /* the first one waits for nobody */
+                    json_decref(doc);
+                    continue;
+                }
+            }
+            struct world w = {0};
+            if (dt_graph_from_json(doc, &w.g, &e) < 0 || dev_prog_new(dev, w.g, NULL, NULL, &w.p, &e) < 0)
+                fail_msg("%s", e.detail);
+            int r = rw_verify(dev, o.p, w.p, 1, 8, &e);
+            if (!drop_from && r < 0)
+                fail_msg("%s", e.detail);
+            bool wrong = drop_from && (!early || drop_from == 2); /* c reads what a writes, as soon as b lets it */
+            if (wrong && (r != DT_E_INTERNAL || !strstr(e.detail, "block order")))
+                fail_msg("part %zu, trigger %d: %d %s", drop_from, early, r, e.detail ? e.detail : "");
+            seen += wrong;
+            dt_err_done(&e);
+            drop(&w);
+            json_decref(doc);
+        }
+    }
+    assert_true(waits >= 2 && seen >= 3);
+    rw_programmatic.close(&x);
+    rw_edit_done(&x);
+    dt_str_done(&why);
+    ana_free(ana);
+    drop(&o);
 }
 
 /* Under some schedule a plan whose streams lack an `after` comes out wrong; one that has it never does. */
@@ -202,6 +311,28 @@ static void schedules(void **state)
     }
 }
 
+/* One of several that run side by side leaves its buffer: the others stop, the fault is its own, the device can be used again. */
+static void fault(void **state)
+{
+    struct world w = make(TWO("a", "x", "h", "") ",{\"name\": \"b\", \"module\": \"m\", \"entry\": \"hasty\", \"grid\": [133,1,1], \"block\": [64,1,1], \"args\": [" B("x") ","
+                          B("x") "," B("y") "], \"stream\": 1}," TWO("c", "x", "z", ", \"stream\": 2"));
+    struct dt_err e = {0};
+    for (uint64_t seed = 1; seed <= 4; seed++) {
+        struct dev_run *r;
+        assert_int_equal(dev_run_new(dev, w.p, &r, &e), 0);
+        assert_int_equal(dev_run_fill(r, 0, 0xFF, &e), 0);
+        dev_set_schedule(dev, seed, true);
+        int x = dev_run_once(r, &e);
+        if (x != DT_E_BOUNDS || !strstr(e.detail, "launch b: ") || !strstr(e.detail, "past the end of buffer 'x'"))
+            fail_msg("seed %u: %d %s", (unsigned)seed, x, e.detail ? e.detail : "");
+        dt_err_done(&e);
+        dev_run_free(r);
+        assert_int_equal(dev_reset(dev, &e), 0);
+    }
+    dev_set_schedule(dev, 0, false);
+    drop(&w);
+}
+
 /* A programmatic edge in the modelled time, from a run and from costs alike. */
 static void times(void **state)
 {
@@ -234,6 +365,6 @@ static void times(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(schedules), cmocka_unit_test(times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(beside), cmocka_unit_test(mutated), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
