@@ -5,6 +5,9 @@
  * nothing defines (device-side launches among them), and modules for another GPU (DT_E_UNSUPPORTED). PTX that ptxas refuses is
  * refused too (DT_E_PTX), where ptxas is at hand.
  *
+ * Functions that no launch needs are left out before anything looks closer (narrow): a file of templates has hundreds, and ptxas a minute's work
+ * with them. Only the syntax of these is checked.
+ *
  * PTX that leans on ptxas to contract is written out (contract.c), see write_out.
  *
  * Modules are independent of each other: two threads take them in turn (compile.c's children do the work). Progress is reported from the
@@ -34,6 +37,7 @@ struct dev_unit { /* a module's text and what was made of it */
     char *ptx, arch[16];
     size_t len;
     struct ptx_module *ir, *posted; /* posted: before its contractions were written out, NULL: as it is */
+    bool narrow;                    /* functions were left out */
 };
 
 struct job { /* one module */
@@ -104,17 +108,63 @@ static void take_unit(struct dev_module *m, struct dev_unit *u)
     m->ir = u->ir;
 }
 
-/* The base's unit with the same text, one more user of it. */
-static struct dev_unit *same_unit(const struct build *b, const struct dt_module *src)
+/* Does the unit, which may be narrow, have what the graph launches of module `at`? */
+static bool has_entries(const struct dt_graph *g, uint32_t at, const struct dev_unit *u)
 {
+    for (uint32_t i = 0; u->narrow && i < g->nlaunch; i++) {
+        const struct dt_launch *l = &g->launch[i];
+        if (l->kind != DT_KERNEL || l->module != at)
+            continue;
+        const struct ptx_function *f = ptx_find_function(u->ir, l->entry);
+        if (!f || !f->has_body)
+            return false;
+    }
+    return true;
+}
+
+/* The base's unit with the same text, one more user of it. */
+static struct dev_unit *same_unit(const struct build *b, uint32_t at)
+{
+    const struct dt_module *src = &b->p->graph->module[at];
     for (uint32_t i = 0; b->base && src->is_ptx && i < b->base->graph->nmodule; i++) {
         struct dev_unit *u = b->base->module[i].unit;
-        if (u->len == src->len && !memcmp(u->ptx, src->source, src->len)) {
+        const struct dt_module *old = &b->base->graph->module[i];
+        bool same = u->len == src->len && !memcmp(u->ptx, src->source, src->len);
+        if (!same && u->narrow && old->is_ptx)
+            same = old->len == src->len && !memcmp(old->source, src->source, src->len);
+        if (same && has_entries(b->p->graph, at, u)) {
             atomic_fetch_add(&u->users, 1);
             return u;
         }
     }
     return NULL;
+}
+
+/* Put the text without the functions that no launch of module `at` needs in place of the unit's; its full text goes to *ret_ptx, its IR to
+ * *ret_ir. 1 when there was nothing to leave out. */
+static int narrow(const struct dt_graph *g, uint32_t at, struct dev_unit *u, char **ret_ptx, size_t *ret_len, struct ptx_module **ret_ir)
+{
+    const char **entry = dt_calloc(g->nlaunch + 1, sizeof *entry);
+    struct ptx_module *ir = NULL;
+    size_t n = 0, len = 0;
+    char *text = NULL;
+    for (uint32_t i = 0; entry && i < g->nlaunch; i++)
+        if (g->launch[i].kind == DT_KERNEL && g->launch[i].module == at)
+            entry[n++] = g->launch[i].entry;
+    int r = entry ? ptx_narrow(u->ir, u->ptx, u->len, entry, n, &text, &len) : DT_E_NOMEM;
+    free(entry);
+    if (r == 0 && (r = ptx_parse(text, len, &ir, NULL)) == 0) {
+        *ret_ptx = u->ptx;
+        *ret_len = u->len;
+        *ret_ir = u->ir;
+        u->ptx = text;
+        u->len = len;
+        u->ir = ir;
+        u->narrow = true;
+        return 0;
+    }
+    free(text);
+    return r == DT_E_NOMEM ? r : 1;
 }
 
 /* Where ptxas contracts products and sums that the text leaves open, the text with the contractions written out is the module from here on:
@@ -139,12 +189,26 @@ static int write_out(struct dev_unit *u)
     return r == DT_E_NOMEM ? r : 0;
 }
 
+/* Can the unit be loaded and run? 1: as far as can be said without ptxas, which is missing or too slow (dev_resources estimates later). */
+static int closer_look(const struct build *b, struct dev_unit *u, struct dt_err *e)
+{
+    int r = check_externs(u->ir, e);
+    if (!r)
+        r = dev_arch_for(&b->d->info, u->ir->target ? u->ir->target : "", u->arch, e);
+    if (!r)
+        r = dev_assemble(u->ptx, u->len, u->arch, NULL, NULL, e);
+    if (r != DT_E_NO_COMPILER && r != DT_E_TIMEOUT)
+        return r;
+    dt_err_done(e);
+    return 1;
+}
+
 static void make_module(struct build *b, unsigned i)
 {
     const struct dt_module *src = &b->p->graph->module[i];
     struct dev_module *m = &b->p->module[i];
     struct job *j = &b->job[i];
-    struct dev_unit *u = same_unit(b, src);
+    struct dev_unit *u = same_unit(b, i);
     if (u) {
         take_unit(m, u);
         return;
@@ -171,19 +235,28 @@ static void make_module(struct build *b, unsigned i)
         j->r = ptx_parse(u->ptx, u->len, &u->ir, &j->err);
     if (!j->r)
         j->r = ptx_verify(u->ir, &j->err);
-    if (!j->r)
-        j->r = check_externs(u->ir, &j->err);
-    if (!j->r)
-        j->r = dev_arch_for(&b->d->info, u->ir->target ? u->ir->target : "", u->arch, &j->err);
-    if (!j->r) { /* where ptxas is missing or too slow, dev_resources estimates later */
-        j->r = dev_assemble(u->ptx, u->len, u->arch, NULL, NULL, &j->err);
-        if (j->r == DT_E_NO_COMPILER || j->r == DT_E_TIMEOUT) {
+    if (!j->r) {
+        struct ptx_module *ir = NULL;
+        size_t len = 0;
+        char *ptx = NULL;
+        int less = narrow(b->p->graph, i, u, &ptx, &len, &ir);
+        j->r = less == DT_E_NOMEM ? less : closer_look(b, u, &j->err);
+        if (less == 0 && j->r < 0 && j->r != DT_E_NOMEM) { /* what was left out may have been needed: the whole has the word */
+            ptx_module_free(u->ir);
+            free(u->ptx);
+            u->ptx = ptx;
+            u->len = len;
+            u->ir = ir;
+            u->narrow = false;
             dt_err_done(&j->err);
-            j->r = 0;
-        } else if (!j->r) {
-            j->r = write_out(u);
+            j->r = closer_look(b, u, &j->err);
+        } else if (less == 0) {
+            ptx_module_free(ir);
+            free(ptx);
         }
     }
+    j->r = j->r ? j->r : write_out(u);
+    j->r = j->r < 0 ? j->r : 0;
     take_unit(m, u);
 }
 

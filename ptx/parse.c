@@ -413,6 +413,12 @@ static int parse_alias(struct ptx_parser *ps)
 
 /* ---- module */
 
+/* Where the current token starts in the text. */
+static size_t place(const struct ptx_parser *ps)
+{
+    return (size_t)(ps->lx.t.s - ps->text) - (ps->lx.t.kind == PTX_TK_DOT);
+}
+
 static int parse_item(struct ptx_parser *ps)
 {
     bool debug;
@@ -424,6 +430,7 @@ static int parse_item(struct ptx_parser *ps)
     if (ptx_is_dot(ps, "alias"))
         return parse_alias(ps);
     struct ptx_linkage l = {0};
+    size_t at = place(ps);
     for (;; ptx_next(ps)) {
         if (ptx_is_dot(ps, "extern"))
             l.is_extern = true;
@@ -439,7 +446,12 @@ static int parse_item(struct ptx_parser *ps)
     if (ptx_is_dot(ps, "entry") || ptx_is_dot(ps, "func")) {
         bool entry = ptx_is_dot(ps, "entry");
         ptx_next(ps);
-        return parse_function(ps, l, entry);
+        if ((r = parse_function(ps, l, entry)) < 0)
+            return r;
+        struct ptx_function *f = ps->m->func[ps->m->nfunc - 1];
+        f->at = at;
+        f->end = place(ps);
+        return r;
     }
     struct ptx_word w = {0};
     if (ps->lx.t.kind == PTX_TK_DOT)
@@ -505,6 +517,7 @@ int ptx_parse(const char *text, size_t len, struct ptx_module **ret, struct dt_e
     }
     memcpy(copy, text, len);
     copy[len] = 0;
+    ps.text = copy;
     ptx_lex_init(&ps.lx, copy, len);
     r = parse_header(&ps);
     while (r >= 0 && ps.lx.t.kind != PTX_TK_EOF)

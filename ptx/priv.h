@@ -122,6 +122,7 @@ struct ptx_parser {
     struct ptx_function *f;
     struct ptx_scope *sc;
     struct dt_err *e;
+    const char *text; /* the whole of it */
     unsigned depth; /* of recursion: expressions, initialisers */
 };
 int ptx_perr(struct ptx_parser *ps, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* at the current token */

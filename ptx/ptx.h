@@ -250,6 +250,7 @@ struct ptx_function {
     struct ptx_inst *inst;
     uint32_t ninst, inst_cap;
     uint32_t line;
+    size_t at, end; /* where its text was: from the first word of it up to what follows */
     struct ptx_loc { /* .loc at this place of the text (debug.c) */
         uint32_t line, col, file, src_line, at_file, at_line;
     } *loc;
@@ -304,6 +305,10 @@ int ptx_print_canonical(const struct ptx_function *entry, struct dt_str *out);
 
 /* A module with everything copied (by print and parse), or only `entry` and what it uses when `entry` is not NULL. */
 int ptx_clone(const struct ptx_module *m, const char *entry, struct ptx_module **ret, struct dt_err *e);
+
+/* `text`, which `m` was parsed from, without the functions that none of the n entries needs; every line stays where it is. 1 (and *ret
+ * untouched) when there is nothing to leave out, or one of the entries does not exist. *ret ends with a NUL and is the caller's to free. */
+int ptx_narrow(const struct ptx_module *m, const char *text, size_t len, const char *const *entry, size_t n, char **ret, size_t *ret_len);
 
 /* Types, operand shapes, register classes, labels defined, special registers only in mov and cvt (§ of each). DT_E_PTX + line. */
 int ptx_verify(const struct ptx_module *m, struct dt_err *e);

@@ -1,4 +1,4 @@
-/* What a function needs of its module: variables and functions, transitively, in order of first appearance.
+/* What a function needs of its module: variables and functions, transitively, in order of first appearance. A module's text without the rest.
  *
  * A worklist of functions; for each, every operand of every instruction, then the symbols in the initialisers of the variables
  * found. An alias brings its target. Variables of a function's own scope are its own and not listed. Linear in the text of what is used.
@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "ptx/priv.h"
 
 static int add_func(struct ptx_use *u, const struct ptx_function *f)
@@ -72,4 +73,51 @@ void ptx_use_done(struct ptx_use *u)
     dt_names_done(&u->var_at);
     dt_names_done(&u->func_at);
     dt_arena_done(&u->arena);
+}
+
+/* Everything that is not a function stays: variables are buffers of the graph, aliases and debug information name functions. So what
+ * they name stays as well, except for labels inside functions, which debug sections of some generators have: ptxas says so. */
+int ptx_narrow(const struct ptx_module *m, const char *text, size_t len, const char *const *entry, size_t n, char **ret, size_t *ret_len)
+{
+    struct ptx_use u = {0};
+    const struct ptx_function *first = NULL;
+    int r = 0;
+    for (size_t i = 0; i < n && r == 0; i++) {
+        const struct ptx_function *f = ptx_find_function(m, entry[i]);
+        r = f && f->has_body ? add_func(&u, f) : 1;
+        first = first ? first : f;
+    }
+    for (uint32_t i = 0; i < m->nalias && r == 0; i++)
+        if ((r = add_func(&u, m->alias[i].name)) == 0)
+            r = add_func(&u, m->alias[i].target);
+    for (uint32_t i = 0; i < m->nvar && r == 0; i++)
+        for (uint32_t k = 0; k < m->var[i]->nreloc && r == 0; k++)
+            r = m->var[i]->reloc[k].func ? add_func(&u, m->var[i]->reloc[k].func) : 0;
+    if (r == 0)
+        r = first ? ptx_use_of(first, &u) : 1;
+    bool all = true;
+    for (uint32_t i = 0; i < m->nfunc && r == 0; i++)
+        all &= ptx_use_has_func(&u, m->func[i]);
+    char *s = r || all ? NULL : dt_malloc(len + 1);
+    if (r || !s) {
+        ptx_use_done(&u);
+        return r ? r : all ? 1 : DT_E_NOMEM;
+    }
+    size_t to = 0, from = 0;
+    for (uint32_t i = 0; i <= m->nfunc; i++) { /* functions stand in the order of the text */
+        const struct ptx_function *f = i < m->nfunc ? m->func[i] : NULL;
+        if (f && ptx_use_has_func(&u, f))
+            continue;
+        size_t stop = f ? f->at : len;
+        memcpy(s + to, text + from, stop - from);
+        to += stop - from;
+        for (from = stop; f && from < f->end; from++)
+            if (text[from] == '\n')
+                s[to++] = '\n';
+    }
+    s[to] = 0;
+    ptx_use_done(&u);
+    *ret = s;
+    *ret_len = to;
+    return 0;
 }

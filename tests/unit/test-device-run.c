@@ -259,6 +259,48 @@ static void bad_modules(void **state)
                DT_E_UNSUPPORTED, "device-side");
 }
 
+/* Functions that no launch needs are left out, however bad they are, and a derived program that needs another one gets it. */
+static void unneeded(void **state)
+{
+    static const char doc[] = "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 7.8\\n.target sm_80\\n.address_size 64\\n.extern .func nowhere;\\n"
+                              ".visible .entry other()\\n{\\ncall.uni nowhere;\\nret;\\n}\\n.visible .entry third()\\n{\\nret;\\n}\\n.visible .entry k()\\n{\\ntrap;\\n}\\n\"}},"
+                              "\"buffers\": {}, \"launches\": [{\"module\": \"m\", \"entry\": \"%s\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}";
+    static const char *const entry[] = {"k", "third", "k", "other"};
+    struct dt_graph *g[4];
+    struct dev_prog *p[4] = {0};
+    struct dt_err e = {0};
+    for (int i = 0; i < 4; i++) {
+        struct dt_str s = {0};
+        dt_str_addf(&s, doc, entry[i]);
+        assert_int_equal(dt_graph_parse(s.s, s.len, &g[i], &e), 0);
+        dt_str_done(&s);
+        int r = dev_prog_derive(dev, g[i], i ? p[0] : NULL, NULL, NULL, &p[i], &e);
+        if (i == 3) {
+            assert_int_equal(r, DT_E_UNSUPPORTED);
+            assert_non_null(strstr(e.detail, "nowhere"));
+            break;
+        }
+        if (r < 0)
+            fail_msg("%s", e.detail);
+        assert_null(strstr(p[i]->module[0].ptx, "nowhere"));
+        assert_null(strstr(p[i]->module[0].ptx, entry[1 - i % 2]));
+        assert_int_equal(p[i]->step[0].entry->line, i == 1 ? 10 : 14); /* lines are those of the whole text */
+    }
+    assert_ptr_equal(p[0]->module[0].ir, p[2]->module[0].ir);
+    struct dev_run *r;
+    assert_int_equal(dev_run_new(dev, p[0], &r, &e) < 0 ? -1 : dev_run_fill(r, 0, -1, &e), -0);
+    dt_err_done(&e);
+    assert_int_equal(dev_run_once(r, &e), DT_E_TRAP);
+    assert_non_null(strstr(e.detail, "PTX line 16"));
+    dt_err_done(&e);
+    dev_run_free(r);
+    assert_int_equal(dev_reset(dev, &e), 0);
+    for (int i = 0; i < 4; i++) {
+        dev_prog_free(p[i]);
+        dt_graph_free(g[i]);
+    }
+}
+
 /* PTX of a newer compiler than the driver's: taken at the driver's version, as ptxas is asked to. */
 static void newer_version(void **state)
 {
@@ -405,7 +447,7 @@ static void tensor_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
-                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(newer_version),
+                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(unneeded), cmocka_unit_test(newer_version),
                                        cmocka_unit_test(faults), cmocka_unit_test(tensor_maps)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -241,11 +241,55 @@ static void test_memory(void **state)
     free(in);
 }
 
+/* Text without what an entry does not need, line for line; what is left parses, and a further call finds nothing to leave out. */
+static void test_narrow(void **state)
+{
+    (void)state;
+    static const char text[] = HEAD ".func pointed;\n"
+                                    ".global .b64 table[1] = {pointed};\n"
+                                    ".extern .func nowhere;\n"
+                                    ".visible .entry other(.param .u64 x) // a comment\n{\n{ call.uni nowhere; }\nret;\n}\n"
+                                    "/* } */ .func helper { ret; }\n"
+                                    ".visible .entry k(.param .u64 x)\n{\ncall.uni helper;\nret;\n}\n"
+                                    ".weak .entry last() { ret; }\n"
+                                    ".func pointed { ret; }\n";
+    struct ptx_module *m, *less;
+    const char *entry[] = {"k", "k"}, *both[] = {"last", "other"}, *absent[] = {"k", "K"};
+    char *out = NULL, *again = NULL;
+    size_t len = 0;
+    assert_int_equal(ptx_parse(text, strlen(text), &m, NULL), 0);
+    assert_int_equal(ptx_narrow(m, text, strlen(text), entry, 2, &out, &len), 0);
+    assert_string_equal(out, HEAD ".func pointed;\n"
+                                  ".global .b64 table[1] = {pointed};\n"
+                                  "\n"
+                                  "\n\n\n\n\n"
+                                  ".func helper { ret; }\n"
+                                  ".visible .entry k(.param .u64 x)\n{\ncall.uni helper;\nret;\n}\n"
+                                  "\n"
+                                  ".func pointed { ret; }\n");
+    assert_int_equal(len, strlen(out));
+    assert_int_equal(ptx_parse(out, len, &less, NULL), 0);
+    assert_int_equal(ptx_find_function(less, "k")->line, ptx_find_function(m, "k")->line);
+    assert_int_equal(ptx_narrow(less, out, len, entry, 1, &again, &len), 1);
+    assert_null(again);
+    ptx_module_free(less);
+    free(out);
+    assert_int_equal(ptx_narrow(m, text, strlen(text), absent, 2, &again, &len), 1);
+    assert_int_equal(ptx_narrow(m, text, strlen(text), NULL, 0, &again, &len), 1);
+    assert_null(again);
+    assert_int_equal(ptx_narrow(m, text, strlen(text), both, 2, &out, &len), 0);
+    assert_null(strstr(out, "helper"));
+    assert_non_null(strstr(out, "call.uni nowhere"));
+    free(out);
+    ptx_module_free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_canonical), cmocka_unit_test(test_opaque), cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_source_lines), cmocka_unit_test(test_module),    cmocka_unit_test(test_errors), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_narrow),
         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
