@@ -8,10 +8,11 @@ import math
 import os
 import re
 import struct
-import subprocess
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+
+import process
 
 CHUNK = 150  # entries a module: one process compiles it
 SIZE = {"8": 1, "6": 2, "2": 4, "4": 8}
@@ -155,12 +156,7 @@ def run(build, spec, text, cases, target, tmp, tag, deadline):
         path = os.path.join(tmp, f"{tag}.json")
         with open(path, "w", encoding="utf-8") as f:
             f.write(json.dumps(doc) + "\n")
-        try:
-            done = subprocess.run([os.path.join(build, "bench/bench-gpu"), "cases", spec, path], stdin=subprocess.DEVNULL, capture_output=True, text=True,
-                                  timeout=max(5, min(90, deadline - time.monotonic())), check=False)
-            out = done.stdout
-        except subprocess.TimeoutExpired as e:
-            out = (e.stdout or b"").decode(errors="replace")
+        _, out, _ = process.run([os.path.join(build, "bench/bench-gpu"), "cases", spec, path], max(5, min(90, deadline - time.monotonic())))
         whole, before = None, len(got)
         for line in out.splitlines():
             try:

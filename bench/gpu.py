@@ -13,7 +13,7 @@ never under `plans`. Sections, the most important first; each has a share of the
   maps     block maps by instrumented PTX on the device against the software device's
   model    modelled against measured times of kernels and passes, with the stock figures and the fitted ones
   cases    every case of tests/ptx against the software device
-  onoff    plans without prefetch, without programmatic launch, over the occupancy of what they touch
+  onoff    plans without prefetch, without programmatic launch; and graphs made for it, by blocks per SM (sweep.py)
   torch    the same mathematics by PyTorch, where it is installed
 """
 import argparse
@@ -29,7 +29,9 @@ import tempfile
 import time
 
 import cases
+import process
 import results
+import sweep
 
 ROOT = results.ROOT
 SHARE = {"smoke": 0.08, "costs": 0.06, "graphs": 0.34, "maps": 0.10, "model": 0.08, "cases": 0.16, "onoff": 0.10, "torch": 0.08}
@@ -40,15 +42,24 @@ class Cut(Exception):
     pass
 
 
+def valid(text):
+    try:
+        json.loads(text)
+        return True
+    except ValueError:
+        return False
+
+
 class Run:
     def __init__(self, o):
         self.o, self.start = o, time.monotonic()
         self.end = self.start + o.seconds
         self.tmp = tempfile.mkdtemp(prefix="dovetail-gpu.")
-        self.planned, self.until = {}, self.end
+        self.planned, self.until, self.budget = {}, self.end, 3
         self.doc = {"date": f"{datetime.date.today()}", "commit": results.commit(), "host": {"cpu": results.cpu(), "cores": os.cpu_count()}, "gpu": None,
                     "plans": [], "maps": [], "model": [], "figures": [], "refused": [], "sections": {}}
-        self.path, self.kind, self.arch = None, "", ""
+        self.kind, self.arch, self.counters = "", "", False
+        self.path = os.path.join(o.out, f"no-gpu-{datetime.date.today()}.json")  # until smoke knows its name
 
     def write_cases(self):
         """A build without tests has no generated cases: the scripts write them while the other sections run."""
@@ -66,20 +77,17 @@ class Run:
         return self.until - time.monotonic()
 
     def call(self, *command, env=None, most=120):
+        """(the last JSON document that it printed, "") or (None, why)"""
         if self.left() < 1:
             raise Cut
-        try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, env={**os.environ, **(env or {})},
-                                  timeout=min(most, self.left() + 5))
-        except subprocess.TimeoutExpired:
-            if self.left() < 1:
-                raise Cut from None
-            return None, f"no answer in {most} s"
-        try:
-            doc = json.loads(done.stdout)
-        except ValueError:
-            return None, f"exit status {done.returncode}: {done.stderr.strip()[-300:]}"
-        if not isinstance(doc, dict) or "error" in doc or done.returncode:
+        status, out, err = process.run(command, min(most, self.left() + 5), env)
+        docs = [out] if valid(out) else [line for line in out.splitlines() if line.startswith("{") and valid(line)]
+        doc = json.loads(docs[-1]) if docs else None
+        if status is None and self.left() < 1 and not doc:
+            raise Cut
+        if not isinstance(doc, dict):
+            return None, f"no answer in {most} s" if status is None else f"killed by signal {-status}: {err.strip()[-300:]}" if status < 0 else f"exit status {status}: {err.strip()[-300:]}"
+        if "error" in doc or (status and "code" in doc):
             return None, json.dumps(doc)[:400]
         return doc, ""
 
@@ -92,7 +100,7 @@ class Run:
 
     # -- results -------------------------------------------------------------------------------------------------------
     def write(self):
-        if not self.path:
+        if not self.kind:  # no device: no file
             return
         with open(self.path + ".new", "w", encoding="utf-8") as f:
             json.dump(self.doc, f, indent=1)
@@ -126,21 +134,34 @@ class Run:
     # -- sections ------------------------------------------------------------------------------------------------------
     def smoke(self, s):
         doc, why = self.tool("smoke", self.o.device, most=90)
+        bad = [] if doc else [why]
+        if not doc:  # the rest may still tell something
+            doc, why = self.tool("about", self.o.device, most=30)
         if not doc:
             s["state"], s["why"] = "failed", why
             return
-        s.update({k: doc[k] for k in ("device", "cupti", "counters", "modules", "nvrtc", "nvjitlink", "tests")})
+        s.update({k: doc[k] for k in ("device", "modules", "nvrtc", "nvjitlink", "tests") if k in doc})
         s["gpu_state"] = doc["state"]
         d = doc["device"]
-        self.kind, self.arch = d["kind"], d["arch"]
+        self.kind, self.arch, self.about = d["kind"], d["arch"], d
         self.doc["device"] = {k: d[k] for k in ("name", "kind", "arch", "sms")}
         if self.kind == "cuda":
             self.doc["gpu"] = {"name": d["name"], "driver": d["driver"], "sharing": d["sharing"], "state": doc["state"], "nvrtc": doc["nvrtc"]}
         slug = re.sub(r"[^a-z0-9]+", "-", d["name"].lower()).strip("-")
         self.path = os.path.join(self.o.out, f"{slug}-{datetime.date.today()}.json")
-        bad = [t["name"] for t in doc["tests"] if not t["ok"]]
-        for t in doc["tests"]:
+        self.write()
+        for t in doc.get("tests", []):
             print(f"   {'ok  ' if t['ok'] else 'FAIL'} {t['name']}: {t['detail'][:150]}")
+            if not t["ok"]:
+                bad.append(t["name"])
+        for what, args in (("cupti", ["trace", self.o.device]), ("counters", ["counters", self.o.device, "-"])):
+            r, why = self.tool(*args, most=60)
+            s[what] = r or {"reason": why}
+            print(f"   {what}: {json.dumps(s[what])[:150]}")
+        self.counters = "reason" not in s["counters"]
+        if "reason" in s["cupti"] and self.kind == "cuda":  # what does not work in one launch is not tried again in each measurement
+            os.environ["DOVETAIL_CUPTI"] = "off"
+            bad.append("CUPTI traces no launch")
         if bad:
             s["state"], s["why"] = "failed", "; ".join(bad)
 
@@ -158,13 +179,16 @@ class Run:
         names = SHORT if self.o.short else [os.path.basename(os.path.dirname(g)) for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
         return [(n, f"{ROOT}/tests/corpus/{n}/graph.json") for n in names if os.path.exists(f"{ROOT}/tests/corpus/{n}/graph.json")]
 
-    def plan(self, name, graph, *options):
+    def plan(self, name, graph, *options, env=None):
         out = os.path.join(self.tmp, name)
-        doc, why = self.dovetail("optimize", graph, "-o", out, "--budget", "3" if self.o.short else "10", *options)
+        doc, why = self.dovetail("optimize", graph, "-o", out, "--budget", str(self.budget), *options, env=env)
         return (out + "/plan.json", doc, why) if doc else (None, None, why)
 
     def graphs_rows(self, s, name, path, plan, rounds):
         r, why = self.tool("graph", self.o.device, path, plan, str(rounds), most=90)
+        if not r and why.startswith("killed"):  # by tracing, perhaps: bytes and times by events can be had without
+            s["wrong"].append({"graph": name, "why": why + "; tried again without CUPTI"})
+            r, why = self.tool("graph", self.o.device, path, plan, str(rounds), env={"DOVETAIL_CUPTI": "off"}, most=90)
         if not r:
             s["wrong"].append({"graph": name, "why": why})
             return None
@@ -178,9 +202,9 @@ class Run:
                "tracing_overhead": warm["plan"]["tracing_overhead"]}
         if "cold" in r:
             row["cold_baseline_us"], row["cold_plan_us"] = (r["cold"][k]["time_us"]["median"] for k in ("baseline", "plan"))
-        for key in ("counters", "plan_counters"):
-            if key in r:
-                row[key] = r[key]
+        for key, document in (("counters", path), ("plan_counters", plan)) if self.counters else ():
+            c, why = self.tool("counters", self.o.device, document, most=30)
+            row[key] = c or {"reason": why}
         if warm["publish"]:
             self.doc["plans"].append(row)
         else:
@@ -194,10 +218,15 @@ class Run:
         s["wrong"], s["missing"], s["traces"] = [], [], {}
         todo = self.corpus()
         for k, (name, path) in enumerate(todo):
-            try:
+            try:  # planning gets about half of what is there for each
+                self.budget = 3 if self.o.short else max(2, min(10, int(self.left() / (len(todo) - k) / 2)))
                 plan, doc, why = self.plan(name, path)
                 if not plan:
                     s["wrong"].append({"graph": name, "why": why})
+                    if '"worker-lost"' not in why:
+                        continue
+                    plan, doc, why = self.plan(name, path, env={"DOVETAIL_CUPTI": "off"})  # by tracing, perhaps
+                if not plan:
                     continue
                 r = self.graphs_rows(s, name, path, plan, 4 if self.o.short else 20)
             except Cut:
@@ -302,8 +331,33 @@ class Run:
                     s["rows"].append({"graph": name, "kind": kind, "on_us": r["warm"]["plan"]["time_us"]["median"], "off_us": off["warm"]["plan"]["time_us"]["median"],
                                       "publish": r["warm"]["publish"] and off["warm"]["publish"], "blocks_per_sm": occupancy})
                     print(f"   {kind} in {name}: on {s['rows'][-1]['on_us']:.2f}, off {s['rows'][-1]['off_us']:.2f} us; blocks per SM {occupancy}")
-        if not s["rows"]:
-            s["why"] = "no plan uses either"
+        self.sweep(s)
+
+    def sweep(self, s):
+        """Graphs made for it: the same work with and without, by blocks per SM."""
+        d = self.about
+        for kind in ("programmatic-launch", "prefetch"):
+            if kind == "programmatic-launch" and int(re.sub(r"\D", "", d["arch"])) < 90:
+                continue
+            for per_sm in (1, 4) if self.o.short else (1, 2, 4, 8):
+                off, on = sweep.write(self.tmp, kind, d["arch"], d["sms"], d["shared_sm"], d["shared_reserved"], per_sm)
+                r, why = self.tool("graph", self.o.device, off, on, "4", most=60)
+                row = {"graph": "sweep", "kind": kind}
+                if r:
+                    row |= {"blocks_per_sm": [x["blocks_per_sm"] for x in r["warm"]["plan"]["steps"]] or [per_sm], "bitwise": r["bitwise"]}
+                    for state in ("warm", "cold"):
+                        if state in r:
+                            cold = "cold_" if state == "cold" else ""
+                            row |= {f"{cold}off_us": r[state]["baseline"]["time_us"]["median"], f"{cold}on_us": r[state]["plan"]["time_us"]["median"], f"{cold}publish": r[state]["publish"]}
+                    print(f"   {kind}, {per_sm} blocks per SM: " + ", ".join(f"{k[:-3].replace('_', ' ')} {v:.2f} us" for k, v in row.items() if k.endswith("_us")))
+                    if not r["bitwise"]:
+                        s.setdefault("wrong", []).append({"graph": f"{kind}, {per_sm}", "why": r["differs"]})
+                else:
+                    s.setdefault("wrong", []).append({"graph": f"{kind}, {per_sm}", "why": why})
+                s["rows"].append(row)
+                self.write()
+        if s.get("wrong"):
+            s["state"], s["why"] = "failed", ", ".join(w["graph"] for w in s["wrong"])
 
     def torch(self, s):
         if self.kind != "cuda":
@@ -355,7 +409,7 @@ def main():
     r = Run(o)
     r.write_cases()
     r.section("smoke")
-    if not r.path:
+    if not r.kind:
         sys.exit(1)
     for name in SHARE:
         if name != "smoke" and (not o.section or name in o.section):

@@ -33,6 +33,9 @@ def one(path):
         rows = [[p["graph"], us(p.get("streams_us")), us(p["baseline_us"]), us(p["plan_us"]), f"{p.get('speedup') or p['baseline_us'] / p['plan_us']:.2f}x", us(p.get("cold_baseline_us")),
                  us(p.get("cold_plan_us")), us(p.get("torch_us")), f"{p.get('launches', '')} → {p.get('plan_launches', '')}", "yes" if p.get("bitwise") else "NO", p["method"]] for p in d["plans"]]
         out += table(["graph", "streams, us", "CUDA graph", "plan", "faster", "cold: graph", "cold: plan", "PyTorch's best", "launches", "same bytes", "method"], rows)
+    over = [p["tracing_overhead"] for p in d["plans"] if p.get("tracing_overhead")]
+    if over:
+        out += [f"Passes under CUPTI's tracing took {min(over):.3f} to {max(over):.3f} times as long.", ""]
     for r in d.get("refused", []):
         out += [f"Not published, {r['graph']}: {r['why']}", ""]
     if d["maps"]:
@@ -42,6 +45,10 @@ def one(path):
     rows = [[k.replace("_", ", "), str(v["n"]), f"{100 * v['median_error']:.1f} %", f"{v['rank_correlation']:.3f}", f"{v['median_ratio']:.2f}"] for k, v in m.items() if isinstance(v, dict)]
     if rows:
         out += table(["modeled against measured", "n", "median error", "rank correlation", "modeled / measured"], rows)
+    rows = [[r["kind"], str(r["blocks_per_sm"][0])] + [us(r.get(k)) for k in ("off_us", "on_us", "cold_off_us", "cold_on_us")]
+            for r in d.get("sections", {}).get("onoff", {}).get("rows", []) if r["graph"] == "sweep" and "off_us" in r]
+    if rows:
+        out += table(["bench/sweep.py", "blocks per SM", "without, us", "with", "cold: without", "cold: with"], rows)
     c = d.get("sections", {}).get("cases", {}).get("sums")
     if c:
         out += ["tests/ptx: " + ", ".join(f"{v} {k}" for k, v in c.items()) + ".", ""]

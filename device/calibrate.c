@@ -11,9 +11,11 @@
  *   dram_sustained   reading 6 instead of 3 times the L2                       bytes / time, over the peak by clock and bus width
  *   l2_gbps          reading an eighth of the L2 K more times                  bytes / time
  *   fp32_lanes …     a loop of independent operations, all SMs full            operations / (time x SMs x clock)
+ *   l2_near_ns, l2_far_ns   one thread follows four chains of pointers in 2 MB     time / steps, the mean of both halves
+ *   dram_latency_ns  the same over several times the L2, which was streamed before likewise, as far as it misses
  *
- * Launches that are cheaper than what they launch hide (launch_us below graph_launch_us + block start): then the period is that sum. Latencies are not fitted: the
- * model keeps four accesses in flight where hardware keeps what the code allows; nor are the copy rate and L1.
+ * Launches that are cheaper than what they launch hide (launch_us below graph_launch_us + block start): then the period is that sum. Four chains side by side are what
+ * the model takes every thread to have in flight, and what a GPU then has: a step of all four takes one latency on both. The copy rate and L1 are not fitted.
  */
 #include <math.h>
 #include <stdio.h>
@@ -104,11 +106,40 @@ static const char reader[] =
     "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, %r1; @%q bra A;\n"
     "setp.ne.u32 %q, %v4, 305419896; @%q bra D; st.global.u32 [%rd1], %v4;\nD: ret;\n}\n";
 
+/* Node i of n lies in line(i) of 2^bits lines at p, and holds the address of node i + 4. */
+static const char links[] =
+    ".visible .entry links(.param .u64 p, .param .u32 n, .param .u32 mask)\n{\n.reg .b64 %rd<6>; .reg .b32 %r<12>; .reg .pred %q;\n"
+    "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [mask]; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r3, %r4, %r5;\n"
+    "setp.ge.u32 %q, %r6, %r1; @%q bra D; add.u32 %r7, %r6, 4; setp.lt.u32 %q, %r7, %r1; @%q bra N; sub.u32 %r7, %r7, %r1;\n"
+    "N: mul.lo.u32 %r6, %r6, 2654435761; and.b32 %r6, %r6, %r2; shr.u32 %r8, %r6, 9; xor.b32 %r6, %r6, %r8; mul.lo.u32 %r6, %r6, 40503; and.b32 %r6, %r6, %r2;\n"
+    "mul.lo.u32 %r7, %r7, 2654435761; and.b32 %r7, %r7, %r2; shr.u32 %r8, %r7, 9; xor.b32 %r7, %r7, %r8; mul.lo.u32 %r7, %r7, 40503; and.b32 %r7, %r7, %r2;\n"
+    "mul.wide.u32 %rd2, %r6, 128; add.s64 %rd2, %rd1, %rd2; mul.wide.u32 %rd3, %r7, 128; add.s64 %rd3, %rd1, %rd3; st.global.u64 [%rd2], %rd3;\nD: ret;\n}\n";
+
+static uint32_t line_of(uint32_t i, uint32_t mask) /* as the kernel has it; every number of `mask` once */
+{
+    i = i * 2654435761u & mask;
+    i ^= i >> 9;
+    return i * 40503u & mask;
+}
+
+enum { STEPS = 16 }; /* of each chain, in one turn of the loop */
+static void chase_kernel(struct dt_str *s)
+{
+    dt_str_add(s, ".visible .entry chase(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u32 n)\n{\n.reg .b64 %rd<5>; .reg .b32 %r<3>; .reg .pred %q;\n"
+                  "ld.param.u64 %rd0, [a]; ld.param.u64 %rd1, [b]; ld.param.u64 %rd2, [c]; ld.param.u64 %rd3, [d]; ld.param.u32 %r1, [n]; mov.u32 %r2, 0;\nL:\n");
+    for (unsigned i = 0; i < STEPS * 4; i++)
+        dt_str_addf(s, "ld.global.cg.u64 %%rd%u, [%%rd%u];\n", i % 4, i % 4);
+    dt_str_add(s, "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, %r1; @%q bra L;\n"
+                  "add.s64 %rd4, %rd0, %rd1; add.s64 %rd4, %rd4, %rd2; add.s64 %rd4, %rd4, %rd3; setp.ne.u64 %q, %rd4, 12345; @%q bra D; st.global.u64 [%rd0], %rd4;\nD: ret;\n}\n");
+}
+
 char *dev_calibration_kernels(unsigned cc)
 {
     struct dt_str s = {0};
     dt_str_addf(&s, ".version 7.0\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n", cc < 80 ? 75u : 80u);
     dt_str_add(&s, reader);
+    dt_str_add(&s, links);
+    chase_kernel(&s);
     for (unsigned i = 0; i < NOPS; i++)
         if (cc >= ops[i].cc)
             op_kernel(&s, &ops[i]);
@@ -138,6 +169,7 @@ struct work { /* what is between the two events */
     bool events, graph; /* an event record after each launch; a chain in a graph */
     const void *params;
     size_t nparams;
+    const struct work *first; /* once, before */
 };
 
 static int chain(struct lab *l, const struct work *w, CUgraphExec *ret, struct dt_err *e)
@@ -165,6 +197,8 @@ static int timed(struct lab *l, const struct work *w, CUgraphExec x, CUevent ext
     struct dev_device *d = l->d;
     float ms = 0;
     int err = dev_cu(d, d->cu->cuEventRecord(l->ev[0], l->stream), "cuEventRecord", e);
+    if (w->first && !err)
+        err = launch(l, w->first->entry, w->first->blocks, w->first->threads, w->first->params, w->first->nparams, e);
     if (w->graph && !err)
         err = dev_cu(d, d->cu->cuGraphLaunch(x, l->stream), "cuGraphLaunch", e);
     for (unsigned i = 0; i < w->times && !w->graph && !err; i++) {
@@ -262,7 +296,7 @@ static int launching(struct lab *l, struct dev_calibration *c, struct dt_err *e)
     return err;
 }
 
-static int moving(struct lab *l, struct dev_calibration *c, struct dt_err *e)
+static int moving(struct lab *l, uint64_t *ret_bytes, struct dev_calibration *c, struct dt_err *e)
 {
     struct dev_device *d = l->d;
     uint64_t l2 = d->info.l2_bytes ? d->info.l2_bytes : 4u << 20;
@@ -281,6 +315,7 @@ static int moving(struct lab *l, struct dev_calibration *c, struct dt_err *e)
         err = dev_cu(d, d->cu->cuMemsetD8Async(l->mem, 0, b.n * 16, l->stream), "cuMemsetD8Async", e);
     if (!err)
         err = dev_sync(d, e);
+    *ret_bytes = b.n * 16;
     a.p = b.p = l->mem;
     struct work less = {"reads", blocks, THREADS, 1, .params = &a, .nparams = 20}, more = less;
     more.params = &b;
@@ -299,6 +334,61 @@ static int moving(struct lab *l, struct dev_calibration *c, struct dt_err *e)
         err = difference(l, &less, &more, us, e);
     if (!err)
         add(c, "l2_gbps", us, 0, 0, (double)part * (double)unit * (b.k - a.k) / 1e9 * 1e6);
+    return err;
+}
+
+/* Four chains of pointers through the first 2^bits lines of 128 bytes; `first`, NULL: nothing, is launched before them every time. */
+static int chasing(struct lab *l, unsigned bits, const struct work *first, double us[REPEATS], struct dt_err *e)
+{
+    enum { NODES = 8192, LESS = 32, MORE = 96 }; /* 4 x MORE x STEPS nodes are visited, each once */
+    uint32_t mask = (1u << bits) - 1;
+    struct {
+        uint64_t p;
+        uint32_t n, mask;
+    } make = {l->mem, NODES, mask};
+    struct params {
+        uint64_t at[4];
+        uint32_t n;
+    } a = {.n = LESS}, b;
+    for (uint32_t i = 0; i < 4; i++)
+        a.at[i] = l->mem + 128ull * line_of(i, mask);
+    b = a;
+    b.n = MORE;
+    struct work less = {"chase", 1, 1, 1, .params = &a, .nparams = 36, .first = first}, more = less;
+    more.params = &b;
+    int err = launch(l, "links", NODES / THREADS, THREADS, &make, 16, e);
+    if (!err)
+        err = difference(l, &less, &more, us, e);
+    for (unsigned i = 0; i < REPEATS && !err; i++)
+        us[i] /= (MORE - LESS) * STEPS; /* of a step of all four */
+    return err;
+}
+
+static int waiting(struct lab *l, uint64_t bytes, struct dev_calibration *c, struct dt_err *e)
+{
+    struct params {
+        uint64_t p, n;
+        uint32_t k;
+    } all = {l->mem, 0, 1};
+    const struct dev_info *i = &l->d->info;
+    struct work stream = {"reads", i->sms * (i->max_threads_sm / THREADS), THREADS, 1, .params = &all, .nparams = 20};
+    double us[REPEATS] = {0}, l2 = i->l2_bytes ? i->l2_bytes : 4u << 20;
+    double body = (4 + 3.0 / STEPS) * 2 / l->clock_us * 1000; /* two clocks an instruction, as the model has it */
+    unsigned bits = 14;
+    if (bytes < 128ull << bits)
+        return 0;
+    int err = chasing(l, bits, NULL, us, e);
+    if (err < 0)
+        return err;
+    add(c, "l2_near_ns", us, -body, 1000, 0);
+    add(c, "l2_far_ns", us, -body, 1000, 0);
+    while (bits < 30 && bytes >= 256ull << bits)
+        bits++;
+    all.n = (128ull << bits) / 16;
+    double miss = 1 - l2 / (double)(128ull << bits), near = figure_of(c, "l2_near_ns");
+    err = miss > 0.5 ? chasing(l, bits, &stream, us, e) : 0;
+    if (!err && miss > 0.5)
+        add(c, "dram_latency_ns", us, near - (near + body) / miss, 1000 / miss, 0);
     return err;
 }
 
@@ -328,6 +418,7 @@ int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_e
 {
     struct lab l = {.d = d, .repeats = d->cu->soft ? 1 : REPEATS};
     struct dev_calibration c = {.repeats = (unsigned)l.repeats};
+    uint64_t bytes = 0; /* of memory to play with */
     int khz = 0, err = dev_use(d, e);
     if (!err)
         err = dev_cu(d, d->cu->cuDeviceGetAttribute(&khz, CU_DEVICE_ATTRIBUTE_CLOCK_RATE, d->dev), "the clock rate", e);
@@ -341,7 +432,9 @@ int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_e
     if (!err)
         err = launching(&l, &c, e);
     if (!err)
-        err = moving(&l, &c, e);
+        err = moving(&l, &bytes, &c, e);
+    if (!err)
+        err = waiting(&l, bytes, &c, e);
     if (!err)
         err = computing(&l, &c, e);
     if (!dev_use(d, NULL)) {

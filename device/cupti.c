@@ -93,10 +93,13 @@ static int fill(struct dev_cupti *c, struct dt_err *e)
 
 int dev_cupti_open(bool host, const struct dev_cupti **ret, struct dt_err *e)
 {
+    const char *off = getenv("DOVETAIL_CUPTI");
     struct dev_cupti c = {0};
     int err = 0;
     if (!host && dev_driver_is_open(true))
         return dt_err_set(e, DT_E_PROFILER, "CUPTI is not used in a process that has the software device open");
+    if (!host && off && !strcmp(off, "off"))
+        return dt_err_set(e, DT_E_PROFILER, "CUPTI is switched off (DOVETAIL_CUPTI=off)");
     pthread_mutex_lock(&state.lock);
     if (!state.cupti.lib) {
         err = fill(&c, e);

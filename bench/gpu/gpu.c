@@ -1,6 +1,9 @@
 /* bench-gpu SECTION SPEC …: what bench/gpu.py has the device do. The sections:
  *
- *   smoke                          the driver: opening, memory, JIT and its log, a fault and a hang in processes of their own, CUPTI, counters, NVML
+ *   about                          the device, its state, the compilers
+ *   smoke                          likewise, and the driver: memory, JIT and its log, a fault and a hang in processes of their own
+ *   trace                          does CUPTI give a record of a launch?
+ *   counters GRAPH                 hardware counters of a pass; -: of one kernel
  *   graph ORIGINAL PLAN N          original against plan: bitwise N times with delayed blocks, then times (0: times alone)
  *   maps GRAPH                     the block maps by instrumented PTX that runs on the device, and what they cost
  *   cases FILE                     single kernels with their buffers (tests/ptx), as bench/cases.py writes them
@@ -74,13 +77,13 @@ int main(int argc, char **argv)
         const char *name;
         int (*fn)(const char *spec, int argc, char **argv);
         int args;
-    } section[] = {{"smoke", cmd_smoke, 0}, {"graph", cmd_graph, 3}, {"maps", cmd_maps, 1}, {"cases", cmd_cases, 1}};
+    } section[] = {{"about", cmd_about, 0}, {"smoke", cmd_smoke, 0}, {"trace", cmd_trace, 0}, {"counters", cmd_counters, 1}, {"graph", cmd_graph, 3}, {"maps", cmd_maps, 1}, {"cases", cmd_cases, 1}};
     for (size_t i = 0; argc > 2 && i < sizeof section / sizeof *section; i++)
         if (!strcmp(argv[1], section[i].name) && argc - 3 == section[i].args) {
             int r = section[i].fn(argv[2], argc - 3, argv + 3);
             fflush(stdout);
             _exit(r); /* a driver's own clean-up may wait for ever for a kernel that hangs */
         }
-    fprintf(stderr, "usage: bench-gpu smoke SPEC | graph SPEC ORIGINAL PLAN N | maps SPEC GRAPH | cases SPEC FILE\n");
+    fprintf(stderr, "usage: bench-gpu about SPEC | smoke SPEC | trace SPEC | counters SPEC GRAPH | graph SPEC ORIGINAL PLAN N | maps SPEC GRAPH | cases SPEC FILE\n");
     return 2;
 }

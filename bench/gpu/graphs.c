@@ -181,11 +181,9 @@ static int times(struct dev_device *d, struct program *original, struct program 
     return 0;
 }
 
-static int pass(void *user, struct dt_err *e) { return dev_run_once(user, e); }
-
 int cmd_graph(const char *spec, int argc, char **argv)
 {
-    struct dt_err e = {0}, no = {0};
+    struct dt_err e = {0};
     struct dev_device *d = NULL;
     struct program original = {0}, plan = {0}, slow = {0};
     char what[256] = "";
@@ -213,16 +211,6 @@ int cmd_graph(const char *spec, int argc, char **argv)
         err = times(d, &original, &plan, false, o, &e);
     if (!err && strcmp(dev_info(d)->kind, "soft"))
         err = times(d, &original, &plan, true, o, &e);
-    struct dev_counters c;
-    struct program *both[] = {&original, &plan};
-    for (int i = 0; i < 2 && !err; i++)
-        if (dev_count(d, pass, both[i]->run, &c, NULL, &no) == 0)
-            json_object_set_new(o, i ? "plan_counters" : "counters",
-                                json_pack("{s:f, s:f, s:f, s:f, s:f}", "sm_active_cycles", c.value[1], "warps_active_pct", c.value[2], "dram_read_bytes", c.value[3],
-                                          "dram_write_bytes", c.value[4], "l2_miss_sectors", c.value[5]));
-        else
-            break;
-    dt_err_done(&no);
     if (err < 0) {
         json_decref(o);
         return failed(err, &e);

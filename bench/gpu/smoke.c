@@ -1,5 +1,5 @@
-/* Is there a GPU that can be worked with, and what of its tools is there? Each test says what it saw; what faults or hangs does so in a child, started before this
- * process opens the driver.
+/* Is there a GPU that can be worked with? Each test says what it saw; what faults or hangs does so in a child, started before this process opens the driver. What is
+ * there of profiling, and may bring a process down, is asked in others: profiling.c.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 #include "bench/gpu/gpu.h"
 #include "device/measure.h"
 
-static const char module[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
+const char smoke_module[] = ".version 7.0\n.target sm_75\n.address_size 64\n"
                              ".visible .entry twice(.param .u64 p)\n{\n.reg .b32 %r<6>; .reg .b64 %rd<4>;\n"
                              "ld.param.u64 %rd1, [p]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r4, %r1, %r2, %r3;\n"
                              "mul.wide.u32 %rd2, %r4, 4; add.s64 %rd3, %rd1, %rd2; ld.global.u32 %r5, [%rd3]; add.u32 %r5, %r5, %r5; st.global.u32 [%rd3], %r5; ret;\n}\n"
@@ -42,7 +42,7 @@ static int in_child(const char *spec, const char *entry, unsigned deadline_ms, i
         if (!err)
             dev_set_deadline(d, deadline_ms);
         if (!err)
-            err = dev_module_load(d, module, sizeof module - 1, &m, &e);
+            err = dev_module_load(d, smoke_module, strlen(smoke_module), &m, &e);
         for (int i = 0; i < rounds && !err; i++)
             err = dev_launch(d, m, entry, one, one, NULL, 0, NULL, 0, &e);
         if (!err)
@@ -84,12 +84,7 @@ static bool memory_works(struct dev_device *d, struct dt_err *e)
     return ok;
 }
 
-struct twice {
-    struct dev_device *d;
-    struct dev_module_handle *m;
-    dev_ptr p;
-};
-static int launch(void *user, struct dt_err *e)
+int launch_twice(void *user, struct dt_err *e)
 {
     struct twice *t = user;
     return dev_launch(t->d, t->m, "twice", (uint32_t[]){1024, 1, 1}, (uint32_t[]){256, 1, 1}, NULL, 0, &t->p, 8, e);
@@ -101,7 +96,7 @@ static bool kernel_works(struct twice *t, struct dt_err *e)
     static uint32_t v[N];
     for (unsigned i = 0; i < N; i++)
         v[i] = i;
-    bool ok = dev_upload(t->d, t->p, v, sizeof v, e) == 0 && launch(t, e) == 0 && dev_sync(t->d, e) == 0 && dev_download(t->d, v, t->p, sizeof v, e) == 0;
+    bool ok = dev_upload(t->d, t->p, v, sizeof v, e) == 0 && launch_twice(t, e) == 0 && dev_sync(t->d, e) == 0 && dev_download(t->d, v, t->p, sizeof v, e) == 0;
     for (unsigned i = 0; i < N && ok; i++)
         ok = v[i] == 2 * i;
     return ok;
@@ -112,6 +107,28 @@ static json_t *state_json(const struct dev_state *s)
     return s->known ? json_pack("{s:i, s:i, s:i, s:i, s:I, s:i, s:b}", "sm_mhz", (int)s->sm_mhz, "mem_mhz", (int)s->mem_mhz, "celsius", (int)s->celsius, "milliwatts",
                                 (int)s->milliwatts, "reasons", (json_int_t)s->reasons, "other_processes", (int)s->others, "mig", s->mig)
                     : json_null();
+}
+
+static json_t *about(struct dev_device *d)
+{
+    const struct dev_info *i = dev_info(d);
+    struct dev_state state;
+    dev_state(d, &state);
+    return json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:s}, s:o, s:s, s:s}", "device", "name", i->name, "kind", i->kind, "arch", i->arch, "sms", (json_int_t)i->sms,
+                     "shared_sm", (json_int_t)i->shared_sm, "shared_reserved", (json_int_t)i->shared_reserved, "driver", i->driver_version, "sharing", i->sharing, "state", state_json(&state), "nvrtc", dev_nvrtc_version() ? dev_nvrtc_version() : "none", "nvjitlink",
+                     dev_nvjitlink_version() ? dev_nvjitlink_version() : "none");
+}
+
+int cmd_about(const char *spec, int argc, char **argv)
+{
+    struct dt_err e = {0};
+    struct dev_device *d = NULL;
+    int err = dev_open(spec, &d, &e);
+    if (err < 0)
+        return failed(err, &e);
+    say(about(d));
+    dev_close(d);
+    return 0;
 }
 
 int cmd_smoke(const char *spec, int argc, char **argv)
@@ -127,7 +144,6 @@ int cmd_smoke(const char *spec, int argc, char **argv)
     err = dev_open(spec, &d, &e);
     if (err < 0)
         return failed(err, &e);
-    const struct dev_info *i = dev_info(d);
     result("the device works after both", memory_works(d, &e), e.detail);
     struct twice t = {.d = d};
     const char *bad = ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k()\n{\nadd.u32 %nonsense, 1, 2;\nret;\n}\n";
@@ -135,7 +151,7 @@ int cmd_smoke(const char *spec, int argc, char **argv)
     result("the driver's compiler refuses bad PTX with words", err == DT_E_PTX && e.detail && strlen(e.detail) > 10, e.detail);
     dt_err_done(&e);
     e = (struct dt_err){0};
-    err = dev_module_load(d, module, sizeof module - 1, &t.m, &e);
+    err = dev_module_load(d, smoke_module, strlen(smoke_module), &t.m, &e);
     if (!err)
         err = dev_alloc(d, 1u << 20, &t.p, &e);
     if (err < 0)
@@ -146,46 +162,13 @@ int cmd_smoke(const char *spec, int argc, char **argv)
     result("a kernel computes", works, e.detail ? e.detail : text);
     if (cubin) { /* what is fallen back to must work too */
         struct twice other = {.d = d, .p = t.p};
-        bool ok = dev_module_load_ptx(d, module, sizeof module - 1, &other.m, &e) == 0 && kernel_works(&other, &e);
+        bool ok = dev_module_load_ptx(d, smoke_module, strlen(smoke_module), &other.m, &e) == 0 && kernel_works(&other, &e);
         result("a kernel that the driver compiled computes", ok, e.detail ? e.detail : "");
         if (other.m)
             dev_module_unload(d, other.m);
     }
-    struct dev_tracer *tracer = NULL;
-    struct dev_trace trace = {0};
-    struct dev_counters c;
-    bool soft = !strcmp(i->kind, "soft");
-    json_t *o = json_pack("{s:{s:s, s:s, s:s, s:I, s:i, s:s}}", "device", "name", i->name, "kind", i->kind, "arch", i->arch, "sms", (json_int_t)i->sms, "driver",
-                          i->driver_version, "sharing", i->sharing);
-    err = dev_trace_begin(d, &tracer, NULL, &e);
-    if (!err)
-        err = dev_trace_mark(tracer, 1, &e);
-    if (!err)
-        err = launch(&t, &e);
-    if (!err)
-        err = dev_trace_end(tracer, &trace, &e);
-    struct dev_span s = dev_activity_span(&trace, 1);
-    if (!err && s.n != 1)
-        dt_err_set(&e, DT_E_PROFILER, "%zu records of one launch", s.n);
-    snprintf(text, sizeof text, "one record, %u registers, %.2f us", trace.nrecord ? trace.record[0].registers : 0, s.span_us);
-    result("CUPTI traces a launch", soft || (!err && s.n == 1), e.detail ? e.detail : text);
-    json_object_set_new(o, "cupti", err || s.n != 1 ? json_pack("{s:s}", "reason", e.detail) : json_pack("{s:i}", "version", (int)trace.version));
-    dev_trace_done(&trace);
-    dt_err_done(&e);
-    e = (struct dt_err){0};
-    err = dev_count(d, launch, &t, &c, NULL, &e); /* no test: counters may be hidden */
-    json_t *counters = json_object();
-    for (unsigned k = 0; k < DEV_COUNTERS && !err; k++)
-        json_object_set_new(counters, dev_counter_name[k], json_real(c.value[k]));
-    if (err < 0)
-        json_object_set_new(counters, "reason", json_string(e.detail ? e.detail : ""));
-    json_object_set_new(o, "counters", counters);
-    struct dev_state state;
-    dev_state(d, &state);
-    json_object_set_new(o, "state", state_json(&state));
+    json_t *o = about(d);
     json_object_set_new(o, "modules", json_string(cubin ? "cubin" : "ptx"));
-    json_object_set_new(o, "nvrtc", json_string(dev_nvrtc_version() ? dev_nvrtc_version() : "none"));
-    json_object_set_new(o, "nvjitlink", json_string(dev_nvjitlink_version() ? dev_nvjitlink_version() : "none"));
     json_object_set_new(o, "tests", tests);
     say(o);
     dt_err_done(&e);

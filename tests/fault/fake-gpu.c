@@ -16,6 +16,7 @@
  *   sticky                    after the third launch every call answers 700
  *   hang                      after a launch no event is ever reached, and freeing or synchronising never returns
  *   cupti-busy cupti-none cupti-privileges    subscribing fails (39, 999); counters are refused (35)
+ *   cupti-crash count-crash   tracing, counting ends the process (SIGABRT)
  *   cupti-lost cupti-lost-streams cupti-drop  no record comes; none of kernels outside graphs; CUPTI says that it dropped 7
  *   hot crowd clock           NVML: slowed down by heat; three processes; an SM clock that wanders
  * FAKE_GPU=@FILE: the words are in that file, read anew at each call. x86-64 only (trampolines).
@@ -367,6 +368,8 @@ EXPORT CUptiResult cuptiGetResultString(CUptiResult r, const char **s)
 }
 EXPORT CUptiResult cuptiSubscribe(CUpti_SubscriberHandle *h, CUpti_CallbackFunc f, void *user)
 {
+    if (fault("cupti-crash"))
+        abort();
     if (fault("cupti-busy") || subscribed)
         return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
     if (fault("cupti-none"))
@@ -479,7 +482,12 @@ EXPORT CUptiResult cuptiActivityPopExternalCorrelationId(CUpti_ExternalCorrelati
 /* The counters' entries are there and refuse; the order of the calls is checked by what refuses first. */
 #define AS(name) __asm__(#name) /* the headers declare these with the types of their parameters */
 EXPORT CUptiResult my_profiler_init(void *p) AS(cuptiProfilerInitialize);
-EXPORT CUptiResult my_profiler_init(void *p) { return fault("cupti-none") ? CUPTI_ERROR_UNKNOWN : CUPTI_SUCCESS; }
+EXPORT CUptiResult my_profiler_init(void *p)
+{
+    if (fault("count-crash"))
+        abort();
+    return fault("cupti-none") ? CUPTI_ERROR_UNKNOWN : CUPTI_SUCCESS;
+}
 EXPORT CUptiResult my_profiler_done(void *p) AS(cuptiProfilerDeInitialize);
 EXPORT CUptiResult my_profiler_done(void *p) { return CUPTI_SUCCESS; }
 EXPORT CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params *p)

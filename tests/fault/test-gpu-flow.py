@@ -7,12 +7,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.join(HERE, "../..")
 sys.path[:0] = [os.path.join(ROOT, "bench"), os.path.join(ROOT, "tests/api")]
 import cases  # noqa: E402
+import process  # noqa: E402
 import check as schema  # noqa: E402
 import results_page  # noqa: E402
 
@@ -20,11 +22,15 @@ BUILD = os.environ["DOVETAIL_BUILD"]
 SLOW = float(os.environ.get("DOVETAIL_TEST_SLOW", "1"))
 
 
-def flow(device, *sections, fault="", short=True):
+THROWS = "import gpu, sys; sys.argv[0] = 'gpu.py'; setattr(gpu.Run, sys.argv.pop(1), lambda run, s: {}['made up']); gpu.main()"
+
+
+def flow(device, *sections, fault="", short=True, wrong=None):
     out = tempfile.mkdtemp(prefix="dovetail-flow.")
+    program = ["-c", THROWS, wrong] if wrong else [os.path.join(ROOT, "bench/gpu.py")]
     try:
-        done = subprocess.run([sys.executable, "-B", os.path.join(ROOT, "bench/gpu.py"), "--build", BUILD, "--out", out, "--device", device, "--seconds", str(480 * SLOW)] +
-                              (["--short"] if short else []) + list(sections), stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "FAKE_GPU": fault},
+        done = subprocess.run([sys.executable, "-B", *program, "--build", BUILD, "--out", out, "--device", device, "--seconds", str(480 * SLOW)] +
+                              (["--short"] if short else []) + list(sections), stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "FAKE_GPU": fault, "PYTHONPATH": os.path.join(ROOT, "bench")},
                               check=False, timeout=560 * SLOW)
         files = glob.glob(out + "/*")
         docs = [json.load(open(f, encoding="utf-8")) for f in files]
@@ -56,6 +62,11 @@ class Flow(unittest.TestCase):
         self.assertEqual((sums["equal"], sums["differs"] + sums["error"]), (sums["cases"], 0), doc["sections"]["cases"])
         self.assertGreater(sums["cases"], 100)
         self.assertIn("No GPU has been measured", page)  # a soft run is no GPU's
+        rows = [r for r in doc["sections"]["onoff"]["rows"] if r["graph"] == "sweep"]
+        self.assertEqual([(r["kind"], set(r["blocks_per_sm"]), r["bitwise"]) for r in rows],
+                         [(k, {n}, True) for k in ("programmatic-launch", "prefetch") for n in (1, 4)])
+        for r in rows[:2]:  # what comes before the wait overlaps
+            self.assertLess(r["on_us"], 0.9 * r["off_us"])
 
     def test_driver(self):
         done, doc, page = flow("cuda", "graphs", "maps", "model", "cases")
@@ -68,6 +79,7 @@ class Flow(unittest.TestCase):
             self.assertEqual(p["method"], "measured:cupti")
             self.assertAlmostEqual(p["tracing_overhead"], 1, places=3)
             self.assertIn(f"| {p['graph']} |", page)
+        self.assertIn("Passes under CUPTI's tracing took 1.000 to 1.000 times as long.", page)
         # fake-gpu.c: a kernel takes 1 us and 10 ns a block, 200 ns between; pointwise has four kernels
         blocks = [l["grid"][0] for l in json.load(open(os.path.join(ROOT, "tests/corpus/pointwise/graph.json"), encoding="utf-8"))["launches"]]
         self.assertAlmostEqual(doc["plans"][0]["baseline_us"], len(blocks) + 0.01 * sum(blocks) + 0.2 * (len(blocks) - 1), places=3)
@@ -95,6 +107,29 @@ class Flow(unittest.TestCase):
             self.assertEqual(len(doc["refused"]), 3)
             self.assertTrue(all(why in r["why"] for r in doc["refused"]), doc["refused"])
             self.assertIn("Not published, mlp", page)
+
+    def test_profilers_that_crash(self):
+        """What CUPTI does in one process costs that one: bytes and times by events are there, and it is said."""
+        done, doc, _ = flow("cuda", "graphs", fault="cupti-crash,count-crash")
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual(doc["sections"]["smoke"]["state"], "failed")
+        self.assertIn("signal 6", doc["sections"]["smoke"]["cupti"]["reason"])
+        self.assertIn("signal 6", doc["sections"]["smoke"]["counters"]["reason"])
+        self.assertEqual(doc["sections"]["graphs"]["state"], "done", doc["sections"])
+        self.assertEqual([(p["method"], p["bitwise"]) for p in doc["plans"] + doc["refused"]], [("measured:events", True)] * 3)
+
+    def test_a_section_that_throws(self):
+        """costs more than itself to nobody, and leaves a file that can be read"""
+        done, doc, _ = flow("soft:h200", "maps", "onoff", wrong="maps")
+        self.assertEqual((doc["sections"]["maps"]["state"], doc["sections"]["onoff"]["state"]), ("failed", "done"), done.stdout)
+        self.assertIn("made up", doc["sections"]["maps"]["why"])
+
+    def test_a_process_that_stays(self):
+        start = time.monotonic()
+        status, out, _ = process.run(["sh", "-c", "sleep 60 & echo here; sleep 60"], 1)
+        self.assertEqual((status, out), (None, "here\n"))
+        self.assertLess(time.monotonic() - start, 20)
+        self.assertEqual(process.run(["sh", "-c", "kill -11 $$"], 10)[0], -11)
 
     def test_no_device(self):
         done, doc, _ = flow("cuda", fault="no-device")
