@@ -35,7 +35,7 @@ static const struct opt {
     {"maps", NULL, O_MAPS, offsetof(struct cli, maps), "with the block maps of every edge"},
     {"all-edges", NULL, O_EDGES, offsetof(struct cli, all_edges), "also pairs of launches without any hazard"},
     {"output", "PATH", O_OUTPUT, offsetof(struct cli, output), "-o: folder for plan.json and the modules, or the report's file"},
-    {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow), "allow kinds of rewrites"},
+    {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow), "allow what is off by itself: dataflow-fusion, reorder-atomics"},
     {"deny", "KIND,…", O_DENY, offsetof(struct cli, deny), "deny kinds of rewrites"},
     {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning (default 120)"},
     {"seed", "N", O_SEED, offsetof(struct cli, seed), "added to the seed of every fill, weights and constants excepted"},

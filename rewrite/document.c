@@ -127,9 +127,15 @@ json_t *rw_edit_graph(const struct rw_edit *x)
         gone[x->launch[k]] = true;
     json_t *doc = ok ? frame(x->now->prog, gone, x) : NULL, *list = json_array();
     ok = ok && doc && list && rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
+    for (size_t k = 0; ok && k < x->scratch.n; k++) {
+        json_t *all = json_object_get(doc, "scratch");
+        ok = (all || (put(doc, "scratch", json_object()) && (all = json_object_get(doc, "scratch")))) &&
+             put(all, x->scratch.p[k].name, json_pack("{s:I}", "bytes", (json_int_t)x->scratch.p[k].bytes));
+    }
     for (size_t k = 0; ok && k < x->part.n; k++) {
         struct rw_part *part = &x->part.p[k];
         ok = put(part->launch, "name", unique_name(x, gone, k)) &&
+             (!part->follows || put(part->launch, "after", json_pack("[O]", json_object_get(x->part.p[part->follows - 1].launch, "name")))) &&
              (!part->ptx.len || (put(part->launch, "module", json_string(part->module)) &&
                                  put(json_object_get(doc, "modules"), part->module,
                                      json_pack("{s:s%}", "ptx", part->ptx.s, part->ptx.len))));

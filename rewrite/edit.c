@@ -33,7 +33,7 @@ void rw_edit_clear(struct rw_edit *x)
         json_decref(x->part.p[k].launch);
         dt_str_done(&x->part.p[k].ptx);
     }
-    x->part.n = x->unread.n = 0;
+    x->part.n = x->unread.n = x->scratch.n = 0;
     dt_str_done(&x->hint);
 }
 
@@ -42,6 +42,7 @@ void rw_edit_done(struct rw_edit *x)
     rw_edit_clear(x);
     free(x->part.p);
     free(x->unread.p);
+    free(x->scratch.p);
     dt_arena_done(&x->arena);
     memset(x, 0, sizeof *x);
 }
@@ -54,6 +55,13 @@ struct rw_part *rw_edit_add(struct rw_edit *x, json_t *launch)
         return NULL;
     }
     return &x->part.p[x->part.n - 1];
+}
+
+int rw_edit_scratch(struct rw_edit *x, const char *name, uint64_t bytes)
+{
+    struct rw_scratch s = {.bytes = bytes};
+    snprintf(s.name, sizeof s.name, "%s", name);
+    return dt_push(&x->scratch, s) ? 0 : DT_E_NOMEM;
 }
 
 int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes)

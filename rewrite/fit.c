@@ -15,7 +15,7 @@
  * B's buffer is left in the fused kernel and its pointer only goes through additions, the argument goes as well (drop_arg).
  * What does not fit takes the `global` level; `no_redirect` says why.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/flow.h"
 
 #include <string.h>
 
@@ -366,6 +366,10 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why)
         at = (at + 15) / 16 * 16;
         c->redirect[k].at = (uint32_t)at;
         at += c->redirect[k].bytes;
+    }
+    if (c->flow) {
+        c->flow->slot_at = (uint32_t)(at + 15) / 16 * 16;
+        at = c->flow->slot_at + 16;
     }
     if (at > c->dev->shared_block_optin) {
         dt_str_addf(why, "it needs %llu bytes of shared memory, a block may have %u", (unsigned long long)at,

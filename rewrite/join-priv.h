@@ -56,6 +56,7 @@ int rw_emit(struct rw_join *j, const char *fmt, ...) __attribute__((format(print
 const char *rw_rname(const struct rw_join *j, uint32_t reg);
 int rw_emit_label(struct rw_join *j, uint32_t label);
 int rw_emit_bra(struct rw_join *j, uint32_t label, uint32_t pred, bool neg);
+int rw_emit_phase_barrier(struct rw_join *j, unsigned id); /* all threads of the block */
 /* copy.c: the body's instructions, rewritten. */
 int rw_copy_body(struct rw_join *j, struct rw_phase *p);
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);

@@ -20,7 +20,7 @@
  *
  * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
  */
-#include "rewrite/join-priv.h"
+#include "rewrite/flow.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -471,7 +471,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
     return 0;
 }
 
-static int emit_phase_barrier(struct rw_join *j, unsigned id)
+int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
 {
     bool warp = false;
     int r = 0;
@@ -591,7 +591,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         if ((r = rw_emit(j, "add.s32 %s, %s, %u;", I, I, w)) < 0)
             return r;
         r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, I, l->m) : rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, I, N);
-        if (r < 0 || (r = rw_emit_bra(j, out, pr, false)) < 0 || (r = emit_phase_barrier(j, barrier)) < 0 ||
+        if (r < 0 || (r = rw_emit_bra(j, out, pr, false)) < 0 || (r = rw_emit_phase_barrier(j, barrier)) < 0 ||
             (r = rw_emit_bra(j, top, PTX_NO_REG, false)) < 0)
             return r;
     }
@@ -658,7 +658,7 @@ static int emit_phases(struct rw_join *j, const struct table *t)
     int r = 0;
     for (uint32_t s = 0; s < j->c->nbody && r == 0; s++) {
         if (s && q->list[s - 1].m && q->list[s].m)
-            r = emit_phase_barrier(j, id);
+            r = rw_emit_phase_barrier(j, id);
         if (r == 0)
             r = emit_phase(j, (int)s, t, id);
     }
@@ -680,7 +680,8 @@ static int emit_beside(struct rw_join *j, const struct table *t)
             return r;
         if ((r = emit_phase(j, (int)s, t, 0)) < 0)
             return r;
-        if (s + 1 < c->nbody && (r = rw_emit(j, "ret;")) == 0)
+        bool signals = c->flow && rw_flow_signals(c, s);
+        if (s + 1 < c->nbody && (r = signals ? rw_emit_bra(j, c->flow->tail, PTX_NO_REG, false) : rw_emit(j, "ret;")) == 0)
             r = rw_emit_label(j, next);
     }
     return r;
@@ -696,6 +697,10 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
             v = m->version_major * 100 + m->version_minor;
         target = rw_target_of(target, m->target);
     }
+    if (c->flow) { /* nanosleep, and words between blocks */
+        v = v > 630 ? v : 630;
+        target = rw_target_of(target, "sm_70");
+    }
     struct rw_join j = {.c = c, .e = e};
     struct table t = {0};
     dt_str_done(&c->ptx);
@@ -709,7 +714,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
             r = copy_callees(&j, c->body[s].f);
     if (r < 0)
         goto out;
-    if ((r = make_table(&j, &t)) < 0)
+    if ((r = make_table(&j, &t)) < 0 || (c->flow && (r = rw_flow_module(&j)) < 0))
         goto out;
     j.f = ptx_function_new(j.m, c->entry, true);
     if (!j.f) {
@@ -720,7 +725,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     j.f->has_body = true;
     j.f->maxntid[0] = c->threads;
     j.f->maxntid[1] = j.f->maxntid[2] = 1;
-    if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0)
+    if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0 || (c->flow && (r = rw_flow_declare(&j)) < 0))
         goto out;
     for (uint32_t s = 0; s < c->nbody; s++)
         if ((r = copy_function_vars(&j, c->body[s].f, j.f, (int)s)) < 0)
@@ -732,8 +737,9 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         goto out;
     }
     if ((r = rw_emit(&j, "mov.u32 %s, %%tid.x;", rw_rname(&j, j.t))) < 0 ||
-        (r = rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.k))) < 0 ||
-        (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0)
+        (r = c->flow ? rw_flow_begin(&j, phase_barrier(c)) : rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.k))) < 0 ||
+        (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0 ||
+        (c->flow && (r = rw_flow_end(&j, phase_barrier(c))) < 0))
         goto out;
     r = rw_check_text(&j, &c->ptx);
 out:

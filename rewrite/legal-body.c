@@ -119,7 +119,7 @@ bool rw_legal_uniform_collectives(const struct rw_cand *c, struct dt_str *why)
 int rw_phase_barrier(const struct rw_cand *c)
 {
     unsigned taken = 0;
-    if (c->beside) /* nothing follows a body */
+    if (c->beside && !c->flow) /* nothing follows a body */
         return 0;
     for (uint32_t s = 0; s < c->nbody; s++)
         taken |= c->body[s].threads == c->threads ? c->body[s].counted_ids : c->body[s].barrier_ids | c->body[s].counted_ids;

@@ -3,7 +3,7 @@
  * What the analysis and the launch geometry say: order between launches, conflicts inside one, floating-point atomics, room in constant
  * and shared memory. The conditions themselves, and how to add one, are in legal.def.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/flow.h"
 
 #include <string.h>
 
@@ -40,8 +40,10 @@ bool rw_legal_order(const struct rw_cand *c, struct dt_str *why)
 {
     uint32_t between;
     uint32_t *order = dt_calloc(c->prog->graph->nlaunch + 1, sizeof *order);
-    bool ok = order && rw_order(c->ana, c->launch, 2, order, &between);
-    if (!ok && order && between != UINT32_MAX)
+    bool ok = order && rw_order(c->ana, c->launch, c->nbody, order, &between);
+    if (!ok && order && between != UINT32_MAX && c->nbody > 2)
+        dt_str_addf(why, "'%s' depends on one of them, and another on it", c->prog->graph->launch[between].name);
+    else if (!ok && order && between != UINT32_MAX)
         dt_str_addf(why, "'%s' depends on '%s' and '%s' depends on it", c->prog->graph->launch[between].name,
                     c->prog->graph->launch[c->launch[0]].name, c->prog->graph->launch[c->launch[1]].name);
     dt_freep_(&order);
@@ -133,6 +135,7 @@ bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
         }
         lists += c->comps.list[s].table_bytes;
     }
+    lists += c->flow ? c->flow->table_bytes : 0;
     for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++)
         if (!c->redirect[k].base_affine)
             lists += 4 * (uint64_t)c->comps.n;

@@ -12,6 +12,7 @@ const struct rw_rewrite *const rw_registry[] = {
     &rw_block_fusion,
     &rw_recompute,
     &rw_parallel_fusion,
+    &rw_dataflow_fusion, /* off unless allowed; what it made is not touched any more */
     &rw_split,
     &rw_prefetch,
     &rw_programmatic, /* last: what it made is not fused any more */

@@ -14,6 +14,7 @@
 #include "rewrite/rewrite.h"
 
 struct rw_state;
+struct rw_flow;
 struct rw_planner;
 struct rw_rewrite;
 
@@ -153,6 +154,7 @@ struct rw_cand {
     uint32_t nset;
     uint32_t nbody;             /* 2 where there is an edge */
     uint32_t *beside;           /* bodies side by side, each in blocks of its own: where body s begins, nbody + 1 numbers; NULL: one after the other */
+    struct rw_flow *flow;       /* bodies side by side that wait for each other (flow.h); NULL: they do not */
     uint32_t launch[RW_BODIES]; /* producer, consumer; or what runs side by side */
     struct rw_body body[RW_BODIES];
     struct ptx_module *own[RW_BODIES]; /* where the body is not the program's entry but its explicit form */
@@ -307,11 +309,16 @@ struct rw_part {         /* a launch of T */
     struct dt_str ptx;   /* the module made for it, else empty; parts may have equal ones */
     char module[32];     /* that module's name, set by the planner: one that is there already where it has the same text */
     bool fresh;          /* the name is new */
+    uint32_t follows;    /* a part before it that it is `after`: its number + 1; 0: none */
     uint32_t same;       /* a launch of S that it is but for stream, after and programmatic: its cost and footprint are known; UINT32_MAX: none */
 };
 struct rw_unread {       /* bytes that S writes, T perhaps not, and nobody reads */
     uint32_t buffer;
     struct ana_set bytes;
+};
+struct rw_scratch {      /* a scratch buffer that T needs and the graph has not */
+    char name[16];
+    uint64_t bytes;
 };
 struct rw_edit {
     struct dt_arena arena;
@@ -323,6 +330,7 @@ struct rw_edit {
     void *mine;                 /* the rewrite's, from open() to close() */
     struct dt_vec(struct rw_part) part;     /* T, from build(); may stay empty */
     struct dt_vec(struct rw_unread) unread; /* from build() */
+    struct dt_vec(struct rw_scratch) scratch; /* from build() */
     struct dt_str hint;                     /* from build(): added to the reason if the result differs */
     double before_us, after_us;             /* from open() where it says RW_DROPPED: both estimated */
 };
@@ -332,6 +340,8 @@ void rw_edit_done(struct rw_edit *x);
 void rw_edit_clear(struct rw_edit *x); /* forget what build() left */
 /* Add a launch to T; takes the document over. The part, NULL: memory. */
 struct rw_part *rw_edit_add(struct rw_edit *x, json_t *launch);
+/* A scratch buffer of T; what is in it before T is of no use. `name` is one that no buffer has. */
+int rw_edit_scratch(struct rw_edit *x, const char *name, uint64_t bytes);
 
 struct rw_promise { /* a candidate, not yet looked at: most promising is smallest `size`, then most `bytes` */
     uint32_t *launch, nlaunch;
@@ -361,7 +371,8 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic;
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic,
+    rw_dataflow_fusion;
 const struct rw_rewrite *rw_find_rewrite(const char *name);
 bool rw_prefetches(const struct ptx_function *f); /* prefetch.c: does the kernel pull anything into the L2 (NULL: no)? */
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
@@ -494,6 +505,10 @@ struct rw_reference;
 /* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only that runs; NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e);
+/* The order of blocks of later launches, and whether races are looked for: any conflict of two blocks, or, of launches whose blocks talk, those that
+ * nothing orders (docs/CHECKING.md). */
+int rw_watch(struct dev_device *d, bool talks, uint64_t seed, bool races, struct dt_err *e);
+bool rw_talks(const struct dev_prog *p); /* has it a launch that dataflow fusion made? */
 /* Roughly how long verifying a plan takes, microseconds: what the original took. */
 uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
 unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
@@ -502,6 +517,8 @@ struct rw_reference *rw_reference_free(struct rw_reference *ref);
  * cost (by launch; NULL: not wanted): filled where not known. DT_E_INTERNAL with what differs, where. */
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, const struct ana_result *a, unsigned inputs,
                    unsigned schedules, struct dev_cost *cost, struct dt_err *e);
+
+#define RW_WHOLE UINT64_C(10000000000) /* thread-instructions of one pass that are run whole, where no option says: seconds */
 
 /* ---- samples of graphs that are too large to run whole (sample.c) ------------------------------------------------------ */
 struct rw_sample {

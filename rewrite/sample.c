@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ALL UINT64_C(10000000000) /* thread-instructions of one pass that are run whole: seconds */
 #define SOME 4                    /* of these, the part that a sample may have, as 1 / SOME */
 #define PER_BYTE 100              /* a kernel runs fewer instructions per byte of a block's footprint */
 #define SEEDS 64                  /* most blocks of one launch that samples start from */
@@ -246,7 +245,7 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     struct rw_sample *s = NULL;
     struct marks m;
     *ret = NULL;
-    most = most ? most : ALL;
+    most = most ? most : RW_WHOLE;
     if (strcmp(dev_info(d)->kind, "soft") || footprint(a) < most / PER_BYTE)
         return 0;
     int r = take(a, 1, &s, &m, e);

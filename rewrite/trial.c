@@ -173,19 +173,24 @@ static int key_of(const struct rw_trial *t, char key[DT_SHA256_TEXT])
 
 /* ---- the runs -------------------------------------------------------------------------------------------------------- */
 
-/* May S be tried alone? Buffers have the same numbers in all states, and none of S's lies in a module. */
+static bool begins_alike(const struct dt_graph *x, const struct dt_graph *y)
+{
+    bool same = x->nbuffer <= y->nbuffer;
+    for (uint32_t b = 0; same && b < y->nbuffer; b++)
+        same = b < x->nbuffer ? !strcmp(x->buffer[b].name, y->buffer[b].name) : y->buffer[b].role == DT_SCRATCH;
+    return same;
+}
+
+/* May S be tried alone? Buffers have the same numbers in all states, scratch behind, and none of S's lies in a module or is scratch. */
 static bool possible(const struct rw_trial *t)
 {
     const struct dt_graph *g = t->now->graph, *o = t->p->state.p[0].graph, *n = t->next->graph;
-    if (!t->p->snaps || !t->now->cost || g->nbuffer != o->nbuffer || n->nbuffer != o->nbuffer)
+    if (!t->p->snaps || !t->now->cost || !begins_alike(o, g) || !begins_alike(g, n))
         return false;
-    for (uint32_t b = 0; b < g->nbuffer; b++)
-        if (strcmp(g->buffer[b].name, o->buffer[b].name) || strcmp(n->buffer[b].name, o->buffer[b].name))
-            return false;
     for (uint32_t s = 0; s < t->x->nlaunch; s++) {
         const struct ana_launch *l = &t->now->ana->launch[t->x->launch[s]];
         for (uint32_t k = 0; k < l->naccess; k++)
-            if (g->buffer[l->access[k].buffer].module >= 0)
+            if (g->buffer[l->access[k].buffer].module >= 0 || l->access[k].buffer >= o->nbuffer)
                 return false;
     }
     return true;
@@ -300,13 +305,15 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     }
     if (r == 0)
         r = fill(t, run, e);
-    dev_set_schedule(t->p->dev, order, order != 0);
+    bool talks = rw_talks(t->next->prog);
+    if (r == 0)
+        r = rw_watch(t->p->dev, talks, order, order != 0, e);
     if (r == 0 && order)
         r = dev_run_part(run, t->first, t->n, e); /* side by side, where they may */
     for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
-    dev_set_schedule(t->p->dev, 0, false);
+    rw_watch(t->p->dev, talks, 0, false, NULL);
     if (r == 0)
         r = fetch(t, run, got, e);
     for (uint32_t b = 0; b < g->nbuffer && r == 0; b++)

@@ -13,7 +13,7 @@
  * so the memory of one is enough. Outputs are found by name: a plan has the graph's
  * buffers. Of graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/flow.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -175,11 +175,21 @@ uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsign
     return ref->race_us * schedules + (ref->plain_us ? ref->plain_us : ref->race_us) * inputs;
 }
 
-/* The order of blocks, and whether races are looked for. */
-static int watch(struct dev_device *d, const struct rw_reference *ref, uint64_t seed, bool races, struct dt_err *e)
+int rw_watch(struct dev_device *d, bool talks, uint64_t seed, bool races, struct dt_err *e)
 {
-    dev_set_schedule(d, seed, races && !ref->talks);
-    return ref->talks ? dev_set_checks(d, races ? "race" : NULL, e) : 0;
+    dev_set_schedule(d, seed, races && !talks);
+    return talks ? dev_set_checks(d, races ? "race" : NULL, e) : 0;
+}
+
+bool rw_talks(const struct dev_prog *p)
+{
+    struct dt_arena a = {0};
+    struct rw_flow f;
+    bool talks = false;
+    for (uint32_t k = 0; k < p->graph->nlaunch && !talks; k++)
+        talks = p->step[k].entry && rw_flow_read(&a, p->step[k].entry, &f) == 0;
+    dt_arena_done(&a);
+    return talks;
 }
 
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
@@ -200,7 +210,7 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
         r = dev_run_select(run, sample->some, e);
     for (unsigned k = 0; k < ref->inputs && r == 0; k++) {
         uint64_t began = dt_now_us();
-        if ((r = watch(d, ref, 0, soft && k == 0, e)) == 0 && (r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
+        if ((r = rw_watch(d, ref->talks, 0, soft && k == 0, e)) == 0 && (r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
             r = soft && !k && ret_snaps && !sample ? rw_snaps_new(run, a, ret_snaps, e) : dev_run_once(run, e);
         if (r == 0)
             r = fetch(run, ref->graph, &ref->want[k], e);
@@ -223,7 +233,7 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
         if ((r = dev_run_new(d, original, &run, e)) == 0 && sample)
             r = dev_run_select(run, sample->some, e);
     }
-    watch(d, ref, 0, false, NULL);
+    rw_watch(d, ref->talks, 0, false, NULL);
     dev_run_free(run);
     if (r < 0) {
         r = rw_recover(d, r, e);
@@ -259,7 +269,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
     struct dev_run *run = NULL;
     struct outputs got = {0};
     char what[64];
-    bool soft = !strcmp(dev_info(d)->kind, "soft");
+    bool soft = !strcmp(dev_info(d)->kind, "soft"), talks = ref->talks || rw_talks(plan);
     if (inputs > ref->inputs)
         inputs = ref->inputs;
     int r = ref->sample ? rw_sample_of(ref->sample, ref->graph, a, &sample, e) : 0;
@@ -271,7 +281,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         unsigned input = k < inputs ? k : 0;
         if (!ref->want[input].p)
             continue;
-        r = watch(d, ref, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs, e);
+        r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs, e);
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
@@ -282,7 +292,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
             r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what, e);
         outputs_done(&got);
     }
-    watch(d, ref, 0, false, NULL);
+    rw_watch(d, talks, 0, false, NULL);
     dev_run_free(run);
     rw_sample_free(sample);
     return r < 0 ? rw_recover(d, r, e) : 0;

@@ -18,12 +18,14 @@
  *                are not in before(b), back to the last ordinary edge. The bytes come from the analysis of the kernel cut off at the wait.
  *   read-only    no launch loads by .nc (or ldu) what an overlapping launch, or itself, writes.
  *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
+ *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited for, from blocks with lower tickets;
+ *                its scratch is cleared by one memset that it waits for, and nothing else touches it.
  * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits holds its SM only after all
  * blocks of what it waits for have started, so it keeps none of them out. Launches that fit an SM alone are seen to by dev_prog_new.
  *
  * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers` and `read-only` within it are not checked.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/flow.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -417,6 +419,53 @@ static int check_barriers(struct waits *w, struct dt_err *e)
     return 0;
 }
 
+/* The step that clears the flags of launch l, which are all of `buffer`; w->prog->graph->nlaunch: none, or something else touches them. */
+static uint32_t clears(const struct waits *w, uint32_t l, uint32_t buffer)
+{
+    const struct dt_graph *g = w->prog->graph;
+    uint32_t found = g->nlaunch;
+    for (uint32_t k = 0; k < g->nlaunch; k++) {
+        const struct dt_launch *x = &g->launch[k];
+        bool here = x->kind == DT_KERNEL ? rw_args_of(x, buffer) != 0 : x->dst == buffer || (x->kind == DT_COPY && x->src == buffer);
+        if (!here || k == l)
+            continue;
+        if (found < g->nlaunch || x->kind != DT_MEMSET || x->value || x->dst_offset || x->bytes < g->buffer[buffer].bytes || !has(w, w->waited, l, k))
+            return g->nlaunch;
+        found = k;
+    }
+    return found;
+}
+
+static int check_flags(struct waits *w, struct dt_err *e)
+{
+    const struct dt_graph *g = w->prog->graph;
+    for (uint32_t l = 0; l < g->nlaunch; l++) {
+        const struct ptx_function *entry = w->prog->step[l].entry;
+        const struct dt_launch *x = &g->launch[l];
+        struct rw_flow f;
+        struct dt_str why = {0};
+        int r = entry && !is_original(w, l) ? rw_flow_read(&w->arena, entry, &f) : 1;
+        if (r == 1)
+            continue;
+        if (r < 0)
+            return r == DT_E_NOMEM ? dt_err_set(e, r, "out of memory") : bad(w, e, l, "has a table of flags that is none");
+        if (!rw_flow_sound(&f, &why)) {
+            r = bad(w, e, l, why.s ? why.s : "has flags that do not fit each other");
+            dt_str_done(&why);
+            return r;
+        }
+        const struct dt_arg *a = x->narg ? &x->arg[x->narg - 1] : NULL;
+        if (f.n != w->prog->step[l].blocks)
+            return bad(w, e, l, "has other blocks than its table of flags");
+        if (!a || a->kind != DT_ARG_BUFFER || a->offset || g->buffer[a->buffer].role != DT_SCRATCH ||
+            g->buffer[a->buffer].bytes < rw_flow_scratch_bytes(&f))
+            return bad(w, e, l, "has no scratch buffer for its flags");
+        if (clears(w, l, a->buffer) == g->nlaunch)
+            return bad(w, e, l, "does not wait for a memset of all of its flags, or something else touches them");
+    }
+    return 0;
+}
+
 static void done(struct waits *w)
 {
     ana_free(w->early);
@@ -446,6 +495,8 @@ int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const stru
         r = check_independent(&w, e);
     if (r == 0)
         r = check_barriers(&w, e);
+    if (r == 0)
+        r = check_flags(&w, e);
     if (r == 0 && w.ana)
         r = check_read_only(&w, e);
     if (r == 0 && w.arena.failed)

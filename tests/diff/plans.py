@@ -351,9 +351,12 @@ KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-l
 def ways(seed):
     """How to plan this graph: (words, request)."""
     yield "", {}
+    if seed % 8 == 2:  # what is off by default, alone
+        yield " (forced)", {"force": True, "allow": ["dataflow-fusion"], "deny": [k for k in KINDS if k != "dataflow-fusion"]}
     if seed % 2:  # every other one again with everything legal forced: all kinds, or one kind alone
         only = KINDS[seed // 8 % len(KINDS)]
-        yield " (forced)", {"force": True} if seed // 4 % 2 else {"force": True, "allow": [only], "deny": [k for k in KINDS if k != only]}
+        also = {"allow": ["dataflow-fusion"]} if seed // 8 % 2 else {}  # off by default
+        yield " (forced)", {"force": True} | also if seed // 4 % 2 else {"force": True, "allow": [only], "deny": [k for k in KINDS if k != only]}
 
 
 def check(planner, seed):

@@ -31,7 +31,8 @@ static inline json_t *plan_of(const struct rw_rewrite *only, const char *launche
     struct dev_prog *p = NULL;
     struct ana_result *a = NULL;
     const char *deny[16]; /* all others */
-    struct rw_options o = {.deny = deny, .inputs = 2, .schedules = 2};
+    const char *const allow[1] = {only->name}; /* even where it is off */
+    struct rw_options o = {.allow = allow, .nallow = 1, .deny = deny, .inputs = 2, .schedules = 2};
     for (unsigned k = 0; k < rw_nregistry && o.ndeny < 16; k++)
         if (rw_registry[k] != only)
             deny[o.ndeny++] = rw_registry[k]->name;
@@ -82,7 +83,9 @@ static inline void verdict(const json_t *p, const char *name, const char *verdic
     json_array_foreach(json_object_get(p, "rewrites"), i, r) {
         if (strcmp(json_string_value(json_array_get(json_object_get(r, "launches"), 0)), name))
             continue;
-        assert_string_equal(json_string_value(json_object_get(r, "verdict")), verdict);
+        const char *why = json_string_value(json_object_get(r, "reason")), *is = json_string_value(json_object_get(r, "verdict"));
+        if (!verdict || strcmp(is, verdict))
+            fail_msg("'%s' is %s, not %s: %s", name, is, verdict ? verdict : "there at all", why ? why : "");
         if (reason && !strstr(json_string_value(json_object_get(r, "reason")), reason))
             fail_msg("wanted '%s', got '%s'", reason, json_string_value(json_object_get(r, "reason")));
         return;

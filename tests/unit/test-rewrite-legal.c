@@ -1,6 +1,8 @@
 /* Every row of rewrite/legal.def is broken on purpose and must refuse, by its name; the pair it is broken from must pass. */
 #include "rewrite-fixture.h"
 
+#include "rewrite/flow.h"
+
 #define PARAMS(e) ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS
 #define REGS                                                                                                           \
     ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
@@ -587,6 +589,64 @@ static void test_recompute(void **state)
 }
 
 /* Each predicate of the table has a test here; a new row without one fails. */
+/* A pair by flags: maps that are not kept; lists that promise what they do not hold. */
+static void test_flags(void **state)
+{
+    static const struct rw_legal maps[] = {RW_LEGAL_ROW(block_maps)}, row[] = {RW_LEGAL_ROW(flags)};
+    struct fix f;
+    struct dt_str why = {0};
+    fix_open(&f, &plain);
+    fix_cand(&f);
+    assert_true(rw_legal_rows(maps, 1, &f.c, &why));
+    struct ana_rows kept = f.ana.edge[0].any;
+    f.ana.edge[0].any.row = NULL;
+    f.ana.edge[0].any.npairs = f.ana.edge[0].pairs = 1000000;
+    assert_false(rw_legal_rows(maps, 1, &f.c, &why));
+    assert_string_equal(why.s, "block-maps: the map of 'p' and 'c' has 1000000 pairs, too many to keep");
+    dt_str_done(&why);
+    f.ana.edge[0].any = kept;
+    /* eight producers, each with a flag, and eight consumers that wait for their own */
+    uint32_t beside[] = {0, 8, 16}, signal[16], wait_at[17] = {0}, wait[8], count[8];
+    for (uint32_t v = 0; v < 16; v++) {
+        signal[v] = v < 8 ? v : UINT32_MAX;
+        wait_at[v + 1] = v < 8 ? 0 : v - 7;
+        if (v < 8)
+            wait[v] = v, count[v] = 1;
+    }
+    struct rw_flow flow = {.n = 16, .nflag = 8, .signal = signal, .wait_at = wait_at, .wait = wait, .count = count};
+    f.c.beside = beside;
+    f.c.flow = &flow;
+    assert_true(rw_legal_rows(row, 1, &f.c, &why));
+    const struct {
+        uint32_t *what, to;
+        const char *say;
+    } wrong[] = {
+        {&count[3], 2, "flags: block 11 waits for 2 signals of flag 3, which gets 1"},
+        {&count[3], 0, "flags: block 11 waits for 0 signals of flag 3, which gets 1"},
+        {&signal[3], 4, "flags: block 11 waits for 1 signals of flag 3, which gets 0"},
+        {&signal[3], 8, "flags: block 3 signals flag 8 of 8"},
+        {&wait[3], 8, "flags: block 11 waits for flag 8 of 8"},
+        {&wait[3], 2, "flags: block 3 of 'c' does not wait for block 3 of 'p'"},
+        {&signal[12], 7, "flags: block 15 waits for 1 signals of flag 7, which gets 2"},
+    };
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+        uint32_t was = *wrong[k].what;
+        *wrong[k].what = wrong[k].to;
+        assert_false(rw_legal_rows(row, 1, &f.c, &why));
+        assert_string_equal(why.s, wrong[k].say);
+        dt_str_done(&why);
+        *wrong[k].what = was;
+    }
+    signal[7] = UINT32_MAX; /* the last one signals itself, and waits for that */
+    signal[15] = 7;
+    assert_false(rw_legal_rows(row, 1, &f.c, &why));
+    assert_string_equal(why.s, "flags: block 15 waits for flag 7, which block 15 signals, not before it");
+    dt_str_done(&why);
+    f.c.beside = NULL;
+    f.c.flow = NULL;
+    fix_close(&f);
+}
+
 static void test_all_covered(void **state)
 {
     static const char *const covered[] = {
@@ -601,7 +661,7 @@ static void test_all_covered(void **state)
 #define OTHER(NAME, text) #NAME,
 #include "rewrite/legal.def"
     };
-    static const char *const more[] = {"unordered", "nobody_reads", "repeatable", "inputs_stay", "all_readers"};
+    static const char *const more[] = {"unordered", "nobody_reads", "repeatable", "inputs_stay", "all_readers", "block_maps", "flags"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);
@@ -619,7 +679,7 @@ int main(void)
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
         cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_flags),           cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
