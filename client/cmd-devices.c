@@ -17,6 +17,12 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     table_print(&t, c);
     const char *sharing = json_string_value(json_object_get(used, "sharing"));
     printf("in use: %s%s\n", jstr(used, "name"), !sharing ? "" : !strcmp(sharing, "mig") ? " (a slice of a GPU, MIG)" : " (shared, through an MPS server)");
+    const char *figures = json_string_value(json_object_get(doc, "figures"));
+    if (figures && strcmp(figures, "stock")) {
+        printf("figures of the timing model: %s (", !strcmp(figures, "calibrated") ? "of a stored calibration" : "by DOVETAIL_SOFTGPU_FIGURES");
+        print_clean(stdout, jstr(doc, "key"));
+        puts(")");
+    }
     return 0;
 }
 

@@ -65,11 +65,20 @@ int wrk_open(struct wrk *w, struct dt_err *e)
 {
     if (w->dev)
         return 0;
+    w->calibrated = wrk_calibrated(w);
     int r = dev_open(w->spec, &w->dev, e);
+    if (r < 0 && w->calibrated) { /* figures that the device does not take: an entry of another version */
+        dt_err_done(e);
+        unsetenv("DOVETAIL_SOFTGPU_FIGURES");
+        w->calibrated = false;
+        dt_log(DT_LOG_WARN, "the figures of the stored calibration are not used");
+        r = dev_open(w->spec, &w->dev, e);
+    }
     if (r < 0)
         return r;
     const struct dev_info *i = dev_info(w->dev);
     const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
+    w->calibrated = w->calibrated && !strcmp(i->kind, "soft");
     if (!strcmp(i->kind, "soft")) {
         limit_memory();
         snprintf(w->key, sizeof w->key, "soft:%s", i->model);
@@ -107,8 +116,10 @@ int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct w
     if (dev_list(add_device, list, &ignored) < 0)
         dt_log(DT_LOG_WARN, "devices: %s", ignored.detail ? ignored.detail : "");
     dt_err_done(&ignored);
-    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:o}", "spec", w->spec, "device", dev_info_to_json(dev_info(w->dev)),
-                            "arch", dev_info(w->dev)->arch, "key", w->key, "toolchain", w->toolchain, "devices", list);
+    const char *given = getenv("DOVETAIL_SOFTGPU_FIGURES");
+    const char *figures = w->calibrated ? "calibrated" : strcmp(dev_info(w->dev)->kind, "soft") ? NULL : given && *given ? "given" : "stock";
+    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device", dev_info_to_json(dev_info(w->dev)),
+                            "arch", dev_info(w->dev)->arch, "key", w->key, "toolchain", w->toolchain, "figures", figures, "devices", list);
     return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 

@@ -16,6 +16,7 @@ struct wrk {
     struct dev_device *dev; /* NULL until wrk_open */
     struct cache *cache;    /* NULL: cannot be used, work goes on without */
     struct wrk_memo *memo;  /* worker-memo.c */
+    bool calibrated;        /* the software device has the figures of a stored calibration */
     char key[192], toolchain[192];
     int out; /* frames go here */
     uint64_t last_progress_us;
@@ -43,6 +44,8 @@ typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, str
 wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* worker-plan.c */
 wrk_verb wrk_run;                                /* worker-run.c */
 wrk_verb wrk_calibrate;                          /* worker-calibrate.c */
+/* Before a software device is opened: give its model the figures of a calibration that the cache has of its GPU, by the environment. False: there is none. */
+bool wrk_calibrated(struct wrk *w);
 wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* worker.c */
 
 #endif

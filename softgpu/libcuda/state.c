@@ -126,7 +126,12 @@ CUresult cuInit(unsigned flags)
     for (size_t i = 0; i + 1 < MAX_DEVICES && sg_model_at(i); i++)
         device[i + 1].model = sg_model_at(i);
     const char *figures = getenv("DOVETAIL_SOFTGPU_FIGURES"), *at = NULL;
+    size_t of = figures ? strcspn(figures, ":=,") : 0;
+    const char *only = figures && figures[of] == ':' ? figures : NULL; /* "h200:launch_us=…": of that model alone */
+    figures = only ? only + of + 1 : figures;
     for (size_t i = 0; figures && *figures && i < MAX_DEVICES && device[i].model; i++) {
+        if (only && (strlen(device[i].model->id) != of || memcmp(device[i].model->id, only, of)))
+            continue;
         static struct sg_model own[MAX_DEVICES];
         static char id[MAX_DEVICES][16];
         if (!sg_model_with(device[i].model, figures, &own[i], &at)) {

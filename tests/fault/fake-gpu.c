@@ -139,7 +139,7 @@ static CUresult my_version(int *v)
 }
 static CUresult my_device_name(char *name, int n, CUdevice d)
 {
-    snprintf(name, (size_t)n, fault("mig") ? "NVIDIA H200 MIG 1g.18gb" : "NVIDIA H200 (fake)");
+    snprintf(name, (size_t)n, fault("mig") ? "NVIDIA H200 MIG 1g.18gb" : fault("named") ? "NVIDIA H200" : "NVIDIA H200 (fake)");
     return CUDA_SUCCESS;
 }
 static CUresult my_retain(CUcontext *c, CUdevice d)
