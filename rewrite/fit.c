@@ -77,12 +77,13 @@ bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint3
         uint64_t m = rw_prov_of(b, i);
         if (!(m & (args | RW_PROV_OTHER)))
             continue;
-        if (m & ~args) {
+        bool plain = plain_access(i) && !(producer && i->op != PTX_OP_ST);
+        if (plain && (m & ~args)) {
             dt_str_addf(why, "an access of '%s' (PTX line %u) may reach other memory too", l->name, i->line);
             return false;
         }
-        if (!plain_access(i) || (producer && i->op != PTX_OP_ST)) {
-            dt_str_addf(why, "'%s' touches it by `%s` (PTX line %u)", l->name, ptx_op_info(i->op)->mnemonic, i->line);
+        if (!plain) {
+            dt_str_addf(why, "'%s' %s it by `%s` (PTX line %u)", l->name, m & args ? "touches" : "may touch", ptx_op_info(i->op)->mnemonic, i->line);
             return false;
         }
         uint32_t w = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);

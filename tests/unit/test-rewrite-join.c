@@ -349,6 +349,11 @@ static void test_no_redirect(void **state)
     fix_open(&f, &s);
     fix_cand(&f);
     no_redirect(&f, "by `red`");
+    /* a copy whose other end is a number: where that points is not the reason */
+    s.ptx = HEAD START("p") END START("c") ".shared .align 16 .b8 room[16];\nmov.u32 %r9, room;\nadd.s32 %r9, %r9, %r3;\ncp.async.ca.shared.global [%r9], [%rd1], 4;\ncp.async.wait_all;\n" END;
+    fix_open(&f, &s);
+    fix_cand(&f);
+    no_redirect(&f, "'c' touches it by `cp.async`");
 }
 
 /* Pointer bits that are looked at keep the argument. */
