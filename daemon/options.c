@@ -233,6 +233,6 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
 
 bool dtd_error_ends_worker(int num)
 {
-    return num == DT_E_BOUNDS || num == DT_E_TRAP || num == DT_E_DEADLOCK || num == DT_E_RACE || num == DT_E_TIMEOUT ||
-           num == DT_E_DEVICE || num == DT_E_NOMEM;
+    return num == DT_E_BOUNDS || num == DT_E_TRAP || num == DT_E_DEADLOCK || num == DT_E_RACE || num == DT_E_UNINIT || num == DT_E_BARRIER ||
+           num == DT_E_TIMEOUT || num == DT_E_DEVICE || num == DT_E_NOMEM;
 }

@@ -135,7 +135,7 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
 int rw_recover(struct dev_device *d, int r, struct dt_err *e)
 {
     struct dt_err mine = {0};
-    if (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK && r != DT_E_RACE && r != DT_E_TIMEOUT)
+    if (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK && r != DT_E_RACE && r != DT_E_UNINIT && r != DT_E_BARRIER && r != DT_E_TIMEOUT)
         return r;
     if (r == DT_E_TIMEOUT && strcmp(dev_info(d)->kind, "soft"))
         return DT_E_DEVICE; /* the kernel still runs; only the end of the process stops it */

@@ -17,7 +17,7 @@
 
 static bool report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const char *what, const struct sg_entry *other, const char *then)
 {
-    struct sg_finding f = {.kind = "barrier", .num = DT_E_DEADLOCK, .what = what, .other = other, .then = then};
+    struct sg_finding f = {.kind = "barrier", .num = DT_E_BARRIER, .what = what, .other = other, .then = then};
     return sg_check_report(w, op, lane, &f);
 }
 

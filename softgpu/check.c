@@ -263,7 +263,7 @@ static bool uninit(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
             i++;
         while (i + n < bytes && !sg_bits_all(map, at + i + n, 1))
             n++;
-        struct sg_finding f = {.kind = "uninit", .num = DT_E_TRAP, .what = "read", .then = ", which nothing has written", .at = p + i, .bytes = n};
+        struct sg_finding f = {.kind = "uninit", .num = DT_E_UNINIT, .what = "read", .then = ", which nothing has written", .at = p + i, .bytes = n};
         return sg_check_report(w, op, lane, &f);
     }
     if (how != SG_READ)

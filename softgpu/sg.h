@@ -162,7 +162,7 @@ struct sg_launch {
 };
 
 struct sg_fault { /* what went wrong, where */
-    int num; /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNSUPPORTED DT_E_TIMEOUT */
+    int num; /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNINIT DT_E_BARRIER DT_E_UNSUPPORTED DT_E_TIMEOUT */
     const char *kernel; /* borrowed from the module */
     uint32_t block[3], thread[3];
     uint32_t line;        /* in the PTX */

@@ -12,7 +12,7 @@
 #include "softgpu/record.h"
 
 struct dovetail_fault { /* the fault behind a sticky error; where there is none, once, why cuModuleGetFunction refused an entry */
-    int num;            /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNSUPPORTED DT_E_TIMEOUT; 0: there was none */
+    int num;            /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNINIT DT_E_BARRIER DT_E_UNSUPPORTED DT_E_TIMEOUT; 0: there was none */
     char kernel[256];
     uint32_t block[3], thread[3], line, bytes;
     uint64_t address;

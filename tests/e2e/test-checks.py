@@ -80,8 +80,8 @@ class Checks(ServiceCase):
     def test_found_with_its_mode_only(self):
         line = lambda ptx, what: ptx[:ptx.index(what)].count("\n") + 1
         kinds = [("race", "race", RACE, f"PTX line {line(RACE, 'st.shared')}", "shared tile + "),
-                 ("uninit", "trap", UNINIT, f"PTX line {line(UNINIT, 'ld.global')}", "h + 0, which nothing has written"),
-                 ("barrier", "deadlock", BARRIER, f"PTX line {line(BARRIER, 'bar.sync')}", "has left")]
+                 ("uninit", "uninitialised", UNINIT, f"PTX line {line(UNINIT, 'ld.global')}", "h + 0, which nothing has written"),
+                 ("barrier", "barrier", BARRIER, f"PTX line {line(BARRIER, 'bar.sync')}", "has left")]
         for mode, code, ptx, where, what in kinds:
             g = self.write(ptx)
             others = ",".join(m for m, *_ in kinds if m != mode)
