@@ -169,6 +169,9 @@ struct ana_trace {
     const int64_t *step[3];  /* what it moves by with the box's next block in x, y, z; NULL: nothing */
     const int64_t *times;    /* how often a thread does it: rounds of loops */
     bool moves;              /* with rounds of a loop */
+    uint32_t loop;           /* 0: in none, else 1 + the first instruction of the header of the loop that it is in, UINT32_MAX: in several */
+    const int64_t *round;    /* in one loop: rounds of it that the thread made before, NULL else */
+    const int64_t *by;       /* in one loop: what a round moves it by; NULL: nothing, or once */
 };
 struct ana_trace_box { /* blocks lo + stride * k, k < ext, in x, y, z */
     uint32_t lo[3], ext[3], stride[3];

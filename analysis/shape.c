@@ -47,6 +47,10 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
         }
     if (s->in->trace)
         r.times = dt_new_array(&s->rec_arena, int64_t, r.n);
+    if (s->in->trace && s->frame) {
+        r.loop = s->frame->up || s->frame->dim < 0 ? UINT32_MAX : s->code->cfg->block[s->loop[s->frame->loop].header].first + 1;
+        r.round = dt_new_array(&s->rec_arena, int64_t, r.n);
+    }
     if (s->rec_arena.failed || !dt_reserve(&s->rec, s->rec.n + 1)) {
         s->oom = true;
         return;
@@ -64,6 +68,8 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
         r.mem[k] = x->mem[l] - 1;
         if (r.times)
             r.times[k] = 1;
+        if (r.round)
+            r.round[k] = s->frame->done[l];
     }
     for (unsigned d = 0; d < ANA_DIMS; d++)
         for (uint32_t k = 0; r.dims >> d & 1 && k < r.n; k++)

@@ -29,6 +29,8 @@ struct ana_access_rec { /* a site, done once: by some lanes, at an address each 
     int64_t *step[ANA_DIMS];  /* per lane of the record */
     int64_t *count[ANA_DIMS]; /* loops only: set where the loop's walk ends */
     int64_t *times;           /* when traced: rounds of all loops together, moving or not */
+    int64_t *round;           /* when traced, in one loop that is in none: rounds before */
+    uint32_t loop;            /* when traced: 0: in none, else 1 + the first instruction of that loop's header, UINT32_MAX: in several */
 };
 
 struct ana_frame { /* a loop being walked */
@@ -36,6 +38,7 @@ struct ana_frame { /* a loop being walked */
     uint32_t loop;
     int dim;       /* -1: too deep, one round at a time */
     uint8_t *back; /* per lane: has come to the end of its round */
+    int64_t *done; /* per lane, when traced: rounds before this walk */
 };
 
 struct ana_plane { /* part of a plane: the bytes of block 0 of the box, and how they move with the block number */

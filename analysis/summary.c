@@ -350,7 +350,8 @@ static void run_loop(struct ana_sum *s, uint32_t loop, const uint8_t *lane)
     struct ana_round *r = k->round;
     if ((s->frame && s->frame->dim < 0) || f.dim >= ANA_DIMS)
         f.dim = -1;
-    s->oom |= !mem;
+    f.done = s->in->trace ? dt_calloc(s->n, sizeof *f.done) : NULL;
+    s->oom |= !mem || (s->in->trace && !f.done);
     if (!s->oom) {
         f.back = mem + 2 * (size_t)s->n;
         memcpy(now, lane, s->n);
@@ -391,9 +392,12 @@ static void run_loop(struct ana_sum *s, uint32_t loop, const uint8_t *lane)
         }
         if (!f.up && s->rec.n)
             ana_rec_flush(s);
+        for (uint32_t l = 0; f.done && l < s->n; l++)
+            f.done[l] += now[l] ? f.dim < 0 ? 1 : s->count[f.dim][l] : 0;
         memcpy(now, f.back, s->n);
     }
     s->frame = f.up;
+    free(f.done);
     free(mem);
 }
 

@@ -31,7 +31,8 @@ int ana_trace_give(struct ana_sum *s)
             return DT_E_NOMEM;
         v[i] = (struct ana_trace){.inst = x->inst, .bytes = x->bytes, .reads = x->reads, .writes = x->writes, .atomic = x->atomic,
                                   .evidence = worst(s, r->site), .n = r->n, .thread = r->lane, .buffer = buffer, .base = r->base,
-                                  .times = r->times};
+                                  .times = r->times, .loop = r->loop, .round = r->loop == UINT32_MAX ? NULL : r->round,
+                                  .by = r->dims >> ANA_BLOCK_DIMS & 1 ? r->step[ANA_BLOCK_DIMS] : NULL};
         for (uint32_t k = 0; k < r->n; k++)
             buffer[k] = s->in->mem[r->mem[k]].buffer;
         for (unsigned d = 0; d < ANA_DIMS; d++)

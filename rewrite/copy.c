@@ -363,6 +363,10 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     case PTX_OP_RET:
     case PTX_OP_EXIT:
         return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
+    case PTX_OP_BRA:
+        if (p->mask && rw_inline_again(j->c->in, b->f, p->at)) /* this round is all */
+            return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
+        break;
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_RED:
     case PTX_OP_BARRIER_SYNC:
@@ -472,6 +476,8 @@ int rw_copy_body(struct rw_join *j, struct rw_phase *p)
             r = copy_inst(j, p, o);
         else if (mask)
             r = copy_parts(j, p, o, mask);
+        if (r == 0 && p->mask && o->op == PTX_OP_LABEL)
+            r = rw_copy_round(j, p);
         if (r < 0)
             return r;
     }

@@ -1,11 +1,12 @@
 /* A pointwise kernel (the guest) inlined where another (the host) stores or loads the element that the two share: inline-map.c finds
- * out what holds, with inline-threads.c (who has which element) and inline-slice.c (what of the guest each needs); inline.c emits. */
+ * out what holds, with inline-threads.c (who has which element), inline-loop.c and inline-slice.c (what of the guest each needs) and
+ * inline-merge.c (which of that is one text); inline.c emits. */
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
 
 #include "rewrite/rewrite-priv.h"
 
-enum rw_number { RW_TID, RW_CTAID, RW_SLOT }; /* of the guest: thread, block, which of a thread's elements */
+enum rw_number { RW_TID, RW_CTAID, RW_SLOT, RW_ROUND }; /* of the guest: thread, block, which of a thread's elements, in which round of its loop */
 struct rw_digit { /* offset = origin + sum of step * number */
     enum rw_number of;
     int comp;        /* x, y, z */
@@ -31,6 +32,9 @@ struct rw_joint { /* an instruction of the guest that the units pass through */
     uint8_t slot[8]; /* of each unit of it */
 };
 
+struct rw_induction { /* a register of the loop that each round adds something to */
+    uint32_t reg, add; /* the add: [reg or a copy of it], reg, what */
+};
 struct rw_param { /* a constant of a slice that is its group's template: operand `opnd` (an address: its offset) of instruction `inst` */
     uint32_t inst;
     unsigned opnd;
@@ -52,6 +56,10 @@ struct rw_inline {
     unsigned njoint;
     unsigned nslot;
     int64_t at[RW_SLOTS]; /* what each slot's offsets begin at; ascending */
+    uint32_t loop;       /* that the elements are in: 1 + the first instruction of its header; 0: none */
+    bool *in_loop;       /* per instruction of the guest */
+    struct rw_induction *induction;
+    unsigned ninduction;
     uint8_t **slice;     /* per slot: per instruction of the guest, which components stay (inline-slice.c); NULL: all of it */
     struct rw_group *group;
     unsigned ngroup;
@@ -86,6 +94,10 @@ const char *rw_launch_name(const struct rw_cand *c, int side);
 int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_fn fn, void *user, struct dt_err *e);
 int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* slots, digits, slices */
 int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
+int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* the loop's text: in_loop, induction */
+bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst); /* is it a branch to the next round? */
+/* Is all that a slice carries from round to round an induction? `need`: registers that it reads. */
+int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e);
 int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
 unsigned rw_inline_parts(const struct ptx_inst *i); /* components that stay or go one by one */
 

@@ -11,8 +11,9 @@
  * A slice is a program with the same effect on what it stores: it has these stores, whatever defines a register that something in it reads
  * (every definition, in whatever order), and each branch that does not lead to where falling through leads, next instructions that
  * stay compared. Dropping a branch whose two ways meet at one instruction changes nothing, as the guest is known to end. Memory
- * and the carry flag carry nothing: guests with local memory, calls or `.cc` have no slices, and what a guest writes is read by the slot that writes it alone, before
- * (inline-threads.c). So each store is one slot's, that of the element that it needs; one that needs two, or none, refuses.
+ * and the carry flag carry nothing: guests with local memory, calls or `.cc` have no slices, and what a guest writes is read by the slot that
+ * writes it alone, before (inline-threads.c). A branch to the next round of the loop that the elements are in ends the slice (inline-loop.c). So
+ * each store is one slot's, that of the element that it needs; one that needs two, or none, refuses.
  */
 #include "rewrite/inline-priv.h"
 
@@ -91,7 +92,8 @@ static void round_of(struct slicer *s)
         if (!parts || (flags & PTX_F_WRITES))
             continue;
         if (flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)) {
-            if (s->next[i->op == PTX_OP_BRA ? s->label[i->opnd[0].label] : f->ninst] != s->next[n + 1])
+            bool ends = i->op != PTX_OP_BRA || rw_inline_again(s->c->in, f, n);
+            if (s->next[ends ? f->ninst : s->label[i->opnd[0].label]] != s->next[n + 1])
                 take(s, n, 1);
             continue;
         }
@@ -183,7 +185,8 @@ int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     struct rw_inline *in = c->in;
     struct slicer s = {.c = c, .g = &c->body[in->guest]};
     const struct ptx_function *f = s.g->f;
-    if (in->nslot < 2 || !sliceable(c))
+    int r;
+    if ((in->nslot < 2 && !in->loop) || !sliceable(c))
         return 0;
     s.need = dt_new_array(a, bool, f->nreg + 1);
     s.next = dt_new_array(a, uint32_t, f->ninst + 1);
@@ -207,6 +210,8 @@ int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         close_slice(&s);
         if (in->host == 0 && (elements(&s) & ~(UINT64_C(1) << k)))
             rw_no(c, RW_NO_own_ways, "stores of '%s' share a branch on another element", rw_launch_name(c, in->guest));
+        if (in->loop && !in->no[RW_NO_own_ways] && (r = rw_inline_carried(c, s.need, e)) < 0)
+            return r;
     }
     return 0;
 }

@@ -11,8 +11,11 @@
  * rest the next. So no two have one element, and the element gives block, thread and slot. Steps come from the records' own lanes
  * and boxes, nothing is guessed: what does not fit refuses.
  *
- * What the guest both reads and writes must be each element's own. With one slot: a thread is at one place of such a buffer, and no two threads
- * meet. With several: the place is the element's own place but for a constant and the elements' sizes.
+ * A loop around its accesses (a grid stride) gives one more number, the round; all of them are then in this one loop, each round has them, and what a round
+ * adds to the offset is its step (inline-loop.c: how the text becomes that of one round).
+ *
+ * What the guest both reads and writes must be each element's own. With one slot and no loop: a thread is at one place of such a buffer, and no two
+ * threads meet. Else: the place is the element's own place but for a constant and the elements' sizes.
  */
 #include "rewrite/inline-priv.h"
 
@@ -29,8 +32,7 @@ struct cell { /* where one lane is in one buffer */
 
 struct own { /* of a buffer that a guest of several slots reads and writes: place = delta + offset * bytes / elem */
     bool set;
-    uint32_t bytes;
-    int64_t delta;
+    int64_t bytes, delta;
 };
 
 /* A step that no box shows within itself: from the origins of two boxes that differ in that block number. */
@@ -43,6 +45,9 @@ struct walk {
     struct rw_cand *c;
     int64_t step[6];       /* tid.x y z, ctaid.x y z */
     bool known[6];
+    int64_t by;            /* what a round adds */
+    bool by_known;
+    uint32_t rounds;
     struct dt_vec(struct corner) corner;
     bool *have;            /* per joint instruction: at[] is there */
     int64_t *at;           /* of its first unit */
@@ -54,6 +59,7 @@ struct walk {
     struct cell *cell;     /* [nbuffer][THREADS], of a box */
     struct own *own;       /* by buffer */
     bool *use;             /* by buffer: the guest reads and writes it */
+    int64_t (*had)[RW_SLOTS], (*wrote)[RW_SLOTS]; /* with a loop, of a box: rounds that the thread has the slot in; writes for it in */
     uint64_t joint[THREADS], writes[THREADS], back[THREADS]; /* of a box: slots that the thread has; that it stores for; in the shared buffer */
 };
 
@@ -95,6 +101,8 @@ static void find_steps(struct walk *w, const struct ana_trace_box *b, const stru
             for (uint32_t q = k + 1; q < t->n && !w->known[d]; q++) {
                 coords(w->c, t->thread[k], x);
                 coords(w->c, t->thread[q], y);
+                if (t->round && (t->round[k] || t->round[q]))
+                    continue;
                 int64_t way = t->base[q] - t->base[k], by = (int64_t)y[d] - x[d];
                 if (!by || x[(d + 1) % 3] != y[(d + 1) % 3] || x[(d + 2) % 3] != y[(d + 2) % 3] || way % by)
                     continue;
@@ -108,6 +116,23 @@ static void find_steps(struct walk *w, const struct ana_trace_box *b, const stru
         }
 }
 
+/* What a round adds: within the record, or between it and the thread's first round. */
+static void find_round(struct walk *w, const struct ana_trace_box *b, uint32_t i)
+{
+    const struct ana_trace *t = &b->access[i], *o = b->access;
+    for (uint32_t k = 0; k < t->n && !w->by_known; k++)
+        if (t->by && t->times[k] > 1) {
+            w->by = t->by[k];
+            w->by_known = true;
+        }
+    for (; o < t && !w->by_known && t->n && t->round && t->round[0]; o++)
+        for (uint32_t k = 0; o->inst == t->inst && o->round && k < o->n && !w->by_known; k++)
+            if (o->thread[k] == t->thread[0] && !o->round[k] && (t->base[0] - o->base[k]) % t->round[0] == 0) {
+                w->by = (t->base[0] - o->base[k]) / t->round[0];
+                w->by_known = true;
+            }
+}
+
 static int on_steps(const struct ana_trace_box *b, void *user)
 {
     struct walk *w = user;
@@ -116,7 +141,14 @@ static int on_steps(const struct ana_trace_box *b, void *user)
         const struct ana_trace *t = &b->access[k];
         if (!t->n || joint_of(w, t) == UINT32_MAX)
             continue;
+        if (w->c->in->loop == UINT32_MAX)
+            w->c->in->loop = t->loop;
+        if (t->loop != w->c->in->loop || t->loop == UINT32_MAX)
+            rw_no(w->c, RW_NO_thread_map, "the elements that a thread of '%s' has are not all in one loop", rw_launch_name(w->c, w->c->in->guest));
         find_steps(w, b, t);
+        find_round(w, b, k);
+        if (t->round && t->round[0])
+            continue;
         struct corner x = {{b->lo[0], b->lo[1], b->lo[2]}, t->thread[0], t->inst, t->base[0]};
         if (w->corner.n < 4096 && !dt_push(&w->corner, x))
             r = DT_E_NOMEM;
@@ -175,8 +207,10 @@ static int on_begin(const struct ana_trace_box *b, void *user)
         uint32_t j = joint_of(w, t);
         for (uint32_t k = 0; j != UINT32_MAX && k < t->n; k++) {
             coords(c, t->thread[k], x);
-            int64_t at = t->base[k] - sum(w, b, x);
-            bool good = !t->moves && t->times[k] == 1 && (!w->have[j] || at == w->at[j]);
+            int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - sum(w, b, x) - round * w->by;
+            bool good = (!w->have[j] || at == w->at[j]) && (t->round ? t->times[k] == 1 || (t->by && t->by[k] == w->by) : !t->moves && t->times[k] == 1);
+            if (good && round + t->times[k] > w->rounds)
+                w->rounds = round + t->times[k] > UINT32_MAX ? UINT32_MAX : (uint32_t)(round + t->times[k]);
             w->at[j] = at;
             w->have[j] = true;
             for (unsigned d = 0; d < 3; d++) {
@@ -253,7 +287,7 @@ static bool slot_digits(struct rw_inline *n)
         unsigned run = 1, k = 0;
         while (run < m && v[run] == v[0] + (int64_t)run * step)
             run++;
-        if (m % run || n->ndigit + 6 >= RW_DIGITS)
+        if (m % run || n->ndigit + 7 >= RW_DIGITS)
             return false;
         while (k < m && v[k] == v[k - k % run] + (int64_t)(k % run) * step)
             k++;
@@ -280,33 +314,39 @@ static void make_digits(struct walk *w)
         rw_no(c, RW_NO_thread_map, "the elements that a thread of '%s' has do not lie at even distances", name);
     }
     n->origin = n->at[0];
-    for (int d = 0; d < 6; d++) {
-        struct rw_digit x = {.of = d < 3 ? RW_TID : RW_CTAID, .comp = d % 3, .step = (uint64_t)llabs(w->step[d]), .down = w->step[d] < 0, .n = w->n[d]};
+    for (int d = 0; d < 7; d++) {
+        int64_t step = d < 6 ? w->step[d] : w->by;
+        struct rw_digit x = {.of = d < 3 ? RW_TID : d < 6 ? RW_CTAID : RW_ROUND, .comp = d % 3, .step = (uint64_t)llabs(step), .down = step < 0,
+                             .n = d < 6 ? w->n[d] : w->rounds};
         if (x.n <= 1)
             continue;
         if (x.down)
-            n->origin += w->step[d] * (int64_t)(x.n - 1);
+            n->origin += step * (int64_t)(x.n - 1);
         add_digit(n, x);
     }
     uint64_t span = 0;
     for (unsigned k = 0; k < n->ndigit && span <= UINT32_MAX; k++)
         span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
-    if (span > UINT32_MAX || (n->partial && span + c->prog->graph->buffer[n->buffer].bytes > UINT32_MAX)) /* offsets from the origin are 32 bits wide, also below it */
+    /* offsets from the origin are 32 bits wide, also below it */
+    if (span > UINT32_MAX || (n->partial && span + c->prog->graph->buffer[n->buffer].bytes > UINT32_MAX))
         rw_no(c, RW_NO_thread_map, "what '%s' touches is over 4 GiB long", name);
 }
 
 /* ---- every record against them --------------------------------------------------------------------------------------------- */
 
 /* What the smaller digits add up to: largest in the box's first or last block of each number. */
-static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot)
+static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot, int64_t round, int64_t times)
 {
     const struct rw_inline *n = w->c->in;
     uint64_t sum = 0;
     for (unsigned q = n->ndigit; q-- > 0;) {
         const struct rw_digit *y = &n->digit[q];
-        uint32_t first = y->of == RW_CTAID ? b->lo[y->comp] : y->of == RW_TID ? x[y->comp] : slot / y->weight % y->n, last = first;
+        uint32_t first = y->of == RW_SLOT ? slot / y->weight % y->n : y->of == RW_ROUND ? (uint32_t)round : y->of == RW_TID ? x[y->comp] : b->lo[y->comp];
+        uint32_t last = first;
         if (y->of == RW_CTAID)
             last += (b->ext[y->comp] - 1) * b->stride[y->comp];
+        else if (y->of == RW_ROUND)
+            last += (uint32_t)times - 1;
         if (sum > w->lower[q])
             w->lower[q] = sum;
         sum += y->step * (y->down ? y->n - 1 - first : last);
@@ -316,12 +356,17 @@ static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t 
 static void on_unit(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t, uint32_t k, unsigned slot)
 {
     uint32_t x[3], thread = t->thread[k];
+    int64_t round = t->round ? t->round[k] : 0;
     coords(w->c, thread, x);
-    if (!(w->joint[thread] >> slot & 1))
-        w->units += blocks_in(b);
+    if (t->round || !(w->joint[thread] >> slot & 1))
+        w->units += blocks_in(b) * (uint64_t)t->times[k];
     w->joint[thread] |= UINT64_C(1) << slot;
-    w->joint_bytes += blocks_in(b) * w->c->in->unit * w->c->in->elem;
-    bound(w, b, x, slot);
+    w->joint_bytes += blocks_in(b) * w->c->in->unit * w->c->in->elem * (uint64_t)t->times[k];
+    bound(w, b, x, slot, round, t->times[k]);
+    if (w->had && w->had[thread][slot] != round)
+        rw_no(w->c, RW_NO_thread_map, "'%s' does not have its elements once in each round of its loop", rw_launch_name(w->c, w->c->in->guest));
+    if (w->had)
+        w->had[thread][slot] = round + t->times[k];
 }
 
 /* Lane k is in a buffer that a guest of one slot reads and writes. */
@@ -347,14 +392,18 @@ static void in_own(struct walk *w, const struct ana_trace_box *b, const struct a
     struct rw_cand *c = w->c;
     const struct rw_inline *n = c->in;
     struct own *o = &w->own[t->buffer[k]];
-    uint32_t x[3], parts = rw_inline_parts(inst_of(w, t)), bytes = t->bytes / parts;
-    bool good = !t->moves && t->times[k] == 1;
+    uint32_t x[3], parts = rw_inline_parts(inst_of(w, t));
+    int64_t bytes = t->bytes / parts;
+    bool good = n->loop ? t->loop == n->loop : !t->moves && t->times[k] == 1;
+    int64_t round = good && t->round ? t->round[k] : 0;
     coords(c, t->thread[k], x);
+    if (good && t->times[k] > 1)
+        good = t->by && t->by[k] % bytes == 0 && w->by % n->elem == 0 && t->by[k] / bytes == w->by / n->elem;
     for (unsigned s = 0; s < n->nslot && good; s++) {
         unsigned mask = n->slice[s][t->inst], first = mask ? (unsigned)__builtin_ctz(mask) : 0;
         if (!mask)
             continue;
-        int64_t offset = n->at[s] + sum(w, b, x), place = t->base[k] + (int64_t)first * bytes, scaled = offset / n->elem * bytes;
+        int64_t offset = n->at[s] + sum(w, b, x) + round * w->by, place = t->base[k] + first * bytes, scaled = offset / n->elem * bytes;
         good &= offset % n->elem == 0 && mask >> first == (1u << n->unit) - 1 && (!o->set || (o->bytes == bytes && o->delta == place - scaled));
         for (unsigned d = 0; d < 3; d++)
             good &= b->ext[d] < 2 || (step_of(t, d, k) % bytes == 0 && w->step[3 + d] * b->stride[d] % n->elem == 0 &&
@@ -375,6 +424,10 @@ static int on_check(const struct ana_trace_box *b, void *user)
     memset(w->joint, 0, sizeof w->joint);
     memset(w->writes, 0, sizeof w->writes);
     memset(w->back, 0, sizeof w->back);
+    if (w->had) {
+        memset(w->had, 0, THREADS * sizeof *w->had);
+        memset(w->wrote, 0, THREADS * sizeof *w->wrote);
+    }
     memset(w->cell, 0, (size_t)nbuffer * THREADS * sizeof *w->cell);
     for (uint32_t i = 0; i < b->n; i++) {
         const struct ana_trace *t = &b->access[i];
@@ -388,6 +441,12 @@ static int on_check(const struct ana_trace_box *b, void *user)
             uint32_t buffer = t->buffer[k];
             if (t->writes)
                 w->writes[t->thread[k]] |= whose;
+            for (unsigned s = 0; w->had && t->writes && s < n->nslot; s++)
+                if (whose >> s & 1) { /* one of no round, or of another loop, is one too many */
+                    int64_t end = t->round && t->loop == n->loop ? t->round[k] + t->times[k] : INT64_MAX;
+                    if (end > w->wrote[t->thread[k]][s])
+                        w->wrote[t->thread[k]][s] = end;
+                }
             if (t->writes && buffer == n->buffer)
                 w->back[t->thread[k]] |= whose;
             if (buffer < nbuffer && t->writes)
@@ -398,17 +457,24 @@ static int on_check(const struct ana_trace_box *b, void *user)
                 in_cell(w, b, t, k);
             if (j == UINT32_MAX)
                 continue;
-            if (n->host == 0 && (w->back[t->thread[k]] & whose))
+            bool again = n->host == 0 && (w->back[t->thread[k]] & whose) && !w->had;
+            for (unsigned s = 0; w->had && n->host == 0 && s < n->nslot; s++) /* what earlier rounds wrote is elsewhere */
+                again |= (w->back[t->thread[k]] & whose & UINT64_C(1) << s) && w->wrote[t->thread[k]][s] > (t->round ? t->round[k] : 0);
+            if (again)
                 rw_no(c, RW_NO_bystanders, "'%s' reads an element of '%s' again (PTX line %u) that it has written itself",
                       rw_launch_name(c, n->guest), c->prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
             for (unsigned u = 0; u < n->joint[j].comps / n->unit; u++)
                 on_unit(w, b, t, k, n->joint[j].slot[u]);
         }
     }
-    for (uint32_t k = 0; k < THREADS; k++)
-        if (w->writes[k] & ~w->joint[k])
+    for (uint32_t k = 0; k < THREADS; k++) {
+        bool less = w->writes[k] & ~w->joint[k];
+        for (unsigned s = 0; w->had && s < n->nslot; s++)
+            less |= w->wrote[k][s] > w->had[k][s];
+        if (less)
             rw_no(c, RW_NO_same_elements, "thread %u of '%s' writes something without having an element of '%s'", k, rw_launch_name(c, n->guest),
                   c->prog->graph->buffer[n->buffer].name);
+    }
     return 0;
 }
 
@@ -422,6 +488,12 @@ static void check(struct walk *w, struct dt_arena *a)
     for (unsigned q = 0; q < n->ndigit && !rw_refused(n); q++)
         if (n->digit[q].step < (uint64_t)n->elem * n->unit + w->lower[q])
             rw_no(c, RW_NO_thread_map, "several threads of '%s' may have one element of '%s'", name, shared);
+    uint64_t all = 1;
+    for (unsigned q = 0; q < n->ndigit; q++)
+        all *= n->digit[q].n;
+    if (!rw_refused(n) && n->loop && n->partial && w->units != all) /* an element of no round: its guard may be that of the first */
+        rw_no(c, RW_NO_thread_map, "threads of '%s' make different numbers of rounds, and '%s' stores more than they have", name,
+              rw_launch_name(c, n->host));
     if (!rw_refused(n) && w->units * n->elem * n->unit != ana_set_bytes(n->host == 0 ? u.read : u.must))
         rw_no(c, RW_NO_same_elements, "the threads of '%s' do not have each byte of '%s' once", name, shared);
     if (!rw_refused(n) && n->host == 1 && (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
@@ -452,15 +524,20 @@ int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         struct rw_uses u = rw_inline_uses(c, n->guest, b, a);
         w.use[b] = u.write.n && u.read.n;
     }
+    n->loop = UINT32_MAX;
     if (r == 0)
         r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_steps, &w, e);
+    if (n->loop == UINT32_MAX)
+        n->loop = 0;
+    if (r == 0 && n->loop && (!(w.had = dt_calloc(THREADS, sizeof *w.had)) || !(w.wrote = dt_calloc(THREADS, sizeof *w.wrote))))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0 && !rw_refused(n)) {
         more_steps(&w);
         r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_begin, &w, e);
     }
     if (r == 0 && !rw_refused(n)) {
         make_digits(&w);
-        if (!rw_refused(n))
+        if (!rw_refused(n) && (r = rw_inline_loop(c, a, e)) == 0)
             r = rw_inline_slices(c, a, e);
         if (r == 0 && n->slice && !rw_refused(n))
             r = rw_inline_merge(c, a, e);
@@ -470,6 +547,8 @@ int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     if (r == 0 && !rw_refused(n))
         check(&w, a);
     free(w.cell);
+    free(w.had);
+    free(w.wrote);
     free(w.corner.p);
     return r;
 }

@@ -189,7 +189,7 @@ static int emit_digits(struct site *s)
     int r = s->slot != PTX_NO_REG ? rw_emit(j, "mov.u32 %s, 0;", rw_rname(j, s->slot)) : 0;
     for (unsigned k = 0; k < n->ndigit && r == 0; k++) {
         const struct rw_digit *d = &n->digit[k];
-        uint32_t reg = d->of == RW_CTAID ? s->p.ctaid[d->comp] : d->of == RW_TID ? s->p.tid[d->comp] : s->digit[k];
+        uint32_t reg = d->of == RW_CTAID ? s->p.ctaid[d->comp] : d->of == RW_TID ? s->p.tid[d->comp] : d->of == RW_ROUND ? s->p.round : s->digit[k];
         uint32_t step = (uint32_t)d->step;
         bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit && !n->partial;
         const char *Q = reg == PTX_NO_REG ? TMP : rw_rname(j, reg);
@@ -258,6 +258,38 @@ int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
             o->off = q->base;
         else
             *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = x};
+    }
+    return 0;
+}
+
+int rw_copy_round(struct rw_join *j, struct rw_phase *p)
+{
+    const struct rw_inline *n = j->c->in;
+    const struct ptx_function *f = j->c->body[p->side].f;
+    uint32_t k = n->loop ? n->loop - 1 : UINT32_MAX;
+    while (k < f->ninst && k < p->at && f->inst[k].op == PTX_OP_LABEL)
+        k++;
+    if (k != p->at || p->round == PTX_NO_REG || (k + 1 < f->ninst && f->inst[k + 1].op == PTX_OP_LABEL)) /* not its last label */
+        return 0;
+    for (const struct rw_induction *q = n->induction; q < n->induction + n->ninduction; q++) {
+        const struct ptx_opnd *by = &f->inst[q->add].opnd[2];
+        const char *R = rw_rname(j, p->reg[q->reg]), *ROUND = rw_rname(j, p->round);
+        bool wide = ptx_type_bytes(f->reg[q->reg].type) == 8;
+        uint32_t t = wide ? new_reg(j, PTX_B64, "dt_r") : PTX_NO_REG;
+        int r = 0;
+        if (!p->mask[q->add])
+            continue;
+        if (wide && t == PTX_NO_REG)
+            return DT_E_NOMEM;
+        if (wide && (r = rw_emit(j, "cvt.u64.u32 %s, %s;", rw_rname(j, t), ROUND)) < 0)
+            return r;
+        if (by->kind == PTX_O_IMM)
+            r = rw_emit(j, "mad.lo.s%d %s, %s, %lld, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
+                        (long long)(wide ? (int64_t)by->bits : (int32_t)by->bits), R);
+        else
+            r = rw_emit(j, "mad.lo.s%d %s, %s, %s, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND, rw_rname(j, p->reg[by->reg]), R);
+        if (r < 0)
+            return r;
     }
     return 0;
 }
@@ -373,7 +405,7 @@ static int prepare(struct site *s)
         for (unsigned d = 0; d < n->ndigit; d++) {
             bool block = n->digit[d].of == RW_CTAID;
             uint32_t *to = block ? &s->p.ctaid[k] : &s->p.tid[k];
-            if (n->digit[d].of != RW_SLOT && n->digit[d].comp == k && rw_reads_sreg(g->f, block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
+            if ((block || n->digit[d].of == RW_TID) && n->digit[d].comp == k && rw_reads_sreg(g->f, block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
                 (*to = new_reg(j, PTX_U32, block ? "dt_ctaid" : "dt_tid")) == PTX_NO_REG)
                 return DT_E_NOMEM;
         }
@@ -386,8 +418,11 @@ static int prepare(struct site *s)
     s->none = n->partial ? new_reg(j, PTX_PRED, "dt_none") : PTX_NO_REG;
     s->slot = s->bit = s->one = PTX_NO_REG;
     s->p.digit = s->digit;
+    s->p.round = PTX_NO_REG;
     for (unsigned d = 0; d < n->ndigit; d++)
-        if (n->digit[d].of == RW_SLOT && (s->digit[d] = new_reg(j, PTX_U32, "dt_part")) == PTX_NO_REG)
+        if (n->digit[d].of == RW_ROUND && (s->p.round = new_reg(j, PTX_U32, "dt_round")) == PTX_NO_REG)
+            return DT_E_NOMEM;
+        else if (n->digit[d].of == RW_SLOT && (s->digit[d] = new_reg(j, PTX_U32, "dt_part")) == PTX_NO_REG)
             return DT_E_NOMEM;
     if (n->slice && n->ngroup > 1) {
         s->slot = new_reg(j, PTX_U32, "dt_slot");

@@ -45,6 +45,7 @@ struct rw_phase { /* one body on its way into the fused kernel */
     unsigned slot;           /* and for this of a thread's elements alone */
     const uint8_t *mask;     /* per instruction: components that stay (inline-slice.c); NULL: all */
     const struct rw_group *group; /* and the constants of the slot; NULL: it has none */
+    uint32_t round;          /* register: of the loop that the elements are in */
     uint32_t *digit;         /* registers: the slot's digits */
     uint32_t at;             /* number of the instruction at hand */
     struct ptx_opnd *value;  /* components */
@@ -64,6 +65,8 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
 int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i);
 /* ... and its constants put into an instruction, mapped, that p->at is. */
 int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i);
+/* ... and what stands behind label p->at: at the loop's header, its registers as they are in the round. */
+int rw_copy_round(struct rw_join *j, struct rw_phase *p);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
 const char *rw_target_of(const char *a, const char *b); /* on which both run */

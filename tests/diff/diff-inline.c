@@ -121,6 +121,42 @@ static const char cuda[] =
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i]; v.x *= 2.0f; v.y *= 3.0f; h[i] = v; y[i] = same[i]; } }\n"
     "extern \"C\" __global__ void crossed(const float2 *h, float2 *x, int n) {\n" /* another element's place */
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i], w = x[i]; x[i] = make_float2(w.y + v.x, w.x + v.y); } }\n"
+    /* rounds of a loop */
+    "extern \"C\" __global__ void stride4(const float4 *h, float4 *x, int n) {\n" /* onto what is there */
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
+    "    float4 v = x[i], w = h[i]; v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; x[i] = v; } }\n"
+    "extern \"C\" __global__ void walk(const float *h, const float *b, float *y, int n, int cols) {\n" /* pointers, a counter, a column */
+    "  const float *p = h + blockIdx.x * n + threadIdx.x; float *q = y + blockIdx.x * n + threadIdx.x; int c = threadIdx.x;\n"
+    "#pragma unroll 1\n"
+    "  for (int k = 0; k < n / 32; k++, p += 32, q += 32, c += 32) *q = *p * 0.5f + b[c % cols] + (float)k; }\n"
+    "extern \"C\" __global__ void down(const float *h, float *y, int n) {\n"
+    "#pragma unroll 1\n"
+    "  for (int i = n - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x); i >= 0; i -= 512) y[i] = GELU(h[i]); }\n"
+    "extern \"C\" __global__ void even(const float *h, float *y, int n) {\n" /* each thread has as many rounds */
+    "#pragma unroll 1\n"
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) y[i] = h[i] + 2.0f; }\n"
+    "extern \"C\" __global__ void carried(const float *h, float *y, int n) {\n"
+    "  float f = 0.1f;\n"
+    "#pragma unroll 1\n"
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { y[i] = h[i] * f; f = f * f + 0.3f; } }\n"
+    "extern \"C\" __global__ void behind(const float *h, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "#pragma unroll 1\n"
+    "  for (; i < n; i += 512) y[i] = h[i] * 0.3f; if (i < n + 32) y[i] = 7.0f; }\n"
+    "extern \"C\" __global__ void fours(const float *h, float *y, int n) {\n" /* the compiler makes four rounds one, and some before */
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) y[i] = h[i] * 0.3f; }\n"
+    "extern \"C\" __global__ void nested(const float *h, float *y, int rows) {\n"
+    "#pragma unroll 1\n"
+    "  for (int r = blockIdx.x; r < rows; r += gridDim.x)\n"
+    "#pragma unroll 1\n"
+    "    for (int c = threadIdx.x; c < 128; c += 32) y[r * 128 + c] = h[r * 128 + c] - 1.0f; }\n"
+    "extern \"C\" __global__ void skips(const float *h, float *y, int n) {\n" /* no element in the first round */
+    "  int t = blockIdx.x * blockDim.x + threadIdx.x;\n"
+    "#pragma unroll 1\n"
+    "  for (int k = 0; k < 5; k++) { int i = t + 512 * (k - 1); if (i >= 0 && i < n) y[i] = h[i] + (float)k; } }\n"
+    "extern \"C\" __global__ void late(float *h, const float *same, float *y, int n) {\n"
+    "#pragma unroll 1\n"
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { h[i] = h[i] * 2.0f; y[i] = same[i] + 1.0f; } }\n"
     /* what must be refused */
     "extern \"C\" __global__ void shift(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + (i ? x[i - 1] : 0.0f); }\n"
@@ -353,7 +389,7 @@ static const struct graph graphs[] = {
      L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
      L("c", "spread", "[32,1,1]", "[128,1,1]", B("h") "," B("g") "," N(2048)) ","
      L("d", "stride", "[8,1,1]", "[128,1,1]", B("g") "," B("y") "," N(4096)),
-     {{"p", "c", "thread-map", YES}, {"c", "d", "thread-map", YES}},
+     {{"p", "c", "thread-map", YES}, {"c", "d", YES, YES}},
      1},
     {"vectors' lanes one by one: after tiles, bias, GELU, a residual in place",
      F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") "," I("h", 24576) "," I("g", 24576) "," O("y", 24000),
@@ -418,6 +454,40 @@ static const struct graph graphs[] = {
      L("d", "again2", "[16,1,1]", "[64,1,1]", B("g") "," B("g") "," B("z") "," N(1024)),
      {{"p", "c", "bystanders", "bystanders"}, {"q", "d", "bystanders", "bystanders"}},
      4},
+    {"grid strides: vectors in place behind tiles, pointers, backwards; a prologue of them",
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") "," I("h", 24576) "," I("g", 24576) "," I("u", 24576) "," O("y", 24576),
+     L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
+     L("res", "stride4", "[7,1,1]", "[96,1,1]", B("h") "," B("x") "," N(1536)) ","
+     L("p", "walk", "[6,1,1]", "[32,1,1]", B("x") "," B("b") "," B("g") "," N(1024) "," N(96)) ","
+     L("c", "down", "[4,1,1]", "[128,1,1]", B("g") "," B("u") "," N(6144)) ","
+     LM("m", "soft", "softmax", "[48,1,1]", "[64,1,1]", 256, B("u") "," B("y") "," N(128)),
+     {{"gemm", "res", YES, POINT}, {"res", "p", YES, "plain-sites"}, {"p", "c", YES, YES}, {"c", "soft", POINT, YES}},
+     2},
+    {"rounds: more elements than the consumer has, in all threads alike or not",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 8192) "," O("z", 8000),
+     L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c", "even", "[4,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)) ","
+     L("d", "even", "[4,1,1]", "[128,1,1]", B("h") "," B("z") "," N(2000)),
+     {{"p", "c", YES, "no-other-reader"}, {"p", "d", "thread-map", "no-other-reader"}},
+     2},
+    {"rounds that need each other, stores behind them, loops in loops, rounds left out, read after it was written",
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) "," I("w", 16384) "," I("k", 16384) "," O("t", 16384) "," O("y", 16384) "," O("z", 16640) ","
+     O("q", 16384) "," O("r", 16384) "," O("s", 16384),
+     L("p1", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
+     L("c1", "carried", "[4,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)) ","
+     L("p2", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("g") "," N(4096)) ","
+     L("c2", "behind", "[4,1,1]", "[128,1,1]", B("g") "," B("z") "," N(4096)) ","
+     L("p3", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("u") "," N(4096)) ","
+     L("c3", "nested", "[8,1,1]", "[32,1,1]", B("u") "," B("q") "," N(32)) ","
+     L("p4", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("v") "," N(2048)) ","
+     L("c4", "skips", "[4,1,1]", "[128,1,1]", B("v") "," B("r") "," N(2048)) ","
+     L("p6", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("k") "," N(4096)) ","
+     L("c6", "fours", "[4,1,1]", "[128,1,1]", B("k") "," B("t") "," N(4096)) ","
+     L("p5", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("w") "," N(4096)) ","
+     L("c5", "late", "[4,1,1]", "[128,1,1]", B("w") "," B("w") "," B("s") "," N(4096)),
+     {{"p1", "c1", "own-ways", YES}, {"p2", "c2", "own-ways", YES}, {"p3", "c3", "thread-map", YES}, {"p4", "c4", "thread-map", YES},
+      {"p5", "c5", "bystanders", "bystanders"}, {"p6", "c6", "own-ways", YES}},
+     7},
     {"two buffers between them, and a second output",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," O("u", 8192) "," I("v", 8192) "," O("y", 8192),
      L("p", "both", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," B("g") "," N(2048)) ","

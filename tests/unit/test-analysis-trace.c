@@ -23,28 +23,33 @@ struct kernel {
     const char *name, *body;
     uint32_t grid[3], block[3], n;
     uint64_t reads, writes; /* bytes, every time counted: worked out by hand */
-    bool loops;
+    bool loop[2]; /* are reads in one, are writes? */
 };
 
 static const struct kernel kernels[] = {
     {"one element a thread, a tail", /* 100 threads of 128 */
      "setp.ge.s32 %p1, %r5, %r1;\n@%p1 ret;\nmul.wide.s32 %rd3, %r5, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\n"
      "ld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd5], %f1;\nret;\n}\n",
-     {4, 1, 1}, {32, 1, 1}, 100, 400, 400, false},
+     {4, 1, 1}, {32, 1, 1}, 100, 400, 400, {false, false}},
     {"vectors, predicated, blocks in two dimensions", /* half of 3 x 2 x 64 threads */
      "mov.u32 %r6, %ctaid.y;\nmul.lo.s32 %r7, %r6, 192;\nadd.s32 %r5, %r5, %r7;\nsetp.lt.s32 %p1, %r4, 32;\nmul.wide.s32 %rd3, %r5, 16;\n"
      "add.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\n@%p1 ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd4];\n"
      "@%p1 st.global.v4.f32 [%rd5], {%f1, %f2, %f3, %f4};\nret;\n}\n",
-     {3, 2, 1}, {64, 1, 1}, 0, 3072, 3072, false},
+     {3, 2, 1}, {64, 1, 1}, 0, 3072, 3072, {false, false}},
     {"the same place in every round", /* 64 threads, 7 rounds */
      "mul.wide.s32 %rd3, %r5, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\nmov.u32 %r6, 0;\n"
      "L:\nld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd5], %f1;\nadd.s32 %r6, %r6, 1;\nsetp.lt.s32 %p1, %r6, %r1;\n@%p1 bra L;\nret;\n}\n",
-     {2, 1, 1}, {32, 1, 1}, 7, 1792, 1792, true},
+     {2, 1, 1}, {32, 1, 1}, 7, 1792, 1792, {true, true}},
     {"another place in every round, only the last stored", /* 64 threads, 5 rounds */
      "mul.wide.s32 %rd3, %r5, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\nmov.u32 %r6, 0;\n"
      "L:\nld.global.f32 %f1, [%rd4];\nadd.s64 %rd4, %rd4, 1024;\nadd.s32 %r6, %r6, 1;\nsetp.lt.s32 %p1, %r6, %r1;\n@%p1 bra L;\n"
      "st.global.f32 [%rd5], %f1;\nret;\n}\n",
-     {2, 1, 1}, {32, 1, 1}, 5, 1280, 256, true},
+     {2, 1, 1}, {32, 1, 1}, 5, 1280, 256, {true, false}},
+    {"a grid stride, with a round less in some threads", /* 500 elements by 64 threads */
+     "mov.u32 %r6, %nctaid.x;\nmul.lo.s32 %r7, %r6, %r3;\nsetp.ge.s32 %p1, %r5, %r1;\n@%p1 ret;\n"
+     "L:\nmul.wide.s32 %rd3, %r5, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\nld.global.f32 %f1, [%rd4];\nst.global.f32 [%rd5], %f1;\n"
+     "add.s32 %r5, %r5, %r7;\nsetp.lt.s32 %p2, %r5, %r1;\n@%p2 bra L;\nret;\n}\n",
+     {2, 1, 1}, {32, 1, 1}, 500, 2000, 2000, {true, true}},
 };
 
 static struct dev_device *device;
@@ -58,12 +63,18 @@ struct sum {
 static int on_box(const struct ana_trace_box *b, void *user)
 {
     struct sum *s = user;
+    int64_t next[2][1024] = {{0}};
     s->blocks += (uint64_t)b->ext[0] * b->ext[1] * b->ext[2];
     for (uint32_t i = 0; i < b->n; i++) {
         const struct ana_trace *t = &b->access[i];
         assert_true(t->reads != t->writes && !t->atomic && t->evidence == ANA_PROVED);
+        assert_true((t->loop != 0) == (t->round != NULL) && t->loop != UINT32_MAX && (t->writes ? s->k->loop[1] : s->k->loop[0]) == (t->round != NULL));
         for (uint32_t k = 0; k < t->n; k++) {
             assert_int_equal(t->buffer[k], t->writes ? 1 : 0);
+            if (t->round) { /* one after the other */
+                assert_int_equal(t->round[k], next[t->writes][t->thread[k]]);
+                next[t->writes][t->thread[k]] += t->times[k];
+            }
             for (uint32_t z = 0; z < b->ext[2]; z++)
                 for (uint32_t y = 0; y < b->ext[1]; y++)
                     for (uint32_t x = 0; x < b->ext[0]; x++) {
@@ -73,8 +84,10 @@ static int on_box(const struct ana_trace_box *b, void *user)
                                          s->k->grid[0] * (b->lo[1] + y * b->stride[1] + s->k->grid[1] * (b->lo[2] + z * b->stride[2]));
                         for (unsigned d = 0; d < 3; d++)
                             off += t->step[d] ? t->step[d][k] * at[d] : 0;
-                        assert_true(off >= 0 && off + t->bytes <= BYTES);
-                        memset(s->touched[t->writes] + (size_t)block * BYTES + off, 1, t->bytes);
+                        for (int64_t r = 0; r < t->times[k]; r++, off += t->by ? t->by[k] : 0) {
+                            assert_true(off >= 0 && off + t->bytes <= BYTES);
+                            memset(s->touched[t->writes] + (size_t)block * BYTES + off, 1, t->bytes);
+                        }
                         s->bytes[t->writes] += t->bytes * (uint64_t)t->times[k];
                     }
         }
@@ -116,7 +129,7 @@ static void one(const struct kernel *k, const char *ptx, int want)
     if (want && !(s.blocks == n && s.bytes[0] == k->reads && s.bytes[1] == k->writes))
         fail_msg("%s: %llu blocks, %llu bytes read, %llu written", k->name, (unsigned long long)s.blocks, (unsigned long long)s.bytes[0],
                  (unsigned long long)s.bytes[1]);
-    for (uint32_t b = 0; want && !k->loops && b < n; b++)
+    for (uint32_t b = 0; want && b < n; b++)
         for (uint32_t i = 0; i < a->launch[0].block[b].ntouch; i++) {
             const struct ana_touch *t = &a->launch[0].block[b].touch[i];
             const struct ana_set set = t->buffer ? t->must_write : t->read;
@@ -148,7 +161,7 @@ static void test_kernels(void **state)
 /* Whether an element is stored depends on what it is. */
 static void test_data(void **state)
 {
-    static const struct kernel k = {"guard on data", NULL, {2, 1, 1}, {32, 1, 1}, 64, 0, 0, false};
+    static const struct kernel k = {"guard on data", NULL, {2, 1, 1}, {32, 1, 1}, 64, 0, 0, {false, false}};
     one(&k, HEAD "mul.wide.s32 %rd3, %r5, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\nld.global.f32 %f1, [%rd4];\n"
                  "setp.gt.f32 %p1, %f1, 0f00000000;\n@%p1 st.global.f32 [%rd5], %f1;\nret;\n}\n", 0);
 }
