@@ -27,6 +27,7 @@
 #include "base/vec.h"
 #include "base/wire.h"
 #include "device/device-priv.h"
+#include "device/headers.h"
 
 struct opts dt_vec(char *);
 
@@ -190,7 +191,13 @@ static int nvrtc(char job, const char *source, struct opts *option)
     if (!confine_files(&dirs) && could_read_files(source))
         return say_str('E', "this machine's kernel cannot confine the compiler: #include of a path is refused");
     nvrtcProgram prog;
-    nvrtcResult r = p_nvrtcCreateProgram(&prog, source, DEV_SOURCE_NAME, 0, NULL, NULL);
+    enum { HEADERS = sizeof dev_header / sizeof *dev_header };
+    const char *name[HEADERS], *header[HEADERS];
+    for (int i = 0; i < HEADERS; i++) {
+        name[i] = dev_header[i].name;
+        header[i] = dev_header[i].text;
+    }
+    nvrtcResult r = p_nvrtcCreateProgram(&prog, source, DEV_SOURCE_NAME, HEADERS, header, name);
     if (r != NVRTC_SUCCESS)
         return say_str('E', p_nvrtcGetErrorString(r));
     nvrtcResult c = p_nvrtcCompileProgram(prog, (int)option->n, (const char *const *)option->p);

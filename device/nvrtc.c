@@ -63,6 +63,13 @@ static size_t plain_file_name(char *ptx, size_t len)
     return len;
 }
 
+/* NVRTC's log does not say what to do about a file that was written for nvcc. */
+static const char *for_the_host(const char *log)
+{
+    bool host = log && (strstr(log, "cannot open source file") || strstr(log, "host functions are not allowed") || strstr(log, "__host__ function is not"));
+    return host ? "; a module is the device's code alone: take out what is for the host (its headers, main), or post the PTX of `nvcc -ptx`" : "";
+}
+
 int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
                      unsigned timeout_ms, char **ret_ptx, size_t *ret_len, struct dt_err *e)
 {
@@ -117,7 +124,7 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
         *ret_len = reply.result_len;
         reply.result = NULL;
     } else {
-        r = dt_err_set(e, reply.missing ? DT_E_NO_COMPILER : DT_E_COMPILE, "NVRTC %s: %s", version, reply.error);
+        r = dt_err_set(e, reply.missing ? DT_E_NO_COMPILER : DT_E_COMPILE, "NVRTC %s: %s%s", version, reply.error, for_the_host(reply.log));
         if (reply.log)
             dt_err_log(e, reply.log);
     }

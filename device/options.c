@@ -85,7 +85,11 @@ int dev_check_options(const char *const *option, unsigned n, struct dt_err *e)
             if (!strncmp(o, allowed[k].text, strlen(allowed[k].text)))
                 ok = value_ok(allowed[k].kind, o + strlen(allowed[k].text));
         if (!ok)
-            return dt_err_set(e, DT_E_COMPILE, "the compiler option \"%.200s\" is not allowed", o);
+            return dt_err_set(e, DT_E_COMPILE, "the compiler option \"%.200s\" is not allowed%s", o,
+                              strstr(o, "arch") ? ": the device says the target (--device)"
+                              : *o == '-' && o[1] == 'I' ? ": nothing outside the document is read; CUDA's own headers are found without"
+                              : *o == '-' && o[1] == 'O' ? ": device code is always optimised"
+                                                         : "");
     }
     return 0;
 }

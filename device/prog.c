@@ -315,7 +315,7 @@ static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member
     __attribute__((format(printf, 5, 6)));
 static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member, const char *fmt, ...)
 {
-    char pointer[96], text[512];
+    char pointer[96], text[1024];
     va_list ap;
     va_start(ap, fmt);
     vsnprintf(text, sizeof text, fmt, ap);
@@ -324,11 +324,24 @@ static int refuse(struct dt_err *e, int num, uint32_t launch, const char *member
     return dt_err_at(e, num, pointer, "%s", text);
 }
 
+/* Is `have` what C++ makes of the name `want`, which may be qualified or have template arguments? */
+static bool is_mangled(const char *have, const char *want)
+{
+    char part[128];
+    size_t n = strcspn(want, "<("), from = n;
+    while (from && want[from - 1] != ':')
+        from--;
+    snprintf(part, sizeof part, "%zu%.*s", n - from, (int)(n - from < 100 ? n - from : 100), want + from);
+    const char *at = n > from && !strncmp(have, "_Z", 2) ? strstr(have, part) : NULL;
+    return at && (at[-1] < '0' || at[-1] > '9');
+}
+
 static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s, struct dt_err *e)
 {
     const struct dt_launch *l = &p->graph->launch[at];
     const struct ptx_module *m = p->module[l->module].ir;
     struct dt_str names = {0};
+    const char *meant = NULL;
     for (uint32_t i = 0; i < m->nfunc; i++) {
         if (!m->func[i]->is_entry || !m->func[i]->has_body)
             continue;
@@ -341,9 +354,16 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
         }
         if (names.len < 300)
             dt_str_addf(&names, "%s%.100s", names.len ? ", " : "", m->func[i]->name);
+        else if (names.s[names.len - 1] != '.')
+            dt_str_add(&names, ", ...");
+        if (!meant && is_mangled(m->func[i]->name, l->entry))
+            meant = m->func[i]->name;
     }
-    int r = refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"; it has %s", p->graph->module[l->module].name,
-                   l->entry, names.len ? names.s : "none");
+    char hint[320] = "";
+    if (meant)
+        snprintf(hint, sizeof hint, "; C++ calls it \"%.200s\" (extern \"C\" in the source keeps a name)", meant);
+    int r = refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"%s; it has %s", p->graph->module[l->module].name,
+                   l->entry, hint, names.len ? names.s : "none (a template is one when it is instantiated)");
     dt_str_done(&names);
     return r;
 }

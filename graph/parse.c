@@ -184,7 +184,7 @@ static int fill(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_
         (r = g_string(p, m, G_KEY(at, "dtype"), &t)) < 0)
         return r;
     if (!g_dtype(t, &f->dtype))
-        return g_bad(p, DT_E_GRAPH, G_KEY(at, "dtype"), "there is no element type '%s'", t);
+        return g_bad(p, DT_E_GRAPH, G_KEY(at, "dtype"), "there is no element type '%s' (i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64)", t);
     if ((m = json_object_get(v, "seed")) &&
         (r = g_number(p, m, G_KEY(at, "seed"), 0, UINT64_MAX, DT_E_GRAPH, &f->seed)) < 0)
         return r;

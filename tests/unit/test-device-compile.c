@@ -85,6 +85,46 @@ static void headers(void **state)
     free(ptx);
 }
 
+/* Sources written for nvcc include the host's headers for what is built in; what the device lacks is refused with a hint. */
+static void host_headers(void **state)
+{
+    static const char c[] = "#include <assert.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n#include <float.h>\n#include <limits.h>\n#include <math.h>\n"
+                            "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <inttypes.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
+                            "#include <string.h>\n"
+                            "extern \"C\" __global__ void k(uint8_t *b, float *x, const __grid_constant__ CUtensorMap t, ptrdiff_t n)\n"
+                            "{\nassert(n < INT_MAX);\nx[0] = x[1] < INFINITY ? fmaxf(sqrtf(x[0]), FLT_MAX) : (float)M_PI;\n"
+                            "if (!n) printf(\"%p\", &t);\nmemset(b, 0, 16);\nb[16] = sizeof(uint64_t) + sizeof(int32_t) + sizeof t + offsetof(uint4, z);\n}\n";
+    static const char cpp[] = "#include <algorithm>\n#include <array>\n#include <cassert>\n#include <cfloat>\n#include <climits>\n#include <cmath>\n"
+                              "#include <complex>\n#include <cstddef>\n#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n"
+                              "#include <functional>\n#include <initializer_list>\n#include <iterator>\n#include <limits>\n#include <numeric>\n#include <tuple>\n"
+                              "#include <type_traits>\n#include <utility>\n#include <variant>\n"
+                              "template <typename T, typename = std::enable_if_t<std::is_floating_point_v<T>>> __device__ T most() {\n"
+                              "    return std::numeric_limits<T>::max(); }\n"
+                              "extern \"C\" __global__ void k(float *x, std::uint32_t *y, std::size_t n)\n"
+                              "{\nstd::array<float, 2> a{std::sqrt(x[0]), std::abs(x[1])};\nauto [p, q] = std::make_tuple(1, 2.f);\n"
+                              "x[2] = std::min(std::max(a[0], a[1]), most<float>()) + p * q;\nstd::swap(x[3], x[4]);\n*y = std::clamp(y[1], 1u, 9u);\n}\n";
+    static const char cub[] = "#include <cub/cub.cuh>\nextern \"C\" __global__ void k(int *x)\n{\nusing R = cub::BlockReduce<int, 128>;\n"
+                              "__shared__ R::TempStorage t;\nint s = R(t).Sum(x[threadIdx.x]);\nif (!threadIdx.x) *x = s;\n}\n";
+    static const char *const text[] = {c, cpp, cub};
+    struct dt_err e = {0};
+    char *ptx;
+    for (int i = 0; i < 3; i++) {
+        if (compile(text[i], NULL, 0, 60000, &ptx, &e))
+            fail_msg("%s\n%s", e.detail, e.log ? e.log : "");
+        if (i == 0) { /* 8 + 4 + 128 + 8, as nvcc counts */
+            assert_non_null(strstr(ptx, ".param .align 64 .b8 k_param_2[128]"));
+            assert_non_null(strstr(ptx, ", 148;"));
+        }
+        free(ptx);
+    }
+    assert_int_equal(compile("#include <iostream>\n__global__ void k() {}", NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
+    assert_non_null(strstr(e.detail, "nvcc -ptx"));
+    dt_err_done(&e);
+    assert_int_equal(compile("__global__ void k() {}\nint main() { return 0; }", NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
+    assert_non_null(strstr(e.detail, "nvcc -ptx"));
+    dt_err_done(&e);
+}
+
 static void says_why(void **state)
 {
     struct dt_err e = {0};
@@ -188,7 +228,8 @@ int main(void)
         puts("NVRTC or nvJitLink is not here: skipped");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(names_no_folder), cmocka_unit_test(headers), cmocka_unit_test(says_why),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(names_no_folder), cmocka_unit_test(headers), cmocka_unit_test(host_headers),
+                                       cmocka_unit_test(says_why),
                                        cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped),
                                        cmocka_unit_test(newer_ptx)};
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -29,7 +29,8 @@ static const char scale[] =
     ".visible .entry spin()\\n{\\nL: bra L;\\n}\\n"
     ".visible .entry traps()\\n{\\ntrap;\\n}\\n"
     ".visible .entry small() .maxntid 64, 1, 1\\n{\\nret;\\n}\\n"
-    ".visible .entry exact() .reqntid 32, 2, 1\\n{\\nret;\\n}\\n";
+    ".visible .entry exact() .reqntid 32, 2, 1\\n{\\nret;\\n}\\n"
+    ".visible .entry _ZN2ns7mangledIiEEvv()\\n{\\nret;\\n}\\n";
 
 /* A graph document round the module above; `launches` and `more` (buffers) are JSON text. */
 static struct dt_graph *graph(const char *launches, const char *more)
@@ -214,6 +215,8 @@ static void refuses(void **state)
 {
     refused("{\"module\": \"m\", \"entry\": \"scaled\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_NO_ENTRY,
             "/launches/0/entry", "scale, count, spin, traps, small, exact");
+    refused("{\"module\": \"m\", \"entry\": \"ns::mangled<int>\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_NO_ENTRY,
+            "/launches/0/entry", "C++ calls it \"_ZN2ns7mangledIiEEvv\"");
     refused(L("x", "h", "1000") "," ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}"), DT_E_ARGS, "/launches/1/args", "4 arguments, 3");
     refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f64\": 1}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "8 bytes");
     refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"buffer\": \"x\"}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "address");
@@ -447,7 +450,8 @@ static void tensor_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
-                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(unneeded), cmocka_unit_test(newer_version),
+                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(unneeded),
+                                       cmocka_unit_test(newer_version),
                                        cmocka_unit_test(faults), cmocka_unit_test(tensor_maps)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
