@@ -41,6 +41,8 @@ json_t *options_json(const struct cli *c)
         json_object_set_new(o, "maps", json_true());
     if (c->all_edges)
         json_object_set_new(o, "all_edges", json_true());
+    if (c->whole)
+        json_object_set_new(o, "whole", json_true());
     if (c->dump)
         json_object_set_new(o, "dump", json_true());
     if (c->allow)
@@ -124,6 +126,7 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
     add_option(&q, "timeout", c->timeout);
     add_option(&q, "maps", c->maps ? "1" : NULL);
     add_option(&q, "all_edges", c->all_edges ? "1" : NULL);
+    add_option(&q, "whole", c->whole ? "1" : NULL);
     add_option(&q, "dump", c->dump ? "1" : NULL);
     if (q.failed || dovetail_submit(d, want, q.s, graph, len, on_event, c, &r) < 0)
         problem_of(d, ret);

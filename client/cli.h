@@ -11,7 +11,7 @@
 
 struct cli {
     /* options, NULL or false where not given */
-    bool json, local, maps, all_edges, stale, calibrate;
+    bool json, local, maps, all_edges, whole, stale, calibrate;
     const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump, *limit, *max_age, *max_bytes;
     /* the verb's arguments */
     char **arg;

@@ -16,7 +16,7 @@ enum {
     O_JSON = 1, O_SOCKET = 1 << 1, O_LOCAL = 1 << 2, O_DEVICE = 1 << 3, O_CACHE = 1 << 4, O_TIMEOUT = 1 << 5, O_MAPS = 1 << 6,
     O_EDGES = 1 << 7, O_OUTPUT = 1 << 8, O_ALLOW = 1 << 9, O_DENY = 1 << 10, O_BUDGET = 1 << 11, O_SEED = 1 << 12,
     O_DUMP = 1 << 13, O_HELP = 1 << 14, O_LIMIT = 1 << 15, O_AGE = 1 << 16, O_BYTES = 1 << 17, O_STALE = 1 << 18, O_CHECK = 1 << 19, O_SCHEDULE = 1 << 20,
-    O_CALIBRATE = 1 << 21,
+    O_CALIBRATE = 1 << 21, O_WHOLE = 1 << 22,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -38,6 +38,7 @@ static const struct opt {
     {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow), "allow what is off by itself: dataflow-fusion, reorder-atomics"},
     {"deny", "KIND,…", O_DENY, offsetof(struct cli, deny), "deny kinds of rewrites"},
     {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning (default 120)"},
+    {"whole", NULL, O_WHOLE, offsetof(struct cli, whole), "verify every block, also of graphs that are verified by samples for their size"},
     {"seed", "N", O_SEED, offsetof(struct cli, seed), "added to the seed of every fill, weights and constants excepted"},
     {"check", "MODE,…", O_CHECK, offsetof(struct cli, check), "run with checks: race, uninit, barrier or all (software device)"},
     {"schedule", "N", O_SCHEDULE, offsetof(struct cli, schedule), "run blocks and warps in the N-th shuffled order (software device)"},
@@ -59,9 +60,9 @@ static const struct verb {
     const char *help;
 } verbs[] = {
     {"analyze", "GRAPH", 1, 1, O_MAPS | O_EDGES, cmd_analyze, "which thread block needs what from which other"},
-    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET, cmd_optimize, "a verified plan that is not slower"},
+    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_optimize, "a verified plan that is not slower"},
     {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP | O_CHECK | O_SCHEDULE, cmd_run, "run it: SHA-256 per output buffer, time and its method"},
-    {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET, cmd_explain,
+    {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_explain,
      "why an edge has its class, why a rewrite was refused, which key factor missed"},
     {"report", "SIGNATURE", 1, 1, O_OUTPUT, cmd_report, "the plan under a signature as one HTML file, -o FILE.html"},
     {"trace", "SIGNATURE", 1, 1, O_OUTPUT, cmd_trace, "the modelled timeline of graph and plan for Perfetto or chrome://tracing, -o FILE.json"},

@@ -127,6 +127,8 @@ int dtd_options_set(struct dtd_options *o, const char *name, const char *value, 
         return set_bool(&o->maps, name, value, e);
     if (!strcmp(name, "all_edges"))
         return set_bool(&o->all_edges, name, value, e);
+    if (!strcmp(name, "whole"))
+        return set_bool(&o->whole, name, value, e);
     if (!strcmp(name, "dump"))
         return set_bool(&o->dump, name, value, e);
     if (!strcmp(name, "allow"))
@@ -171,6 +173,7 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
         return r;
     o->maps = json_is_true(json_object_get(j, "maps"));
     o->all_edges = json_is_true(json_object_get(j, "all_edges"));
+    o->whole = json_is_true(json_object_get(j, "whole"));
     o->dump = json_is_true(json_object_get(j, "dump"));
     double b = json_number_value(json_object_get(j, "budget"));
     o->budget = isfinite(b) && b > 0 && b <= 1e6 ? b : 0;
@@ -199,6 +202,8 @@ json_t *dtd_options_to_json(const struct dtd_options *o)
         bad |= json_object_set_new(j, "maps", json_true());
     if (o->all_edges)
         bad |= json_object_set_new(j, "all_edges", json_true());
+    if (o->whole)
+        bad |= json_object_set_new(j, "whole", json_true());
     if (o->dump)
         bad |= json_object_set_new(j, "dump", json_true());
     if (o->budget > 0)
@@ -227,7 +232,7 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
     dt_str_add(&s, " deny=");
     for (unsigned i = 0; i < o->ndeny; i++)
         dt_str_addf(&s, "%s%s", i ? "," : "", o->deny[i]);
-    dt_str_addf(&s, " budget=%.17g", o->budget);
+    dt_str_addf(&s, " budget=%.17g%s", o->budget, o->whole ? " whole=1" : "");
     return dt_str_take(&s);
 }
 

@@ -16,6 +16,7 @@ struct dtd_options {
     char *allow[DTD_MAX_KINDS], *deny[DTD_MAX_KINDS]; /* owned, sorted, without doubles */
     unsigned nallow, ndeny;
     bool maps, all_edges, dump;
+    bool whole;    /* plan: the gate runs every block, however large the graph is */
     double budget; /* seconds, 0: none */
     uint64_t seed;
     char check[64];    /* run: checking modes, "" none asked for */
@@ -24,7 +25,7 @@ struct dtd_options {
 };
 
 void dtd_options_done(struct dtd_options *o);
-/* One option by name, as in a query or on a command line: maps, all_edges, allow, deny, budget, seed, dump, check, schedule, timeout.
+/* One option by name, as in a query or on a command line: maps, all_edges, whole, allow, deny, budget, seed, dump, check, schedule, timeout.
  * 1: no such name; DT_E_USAGE: wrong value. */
 int dtd_options_set(struct dtd_options *o, const char *name, const char *value, struct dt_err *e);
 /* The "options" member of a request frame. */

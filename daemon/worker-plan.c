@@ -137,6 +137,8 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
         ro.stamp = stamp;
         if (!o->nallow)
             ro.allow = NULL;
+        if (o->whole)
+            ro.whole = UINT64_MAX;
         json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
         if (analysis)
             store(j, "analysis", &plain, analysis); /* it is at hand, and explain will want it */

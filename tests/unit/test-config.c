@@ -87,6 +87,7 @@ static void policies(void **state)
     assert_int_equal(dtd_options_set(&a, "budget", "2.5", NULL), 0);
     assert_int_equal(dtd_options_set(&a, "maps", "1", NULL), 0);
     assert_int_equal(dtd_options_set(&a, "seed", "41", NULL), 0);
+    assert_int_equal(dtd_options_set(&a, "whole", "1", NULL), 0);
     json_t *j = dtd_options_to_json(&a);
     assert_int_equal(dtd_options_from_json(&c, j, NULL), 0);
     json_decref(j);
@@ -97,6 +98,8 @@ static void policies(void **state)
     assert_true(c.maps);
     assert_false(c.all_edges);
     assert_int_equal(c.seed, 41);
+    assert_true(c.whole);
+    assert_string_equal(p, "allow=prefetch,split deny=recompute budget=2.5 whole=1"); /* other work, another key */
     free(p);
     free(q);
     dtd_options_done(&a);
@@ -106,7 +109,7 @@ static void policies(void **state)
 
 static void wrong_options(void **state)
 {
-    static const char *const bad[][2] = {{"maps", "2"}, {"allow", "A"}, {"allow", "a b"}, {"budget", "-1"}, {"budget", "inf"},
+    static const char *const bad[][2] = {{"maps", "2"}, {"whole", "yes"}, {"allow", "A"}, {"allow", "a b"}, {"budget", "-1"}, {"budget", "inf"},
                                          {"budget", "nan"}, {"budget", "1x"}, {"seed", "-1"}, {"seed", "x"}, {"seed", ""},
                                          {"seed", "99999999999999999999"}, {"timeout", "1e9"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
