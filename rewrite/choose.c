@@ -13,14 +13,13 @@
  * one kind made is there for the others.
  * Names of launches identify a candidate across states: one that was dropped or refused for what its kernels are is not tried
  * again; one that stood in the wrong order is, since another rewrite may have cleared the way.
- * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the times.
+ * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the times: bounds from launches' own
+ * times come first, what they leave is measured beside the newest state (compare.c), and the plan beside the posted launches in the end.
  */
 #include "rewrite/rewrite-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#define NOISE 0.001
 
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of)
 {
@@ -136,14 +135,6 @@ static unsigned name_modules(struct rw_planner *p, struct rw_edit *x)
 
 /* ---- one candidate ------------------------------------------------------------------------------------------------------ */
 
-bool rw_faster(const struct rw_state *now, const struct rw_state *next)
-{
-    double noise = now->time.time_us * NOISE;
-    if (now->time.ci95_us + next->time.ci95_us > noise)
-        noise = now->time.ci95_us + next->time.ci95_us;
-    return RW_FORCED || next->time.time_us < now->time.time_us - noise;
-}
-
 static const char *how(const struct rw_state *s)
 {
     return strncmp(s->time.method, "modeled", 7) ? "measured" : "modeled";
@@ -251,7 +242,7 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
         }
-        r = r < 0 ? r : rw_state_time(p, next, &mine);
+        r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine); /* measured beside what there is: rw_faster */
     } else if (r == 0) {
         r = rw_trial_begin(trial, p, x, next, first, &mine);
         if (r < 0 && !fatal(r)) {
@@ -261,7 +252,7 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
             rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
             return r;
         }
-        r = r < 0 ? r : rw_state_time(p, next, &mine);
+        r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine);
     }
     return r == 1 ? 1 : refused(r, "building", &mine, NULL, why, e);
 }
@@ -309,7 +300,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     struct rw_state *now = &p->state.p[p->state.n - 1], next = {0}, best = {0};
     struct rw_edit x;
     struct rw_trial trial = {0};
-    struct dt_str why = {0}, note = {0};
+    struct dt_str why = {0}, note = {0}, noise = {0};
     double before = 0, after = 0;
     enum rw_verdict verdict = RW_REFUSED;
     unsigned l = 0, names = 0; /* of modules, new with the best */
@@ -333,13 +324,19 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         rw_state_done(&next);
         r = build(p, &x, l, &trial, &next, &fresh, &wrong, &reason, e);
         p->nname -= fresh; /* until it is kept */
+        int faster = 0;
+        if (r == 0) {
+            struct dt_err mine = {0};
+            faster = rw_faster(p, best.graph ? &best : now, &next, &noise, &mine);
+            r = refused(faster < 0 ? faster : 0, "measuring", &mine, NULL, &reason, e);
+        }
         if (r == 1 && !wrong) { /* refused at this level */
             if (levels[l] && levels[l + 1])
                 add(&note, reason.s);
             else if (verdict == RW_REFUSED)
                 add(&why, reason.s);
             r = 0;
-        } else if (r == 0 && !rw_faster(best.graph ? &best : now, &next)) {
+        } else if (r == 0 && !faster) {
             if (verdict == RW_REFUSED || (verdict == RW_DROPPED && next.time.time_us < after)) {
                 after = next.time.time_us;
                 level = levels[l];
@@ -347,6 +344,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
             }
             add(&why, reason.s);
             loses(&why, levels[l], now, &next);
+            add(&why, noise.s);
         } else if (r >= 0) {
             if (r == 0)
                 r = accept(p, &x, &trial, &next, &reason, e);
@@ -370,6 +368,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
             }
         }
         dt_str_done(&reason);
+        dt_str_done(&noise);
     } while (r == 0 && !(RW_FORCED && best.graph) && levels[l] && levels[++l]);
     if (r < 0)
         goto done;
@@ -393,6 +392,7 @@ done:
     rw_state_done(&best);
     dt_str_done(&why);
     dt_str_done(&note);
+    dt_str_done(&noise);
     w->close(&x);
     rw_edit_done(&x);
     return r;
@@ -596,6 +596,30 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
     return 0; /* no change: the plan is the original */
 }
 
+/* The plan's times and the posted launches' from one measurement; if that does not find it faster, nothing is changed. */
+static int measure_final(struct rw_planner *p, struct dt_err *e)
+{
+    struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
+    struct dt_str why = {0};
+    rw_say(p->opt, "measure", 0, 1);
+    int r = rw_faster(p, first, last, &why, e);
+    double plan_us = last->time.time_us;
+    while (r == 0 && p->state.n > 1) {
+        struct rw_state *s = &p->state.p[p->state.n - 1];
+        struct rw_entry *x = &p->entry.p[s->entry];
+        struct dt_str text = {0};
+        dt_str_addf(&text, "it gained, but the plan beside the posted launches: measured %.2f → %.2f us%s%s", first->time.time_us, plan_us,
+                    why.len ? "; " : "", why.len ? why.s : "");
+        free(x->reason);
+        x->reason = dt_str_take(&text);
+        x->verdict = RW_DROPPED;
+        rw_state_done(s);
+        p->state.n--;
+    }
+    dt_str_done(&why);
+    return r < 0 ? r : 0;
+}
+
 int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
@@ -627,5 +651,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     }
     if ((r = rw_all_rounds(p, e)) < 0 || (r = rw_rivals(p, e)) < 0)
         return r;
-    return verify_final(p, inputs, schedules, e);
+    if ((r = verify_final(p, inputs, schedules, e)) == 0 && p->state.n > 1 && !p->no_library && rw_measures(p))
+        r = measure_final(p, e);
+    return r;
 }

@@ -492,8 +492,10 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
 int rw_choose(struct rw_planner *p, struct dt_err *e);
 /* All kinds in order from the newest state, until none of them finds anything in what the others made. */
 int rw_all_rounds(struct rw_planner *p, struct dt_err *e);
-/* Is `next` faster by more than the noise? (Or forced.) */
-bool rw_faster(const struct rw_state *now, const struct rw_state *next);
+/* compare.c: times are measured, not modelled. */
+bool rw_measures(const struct rw_planner *p);
+/* Is `next` faster by more than the noise? (Or forced.) 1, 0, negative: error. Measured: both get their times from this, and `why` what noise there was. */
+int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
 /* rivals.c: take back kept rewrites without which the whole plan is faster. */
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);

@@ -163,8 +163,12 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         tries++;
         int r = rw_all_rounds(p, e);
-        const struct rw_state *is = &p->state.p[p->state.n - 1], *was = &s.state.p[s.state.n - 1];
-        if (r == 0 && !p->budget_spent && rw_faster(was, is)) {
+        struct rw_state *is = &p->state.p[p->state.n - 1], *was = &s.state.p[s.state.n - 1];
+        struct dt_str why = {0};
+        int faster = r == 0 && !p->budget_spent ? rw_faster(p, was, is, &why, e) : 0;
+        dt_str_done(&why);
+        r = faster < 0 ? faster : r;
+        if (faster == 1) {
             if (!adopt(p, &s))
                 return dt_err_set(e, DT_E_NOMEM, "out of memory");
             continue;

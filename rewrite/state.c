@@ -2,7 +2,7 @@
  *
  * A candidate's state borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay, and for each launch which
  * launches of the original it stands for. On the software device a state's time is modelled from its launches' costs, nothing runs; on a real
- * one it is measured as a CUDA graph.
+ * one it is measured beside another's (compare.c), and the posted graph's once alone.
  */
 #include "rewrite/rewrite-priv.h"
 

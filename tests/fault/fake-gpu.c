@@ -18,6 +18,7 @@
  *   cupti-busy cupti-none cupti-privileges    subscribing fails (39, 999); counters are refused (35)
  *   cupti-crash count-crash   tracing, counting ends the process (SIGABRT)
  *   cupti-lost cupti-lost-streams cupti-drop  no record comes; none of kernels outside graphs; CUPTI says that it dropped 7
+ *   named                     the name that the driver gives an H200       tell    each launch of a graph is told on stderr
  *   hot crowd clock           NVML: slowed down by heat; three processes; an SM clock that wanders
  * FAKE_GPU=@FILE: the words are in that file, read anew at each call. x86-64 only (trampolines).
  */
@@ -288,6 +289,8 @@ static CUresult my_instantiate(CUgraphExec *x, CUgraph g, unsigned long long fla
 }
 static CUresult my_graph_launch(CUgraphExec x, CUstream s)
 {
+    if (fault("tell"))
+        fprintf(stderr, "graph %p\n", (void *)x);
     launches++;
     correlation++;
     for (unsigned i = nexec < MANY ? nexec : MANY; i--;)

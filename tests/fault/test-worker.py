@@ -96,6 +96,42 @@ class Faults(unittest.TestCase):
             r = cli("devices", "--local", "--json", "--device", "soft", env={"DOVETAIL_SOFTGPU_FIGURES": "tea=1"})
             self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, "no-device"))
 
+    def test_planning_measures_in_turns(self):
+        """On a real GPU what there is and the candidate run in turns, pass by pass, and a disturbed measurement keeps nothing."""
+        with tempfile.TemporaryDirectory() as d:
+            g = write(d, "g.json", chain(2))
+
+            def optimize(words):
+                fault(words)
+                r = cli("optimize", g, "--local", "--json", "--device", "cuda", "--cache", os.path.join(d, words.replace(",", "-") + ".db"))
+                fault("")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                return json.loads(r.stdout), [line.split()[1] for line in r.stderr.splitlines() if line.startswith("graph ")]
+
+            plan, told = optimize("tell")
+            self.assertEqual([x["verdict"] for x in plan["rewrites"] if x["kind"] == "block-fusion"], ["kept"])
+            for side in ("baseline", "optimized"):
+                self.assertRegex(plan[side]["method"], "^measured:(cupti|events)$")
+                self.assertGreaterEqual(plan[side]["ci95_us"], 0)
+            self.assertEqual(plan["baseline"]["method"], plan["optimized"]["method"])
+            self.assertLess(plan["optimized"]["time_us"], plan["baseline"]["time_us"])
+            # rounds A B, B A, A B, …: so after each pass of one comes the other, or the same once more, and never three of one
+            longest = run = 0
+            for i in range(0, len(told) - 3):
+                turns = told[i] != told[i + 1] and told[i + 1] == told[i + 2] and told[i + 3] == told[i]
+                run = run + 1 if turns or (run and told[i] == told[i + 1]) else 0
+                longest = max(longest, run)
+            self.assertGreaterEqual(longest, 90, "50 rounds of two arms")
+            for words, reason in (("clock", "clock"), ("hot", "slow"), ("crowd", "process")):
+                plan, _ = optimize(words)
+                self.assertEqual(len(plan["launches"]), 2, words)
+                self.assertEqual(plan["optimized"], plan["baseline"])
+                dropped = [x for x in plan["rewrites"] if x["kind"] == "block-fusion"]
+                self.assertEqual([x["verdict"] for x in dropped], ["dropped"])
+                self.assertRegex(dropped[0]["reason"], "the measurement was noisy: .*" + reason)
+                self.assertGreater(dropped[0]["before_us"], 0)
+                self.assertGreater(dropped[0]["after_us"], 0)
+
     def test_calibrated_model(self):
         """A calibration of the GPU that a model is of gives that model its figures, in every worker with this cache."""
         with tempfile.TemporaryDirectory() as d:

@@ -1,0 +1,87 @@
+/* Which of two states is faster?
+ *
+ * On the software device times are modelled and have no noise: the newer one is, if by more than a thousandth.
+ * On a real device the two are measured together (device/measure.h): both as CUDA graphs, filled alike, passes in turns, so that what clocks and temperature do
+ * falls on both; medians and their 95 % intervals by CUPTI, or by events. The newer one is faster if the 95 % interval of the ratio, pass by pass, is above 1 as a
+ * whole, and its median is the less. A measurement that was disturbed (clocks, heat, other processes, a wide interval) decides nothing: then it is not, and
+ * `why` says what it was.
+ *
+ * Both states get the times of that measurement, so that what is said of them compares.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "device/measure.h"
+#include "rewrite/rewrite-priv.h"
+
+#define NOISE 0.001
+
+bool rw_measures(const struct rw_planner *p) { return strcmp(dev_info(p->dev)->kind, "soft") != 0; }
+
+static void take(struct rw_state *s, const struct dev_measured *m)
+{
+    s->time = (struct dev_time){.time_us = m->time.median, .ci95_us = (m->time.hi - m->time.lo) / 2, .launches = s->graph->nlaunch};
+    snprintf(s->time.method, sizeof s->time.method, "%s", m->method);
+}
+
+/* Times of the steps, in a row: by CUPTI as they were measured, else by events from a pass of their own. */
+static int steps(struct rw_state *s, struct dev_run *run, const struct dev_measured *m, struct dt_err *e)
+{
+    uint32_t n = s->graph->nlaunch;
+    struct dev_time ignored;
+    if (!s->step_us)
+        s->step_us = dt_calloc(n + 1, sizeof *s->step_us);
+    if (!s->begin_us)
+        s->begin_us = dt_calloc(n + 1, sizeof *s->begin_us);
+    if (!s->end_us)
+        s->end_us = dt_calloc(n + 1, sizeof *s->end_us);
+    if (!s->step_us || !s->begin_us || !s->end_us)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = 0;
+    if (m->step_us)
+        memcpy(s->step_us, m->step_us, n * sizeof *s->step_us);
+    else
+        r = dev_run_time(run, 10, &ignored, s->step_us, e);
+    for (uint32_t k = 0; k < n; k++) {
+        s->begin_us[k] = k ? s->end_us[k - 1] : 0;
+        s->end_us[k] = s->begin_us[k] + s->step_us[k];
+    }
+    return r;
+}
+
+static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
+{
+    struct rw_state *s[2] = {now, next};
+    struct dev_arm arm[2] = {{0}};
+    struct dev_measured m[2] = {{{0}}};
+    struct dev_measure_options o = {0};
+    struct dev_verdict v;
+    int r = 0;
+    for (int k = 0; k < 2 && r == 0; k++)
+        if ((r = dev_run_new(p->dev, s[k]->prog, &arm[k].run, e)) == 0 && (r = dev_run_fill(arm[k].run, 0, -1, e)) == 0)
+            r = dev_run_once(arm[k].run, e);
+    if (r == 0)
+        r = dev_measure(p->dev, arm, 2, &o, m, &v, e);
+    bool faster = r == 0 && v.publish && m[1].ratio.lo > 1 && m[1].time.median < m[0].time.median;
+    if (r == 0 && !v.publish)
+        dt_str_addf(why, "the measurement was noisy: %s", v.why);
+    else if (r == 0 && !faster && m[1].time.median < m[0].time.median)
+        dt_str_addf(why, "inside the noise: the 95 %% interval of the ratio is %.4f to %.4f", m[1].ratio.lo, m[1].ratio.hi);
+    for (int k = 0; k < 2 && r == 0; k++) {
+        take(s[k], &m[k]);
+        if (k && faster)
+            r = steps(s[k], arm[k].run, &m[k], e);
+    }
+    for (int k = 0; k < 2; k++) {
+        dev_measured_done(&m[k]);
+        dev_run_free(arm[k].run);
+    }
+    return r < 0 ? rw_recover(p->dev, r, e) : faster;
+}
+
+int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
+{
+    int r = rw_measures(p) ? measured(p, now, next, why, e) : next->time.time_us < now->time.time_us * (1 - NOISE);
+    return r < 0 ? r : RW_FORCED ? 1 : r;
+}
