@@ -6,6 +6,8 @@
  *   {"plan": {…, modules left out}, "equal": "" | "y differs at byte 12 with seed 11", "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
  *   {"error": "code: words"}
  *
+ *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of each
+ *
  * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels": "shared,global" leaves the
  * other levels of block fusion out. "equal" is found here and
  * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte.
@@ -192,6 +194,21 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     return r < 0 ? rw_recover(device, r, e) : 0;
 }
 
+/* Every kind there is, once for each of its levels. */
+static void list(json_t *out)
+{
+    json_t *all = json_array();
+    for (unsigned k = 0; k < rw_nregistry; k++) {
+        const char *const *level = rw_registry[k]->levels, *before = NULL;
+        do {
+            if (!level || !before || strcmp(*level, before))
+                json_array_append_new(all, json_pack("[s,s]", rw_registry[k]->name, level ? *level : ""));
+            before = level ? *level : NULL;
+        } while (level && *++level);
+    }
+    json_object_set_new(out, "kinds", all);
+}
+
 int main(int argc, char **argv)
 {
     struct dt_err e = {0};
@@ -203,7 +220,10 @@ int main(int argc, char **argv)
     }
     while (getline(&line, &cap, stdin) > 0) {
         json_t *in = json_loads(line, 0, NULL), *out = json_object();
-        int r = in ? answer(in, out, &e) : dt_err_set(&e, DT_E_USAGE, "no JSON");
+        bool listed = json_is_true(json_object_get(in, "list"));
+        if (listed)
+            list(out);
+        int r = listed ? 0 : in ? answer(in, out, &e) : dt_err_set(&e, DT_E_USAGE, "no JSON");
         if (r < 0) {
             dt_free_ char *say = NULL;
             if (asprintf(&say, "%s: %s", dt_err_code(r), e.detail ? e.detail : "") < 0)

@@ -3,14 +3,15 @@
 
 Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM, pooling and transposing
 kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place launches (on halves too), memset and
-copy steps, further readers and intermediates that leave the graph. Each graph is planned once as a user would have it and, every other
-one, with everything legal forced (kept whether it is faster or not, so that what the model dislikes is held to the bits as well), all kinds or
-one of them alone.
+copy steps, further readers and intermediates that leave the graph. Each graph is planned once as a user would have it and once with what is legal
+forced (kept whether it is faster or not, so that what the model dislikes is held to the bits as well): one kind alone, one level of block
+fusion alone, or everything, in turn; graphs are made to suit the kind, with more of the launches that it is about.
 Graph and plan run with seeds that the planner never saw; outputs must agree byte by byte.
-What was kept, refused and dropped is counted, so that a planner which refuses everything shows. One process a core (planner.c)
-takes the graphs one after the other; when it dies, that is a failure of the graph it had.
+What was kept, refused and dropped is counted by kind and level and printed, so that a planner which refuses everything shows; of 300 graphs and more, each
+kind and level of the registry must be kept somewhere. One process a core (planner.c) takes the graphs one after the other; when it dies, that is
+a failure of the graph it had.
 
-    plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or nothing at all was kept
+    plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or a kind is never kept
 """
 import json
 import os
@@ -164,10 +165,11 @@ def up(a, b):
 class Maker:
     """A graph under construction: values are buffers with a shape (rows, columns)."""
 
-    def __init__(self, seed):
-        self.rng = random.Random(seed)
+    def __init__(self, seed, favour=""):
+        self.rng, self.favour = random.Random(seed), favour
         self.seed, self.shape, self.role, self.launches, self.read, self.unread = seed, {}, {}, [], set(), set()
-        self.value("x", self.rng.choice([8, 24, 40, 64]), self.rng.choice([32, 64, 96]), "input")
+        tall, wide = ([64], [96]) if favour == "split" else ([8, 24, 40, 64], [32, 64, 96])
+        self.value("x", self.rng.choice(tall), self.rng.choice(wide), "input")
 
     def value(self, name, rows, cols, role="intermediate"):
         self.shape[name], self.role[name] = (rows, cols), role
@@ -188,8 +190,10 @@ class Maker:
     def apply(self, kind, src, other=None):
         """One launch (or step) of this kind that reads `src`; the value it makes. Another kind where the shape does not allow this one."""
         rng, out, (rows, cols) = self.rng, "t%d" % len(self.launches), self.shape[src]
+        if self.favour in FAVOUR and rng.random() < 0.5:
+            kind = rng.choice(FAVOUR[self.favour])
         n, block = rows * cols, rng.choice([32, 64, 128, 256])
-        if rng.random() < 0.15:  # many small blocks, one an SM: more than a wave, for what splits them
+        if rng.random() < (0.7 if self.favour == "split" else 0.15):  # many small blocks, one an SM: more than a wave, for what splits them
             block, heavy = 32, 120000
         else:
             heavy = 0
@@ -283,8 +287,12 @@ SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tile
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
 
 
-def build(seed):
-    m = Maker(seed)
+# what a kind is about: weights; readers of a part; element-wise over many blocks
+FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"]}
+
+
+def build(seed, favour=""):
+    m = Maker(seed, favour)
     rng, form = m.rng, seed % 4
     if form == 0:  # a chain
         v = "x"
@@ -345,25 +353,26 @@ class Planner:
         return status
 
 
-KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute", "dataflow-fusion"]
+def ways(seed, kinds):
+    """How to plan this graph: (kind that it is for, [request, …]). Seeds modulo 4 are forms of graphs."""
+    only, level = (kinds + [["", ""]])[seed // 4 % (len(kinds) + 1)]
+    forced = {"force": True}
+    if not only and seed % 2:  # with those that are off by default
+        forced["allow"] = sorted({k for k, _ in kinds})
+    if only:
+        forced |= {"allow": [only], "deny": sorted({k for k, _ in kinds} - {only})}
+    if level:
+        forced["levels"] = level
+    return only, [{}, forced]
 
 
-def ways(seed):
-    """How to plan this graph: (words, request)."""
-    yield "", {}
-    if seed % 8 == 2:  # what is off by default, alone
-        yield " (forced)", {"force": True, "allow": ["dataflow-fusion"], "deny": [k for k in KINDS if k != "dataflow-fusion"]}
-    if seed % 2:  # every other one again with everything legal forced: all kinds, or one kind alone
-        only = KINDS[seed // 8 % len(KINDS)]
-        also = {"allow": ["dataflow-fusion"]} if seed // 8 % 2 else {}  # off by default
-        yield " (forced)", {"force": True} | also if seed // 4 % 2 else {"force": True, "allow": [only], "deny": [k for k in KINDS if k != only]}
-
-
-def check(planner, seed):
-    """Plan one graph in all ways: (verdicts, gain) or RuntimeError."""
+def check(planner, seed, kinds):
+    """Plan one graph in all ways: ({(kind, level, verdict): how often}, gain) or RuntimeError."""
     verdicts, gain = {}, 1.0
-    for how, more in ways(seed):
-        force, graph = bool(how), build(seed)
+    only, requests = ways(seed, kinds)
+    for more in requests:
+        force, graph = "force" in more, build(seed, only)
+        how = " (forced%s)" % (": " + only + " " + more.get("levels", "") if only else "") if force else ""
         a = planner.ask({"graph": graph, "seeds": [11, 12], "inputs": 2, "schedules": 3} | more)
         if "error" in a:
             raise RuntimeError(a["error"] + how)
@@ -374,12 +383,21 @@ def check(planner, seed):
             raise RuntimeError("slower: %.2f -> %.2f us" % (before, after))
         gain *= 1 if force else before / after
         for x in a["plan"]["rewrites"]:
-            kept = x["verdict"] == "kept"
-            key = x["verdict"] + (" %s %s" % (x["kind"], x.get("level") or "") if kept else "") + how
-            verdicts[key.strip()] = verdicts.get(key.strip(), 0) + 1
+            key = x["kind"], x.get("level") or "", x["verdict"] + (", forced" if force else "")
+            verdicts[key] = verdicts.get(key, 0) + 1
             if (x.get("reason") or "").startswith("verification:"):  # caught, but a wrong plan was made
                 raise RuntimeError("%s of %s was made and found wrong%s: %s" % (x["kind"], "+".join(x["launches"]), how, x["reason"]))
     return verdicts, gain
+
+
+def table(total, kinds):
+    """Prints how often what became of each kind; the kinds and levels that were never kept."""
+    words = ["kept", "kept, forced", "dropped", "dropped, forced", "refused", "refused, forced"]
+    rows = sorted({(k, level) for k, level, _ in total} | {tuple(k) for k in kinds})
+    print("%-32s" % "" + "".join("%17s" % w for w in words))
+    for kind, level in rows:
+        print("%-32s" % (kind + " " + level).strip() + "".join("%17d" % total.get((kind, level, w), 0) for w in words))
+    return [" ".join(k).strip() for k in kinds if not total.get((*k, "kept"), 0) + total.get((*k, "kept, forced"), 0)]
 
 
 def main():
@@ -388,6 +406,9 @@ def main():
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     todo, lock, total, gains, wrong = iter(range(first, first + count)), threading.Lock(), {}, [], []
     began = time.monotonic()
+    first_one = Planner(exe)
+    kinds = first_one.ask({"list": True})["kinds"]
+    first_one.close()
 
     def work():
         planner = Planner(exe)
@@ -397,7 +418,7 @@ def main():
             if seed is None:
                 break
             try:
-                verdicts, gain = check(planner, seed)
+                verdicts, gain = check(planner, seed, kinds)
                 with lock:
                     gains.append(gain)
                     for k, n in verdicts.items():
@@ -419,10 +440,10 @@ def main():
     product = 1.0
     for g in gains:
         product *= g
-    print("%d graphs, %d wrong, %.0f s; rewrites: %s; geometric mean %.3f times as fast (modeled)" %
-          (count, len(wrong), time.monotonic() - began, ", ".join("%d %s" % (n, v) for v, n in sorted(total.items())),
-           product ** (1 / max(1, len(gains)))))
-    return 1 if wrong or not any(v.startswith("kept") for v in total) else 0
+    never = table(total, kinds)
+    print("%d graphs, %d wrong, %.0f s; never kept: %s; geometric mean %.3f times as fast (modeled)" %
+          (count, len(wrong), time.monotonic() - began, ", ".join(never) or "none", product ** (1 / max(1, len(gains)))))
+    return 1 if wrong or (never if count >= 300 else len(never) == len(kinds)) else 0
 
 
 if __name__ == "__main__":
