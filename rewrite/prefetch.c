@@ -174,10 +174,7 @@ static void spare(struct mine *m, const struct rw_edit *x)
 /* The kernel's own blocks see the grid that it had. In the copy's original text, which begins at `from`. */
 static int keep_grid(struct rw_solo *s, const struct mine *m, uint32_t from, struct dt_err *e)
 {
-    uint32_t reg = PTX_NO_REG;
-    for (uint32_t k = 0; k < s->f->nreg; k++)
-        if (!strcmp(s->f->reg[k].name, "%dt_n"))
-            reg = k;
+    uint32_t reg = rw_solo_reg(s, "%dt_n");
     for (uint32_t i = from; i < s->f->ninst; i++)
         for (unsigned k = 0; k < s->f->inst[i].nopnd; k++) {
             struct ptx_opnd *o = &s->f->inst[i].opnd[k];

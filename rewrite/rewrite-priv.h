@@ -267,6 +267,7 @@ struct rw_solo {
     struct ptx_module *own;  /* its explicit form, where it needs one */
     struct ptx_module *m;    /* the copy */
     struct ptx_function *f;  /* and its entry, under the same name */
+    unsigned again;          /* how often text was put into it by rewrites before: names of another time are left alone */
 };
 enum rw_solo_kind { RW_SOLO_WAITS = 1, RW_SOLO_TRIGGERS = 2, RW_SOLO_MOVES = 4 /* its blocks are numbered anew */,
                     RW_SOLO_FETCHES = 8 /* it prefetches for the next one */, RW_SOLO_SPARES = 16 /* in more blocks, which do nothing else */, RW_SOLO_ALL = 31 };
@@ -276,8 +277,9 @@ void rw_solo_done(struct rw_solo *s);
 bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why);
 /* A fresh copy. 1: its arithmetic cannot be kept, `why` says so. */
 int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e);
-/* Put instructions before instruction `at` of the copy. How many. */
+/* Put instructions before instruction `at` of the copy. How many. Registers %dt_… and labels $dt_… of the text are new ones, whatever was put in before. */
 int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e);
+uint32_t rw_solo_reg(const struct rw_solo *s, const char *name); /* the register that a text called so, "%dt_n"; PTX_NO_REG */
 /* The copy's blocks are `block[0..n)` of the launch's grid, linear numbers: launched on a grid of n blocks, it sees the old numbers and grid. */
 int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_err *e);
 void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm); /* 708: .version 7.8 at least */

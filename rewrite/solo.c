@@ -47,14 +47,49 @@ int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e)
         return dt_err_set(e, DT_E_INTERNAL, "entry %s is not in its own copy", f->name);
     for (uint32_t k = 0; k < s->m->nfunc; k++)
         dev_round_muls(s->m->func[k]);
+    s->again = 0; /* names of the text that will be put in: %dt_i, or %dt1_i, … */
+    for (uint32_t k = 0; k < s->f->nreg; k++)
+        if (!strncmp(s->f->reg[k].name, "%dt", 3)) {
+            char *end;
+            unsigned long n = strtoul(s->f->reg[k].name + 3, &end, 10);
+            if (*end == '_' && n < 1000000 && n >= s->again)
+                s->again = (unsigned)n + 1;
+        }
     return 0;
+}
+
+/* The text with %dt_ and $dt_ as %dt1_ and $dt1_, say. */
+static void rename_text(const struct rw_solo *s, const char *text, struct dt_str *out)
+{
+    for (const char *p = text; *p; p++) {
+        dt_str_addc(out, *p);
+        if (s->again && (*p == '%' || *p == '$') && !strncmp(p + 1, "dt_", 3)) {
+            dt_str_addf(out, "dt%u", s->again);
+            p += 2;
+        }
+    }
+}
+
+uint32_t rw_solo_reg(const struct rw_solo *s, const char *name)
+{
+    struct dt_str mine = {0};
+    uint32_t found = PTX_NO_REG;
+    rename_text(s, name, &mine);
+    for (uint32_t k = 0; mine.s && k < s->f->nreg; k++)
+        if (!strcmp(s->f->reg[k].name, mine.s))
+            found = k;
+    dt_str_done(&mine);
+    return found;
 }
 
 int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e)
 {
     struct ptx_function *f = s->f;
     uint32_t before = f->ninst;
-    int r = ptx_append_text(f, e, "%s", text);
+    struct dt_str mine = {0};
+    rename_text(s, text, &mine);
+    int r = mine.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : ptx_append_text(f, e, "%s", mine.s ? mine.s : "");
+    dt_str_done(&mine);
     if (r < 0)
         return r;
     uint32_t n = f->ninst - before;
@@ -89,13 +124,15 @@ static int list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_
         return 0;
     }
     size_t width = narrow ? 2 : 4;
-    struct ptx_var *v = ptx_var_new(s->m, NULL, "dt_blocks", PTX_CONST, PTX_B8, n * width, 4);
+    char name[32];
+    snprintf(name, sizeof name, s->again ? "dt%u_blocks" : "dt_blocks", s->again);
+    struct ptx_var *v = ptx_var_new(s->m, NULL, name, PTX_CONST, PTX_B8, n * width, 4);
     if (!v || !(v->init = dt_arena_alloc(&s->m->arena, n * width)))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < n; k++)
         for (size_t b = 0; b < width; b++)
             v->init[k * width + b] = (uint8_t)(block[k] >> (8 * b));
-    dt_str_addf(text, ".reg .b64 %%dt_t<2>;\nmov.u64 %%dt_t0, dt_blocks;\nmul.wide.u32 %%dt_t1, %%dt_k, %zu;\nadd.s64 %%dt_t0, %%dt_t0, %%dt_t1;\n", width);
+    dt_str_addf(text, ".reg .b64 %%dt_t<2>;\nmov.u64 %%dt_t0, %s;\nmul.wide.u32 %%dt_t1, %%dt_k, %zu;\nadd.s64 %%dt_t0, %%dt_t0, %%dt_t1;\n", name, width);
     dt_str_addf(text, "ld.const.u%zu %%dt_k, [%%dt_t0];\n", width * 8);
     return 0;
 }
@@ -126,16 +163,13 @@ int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
     dt_str_done(&text);
     if (r < 0 || added < 0)
         return r < 0 ? r : added;
-    /* the registers by name; a module may call its own so too, then the new ones have other names and the text above would not have parsed */
-    uint32_t reg[2][3] = {{PTX_NO_REG, PTX_NO_REG, PTX_NO_REG}, {PTX_NO_REG, PTX_NO_REG, PTX_NO_REG}};
-    for (uint32_t k = 0; k < f->nreg; k++)
-        for (int d = 0; d < 3; d++)
-            for (int which = 0; which < 2; which++) {
-                char name[8];
-                snprintf(name, sizeof name, "%%dt_%c%d", which ? 'n' : 'c', d);
-                if (!strcmp(f->reg[k].name, name))
-                    reg[which][d] = k;
-            }
+    uint32_t reg[2][3];
+    for (int d = 0; d < 3; d++)
+        for (int which = 0; which < 2; which++) {
+            char name[8];
+            snprintf(name, sizeof name, "%%dt_%c%d", which ? 'n' : 'c', d);
+            reg[which][d] = rw_solo_reg(s, name);
+        }
     for (uint32_t i = (uint32_t)added; i < before + (uint32_t)added; i++)
         for (unsigned k = 0; k < f->inst[i].nopnd; k++) {
             struct ptx_opnd *o = &f->inst[i].opnd[k];

@@ -36,7 +36,7 @@ static uint32_t full_waves(const struct dev_step *s)
     return full == s->blocks ? 0 : full;
 }
 
-static bool plain(const struct dt_graph *g, uint32_t l) { return g->launch[l].kind == DT_KERNEL && !g->launch[l].stream && !g->launch[l].programmatic; }
+static bool plain(const struct dt_graph *g, uint32_t l) { return g->launch[l].kind == DT_KERNEL && !g->launch[l].stream && !g->launch[l].nafter && !g->launch[l].programmatic; }
 
 /* p and its consumers: how many. They follow each other. */
 static uint32_t group(const struct rw_state *s, uint32_t p)
@@ -57,7 +57,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     int r = 0;
     for (uint32_t p = 0; p + 1 < g->nlaunch && r == 0; p++) {
         uint32_t set[CONSUMERS + 2], n = group(s, p);
-        if (n == 1 || !full_waves(&s->prog->step[p]))
+        if (n == 1 || !full_waves(&s->prog->step[p]) || (p + n < g->nlaunch && g->launch[p + n].stream))
             continue;
         n += p + n < g->nlaunch; /* the next one will wait for all parts */
         for (uint32_t k = 0; k < n; k++)
@@ -193,6 +193,13 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
         }
     if (r == 0 && m->n < x->nlaunch) {
         json_t *l = dt_launch_to_json(g, &g->launch[x->launch[m->n]]);
+        json_t *after = json_object_get(l, "after"); /* of those that are split it waits for all parts, in the end */
+        for (size_t k = json_array_size(after); k-- > 0;)
+            for (uint32_t i = 0; i < m->n; i++)
+                if (!strcmp(json_string_value(json_array_get(after, k)), g->launch[x->launch[i]].name)) {
+                    json_array_remove(after, k);
+                    break;
+                }
         bool ok = l && last && also_after(l, last);
         struct rw_part *t = rw_edit_add(x, l);
         if (!ok || !t)
