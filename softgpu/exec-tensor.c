@@ -244,6 +244,16 @@ const struct sg_op *sg_tensor_prefetch(struct sg_warp *w, const struct sg_op *op
 }
 
 /* ---- tensormap.* --------------------------------------------------------------------------------------------------- */
+/* 128 zeros are a map whose fields are zero, or the least that they can be: kernels that make maps start from it. */
+static bool blank(const uint8_t raw[PTX_TENSORMAP_BYTES], struct ptx_tensormap *ret)
+{
+    static const uint8_t zero[PTX_TENSORMAP_BYTES];
+    if (memcmp(raw, zero, sizeof zero))
+        return false;
+    *ret = (struct ptx_tensormap){.dim = {1, 1, 1, 1, 1}, .box = {1, 1, 1, 1, 1}, .step = {1, 1, 1, 1, 1}, .rank = 1};
+    return true;
+}
+
 const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *op)
 {
     const uint32_t *ext = w->code->ext + op->x;
@@ -258,8 +268,8 @@ const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *
         if (!q)
             return NULL;
         memcpy(raw, p, sizeof raw);
-        if (!ptx_tensormap_decode(raw, &m))
-            return sg_fault_at(w, op, DT_E_TRAP, l, a, 128, "there is no tensor map at 0x%llx", (unsigned long long)a);
+        if (!ptx_tensormap_decode(raw, &m) && !blank(raw, &m))
+            return sg_fault_at(w, op, DT_E_TRAP, l, a, 128, "there is neither a tensor map nor 128 zeros at 0x%llx", (unsigned long long)a);
         uint64_t v = ext[SG_BULK_COORDS] ? SG_P(uint64_t, ext[SG_BULK_SIZE])[l] : SG_P(uint32_t, ext[SG_BULK_SIZE])[l];
         uint8_t low = (uint8_t)(v < 255 ? v : 255);
         switch (ext[SG_BULK_OP]) {
