@@ -12,6 +12,8 @@
  */
 #include "rewrite/inline-priv.h"
 
+#include <stdlib.h>
+
 bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst)
 {
     const struct ptx_inst *i = &f->inst[inst];
@@ -144,6 +146,12 @@ int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     return 0;
 }
 
+static void on_set(uint32_t reg, bool write, void *user)
+{
+    bool *set = user;
+    set[reg] |= write;
+}
+
 int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
 {
     struct rw_inline *n = c->in;
@@ -158,9 +166,13 @@ int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
         return r;
     }
     const uint64_t *at = live.in[cfg.block_of[n->loop - 1]];
-    for (uint32_t reg = 0; reg < f->nreg; reg++) {
+    bool *set = dt_calloc((size_t)f->nreg + 1, sizeof *set);
+    for (uint32_t k = 0; set && k < f->ninst; k++)
+        if (n->in_loop[k] && f->inst[k].op > PTX_OP_OPAQUE)
+            ptx_inst_regs(&f->inst[k], on_set, set);
+    for (uint32_t reg = 0; set && reg < f->nreg && !n->no[RW_NO_own_ways]; reg++) {
         uint32_t add = 0, q = 0;
-        if (!need[reg] || !defs_of(n, f, reg, false).n || !(at[reg / 64] >> reg % 64 & 1))
+        if (!need[reg] || !set[reg] || !(at[reg / 64] >> reg % 64 & 1))
             continue;
         while (q < n->ninduction && n->induction[q].reg != reg)
             q++;
@@ -171,7 +183,9 @@ int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
         else
             rw_no(c, RW_NO_own_ways, "'%s' carries %s from one round of its loop to the next", rw_launch_name(c, n->guest), f->reg[reg].name);
     }
+    r = set ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    free(set);
     ptx_live_done(&live);
     ptx_cfg_done(&cfg);
-    return 0;
+    return r;
 }

@@ -402,12 +402,14 @@ static bool solve(const struct match *m, const struct param *p, struct rw_param 
     *ret = (struct rw_param){.inst = p->inst, .opnd = p->opnd, .base = p->value[m->t]};
     for (unsigned d = 0; d < in->ndigit; d++) {
         const struct rw_digit *y = &in->digit[d];
-        for (unsigned a = 0; y->of == RW_SLOT && a < in->nslot && !ret->by[d]; a++)
-            for (unsigned b = a + y->weight; (m->members >> a & 1) && b < in->nslot && !ret->by[d]; b += y->weight) {
+        bool found = y->of != RW_SLOT;
+        for (unsigned a = 0; a < in->nslot && !found; a++)
+            for (unsigned b = a + y->weight; (m->members >> a & 1) && b < in->nslot && !found; b += y->weight) {
                 int64_t steps = (b - a) / y->weight;
                 if (b / (y->weight * y->n) != a / (y->weight * y->n))
                     break;
-                if ((m->members >> b & 1) && (p->value[b] - p->value[a]) % steps == 0)
+                found = m->members >> b & 1; /* two that differ in this digit alone */
+                if (found)
                     ret->by[d] = (p->value[b] - p->value[a]) / steps;
             }
         if (y->of == RW_SLOT)

@@ -19,7 +19,7 @@
 
 #include <string.h>
 
-#define LARGE 20000 /* instructions of a guest that is looked at so */
+#define LARGE 8000 /* instructions of a guest that is looked at so */
 
 struct slicer {
     const struct rw_cand *c;
@@ -85,7 +85,7 @@ static void round_of(struct slicer *s)
     s->next[f->ninst] = f->ninst;
     for (uint32_t n = f->ninst; n-- > 0;)
         s->next[n] = s->mask[n] ? n : s->next[n + 1];
-    for (uint32_t n = 0; n < f->ninst; n++) {
+    for (uint32_t n = f->ninst; n-- > 0;) { /* backwards: definitions stand before their uses, as a rule */
         const struct ptx_inst *i = &f->inst[n];
         unsigned parts = i->op > PTX_OP_OPAQUE ? rw_inline_parts(i) : 0, flags = parts ? ptx_op_info(i->op)->flags : 0;
         struct defines d = {.need = s->need};
