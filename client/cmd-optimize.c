@@ -60,8 +60,9 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         puts("verified   nothing to verify: the plan is the posted launches");
     } else if (ver) {
         const json_t *part = json_object_get(ver, "sampled");
-        printf("verified   %s on %.0f inputs under %.0f block orders (%s)", json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise",
-               jnum(ver, "inputs"), jnum(ver, "schedules"), jstr(ver, "device"));
+        printf("verified   %s on %.0f inputs %s %.0f %s (%s)", json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
+               !strcmp(jstr(ver, "device"), "cuda") ? "and in" : "under", jnum(ver, "schedules"),
+               !strcmp(jstr(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders", jstr(ver, "device"));
         if (part)
             printf(", a sample: %.0f of %.0f blocks ran", jnum(part, "blocks"), jnum(part, "of"));
         putchar('\n');

@@ -84,9 +84,9 @@ static void times(struct dt_str *o, const json_t *plan)
     dt_str_add(o, "</table>\n");
     const json_t *v = json_object_get(plan, "verified");
     if (v)
-        dt_str_addf(o, "<p>Verified %s on %.0f inputs under %.0f block orders, on the %s device",
-                    json_is_true(json_object_get(v, "bitwise")) ? "bit by bit" : "within a tolerance", num(v, "inputs"), num(v, "schedules"),
-                    !strcmp(str(v, "device"), "cuda") ? "CUDA" : "software");
+        dt_str_addf(o, !strcmp(str(v, "device"), "cuda") ? "<p>Verified %s on %.0f inputs and in %.0f runs with delayed blocks, on the CUDA device"
+                                                          : "<p>Verified %s on %.0f inputs under %.0f block orders, on the software device",
+                    json_is_true(json_object_get(v, "bitwise")) ? "bit by bit" : "within a tolerance", num(v, "inputs"), num(v, "schedules"));
     const json_t *part = v ? json_object_get(v, "sampled") : NULL;
     if (part)
         dt_str_addf(o, "; a sample: %.0f of %.0f blocks ran, and what they leave in the outputs was compared", num(part, "blocks"), num(part, "of"));

@@ -80,6 +80,9 @@ bool dev_same_code(const void *a, size_t na, const void *b, size_t nb);
 const char *dev_nvrtc_version(void);     /* "13.0" or NULL */
 const char *dev_nvjitlink_version(void); /* "13.0" or NULL */
 
+/* The module with random delays at the head of every entry (delay.c). Caller frees; NULL: memory. */
+char *dev_delayed_ptx(const char *ptx);
+
 /* ---- a graph made ready (prog.c) ----------------------------------------------------------------------------- */
 struct dev_step { /* one launch of the graph, checked against its entry */
     const struct dt_launch *launch;

@@ -7,7 +7,7 @@
  *      floating-point input.
  *      An input with which the original faults (an index made of data) is not for these kernels, and is left out.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time. What streams and programmatic
- *      edges do not order runs side by side then (dev_run_once).
+ *      edges do not order runs side by side then (dev_run_once). On a real GPU it runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
  * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device one after the other,
  * so the memory of one is enough. Outputs are found by name: a plan has the graph's
@@ -262,13 +262,43 @@ static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct
     return r;
 }
 
+/* The plan with delays in every entry, for a real GPU. `g` and `text` outlive it. */
+static int delayed_new(struct dev_device *d, const struct dev_prog *plan, struct dt_graph *g, char ***ret_text, struct dev_prog **ret, struct dt_err *e)
+{
+    *g = *plan->graph;
+    g->module = dt_calloc(g->nmodule + 1, sizeof *g->module);
+    char **text = *ret_text = dt_calloc(g->nmodule + 1, sizeof *text);
+    if (!g->module || !text)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < g->nmodule; i++) {
+        if (!(text[i] = dev_delayed_ptx(plan->module[i].ptx)))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        g->module[i] = plan->graph->module[i];
+        g->module[i].source = text[i];
+        g->module[i].len = strlen(text[i]);
+        g->module[i].is_ptx = true;
+    }
+    return dev_prog_derive(d, g, plan, NULL, NULL, ret, e);
+}
+
+static void delayed_done(struct dt_graph *g, char **text, struct dev_prog *p)
+{
+    dev_prog_free(p);
+    for (uint32_t i = 0; text && i < g->nmodule; i++)
+        free(text[i]);
+    free(text);
+    free(g->module);
+}
+
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, const struct ana_result *a, unsigned inputs,
                    unsigned schedules, struct dev_cost *cost, struct dt_err *e)
 {
     struct rw_sample *sample = NULL;
     struct dev_run *run = NULL;
     struct outputs got = {0};
-    char what[64];
+    struct dt_graph late = {0};
+    struct dev_prog *slow = NULL;
+    char what[64], **text = NULL;
     bool soft = !strcmp(dev_info(d)->kind, "soft"), talks = ref->talks || rw_talks(plan);
     if (inputs > ref->inputs)
         inputs = ref->inputs;
@@ -281,11 +311,16 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         unsigned input = k < inputs ? k : 0;
         if (!ref->want[input].p)
             continue;
+        if (k >= inputs && !soft && !slow) { /* from here on */
+            run = dev_run_free(run);
+            if ((r = delayed_new(d, plan, &late, &text, &slow, e)) < 0 || (r = dev_run_new(d, slow, &run, e)) < 0)
+                break;
+        }
         r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs, e);
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else
-            snprintf(what, sizeof what, "block order %u", k - inputs + 1);
+            snprintf(what, sizeof what, soft ? "block order %u" : "run %u with delayed blocks", k - inputs + 1);
         if (r == 0 && (r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0)
             r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
         if (r == 0 && (r = fetch(run, plan->graph, &got, e)) == 0)
@@ -294,6 +329,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
     }
     rw_watch(d, talks, 0, false, NULL);
     dev_run_free(run);
+    delayed_done(&late, text, slow);
     rw_sample_free(sample);
     return r < 0 ? rw_recover(d, r, e) : 0;
 }

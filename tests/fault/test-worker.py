@@ -63,6 +63,33 @@ class Faults(unittest.TestCase):
                 self.assertEqual(json.loads(r.stdout)["code"], "no-device")
                 self.assertIn(text, r.stdout)
 
+    def test_another_architecture(self):
+        """newer than the device, or for one device alone and not for this one: refused by name before anything is loaded"""
+        with tempfile.TemporaryDirectory() as d:
+            for words, target, device in (("", "sm_100", "sm_90"), ("", "sm_100a", "sm_90"), ("", "sm_80a", "sm_90"), ("new-arch", "sm_90a", "sm_130")):
+                fault(words)
+                g = write(d, "g.json", single(SCALE.replace(".target sm_80", ".target " + target), "scale"))
+                self.assertIn(".target " + target, open(g, encoding="utf-8").read())
+                r = cli("run", g, "--local", "--json", "--device", "cuda")
+                problem = json.loads(r.stdout)
+                self.assertEqual((r.returncode, problem["code"]), (3, "unsupported"), problem)
+                self.assertIn(f"the module is for {target}, the device is {device}", problem["detail"])
+            for member in "cubin", "sass", "fatbin":
+                doc = single(SCALE, "scale")
+                doc["modules"]["m"] = {member: "AA=="}
+                r = cli("run", write(d, "g.json", doc), "--local", "--json", "--device", "cuda")
+                self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (3, "unsupported"), r.stdout)
+
+    def test_plans(self):
+        """made and verified on the device: nobody chooses the order of blocks there, some are delayed instead"""
+        with tempfile.TemporaryDirectory() as d:
+            g = write(d, "g.json", chain(2, blocks=9))
+            r = cli("optimize", g, "--local", "--device", "cuda", "--budget", "5", "--cache", os.path.join(d, "c.db"), "-o", os.path.join(d, "p"))
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn("bitwise on 3 inputs and in 8 runs with delayed blocks (cuda)", r.stdout)
+            with open(os.path.join(d, "p/plan.json"), encoding="utf-8") as f:
+                self.assertNotIn("nanosleep", f.read())
+
     def test_devices(self):
         fault("mig")
         devices = json.loads(cli("devices", "--local", "--json", "--device", "cuda").stdout)

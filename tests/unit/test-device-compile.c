@@ -222,13 +222,37 @@ static void newer_ptx(void **state)
     dt_err_done(&e);
 }
 
+/* Delays stand in every entry that has a body, once, and the module is one that compiles. */
+static void delayed(void **state)
+{
+    const char *ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.func helper()\n{\nret;\n}\n"
+                      ".visible .entry one(.param .u64 x) // { in a comment\n.maxntid 32, 1, 1\n{\n.reg .b32 %dvd<2>;\nmov.u32 %dvd1, %tid.x;\nDVGO: ret;\n}\n"
+                      ".entry later(.param .u64 x)\n{\nret;\n}\n";
+    struct dt_err e = {0};
+    struct ptx_module *m = NULL;
+    char *text = dev_delayed_ptx(ptx);
+    assert_non_null(text);
+    unsigned n = 0;
+    for (const char *p = text; (p = strstr(p, "nanosleep")); p++)
+        n++;
+    assert_int_equal(n, 2);
+    assert_true(strstr(text, "nanosleep") > strstr(text, ".entry one"));
+    if (ptx_parse(text, strlen(text), &m, &e) < 0 || ptx_verify(m, &e) < 0)
+        fail_msg("%s", e.detail);
+    ptx_module_free(m);
+    int r = dev_assemble(text, strlen(text), "sm_90", NULL, NULL, &e);
+    assert_true(r == 0 || r == DT_E_NO_COMPILER);
+    dt_err_done(&e);
+    free(text);
+}
+
 int main(void)
 {
     if (!dev_nvrtc_version() || !dev_nvjitlink_version()) {
         puts("NVRTC or nvJitLink is not here: skipped");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(compiles), cmocka_unit_test(names_no_folder), cmocka_unit_test(headers), cmocka_unit_test(host_headers),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(delayed), cmocka_unit_test(compiles), cmocka_unit_test(names_no_folder), cmocka_unit_test(headers), cmocka_unit_test(host_headers),
                                        cmocka_unit_test(says_why),
                                        cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped),
                                        cmocka_unit_test(newer_ptx)};
