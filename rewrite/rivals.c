@@ -3,7 +3,7 @@
  * Candidates are taken one after the other, each when it gains at once (choose.c). What comes later may gain more from what was there before:
  * a launch that is fused has no edge that a programmatic launch could cover, and one that is recomputed is not fused with what precedes it. So, from the
  * newest kept rewrite to the oldest, of all kinds but the last of the registry (nothing comes after it), where it gained less than the gap between
- * two launches, which is what it kept others from:
+ * two launches, which is what it kept others from; of graphs of up to ALL launches, whatever it gained:
  *
  *   take back the state that it made and all later ones, ban the candidate, go on choosing from there
  *   faster in the end by more than the noise: that is the plan, and the candidate is dropped with both times
@@ -19,6 +19,7 @@
 
 #define TRIES 4
 #define LAUNCHES 64
+#define ALL 8
 
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches)
 {
@@ -152,7 +153,7 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
     for (size_t from = p->state.n; from-- > 1 && tries < TRIES && !p->budget_spent;) {
         struct saved s = {0};
         const struct rw_entry *x = from < p->state.n ? &p->entry.p[p->state.p[from].entry] : NULL;
-        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || x->before_us - x->after_us > gap_us(&p->state.p[0]))
+        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
             continue;
         struct rw_ban ban = {x->kind, json_incref(x->launches)};
         if (!dt_push(&p->ban, ban)) {
