@@ -1,6 +1,7 @@
 /* Dataflow fusion through the planner: which flags come of which maps, hazards of all kinds, what a broken count, a missing memset and a missing fence
  * do, and that it is off unless it is allowed. */
 #include "rewrite-plans.h"
+#include "base/hash.h"
 #include "rewrite/flow.h"
 
 /* f: 32 numbers a block; pair: a block reads its own and the next block's; zero: each reads block 0's; panel: each of four reads all four of its row;
@@ -255,6 +256,62 @@ static void test_memset(void **state)
     json_decref(p);
 }
 
+/* Tables from elsewhere: whatever is in them, they are read, refused or found unsound, never trusted. */
+static void test_hostile(void **state)
+{
+    struct dt_err e = {0};
+    json_t *p = panels(), *m;
+    const char *name;
+    unsigned sound = 0, read = 0;
+    json_object_foreach(json_object_get(p, "modules"), name, m)
+    {
+        struct ptx_module *ir;
+        const char *text = json_string_value(json_object_get(m, "ptx"));
+        if (!strstr(text, "_flow["))
+            continue;
+        must(ptx_parse(text, strlen(text), &ir, &e), &e);
+        struct ptx_function *f = ptx_find_function(ir, "fused_panel_panel");
+        struct ptx_var *v = ptx_find_var(ir, "fused_panel_panel_flow");
+        assert_true(f && v && v->init);
+        for (uint64_t k = 0; k < 20000; k++) {
+            uint64_t z = dt_splitmix64(1, k);
+            size_t at = k % 4 ? z % v->bytes : z % 16; /* the head more often */
+            uint8_t was = v->init[at];
+            v->init[at] = (uint8_t)(z >> 32);
+            struct dt_arena a = {0};
+            struct rw_flow t;
+            struct dt_str why = {0};
+            if (rw_flow_read(&a, f, &t) == 0) {
+                read++;
+                bool ok = rw_flow_sound(&t, &why);
+                assert_true(ok || why.len);
+                sound += ok;
+            }
+            dt_str_done(&why);
+            dt_arena_done(&a);
+            v->init[at] = was;
+        }
+        uint8_t *all = v->init;
+        uint64_t bytes = v->bytes;
+        for (v->bytes = 0; v->bytes < bytes; v->bytes++) { /* cut short */
+            struct dt_arena a = {0};
+            struct rw_flow t;
+            assert_int_equal(rw_flow_read(&a, f, &t), DT_E_GRAPH);
+            dt_arena_done(&a);
+        }
+        v->init = NULL;
+        v->bytes = bytes;
+        struct dt_arena a = {0};
+        struct rw_flow t;
+        assert_int_equal(rw_flow_read(&a, f, &t), DT_E_GRAPH);
+        dt_arena_done(&a);
+        v->init = all;
+        ptx_module_free(ir);
+    }
+    assert_true(read > 5000 && sound < read);
+    json_decref(p);
+}
+
 /* What the flags order is ordered for the race detector, under any order of blocks; without release, or acquire, or the barrier before, it is not. */
 static void test_order(void **state)
 {
@@ -325,7 +382,7 @@ static int all(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_panels), cmocka_unit_test(test_hazards), cmocka_unit_test(test_refused),
                                        cmocka_unit_test(test_gains), cmocka_unit_test(test_off),    cmocka_unit_test(test_count),   cmocka_unit_test(test_memset),
-                                       cmocka_unit_test(test_order), cmocka_unit_test(test_analysis)};
+                                       cmocka_unit_test(test_order), cmocka_unit_test(test_hostile), cmocka_unit_test(test_analysis)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
