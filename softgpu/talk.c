@@ -18,7 +18,7 @@
 
 #include "base/alloc.h"
 
-enum { MAX_PARTS = 64, MAX_BLOCKS = 1 << 20 };
+enum { MAX_PARTS = 64, MAX_BLOCKS = 1 << 16 };
 #define MAX_KEPT (UINT64_C(256) << 20) /* bytes of all records */
 
 struct signal {
