@@ -5,6 +5,8 @@
  * content S runs, and T in its stead, in order and under shuffled block orders with the race detector. All that either writes is compared, but
  * for bytes that the edit says nobody reads any more (intermediates that moved to shared memory, blocks that are not launched).
  *
+ * A long chain that is most of the graph is left to the gate as far as block orders go.
+ *
  * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to try equal edits once:
  * the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried passes, or is too slow, at once. From one planning to the next
  * the performance library (library.c) remembers.
@@ -18,6 +20,7 @@
 #include <string.h>
 
 #define SNAP_BYTES (UINT64_C(1) << 30)
+#define CHAIN 16 /* launches */
 
 struct rw_version { /* of a buffer: what `launch` of the original left in it */
     uint32_t launch, buffer;
@@ -397,10 +400,21 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edi
     return remember(t, e);
 }
 
+/* A long chain that is most of what the graph does: its block orders would be tried twice, here and by the gate, and nothing smaller waits for the answer. */
+static bool is_all(const struct rw_trial *t)
+{
+    uint64_t mine = 0, all = 0;
+    for (uint32_t l = 0; l < t->next->graph->nlaunch; l++) {
+        all += t->next->cost[l].instructions;
+        mine += l >= t->first && l < t->first + t->n ? t->next->cost[l].instructions : 0;
+    }
+    return t->n > CHAIN && mine > all / 2;
+}
+
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
-    if (t->orders >= RW_TRIAL_ORDERS)
+    if (t->orders >= RW_TRIAL_ORDERS || is_all(t))
         return 0;
     if (t->known) /* its costs were, S has not run */
         r = run_before(t, e);
