@@ -644,7 +644,7 @@ int sg_decode_memory(struct sg_dec *d)
         op->flags |= sg_width((enum ptx_type)i->type[0]) == 8 ? SG_A64 : 0;
         return 0;
     }
-    case PTX_OP_BARRIER_CLUSTER_ARRIVE: sg_emit(d, sg_cluster_arrive); return 0;
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE: sg_emit(d, sg_cluster_arrive)->sub = ptx_has(i, PTX_M_RELAXED); return 0;
     case PTX_OP_BARRIER_CLUSTER_WAIT:
         sg_emit(d, sg_cluster_wait);
         d->need_bb = true;

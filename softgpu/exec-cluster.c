@@ -185,6 +185,8 @@ static void complete(struct sg_cluster *cl)
     if (!cl->arrived || cl->arrived < cl->alive)
         return;
     cl->arrived = 0;
+    cl->phase += !cl->relaxed;
+    cl->relaxed = false;
     if (cl->block[0].check)
         sg_clock_cluster_complete(cl);
     for (uint32_t r = 0; r < cl->size; r++)
@@ -222,6 +224,7 @@ const struct sg_op *sg_cluster_arrive(struct sg_warp *w, const struct sg_op *op)
     if (w->blk->check && !sg_clock_cluster_arrive(w, op))
         return NULL;
     w->arrived |= w->mask;
+    w->blk->cl->relaxed |= op->sub;
     w->blk->cl->arrived += (uint32_t)__builtin_popcount(w->mask);
     complete(w->blk->cl);
     return op + 1;

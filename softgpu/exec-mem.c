@@ -5,7 +5,9 @@
  *
  * Races between blocks (SG_CHECK_BLOCKS; check.h has the other modes): a shadow of every byte of global memory holds the last writing block and the reading block, or
  * "several". A block that writes what another one read or wrote, or reads what another one wrote, is a race, unless both accesses
- * are atomics. It knows no order between blocks: fences and flags do not excuse.
+ * are atomics. It knows no order between blocks but that of a cluster's barriers: fences and flags do not excuse. An access counts the barriers of
+ * its cluster that are over (`phase`). It comes before barrier phase + 1, or phase + 2 if its thread has arrived there already, and behind barrier `phase`, or phase - 1
+ * if its thread has not waited yet.
  */
 #include "softgpu/check.h"
 
@@ -15,6 +17,7 @@
 #include "softgpu/bits.h"
 
 #define SHADOW_MANY UINT32_MAX
+#define SHADOW_CLUSTER (UINT32_C(1) << 31)
 
 uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane)
 {
@@ -112,37 +115,64 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 }
 
 /* ---- races ------------------------------------------------------------------------------------------------------- */
+static bool same_cluster(const struct sg_cluster *cl, uint32_t who)
+{
+    return cl->size > 1 && who != SHADOW_MANY && ((who & ~SHADOW_CLUSTER) - 1) / cl->size == cl->index;
+}
+
+/* Did the access, before barrier phase + 1 of the cluster, happen before what comes behind barrier `behind`? */
+static bool ordered(const struct sg_cluster *cl, uint32_t who, uint8_t phase, uint32_t behind)
+{
+    return same_cluster(cl, who) && phase < behind && phase < UINT8_MAX;
+}
+
+static uint8_t at_most(uint32_t phase) { return phase < UINT8_MAX ? (uint8_t)phase : UINT8_MAX; }
+
+static uint32_t block_number(const struct sg_warp *w, uint32_t who)
+{
+    uint32_t size = w->blk->cl->size;
+    return size == 1 ? who - 1 : (uint32_t)sg_cluster_block(w->wk->run, (who - 1) / size, (who - 1) % size);
+}
+
 /* A race that is found ends the launch: the fault is set, and the warp stops at its next basic block (sg_out_of_fuel). */
 void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
                    enum sg_access how)
 {
     if (!r->shadow || w->wk->fault)
         return;
-    uint32_t me = (uint32_t)w->blk->linear + 1;
+    const struct sg_cluster *cl = w->blk->cl;
+    uint32_t me = (uint32_t)(cl->index * cl->size + w->blk->rank) + 1, behind = cl->phase, before = cl->phase;
+    if (w->arrived >> lane & 1) {
+        before += !(w->passed >> lane & 1);
+        behind -= w->passed >> lane & 1 && behind;
+    }
     for (uint64_t i = 0; i < bytes; i++) {
         struct sg_shadow *s = &r->shadow[lo + i - r->base];
-        bool hit = false;
+        bool hit = false, read_before = s->reader && ordered(cl, s->reader, s->rphase, behind);
         uint32_t other = s->writer;
-        if (s->writer && s->writer != me)
+        if (s->writer && s->writer != me && !ordered(cl, s->writer, s->wphase, behind))
             hit = !(how == SG_ATOMIC && s->atomic);
-        if (!hit && how != SG_READ && s->reader && s->reader != me) {
+        if (!hit && how != SG_READ && s->reader && s->reader != me && !read_before) {
             hit = true;
             other = s->reader;
         }
         if (hit) {
             char who[32] = "several blocks";
-            if (other != SHADOW_MANY)
-                snprintf(who, sizeof who, "block %u", other - 1);
+            if (!(other & SHADOW_CLUSTER))
+                snprintf(who, sizeof who, "block %u", block_number(w, other));
             sg_fault_at(w, op, DT_E_RACE, lane, lo + i, (uint32_t)bytes, "the byte at 0x%llx is also %s by %s, in no order",
                         (unsigned long long)(lo + i), s->writer && s->writer != me ? "written" : "read", who);
             w->fuel = 0;
             return;
         }
         if (how == SG_READ) {
-            s->reader = !s->reader || s->reader == me ? me : SHADOW_MANY;
+            bool mine = s->reader == me, first = !s->reader || read_before;
+            s->rphase = first || before > s->rphase ? at_most(before) : s->rphase;
+            s->reader = mine || first ? me : same_cluster(cl, s->reader) ? SHADOW_CLUSTER | me : SHADOW_MANY;
         } else {
             s->atomic = how == SG_ATOMIC && (!s->writer || s->atomic);
             s->writer = me;
+            s->wphase = at_most(before);
         }
     }
 }

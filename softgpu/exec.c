@@ -276,7 +276,9 @@ static void cluster_start(const struct sg_run *run, struct sg_cluster *cl, uint6
     cl->place = place;
     cl->live = cl->size;
     cl->alive = cl->size * run->threads;
-    cl->arrived = cl->next = cl->passes = 0;
+    cl->arrived = cl->next = cl->passes = cl->phase = 0;
+    cl->index = linear;
+    cl->relaxed = false;
 }
 
 static void deadlock(struct sg_block *b)
@@ -766,7 +768,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     int r = check(d, l, c, fault, &run);
     if (r < 0)
         return r;
-    if (l->checks && run.nblocks >= UINT32_MAX - 1)
+    if (l->checks && run.nblocks >= INT32_MAX)
         return refuse(l, fault, DT_E_TOO_LARGE, 0, "too many blocks for the race detector");
     run.local_bytes = c->local_bytes + (c->fp ? (l->stack_bytes ? l->stack_bytes : 1024u) & ~15u : 0);
     run.nwarp = (run.threads + SG_LANES - 1) / SG_LANES;

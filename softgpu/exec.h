@@ -221,8 +221,9 @@ struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
     uint8_t *dirty;
 };
 struct sg_shadow {
-    uint32_t writer, reader; /* block number + 1; SG_SHADOW_MANY readers */
+    uint32_t writer, reader; /* block number + 1, counted by clusters; SHADOW_MANY readers, or SHADOW_CLUSTER + the number of a block of their cluster + 1 */
     uint8_t atomic;          /* the writer's accesses were atomic */
+    uint8_t wphase, rphase;  /* the cluster's barriers before which they happened: number 1 for 0; 255: unknown */
 };
 
 struct sg_calls { /* of a lane: what its calls saved */
@@ -293,6 +294,9 @@ struct sg_cluster {
     uint32_t next;          /* rank that runs first in the next turn */
     uint32_t passes;        /* turns so far */
     uint64_t place;         /* in the order of clusters */
+    uint64_t index;         /* its number; of one block, that block's */
+    uint32_t phase;         /* barriers that are over and order memory */
+    bool relaxed;           /* somebody arrived at the next one without .release */
 };
 
 struct sg_interval {

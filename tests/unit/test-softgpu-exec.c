@@ -290,6 +290,61 @@ static void test_prefetched(void **state)
     sg_module_free(m);
 }
 
+/* SG_CHECK_BLOCKS knows the order that a cluster's barriers give, and no other. x[0 .. 4): a word of each rank of two clusters of two. */
+static void test_cluster_order(void **state)
+{
+#define WRITE "st.global.u32 [%mine], %r1;\n"   /* this block's word */
+#define READ "ld.global.u32 %r2, [%other];\n"   /* the other block's of its cluster */
+#define FAR "ld.global.u32 %r2, [%far];\n"      /* one of the other cluster's */
+#define ALL "ld.global.u32 %r2, [%first];\n"    /* the same of both blocks of a cluster, which rank 0 writes */
+#define ZERO "@%p st.global.u32 [%first], %r1;\n"
+#define ARRIVE "barrier.cluster.arrive;\n"
+#define WAIT "barrier.cluster.wait;\n"
+#define SYNC ARRIVE WAIT
+    static const struct {
+        const char *body;
+        bool race;
+    } row[] = {{WRITE SYNC READ, false},
+               {WRITE READ, true},
+               {WRITE "barrier.sync 0;\n" READ, true},
+               {WRITE SYNC FAR, true},
+               {READ SYNC WRITE, false},
+               {READ WRITE, true},
+               {WRITE SYNC READ SYNC WRITE, false},
+               {WRITE SYNC READ WRITE, true},
+               {ARRIVE WRITE WAIT READ, true},         /* written after the arrival */
+               {ARRIVE WRITE WAIT SYNC READ, false},
+               {WRITE ARRIVE READ WAIT, true},         /* read before the wait */
+               {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT READ, true},
+               {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT SYNC READ, false},
+               {ALL SYNC ZERO, false},                 /* several have read it */
+               {ALL ZERO, true},
+               {ZERO SYNC ALL SYNC ZERO, false}};
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[2048];
+        struct sg_module *m;
+        struct sg_fault f = {0};
+        struct dt_err e = {0};
+        float *x = device_floats(4, 0);
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%x, %%y, %%mine, %%other, %%far, %%first;\n"
+                 ".reg .b32 %%r<4>; .reg .pred %%p;\nld.param.u64 %%x, [x]; mov.u32 %%r1, %%ctaid.x; mul.wide.u32 %%y, %%r1, 4; add.u64 %%mine, %%x, %%y;\n"
+                 "xor.b32 %%r3, %%r1, 1; mul.wide.u32 %%y, %%r3, 4; add.u64 %%other, %%x, %%y; xor.b32 %%r3, %%r1, 2; mul.wide.u32 %%y, %%r3, 4;\n"
+                 "add.u64 %%far, %%x, %%y; and.b32 %%r3, %%r1, 2; mul.wide.u32 %%y, %%r3, 4; add.u64 %%first, %%x, %%y; setp.eq.u32 %%p, %%r1, %%r3;\n%sret;\n}\n",
+                 row[i].body);
+        assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
+        for (uint64_t seed = 0; seed < 3; seed++) {
+            int r = launch(m, "k", (struct sg_launch){.grid = {4}, .block = {1}, .cluster = {2, 1, 1}, .checks = SG_CHECK_BLOCKS, .seed = seed}, (struct arg[]){A(x)},
+                           NULL, &f);
+            if (r != (row[i].race ? DT_E_RACE : 0))
+                fail_msg("row %zu, seed %u: %d %s", i, (unsigned)seed, r, f.text);
+        }
+        sg_module_free(m);
+        drop(x);
+    }
+}
+
 static void test_out_of_bounds(void **state)
 {
     (void)state;
@@ -424,7 +479,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_gemm),       cmocka_unit_test(test_gemm_tiled),
         cmocka_unit_test(test_softmax),  cmocka_unit_test(test_gelu),       cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_cluster_order), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
         cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
