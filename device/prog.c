@@ -469,6 +469,26 @@ static const char *limit_of(const struct dev_info *d, const struct dev_step *s, 
     return limit;
 }
 
+/* Blocks of a cluster wait for each other: all of them must fit at once. */
+static int check_cluster(struct dev_device *d, CUfunction f, uint32_t at, const struct dev_step *s, struct dt_err *e)
+{
+    const struct dt_launch *l = s->launch;
+    const uint32_t *c = l->cluster[0] ? l->cluster : s->entry->reqnctapercluster;
+    CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                              .value.clusterDim = {c[0], c[1] ? c[1] : 1, c[2] ? c[2] : 1}};
+    CUlaunchConfig cfg = {.gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2], .blockDimX = l->block[0], .blockDimY = l->block[1],
+                          .blockDimZ = l->block[2], .sharedMemBytes = l->shared, .attrs = &attr, .numAttrs = 1};
+    uint32_t size = attr.value.clusterDim.x * attr.value.clusterDim.y * attr.value.clusterDim.z;
+    int n = 0, r = 0;
+    if (size > 8)
+        r = dev_cu(d, d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), "cuFuncSetAttribute", e);
+    if (!r)
+        r = dev_cu(d, d->cu->cuOccupancyMaxActiveClusters(&n, f, &cfg), "cuOccupancyMaxActiveClusters", e);
+    if (!r && n < 1)
+        r = refuse(e, DT_E_LAUNCH, at, "cluster", "not one cluster of %u blocks of %.100s fits %s", size, l->entry, d->info.name);
+    return r;
+}
+
 static int check_resources(struct build *b, struct dev_module_handle *m, uint32_t at, struct dev_step *s, struct dt_err *e)
 {
     const struct dt_launch *l = s->launch;
@@ -497,6 +517,8 @@ static int check_resources(struct build *b, struct dev_module_handle *m, uint32_
     if (n < 1)
         return refuse(e, DT_E_LAUNCH, at, "", "not one block of %.100s fits an SM of %s (%s)", l->entry, d->info.name,
                       s->occupancy_limit);
+    if ((l->cluster[0] || s->entry->reqnctapercluster[0]) && (r = check_cluster(d, f, at, s, e)) < 0)
+        return r;
     s->blocks_per_sm = (unsigned)n;
     s->wave = (uint32_t)n * d->info.sms;
     return 0;
@@ -507,7 +529,8 @@ static const struct dev_step *same_step(const struct build *b, const struct dev_
 {
     for (uint32_t i = 0; b->base && i < b->base->graph->nlaunch; i++) {
         const struct dev_step *x = &b->base->step[i];
-        if (x->entry == s->entry && x->threads == s->threads && x->launch->shared == s->launch->shared)
+        if (x->entry == s->entry && x->threads == s->threads && x->launch->shared == s->launch->shared &&
+            !memcmp(x->launch->cluster, s->launch->cluster, sizeof s->launch->cluster))
             return x;
     }
     return NULL;
