@@ -59,6 +59,25 @@ static char *steady(char *text)
     return text;
 }
 
+/* A kind of two passes has one entry for a candidate: what the other pass said of it stays beside what this one says. */
+static void merge(struct rw_entry *x, enum rw_verdict v, struct dt_str *reason)
+{
+    struct dt_str both = {0};
+    bool first = v == RW_REFUSED && x->verdict == RW_REFUSED, news = reason && reason->len && !(x->reason && strstr(x->reason, reason->s));
+    if (news && first)
+        dt_str_add(&both, reason->s);
+    if (x->reason)
+        dt_str_addf(&both, "%s%s", both.len ? "; " : "", x->reason);
+    if (news && !first)
+        dt_str_addf(&both, "%s%s", both.len ? "; " : "", reason->s);
+    if (reason && (v != RW_KEPT || x->verdict == RW_DROPPED)) {
+        dt_str_done(reason);
+        *reason = both;
+    } else {
+        dt_str_done(&both);
+    }
+}
+
 /* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in p->entry. */
 static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, const char *level,
                   enum rw_verdict v, struct dt_str *reason, double before, double after, size_t *ret_at, struct dt_err *e)
@@ -76,6 +95,19 @@ static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         }
         x = &p->entry.p[p->entry.n - 1];
+    }
+    bool other = x->tried && !(x->tried & rw_rewrite_bit(w)), again = other && v == RW_REFUSED && rw_rewrite_bit(w) < x->tried; /* the later pass came first */
+    x->tried |= rw_rewrite_bit(w);
+    if (again) {
+        dt_str_done(reason);
+        return 0;
+    }
+    if (other)
+        merge(x, v, reason);
+    if (other && v != RW_KEPT && x->verdict == RW_DROPPED && (v != RW_DROPPED || x->after_us <= after)) { /* what is told of is the better one */
+        free(x->reason);
+        x->reason = reason && reason->len ? steady(dt_str_take(reason)) : NULL;
+        return 0;
     }
     free(x->level);
     free(x->reason);
@@ -175,7 +207,7 @@ static bool fatal(int r)
 static int refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why, struct dt_err *e)
 {
     if (r < 0 && !fatal(r)) {
-        dt_str_addf(why, "%s: %s", what, mine->detail ? mine->detail : otherwise ? otherwise : dt_err_text(r));
+        dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what, mine->detail ? mine->detail : otherwise ? otherwise : dt_err_text(r));
         r = 1;
     }
     if (r < 0)
@@ -292,6 +324,47 @@ static void loses(struct dt_str *why, const char *level, const struct rw_state *
                 now->time.time_us, next->time.time_us);
 }
 
+/* What the rival makes of the same launches: would it be at least as fast? 1: it would, `why` says so. */
+static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const uint32_t *launch, uint32_t nlaunch, struct rw_state *best, struct dt_str *why,
+                  struct dt_err *e)
+{
+    const struct rw_state *now = &p->state.p[p->state.n - 1];
+    struct rw_state other = {0};
+    struct rw_trial trial = {0};
+    struct rw_edit x;
+    struct dt_str no = {0};
+    enum rw_verdict verdict;
+    unsigned fresh = 0;
+    bool wrong;
+    if (!rival || !rw_kind_allowed(p->opt, rival) || RW_FORCED)
+        return 0;
+    int r = rw_edit_init(&x, rival, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
+    if (r < 0)
+        return r;
+    r = rival->open(&x, &verdict, &no, e);
+    if (r == 0)
+        r = build(p, &x, 0, &trial, &other, &fresh, &wrong, &no, e);
+    p->nname -= fresh;
+    int still = 1;
+    if (r == 0) {
+        struct dt_err mine = {0};
+        still = rw_faster(p, &other, best, &no, &mine);
+        r = refused(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
+    }
+    if (r == 0 && !still) {
+        dt_str_addf(why, "%sby %s instead %s %.2f us", why->len ? "; " : "", rival->name, how(&other), other.time.time_us);
+        r = 1;
+    } else {
+        r = r == 1 ? 0 : r;
+    }
+    rw_trial_done(&trial);
+    rw_state_done(&other);
+    dt_str_done(&no);
+    rival->close(&x);
+    rw_edit_done(&x);
+    return r;
+}
+
 /* 1 kept, 0 not, negative error. The fastest of its levels; of equal ones the nearest. */
 static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, struct dt_err *e)
 {
@@ -378,6 +451,18 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         before = after = 0;
         level = NULL;
     }
+    if (verdict == RW_KEPT) {
+        struct dt_str better = {0};
+        r = beaten(p, w->rival, launch, nlaunch, &best, &better, e);
+        if (r == 1) {
+            verdict = RW_DROPPED;
+            loses(&why, level, now, &best);
+            add(&why, better.s);
+        }
+        dt_str_done(&better);
+        if (r < 0)
+            goto done;
+    }
     add(&why, wrong ? NULL : note.s);
     r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
     if (r == 0 && verdict == RW_KEPT) {
@@ -438,7 +523,7 @@ static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const stru
     const struct rw_entry *n = names ? find_entry(p, w->name, names) : NULL;
     bool banned = names && rw_banned(p, w->name, names);
     json_decref(names);
-    return banned || (n && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
+    return banned || (n && (n->tried & rw_rewrite_bit(w)) && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
 }
 
 static bool late(struct rw_planner *p)

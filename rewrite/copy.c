@@ -8,6 +8,7 @@
  *   mul.f32 …                           mul.rn.f32 …                   so that ptxas contracts nothing across bodies (device/identity.c)
  *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers go
  *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared memory
+ *   ld.global.f32 %f1, [%rd4]; in clusters    mapa.shared::cluster.u32 %s, …; ld.shared::cluster.f32 %f1, [%s];     of the rank that has it
  *   mov.u32 %r3, As;                    mov.u32 %r3, dt_smem+OFFSET;   all shared arrays are parts of one
  *   ld.param.u64 %rd1, [h];             mov.u64 %rd1, OFFSET;          where no access to the argument's buffer remains
  *
@@ -215,7 +216,7 @@ void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct pt
 /* The redirection a site belongs to, -1: none. `i` is the original instruction. */
 static int redirection(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *i)
 {
-    if (j->c->level != RW_LEVEL_SHARED || !rw_is_global_access(i) || (i->op != PTX_OP_LD && i->op != PTX_OP_ST))
+    if (!rw_in_shared(j->c) || !rw_is_global_access(i) || (i->op != PTX_OP_LD && i->op != PTX_OP_ST))
         return -1;
     uint64_t m = rw_prov_of(&j->c->body[p->side], i);
     for (uint32_t k = 0; k < j->c->nredirect; k++)
@@ -226,13 +227,14 @@ static int redirection(const struct rw_join *j, const struct rw_phase *p, const 
 
 /* A register with the shared address of [reg + off]; *ret_off is what remains to be added. */
 static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw_redirect *r, uint32_t base,
-                          uint32_t origin, const struct ptx_opnd *a, uint32_t *ret_reg, int64_t *ret_off)
+                          uint32_t origin, const struct ptx_inst *i, const struct ptx_opnd *a, uint32_t *ret_reg, int64_t *ret_off)
 {
+    bool away = j->c->cluster && p->side == 1;
     int x;
     *ret_off = 0;
     if (a->base_kind != PTX_O_REG)
         return dt_err_set(j->e, DT_E_INTERNAL, "a redirected access has no address register");
-    for (unsigned k = 0; k < p->nknown && !r->pitch; k++)
+    for (unsigned k = 0; k < p->nknown && !r->pitch && !away; k++)
         if (p->known[k].from == a->reg) {
             *ret_reg = p->known[k].to;
             *ret_off = a->off;
@@ -248,7 +250,12 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
         x = rw_emit(j, "mov.b32 %s, %s;", rw_rname(j, s), rw_rname(j, a->reg));
     if (x < 0)
         return x;
-    if (!r->pitch) {
+    if (away) {
+        if ((x = rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, s), rw_rname(j, s), rw_rname(j, base))) < 0 ||
+            (a->off && (x = rw_emit(j, "add.s32 %s, %s, %lld;", rw_rname(j, s), rw_rname(j, s), (long long)(int32_t)a->off)) < 0) ||
+            (x = rw_cluster_address(j, r, s, origin, i->pred, i->pred_neg)) < 0)
+            return x;
+    } else if (!r->pitch) {
         if ((x = rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, s), rw_rname(j, s), rw_rname(j, base))) < 0)
             return x;
         if (p->nknown < 32) {
@@ -301,7 +308,7 @@ static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct p
     bool both = o->op == PTX_OP_ST && (p->side == 1 || r->keep_global);
     uint32_t s = PTX_NO_REG;
     int64_t off = 0;
-    int x = shared_address(j, p, r, p->base[k], p->origin[k], &i->opnd[at], &s, &off);
+    int x = shared_address(j, p, r, p->base[k], p->origin[k], i, &i->opnd[at], &s, &off);
     if (x < 0)
         return x;
     rw_drop_hints(i);
@@ -309,7 +316,7 @@ static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct p
         return x;
     i->opnd[at].reg = s; /* the caller's own array, which it looks at again */
     i->opnd[at].off = off;
-    i->space = PTX_SHARED;
+    i->space = j->c->cluster && p->side == 1 ? PTX_SHARED_CLUSTER : PTX_SHARED;
     return append(j, i);
 }
 

@@ -11,6 +11,8 @@
  *   addresses   none depends on data (a widened access is the whole buffer)
  *   producers   do not read B, no atomics on either side
  *   consumers   that write B write inside the footprint: they store to both places
+ * At level `cluster` a footprint is a rank's: of the component's producer blocks that it runs. Reads must be in those of all ranks together, and cluster.c
+ * says whose shared memory a byte is in.
  * The producer's global store stays (keep_global) unless B is an intermediate that no other launch reads from it. When nothing of
  * B's buffer is left in the fused kernel and its pointer only goes through additions, the argument goes as well (drop_arg).
  * What does not fit takes the `global` level; `no_redirect` says why.
@@ -152,18 +154,16 @@ bool rw_only_addresses(const struct rw_body *b, uint64_t args)
     return true;
 }
 
-/* Footprints of one component. */
+/* Footprints of one component, or rank of a cluster. */
 struct foot {
-    struct ana_set box, must, read;
-    uint64_t base;
+    struct ana_set box, must, read, again; /* again: what the consumer writes */
 };
 
-static struct foot footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, struct dt_arena *a, bool *ret_c_writes)
+static struct foot footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, struct dt_arena *a)
 {
     struct foot f = {0};
     const struct ana_launch *pl = &c->ana->launch[c->launch[0]], *cl = &c->ana->launch[c->launch[1]];
     const struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
-    struct ana_set cw = {0};
     for (uint32_t i = p->row[k]; i < p->row[k + 1]; i++) {
         const struct ana_touch *t = touch_of(pl, p->col[i], buffer);
         if (!t)
@@ -176,24 +176,39 @@ static struct foot footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, str
         if (!t)
             continue;
         f.read = ana_set_union(a, f.read, t->read);
-        cw = ana_set_union(a, cw, ana_set_union(a, t->must_write, t->may_write));
+        f.again = ana_set_union(a, f.again, ana_set_union(a, t->must_write, t->may_write));
     }
-    if (cw.n && !ana_set_contains(f.box, cw))
-        *ret_c_writes = true;
     return f;
 }
 
-/* One region for all components: contiguous or rows at a pitch. */
-static bool fit_boxes(struct foot *f, uint32_t n, uint32_t align, struct rw_redirect *r, struct dt_str *why)
+/* Do the consumers of one component (f[0 .. n): of its ranks) keep to what its producers wrote? */
+static bool own_bytes(const struct foot *f, uint32_t n, struct dt_arena *a, struct dt_str *why)
+{
+    struct foot all = {0};
+    for (uint32_t i = 0; i < n; i++) {
+        all.must = n == 1 ? f->must : ana_set_union(a, all.must, f[i].must);
+        all.box = n == 1 ? f->box : ana_set_union(a, all.box, f[i].box);
+    }
+    for (uint32_t i = 0; i < n; i++)
+        if (f[i].again.n && !ana_set_contains(all.box, f[i].again))
+            return dt_str_add(why, "the consumer writes it outside what the producer wrote"), false;
+    for (uint32_t i = 0; i < n; i++)
+        if (!ana_set_contains(all.must, f[i].read))
+            return dt_str_add(why, "a consumer block reads bytes that its own producer blocks do not write for certain"), false;
+    return true;
+}
+
+/* One region for all components: contiguous or rows at a pitch. base[]: where each one's footprint begins. */
+static bool fit_boxes(const struct ana_set *box, uint64_t *base, uint32_t n, uint32_t align, struct rw_redirect *r, struct dt_str *why)
 {
     uint64_t hull = 0, pitch = 0, width = 0, rows = 0;
     bool rowsfit = true;
     for (uint32_t k = 0; k < n; k++) {
-        const struct ana_set *b = &f[k].box;
+        const struct ana_set *b = &box[k];
         if (!b->n)
             continue;
-        f[k].base = b->iv[0].lo / align * align;
-        uint64_t span = b->iv[b->n - 1].hi - f[k].base;
+        base[k] = b->iv[0].lo / align * align;
+        uint64_t span = b->iv[b->n - 1].hi - base[k];
         if (span > hull)
             hull = span;
         if (b->n > 1 && !pitch)
@@ -210,9 +225,9 @@ static bool fit_boxes(struct foot *f, uint32_t n, uint32_t align, struct rw_redi
     }
     rowsfit = pitch && pitch % align == 0 && width <= pitch;
     for (uint32_t k = 0; k < n && rowsfit; k++) {
-        const struct ana_set *b = &f[k].box;
+        const struct ana_set *b = &box[k];
         for (uint32_t i = 0; i < b->n && rowsfit; i++) {
-            uint64_t o = b->iv[i].lo - f[k].base;
+            uint64_t o = b->iv[i].lo - base[k];
             rowsfit = o % pitch + (b->iv[i].hi - b->iv[i].lo) <= width;
             if (o / pitch + 1 > rows)
                 rows = o / pitch + 1;
@@ -232,26 +247,28 @@ static bool fit_boxes(struct foot *f, uint32_t n, uint32_t align, struct rw_redi
     return true;
 }
 
-static void fit_base(struct rw_redirect *r, const struct foot *f, uint32_t n)
+/* Bases of n components of `ranks` ranks (1: no clusters); rank r's lies r * step behind its component's. */
+static void fit_base(struct rw_redirect *r, const struct ana_set *box, const uint64_t *base, uint32_t n, uint32_t ranks)
 {
     uint32_t k0 = UINT32_MAX, k1 = UINT32_MAX;
+    for (uint32_t i = 0; i < n * ranks; i++)
+        r->base[i] = (uint32_t)base[i];
     for (uint32_t k = 0; k < n; k++)
-        if (f[k].box.n) {
+        if (box[k * ranks].n) {
             if (k0 == UINT32_MAX)
                 k0 = k;
             else if (k1 == UINT32_MAX)
                 k1 = k;
-            r->base[k] = (uint32_t)f[k].base;
         }
     r->base_affine = true;
     if (k1 != UINT32_MAX) {
         r->base_affine = k1 == k0 + 1;
-        r->base_b = r->base[k1] - r->base[k0];
+        r->base_b = r->base[k1 * ranks] - r->base[k0 * ranks];
     }
     if (k0 != UINT32_MAX)
-        r->base_a = r->base[k0] - r->base_b * k0;
-    for (uint32_t k = 0; k < n && r->base_affine; k++)
-        if (f[k].box.n && r->base[k] != r->base_a + r->base_b * k)
+        r->base_a = r->base[k0 * ranks] - r->base_b * k0;
+    for (uint32_t i = 0; i < n * ranks && r->base_affine; i++)
+        if (box[i].n && r->base[i] != r->base_a + r->base_b * (i / ranks) + r->step * (i % ranks))
             r->base_affine = false;
 }
 
@@ -282,34 +299,30 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         if (!rw_sites_alone(&c->body[s], r.args[s], s == 0, &align, why))
             return 0;
     }
-    uint32_t n = c->comps.n;
+    uint32_t n = c->comps.n, ranks = c->cluster ? c->cluster : 1;
     struct dt_arena tmp = {0};
     struct foot *f = dt_new_array(&tmp, struct foot, n + 1);
+    struct ana_set *box = dt_new_array(&tmp, struct ana_set, n + 1);
+    uint64_t *base = dt_new_array(&tmp, uint64_t, n + 1);
     r.base = dt_new_array(&c->arena, uint32_t, n + 1);
     int out = 0;
-    if (!f || !r.base) {
+    if (!f || !box || !base || !r.base) {
         out = dt_err_set(e, DT_E_NOMEM, "out of memory");
         goto done;
     }
-    for (uint32_t k = 0; k < n; k++) {
-        bool outside = false;
-        f[k] = footprint(c, k, buffer, &tmp, &outside);
-        if (outside) {
-            dt_str_add(why, "the consumer writes it outside what the producer wrote");
-            goto done;
-        }
-        if (!ana_set_contains(f[k].must, f[k].read)) {
-            dt_str_add(why, "a consumer block reads bytes that its own producer blocks do not write for certain");
-            goto done;
-        }
+    bool own = true;
+    for (uint32_t k = 0; k < n && own; k++) {
+        f[k] = footprint(c, k, buffer, &tmp);
+        box[k] = f[k].box;
+        own = (k + 1) % ranks || own_bytes(&f[k + 1 - ranks], ranks, &tmp, why);
     }
     if (dt_arena_failed(&tmp)) {
         out = dt_err_set(e, DT_E_NOMEM, "out of memory");
         goto done;
     }
-    if (!fit_boxes(f, n, align, &r, why))
+    if (!own || !fit_boxes(box, base, n, align, &r, why) || (c->cluster && !rw_cluster_owners(c, &r, box, base, align, why)))
         goto done;
-    fit_base(&r, f, n);
+    fit_base(&r, box, base, n / ranks, ranks);
     r.keep_global = q->role != DT_INTERMEDIATE;
     for (uint32_t k = 0; k < c->ana->nedge && !r.keep_global; k++) {
         const struct ana_edge *x = &c->ana->edge[k];
@@ -363,7 +376,7 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why)
         if (c->body[s].shared_align > c->shared_align)
             c->shared_align = c->body[s].shared_align;
     }
-    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+    for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         at = (at + 15) / 16 * 16;
         c->redirect[k].at = (uint32_t)at;
         at += c->redirect[k].bytes;

@@ -5,7 +5,8 @@
  *   gelu<<<32, 256>>>(h, y)
  *
  * Level `shared`: the intermediate h lives in shared memory (fit.c says when); level `global`: it stays in its buffer, and the
- * block's barrier orders it (loads and stores of one block, through L1/L2). Level `register` is something else: inline.c.
+ * block's barrier orders it (loads and stores of one block, through L1/L2). Level `cluster`: the blocks of a thread-block cluster run the component together
+ * (cluster.c). Level `register` is something else: inline.c.
  *
  * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a component
  * producers come before consumers with a barrier between, and what each block computes is unchanged (.rn, device/identity.c).
@@ -23,7 +24,7 @@ static bool put(json_t *o, const char *key, json_t *v) { return v && json_object
 
 const char *rw_level_text(enum rw_level l)
 {
-    return l <= RW_LEVEL_PROLOGUE ? "register" : l == RW_LEVEL_SHARED ? "shared" : "global";
+    return l <= RW_LEVEL_PROLOGUE ? "register" : l == RW_LEVEL_SHARED ? "shared" : l == RW_LEVEL_CLUSTER ? "cluster" : "global";
 }
 
 int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
@@ -186,6 +187,32 @@ int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     return (r = rw_join(c, e)) < 0 ? r : rw_resources(c, why, e);
 }
 
+/* Lists by rank, and what goes to the ranks' shared memory; the rest stays in global memory. */
+static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_str room = {0};
+    int r;
+    if (!c->size)
+        return dt_str_add(why, "cluster level: a component has one block of each"), 1;
+    if ((r = rw_cluster_lists(c, c->size, e)) < 0)
+        return r;
+    if (!rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, c, why))
+        return 1;
+    if ((r = rw_fit(c, e)) < 0)
+        return r;
+    c->level = RW_LEVEL_CLUSTER;
+    if (!rw_layout(c, &room)) {
+        dt_str_addf(&c->no_redirect, "%sintermediates stay in global memory: %s", c->no_redirect.len ? "; " : "", room.s ? room.s : "");
+        c->nredirect = 0;
+        dt_str_done(&room);
+        if (!rw_layout(c, &room))
+            dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+    }
+    bool ok = !room.len && rw_legal_check(c, why);
+    dt_str_done(&room);
+    return !ok;
+}
+
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
 {
     struct dt_str room = {0};
@@ -194,6 +221,8 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
         return rw_inline_apply(c, level, why, e);
     c->level = RW_LEVEL_GLOBAL;
     c->nredirect = 0;
+    if ((r = rw_cluster_lists(c, 0, e)) < 0)
+        return r;
     if (!c->body[0].f || !c->body[1].f || !rw_layout(c, &room)) {
         if (!room.len)
             rw_legal_check(c, why); /* says why there is nothing to join */
@@ -206,7 +235,10 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
         return 1;
     if ((r = rw_identity(c, why, e)))
         return r;
-    if (level == RW_LEVEL_SHARED) { /* only now: footprints of an illegal pair are of no interest */
+    if (level == RW_LEVEL_CLUSTER) {
+        if ((r = join_in_clusters(c, why, e)))
+            return r;
+    } else if (level == RW_LEVEL_SHARED) { /* only now: footprints of an illegal pair are of no interest */
         if ((r = rw_fit(c, e)) < 0)
             return r;
         c->level = level;
@@ -219,7 +251,15 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
         if (!ok)
             return 1;
     }
-    return rw_make(c, why, e);
+    if ((r = rw_make(c, why, e)))
+        return r;
+    if (level != RW_LEVEL_CLUSTER)
+        return 0;
+    if (!rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, c, why))
+        return 1;
+    if (c->no_redirect.len)
+        dt_str_addf(why, "cluster level: %s", c->no_redirect.s);
+    return 0;
 }
 
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
@@ -251,6 +291,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
              put(o, "shared", json_integer(host->shared));
     else
         ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
+             (!c->cluster || put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
              put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
              put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0));
     json_decref(args);
@@ -289,9 +330,9 @@ static bool looks_pointwise(const struct ptx_function *f)
     return f != NULL;
 }
 
-/* Every pair of kernels with a hazard. First those whose consumer may be an epilogue, of a kernel that is none itself before others; then the fewer
+/* Every pair of kernels with a hazard; for clusters, of components with more than one block of one of them. First those whose consumer may be an epilogue, of a kernel that is none itself before others; then the fewer
  * blocks in a component, the better. */
-static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int propose_some(const struct rw_state *s, bool cluster, struct rw_proposals *ret, struct dt_err *e)
 {
     int r = 0;
     for (uint32_t k = 0; k < s->ana->nedge && r == 0; k++) {
@@ -300,22 +341,36 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
         struct dt_arena a = {0};
         struct rw_comps comps = {0};
         uint64_t bytes = 0;
+        bool some = !cluster;
         if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL || !x->pairs)
             continue;
         if (ana_rows_kept(&x->any)) {
             r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, &comps, e);
             if (r == 0)
                 size = comps.list[0].max + comps.list[1].max;
+            some = some || comps.list[0].max > 1 || comps.list[1].max > 1;
         }
         for (uint32_t j = 0; j < x->nbuffer; j++)
             bytes += s->graph->buffer[x->buffer[j]].bytes;
-        if (ana_rows_pairs(&x->raw) && looks_pointwise(s->prog->step[x->consumer].entry)) /* before it is joined to something behind it */
+        if (!cluster && ana_rows_pairs(&x->raw) && looks_pointwise(s->prog->step[x->consumer].entry)) /* before it is joined to something behind it */
             size = looks_pointwise(s->prog->step[x->producer].entry) ? 1 : 0;
-        if (r == 0 && rw_propose(ret, pair, 2, size, bytes) < 0)
+        if (r == 0 && some && rw_propose(ret, pair, 2, size, bytes) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         dt_arena_done(&a);
     }
     return r;
+}
+
+static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+{
+    (void)o;
+    return propose_some(s, false, ret, e);
+}
+
+static int propose_clusters(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+{
+    (void)o;
+    return propose_some(s, true, ret, e);
 }
 
 #define BOUND 4.0
@@ -324,10 +379,8 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
  * how many blocks share an SM) the fused launch takes about the longest component, and about all components over all SMs. A block
  * that follows another in the same fused block starts sooner than one that is launched, so this overestimates; only where it is over
  * BOUND times what both take now, the gap between launches included, the candidate is not built. */
-double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
+void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
 {
-    double block[2], longest = 0, total = 0;
-    *ret_now = 0;
     for (int k = 0; k < 2; k++) {
         const struct dev_step *st = &s->prog->step[c->launch[k]];
         unsigned sms = c->dev->sms ? c->dev->sms : 1, bps = st->blocks_per_sm ? st->blocks_per_sm : 1;
@@ -335,9 +388,15 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
         unsigned resident = (st->blocks + sms - 1) / sms;
         if (resident > bps)
             resident = bps;
-        block[k] = s->step_us[c->launch[k]] / waves / resident;
-        *ret_now += s->step_us[c->launch[k]];
+        ret[k] = s->step_us[c->launch[k]] / waves / resident;
     }
+}
+
+double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
+{
+    double block[2], longest = 0, total = 0;
+    rw_block_us(c, s, block);
+    *ret_now = s->step_us[c->launch[0]] + s->step_us[c->launch[1]];
     for (uint32_t k = 0; k < c->comps.n; k++) {
         double t = 0;
         for (int i = 0; i < 2; i++)
@@ -355,6 +414,10 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
     return total > longest ? total : longest;
 }
 
+/* Level `cluster` is a pass of its own behind the rewrites that leave a launch free to be joined, or started early. */
+static const char *const levels[] = {"register", "register", "shared", "global", NULL}, *const late_levels[] = {"cluster", NULL};
+static const enum rw_level level_of[] = {RW_LEVEL_EPILOGUE, RW_LEVEL_PROLOGUE, RW_LEVEL_SHARED, RW_LEVEL_GLOBAL};
+
 struct fusion {
     struct rw_cand c;
     bool may[RW_LEVEL_GLOBAL + 1]; /* by level: worth building */
@@ -362,23 +425,34 @@ struct fusion {
     struct dt_str near[RW_LEVEL_SHARED]; /* why the one is not inlined into the other */
 };
 
-/* May the bodies be joined, and is it not far too slow? */
-static bool joinable(struct rw_edit *x, struct rw_cand *c, enum rw_verdict *ret_verdict, struct dt_str *why)
+/* May the bodies be joined, and is it not far too slow? One block for a component, and a cluster for one, each with an estimate of its own. */
+static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_verdict, struct dt_str *why)
 {
     const struct rw_state *now = x->now;
+    struct rw_cand *c = &f->c;
+    bool cluster = x->kind == &rw_cluster_fusion;
+    double block[2];
     *ret_verdict = RW_REFUSED;
     if (!rw_legal_check(c, why))
-        return false;
+        return;
     x->after_us = rw_bound_us(c, now, &x->before_us);
-    if (x->after_us <= x->before_us * BOUND || RW_FORCED)
-        return true;
+    if (cluster) {
+        if (!rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, c, why))
+            return;
+        rw_block_us(c, now, block);
+        c->size = rw_cluster_size(c, block, &x->after_us);
+    }
+    bool may = x->after_us <= x->before_us * BOUND || RW_FORCED;
+    f->may[RW_LEVEL_SHARED] = may && !cluster && RW_LEVEL_ON(RW_LEVEL_SHARED);
+    f->may[RW_LEVEL_CLUSTER] = may && cluster && RW_LEVEL_ON(RW_LEVEL_CLUSTER);
+    f->may[RW_LEVEL_GLOBAL] = may && !cluster && RW_LEVEL_ON(RW_LEVEL_GLOBAL);
+    if (may)
+        return;
     *ret_verdict = RW_DROPPED;
-    dt_str_addf(why,
-                "%s %.2f → about %.2f us for the two: %u components, of up to %u producer and %u consumer blocks one after "
-                "the other, on %u SMs (estimated from the launches' own times, not built)",
-                strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, c->comps.n,
-                c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
-    return false;
+    dt_str_addf(why, "%s %.2f → about %.2f us for the two%s: %u components, of up to %u producer and %u consumer blocks one after the other, on %u SMs (estimated "
+                     "from the launches' own times, not built)",
+                strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, cluster ? " in clusters" : "",
+                c->comps.n, c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
 }
 
 /* Why nothing is tried. That most kernels are not pointwise is no news, nor is the same again. */
@@ -402,8 +476,8 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     if (!f)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = rw_cand_init(&f->c, x->dev, x->now->prog, x->now->ana, x->opt, x->launch[0], x->launch[1], e);
-    bool any;
-    for (int l = 0; l < RW_LEVEL_SHARED && r >= 0; l++) {
+    bool any, cluster = x->kind == &rw_cluster_fusion;
+    for (int l = 0; l < RW_LEVEL_SHARED && r >= 0 && !cluster; l++) {
         r = rw_inline_may(&f->c, (enum rw_level)l, &f->near[l], e);
         f->may[l] = r == 0;
     }
@@ -411,9 +485,9 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         f->may[l] &= RW_LEVEL_ON((enum rw_level)l);
     any = f->may[RW_LEVEL_EPILOGUE] || f->may[RW_LEVEL_PROLOGUE];
     if (r >= 0) {
-        bool join = joinable(x, &f->c, ret_verdict, &f->joined);
+        joinable(x, f, ret_verdict, &f->joined);
         for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL; l++)
-            any |= f->may[l] = join && RW_LEVEL_ON((enum rw_level)l);
+            any |= f->may[l];
         r = !any;
     }
     if (r == 1)
@@ -421,10 +495,11 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     return r;
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct dt_err *e)
 {
     struct fusion *f = x->mine;
     struct rw_cand *c = &f->c;
+    enum rw_level level = x->kind == &rw_cluster_fusion ? RW_LEVEL_CLUSTER : level_of[place];
     if (!f->may[level]) {
         if (level == RW_LEVEL_GLOBAL && f->joined.s)
             dt_str_addf(why, "%s", f->joined.s);
@@ -432,7 +507,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
             dt_str_addf(why, "level register: %s", f->near[level].s);
         return 1;
     }
-    int r = rw_fuse(c, (enum rw_level)level, why, e);
+    int r = rw_fuse(c, level, why, e);
     if (r)
         return r;
     for (int s = 0; s < 2; s++)
@@ -455,8 +530,6 @@ static void close(struct rw_edit *x)
     x->mine = NULL;
 }
 
-static const char *const levels[] = {"register", "register", "shared", "global", NULL}; /* enum rw_level */
-
 const struct rw_rewrite rw_block_fusion = {
     .name = "block-fusion",
     .needs = "components of the block map small enough for one block; every row of rewrite/legal.def",
@@ -464,6 +537,19 @@ const struct rw_rewrite rw_block_fusion = {
     .on = true,
     .levels = levels,
     .propose = propose,
+    .open = open,
+    .build = build,
+    .close = close,
+};
+
+const struct rw_rewrite rw_cluster_fusion = {
+    .name = "block-fusion",
+    .needs = "components of the block map small enough for a cluster of blocks, sm_90 and later; every row of rewrite/legal.def",
+    .keeps = "what every block computes; the order of blocks in conflict",
+    .on = true,
+    .levels = late_levels,
+    .rival = &rw_programmatic,
+    .propose = propose_clusters,
     .open = open,
     .build = build,
     .close = close,

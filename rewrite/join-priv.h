@@ -25,6 +25,7 @@ struct rw_join {
     struct ptx_var *smem;  /* the block's shared memory, NULL if none */
     struct ptx_var *table; /* constant data, NULL if none */
     uint32_t t, k;         /* registers: linear thread number, component */
+    uint32_t item, rank;   /* what lists and tables go by: k, or with clusters k * cluster + rank; the block's rank, PTX_NO_REG without */
     struct dt_err *e;
     unsigned nunique;
 };
@@ -67,6 +68,9 @@ int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *
 int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i);
 /* ... and what stands behind label p->at: at the loop's header, its registers as they are in the round. */
 int rw_copy_round(struct rw_join *j, struct rw_phase *p);
+/* cluster.c: register s, an offset in the component's footprint of the intermediate, becomes the address of that byte in the shared memory of the rank that has
+ * it. origin: of the block's own region. pred: the access's guard. */
+int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred, bool neg);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
 const char *rw_target_of(const char *a, const char *b); /* on which both run */

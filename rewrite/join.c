@@ -16,12 +16,14 @@
  * barrier never shares a number with it, another one may, so that chains of any length need two.
  * Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time), the intermediates
  * follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size.
+ * Level `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank %ctaid.x % size.
  * Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
  *
  * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
  */
 #include "rewrite/flow.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +80,7 @@ bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y)
 
 static bool dropped(const struct rw_cand *c, int s, uint32_t arg)
 {
-    for (uint32_t r = 0; c->level == RW_LEVEL_SHARED && r < c->nredirect && arg < 62; r++)
+    for (uint32_t r = 0; rw_in_shared(c) && r < c->nredirect && arg < 62; r++)
         if (c->redirect[r].drop_arg && ((c->redirect[r].args[s] >> arg) & 1))
             return true;
     return false;
@@ -321,7 +323,7 @@ static int make_table(struct rw_join *j, struct table *t)
     t->base = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
     if (!t->base)
         return nomem(j);
-    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+    for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         t->base[k] = (uint32_t)s.len;
         for (uint32_t i = 0; !c->redirect[k].base_affine && i < c->comps.n; i++)
             put(&s, c->redirect[k].base[i], 4);
@@ -433,19 +435,24 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
     p->origin = dt_new_array(&c->arena, uint32_t, c->nredirect + 1);
     if (!p->base || !p->origin)
         return nomem(j);
-    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++) {
+    for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         const struct rw_redirect *q = &c->redirect[k];
+        bool away = c->cluster && p->side == 1; /* counts from the component's base; cluster.c goes on from there */
         uint32_t b = p->base[k] = new_reg(j, PTX_B32, "dt_base"), o = p->origin[k] = new_reg(j, PTX_B32, "dt_org");
         if (b == PTX_NO_REG || o == PTX_NO_REG)
             return DT_E_NOMEM;
         const char *B = rw_rname(j, b), *O = rw_rname(j, o);
+        if (!q->base_affine && away) /* rank 0's */
+            r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", B, rw_rname(j, j->k), c->cluster);
         if (!q->base_affine)
-            r = emit_lookup(j, b, t->base[k], 4, j->k, 0);
+            r = r < 0 ? r : emit_lookup(j, b, t->base[k], 4, away ? b : j->item, 0);
         else if (q->base_b == 0)
             r = rw_emit(j, "mov.b32 %s, %lld;", B, (long long)(int32_t)q->base_a);
         else
             r = rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", B, rw_rname(j, j->k), (long long)(int32_t)q->base_b,
                         (long long)(int32_t)q->base_a);
+        if (r == 0 && c->cluster && !away && q->base_affine && q->step)
+            r = rw_emit(j, "mad.lo.s32 %s, %s, %u, %s;", B, rw_rname(j, j->rank), q->step, B);
         if (r < 0)
             return r;
         if (!q->drop_arg && q->args[p->side]) {
@@ -465,12 +472,13 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
         }
         if ((r = rw_emit(j, "mov.u32 %s, %s;", O, j->smem->name)) < 0 ||
             (q->at && (r = rw_emit(j, "add.s32 %s, %s, %u;", O, O, q->at)) < 0) ||
-            (!q->pitch && (r = rw_emit(j, "sub.s32 %s, %s, %s;", B, B, O)) < 0))
+            (!q->pitch && !away && (r = rw_emit(j, "sub.s32 %s, %s, %s;", B, B, O)) < 0))
             return r;
     }
     return 0;
 }
 
+/* Between virtual blocks; id UINT_MAX: of the whole cluster. */
 int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
 {
     bool warp = false;
@@ -480,7 +488,10 @@ int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
     /* bodies with warp collectives want their warps whole again after a divergent exit */
     if (warp)
         r = rw_emit(j, "bar.warp.sync -1;");
-    return r < 0 ? r : rw_emit(j, "barrier.sync %u;", id);
+    if (r < 0 || id != UINT_MAX)
+        return r < 0 ? r : rw_emit(j, "barrier.sync %u;", id);
+    r = rw_emit(j, "barrier.cluster.arrive.release;");
+    return r < 0 ? r : rw_emit(j, "barrier.cluster.wait.acquire;");
 }
 
 /* Threads in groups of `threads`: registers for the thread's group, its number in there, and one for the place of the group's block in the list. */
@@ -529,7 +540,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     if (p.end == UINT32_MAX || top == UINT32_MAX || out == UINT32_MAX || first == PTX_NO_REG || pr == PTX_NO_REG ||
         skip == PTX_NO_REG || n == PTX_NO_REG || i == PTX_NO_REG || blk == PTX_NO_REG)
         return nomem(j);
-    const char *K = rw_rname(j, j->k), *BLK = rw_rname(j, blk), *I = rw_rname(j, i), *N = rw_rname(j, n),
+    const char *K = rw_rname(j, l->ranks ? j->k : j->item), *BLK = rw_rname(j, blk), *I = rw_rname(j, i), *N = rw_rname(j, n),
                *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
     p.barrier_count = b->threads == c->threads ? 0 : b->threads;
     if (w > 1 && (r = emit_groups(j, b->threads, &group, &index, &t_of)) < 0)
@@ -543,12 +554,17 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
                  : rw_emit(j, "mov.b32 %s, %lld;", BLK, (long long)(int32_t)l->a);
         if (r == 0 && w > 1 && l->c)
             r = rw_emit(j, "mad.lo.s32 %s, %s, %lld, %s;", BLK, rw_rname(j, group), (long long)(int32_t)l->c, BLK);
+        if (r == 0 && l->ranks && l->d)
+            r = rw_emit(j, "mad.lo.s32 %s, %s, %lld, %s;", BLK, rw_rname(j, j->rank), (long long)(int32_t)l->d, BLK);
+        if (r == 0 && l->ranks && l->ranks < c->cluster &&
+            (r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, rw_rname(j, j->rank), l->ranks)) == 0)
+            r = rw_emit_bra(j, out, pr, false);
     } else if (l->m != UINT32_MAX) {
         r = rw_emit(j, "mul.lo.s32 %s, %s, %u;", FIRST, K, l->m);
     } else {
         unsigned size = l->narrow ? 2 : 4;
-        if ((r = emit_lookup(j, first, t->row[side], size, j->k, 0)) < 0 ||
-            (r = emit_lookup(j, n, t->row[side], size, j->k, size)) < 0 ||
+        if ((r = emit_lookup(j, first, t->row[side], size, j->item, 0)) < 0 ||
+            (r = emit_lookup(j, n, t->row[side], size, j->item, size)) < 0 ||
             (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, FIRST, N)) < 0)
             return r;
         r = rw_emit_bra(j, out, pr, false);
@@ -650,18 +666,23 @@ int rw_copy_data(struct rw_join *j, int side)
     return r < 0 ? r : copy_function_vars(j, f, j->f, side);
 }
 
-/* Bodies one after the other, a barrier between. */
+/* Bodies one after the other, a barrier between. In clusters it is the cluster's, which also stands at the end while others may read this block's
+ * shared memory. */
 static int emit_phases(struct rw_join *j, const struct table *t)
 {
     const struct rw_comps *q = &j->c->comps;
     unsigned id = phase_barrier(j->c);
     int r = 0;
     for (uint32_t s = 0; s < j->c->nbody && r == 0; s++) {
-        if (s && q->list[s - 1].m && q->list[s].m)
+        if (s && j->c->cluster)
+            r = rw_emit_phase_barrier(j, UINT_MAX);
+        else if (s && q->list[s - 1].m && q->list[s].m)
             r = rw_emit_phase_barrier(j, id);
         if (r == 0)
             r = emit_phase(j, (int)s, t, id);
     }
+    if (r == 0 && j->c->cluster && j->c->nredirect)
+        r = rw_emit_phase_barrier(j, UINT_MAX);
     return r;
 }
 
@@ -701,7 +722,11 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         v = v > 630 ? v : 630;
         target = rw_target_of(target, "sm_70");
     }
-    struct rw_join j = {.c = c, .e = e};
+    if (c->cluster) {
+        v = v < 800 ? 800 : v; /* barrier.cluster with .release and .acquire */
+        target = rw_target_of(target, "sm_90");
+    }
+    struct rw_join j = {.c = c, .e = e, .rank = PTX_NO_REG};
     struct table t = {0};
     dt_str_done(&c->ptx);
     j.m = ptx_module_new(v / 100, v % 100, target);
@@ -725,19 +750,28 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     j.f->has_body = true;
     j.f->maxntid[0] = c->threads;
     j.f->maxntid[1] = j.f->maxntid[2] = 1;
+    if (c->cluster) {
+        j.f->reqnctapercluster[0] = c->cluster;
+        j.f->reqnctapercluster[1] = j.f->reqnctapercluster[2] = 1;
+    }
     if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0 || (c->flow && (r = rw_flow_declare(&j)) < 0))
         goto out;
     for (uint32_t s = 0; s < c->nbody; s++)
         if ((r = copy_function_vars(&j, c->body[s].f, j.f, (int)s)) < 0)
             goto out;
     j.t = new_reg(&j, PTX_U32, "dt_t");
-    j.k = new_reg(&j, PTX_U32, "dt_k");
-    if (j.t == PTX_NO_REG || j.k == PTX_NO_REG) {
+    j.k = j.item = new_reg(&j, PTX_U32, "dt_k");
+    if (c->cluster) {
+        j.item = new_reg(&j, PTX_U32, "dt_item");
+        j.rank = new_reg(&j, PTX_U32, "dt_rank");
+    }
+    if (j.t == PTX_NO_REG || j.k == PTX_NO_REG || j.item == PTX_NO_REG || (c->cluster && j.rank == PTX_NO_REG)) {
         r = DT_E_NOMEM;
         goto out;
     }
     if ((r = rw_emit(&j, "mov.u32 %s, %%tid.x;", rw_rname(&j, j.t))) < 0 ||
-        (r = c->flow ? rw_flow_begin(&j, phase_barrier(c)) : rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.k))) < 0 ||
+        (r = c->flow ? rw_flow_begin(&j, phase_barrier(c)) : rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.item))) < 0 ||
+        (c->cluster && ((r = emit_divmod(&j, j.k, j.item, c->cluster, 0)) < 0 || (r = emit_divmod(&j, j.rank, j.item, 1, c->cluster)) < 0)) ||
         (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0 ||
         (c->flow && (r = rw_flow_end(&j, phase_barrier(c))) < 0))
         goto out;

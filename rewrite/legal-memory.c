@@ -136,7 +136,7 @@ bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
         lists += c->comps.list[s].table_bytes;
     }
     lists += c->flow ? c->flow->table_bytes : 0;
-    for (uint32_t k = 0; c->level == RW_LEVEL_SHARED && k < c->nredirect; k++)
+    for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++)
         if (!c->redirect[k].base_affine)
             lists += 4 * (uint64_t)c->comps.n;
     if (tables + lists > CONST_SPACE) {
@@ -155,6 +155,33 @@ bool rw_legal_shared_space(const struct rw_cand *c, struct dt_str *why)
         return false;
     }
     return true;
+}
+
+/* ---- clusters ------------------------------------------------------------------------------------------------------------- */
+
+bool rw_legal_cluster_device(const struct rw_cand *c, struct dt_str *why)
+{
+    if (c->dev->cc_major >= 9)
+        return true;
+    dt_str_addf(why, "%s has no thread-block clusters", c->dev->name);
+    return false;
+}
+
+/* Blocks of a cluster wait for each other, so all of them must find room at once. What there is for certain: 8 blocks that fill an SM each, 16 where the
+ * kernel may be launched in more than is portable, and less where this is a part of a GPU. The device is asked when the launch is made (device/prog.c). */
+bool rw_legal_cluster_room(const struct rw_cand *c, struct dt_str *why)
+{
+    uint32_t warps = (c->threads + 31) / 32, each = (c->res.registers * 32 + 255) / 256 * 256, sms = c->dev->sms;
+    uint32_t by_regs = each ? c->dev->regs_sm / 4 / each * 4 / warps : 32, by_shared = c->dev->shared_sm / (c->shared_bytes + c->dev->shared_reserved + 1);
+    uint32_t by_threads = c->dev->max_threads_sm / (warps * 32), per_sm = by_regs < by_shared ? by_regs : by_shared;
+    per_sm = by_threads < per_sm ? by_threads : per_sm;
+    if (c->dev->sharing[0] && sms > 8)
+        sms = 8;
+    if (c->cluster <= RW_CLUSTER_MAX && (uint64_t)per_sm * (sms < RW_CLUSTER_MAX ? sms : RW_CLUSTER_MAX) >= c->cluster)
+        return true;
+    dt_str_addf(why, "a cluster would have %u blocks of %u threads, %u registers and %u bytes of shared memory; %u fit an SM, and %u SMs lie together", c->cluster,
+                c->threads, c->res.registers, c->shared_bytes, per_sm, sms < RW_CLUSTER_MAX ? sms : RW_CLUSTER_MAX);
+    return false;
 }
 
 /* ---- recompute: body 0 is the producer, body 1 one of its consumers ------------------------------------------------------- */

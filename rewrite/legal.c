@@ -36,6 +36,12 @@ bool rw_off(const char *name)
     }
 #include "rewrite/legal.def"
 
+const struct rw_legal rw_cluster_legal[] = {
+#define CLUSTER(NAME, text) {#NAME, rw_legal_##NAME},
+#include "rewrite/legal.def"
+};
+const unsigned rw_ncluster_legal = sizeof rw_cluster_legal / sizeof rw_cluster_legal[0];
+
 const struct rw_legal rw_inline_legal[] = {
 #define ALSO(NAME) {#NAME, rw_legal_##NAME},
 #define INLINE(NAME, text) ALSO(NAME)

@@ -14,6 +14,7 @@ const struct rw_rewrite *const rw_registry[] = {
     &rw_parallel_fusion,
     &rw_dataflow_fusion, /* off unless allowed; what it made is not touched any more */
     &rw_split,
+    &rw_cluster_fusion,
     &rw_prefetch,
     &rw_programmatic, /* last: what it made is not fused any more */
 };
@@ -25,6 +26,14 @@ const struct rw_rewrite *rw_find_rewrite(const char *name)
         if (!strcmp(rw_registry[k]->name, name))
             return rw_registry[k];
     return NULL;
+}
+
+uint32_t rw_rewrite_bit(const struct rw_rewrite *r)
+{
+    for (unsigned k = 0; k < rw_nregistry; k++)
+        if (rw_registry[k] == r)
+            return UINT32_C(1) << k;
+    return 0;
 }
 
 /* deny wins; allow adds what is off by default (and knows words that are no kind, as reorder-atomics). */

@@ -97,10 +97,11 @@ bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v); 
 #define RW_BODIES 24 /* of one joined launch */
 
 /* ---- components (comps.c) ---------------------------------------------------------------------------------------- */
-struct rw_list { /* the blocks of one phase, by component */
+struct rw_list { /* the blocks of one phase, by component; at level `cluster` by rank, k * cluster + r */
     uint32_t *row, *col; /* CSR: row[n + 1], col: linear block numbers */
     bool affine;         /* col(k, j) = a + b * k + c * j, j < m */
     uint32_t a, b, c;    /* modulo 2^32 */
+    uint32_t ranks, d;   /* level `cluster`: col(k, r, j) = a + b * k + d * r + c * j for ranks r < ranks, others have none; 0: not of this form */
     uint32_t m;          /* blocks per component where all have the same number, else UINT32_MAX */
     uint32_t max;        /* most blocks of one component */
     bool narrow;         /* table entries are 16 bits wide */
@@ -131,7 +132,10 @@ struct rw_redirect {
     uint32_t at;        /* offset in the block's shared memory */
     bool base_affine;
     uint32_t base_a, base_b; /* base(k) = a + b * k, modulo 2^32 */
-    uint32_t *base;     /* per component, low 32 bits */
+    uint32_t *base;     /* per component (level `cluster`: per rank), low 32 bits */
+    /* level `cluster`: rank r < owners has what lies at base(k) + r * step; step is less than the pitch, or some of it (by_rows) */
+    uint32_t owners, step;
+    bool by_rows;
 };
 
 /* ---- a candidate --------------------------------------------------------------------------------------------------- */
@@ -139,9 +143,11 @@ enum rw_level { /* nearest first */
     RW_LEVEL_EPILOGUE, /* `register`: the consumer inlined where the producer stores */
     RW_LEVEL_PROLOGUE, /* `register`: the producer inlined where the consumer loads */
     RW_LEVEL_SHARED,
+    RW_LEVEL_CLUSTER, /* in the shared memory of the blocks of a cluster */
     RW_LEVEL_GLOBAL,
 };
 const char *rw_level_text(enum rw_level l);
+#define RW_CLUSTER_MAX 16 /* more than 8 blocks are not portable: their launch has an attribute for it */
 
 struct rw_cand {
     struct dt_arena arena;
@@ -159,6 +165,9 @@ struct rw_cand {
     struct rw_body body[RW_BODIES];
     struct ptx_module *own[RW_BODIES]; /* where the body is not the program's entry but its explicit form */
     struct rw_comps comps;
+    uint32_t cluster;           /* level `cluster`: so many blocks run a component, `comps` is by rank and `whole` by component; else 0 */
+    struct rw_comps whole;
+    uint32_t size;              /* what level `cluster` is to take; 0: it is not for this pair */
     enum rw_level level;
     struct rw_inline *in, *seen[2]; /* levels `register`: inline-priv.h; by host, what was found out */
     struct rw_redirect *redirect;
@@ -176,6 +185,8 @@ struct rw_cand {
     bool *arg_same[RW_BODIES];    /* by argument: an earlier body has the same one */
     struct dev_resources res;
 };
+/* Do intermediates live in shared memory, by c->redirect? */
+static inline bool rw_in_shared(const struct rw_cand *c) { return c->level == RW_LEVEL_SHARED || c->level == RW_LEVEL_CLUSTER; }
 /* Bodies of the launches alone. */
 int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
                  const struct rw_options *o, const uint32_t *launch, uint32_t n, struct dt_err *e);
@@ -198,6 +209,8 @@ struct rw_legal {
 };
 extern const struct rw_legal rw_legal[];
 extern const unsigned rw_nlegal;
+extern const struct rw_legal rw_cluster_legal[]; /* CLUSTER rows: asked besides at level `cluster` */
+extern const unsigned rw_ncluster_legal;
 extern const struct rw_legal rw_inline_legal[]; /* ALSO and INLINE rows */
 extern const unsigned rw_ninline_legal;
 /* The number of the barrier between virtual blocks, -1: none is left. */
@@ -210,6 +223,7 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
 #define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why);
 #define OTHER(NAME, text) LEGAL(NAME, text)
 #define INLINE(NAME, text) LEGAL(NAME, text)
+#define CLUSTER(NAME, text) LEGAL(NAME, text)
 #include "rewrite/legal.def"
 /* The same with the rows that inlining asks for; those of INLINE hold before rw_inline_look(). */
 bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why);
@@ -227,6 +241,7 @@ extern struct rw_hooks {
     const char *off; /* predicates not asked, "order,async"; NULL: all are */
     bool force;      /* keep what is legal and right, faster or not */
     const char *levels; /* of block fusion that are tried; NULL: all */
+    uint32_t cluster;   /* blocks of a cluster; 0: what is best */
 } rw_hooks;
 #define RW_FORCED rw_hooks.force
 #define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
@@ -240,6 +255,13 @@ bool rw_off(const char *name); /* legal.c: is this predicate switched off? */
 /* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and
  * c->no_redirect then says why. */
 int rw_fit(struct rw_cand *c, struct dt_err *e);
+/* cluster.c: how many blocks of a cluster run a component best, from times of a producer and a consumer block; *ret_us: about how long all take. */
+uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], double *ret_us);
+/* Hand the components out to clusters of that size, 0: take that back. */
+int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
+/* Fill in the owners: can a byte's rank and place be worked out from its offset? box, by rank: what its producer blocks write; base: where it begins. */
+bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const struct ana_set *box, const uint64_t *base, uint32_t align, struct dt_str *why);
+
 /* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store). *width: the widest, if that is more. */
 bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
 /* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
@@ -298,6 +320,8 @@ struct rw_paths {
 int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e);
 /* Bytes of the buffer that the launch may read, or write, over all blocks and whatever its data. In `arena`. */
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer, bool writes);
+/* waits-cluster.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there while it is used? What is wrong, NULL: nothing. */
+int rw_cluster_meets(const struct ptx_function *f, const char **ret_wrong, struct dt_err *e);
 /* The module's text with the entries ending at griddepcontrol.wait. */
 int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e);
 
@@ -361,6 +385,7 @@ struct rw_rewrite {
     const char *needs; /* one line for `explain` */
     const char *keeps;
     bool on;           /* by default */
+    const struct rw_rewrite *rival; /* of which the launches must not do better than with this one; NULL: none */
     const char *const *levels; /* tried in this order, the fastest is kept, of equal ones the first; NULL at the end; no levels: NULL */
     /* Every candidate of the state, legal or not, as far as this rewrite speaks about it at all. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
@@ -373,9 +398,10 @@ struct rw_rewrite {
 };
 extern const struct rw_rewrite *const rw_registry[];
 extern const unsigned rw_nregistry;
-extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic,
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_cluster_fusion, rw_recompute, rw_parallel_fusion, rw_split, rw_prefetch, rw_programmatic,
     rw_dataflow_fusion;
-const struct rw_rewrite *rw_find_rewrite(const char *name);
+const struct rw_rewrite *rw_find_rewrite(const char *name); /* the first of that name */
+uint32_t rw_rewrite_bit(const struct rw_rewrite *r);        /* 1 << its place in the registry */
 bool rw_prefetches(const struct ptx_function *f); /* prefetch.c: does the kernel pull anything into the L2 (NULL: no)? */
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 /* The kernel of what is decided and legal: c->ptx, c->res. 0; 1: the assembler or the resources refuse it, `why`; negative: error. */
@@ -384,6 +410,8 @@ int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
 /* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion saves. */
 double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now);
+/* Of a block of each, from the launches' own times. */
+void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2]);
 /* A joined launch as a part of x; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 
@@ -399,6 +427,7 @@ struct rw_entry { /* one row of the plan's `rewrites` */
     enum rw_verdict verdict;
     char *reason;     /* NULL where kept */
     double before_us, after_us; /* 0: not timed */
+    uint32_t tried;   /* bits by place in the registry: block fusion has two passes */
 };
 struct rw_entries { /* as dt_vec */
     struct rw_entry *p;

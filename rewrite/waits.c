@@ -20,10 +20,12 @@
  *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
  *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited for, from blocks with lower tickets;
  *                its scratch is cleared by one memset that it waits for, and nothing else touches it.
+ *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared memory (waits-cluster.c). Asked where no
+ *                kernel of the original has clusters: they may keep to other rules than the simple ones that are looked for.
  * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits holds its SM only after all
- * blocks of what it waits for have started, so it keeps none of them out. Launches that fit an SM alone are seen to by dev_prog_new.
+ * blocks of what it waits for have started, so it keeps none of them out. Launches that fit an SM alone, and clusters that fit the device, are seen to by dev_prog_new.
  *
- * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers` and `read-only` within it are not checked.
+ * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers`, `clusters` and `read-only` within it are not checked.
  */
 #include "rewrite/flow.h"
 
@@ -395,12 +397,25 @@ static int check_read_only(struct waits *w, struct dt_err *e)
     return 0;
 }
 
+/* Is the launch, or its kernel, made for clusters? */
+static bool has_clusters(const struct dt_launch *l, const struct ptx_function *f)
+{
+    return l->cluster[0] || (f && (f->reqnctapercluster[0] || (f->extra && strstr(f->extra, "cluster"))));
+}
+
 static int check_barriers(struct waits *w, struct dt_err *e)
 {
+    bool ours = w->original != NULL;
+    for (uint32_t l = 0; ours && l < w->original->graph->nlaunch; l++)
+        ours = !has_clusters(&w->original->graph->launch[l], w->original->step[l].entry);
     for (uint32_t l = 0; l < w->prog->graph->nlaunch; l++) {
         const struct ptx_function *f = w->prog->step[l].entry;
         if (!f || is_original(w, l))
             continue;
+        const char *wrong = NULL;
+        int r = ours ? rw_cluster_meets(f, &wrong, e) : 0;
+        if (r < 0 || wrong)
+            return r < 0 ? r : bad(w, e, l, wrong);
         uint32_t most = (w->prog->step[l].threads + 31) / 32 * 32;
         for (uint32_t k = 0; k < f->ninst; k++) {
             const struct ptx_inst *i = &f->inst[k];

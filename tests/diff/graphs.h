@@ -63,6 +63,9 @@ static inline void make(const char *text, json_t *doc, struct made *m)
         fail_msg("%s\n%s", e.detail ? e.detail : "?", e.log ? e.log : "");
 }
 
+static uint32_t join_size; /* blocks of a cluster at level `cluster`; 0: what is best where all blocks take as long */
+static char join_note[256]; /* of what was joined in clusters: per intermediate "h: 4 owners, columns" … */
+
 /* 1 joined, 0 refused; the fused graph in *ret, its new module called f`n`. */
 static inline int join(const struct made *m, uint32_t p, uint32_t c, enum rw_level level, json_t **ret, struct dt_str *why, unsigned n)
 {
@@ -74,7 +77,12 @@ static inline int join(const struct made *m, uint32_t p, uint32_t c, enum rw_lev
     if (rw_edit_init(&x, &rw_block_fusion, dev_info(device), NULL, &now, pair, 2, &e) < 0 ||
         rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
         fail_msg("%s", e.detail);
+    double alike[2] = {1, 1}, us;
+    cand.size = cand.comps.n && join_size ? join_size : rw_cluster_size(&cand, alike, &us);
     int r = rw_fuse(&cand, level, why, &e);
+    for (uint32_t k = 0, at = (uint32_t)(join_note[0] = 0); r == 0 && level == RW_LEVEL_CLUSTER && k < cand.nredirect && at < sizeof join_note; k++)
+        at += (uint32_t)snprintf(join_note + at, sizeof join_note - at, "%s%s: %u %s", k ? ", " : "", m->g->buffer[cand.redirect[k].buffer].name,
+                                 cand.redirect[k].owners, cand.redirect[k].owners == 1 ? "owner" : cand.redirect[k].by_rows ? "rows" : cand.redirect[k].pitch ? "columns" : "runs");
     if (r == 0)
         r = rw_fuse_part(&cand, &x, &e);
     if (r < 0)
@@ -120,7 +128,7 @@ static inline void chain(const char *name, const char *text, enum rw_level from,
     for (bool more = true; more;) {
         more = false;
         for (uint32_t k = 0; k < now.a->nedge && !more; k++)
-            for (int l = (int)from; l <= (int)to && !more; l++) {
+            for (int l = (int)from; l <= (int)to && !more; l += l == RW_LEVEL_SHARED ? RW_LEVEL_GLOBAL - RW_LEVEL_SHARED : 1) { /* clusters end a chain */
                 const struct ana_edge *x = &now.a->edge[k];
                 struct dt_str why = {0};
                 json_t *doc = NULL;

@@ -349,6 +349,11 @@ RECOMPUTE = [
     ("all_readers", "", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "scale", "x", "h", grid=N // 256), launch("b", "m", "next", "h", "y")]),
      "refused: verification"),
 ]
+CLUSTERS = [  # level `cluster`, eight blocks, on a device without them and on one of six SMs
+    ("cluster_device", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4, block=512)]), "refused: resources", "soft:a100"),
+    ("cluster_room", "", graph([launch("a", "m", "scale", "x", "h", shared=120000), launch("b", "m", "scale", "h", "y", grid=2, block=1024)]),
+     "refused: building: not one cluster", "soft:h200,sms=6"),
+]
 WIDE = 140 * 128  # 140 blocks, one an SM for the shared memory they take: a wave of 132 and a tail of 8
 SPLIT = [
     ("single_blocks", "numbers,async", graph([launch("a", "c", "swap", "x", "h", grid=140, cluster=[5, 1, 1], shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
@@ -397,9 +402,9 @@ def main():
     exe, dovetail, names = sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None, sys.argv[4:]
     bundles = tempfile.TemporaryDirectory(prefix="dovetail-bundles.")
     os.environ["DOVETAIL_BUNDLES"] = bundles.name
-    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|INLINE|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
+    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|INLINE|CLUSTER|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
-             [(c, "block-fusion", True) for c in HARDWARE] +
+             [(c, "block-fusion", True) for c in HARDWARE] + [(c, "block-fusion", False) for c in CLUSTERS] +
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT] + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
              [(c, "programmatic-launch", False) for c in SOLO] + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE])
     listed = [c[0] for c, _, _ in cases] + UNREACHABLE
@@ -410,9 +415,9 @@ def main():
         if names and name not in names:
             continue
         device = device[0] if device else "soft"
-        p = planners.setdefault(device, Planner(exe, device))
+        p = planners.setdefault(device, Planner("env", *["DOVETAIL_SOFTGPU_FIGURES=" + f for f in device.split(",")[1:]], exe, device.split(",")[0]))
         request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "allow": [kind], "deny": [k for k in KINDS if k != kind],
-                   "levels": "register" if name in [c[0] for c in INLINED] else "shared,global"}
+                   "levels": "register" if name in [c[0] for c in INLINED] else "cluster" if name.startswith("cluster") else "shared,global", "cluster": 8}
         told = verdict(p.ask(request | {"off": more}), kind)
         own = name.replace("_", "-") + ":"
         if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):

@@ -9,7 +9,7 @@
  *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of each
  *
  * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels": "shared,global" leaves the
- * other levels of block fusion out. "equal" is found here and
+ * other levels of block fusion out, "cluster" says of how many blocks clusters are. "equal" is found here and
  * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte.
  *
  * CUDA texts are compiled once, and modules with the text of the graph before are not assembled again. One device for all; after a fault it is
@@ -151,6 +151,7 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     o.deny = deny;
     rw_hooks.off = json_string_value(json_object_get(line, "off"));
     rw_hooks.levels = json_string_value(json_object_get(line, "levels"));
+    rw_hooks.cluster = (uint32_t)json_integer_value(json_object_get(line, "cluster"));
     rw_hooks.force = json_is_true(json_object_get(line, "force"));
     int r = compile(json_object_get(doc, "modules"), e);
     if (r == 0)

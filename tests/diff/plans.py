@@ -363,6 +363,8 @@ def ways(seed, kinds):
         forced |= {"allow": [only], "deny": sorted({k for k, _ in kinds} - {only})}
     if level:
         forced["levels"] = level
+    if level == "cluster":  # of the best size, or another one
+        forced["cluster"] = [0, 2, 3, 16][seed % 4]
     return only, [{}, forced]
 
 

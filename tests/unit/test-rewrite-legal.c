@@ -445,6 +445,63 @@ static void test_shared_space(void **state)
     fix_close(&f);
 }
 
+/* CLUSTER rows: the pair passes with a device that has clusters and room for one, and not with another. */
+static void test_clusters(void **state)
+{
+    struct fix f;
+    struct fix_spec s = plain;
+    struct dt_str why = {0};
+    struct dt_err e = {0};
+    double alike[2] = {1, 1}, us;
+    s.gc = 2; /* components of four producers and one consumer */
+    s.hc = 2048;
+    fix_open(&f, &s);
+    f.dev.cc_major = 9;
+    f.dev.max_threads_sm = 2048;
+    f.dev.shared_sm = 233472;
+    f.dev.shared_reserved = 1024;
+    fix_cand(&f);
+    assert_int_equal(f.c.comps.n, 2);
+    f.c.abreast[0] = f.c.abreast[1] = 1;
+    f.c.size = rw_cluster_size(&f.c, alike, &us);
+    assert_int_equal(f.c.size, 4);
+    assert_true(us == 2); /* a producer block, then a consumer block */
+    assert_int_equal(rw_cluster_lists(&f.c, f.c.size, &e), 0);
+    assert_int_equal(f.c.comps.n, 8);
+    assert_int_equal(f.c.comps.list[0].ranks, 4);
+    assert_int_equal(f.c.comps.list[1].ranks, 1);
+    f.c.res.registers = 32;
+    assert_true(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
+    f.dev.cc_major = 8;
+    assert_false(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
+    assert_int_equal(strncmp(why.s, "cluster-device: ", 16), 0);
+    dt_str_done(&why);
+    f.dev.cc_major = 9;
+    f.dev.sms = 2; /* two blocks of 100,000 bytes fit an SM: four in all */
+    f.c.shared_bytes = 100000;
+    assert_true(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
+    for (int k = 0; k < 4; k++) {
+        f.c.shared_bytes = k == 0 ? 120000 : 100000;
+        f.dev.sms = k == 1 ? 1 : 2;
+        f.c.res.registers = k == 2 ? 255 : 32; /* of 255 registers, two blocks of 128 threads */
+        f.dev.regs_sm = k == 2 ? 32768 : 65536;
+        f.c.cluster = k == 3 ? 17 : 4;
+        if (k == 3)
+            f.dev.sms = 132;
+        assert_false(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
+        assert_int_equal(strncmp(why.s, "cluster-room: ", 14), 0);
+        dt_str_done(&why);
+    }
+    f.c.cluster = 16;
+    f.dev.sms = 132;
+    f.c.shared_bytes = 120000;
+    assert_true(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
+    snprintf(f.dev.sharing, sizeof f.dev.sharing, "mig"); /* a slice: eight for certain */
+    assert_false(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
 /* p -> c, and p -> x -> c without p -> c: not side by side; without either they are. */
 static void test_unordered(void **state)
 {
@@ -661,6 +718,10 @@ static void test_all_covered(void **state)
 #define OTHER(NAME, text) #NAME,
 #include "rewrite/legal.def"
     };
+    static const char *const clusters[] = {"cluster_device", "cluster_room"};
+    assert_int_equal(rw_ncluster_legal, sizeof clusters / sizeof clusters[0]);
+    for (unsigned k = 0; k < rw_ncluster_legal; k++)
+        assert_string_equal(rw_cluster_legal[k].name, clusters[k]);
     static const char *const more[] = {"unordered", "nobody_reads", "repeatable", "inputs_stay", "all_readers", "block_maps", "flags"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
@@ -679,7 +740,7 @@ int main(void)
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
         cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_flags),           cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_flags),           cmocka_unit_test(test_clusters),       cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -279,6 +279,49 @@ static void mutated(void **state)
     drop(&o);
 }
 
+/* The blocks of a cluster: each condition of waits-cluster.c broken, and entries that hold. */
+static void clusters(void **state)
+{
+#define ARRIVE "barrier.cluster.arrive;\n"
+#define SYNC ARRIVE "barrier.cluster.wait;\n"
+#define REMOTE "ld.shared::cluster.b32 %r2, [%r1];\n"
+    static const struct {
+        const char *body, *wrong; /* NULL: it holds */
+    } row[] = {
+        {"", NULL},
+        {SYNC REMOTE SYNC, NULL},
+        {SYNC, NULL},
+        {SYNC "@%p bra A;\n" REMOTE "A:\n" SYNC, NULL},
+        {SYNC REMOTE ARRIVE "add.u32 %r2, %r2, 1;\nbarrier.cluster.wait;\n", NULL},
+        {SYNC REMOTE, "may exit while other blocks"},
+        {SYNC ARRIVE REMOTE "barrier.cluster.wait;\n", "may exit while other blocks"},
+        {REMOTE SYNC, "before its cluster has met"},
+        {SYNC "@%p ret;\n" REMOTE SYNC, "need not meet"},
+        {"@%p bra A;\n" SYNC "A:\n" SYNC, "need not meet"},
+        {"A:\n" SYNC "@%p bra A;\n", "need not meet"},
+        {"@%p barrier.cluster.arrive;\nbarrier.cluster.wait;\n", "leave out"},
+        {ARRIVE, "between arriving"},
+        {ARRIVE SYNC, "arrives twice"},
+        {"barrier.cluster.wait;\n", "without having arrived"},
+        {"call f, ();\n", "calls functions"},
+    };
+    (void)state;
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        char text[1024];
+        struct ptx_module *m;
+        struct dt_err e = {0};
+        const char *wrong;
+        snprintf(text, sizeof text, ".version 8.0\n.target sm_90\n.address_size 64\n%s.visible .entry k()\n{\n.reg .pred %%p; .reg .b32 %%r<4>;\n%sret;\n}\n",
+                 strstr(row[k].body, "call") ? ".func f()\n{\n" SYNC "ret;\n}\n" : "", row[k].body);
+        if (ptx_parse(text, strlen(text), &m, &e) < 0)
+            fail_msg("row %zu: %s", k, e.detail);
+        assert_int_equal(rw_cluster_meets(ptx_find_function(m, "k"), &wrong, &e), 0);
+        if (!row[k].wrong != !wrong || (wrong && !strstr(wrong, row[k].wrong)))
+            fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing", wrong ? wrong : "nothing");
+        ptx_module_free(m);
+    }
+}
+
 /* Under some schedule a plan whose streams lack an `after` comes out wrong; one that has it never does. */
 static void schedules(void **state)
 {
@@ -365,6 +408,6 @@ static void times(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(beside), cmocka_unit_test(mutated), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(clusters), cmocka_unit_test(beside), cmocka_unit_test(mutated), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,0 +1,173 @@
+/* Fused in thread-block clusters against the original, on the software device: pairs of every shape that a component may have, in clusters of several
+ * sizes, whether it brings anything or not. Each result is held to the original byte by byte under several inputs and block orders, with the check that no
+ * two blocks touch a byte unless a barrier of their cluster lies between (SG_CHECK_BLOCKS). What goes to shared memory, and how many ranks own a part of it, is
+ * written beside each, worked out by hand. A device without clusters refuses by name.
+ */
+#include "graphs.h"
+
+static const char source[] =
+    "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n"
+    "  __shared__ float as[16][17], bs[16][16];\n"
+    "  int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx; float acc = 0;\n"
+    "  for (int t = 0; t < k; t += 16) {\n"
+    "    as[ty][tx] = a[row * k + t + tx]; bs[ty][tx] = b[(t + ty) * n + col]; __syncthreads();\n"
+    "    for (int i = 0; i < 16; i++) acc += as[ty][i] * bs[i][tx];\n"
+    "    __syncthreads(); }\n"
+    "  c[row * n + col] = acc; }\n"
+    "extern \"C\" __global__ void bias(const float *h, const float *b, float *y, int n, int cols) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + b[i % cols]; }\n"
+    "extern \"C\" __global__ void gelu(const float *__restrict__ h, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n"
+    "  y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); }\n"
+    "extern \"C\" __global__ void rows(const float *x, float *y, int cols) {\n" /* one block a row; in place too */
+    "  __shared__ float s[32]; int r = blockIdx.x, t = threadIdx.x; float v = 0;\n"
+    "  for (int i = t; i < cols; i += 32) v += x[r * cols + i];\n"
+    "  s[t] = v; __syncthreads();\n"
+    "  for (int k = 16; k; k >>= 1) { if (t < k) s[t] += s[t + k]; __syncthreads(); }\n"
+    "  v = s[0];\n"
+    "  for (int i = t; i < cols; i += 32) y[r * cols + i] = x[r * cols + i] / (1.0f + v * v); }\n"
+    "extern \"C\" __global__ void columns(const float *x, float *y, int rows, int cols) {\n" /* one block 16 columns */
+    "  int c = blockIdx.x * 16 + threadIdx.x; float v = 0;\n"
+    "  for (int r = 0; r < rows; r++) v = v * 0.5f + x[r * cols + c];\n"
+    "  y[c] = v; }\n"
+    "extern \"C\" __global__ void vec4(const float4 *x, float4 *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = x[i]; v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w; y[i] = v; }\n"
+    "extern \"C\" __global__ void blur(const float *x, float *y, int n) {\n" /* an image of n x n in tiles of 16 x 16, a border of 1 */
+    "  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; float v = x[r * n + c];\n"
+    "  if (r) v += x[(r - 1) * n + c]; if (c) v += x[r * n + c - 1]; if (r < n - 1) v += x[(r + 1) * n + c]; if (c < n - 1) v += x[r * n + c + 1];\n"
+    "  y[r * n + c] = v * 0.2f; }\n"
+    "extern \"C\" __global__ void sums(const float *x, float *y, int n) {\n" /* a sum of four, four words apart: reads it all, writes one block's part */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float v = 0; for (int k = 0; k < n; k += 64) v += x[(i % 64) + k]; y[i] = v; }\n"
+    "extern \"C\" __global__ void back(const float *h, float *x, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = h[n - 1 - i] * 0.25f; }\n"
+    "extern \"C\" __global__ void swizzle(const float *x, float *y, int n) {\n" /* block numbers in another order */
+    "  int b = (int)((blockIdx.x * 5 + 3) % gridDim.x), i = b * (int)blockDim.x + (int)threadIdx.x; if (i < n) y[i] = x[i] * 3.0f; }\n"
+    "extern \"C\" __global__ void pick(const float *h, const float *x, float *y, int n) {\n" /* an address from the intermediate */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; int k = ((int)(h[i] * 1000.0f)) & (n - 1); y[i] = x[k]; }\n";
+
+struct graph {
+    const char *name, *buffers, *launches;
+    uint32_t size[4];   /* of clusters; 0: no more */
+    const char *note[4]; /* what goes to shared memory, by size */
+};
+
+static const struct graph graphs[] = {
+    {"a row panel of tiles, then its rows: owners beside each other",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," I("h", 16384) "," O("y", 16384),
+     L("p", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) "," L("c", "rows", "[64,1,1]", "[32,1,1]", B("h") "," B("y") "," N(64)),
+     {4, 2, 8, 16}, {"h: 4 columns", "h: 2 columns", "h: 4 columns", "h: 4 columns"}},
+    {"the same in place, and the intermediate leaves the graph",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," O("h", 16384),
+     L("p", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) "," L("c", "rows", "[64,1,1]", "[32,1,1]", B("h") "," B("h") "," N(64)),
+     {4, 3, 16}, {"h: 4 columns", "h: 2 columns", "h: 4 columns"}},
+    {"a panel whose width is no power of two, in clusters that do not divide it",
+     F("a", 5120, "input") "," F("w", 5120, "weight") "," I("h", 25600) "," O("y", 25600),
+     L("p", "gemm", "[5,5,1]", "[16,16,1]", B("a") "," B("w") "," B("h") "," N(80) "," N(16)) "," L("c", "rows", "[80,1,1]", "[32,1,1]", B("h") "," B("y") "," N(80)),
+     {5, 3, 4, 7}, {"h: 5 columns", "h: 3 columns", "h: 3 columns", "h: 5 columns"}},
+    {"a column of tiles, then its columns: owners one below another",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," I("h", 16384) "," O("y", 256),
+     L("p", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) "," L("c", "columns", "[4,1,1]", "[16,1,1]", B("h") "," B("y") "," N(64) "," N(64)),
+     {4, 2, 3}, {"h: 4 rows", "h: 2 rows", "h: 2 rows"}},
+    {"runs of bytes: four producers of 128 for a consumer of 512",
+     F("x", 16384, "input") "," F("b", 512, "weight") "," I("h", 16384) "," O("y", 16384),
+     L("p", "bias", "[32,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(4096) "," N(128)) "," L("c", "gelu", "[8,1,1]", "[512,1,1]", B("h") "," B("y") "," N(4096)),
+     {4, 2, 3}, {"h: 4 runs", "h: 2 runs", "h: 2 runs"}},
+    {"one producer for four consumers, vectors",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("p", "vec4", "[4,1,1]", "[256,1,1]", B("x") "," B("h")) "," L("c", "vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y")),
+     {4, 2, 8}, {"h: 1 owner", "h: 1 owner", "h: 1 owner"}},
+    {"the last component is smaller: lists from tables",
+     F("x", 5120, "input") "," F("b", 512, "weight") "," I("h", 5120) "," O("y", 5120),
+     L("p", "bias", "[10,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(1280) "," N(128)) "," L("c", "gelu", "[3,1,1]", "[512,1,1]", B("h") "," B("y") "," N(1280)),
+     {4, 2}, {"h: 4 runs", "h: 2 runs"}},
+    {"blocks in another order: the parts do not follow each other, and it stays in global memory",
+     F("x", 16384, "input") "," I("h", 16384) "," O("y", 16384),
+     L("p", "swizzle", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) "," L("c", "gelu", "[8,1,1]", "[512,1,1]", B("h") "," B("y") "," N(4096)),
+     {4}, {""}},
+    {"one component of all blocks: tiles with borders stay in global memory",
+     F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     L("p", "blur", "[2,2,1]", "[16,16,1]", B("x") "," B("h") "," N(32)) "," L("c", "blur", "[2,2,1]", "[16,16,1]", B("h") "," B("y") "," N(32)),
+     {4, 2}, {"", "h: 2 runs"}},
+    {"a further reader, and an offset",
+     F("x", 8192, "input") "," F("b", 512, "weight") "," I("h", 16384) "," O("y", 8192) "," O("z", 8192),
+     L("p", "bias", "[16,1,1]", "[128,1,1]", B("x") "," B("b") "," BO("h", 8192) "," N(2048) "," N(128)) "," L("c", "gelu", "[4,1,1]", "[512,1,1]", BO("h", 8192) "," B("y") "," N(2048))
+     "," L("d", "back", "[16,1,1]", "[128,1,1]", BO("h", 8192) "," B("z") "," N(2048)),
+     {4, 2}, {"h: 4 runs", "h: 2 runs"}},
+    {"what the producer reads is written by consumers of other ranks",
+     F("x", 4096, "inout") "," I("h", 4096),
+     L("p", "sums", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(1024)) "," L("c", "back", "[8,1,1]", "[128,1,1]", B("h") "," B("x") "," N(1024)),
+     {8, 4, 16}, {"h: 8 runs", "h: 4 runs", "h: 8 runs"}},
+    {"an address that comes from the intermediate",
+     F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     L("p", "gelu", "[8,1,1]", "[128,1,1]", B("x") "," B("h") "," N(1024)) "," L("c", "pick", "[4,1,1]", "[256,1,1]", B("h") "," B("x") "," B("y") "," N(1024)),
+     {2}, {"h: 2 runs"}},
+};
+
+static void run_one(void **state)
+{
+    const struct graph *g = *state;
+    struct made m = {0};
+    char *text = graph_text(source, NULL, g->buffers, g->launches);
+    make(text, NULL, &m);
+    for (unsigned k = 0; k < 4 && g->size[k]; k++) {
+        struct dt_str why = {0};
+        struct made n = {0};
+        json_t *doc = NULL;
+        join_size = g->size[k];
+        if (!join(&m, 0, 1, RW_LEVEL_CLUSTER, &doc, &why, 0))
+            fail_msg("%s, clusters of %u: refused: %s", g->name, g->size[k], why.s);
+        if (strcmp(join_note, g->note[k]))
+            fail_msg("%s, clusters of %u: wanted '%s', got '%s' %s", g->name, g->size[k], g->note[k], join_note, why.s ? why.s : "");
+        if (!*join_note && !(why.s && strstr(why.s, "stays in global memory")))
+            fail_msg("%s: no word on why it stays in global memory: %s", g->name, why.s ? why.s : "");
+        make(NULL, doc, &n);
+        assert_int_equal(n.g->nlaunch + 1, m.g->nlaunch);
+        assert_int_equal(n.g->launch[0].cluster[0], g->size[k]);
+        hold(&m, &n, g->name);
+        made_done(&n);
+        json_decref(doc);
+        dt_str_done(&why);
+    }
+    join_size = 0;
+    made_done(&m);
+    free(text);
+}
+
+/* sm_80: refused, and by this name. */
+static void test_old_device(void **state)
+{
+    struct dev_device *new = device;
+    struct dt_err e = {0};
+    struct dt_str why = {0};
+    struct made m = {0};
+    json_t *doc = NULL;
+    char *text = graph_text(source, NULL, graphs[0].buffers, graphs[0].launches);
+    (void)state;
+    assert_int_equal(dev_open("soft:a100", &device, &e), 0);
+    make(text, NULL, &m);
+    assert_false(join(&m, 0, 1, RW_LEVEL_CLUSTER, &doc, &why, 0));
+    assert_int_equal(strncmp(why.s, "cluster-device: ", 16), 0);
+    assert_non_null(strstr(why.s, "A100"));
+    made_done(&m);
+    free(text);
+    dt_str_done(&why);
+    dev_close(device);
+    device = new;
+}
+
+int main(void)
+{
+    enum { N_GRAPHS = sizeof graphs / sizeof graphs[0] };
+    struct CMUnitTest tests[N_GRAPHS + 1];
+    struct dt_err e = {0};
+    if (dev_open("soft", &device, &e) < 0) {
+        fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
+        return 1;
+    }
+    for (size_t k = 0; k < N_GRAPHS; k++)
+        tests[k] = (struct CMUnitTest){.name = graphs[k].name, .test_func = run_one, .initial_state = (void *)&graphs[k]};
+    tests[N_GRAPHS] = (struct CMUnitTest)cmocka_unit_test(test_old_device);
+    int r = cmocka_run_group_tests(tests, NULL, NULL);
+    dev_close(device);
+    return r;
+}
