@@ -55,6 +55,19 @@ static int component(struct ptx_parser *ps, struct ptx_opnd *o)
     return 0;
 }
 
+static int selector(struct ptx_parser *ps, struct ptx_opnd *o)
+{
+    struct ptx_tok *t = &ps->lx.t;
+    o->comp = -1;
+    if (t->kind != PTX_TK_DOT)
+        return 0;
+    *ps->sel = ptx_sel_parse(t->s, t->len);
+    if (!*ps->sel)
+        return ptx_unexpected(ps, "a selector as .b3210 or .h10");
+    ptx_next(ps);
+    return 0;
+}
+
 static int offset(struct ptx_parser *ps, struct ptx_opnd *o)
 {
     if (!ptx_is(ps, '+') && !ptx_is(ps, '-'))
@@ -78,7 +91,7 @@ static int named(struct ptx_parser *ps, struct ptx_opnd *o)
         o->kind = PTX_O_REG;
         o->reg = b.reg;
         ptx_next(ps);
-        return component(ps, o);
+        return ps->sel ? selector(ps, o) : component(ps, o);
     case PTX_BIND_VAR:
         o->kind = PTX_O_VAR;
         o->var = b.var;
@@ -279,7 +292,7 @@ static bool put_word(struct ptx_inst *i, const struct ptx_op_info *info, struct 
         int max = info->ntype < 0 ? -info->ntype : info->ntype;
         if (i->ntype >= max)
             return false;
-        uint64_t allowed = i->ntype == 0 ? info->types0 : i->ntype == 1 ? info->types1 : 0;
+        uint64_t allowed = i->ntype == 0 ? info->types0 : info->types1;
         if (allowed && !(allowed >> x.value & 1))
             return false;
         i->type[i->ntype++] = x.value;
@@ -462,6 +475,8 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
 
     struct ptx_opnd o[MAX_OPND];
     unsigned no = 0;
+    uint16_t sel[PTX_SELS] = {0};
+    bool video = ptx_video_lanes(op) > 0;
     int r;
     if (op == PTX_OP_CALL) {
         if ((r = call_operands(ps, o, &no)) < 0)
@@ -470,6 +485,7 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
         for (;;) {
             if (no == MAX_OPND)
                 return ptx_perr(ps, "too many operands");
+            ps->sel = video && no < PTX_SELS ? &sel[no] : NULL;
             if ((r = operand(ps, &o[no], op == PTX_OP_BRA || (op == PTX_OP_BRX_IDX && no == 1))) < 0)
                 return r;
             no++;
@@ -481,8 +497,11 @@ static int instruction(struct ptx_parser *ps, uint32_t pred, bool neg)
             ptx_next(ps);
         }
     }
+    ps->sel = NULL;
     if ((r = ptx_expect(ps, ';')) < 0)
         return r;
+    if (video && no < MAX_OPND)
+        o[no++] = ptx_sel_opnd(sel);
     if (op != PTX_OP_CALL && !count_fits(info->shape, no, i.dst2))
         return ptx_perr_at(ps, i.line, i.col, "wrong number of operands for %s", info->mnemonic);
     narrow_floats(&i, o, no);

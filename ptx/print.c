@@ -263,9 +263,13 @@ void ptx_put_inst(struct ptx_printer *p, const struct ptx_inst *i)
         }
     } else {
         put_words(out, i, info);
-        for (unsigned k = 0; k < i->nopnd; k++) {
+        bool video = ptx_video_lanes(i->op) && i->nopnd;
+        unsigned n = i->nopnd - (video ? 1u : 0u);
+        for (unsigned k = 0; k < n; k++) {
             dt_str_add(out, k == 0 ? " " : k == 1 && i->dst2 ? "|" : ", ");
             put_opnd(p, &i->opnd[k]);
+            if (video && k < PTX_SELS)
+                ptx_put_sel(out, (uint16_t)(i->opnd[n].bits >> 16 * k));
         }
     }
     dt_str_addc(out, ';');

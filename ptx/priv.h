@@ -124,6 +124,7 @@ struct ptx_parser {
     struct dt_err *e;
     const char *text; /* the whole of it */
     unsigned depth; /* of recursion: expressions, initialisers */
+    uint16_t *sel;  /* where the operand at hand may have a video selector: that of it; else NULL */
 };
 int ptx_perr(struct ptx_parser *ps, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* at the current token */
 int ptx_perr_at(struct ptx_parser *ps, uint32_t line, uint32_t col, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
@@ -153,6 +154,12 @@ void ptx_finish_labels(struct ptx_parser *ps, uint32_t first_inst);
 
 /* debug.c: .loc, .file, .section at the current token are read; *ret_was: it was one of them */
 int ptx_parse_debug(struct ptx_parser *ps, bool *ret_was);
+
+/* video.c */
+uint16_t ptx_sel_parse(const char *s, size_t n); /* without the dot; 0: no selector */
+struct ptx_opnd ptx_sel_opnd(const uint16_t sel[PTX_SELS]);
+void ptx_put_sel(struct dt_str *out, uint16_t sel); /* with the dot; nothing for 0 */
+const char *ptx_video_wrong(const struct ptx_inst *i); /* what is wrong with words and selectors; NULL: nothing. Operands are there */
 
 /* use.c: what a function needs, transitively, in order of first appearance (module-scope variables, functions) */
 struct ptx_use {

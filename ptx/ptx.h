@@ -191,6 +191,19 @@ enum ptx_mod ptx_mod_of(const struct ptx_inst *i, enum ptx_mod_class c);
 bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m);
 void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
 
+/* ---- video instructions, video.c ------------------------------------------------------------------------------ */
+/* Their selectors (`d.h10`, `a.b7654`) are one constant, the last operand: 16 bits for each of d, a, b, d's lowest. Of these, 0: not
+ * written; else three bits for each digit, the last written lowest, the number of digits from bit 12 on, PTX_SEL_HALF: .h and not .b. */
+enum { PTX_SELS = 3, PTX_SEL_HALF = 0x8000 };
+unsigned ptx_video_lanes(enum ptx_op op); /* 2, 4; 0: no video instruction */
+/* With the defaults put in, of an instruction that ptx_verify takes: mask: bit k: d has lane k; from[0][k], from[1][k]: the lane of a and b,
+ * counted through a and then b, that lane k of the operation has on either side. */
+struct ptx_video {
+    unsigned lanes;
+    uint8_t mask, from[2][4];
+};
+struct ptx_video ptx_video_of(const struct ptx_inst *i);
+
 /* ---- variables, registers, labels, functions, modules -------------------------------------------------------- */
 struct ptx_var {
     const char *name;

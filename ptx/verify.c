@@ -229,6 +229,9 @@ static int check_letter(const struct check *c, char letter, const struct ptx_opn
     case 'p':
     case 'q': return check_pred(c, o, true);
     case 'P': return check_pred(c, o, false);
+    case 'D': return o->kind == PTX_O_REG ? check_reg(c, o, t0, 1, false) : bad(c, "destination is no register");
+    case 'R': return o->kind == PTX_O_REG ? check_reg(c, o, t0, 1, false) : bad(c, "operand is no register");
+    case 'k':
     case 'i': return o->kind == PTX_O_IMM ? 0 : bad(c, "operand is no constant");
     case 'v': return o->kind == PTX_O_REG || o->kind == PTX_O_VEC || o->kind == PTX_O_SINK || o->kind == PTX_O_IMM ? 0 : bad(c, "wrong operand");
     case 'o': return 0;
@@ -311,7 +314,7 @@ static int check_words(const struct check *c, const struct ptx_op_info *info)
     if (i->nmod > PTX_MAX_MODS || n > PTX_MAX_TYPES || (info->ntype >= 0 ? n != info->ntype : n < 1 || n > -info->ntype))
         return bad(c, "%s with %d types", info->mnemonic, n);
     for (int k = 0; k < n; k++) {
-        uint64_t allowed = k == 0 ? info->types0 : k == 1 ? info->types1 : 0;
+        uint64_t allowed = k == 0 ? info->types0 : info->types1;
         if (i->type[k] == PTX_T_NONE || i->type[k] >= PTX_T_COUNT || (allowed && !(allowed >> i->type[k] & 1)))
             return bad(c, "%s does not take .%s", info->mnemonic, ptx_type_text(i->type[k]));
     }
@@ -407,7 +410,8 @@ static int check_inst(const struct check *c)
     if (r < 0)
         return r;
     r = i->op == PTX_OP_CALL ? check_call(c) : check_operands(c, info->shape);
-    return r < 0 ? r : check_rules(c);
+    const char *wrong = r >= 0 && ptx_video_lanes(i->op) ? ptx_video_wrong(i) : NULL;
+    return r < 0 ? r : wrong ? bad(c, "%s", wrong) : check_rules(c);
 }
 
 static void mark_labels(const struct ptx_opnd *o, uint8_t *used)

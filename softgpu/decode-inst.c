@@ -993,6 +993,6 @@ int sg_decode_inst(struct sg_dec *d)
     case PTX_OP_DP2A: return dot(d);
     case PTX_OP_CVT: return cvt(d);
     case PTX_OP_CVT_PACK: return cvt_pack(d);
-    default: return sg_decode_memory(d);
+    default: return ptx_video_lanes(i->op) ? sg_decode_video(d) : sg_decode_memory(d);
     }
 }

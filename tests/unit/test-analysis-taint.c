@@ -88,6 +88,19 @@ static void gathers(void **state)
     check(k, true, SITES(READ(P, P, 0), READ(O, P, 1), WRITE(P, P, 1)));
 }
 
+/* Video instructions are arithmetic: the result is what the operands are, c under a mask and behind .add too. */
+static void video(void **state)
+{
+#define STORE "mul.wide.u32 %rd10, %r11, 4; add.s64 %rd11, %rd4, %rd10; st.global.f32 [%rd11], 0f00000000;"
+    check(KERNEL("", "vadd4.u32.u32.u32 %r11.b0, %r4.b0000, %r9, %r3;" STORE), false, SITES(WRITE(P, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vmin4.s32.s32.s32 %r11, %r10, %r4, %r9;" STORE), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vset2.lt.u32.u32 %r11.h0, %r4, %r10, %r9;" STORE), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vabsdiff4.add.u32.u32.u32 %r11, %r4, %r9, %r10;" STORE), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    /* bits of a pointer */
+    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; vavrg2.u32.u32.u32 %r11, %r4, %r10, %r9;" STORE), false, SITES(WRITE(D, P, -1)));
+#undef STORE
+}
+
 static void guards(void **state)
 {
     /* by predicate */
@@ -411,6 +424,7 @@ int main(void)
     const struct CMUnitTest t[] = {
         cmocka_unit_test(straight_code_is_proved),
         cmocka_unit_test(gathers),
+        cmocka_unit_test(video),
         cmocka_unit_test(guards),
         cmocka_unit_test(merges),
         cmocka_unit_test(shared_memory),
