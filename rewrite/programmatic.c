@@ -8,8 +8,9 @@
  *
  * Where b waits: before the first access that is in conflict (RAW, WAR, WAW, by bytes of the launches' footprints) with a; of a place that every path to such an
  * access passes, in no loop, the latest. Paths that do not come by there wait before they exit. Loads by .nc of what a writes become plain ones.
- * Where a triggers: at its beginning; if it waits itself, behind that wait. So nothing that came before a runs any more when b starts, and what b does before it waits
- * need be independent of a alone. Triggering early is safe, since griddepcontrol.wait waits for the end of a and for its memory, not for the trigger.
+ * Where a triggers: at its beginning; if it waits itself, behind that wait; if it waits only before it exits, nowhere: its exit lets b in. So nothing that came
+ * before a runs any more when b starts, and what b does before it waits need be independent of a alone. Triggering early is safe, since griddepcontrol.wait
+ * waits for the end of a and for its memory, not for the trigger.
  *
  * What could break it: an access before the wait that is in conflict after all, or a path without a wait. Both are looked at again, on the emitted text, by waits.c.
  */
@@ -297,10 +298,10 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
         struct place p = {s, x->now->ana, g, x->launch[k], k ? x->launch[k - 1] : 0, &x->arena};
         if (m->waits[k] && (r = put_waits(s, &p, lets, &at, e)) < 0)
             return r;
-        if (lets && at == UINT32_MAX) {
-            /* behind its own wait, if it has one that every path passes; else at once */
+        if (lets && !m->waits[k]) {
+            /* behind its own wait, if it has one that every path passes; else at once. One that now waits at its exits alone lets b in by exiting. */
             uint32_t own = 0;
-            for (uint32_t i = 0; i < s->f->ninst && !own && !m->waits[k]; i++)
+            for (uint32_t i = 0; i < s->f->ninst && !own; i++)
                 if (s->f->inst[i].op == PTX_OP_GRIDDEPCONTROL_WAIT && s->f->inst[i].pred == PTX_NO_REG)
                     own = i + 1;
             r = rw_solo_insert(s, own, TRIGGER, e);

@@ -211,34 +211,55 @@ static void beside(void **state)
     }
 }
 
+/* Three launches, the kernels without what this test's own have, and what programmatic.c makes of them. */
+struct chain {
+    struct world o;
+    struct ana_result *ana;
+    struct rw_state now;
+    struct rw_edit x;
+};
+
+static void chain_of(struct chain *c, const char *launches)
+{
+    struct dt_str why = {0};
+    struct dt_err e = {0};
+    enum rw_verdict v;
+    c->o = in_order(launches);
+    for (uint32_t m = 0; m < c->o.g->nmodule; m++)
+        for (char *at = (char *)(uintptr_t)c->o.g->module[m].source; (at = strstr(at, "griddepcontrol.")) != NULL;)
+            memset(at, ' ', (size_t)(strchr(at, ';') - at) + 1);
+    dev_prog_free(c->o.p);
+    if (dev_prog_new(dev, c->o.g, NULL, NULL, &c->o.p, &e) < 0 || ana_run(dev, c->o.p, NULL, &c->ana, &e) < 0)
+        fail_msg("%s", e.detail);
+    c->now = (struct rw_state){.graph = c->o.g, .prog = c->o.p, .ana = c->ana};
+    assert_int_equal(rw_edit_init(&c->x, &rw_programmatic, dev_info(dev), NULL, &c->now, (const uint32_t[]){0, 1, 2}, 3, &e), 0);
+    if (rw_programmatic.open(&c->x, &v, &why, &e) != 0 || rw_programmatic.build(&c->x, 0, &why, &e) != 0)
+        fail_msg("%s", e.detail ? e.detail : why.s);
+    for (size_t i = 0; i < c->x.part.n; i++)
+        snprintf(c->x.part.p[i].module, sizeof c->x.part.p[i].module, "f%zu", i);
+    dt_str_done(&why);
+}
+
+static void chain_done(struct chain *c)
+{
+    rw_programmatic.close(&c->x);
+    rw_edit_done(&c->x);
+    ana_free(c->ana);
+    drop(&c->o);
+}
+
 /* What programmatic.c writes, with one griddepcontrol.wait fewer, or a trigger before it: without the static check, too, nobody would get it. */
 static void mutated(void **state)
 {
-    struct world o = in_order(TWO("a", "x", "k", "") "," MIX("b", "hasty", "x", "k", "h", "") "," MIX("c", "hasty", "k", "h", "y", ""));
-    struct ana_result *ana;
-    struct dt_str why = {0};
+    struct chain c;
     struct dt_err e = {0};
-    struct rw_edit x;
-    enum rw_verdict v;
-    /* the kernels without what this test's own have */
-    for (uint32_t m = 0; m < o.g->nmodule; m++)
-        for (char *at = (char *)(uintptr_t)o.g->module[m].source; (at = strstr(at, "griddepcontrol.")) != NULL;)
-            memset(at, ' ', (size_t)(strchr(at, ';') - at) + 1);
-    dev_prog_free(o.p);
-    if (dev_prog_new(dev, o.g, NULL, NULL, &o.p, &e) < 0 || ana_run(dev, o.p, NULL, &ana, &e) < 0)
-        fail_msg("%s", e.detail);
-    const struct rw_state now = {.graph = o.g, .prog = o.p, .ana = ana};
-    assert_int_equal(rw_edit_init(&x, &rw_programmatic, dev_info(dev), NULL, &now, (const uint32_t[]){0, 1, 2}, 3, &e), 0);
-    if (rw_programmatic.open(&x, &v, &why, &e) != 0 || rw_programmatic.build(&x, 0, &why, &e) != 0)
-        fail_msg("%s", e.detail ? e.detail : why.s);
+    chain_of(&c, TWO("a", "x", "k", "") "," MIX("b", "hasty", "x", "k", "h", "") "," MIX("c", "hasty", "k", "h", "y", ""));
     unsigned seen = 0, waits = 0;
-    for (size_t drop_from = 0; drop_from <= x.part.n; drop_from++) { /* 0: as it is; k: part k - 1 without its waits */
+    for (size_t drop_from = 0; drop_from <= c.x.part.n; drop_from++) { /* 0: as it is; k: part k - 1 without its waits */
         for (int early = 0; early < 2; early++) { /* its trigger in front, too */
-            for (size_t i = 0; i < x.part.n; i++)
-                snprintf(x.part.p[i].module, sizeof x.part.p[i].module, "f%zu", i);
-            json_t *doc = rw_edit_graph(&x);
+            json_t *doc = rw_edit_graph(&c.x);
             if (drop_from) {
-                json_t *m = json_object_get(json_object_get(doc, "modules"), x.part.p[drop_from - 1].module);
+                json_t *m = json_object_get(json_object_get(doc, "modules"), c.x.part.p[drop_from - 1].module);
                 char *text = strdup(json_string_value(json_object_get(m, "ptx"))), *at = text, *body = strchr(strchr(text, '{'), ';') + 1, *trigger;
                 unsigned n = 0;
                 if (early && (trigger = strstr(text, "griddepcontrol.launch_dependents;")) != NULL) {
@@ -259,7 +280,7 @@ static void mutated(void **state)
             struct world w = {0};
             if (dt_graph_from_json(doc, &w.g, &e) < 0 || dev_prog_new(dev, w.g, NULL, NULL, &w.p, &e) < 0)
                 fail_msg("%s", e.detail);
-            int r = rw_verify(dev, o.p, w.p, 1, 8, &e);
+            int r = rw_verify(dev, c.o.p, w.p, 1, 8, &e);
             if (!drop_from && r < 0)
                 fail_msg("%s", e.detail);
             bool wrong = drop_from && (!early || drop_from == 2); /* c reads what a writes, as soon as b lets it */
@@ -272,11 +293,25 @@ static void mutated(void **state)
         }
     }
     assert_true(waits >= 2 && seen >= 3);
-    rw_programmatic.close(&x);
-    rw_edit_done(&x);
-    dt_str_done(&why);
-    ana_free(ana);
-    drop(&o);
+    chain_done(&c);
+}
+
+/* A launch in the middle that needs nothing of the one before it waits only before it exits; what it lets in may need that one. */
+static void waits_last(void **state)
+{
+    struct chain c;
+    struct world w = {0};
+    struct dt_err e = {0};
+    chain_of(&c, TWO("a", "x", "k", "") "," TWO("b", "x", "h", "") "," TWO("c", "k", "y", ""));
+    json_t *doc = rw_edit_graph(&c.x);
+    if (dt_graph_from_json(doc, &w.g, &e) < 0 || dev_prog_new(dev, w.g, NULL, NULL, &w.p, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_true(w.g->launch[1].programmatic && w.g->launch[2].programmatic);
+    if (rw_waits_check(dev, w.p, NULL, c.o.p, &e) < 0 || rw_verify(dev, c.o.p, w.p, 1, 8, &e) < 0)
+        fail_msg("%s", e.detail);
+    drop(&w);
+    json_decref(doc);
+    chain_done(&c);
 }
 
 /* The blocks of a cluster: each condition of waits-cluster.c broken, and entries that hold. */
@@ -408,6 +443,7 @@ static void times(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(clusters), cmocka_unit_test(beside), cmocka_unit_test(mutated), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(clusters), cmocka_unit_test(beside), cmocka_unit_test(mutated),
+                                       cmocka_unit_test(waits_last), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
