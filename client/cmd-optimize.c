@@ -40,8 +40,8 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
             char us[96], *why;
             dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"), *launches = all ? cut(all, NAMES_MOST) : NULL;
             times(r, modeled(base), us, sizeof us);
-            if (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured "))
-                *us = 0; /* the reason has the times */
+            if (strcmp(jstr(r, "verdict"), "kept") && (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured ")))
+                *us = 0; /* the reason has the times; that of a kept one has what its other levels would give */
             if (asprintf(&why, "%s%s%s", us, *us && *jstr(r, "reason") ? "; " : "", jstr(r, "reason")) < 0)
                 return 1;
             table_row(&t, 5, jstr(r, "kind"), *jstr(r, "level") ? jstr(r, "level") : "-", launches, jstr(r, "verdict"), why);
