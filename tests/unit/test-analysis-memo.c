@@ -5,54 +5,9 @@
  * bytes are changed, cut, or changed and signed again must never do harm.
  */
 #include "analysis-fixture.h"
-#include "base/hash.h"
+#include "memo-list.h"
 
 #define HEAD "dovetail footprints 1\n"
-
-static struct kept {
-    char key[DT_SHA256_TEXT];
-    uint8_t *p;
-    size_t n;
-} kept[64];
-static unsigned nkept, hits, misses, puts_;
-
-static int get(void *user, const char *key, void **ret, size_t *ret_len)
-{
-    for (unsigned i = 0; i < nkept; i++)
-        if (!strcmp(kept[i].key, key)) {
-            hits++;
-            *ret = malloc(kept[i].n + 1);
-            memcpy(*ret, kept[i].p, kept[i].n);
-            *ret_len = kept[i].n;
-            return 1;
-        }
-    misses++;
-    return 0;
-}
-
-static void put(void *user, const char *key, const void *p, size_t n)
-{
-    unsigned i = 0;
-    puts_++;
-    while (i < nkept && strcmp(kept[i].key, key))
-        i++;
-    assert_true(i < 64);
-    nkept += i == nkept;
-    free(kept[i].p);
-    kept[i].p = malloc(n);
-    kept[i].n = n;
-    memcpy(kept[i].p, p, n);
-    snprintf(kept[i].key, sizeof kept[i].key, "%s", key);
-}
-
-static const struct ana_memo memo = {get, put, NULL};
-
-static void forget(void)
-{
-    for (unsigned i = 0; i < nkept; i++)
-        free(kept[i].p), kept[i].p = NULL;
-    nkept = 0;
-}
 
 /* ---- graphs ------------------------------------------------------------------------------------------------------------ */
 #define PTX ".version 8.0\\n.target sm_90\\n.address_size 64\\n"
@@ -105,7 +60,7 @@ static void check(char *json)
     if (!rc)
         rc = dev_prog_new(device, g, NULL, NULL, &p, &e);
     for (unsigned k = 0; k < 2 && !rc; k++) {
-        struct ana_options o = {.memo = k ? NULL : &memo, .all_edges = true};
+        struct ana_options o = {.memo = k ? NULL : &memo_list, .all_edges = true};
         rc = ana_run(device, p, &o, &r[k], &e);
     }
     if (rc)
@@ -253,7 +208,7 @@ static void hostile_bytes(void **state)
             kept[i].p[head + r % body] = r >> 40 & 1 ? 0xff : (uint8_t)(r >> 32);
         }
         sign_again(&kept[i]);
-        struct ana_options o = {.memo = &memo};
+        struct ana_options o = {.memo = &memo_list};
         struct ana_result *r = NULL;
         int rc = ana_run(device, p, &o, &r, &e);
         if (rc)

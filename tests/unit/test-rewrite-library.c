@@ -3,55 +3,11 @@
  * The store here is a list in memory that counts. Four element-wise kernels in a chain; in one graph a kernel whose branch data decides. Entries are
  * used again by another planning, by a graph with other data, and not by one on whose data costs depend; they are damaged, cut, and forged with a right checksum.
  */
+#include "memo-list.h"
 #include "rewrite-world.h"
 
 #define LIBRARY_HEAD "dovetail trial 1\n"
 #define BODY (sizeof LIBRARY_HEAD - 1 + DT_SHA256_TEXT - 1 + 1)
-
-static struct kept {
-    char key[DT_SHA256_TEXT];
-    uint8_t *p;
-    size_t n;
-} kept[64];
-static unsigned nkept, hits, misses, puts_;
-
-static int get(void *user, const char *key, void **ret, size_t *ret_len)
-{
-    for (unsigned i = 0; i < nkept; i++)
-        if (!strcmp(kept[i].key, key)) {
-            hits++;
-            *ret = malloc(kept[i].n + 1);
-            memcpy(*ret, kept[i].p, kept[i].n);
-            *ret_len = kept[i].n;
-            return 1;
-        }
-    misses++;
-    return 0;
-}
-
-static void put(void *user, const char *key, const void *p, size_t n)
-{
-    unsigned i = 0;
-    puts_++;
-    while (i < nkept && strcmp(kept[i].key, key))
-        i++;
-    assert_true(i < 64);
-    nkept += i == nkept;
-    free(kept[i].p);
-    kept[i].p = malloc(n);
-    kept[i].n = n;
-    memcpy(kept[i].p, p, n);
-    snprintf(kept[i].key, sizeof kept[i].key, "%s", key);
-}
-
-static const struct ana_memo library = {get, put, NULL};
-
-static void forget(void)
-{
-    for (unsigned i = 0; i < nkept; i++)
-        free(kept[i].p), kept[i].p = NULL;
-    nkept = 0;
-}
 
 static struct dev_device *device;
 
@@ -101,7 +57,7 @@ static char *plan(const char *last, unsigned seed, const struct ana_memo *m, con
 
 static void same(const char *last, unsigned seed, const char *want)
 {
-    char *got = plan(last, seed, &library, "here");
+    char *got = plan(last, seed, &memo_list, "here");
     assert_string_equal(got, want);
     free(got);
 }
@@ -117,10 +73,10 @@ static void test_same_plan(void **state)
     same("f", 1, without);
     assert_true(hits == tried && misses == 0 && puts_ == 0); /* nothing ran alone */
     /* data does not matter to these kernels; device, its figures and compilers do */
-    char *other = plan("f", 2, &library, "here");
+    char *other = plan("f", 2, &memo_list, "here");
     assert_true(hits == tried && misses == 0);
     free(other);
-    other = plan("f", 1, &library, "there");
+    other = plan("f", 1, &memo_list, "there");
     assert_true(hits == 0 && misses == tried);
     assert_string_equal(other, without);
     free(other);
@@ -200,7 +156,7 @@ static void test_forged(void **state)
                 set(&kept[i], 0, number, value[v]);
                 resign(&kept[i]);
             }
-            char *got = plan("f", 1, &library, "here");
+            char *got = plan("f", 1, &memo_list, "here");
             refused += puts_ > 0 && hits <= before;
             found_out += puts_ > 0 && misses == 0;
             /* the same plan, or one without what was made to look slow; no other figures */
