@@ -279,20 +279,12 @@ static void scratch_name(const struct dt_graph *g, char name[16])
 static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
 {
     struct rw_cand *c = x->mine;
-    struct dt_str room = {0}, name = {0};
+    struct dt_str name = {0};
     char scratch[16];
     int r;
     (void)level;
-    if (!rw_layout(c, &room))
-        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
-    dt_str_done(&room);
     c->flow->table_bytes = rw_flow_table_bytes(c->flow);
-    if (why->len || !rw_legal_rows(rows, NROWS, c, why))
-        return 1;
-    if ((r = rw_identity(c, why, e)))
-        return r;
-    rw_name_entry(c);
-    if ((r = rw_join(c, e)) < 0 || (r = rw_resources(c, why, e)))
+    if ((r = rw_join_beside(c, rows, NROWS, why, e)))
         return r;
     scratch_name(x->now->graph, scratch);
     dt_str_add(&name, "flags");

@@ -178,23 +178,26 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     return 0;
 }
 
-static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, struct dt_str *why, struct dt_err *e)
 {
-    struct rw_cand *c = x->mine;
     struct dt_str room = {0};
     int r;
-    (void)level;
     if (!rw_layout(c, &room))
         dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
     dt_str_done(&room);
-    if (why->len || !rw_legal_rows(rows, NROWS, c, why))
+    if (why->len || !rw_legal_rows(of, n, c, why))
         return 1;
     if ((r = rw_identity(c, why, e)))
         return r;
     rw_name_entry(c);
-    if ((r = rw_join(c, e)) < 0 || (r = rw_resources(c, why, e)))
-        return r;
-    return rw_fuse_part(c, x, e);
+    return (r = rw_join(c, e)) < 0 ? r : rw_resources(c, why, e);
+}
+
+static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
+{
+    (void)level;
+    int r = rw_join_beside(x->mine, rows, NROWS, why, e);
+    return r ? r : rw_fuse_part(x->mine, x, e);
 }
 
 static void close(struct rw_edit *x)

@@ -276,6 +276,8 @@ int rw_join(struct rw_cand *c, struct dt_err *e);
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 void rw_name_entry(struct rw_cand *c);
 int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
+/* parallel.c: bodies side by side in one grid (c->beside): its text and what a block takes, where the rows hold. 1: they do not, or it does not fit. */
+int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, struct dt_str *why, struct dt_err *e);
 
 /* ---- one kernel, changed (solo.c, legal-solo.c) ------------------------------------------------------------------------ */
 struct rw_solo {
