@@ -173,6 +173,8 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
             found(b, RW_MACHINE, i->line, ptx_sreg_text(o->sreg));
         else if (!top)
             found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
+        if (o->sreg >= PTX_SR_LANEID && o->sreg <= PTX_SR_LANEMASK_GT)
+            found(b, RW_LANE, i->line, ptx_sreg_text(o->sreg));
     }
     if (o->kind == PTX_O_FUNC && i->op != PTX_OP_CALL)
         found(b, RW_INDIRECT_CALL, i->line, o->func->name);

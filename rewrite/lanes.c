@@ -3,7 +3,8 @@
  * A lane that has exited no longer counts for `shfl.sync` and its kin, whatever the mask says; a lane that branched to the phase's end is
  * still waited for, and waits itself at the next barrier. So a collective that names all 32 lanes (a mask of ones, a mask that is not
  * known, or no mask at all: matrix instructions) must not stand in the region of a branch that differs within a warp, nor under such a
- * predicate. One whose mask names fewer lanes was written for a divergent place, and is left alone.
+ * predicate. One whose mask names fewer lanes was written for a divergent place, and is left alone where lanes meet again; where some may have left the
+ * kernel, they may be among those it names.
  *
  * Per register, over all its definitions, one of (joined upwards; `hi` bounds the value, UINT64_MAX: unknown):
  *   CONST v    known: immediates, scalar arguments, sizes of the launch
@@ -32,6 +33,7 @@ struct lanes {
     struct ptx_cfg cfg;
     struct value *reg;
     bool *region, *mark;
+    bool *left; /* blocks where lanes of the warp may be gone: behind a branch after which they do not all meet */
     uint32_t *stack;
     struct value out; /* of the instruction at hand */
     bool changed, worst;
@@ -292,8 +294,11 @@ static void iterate(struct lanes *w)
             }
             const struct ptx_inst *last = &w->f->inst[b->last];
             bool jump = !skipped(last) && (ptx_op_info(last->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR));
-            if (jump && (pred_varies(w, last) || (last->op == PTX_OP_BRX_IDX && !is_uniform(operand(w, &last->opnd[0])))))
+            if (jump && (pred_varies(w, last) || (last->op == PTX_OP_BRX_IDX && !is_uniform(operand(w, &last->opnd[0]))))) {
                 w->changed |= rw_mark_region(&w->cfg, n, w->mark, w->stack, w->region);
+                if (b->ipdom == UINT32_MAX)
+                    rw_mark_region(&w->cfg, n, w->mark, w->stack, w->left);
+            }
         }
     } while (w->changed);
 }
@@ -325,9 +330,10 @@ int rw_lanes(struct rw_body *body, struct dt_err *e)
         return r;
     w.reg = dt_calloc((size_t)w.f->nreg + 1, sizeof *w.reg);
     w.region = dt_calloc(w.cfg.nblock + 1, 1);
+    w.left = dt_calloc(w.cfg.nblock + 1, 1);
     w.mark = dt_calloc(w.cfg.nblock + 1, 1);
     w.stack = dt_calloc(w.cfg.nblock + 1, sizeof *w.stack);
-    if (!w.reg || !w.region || !w.mark || !w.stack) {
+    if (!w.reg || !w.region || !w.left || !w.mark || !w.stack) {
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         goto out;
     }
@@ -338,7 +344,7 @@ int rw_lanes(struct rw_body *body, struct dt_err *e)
             if (skipped(i) || !w.cfg.block[n].reachable || !(w.region[n] || pred_varies(&w, i)))
                 continue;
             bool call = i->op == PTX_OP_CALL && body->func_convergent;
-            bool here = (ptx_op_info(i->op)->flags & PTX_F_CONVERGENT) && !rw_is_block_barrier(i->op) && names_all(&w, i);
+            bool here = (ptx_op_info(i->op)->flags & PTX_F_CONVERGENT) && !rw_is_block_barrier(i->op) && (w.left[n] || names_all(&w, i));
             if (!call && !here)
                 continue;
             body->find[RW_COLLECTIVE_VARYING] = (struct rw_find){true, i->line, ptx_op_info(i->op)->mnemonic};
@@ -347,6 +353,7 @@ int rw_lanes(struct rw_body *body, struct dt_err *e)
 out:
     free(w.reg);
     free(w.region);
+    free(w.left);
     free(w.mark);
     free(w.stack);
     ptx_cfg_done(&w.cfg);

@@ -30,6 +30,7 @@ enum rw_fact {
     RW_SIDE,            /* trap, brkpt, stores that are volatile or at .sys scope … */
     RW_ORDERED,         /* volatile, relaxed, acquire, release, fence: talk between blocks of one launch */
     RW_MACHINE,         /* machine registers */
+    RW_LANE,            /* the number of the lane, or masks made of it: which thread number it is modulo 32 */
     RW_ACTIVEMASK,      /* activemask: depends on which lanes happen to be together */
     RW_BARRIER_REG,     /* a barrier number, or count, in a register */
     RW_BARRIER_SPLIT,   /* bar.arrive: an arrival may be left over at the end of a phase */

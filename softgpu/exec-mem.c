@@ -170,9 +170,11 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
             s->rphase = first || before > s->rphase ? at_most(before) : s->rphase;
             s->reader = mine || first ? me : same_cluster(cl, s->reader) ? SHADOW_CLUSTER | me : SHADOW_MANY;
         } else {
+            /* atomics of several blocks: whoever touches the byte otherwise has to come after all of them */
+            bool more = how == SG_ATOMIC && s->writer && s->writer != me && !ordered(cl, s->writer, s->wphase, behind), mates = more && same_cluster(cl, s->writer);
             s->atomic = how == SG_ATOMIC && (!s->writer || s->atomic);
-            s->writer = me;
-            s->wphase = at_most(before);
+            s->wphase = mates && s->wphase > before ? s->wphase : at_most(before);
+            s->writer = mates ? SHADOW_CLUSTER | me : more ? SHADOW_MANY : me;
         }
     }
 }

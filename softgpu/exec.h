@@ -221,7 +221,7 @@ struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
     uint8_t *dirty;
 };
 struct sg_shadow {
-    uint32_t writer, reader; /* block number + 1, counted by clusters; SHADOW_MANY readers, or SHADOW_CLUSTER + the number of a block of their cluster + 1 */
+    uint32_t writer, reader; /* block number + 1, counted by clusters; SHADOW_MANY readers or atomics, or SHADOW_CLUSTER + the number of a block of their cluster + 1 */
     uint8_t atomic;          /* the writer's accesses were atomic */
     uint8_t wphase, rphase;  /* the cluster's barriers before which they happened: number 1 for 0; 255: unknown */
 };

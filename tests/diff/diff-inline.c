@@ -186,6 +186,8 @@ static const char cuda[] =
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[t[i]]; }\n"
     "extern \"C\" __global__ void warp(const float *h, float *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i] + __shfl_xor_sync(~0u, h[i], 1); }\n"
+    "extern \"C\" __global__ void lane(const float *h, float *y, int n) {\n" /* another lane has the element elsewhere */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x, l; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(l)); if (i < n) y[i] = h[i] + (float)l; }\n"
     "extern \"C\" __global__ void shorts(const short *h, int *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i]; }\n"
     "extern \"C\" __global__ void narrow(const float *x, short *h, int n) {\n"
@@ -504,6 +506,12 @@ static const struct graph graphs[] = {
      L("e", "table", "[16,1,1]", "[128,1,1]", B("u") "," B("t") "," B("y") "," N(2048)),
      {{"p", "c", POINT, YES}, {"c", "d", POINT, POINT}, {"d", "e", OTHER, POINT}},
      3},
+    {"lane numbers", F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," O("y", 8192),
+     L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
+     L("c", "lane", "[43,1,1]", "[48,1,1]", B("h") "," B("g") "," N(2048)) ","
+     L("d", "gelu", "[16,1,1]", "[128,1,1]", B("g") "," B("y") "," N(2048)),
+     {{"p", "c", POINT, YES}, {"c", "d", YES, POINT}},
+     1},
 };
 
 static const char *const way[] = {"epilogue", "prologue"};

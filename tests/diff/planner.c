@@ -10,7 +10,9 @@
  *
  * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels": "shared,global" leaves the
  * other levels of block fusion out, "cluster" says of how many blocks clusters are. "equal" is found here and
- * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte.
+ * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte. "refill": {"f": {fill}, …}
+ * gives buffers other fills for that, which the planner never saw: what data decides may then go the other way. An input with which the graph itself
+ * faults is passed over ("skipped": how often); with "schedules" they are held to each other in other orders of blocks, too, by rw_verify. A graph that is not even equal to itself so is an error, "unfit".
  *
  * CUDA texts are compiled once, and modules with the text of the graph before are not assembled again. One device for all; after a fault it is
  * reset. Device: argv[1], else "soft".
@@ -122,6 +124,48 @@ static int compare(const struct dev_prog *graph, const struct dev_prog *plan, ui
     return r;
 }
 
+/* The program with other fills. */
+static int refilled(const struct dev_prog *p, const json_t *doc, const json_t *fills, struct dt_graph **ret_g, struct dev_prog **ret, struct dt_err *e)
+{
+    json_t *mine = json_deep_copy(doc), *buffers = json_object_get(mine, "buffers"), *f;
+    const char *name;
+    json_object_foreach((json_t *)fills, name, f) {
+        if (json_object_get(buffers, name))
+            json_object_set(json_object_get(buffers, name), "fill", f);
+    }
+    int r = dt_graph_from_json(mine, ret_g, e);
+    if (r == 0)
+        r = dev_prog_derive(device, *ret_g, p, NULL, NULL, ret, e);
+    json_decref(mine);
+    return r;
+}
+
+/* Graph and plan on what the planner never saw. */
+static int on_others(const struct dev_prog *p, const json_t *doc, const struct dev_prog *pp, const json_t *plan, const json_t *line, json_t *out,
+                     struct dt_str *say, struct dt_err *e)
+{
+    const json_t *fills = json_object_get(line, "refill");
+    struct dt_graph *g = NULL, *gp = NULL;
+    struct dev_prog *a = NULL, *b = NULL;
+    int r = refilled(p, doc, fills, &g, &a, e);
+    if (r == 0)
+        r = refilled(pp, plan, fills, &gp, &b, e);
+    if (r == 0 && (r = rw_verify(device, a, a, 2, 2, e)) < 0) { /* the graph itself does not do with it */
+        json_object_set_new(out, "skipped", json_string(e->detail ? e->detail : ""));
+        dt_err_done(e);
+        r = 0;
+    } else if (r == 0 && (r = rw_verify(device, a, b, 3, (unsigned)json_integer_value(json_object_get(line, "schedules")), e)) < 0) {
+        dt_str_addf(say, "on other content: %s", e->detail ? e->detail : "?");
+        dt_err_done(e);
+        r = 0;
+    }
+    dev_prog_free(a);
+    dev_prog_free(b);
+    dt_graph_free(g);
+    dt_graph_free(gp);
+    return r;
+}
+
 static json_int_t ms(uint64_t *since)
 {
     uint64_t now = dt_now_us(), d = now - *since;
@@ -159,6 +203,8 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     if (r == 0)
         r = dev_prog_derive(device, g, last_prog, NULL, NULL, &p, e);
     json_object_set_new(out, "compile_ms", json_integer(ms(&t)));
+    if (r == 0 && json_object_get(line, "refill") && (r = rw_verify(device, p, p, 1, 2, e)) < 0)
+        json_object_set_new(out, "unfit", json_true()); /* what the graph leaves is the order of its blocks, or a fault */
     if (r == 0)
         r = ana_run(device, p, NULL, &a, e);
     json_object_set_new(out, "analyze_ms", json_integer(ms(&t)));
@@ -173,6 +219,8 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
         if (r == 0)
             r = compare(p, pp, (uint64_t)json_integer_value(v), &say, e);
     }
+    if (r == 0 && !say.len && json_object_get(line, "refill"))
+        r = on_others(p, doc, pp, plan, line, out, &say, e);
     if (r == 0) {
         json_object_del(plan, "modules");
         json_object_set(out, "plan", plan);

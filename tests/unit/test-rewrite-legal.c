@@ -312,6 +312,8 @@ static void test_uniform_collectives(void **state)
         "mov.u32 %r5, -1;\nsetp.ge.u32 %p1, %r4, 1000;\n@%p1 exit;\n" SHFL("%r5"),
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 " SHFL("-1"),
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nbar.warp.sync -1;\n",
+        /* a mask of some, of which one may be gone */
+        "setp.ge.u32 %p1, %r4, 1000;\n@%p1 exit;\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra OUT;\n" SHFL("-2") "OUT:\n",
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nvote.sync.ballot.b32 %r5, %p1, -1;\n",
         /* halves of a warp vote apart */
         "and.b32 %r5, %r3, 16;\nshl.b32 %r7, 65535, %r5;\nsetp.gt.u32 %p2, %r3, 3;\nvote.sync.any.pred %p1, %p2, %r7;\n@%p1 ret;\n" SHFL("-1"),

@@ -298,6 +298,9 @@ static void test_cluster_order(void **state)
 #define FAR "ld.global.u32 %r2, [%far];\n"      /* one of the other cluster's */
 #define ALL "ld.global.u32 %r2, [%first];\n"    /* the same of both blocks of a cluster, which rank 0 writes */
 #define ZERO "@%p st.global.u32 [%first], %r1;\n"
+#define ADD "red.global.add.u32 [%first], 1;\n" /* both blocks of a cluster */
+#define COUNT "red.global.add.u32 [%x], 1;\n"   /* all of them */
+#define LAST "setp.eq.u32 %p, %r1, 3;\n@%p st.global.u32 [%x], %r1;\n"
 #define ARRIVE "barrier.cluster.arrive;\n"
 #define WAIT "barrier.cluster.wait;\n"
 #define SYNC ARRIVE WAIT
@@ -319,7 +322,15 @@ static void test_cluster_order(void **state)
                {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT SYNC READ, false},
                {ALL SYNC ZERO, false},                 /* several have read it */
                {ALL ZERO, true},
-               {ZERO SYNC ALL SYNC ZERO, false}};
+               {ZERO SYNC ALL SYNC ZERO, false},
+               {ADD, false},
+               {ADD SYNC ZERO, false},                 /* after the atomics of both */
+               {ADD SYNC ADD SYNC ALL, false},
+               {ADD ZERO, true},                       /* after its own, whenever the other comes */
+               {ADD ALL, true},
+               {COUNT COUNT, false},
+               {COUNT LAST, true},
+               {COUNT SYNC LAST, true}};
     (void)state;
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         char text[2048];
