@@ -139,6 +139,9 @@ void api_devices(struct dtd_service *s, struct dtd_req *r)
         json_object_set(o, "device", d->info);
         json_object_set(o, "devices", d->devices);
         json_object_set_new(o, "toolchain", json_string(d->toolchain));
+        json_object_set_new(o, "key", json_string(d->key));
+        if (*d->figures)
+            json_object_set_new(o, "figures", json_string(d->figures));
     }
     dtd_reply_json(r, 200, NULL, o);
 }

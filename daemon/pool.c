@@ -73,6 +73,7 @@ int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc)
     copy_text(k->device.arch, sizeof k->device.arch, doc, "arch");
     copy_text(k->device.key, sizeof k->device.key, doc, "key");
     copy_text(k->device.toolchain, sizeof k->device.toolchain, doc, "toolchain");
+    copy_text(k->device.figures, sizeof k->device.figures, doc, "figures");
     json_decref(k->device.info);
     json_decref(k->device.devices);
     k->device.info = json_incref(json_object_get(doc, "device"));

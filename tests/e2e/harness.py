@@ -156,7 +156,9 @@ class Service:
         self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
         self.socket = os.path.join(self.dir, "d.sock")
         self.log_path = os.path.join(self.dir, "log")
-        args = [DAEMON, "--socket", self.socket, "--cache", os.path.join(self.dir, "cache.db"), "--device", device]
+        args = [DAEMON, "--socket", self.socket, "--device", device]
+        if "cache" not in (config or {}):
+            args += ["--cache", os.path.join(self.dir, "cache.db")]
         if config:
             path = os.path.join(self.dir, "config")
             with open(path, "w", encoding="utf-8") as f:

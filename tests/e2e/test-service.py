@@ -27,6 +27,7 @@ class Endpoints(ServiceCase):
         devices = self.s.http("GET", "/v1/devices").json()
         self.assertEqual(devices["default"], "soft:h200")
         self.assertEqual(devices["device"]["kind"], "soft")
+        self.assertEqual((devices["figures"], devices["key"]), ("stock", "soft:h200"))  # what planning uses
         self.assertTrue(any(d["spec"].startswith("soft") for d in devices["devices"]), devices)
         self.assertIn("entries", self.s.http("GET", "/v1/cache").json())
         metrics = self.s.http("GET", "/metrics")

@@ -204,6 +204,15 @@ class Faults(unittest.TestCase):
             self.assertIn("soft:l4", [x["spec"] for x in devices["devices"]])
             self.assertIn("of a stored calibration", cli("devices", "--local", "--device", "soft:h200", "--cache", cache).stdout)
             self.assertEqual(json.loads(cli("devices", "--local", "--json", "--device", "soft:h200").stdout)["figures"], "stock")
+            # a service with this cache, too; and it says so
+            s = Service(device="soft:h200", config={"cache": cache})
+            try:
+                served = s.http("GET", "/v1/devices").json()
+                self.assertEqual([served[x] for x in ("figures", "key")], [devices[x] for x in ("figures", "key")])
+                self.assertIn("of a stored calibration", cli("devices", "--socket", s.socket).stdout)
+            finally:
+                s.stop()
+                s.remove()
             # figures that the model does not take, under a right checksum: the model's own, and a word in the log
             with sqlite3.connect(cache) as db:
                 rows = db.execute("SELECT id, want, signature, device, toolchain, policy, digest, body, factors FROM entry WHERE signature = 'calibration soft:h200'").fetchall()
