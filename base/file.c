@@ -1,8 +1,9 @@
 /* Files and time: the contract is in file.h.
  *
  * Reading is bounded by the caller before anything is allocated. Writing goes to a temporary beside the target and is then
- * renamed, so that nobody sees half a file. Full reads and writes go on after EINTR and short counts. A file is not synced:
- * what must survive a power cut is in the cache's database.
+ * renamed, so that nobody sees half a file; a device or a pipe (/dev/null, /dev/stdout) is written to as it is and never replaced.
+ * Full reads and writes go on after EINTR and short counts. A file is not synced: what must survive a power cut is in the cache's
+ * database.
  */
 #include "base/file.h"
 
@@ -86,21 +87,27 @@ int dt_read_full(int fd, void *p, size_t n)
 
 int dt_write_file(const char *path, const void *p, size_t n, struct dt_err *e)
 {
-    dt_free_ char *tmp = NULL;
-    if (asprintf(&tmp, "%s.%ld.tmp", path, (long)getpid()) < 0) {
+    struct stat st;
+    dt_free_ char *tmp = NULL, *real = realpath(path, NULL); /* behind symbolic links, which stay */
+    const char *at = real ? real : path;
+    bool beside = stat(path, &st) < 0 || S_ISREG(st.st_mode) || S_ISDIR(st.st_mode);
+    if (beside && asprintf(&tmp, "%s.%ld.tmp", at, (long)getpid()) < 0) {
         tmp = NULL;
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (beside)
+        unlink(tmp); /* of a process with this number that died */
+    int fd = beside ? open(tmp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644) : open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
         return dt_err_set(e, DT_E_IO, "%s: %s", path, strerror(errno));
-    int r = dt_write_full(fd, p, n);
-    if (close(fd) < 0 || r < 0 || rename(tmp, path) < 0) {
-        int err = errno;
+    int r = dt_write_full(fd, p, n), err = r == 0 ? 0 : errno ? errno : EIO;
+    if (close(fd) < 0 && !err)
+        err = errno;
+    if (!err && beside && rename(tmp, at) < 0)
+        err = errno;
+    if (err && beside)
         unlink(tmp);
-        return dt_err_set(e, DT_E_IO, "%s: %s", path, strerror(err));
-    }
-    return 0;
+    return err ? dt_err_set(e, DT_E_IO, "%s: %s", path, strerror(err)) : 0;
 }
 
 int dt_mkdirs(const char *path, struct dt_err *e)

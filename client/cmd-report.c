@@ -1,5 +1,6 @@
 /* dovetail report SIGNATURE -o FILE.html: the plan that the cache holds under a signature, as one HTML file.
  * dovetail trace SIGNATURE -o FILE.json: modelled timelines of graph and plan, to open in Perfetto or chrome://tracing.
+ * FILE - is stdout.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +11,16 @@
 /* Through the service the text is the file; a worker (--local) gives it as a member of a document. */
 static int save(struct cli *c, const char *member, struct outcome *o, struct dt_err *e)
 {
-    if (!c->local)
-        return dt_write_file(c->output, o->text, o->len, e);
-    json_t *doc = json_loadb(o->text, o->len, 0, NULL);
-    const json_t *text = json_object_get(doc, member);
-    int r = json_is_string(text) ? dt_write_file(c->output, json_string_value(text), json_string_length(text), e)
-                                 : dt_err_set(e, DT_E_INTERNAL, "the worker's answer has no %s", member);
+    json_t *doc = c->local ? json_loadb(o->text, o->len, 0, NULL) : NULL, *m = json_object_get(doc, member);
+    const char *text = c->local ? json_string_value(m) : o->text;
+    size_t len = c->local ? json_string_length(m) : o->len;
+    int r = 0;
+    if (!text)
+        r = dt_err_set(e, DT_E_INTERNAL, "the worker's answer has no %s", member);
+    else if (!strcmp(c->output, "-"))
+        fwrite(text, 1, len, stdout); /* main looks whether it could */
+    else
+        r = dt_write_file(c->output, text, len, e);
     json_decref(doc);
     return r;
 }
@@ -38,6 +43,8 @@ static int stored(struct cli *c, const char *verb, const char *member, const cha
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
     else if (!c->output)
         dt_err_set(&e, DT_E_USAGE, "usage: dovetail %s SIGNATURE -o FILE.%s", verb, ending);
+    else if (c->json && !strcmp(c->output, "-"))
+        dt_err_set(&e, DT_E_USAGE, "--json and -o - are both for stdout");
     if (e.num)
         return fail(c, &e);
     snprintf(path, sizeof path, "/v1/plans/%s/%s", s, verb);
@@ -46,6 +53,10 @@ static int stored(struct cli *c, const char *verb, const char *member, const cha
         if (save(c, member, &o, &e) < 0) {
             outcome_done(&o);
             return fail(c, &e);
+        }
+        if (!strcmp(c->output, "-")) {
+            outcome_done(&o);
+            return 0;
         }
         json_t *doc = json_pack("{s:s}", "file", c->output);
         free(o.text);

@@ -92,32 +92,34 @@ static void print_help(FILE *f)
     fprintf(f, "\nGRAPH is a file, or - for stdin. Exit status: 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 other.\n");
 }
 
-/* Read all options into c; 0, or an error. Sets *given to their bits. */
+/* Read all options into c; 0, or the first error: what comes after it is read too, --json may be there. Sets *given to their bits. */
 static int parse(int argc, char **argv, struct cli *c, int *given, struct dt_err *e)
 {
     struct option longs[NOPTS + 1];
+    int r = 0;
     memset(longs, 0, sizeof longs);
     for (size_t i = 0; i < NOPTS; i++)
         longs[i] = (struct option){opts[i].name, opts[i].value ? required_argument : no_argument, NULL, 256 + (int)i};
     opterr = 0;
     for (int o; (o = getopt_long(argc, argv, ":o:h", longs, NULL)) != -1;) {
         size_t i = 0;
-        if (o == ':')
-            return dt_err_set(e, DT_E_USAGE, "%s needs a value", argv[optind - 1]);
-        if (o == '?')
-            return dt_err_set(e, DT_E_USAGE, "there is no option %s; see dovetail --help", argv[optind - 1]);
+        if (o == ':' || o == '?') {
+            if (!r)
+                r = dt_err_set(e, DT_E_USAGE, o == ':' ? "%s needs a value" : "there is no option %s; see dovetail --help", argv[optind - 1]);
+            continue;
+        }
         while (i < NOPTS && !(o == 256 + (int)i || (o == 'o' && opts[i].bit == O_OUTPUT) || (o == 'h' && opts[i].bit == O_HELP)))
             i++;
         *given |= opts[i].bit;
         if (opts[i].value) {
-            if (!*optarg)
-                return dt_err_set(e, DT_E_USAGE, "--%s needs a value", opts[i].name);
+            if (!*optarg && !r)
+                r = dt_err_set(e, DT_E_USAGE, "--%s needs a value", opts[i].name);
             *(const char **)((char *)c + opts[i].offset) = optarg;
         } else if (opts[i].bit != O_HELP) {
             *(bool *)((char *)c + opts[i].offset) = true;
         }
     }
-    return 0;
+    return r;
 }
 
 static int check_seconds(const char *name, const char *s, struct dt_err *e)
@@ -169,6 +171,10 @@ int main(int argc, char **argv)
     if (given & O_HELP || (optind < argc && !strcmp(argv[optind], "help"))) {
         print_help(stdout);
         return 0;
+    }
+    if (optind >= argc && c.json) {
+        dt_err_set(&e, DT_E_USAGE, "there is no verb given; see dovetail --help");
+        return fail(&c, &e);
     }
     if (optind >= argc) {
         print_help(stderr);

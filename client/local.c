@@ -154,6 +154,8 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
     if (pid > 0) {
         double limit = c->timeout && strtod(c->timeout, NULL) > 0 ? strtod(c->timeout, NULL) : LIMIT_S;
         struct itimerval t = {.it_value = {(time_t)limit, (suseconds_t)((limit - (double)(time_t)limit) * 1e6)}};
+        if (!t.it_value.tv_sec && !t.it_value.tv_usec)
+            t.it_value.tv_usec = 1; /* nothing would be no limit */
         worker_pid = pid;
         sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
         setitimer(ITIMER_REAL, &t, NULL);

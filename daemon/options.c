@@ -13,6 +13,8 @@
 #include "base/alloc.h"
 #include "base/str.h"
 
+#define NO_TIME 1e-6 /* seconds */
+
 static void free_list(char **list, unsigned *n)
 {
     for (unsigned i = 0; i < *n; i++)
@@ -91,6 +93,9 @@ static int set_bool(bool *b, const char *name, const char *value, struct dt_err 
     return 0;
 }
 
+/* In the struct 0 is "not given", so a budget of 0 is one in which nothing can be done. */
+static double budget_of(double given) { return given > NO_TIME ? given : NO_TIME; }
+
 static int set_seconds(double *d, const char *name, const char *value, struct dt_err *e)
 {
     char *end;
@@ -136,7 +141,11 @@ int dtd_options_set(struct dtd_options *o, const char *name, const char *value, 
     if (!strcmp(name, "deny"))
         return set_list(o->deny, &o->ndeny, value, e);
     if (!strcmp(name, "budget"))
-        return set_seconds(&o->budget, name, value, e);
+    {
+        int r = set_seconds(&o->budget, name, value, e);
+        o->budget = r == 0 ? budget_of(o->budget) : 0;
+        return r;
+    }
     if (!strcmp(name, "timeout"))
         return set_seconds(&o->timeout, name, value, e);
     if (!strcmp(name, "seed"))
@@ -175,8 +184,9 @@ int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err 
     o->all_edges = json_is_true(json_object_get(j, "all_edges"));
     o->whole = json_is_true(json_object_get(j, "whole"));
     o->dump = json_is_true(json_object_get(j, "dump"));
-    double b = json_number_value(json_object_get(j, "budget"));
-    o->budget = isfinite(b) && b > 0 && b <= 1e6 ? b : 0;
+    const json_t *budget = json_object_get(j, "budget");
+    double b = json_number_value(budget);
+    o->budget = json_is_number(budget) && isfinite(b) && b >= 0 && b <= 1e6 ? budget_of(b) : 0;
     json_int_t seed = json_integer_value(json_object_get(j, "seed"));
     o->seed = seed > 0 ? (uint64_t)seed : 0;
     json_int_t schedule = json_integer_value(json_object_get(j, "schedule"));

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import tempfile
 import unittest
 import urllib.parse
@@ -243,8 +244,12 @@ class Usage(unittest.TestCase):
             self.assertEqual(r.returncode, 2, (args, r.stdout, r.stderr))
             self.assertTrue(r.stderr)
             self.assertFalse(r.stdout)
-        r = cli("tea", "--json")
-        self.assertEqual(json.loads(r.stdout)["code"], "usage")
+    def test_wrong_usage_in_json(self):
+        """--json may stand anywhere, also behind what is wrong"""
+        for args in (["tea", "--json"], ["--json"], ["analyze", "x", "--tea", "--json"], ["--tea", "analyze", "x", "--json"], ["optimize", "x", "--allow", "", "--json"],
+                     ["optimize", "x", "--json", "--budget"], ["report", "sha256:" + "0" * 64, "-o", "-", "--json"]):
+            r = cli(*args)
+            self.assertEqual((r.returncode, json.loads(r.stdout or "{}").get("code")), (2, "usage"), (args, r.stdout, r.stderr))
 
     def test_infrastructure_is_4(self):
         with tempfile.TemporaryDirectory() as d:
@@ -257,6 +262,43 @@ class Usage(unittest.TestCase):
                                     (["analyze", g, "--local"], {"DOVETAIL_WORKER": d}, "worker-lost")):
                 r = cli(*args, "--json", env=env)
                 self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, code), (args, r.stdout, r.stderr))
+
+    def test_no_time(self):
+        """the smallest limits are limits"""
+        with tempfile.TemporaryDirectory() as d:
+            g = write(d, "g.json", chain())
+            common = ["--local", "--device", "soft", "--json", "--cache", d + "/c.db"]
+            r = cli("optimize", g, "--timeout", "1e-9", *common)
+            self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, "time-limit"), r.stderr)
+            r = cli("optimize", g, "--budget", "0", *common)
+            plan = json.loads(r.stdout)
+            self.assertEqual((r.returncode, [x["verdict"] for x in plan["rewrites"] if x["verdict"] == "kept"]), (0, []))
+            self.assertTrue(any("budget:" in x["reason"] for x in plan["rewrites"]), plan["rewrites"])
+
+    def test_output_that_is_no_file(self):
+        """Pipes and devices are written to, never replaced; links stay."""
+        with tempfile.TemporaryDirectory() as d:
+            common = ["--local", "--device", "soft", "--cache", d + "/c.db"]
+            r = cli("optimize", write(d, "g.json", chain()), "--json", *common)
+            signature = json.loads(r.stdout)["signature"]
+            os.mkfifo(d + "/pipe")
+            read = os.open(d + "/pipe", os.O_RDONLY | os.O_NONBLOCK)
+            try:
+                r = cli("trace", signature, "-o", d + "/pipe", *common)
+                self.assertEqual(r.returncode, 0, r.stderr)
+                self.assertTrue(stat.S_ISFIFO(os.stat(d + "/pipe").st_mode))
+                self.assertIn("traceEvents", json.loads(os.read(read, 1 << 16)))
+            finally:
+                os.close(read)
+            os.symlink("real", d + "/link")
+            write(d, "real", "old")
+            self.assertEqual(cli("trace", signature, "-o", d + "/link", *common).returncode, 0)
+            self.assertTrue(os.path.islink(d + "/link"))
+            with open(d + "/real", encoding="utf-8") as f:
+                self.assertIn("traceEvents", json.load(f))
+            self.assertIn("traceEvents", json.loads(cli("trace", signature, "-o", "-", *common).stdout))
+            if os.geteuid():  # not as root, who may replace a device by a file
+                self.assertEqual(cli("trace", signature, "-o", "/dev/full", *common).returncode, 4)
 
     def test_closed_stdout(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

@@ -82,6 +82,13 @@ static void policies(void **state)
     q = dtd_policy(&a, "analysis");
     assert_string_equal(q, "maps=0 all_edges=0");
     free(q);
+    /* 0 seconds are a budget too, and not the one that is taken where none is given */
+    assert_int_equal(dtd_options_set(&a, "budget", "0", NULL), 0);
+    assert_true(a.budget > 0 && a.budget < 1e-3);
+    json_t *none = json_pack("{s:i}", "budget", 0);
+    assert_int_equal(dtd_options_from_json(&c, none, NULL), 0);
+    json_decref(none);
+    assert_true(c.budget == a.budget);
     /* over the wire and back: the worker must key as the service does */
     assert_int_equal(dtd_options_set(&a, "deny", "block-fusoin", NULL), DT_E_USAGE); /* a misspelt kind must not pass for none */
     assert_int_equal(dtd_options_set(&a, "budget", "2.5", NULL), 0);
