@@ -3,8 +3,9 @@
  *
  * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of the const space.
  *
- * Races between blocks (SG_CHECK_BLOCKS; check.h has the other modes): a shadow of every byte of global memory holds the last writing block and the reading block, or
- * "several". A block that writes what another one read or wrote, or reads what another one wrote, is a race, unless both accesses
+ * Races between blocks (SG_CHECK_BLOCKS; check.h has the other modes): a shadow of global memory, of every word or, where less of one is touched, of
+ * every byte, holds the last writing block and the reading block, or "several". A block that writes what another one read or wrote, or reads what another one
+ * wrote, is a race, unless both accesses
  * are atomics. It knows no order between blocks but that of a cluster's barriers: fences and flags do not excuse. An access counts the barriers of
  * its cluster that are over (`phase`). It comes before barrier phase + 1, or phase + 2 if its thread has arrived there already, and behind barrier `phase`, or phase - 1
  * if its thread has not waited yet.
@@ -134,48 +135,76 @@ static uint32_t block_number(const struct sg_warp *w, uint32_t who)
     return size == 1 ? who - 1 : (uint32_t)sg_cluster_block(w->wk->run, (who - 1) / size, (who - 1) % size);
 }
 
+struct touch { /* an access, as the shadow takes it */
+    struct sg_warp *w;
+    const struct sg_op *op;
+    enum sg_access how;
+    unsigned lane;
+    uint32_t me, behind, before; /* block number + 1; barrier phases of the cluster */
+    uint64_t lo, bytes;
+};
+
 /* A race that is found ends the launch: the fault is set, and the warp stops at its next basic block (sg_out_of_fuel). */
+static bool raced(const struct touch *t, const struct sg_shadow *s, uint64_t at, uint32_t other)
+{
+    char who[32] = "several blocks";
+    if (!(other & SHADOW_CLUSTER))
+        snprintf(who, sizeof who, "block %u", block_number(t->w, other));
+    sg_fault_at(t->w, t->op, DT_E_RACE, t->lane, at, (uint32_t)t->bytes, "the byte at 0x%llx is also %s by %s, in no order",
+                (unsigned long long)at, s->writer && s->writer != t->me ? "written" : "read", who);
+    t->w->fuel = 0;
+    return true;
+}
+
+/* What is at `at`, a byte or a word, is touched; does that race with what was there before? */
+static inline bool touch(const struct touch *t, struct sg_shadow *s, uint64_t at)
+{
+    const struct sg_cluster *cl = t->w->blk->cl;
+    bool read_before = s->reader && ordered(cl, s->reader, s->rphase, t->behind);
+    if (s->writer && s->writer != t->me && !ordered(cl, s->writer, s->wphase, t->behind) && !(t->how == SG_ATOMIC && s->atomic))
+        return raced(t, s, at, s->writer);
+    if (t->how != SG_READ && s->reader && s->reader != t->me && !read_before)
+        return raced(t, s, at, s->reader);
+    if (t->how == SG_READ) {
+        bool mine = s->reader == t->me, first = !s->reader || read_before;
+        s->rphase = first || t->before > s->rphase ? at_most(t->before) : s->rphase;
+        s->reader = mine || first ? t->me : same_cluster(cl, s->reader) ? SHADOW_CLUSTER | t->me : SHADOW_MANY;
+    } else {
+        /* atomics of several blocks: whoever touches the place otherwise has to come after all of them */
+        bool more = t->how == SG_ATOMIC && s->writer && s->writer != t->me && !ordered(cl, s->writer, s->wphase, t->behind), mates = more && same_cluster(cl, s->writer);
+        s->atomic = t->how == SG_ATOMIC && (!s->writer || s->atomic);
+        s->wphase = mates && s->wphase > t->before ? s->wphase : at_most(t->before);
+        s->writer = mates ? SHADOW_CLUSTER | t->me : more ? SHADOW_MANY : t->me;
+    }
+    return false;
+}
+
+/* Words that were only touched whole have one shadow; a part of one gives each of its bytes its own. */
 void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
                    enum sg_access how)
 {
     if (!r->shadow || w->wk->fault)
         return;
     const struct sg_cluster *cl = w->blk->cl;
-    uint32_t me = (uint32_t)(cl->index * cl->size + w->blk->rank) + 1, behind = cl->phase, before = cl->phase;
+    struct touch t = {w, op, how, lane, (uint32_t)(cl->index * cl->size + w->blk->rank) + 1, cl->phase, cl->phase, lo, bytes};
     if (w->arrived >> lane & 1) {
-        before += !(w->passed >> lane & 1);
-        behind -= w->passed >> lane & 1 && behind;
+        t.before += !(w->passed >> lane & 1);
+        t.behind -= w->passed >> lane & 1 && t.behind;
     }
-    for (uint64_t i = 0; i < bytes; i++) {
-        struct sg_shadow *s = &r->shadow[lo + i - r->base];
-        bool hit = false, read_before = s->reader && ordered(cl, s->reader, s->rphase, behind);
-        uint32_t other = s->writer;
-        if (s->writer && s->writer != me && !ordered(cl, s->writer, s->wphase, behind))
-            hit = !(how == SG_ATOMIC && s->atomic);
-        if (!hit && how != SG_READ && s->reader && s->reader != me && !read_before) {
-            hit = true;
-            other = s->reader;
+    for (uint64_t at = lo - r->base, end = at + bytes, next; at < end; at = next) {
+        struct sg_shadow *s = &r->shadow[at / 4];
+        next = at / 4 * 4 + 4 < end ? at / 4 * 4 + 4 : end;
+        if (next - at == 4 && !s->split) {
+            if (touch(&t, s, r->base + at))
+                return;
+            continue;
         }
-        if (hit) {
-            char who[32] = "several blocks";
-            if (!(other & SHADOW_CLUSTER))
-                snprintf(who, sizeof who, "block %u", block_number(w, other));
-            sg_fault_at(w, op, DT_E_RACE, lane, lo + i, (uint32_t)bytes, "the byte at 0x%llx is also %s by %s, in no order",
-                        (unsigned long long)(lo + i), s->writer && s->writer != me ? "written" : "read", who);
-            w->fuel = 0;
-            return;
-        }
-        if (how == SG_READ) {
-            bool mine = s->reader == me, first = !s->reader || read_before;
-            s->rphase = first || before > s->rphase ? at_most(before) : s->rphase;
-            s->reader = mine || first ? me : same_cluster(cl, s->reader) ? SHADOW_CLUSTER | me : SHADOW_MANY;
-        } else {
-            /* atomics of several blocks: whoever touches the byte otherwise has to come after all of them */
-            bool more = how == SG_ATOMIC && s->writer && s->writer != me && !ordered(cl, s->writer, s->wphase, behind), mates = more && same_cluster(cl, s->writer);
-            s->atomic = how == SG_ATOMIC && (!s->writer || s->atomic);
-            s->wphase = mates && s->wphase > before ? s->wphase : at_most(before);
-            s->writer = mates ? SHADOW_CLUSTER | me : more ? SHADOW_MANY : me;
-        }
+        for (unsigned k = 0; k < 4 && !s->split; k++)
+            r->bytes[at / 4 * 4 + k] = *s;
+        s->split = 1;
+        for (; at < next; at++)
+            if (touch(&t, &r->bytes[at], r->base + at))
+                return;
     }
 }
 

@@ -645,6 +645,9 @@ static void fill_konst(struct sg_run *run)
     }
 }
 
+/* Of the shadow of every byte; what is not touched takes no memory. */
+static uint64_t shadow_bytes(const struct sg_range *r) { return (r->end - r->base + 3) / 4 * 4 * sizeof *r->bytes; }
+
 static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, bool shadow)
 {
     run->range = dt_calloc(n + 1, sizeof *run->range);
@@ -654,8 +657,7 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, b
     for (size_t i = 0; i < n; i++) {
         struct sg_range *r = &run->range[i];
         *r = (struct sg_range){.base = a[i].base, .end = a[i].end, .index = (uint32_t)i, .read_only = a[i].read_only};
-        uint64_t bytes = r->end - r->base;
-        if (shadow && !r->read_only && !(r->shadow = sg_pages(bytes * sizeof *r->shadow)))
+        if (shadow && !r->read_only && (!(r->shadow = sg_pages(shadow_bytes(r) / 4)) || !(r->bytes = sg_pages(shadow_bytes(r)))))
             return DT_E_NOMEM;
     }
     return 0;
@@ -822,7 +824,9 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         worker_done(&run.first[i]);
     for (size_t i = 0; i < run.nrange; i++) {
         if (run.range[i].shadow)
-            munmap(run.range[i].shadow, (run.range[i].end - run.range[i].base) * sizeof *run.range[i].shadow);
+            munmap(run.range[i].shadow, shadow_bytes(&run.range[i]) / 4);
+        if (run.range[i].bytes)
+            munmap(run.range[i].bytes, shadow_bytes(&run.range[i]));
     }
     free(run.range);
     free(run.first);

@@ -214,7 +214,7 @@ struct sg_range { /* an allocation, as a launch sees it */
     uint64_t base, end;
     uint32_t index;          /* in run->range */
     bool read_only;
-    struct sg_shadow *shadow; /* one per byte, SG_CHECK_BLOCKS only */
+    struct sg_shadow *shadow, *bytes; /* one per word of 4 bytes; one per byte, for words that are split. SG_CHECK_BLOCKS only */
 };
 struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
     uint64_t *bits;
@@ -224,6 +224,7 @@ struct sg_shadow {
     uint32_t writer, reader; /* block number + 1, counted by clusters; SHADOW_MANY readers or atomics, or SHADOW_CLUSTER + the number of a block of their cluster + 1 */
     uint8_t atomic;          /* the writer's accesses were atomic */
     uint8_t wphase, rphase;  /* the cluster's barriers before which they happened: number 1 for 0; 255: unknown */
+    uint8_t split;           /* of a word: its bytes have their own */
 };
 
 struct sg_calls { /* of a lane: what its calls saved */

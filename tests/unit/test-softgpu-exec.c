@@ -356,6 +356,49 @@ static void test_cluster_order(void **state)
     }
 }
 
+/* SG_CHECK_BLOCKS goes by bytes, whatever of a word is touched. Four blocks, x[0 .. 16) bytes; %mine and %next: bytes 0 .. 3 by block; %p: block 0. */
+static void test_parts_of_words(void **state)
+{
+    static const struct {
+        const char *body;
+        bool race;
+    } row[] = {{"st.global.u8 [%mine], %r1;", false},
+               {"ld.global.u32 %r2, [%x]; ld.global.u8 %r2, [%mine];", false},
+               {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%mine];", false},
+               {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%next];", true},
+               {"st.global.u8 [%mine], %r1; ld.global.u32 %r2, [%x];", true},
+               {"ld.global.u32 %r2, [%x]; st.global.u8 [%mine], %r1;", true},
+               {"@%p st.global.u32 [%x], %r1; @!%p st.global.u8 [%x + 1], %r1;", true},
+               {"@%p st.global.u32 [%x], %r1; @!%p ld.global.u8 %r2, [%x + 4];", false},
+               {"@%p st.global.u64 [%x], %y; @!%p ld.global.u8 %r2, [%x + 7];", true},
+               {"@%p st.global.u64 [%x], %y; @!%p ld.global.u8 %r2, [%x + 8];", false},
+               {"@%p st.global.u8 [%x + 1], %r1; @%p st.global.u32 [%x], %r1; @!%p ld.global.u8 %r2, [%x + 3];", true},
+               {"@%p ld.global.u8 %r2, [%x + 1]; @!%p ld.global.u16 %r2, [%x + 2]; @%p st.global.u8 [%x], %r1;", false},
+               {"red.global.add.u32 [%x], %r1; atom.global.cas.b16 %h, [%x + 2], 0, 0;", false},
+               {"red.global.add.u32 [%x], %r1; @%p st.global.u8 [%x + 3], %r1;", true}};
+    (void)state;
+    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
+        char text[2048];
+        struct sg_module *m;
+        struct sg_fault f = {0};
+        struct dt_err e = {0};
+        float *x = device_floats(4, 0);
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%x, %%y, %%mine, %%next;\n"
+                 ".reg .b32 %%r<4>; .reg .b16 %%h; .reg .pred %%p;\nld.param.u64 %%x, [x]; mov.u32 %%r1, %%ctaid.x; cvt.u64.u32 %%y, %%r1; add.u64 %%mine, %%x, %%y;\n"
+                 "xor.b32 %%r3, %%r1, 1; cvt.u64.u32 %%y, %%r3; add.u64 %%next, %%x, %%y; setp.eq.u32 %%p, %%r1, 0;\n%s\nret;\n}\n",
+                 row[i].body);
+        assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            int r = launch(m, "k", (struct sg_launch){.grid = {4}, .block = {1}, .checks = SG_CHECK_BLOCKS, .seed = seed}, (struct arg[]){A(x)}, NULL, &f);
+            if (r != (row[i].race ? DT_E_RACE : 0))
+                fail_msg("row %zu, seed %u: %d %s", i, (unsigned)seed, r, f.text);
+        }
+        sg_module_free(m);
+        drop(x);
+    }
+}
+
 static void test_out_of_bounds(void **state)
 {
     (void)state;
@@ -490,7 +533,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_memory),   cmocka_unit_test(test_gemm),       cmocka_unit_test(test_gemm_tiled),
         cmocka_unit_test(test_softmax),  cmocka_unit_test(test_gelu),       cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_cluster_order), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
+        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_cluster_order),
+        cmocka_unit_test(test_parts_of_words), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
         cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
