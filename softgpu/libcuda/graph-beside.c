@@ -43,7 +43,9 @@ struct beside {
     struct CUctx_st *c;
     struct CUgraph_st *g;
     struct task *task; /* by node */
-    sem_t turn; /* it is the caller's */
+    sem_t turn;         /* it is the caller's */
+    struct task *next;  /* whose turn it is, where a kernel's thread drew that */
+    struct task *ended; /* whose thread waits to be joined */
     bool stop;
     uint64_t drawn;
 };
@@ -65,12 +67,20 @@ static void pass(sem_t *from, sem_t *to)
 
 /* ---- in a kernel's thread --------------------------------------------------------------------------------------------------- */
 
+static struct task *pick(struct beside *b);
+
+/* The turn goes from thread to thread; the caller has it where a node starts or has ended. */
 static bool turn_over(void *user)
 {
     struct task *t = user;
     struct beside *b = t->all;
-    if (!b->stop && (t->hooks.stuck || (b->c->seed % 4 != 3 && draw(b) % 4 == 0)))
-        pass(&t->turn, &b->turn);
+    if (!b->stop && (t->hooks.stuck || (b->c->seed % 4 != 3 && draw(b) % 4 == 0))) {
+        struct task *n = pick(b);
+        bool runs = n->state == RUNS;
+        b->next = runs ? NULL : n;
+        if (n != t)
+            pass(&t->turn, runs ? &n->turn : &b->turn);
+    }
     return !b->stop;
 }
 
@@ -90,6 +100,7 @@ static void *run(void *user)
     await(&t->turn);
     t->result = b->stop ? CUDA_SUCCESS : cu_launch_run(b->c, &t->launch, &t->stats);
     t->state = ENDED;
+    b->ended = t;
     sem_post(&b->turn);
     return NULL;
 }
@@ -129,10 +140,16 @@ static void unstick(struct beside *b)
         b->task[i].hooks.stuck = false;
 }
 
-static void finish(struct task *t)
+/* The one that has ended while the caller had no turn, if any. */
+static struct task *finish(struct beside *b)
 {
-    pthread_join(t->thread, NULL);
-    sem_destroy(&t->turn);
+    struct task *t = b->ended;
+    b->ended = NULL;
+    if (t) {
+        pthread_join(t->thread, NULL);
+        sem_destroy(&t->turn);
+    }
+    return t;
 }
 
 static CUresult start(struct beside *b, struct task *t)
@@ -151,7 +168,7 @@ static CUresult start(struct beside *b, struct task *t)
     return CUDA_SUCCESS;
 }
 
-/* One turn of it. */
+/* A turn of it, and of those that it passes the turn to. */
 static CUresult give_turn(struct beside *b, struct task *t)
 {
     struct CUgraphNode_st *n = t->node;
@@ -160,8 +177,7 @@ static CUresult give_turn(struct beside *b, struct task *t)
         if (t->state == WAITS)
             CU_TRY(start(b, t));
         pass(&b->turn, &t->turn);
-        if (t->state == ENDED) {
-            finish(t);
+        if ((t = finish(b)) != NULL) {
             unstick(b);
             CU_TRY(t->result);
         }
@@ -203,14 +219,16 @@ CUresult cu_graph_beside(struct CUctx_st *c, struct CUgraph_st *g, struct sg_wor
     }
     sem_init(&b.turn, 0, 0);
     CUresult r = CUDA_SUCCESS;
-    for (struct task *t; r == CUDA_SUCCESS && (t = pick(&b)) != NULL;)
+    for (struct task *t; r == CUDA_SUCCESS && (t = b.next ? b.next : pick(&b)) != NULL;) {
+        b.next = NULL;
         r = give_turn(&b, t);
+    }
     b.stop = true;
     for (size_t i = 0; i < g->node.n; i++) /* what runs still, where one failed */
         if (b.task[i].state == RUNS) {
             while (b.task[i].state == RUNS)
                 pass(&b.turn, &b.task[i].turn);
-            finish(&b.task[i]);
+            finish(&b);
         }
     for (size_t i = 0; i < g->node.n && r == CUDA_SUCCESS; i++) {
         struct CUgraphNode_st *n = g->node.p[i];
