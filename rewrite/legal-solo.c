@@ -53,11 +53,14 @@ bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
 
 bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
 {
-    for (uint32_t k = 0; k < s->body.f->module->nfunc; k++)
-        if (has_op(s->body.f->module->func[k], PTX_OP_GRIDDEPCONTROL_WAIT) && (s->body.f->module->func[k] == s->body.f || !s->body.f->module->func[k]->is_entry)) {
-            dt_str_addf(why, "'%s' has griddepcontrol.wait of its own", s->prog->graph->launch[s->launch].name);
+    for (uint32_t k = 0; k < s->body.f->module->nfunc; k++) {
+        const struct ptx_function *f = s->body.f->module->func[k];
+        bool waits = has_op(f, PTX_OP_GRIDDEPCONTROL_WAIT), lets = has_op(f, PTX_OP_GRIDDEPCONTROL_LAUNCH);
+        if ((waits || lets) && (f == s->body.f || !f->is_entry)) {
+            dt_str_addf(why, "'%s' has griddepcontrol.%s of its own", s->prog->graph->launch[s->launch].name, waits ? "wait" : "launch_dependents");
             return false;
         }
+    }
     return true;
 }
 

@@ -8,6 +8,7 @@
  *
  * Where b waits: before the first access that is in conflict (RAW, WAR, WAW, by bytes of the launches' footprints) with a; of a place that every path to such an
  * access passes, in no loop, the latest. Paths that do not come by there wait before they exit. Loads by .nc of what a writes become plain ones.
+ * A kernel with a trigger of its own does not become one that waits: it might let its successor in first (`unwaited`).
  * Where a triggers: at its beginning; if it waits itself, behind that wait; if it waits only before it exits, nowhere: its exit lets b in. So nothing that came
  * before a runs any more when b starts, and what b does before it waits need be independent of a alone. Triggering early is safe, since griddepcontrol.wait
  * waits for the end of a and for its memory, not for the trigger.

@@ -10,8 +10,10 @@ Each graph is planned as a user would have it, and with one kind or level forced
 
     odd.py PLANNER [COUNT [FIRST_SEED [KERNEL,…]]]      exit status 1 if a plan differs or fails, or a wrong one was made and caught
 """
+import base64
 import os
 import random
+import struct
 import sys
 import threading
 import time
@@ -19,13 +21,12 @@ import time
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from plans import Planner, table, ways  # noqa: E402
 
-N = 1536
 CUDA = r"""
 #define PRE int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), T = blockDim.x * blockDim.y * blockDim.z, \
     b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z), i = b * T + t; (void)b; (void)T;
 #define K(name) extern "C" __global__ void name(const float *x, float *y, const int *f, int n)
 __constant__ float coef[4] = {1.f, 2.f, 3.f, 4.f};
-__device__ float state[1536];
+__device__ float state[4608];
 K(plain) { PRE if (i < n) y[i] = x[i] * 2.f + 1.f; }
 K(again) { PRE if (i < n) y[i] = y[i] * 0.5f + x[i]; }
 K(reverse) { PRE if (i < n) y[n - 1 - i] = x[i] - 1.f; }
@@ -103,6 +104,17 @@ K(rareelse) { PRE if (i < n) { float *p = f[i] & 1 ? y + (i ^ 1) : y + i; if ((i
 K(rareown) { PRE __shared__ float s[1024]; if (i < n && f[i] != 1) s[t] = x[i]; __syncthreads(); if (i < n) y[i] = f[i] != 1 ? s[t] : 7.f; }
 K(grid) { PRE for (int k = i; k < n; k += T * 3) if (b < 3) y[k] = x[k] + 1.f; }
 K(rarestride) { PRE int d = T * 3 * (1 + (f[0] & 1)); for (int k = i; b < 3 && k < n; k += d) y[k] = x[k] + 1.f; }
+K(aligned) { PRE if (((unsigned long long)x & 15) == 0) { if (4 * i + 3 < n) { float4 v = ((const float4 *)x)[i]; y[4 * i] = v.x; y[4 * i + 1] = v.y; y[4 * i + 2] = v.z; y[4 * i + 3] = v.w; } } else if (i < n) y[i] = x[i]; }
+K(same) { PRE if (i < n) y[i] = x == y ? x[i] + 1.f : x[i] * 2.f; }
+K(rarealias) { PRE if (i < n) { y[i] = x[i]; if (f[i] == 1) y[i] = y[i] + x[i]; } }
+K(floatindex) { PRE float g = (float)i; int j = (int)(g * 0.5f) * 2 + (i & 1); if (i < n) y[j] = x[j]; }
+K(bits) { PRE int j = (int)(__brev((unsigned)i << 24) & 255) | (i & ~255); if (i < n) y[i] = x[j < n ? j : i]; }
+K(rareuniform) { PRE if (f[0] & 1) { if (i < n) y[i] = x[i]; } else { if (i < n) y[i] = x[n - 1 - i]; } }
+K(rareblock) { PRE int c = (b + f[b % n]) % ((n + T - 1) / T); int j = c * T + t; float v = j < n ? x[j] : 0.f; if (i < n) y[i] = v; }
+K(raretable) { PRE __shared__ int d[32]; if (t < 32) d[t] = f[t] & 1; __syncthreads(); int o = T >= 32 ? d[t & 31] : 0; if (i < n) y[i] = x[(i + o) % n]; }
+K(rarewarp) { PRE float v = i < n ? x[i] : 0.f; if (T % 32 == 0 && f[i / 32 % n] == 0) { v += __shfl_down_sync(~0u, v, 4); if (f[i / 32 % n] == 1) return; v += __shfl_down_sync(~0u, v, 2); } if (i < n) y[i] = v; }
+K(raremask) { PRE float v = i < n ? x[i] : 0.f; if (i < n && f[i] == 1) return; if (T % 32 == 0 && (t & 31) != 7) v += __shfl_xor_sync(~0x80u, v, 0); if (i < n) y[i] = v; }
+K(rarehalf) { PRE float v = i < n ? x[i] : 0.f; if (T % 32 == 0 && (t & 16)) { if (i < n && f[i / 32 * 32] == 1) return; v += __shfl_xor_sync(0xffff0000u, v, 1); } if (i < n) y[i] = v; }
 """
 NAMES = [line[2:line.index(")")] for line in CUDA.splitlines() if line.startswith("K(")]
 USES_STATE = {"keeps", "keptby", "rarekeep"}
@@ -119,6 +131,8 @@ def shapes(rng, threads):
 def build(seed, kernels=None):
     rng = random.Random(seed)
     names = kernels or rng.sample(NAMES, 3) + ["plain", "neighbours", "again"]
+    wide = rng.random() < 0.2  # many blocks of a warp, an SM each: a wave and a tail
+    n = 4608 if wide else 1536
     pool = {"x": "input", "z": "inout", "h": "intermediate", "g": "intermediate", "k": "intermediate", "y": "output"}
     launches, state, written = [], False, ["x", "z"]
     small = rng.random() < 0.5  # all views whole
@@ -126,14 +140,14 @@ def build(seed, kernels=None):
     for k in range(rng.randrange(2, 6)):
         if rng.random() < 0.12:
             to = rng.choice(["h", "g", "y", "z"])
-            at, size = 4 * rng.randrange(0, N), 4 * rng.randrange(1, N)
+            at, size = 4 * rng.randrange(0, n), 4 * rng.randrange(1, n)
             launches.append({"name": "set%d" % k, "memset": {"buffer": to, "offset": at, "bytes": size, "value": rng.randrange(3)}} if rng.random() < 0.5 else
                             {"name": "cp%d" % k, "copy": {"from": {"buffer": "x", "offset": at}, "to": {"buffer": to, "offset": at}, "bytes": size}})
             written.append(to)
             continue
         name = rng.choice(names)
         state |= name in USES_STATE
-        view = lambda: rng.choice([0, 0, 0, 4 * N] if small else [0, 0, 0, 4 * N, 2 * N, 8 * 24, 128 * 4] + ([] if name in VECTORS else [4]))
+        view = lambda: rng.choice([0, 0, 0, 4 * n] if small else [0, 0, 0, 4 * n, 2 * n, 8 * 24, 128 * 4] + ([] if name in VECTORS else [4]))
         src = previous if rng.random() < 0.7 else (rng.choice(written), view())
         to = rng.choice([b for b in pool if b != "x"]) if rng.random() < 0.9 else "y"
         dst = to, view()
@@ -141,24 +155,25 @@ def build(seed, kernels=None):
             dst = src[0], rng.choice([src[1], view()])
         if name in VECTORS:
             src, dst = (src[0], src[1] // 8 * 8), (dst[0], dst[1] // 8 * 8)
-        threads = rng.choice([32, 64, 128, 128, 256, 96, 48, 33, 512])
-        blocks = (N + threads - 1) // threads
+        threads = 32 if wide else rng.choice([32, 64, 128, 128, 256, 96, 48, 33, 512])
+        blocks = (n + threads - 1) // threads
         gy = rng.choice([d for d in range(1, blocks + 1) if blocks % d == 0]) if rng.random() < 0.3 else 1
         grid = [blocks // gy, gy, 1] if rng.random() < 0.5 else [blocks // gy, 1, gy]
         launches.append({"name": "%s%d" % (name, k), "module": "m", "entry": name, "grid": grid, "block": shapes(rng, threads),
-                         "shared": 4 * threads if name == "dynamic" else 0,
-                         "args": [{"buffer": src[0], "offset": src[1]}, {"buffer": dst[0], "offset": dst[1]}, {"buffer": "f"}, {"i32": N}]})
+                         "shared": 120000 if wide else 4 * threads if name == "dynamic" else 0,
+                         "args": [{"buffer": src[0], "offset": src[1]}, {"buffer": dst[0], "offset": dst[1]}, {"buffer": rng.choice(["f"] * 6 + ["ix"])}, {"i32": n}]})
         previous = dst
         written.append(dst[0])
-    buffers = {b: {"bytes": 8 * N + 512, "role": r} for b, r in pool.items()}
+    buffers = {b: {"bytes": 8 * n + 512, "role": r} for b, r in pool.items()}
     for b in ("x", "z"):
         buffers[b]["fill"] = {"uniform": [-1, 1], "dtype": "f32", "seed": seed + len(b)}
     buffers[previous[0]]["role"] = "inout" if previous[0] == "z" else "output" if previous[0] != "x" else "input"
     if rng.random() < 0.3:  # not all of it is written before it is read
         buffers["h"]["fill"] = {"uniform": [0, 1], "dtype": "f32", "seed": seed + 9}
-    buffers["f"] = {"bytes": 4 * N, "role": "input", "fill": {"zero": True}}
+    buffers["f"] = {"bytes": 4 * n, "role": "input", "fill": {"zero": True}}
+    buffers["ix"] = {"bytes": 4 * n, "role": "input", "constant": True, "data": base64.b64encode(struct.pack("<%di" % n, *[rng.randrange(4) for _ in range(n)])).decode()}
     if state:
-        buffers["m::state"] = {"bytes": 4 * 1536, "role": "inout", "fill": {"zero": True}}
+        buffers["m::state"] = {"bytes": 4 * 4608, "role": "inout", "fill": {"zero": True}}
     return {"dovetail": 1, "name": "odd%d" % seed, "modules": {"m": {"cuda": CUDA}}, "buffers": buffers, "launches": launches}
 
 

@@ -103,6 +103,8 @@ static const struct {
     {".global .align 4 .u32 count;\n", REGS SET LOADX LOADH STORE "mov.u64 %a8, count; red.global.add.u32 [%a8], 1;\nret;\n", "tables: 'c', PTX line"},
     {".func f()\n{ .reg .pred %p; .reg .b32 %r; mov.u32 %r, %clock; setp.eq.u32 %p, %r, 1; @%p exit; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n",
      "calls: 'c', PTX line"},
+    {"", REGS SET "griddepcontrol.launch_dependents;\n" LOADX LOADH STORE "ret;\n", "unwaited: 'c' has griddepcontrol.launch"}, /* before it waits */
+    {".func f()\n{ griddepcontrol.launch_dependents; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n", "unwaited: 'c' has"},
 };
 
 static void conditions(void **state)
