@@ -4,7 +4,7 @@
 
 Each case is a module of one entry, a launch of it, and per buffer and block the bytes read, surely written and perhaps written, computed from the
 manual's definition of the instruction (PTX §9.7.9) by plain loops over elements, not by anything of the service. `evidence` is that of the edge to
-copies of what it writes, and from memsets of all that it touches. ANALYZE (analyze.c) gives the analysis in four ways: summarised, slices, whole, and
+copies of what it writes, and from memsets of all that it touches. ANALYZE (analyze.c) gives the analyses in four ways: summarised, slices, whole, and
 slices with so little memory that they run in windows of blocks; slices and whole by each recorder (DOVETAIL_RECORDER).
 """
 import base64
@@ -486,28 +486,40 @@ def check(c, doc):
     return bad
 
 
+def analyses(analyze, recorder, wanted):
+    """The documents, or problems, of [(path, way)], by one process."""
+    r = subprocess.run([analyze] + [x for pair in wanted for x in pair], capture_output=True, text=True, timeout=280,
+                       env=dict(os.environ, DOVETAIL_RECORDER=recorder))
+    out = [json.loads(line) for line in r.stdout.splitlines()]
+    if len(out) != len(wanted):
+        raise SystemExit("exit %d after %d of %d analyses: %s" % (r.returncode, len(out), len(wanted), r.stderr[-2000:]))
+    return out
+
+
 def main():
     analyze, names = sys.argv[1], sys.argv[2:]
     fails = ran = 0
     with tempfile.TemporaryDirectory() as tmp:
-        for c in CASES:
+        wanted = {"instrumented": [], "native": []}
+        for i, c in enumerate(CASES):
             if names and c.name not in names:
                 continue
             c.must, c.may, c.read = c.must or {}, c.may or {}, c.read or {}
-            path = os.path.join(tmp, "g.json")
+            path = os.path.join(tmp, "%d.json" % i)
             with open(path, "w") as f:
                 json.dump(document(c), f)
             runs = {"summary": ["native"], "tight": ["instrumented"] if len(c.ways) > 1 else ["instrumented", "native"]}  # native has no windows
             for way, recorder in [(w, r) for w in c.ways for r in runs.get(w, ["instrumented", "native"])]:
+                wanted[recorder].append((c, path, way))
+        for recorder, todo in wanted.items():
+            docs = analyses(analyze, recorder, [(path, way) for _, path, way in todo]) if todo else []
+            for (c, _, way), doc in zip(todo, docs):
                 ran += 1
-                r = subprocess.run([analyze, path, way], capture_output=True, text=True, timeout=120,
-                                   env=dict(os.environ, DOVETAIL_RECORDER=recorder))
+                problem = doc if isinstance(doc, str) else ""
                 if c.refused:
-                    bad = [] if r.returncode and c.refused in r.stderr else ["exit %d: %s" % (r.returncode, r.stderr[-200:])]
-                elif r.returncode:
-                    bad = ["exit %d: %s" % (r.returncode, r.stderr[-400:])]
+                    bad = [] if c.refused in problem else ["not refused so: %s" % problem[-200:]]
                 else:
-                    bad = check(c, json.loads(r.stdout))
+                    bad = [problem[-400:]] if problem else check(c, doc)
                 for b in bad:
                     print("%s, %s, %s: %s" % (c.name, way, recorder, b))
                 fails += bool(bad)
