@@ -30,6 +30,11 @@ def main():
             paths.append(os.path.join(tmp, f"{k}.ptx"))
             with open(paths[-1], "w", encoding="utf-8") as f:
                 f.write(f"{HEAD}    {inst};\n    ret;\n}}\n")
+        # a file is read to its end: the instruction that is wrong stands behind 5 MB
+        cases.append(["no", "a wrong line behind 5 MB", "number of operands"])
+        paths.append(os.path.join(tmp, "long.ptx"))
+        with open(paths[-1], "w", encoding="utf-8") as f:
+            f.write(HEAD[:-1] + " " * (5 << 20) + "\n    add.s32 %r0, %r1;\n    ret;\n}\n")
         said = subprocess.run([verify] + paths, capture_output=True, text=True, check=True).stdout.splitlines()
         if len(said) != len(cases):
             sys.exit(f"{len(cases)} cases, {len(said)} answers")
