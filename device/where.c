@@ -2,7 +2,8 @@
  *
  * Addresses differ from run to run, and tell a reader nothing; "0 bytes past the end of buffer 'x' of 256 bytes" does. The nearest
  * buffer is the one with the least distance to the accessed bytes; over 2^32 bytes away it is none. Numbers below 4096 are called null
- * pointers; others that are near nothing are printed, as they come from data or arguments.
+ * pointers; others that are near nothing are printed, as they come from data or arguments. Of shared, local and parameter memory the device
+ * itself says the offset.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -55,7 +56,7 @@ int dev_run_fault(struct dev_run *r, uint32_t step, int err, struct dt_err *e)
     struct dt_str s = {0};
     if (err >= 0 || !d->cu->soft || dev_use(d, NULL) || d->cu->dovetailGetFault(&f) != CUDA_SUCCESS || !f.num)
         return err;
-    size_t n = f.num == DT_E_BOUNDS && f.bytes ? up_to_instruction(f.text) : 0;
+    size_t n = f.num == DT_E_BOUNDS && f.bytes && !*f.place ? up_to_instruction(f.text) : 0;
     dt_str_addf(&s, "launch %s: ", g->launch[step].name);
     dt_str_addn(&s, f.text, n ? n : strlen(f.text));
     if (n) {

@@ -14,6 +14,8 @@
  */
 #include "softgpu/check.h"
 
+#include <stdio.h>
+
 /* ---- shape ---------------------------------------------------------------------------------------------------- */
 const char *sg_cluster_shape(const struct sg_launch *l, uint32_t ret[3], bool *ret_explicit)
 {
@@ -87,33 +89,38 @@ void sg_cluster_block_konst(const struct sg_block *b)
 }
 
 /* ---- distributed shared memory ----------------------------------------------------------------------------------- */
+static uint8_t *not_there(struct sg_warp *w, uint64_t rank)
+{
+    struct sg_fault *f = &w->wk->f;
+    if (!*f->place)
+        snprintf(f->place, sizeof f->place, "shared memory of block rank %u", (unsigned)rank);
+    return NULL;
+}
+
 uint8_t *sg_cluster_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes)
 {
     const struct sg_cluster *cl = w->blk->cl;
     uint64_t rank = (at >> SG_RANK_SHIFT) - 1, off = at & ((1u << SG_RANK_SHIFT) - 1);
-    if (rank >= SG_MAX_CLUSTER) {
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at shared address 0x%llx are outside its %llu bytes", bytes,
-                    (unsigned long long)at, (unsigned long long)w->shared_bytes);
-        return NULL;
-    }
+    if (rank >= SG_MAX_CLUSTER)
+        return sg_stray(w, op, lane, at, bytes, "shared memory", w->shared_bytes);
     if (rank >= cl->size) {
         sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "shared memory of block rank %u in a cluster of %u", (unsigned)rank, cl->size);
-        return NULL;
+        return not_there(w, rank);
     }
     const struct sg_block *b = &cl->block[rank];
     if (b != w->blk && op->space == PTX_SHARED) {
         sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "address 0x%llx of block rank %u is not in the thread's own shared memory (.shared::cta)",
                     (unsigned long long)at, (unsigned)rank);
-        return NULL;
+        return not_there(w, rank);
     }
     if (!b->alive) {
         sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "shared memory of block rank %u, which has exited", (unsigned)rank);
-        return NULL;
+        return not_there(w, rank);
     }
     if (off > w->shared_bytes || bytes > w->shared_bytes - off) {
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at shared address 0x%llx of block rank %u are outside its %llu bytes", bytes,
-                    (unsigned long long)off, (unsigned)rank, (unsigned long long)w->shared_bytes);
-        return NULL;
+        char space[64];
+        snprintf(space, sizeof space, "shared memory of block rank %u", (unsigned)rank);
+        return sg_stray(w, op, lane, off, bytes, space, w->shared_bytes);
     }
     return b->shared + off;
 }

@@ -44,17 +44,29 @@ const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, 
     return &run->range[a];
 }
 
-static void *bad(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, const char *what,
-                 uint64_t limit)
+/* A wrong access to a space of the block or the thread, which has no buffers: in offsets from its start. */
+void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space, uint64_t limit)
 {
-    sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "%u bytes at %s address 0x%llx are outside its %llu bytes", bytes, what,
-                (unsigned long long)addr, (unsigned long long)limit);
+    struct sg_fault *f = &w->wk->f;
+    bool crooked = at & ((bytes & (0u - bytes)) - 1), first = !w->wk->fault;
+    if (crooked)
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at a misaligned address: at offset %llu of %s", bytes, (unsigned long long)at, space);
+    else if (at <= limit && bytes <= limit - at)
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s", bytes, (unsigned long long)at, space);
+    else if (at < limit)
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s, over the end of its %llu bytes", bytes, (unsigned long long)at, space,
+                    (unsigned long long)limit);
+    else
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s: %llu bytes past the end of its %llu bytes", bytes,
+                    (unsigned long long)at, space, (unsigned long long)(at - limit), (unsigned long long)limit);
+    if (first)
+        snprintf(f->place, sizeof f->place, "%s + %llu", space, (unsigned long long)at);
     return NULL;
 }
 
 uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, bool write)
 {
-    static const char *const name[] = {"global", "shared", "local", "parameter"};
+    static const char *const name[] = {"", "shared memory", "local memory", "parameter memory"};
     unsigned window = 0;
     uint64_t at = addr;
     switch (op->space) {
@@ -69,6 +81,8 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     }
     unsigned align = bytes & (0u - bytes);
     if (addr & (align - 1)) {
+        if (window >= 1 && window <= 3 && !(window == 1 && at >> SG_RANK_SHIFT))
+            return sg_stray(w, op, lane, at, bytes, name[window], window == 1 ? w->shared_bytes : window == 2 ? w->local_bytes : w->code->param_total);
         sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "address 0x%llx is misaligned for %u bytes", (unsigned long long)addr,
                     bytes);
         return NULL;
@@ -96,16 +110,18 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
         if (at >> SG_RANK_SHIFT)
             return sg_cluster_resolve(w, op, lane, at, bytes);
         if (at > w->shared_bytes || bytes > w->shared_bytes - at)
-            return bad(w, op, lane, at, bytes, name[1], w->shared_bytes);
+            return sg_stray(w, op, lane, at, bytes, name[1], w->shared_bytes);
         return w->shared + at;
     case 2:
         if (at > w->local_bytes || bytes > w->local_bytes - at)
-            return bad(w, op, lane, at, bytes, name[2], w->local_bytes);
+            return sg_stray(w, op, lane, at, bytes, name[2], w->local_bytes);
         return w->local + lane * w->local_bytes + at;
     case 3: {
         uint64_t n = w->code->param_total;
-        if (write || at > n || bytes > n - at)
-            return bad(w, op, lane, at, bytes, name[3], n);
+        if (at > n || bytes > n - at)
+            return sg_stray(w, op, lane, at, bytes, name[3], n);
+        if (write)
+            return sg_stray(w, op, lane, at, bytes, "parameter memory, which is read-only", n);
         return (uint8_t *)(uintptr_t)w->wk->run->l->params + at;
     }
     default:

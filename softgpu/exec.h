@@ -418,6 +418,8 @@ extern void (*sg_print)(const char *text, size_t n);
 /* ---- exec-mem.c ------------------------------------------------------------------------------------------------- */
 /* The host address of `bytes` at `addr` in `space` for one lane; NULL with the fault set. */
 uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, bool write);
+/* The fault of an access to "shared memory" or the like that is misaligned or outside its `limit` bytes; NULL. */
+void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space, uint64_t limit);
 /* As above, for global memory only; *ret_range gets the allocation. NULL without a fault when it is not accessible. */
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 enum sg_access { SG_READ, SG_WRITE, SG_ATOMIC };

@@ -169,7 +169,7 @@ struct sg_fault { /* what went wrong, where */
     uint64_t address;     /* of the access */
     uint32_t bytes;
     const char *kind;     /* of a finding of the checking modes: "race", "uninit", "barrier"; else NULL */
-    char place[160];      /* "buffer h + 16", "shared tile + 4"; "": unknown */
+    char place[160];      /* "buffer h + 16", "shared tile + 4", "shared memory + 64"; "": unknown, or global memory outside a finding */
     bool has_other;       /* a race: the earlier access */
     uint32_t other_block[3], other_thread[3], other_line;
     char text[512];       /* the instruction, and what happened */

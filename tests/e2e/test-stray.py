@@ -20,7 +20,7 @@ W = {"buffer": "w"}
 def kernel(body):
     return HEAD + f""".visible .entry k(.param .u64 x, .param .u64 v)
 {{
-    .reg .u64 %rd<9>; .reg .u32 %r<9>; .shared .align 16 .b8 s[64];
+    .reg .u64 %rd<9>; .reg .u32 %r<9>; .shared .align 16 .b8 s[64]; .local .align 16 .b8 l[16];
     ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [v];
     mov.u32 %r2, %tid.x; mov.u32 %r3, %ctaid.x; mul.wide.u32 %rd4, %r2, 4; mul.wide.u32 %rd5, %r3, 256; add.s64 %rd6, %rd4, %rd5; add.s64 %rd6, %rd6, %rd1;
     {body} // HERE
@@ -52,6 +52,19 @@ CASES = [
      ((0, 0, 0), (0, 0, 0)), "its first or last byte is outside every buffer of the launch: 0 bytes past the end of buffer 'x' of 256 bytes", "argument 0 ('x')"),
     ("end of a bulk copy", "cp.async.bulk.global.shared::cta.bulk_group [%rd1+240], [s], 32; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0;", U0,
      ((0, 0, 0), (0, 0, 0)), "15 bytes past the end of buffer 'x' of 256 bytes", "argument 0 ('x')"),
+]
+# where there are no buffers, by a run: an analysis does not look there. name, what is done, block and thread, phrase
+SPACES = [
+    ("shared", "mov.u32 %r1, s; mul.lo.u32 %r4, %r2, 4; add.u32 %r1, %r1, %r4; st.shared.u32 [%r1], %r2; ", ((0, 0, 0), (16, 0, 0)),
+     "4 bytes at offset 64 of shared memory: 0 bytes past the end of its 64 bytes"),
+    ("shared by a generic address", "mov.u32 %r1, s; cvt.u64.u32 %rd3, %r1; cvta.shared.u64 %rd3, %rd3; ld.u32 %r4, [%rd3+100];", ((0, 0, 0), (0, 0, 0)),
+     "4 bytes at offset 100 of shared memory: 36 bytes past the end of its 64 bytes"),
+    ("shared, over the end", "mov.u32 %r1, s; ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r1+48]; cp.async.ca.shared.global [%r1+56], [%rd1], 16;", ((0, 0, 0), (0, 0, 0)),
+     "16 bytes at a misaligned address: at offset 56 of shared memory"),
+    ("shared, misaligned", "mov.u32 %r1, s; st.shared.u64 [%r1+12], %rd1;", ((0, 0, 0), (0, 0, 0)), "8 bytes at a misaligned address: at offset 12 of shared memory"),
+    ("local", "mov.u64 %rd3, l; ld.local.u32 %r4, [%rd3+40];", ((0, 0, 0), (0, 0, 0)), "4 bytes at offset 40 of local memory: 24 bytes past the end of its 16 bytes"),
+    ("parameters", "mov.u64 %rd3, v; mul.wide.u32 %rd7, %r2, 8; add.u64 %rd3, %rd3, %rd7; ld.param.u64 %rd8, [%rd3];", ((0, 0, 0), (1, 0, 0)),
+     "8 bytes at offset 16 of parameter memory: 0 bytes past the end of its 16 bytes"),
 ]
 
 
@@ -103,6 +116,13 @@ class Stray(ServiceCase):
                     detail = self.problem("run", graph(body, second))
                     self.assertTrue(detail.startswith("launch the launch: kernel k, block (%d,%d,%d), thread (%d,%d,%d), PTX line " % (*at[0], *at[1])), detail)
                     self.assertIn(where.replace("every buffer of the launch", "every buffer"), detail)
+
+        for name, body, at, where in SPACES:
+            with self.subTest(name):
+                detail = self.problem("run", graph(body, U0))
+                self.assertTrue(detail.startswith("launch the launch: kernel k, block (%d,%d,%d), thread (%d,%d,%d), PTX line " % (*at[0], *at[1])), detail)
+                self.assertIn(": " + where, detail)
+                self.assertNotIn("0x", detail)
 
     def test_another_buffer(self):
         """A buffer of the graph that the launch was not given is as foreign as none."""
