@@ -368,6 +368,24 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
     return r;
 }
 
+/* A scalar of the right size whose kind cannot be meant. Compilers declare floats as .fN and integers as .uN or .sN (nvcc, LLVM), structs and hand-written code
+ * as .bN, which takes anything. So a float for an integer parameter is a mistake. An integer for a float parameter may be a float's bits, as somebody has
+ * them who captured a launch and knows sizes only; but 1 … 0x7fffff (an f32) or -1 … -0x7fffff are no such: subnormal, or a NaN with its sign. */
+static bool wrong_kind(const struct dt_arg *a, const struct ptx_var *v)
+{
+    enum ptx_type t = v->type;
+    bool real = a->dtype == DT_F32 || a->dtype == DT_F64;
+    uint64_t bits = dt_dtype_bytes(a->dtype) == 4 ? (uint32_t)a->bits : a->bits;
+    if (a->kind == DT_ARG_BUFFER)
+        return t == PTX_F64;
+    if (a->kind != DT_ARG_SCALAR || !bits || v->is_array || v->vec > 1 || ptx_type_is_bits(t))
+        return false;
+    if (real != (t == PTX_F32 || t == PTX_F64))
+        return real || (a->dtype <= DT_U64 && ((bits < (t == PTX_F32 ? UINT64_C(1) << 23 : UINT64_C(1) << 52)) ||
+                                               (a->dtype == DT_I32 && bits > 0xff800000) || (a->dtype == DT_I64 && bits > UINT64_C(0xfff0000000000000))));
+    return false;
+}
+
 static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at, struct dev_step *s, struct dt_err *e)
 {
     const struct dt_launch *l = s->launch;
@@ -406,6 +424,9 @@ static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at,
             return refuse(e, DT_E_ARGS, at, member, "%s has %llu bytes, the parameter %.100s has %llu",
                           a->kind == DT_ARG_BUFFER ? "an address" : a->kind == DT_ARG_TENSOR_MAP ? "a tensor map" : "the argument", (unsigned long long)have, v->name,
                           (unsigned long long)v->bytes);
+        if (wrong_kind(a, v))
+            return refuse(e, DT_E_ARGS, at, member, "%s for the parameter %.100s, which is .%s%s", a->kind == DT_ARG_BUFFER ? "an address" : dt_dtype_text(a->dtype), v->name,
+                          ptx_type_text(v->type), a->kind == DT_ARG_BUFFER ? "" : ": give that kind; bits can be given as \"bytes\"");
         for (uint32_t k = 0; a->kind == DT_ARG_BYTES && k < a->npointer; k++)
             if (a->pointer[k].at > a->nbytes || a->nbytes - a->pointer[k].at < 8)
                 return refuse(e, DT_E_ARGS, at, member, "a pointer at byte %u is outside the argument", a->pointer[k].at);

@@ -220,6 +220,23 @@ static void refuses(void **state)
     refused(L("x", "h", "1000") "," ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}"), DT_E_ARGS, "/launches/1/args", "4 arguments, 3");
     refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f64\": 1}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "8 bytes");
     refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"buffer\": \"x\"}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "address");
+    static const char *const wrong[] = {"{\"i32\": 1}", "{\"u32\": 8388607}", "{\"i32\": -1}", "{\"i32\": -8388607}"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char args[200];
+        snprintf(args, sizeof args, ARGS("[1,1,1]", "[1,1,1]", XY "%s, {\"u32\": 1}"), wrong[i]);
+        refused(args, DT_E_ARGS, "/launches/0/args/2", "32 for the parameter");
+    }
+    static const char *const bits[] = {"{\"u32\": 1065353216}", "{\"i32\": 0}", "{\"i32\": -1082130432}", "{\"u32\": \"0x3f800000\"}"}; /* a float's: taken */
+    for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
+        char args[200];
+        struct dev_prog *p = NULL;
+        snprintf(args, sizeof args, ARGS("[1,1,1]", "[1,1,1]", XY "%s, {\"u32\": 1}"), bits[i]);
+        struct dt_graph *g = graph(args, "");
+        assert_int_equal(dev_prog_new(dev, g, NULL, NULL, &p, NULL), 0);
+        dev_prog_free(p);
+        dt_graph_free(g);
+    }
+    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}, {\"f32\": 1}"), DT_E_ARGS, "/launches/0/args/3", "f32 for the parameter");
     refused("{\"module\": \"m\", \"entry\": \"small\", \"grid\": [1,1,1], \"block\": [65,1,1], \"args\": []}", DT_E_LAUNCH,
             "/launches/0/block", "65 threads");
     refused("{\"module\": \"m\", \"entry\": \"exact\", \"grid\": [1,1,1], \"block\": [64,1,1], \"args\": []}", DT_E_LAUNCH,
