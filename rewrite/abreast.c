@@ -5,7 +5,7 @@
  *     abreast               2 rounds of 4: threads 0 … 63 run one block, 64 … 127 the next, …
  *
  * A phase may do that if its body is all its threads' own or their warps': no barrier and no shared memory of its own (each block would need a number and
- * a piece for itself; such bodies stay in the loop), and whole warps, so that no warp holds threads of two blocks. Nothing else is asked: blocks of one
+ * a piece for itself, a cluster's ranks one each; such bodies stay in the loop), and whole warps, so that no warp holds threads of two blocks. Nothing else is asked: blocks of one
  * launch are independent (`self-conflict` and `ordered-access` of legal.def), and were free to run at once.
  *
  * The fused block gets more threads than its largest body where a phase has use for them and nothing is pushed out: as long as all fused blocks of an SM
@@ -21,7 +21,7 @@
 
 static bool may(const struct rw_body *b)
 {
-    return b->f && b->threads && b->threads % 32 == 0 && !b->barriers && !b->barrier_ids && !b->nshared && !b->shared_bytes && !b->cp_async;
+    return b->f && b->threads && b->threads % 32 == 0 && !b->ranks && !b->barriers && !b->barrier_ids && !b->nshared && !b->shared_bytes && !b->cp_async;
 }
 
 static void set(struct rw_cand *c, uint32_t threads)

@@ -11,6 +11,8 @@
  * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels; one that holds
  * addresses, or that is a buffer of the graph, cannot be copied.
  *
+ * A cluster counts where it is launched in one and its text has something of it; else it is like any other.
+ *
  * Not here: which threads reach a barrier (vary.c) or a warp collective (lanes.c), where addresses come from (prov.c).
  */
 #include "rewrite/rewrite-priv.h"
@@ -24,6 +26,7 @@ struct scan {
     const struct dt_launch *launch;
     const struct ptx_function **seen;
     unsigned nseen, depth;
+    bool clusters; /* the launch has them */
 };
 
 #define MAX_FUNCS 256
@@ -53,7 +56,15 @@ bool rw_is_block_barrier(unsigned op)
            op == PTX_OP_BARRIER_ARRIVE || op == PTX_OP_BARRIER_RED;
 }
 
-/* Instructions whose effects outlive their place: asynchronous copies, memory barriers, matrix groups, clusters, and register
+/* Instructions that concern the blocks of its cluster and are done when they are through. */
+static bool uses_cluster(const struct ptx_inst *i)
+{
+    bool moves = i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM || i->op == PTX_OP_RED;
+    return i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE || i->op == PTX_OP_BARRIER_CLUSTER_WAIT || i->op == PTX_OP_MAPA || i->op == PTX_OP_GETCTARANK ||
+           (moves && i->space == PTX_SHARED_CLUSTER);
+}
+
+/* Instructions whose effects outlive their place: asynchronous copies, memory barriers, matrix groups, and register
  * reallocation. cp.async (non-bulk) is not among them, it is drained. */
 static bool is_async(const struct ptx_inst *i)
 {
@@ -61,10 +72,6 @@ static bool is_async(const struct ptx_inst *i)
     case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE:
     case PTX_OP_GRIDDEPCONTROL_WAIT:
     case PTX_OP_GRIDDEPCONTROL_LAUNCH:
-    case PTX_OP_BARRIER_CLUSTER_ARRIVE:
-    case PTX_OP_BARRIER_CLUSTER_WAIT:
-    case PTX_OP_MAPA:
-    case PTX_OP_GETCTARANK:
     case PTX_OP_FENCE_MBARRIER_INIT:
     case PTX_OP_FENCE_PROXY:
     case PTX_OP_MEMBAR_PROXY:
@@ -81,7 +88,7 @@ static bool is_async(const struct ptx_inst *i)
     for (size_t k = 0; k < sizeof prefix / sizeof prefix[0]; k++)
         if (!strncmp(m, prefix[k], strlen(prefix[k])))
             return true;
-    return i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER;
+    return !uses_cluster(i) && (i->space == PTX_SHARED_CLUSTER || i->space2 == PTX_SHARED_CLUSTER);
 }
 
 static void scan_order(struct rw_body *b, const struct ptx_inst *i, const char *mn)
@@ -169,7 +176,12 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
     }
     if (o->kind == PTX_O_SREG) {
         unsigned flags = ptx_sreg_flags(o->sreg);
-        if (!(flags & PTX_SRF_GEOMETRY))
+        bool cluster = o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK && s->clusters; /* the launch says */
+        if (cluster)
+            found(b, RW_CLUSTER, i->line, ptx_sreg_text(o->sreg));
+        if (cluster && !top)
+            found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
+        else if (!cluster && !(flags & PTX_SRF_GEOMETRY))
             found(b, RW_MACHINE, i->line, ptx_sreg_text(o->sreg));
         else if (!top)
             found(b, RW_FUNC_CONTEXT, i->line, ptx_sreg_text(o->sreg));
@@ -243,6 +255,8 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             scan_opnd(s, f, i, &i->opnd[k], top);
         if (is_async(i))
             found(b, RW_ASYNC, i->line, o->mnemonic);
+        if (uses_cluster(i))
+            found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);
         if (i->op == PTX_OP_CP_ASYNC)
             b->cp_async = true;
         if (rw_is_block_barrier(i->op)) {
@@ -342,10 +356,17 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
     memcpy(ret->grid, l->grid, sizeof ret->grid);
     memcpy(ret->block, l->block, sizeof ret->block);
     ret->threads = step->threads;
-    struct scan s = {.a = a, .b = ret, .prog = p, .launch = l, .seen = seen};
+    uint32_t cluster[3], ranks = rw_cluster_shape(l, ret->f, cluster);
+    struct scan s = {.a = a, .b = ret, .prog = p, .launch = l, .seen = seen, .clusters = ranks > 0};
     int r = scan_function(&s, ret->f, true, e);
     if (r < 0)
         return r;
+    if (ranks && ret->find[RW_CLUSTER].set) {
+        memcpy(ret->cluster, cluster, sizeof cluster);
+        ret->ranks = ranks;
+        if ((r = rw_cluster_meets(ret->f, &ret->meets, &ret->apart, e)) < 0)
+            return r;
+    }
     ret->const_var = dt_new_array(a, struct ptx_var *, ret->f->module->nvar + 1);
     if (!ret->const_var)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");

@@ -1,7 +1,7 @@
 /* From a block map to the fused grid: connected components and the lists of blocks that each fused block runs.
  *
  * Two blocks are in one component when a chain of pairs (RAW, WAR or WAW: the union) joins them; blocks without a pair are
- * components of their own. So no byte that one component's blocks touch in conflict is touched by another's, across the two
+ * components of their own; blocks of a cluster that a body uses are in one. So no byte that one component's blocks touch in conflict is touched by another's, across the two
  * launches; within one launch legal.c refuses conflicts altogether. Components are numbered by size, largest first (a long one
  * that starts last would be a tail), then by their first producer, then first consumer.
  *
@@ -66,7 +66,26 @@ void rw_list_fit(struct rw_list *l, uint32_t n)
         l->table_bytes = ((uint64_t)l->row[n] + (even ? 0 : n + 1)) * (l->narrow ? 2 : 4);
 }
 
-int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
+static void unite(uint32_t *up, uint32_t x, uint32_t y)
+{
+    x = find(up, x);
+    y = find(up, y);
+    if (x < y)
+        up[y] = x;
+    else
+        up[x] = y;
+}
+
+/* Blocks of one cluster stay together. */
+static void unite_clusters(uint32_t *up, uint32_t base, const struct rw_body *b, uint32_t n)
+{
+    for (uint32_t i = 0; i < n && b->ranks; i++) {
+        uint32_t x = i % b->grid[0], y = i / b->grid[0] % b->grid[1], z = i / b->grid[0] / b->grid[1];
+        unite(up, base + i, base + x - x % b->cluster[0] + b->grid[0] * (y - y % b->cluster[1] + b->grid[1] * (z - z % b->cluster[2])));
+    }
+}
+
+int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers, const struct rw_body *body,
                    struct rw_comps *ret, struct dt_err *e)
 {
     uint64_t total = (uint64_t)producers + consumers;
@@ -83,12 +102,12 @@ int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t prod
         for (uint32_t k = any->row[c]; k < any->row[c + 1]; k++) {
             if (any->col[k] >= producers)
                 return dt_err_set(e, DT_E_INTERNAL, "the block map names a block that is not there");
-            uint32_t x = find(up, any->col[k]), y = find(up, producers + c);
-            if (x < y)
-                up[y] = x;
-            else
-                up[x] = y;
+            unite(up, any->col[k], producers + c);
         }
+    if (body) {
+        unite_clusters(up, 0, &body[0], producers);
+        unite_clusters(up, producers, &body[1], consumers);
+    }
     uint32_t ncomp = 0;
     for (uint32_t i = 0; i < n; i++) {
         size[find(up, i)]++;

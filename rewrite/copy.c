@@ -3,6 +3,7 @@
  *   before                              after
  *   mov.u32 %r1, %ctaid.x;              mov.u32 %r1, VIRTUAL;          block numbers come from the component's list
  *   mov.u32 %r2, %ntid.x;               mov.u32 %r2, 256;              geometry is the original's
+ *   mov.u32 %r3, %cluster_ctarank;      mov.u32 %r3, RANK;             a cluster of its own keeps its ranks
  *   ret;  exit;                         bra END;                       the phase's end
  *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is larger
  *   mul.f32 …                           mul.rn.f32 …                   so that ptxas contracts nothing across bodies (device/identity.c)
@@ -84,6 +85,12 @@ static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned 
     const struct rw_body *b = &j->c->body[p->side];
     struct ptx_opnd imm = {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64};
     struct ptx_opnd reg = {.kind = PTX_O_REG, .comp = -1};
+    if (sreg == PTX_SR_CLUSTER_NCTARANK)
+        imm.bits = b->ranks;
+    if (sreg == PTX_SR_CLUSTER_CTARANK && j->rank != PTX_NO_REG) {
+        reg.reg = j->rank;
+        return reg;
+    }
     if (comp < 0 || comp > 2)
         return imm; /* the fourth element is 0 */
     switch (sreg) {
@@ -93,8 +100,20 @@ static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned 
     case PTX_SR_NCTAID:
         imm.bits = b->grid[comp];
         return imm;
+    case PTX_SR_NCLUSTERID:
+        imm.bits = b->grid[comp] / (b->ranks ? b->cluster[comp] : 1);
+        return imm;
+    case PTX_SR_CLUSTER_NCTAID:
+        imm.bits = b->ranks ? b->cluster[comp] : 1;
+        return imm;
     case PTX_SR_TID:
         reg.reg = p->tid[comp];
+        break;
+    case PTX_SR_CLUSTERID:
+        reg.reg = p->cluster_of[comp];
+        break;
+    case PTX_SR_CLUSTER_CTAID:
+        reg.reg = p->in_cluster[comp];
         break;
     default:
         reg.reg = p->ctaid[comp];
@@ -108,7 +127,8 @@ static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned 
 static bool is_geometry(const struct ptx_opnd *o)
 {
     return o->kind == PTX_O_SREG &&
-           (o->sreg == PTX_SR_TID || o->sreg == PTX_SR_NTID || o->sreg == PTX_SR_CTAID || o->sreg == PTX_SR_NCTAID);
+           (o->sreg == PTX_SR_TID || o->sreg == PTX_SR_NTID || o->sreg == PTX_SR_CTAID || o->sreg == PTX_SR_NCTAID ||
+            (o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK));
 }
 
 static int append(struct rw_join *j, const struct ptx_inst *i)
@@ -379,6 +399,10 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     case PTX_OP_BARRIER_SYNC:
     case PTX_OP_BARRIER_RED:
         return copy_barrier(j, p, &i);
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* warps need not be whole behind a thread that has left */
+    case PTX_OP_BARRIER_CLUSTER_WAIT:
+        ptx_clear_mod(&i, PTX_M_ALIGNED);
+        break;
     default:
         break;
     }

@@ -207,6 +207,8 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         return !rw_legal_rows(&always[N(always) - 1], 1, c, why);
     if (!rw_legal_rows(always, N(always), c, why) || (c->comps.n && !rw_legal_rows(parted, N(parted), c, why)))
         return 1;
+    if (c->comps.n && rw_cluster_shape(l, c->body[0].f, (uint32_t[3]){0}) && !rw_off("clusters"))
+        return dt_str_addf(why, "clusters: '%s' is launched in clusters, whose blocks start together", l->name), 1;
     return 0;
 }
 

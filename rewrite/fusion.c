@@ -62,7 +62,7 @@ int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev
         return dt_err_set(e, DT_E_INTERNAL, "launches %u and %u have no edge", producer, consumer);
     if (!c->body[0].f || !c->body[1].f || !ana_rows_kept(&c->edge->any))
         return 0; /* plain_launches or block_map refuses it */
-    r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, &c->comps, e);
+    r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, c->body, &c->comps, e);
     rw_abreast(c);
     return r;
 }
@@ -192,6 +192,8 @@ static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err
 {
     struct dt_str room = {0};
     int r;
+    if (rw_cluster_own(c))
+        c->size = rw_cluster_own(c);
     if (!c->size)
         return dt_str_add(why, "cluster level: a component has one block of each"), 1;
     if ((r = rw_cluster_lists(c, c->size, e)) < 0)
@@ -200,7 +202,6 @@ static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err
         return 1;
     if ((r = rw_fit(c, e)) < 0)
         return r;
-    c->level = RW_LEVEL_CLUSTER;
     if (!rw_layout(c, &room)) {
         dt_str_addf(&c->no_redirect, "%sintermediates stay in global memory: %s", c->no_redirect.len ? "; " : "", room.s ? room.s : "");
         c->nredirect = 0;
@@ -219,7 +220,7 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
     int r;
     if (level <= RW_LEVEL_PROLOGUE)
         return rw_inline_apply(c, level, why, e);
-    c->level = RW_LEVEL_GLOBAL;
+    c->level = level == RW_LEVEL_CLUSTER ? level : RW_LEVEL_GLOBAL;
     c->nredirect = 0;
     if ((r = rw_cluster_lists(c, 0, e)) < 0)
         return r;
@@ -288,7 +289,8 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
     if (host)
         ok = ok && put(o, "grid", json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1], (json_int_t)host->grid[2])) &&
              put(o, "block", json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1], (json_int_t)host->block[2])) &&
-             put(o, "shared", json_integer(host->shared));
+             put(o, "shared", json_integer(host->shared)) &&
+             (!host->cluster[0] || put(o, "cluster", json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1], (json_int_t)host->cluster[2])));
     else
         ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
              (!c->cluster || put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
@@ -341,11 +343,11 @@ static int propose_some(const struct rw_state *s, bool cluster, struct rw_propos
         struct dt_arena a = {0};
         struct rw_comps comps = {0};
         uint64_t bytes = 0;
-        bool some = !cluster;
+        bool some = !cluster || s->graph->launch[x->producer].cluster[0] || s->graph->launch[x->consumer].cluster[0];
         if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL || !x->pairs)
             continue;
         if (ana_rows_kept(&x->any)) {
-            r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, &comps, e);
+            r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, NULL, &comps, e);
             if (r == 0)
                 size = comps.list[0].max + comps.list[1].max;
             some = some || comps.list[0].max > 1 || comps.list[1].max > 1;
@@ -433,6 +435,8 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
     bool cluster = x->kind == &rw_cluster_fusion;
     double block[2];
     *ret_verdict = RW_REFUSED;
+    c->level = cluster ? RW_LEVEL_CLUSTER : RW_LEVEL_GLOBAL;
+    c->nredirect = 0;
     if (!rw_legal_check(c, why))
         return;
     x->after_us = rw_bound_us(c, now, &x->before_us);

@@ -60,7 +60,7 @@ int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_
 static void pointwise(struct rw_cand *c)
 {
     const struct rw_body *b = &c->body[c->in->guest];
-    static const enum rw_fact never[] = {RW_ASYNC, RW_SIDE, RW_ORDERED, RW_MACHINE, RW_LANE, RW_ACTIVEMASK, RW_BARRIER_REG, RW_BARRIER_SPLIT};
+    static const enum rw_fact never[] = {RW_ASYNC, RW_CLUSTER, RW_SIDE, RW_ORDERED, RW_MACHINE, RW_LANE, RW_ACTIVEMASK, RW_BARRIER_REG, RW_BARRIER_SPLIT};
     const char *n = rw_launch_name(c, c->in->guest);
     if (b->barriers)
         rw_no(c, RW_NO_pointwise, "'%s' has barriers", n);

@@ -34,6 +34,7 @@ struct rw_phase { /* one body on its way into the fused kernel */
     int side; /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
     uint32_t *reg, *label;
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
+    uint32_t in_cluster[3], cluster_of[3]; /* the same, of a body in clusters: its block's place in the cluster, the cluster's in the grid */
     uint32_t *base;            /* per redirection: register with what is subtracted from an address */
     uint32_t *origin;          /* and, with a pitch, register with the shared address of the region */
     uint32_t end;              /* label */

@@ -16,7 +16,8 @@
  * barrier never shares a number with it, another one may, so that chains of any length need two.
  * Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time), the intermediates
  * follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size.
- * Level `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank %ctaid.x % size.
+ * Level `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank %ctaid.x % size. A body with barriers of the
+ * cluster is passed by as many in threads and ranks that it does not need: `IDLE: arrive, wait, …`.
  * Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
  *
  * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
@@ -426,6 +427,22 @@ static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned
     return 0;
 }
 
+/* Numbers of a block that runs in clusters of its own. */
+static int emit_cluster(struct rw_join *j, const struct rw_body *b, uint32_t blk, struct rw_phase *p)
+{
+    for (int k = 0; k < 3; k++)
+        p->in_cluster[k] = p->cluster_of[k] = PTX_NO_REG;
+    if (!b->ranks || j->rank == PTX_NO_REG)
+        return 0;
+    int r = emit_coords(j, b->f, PTX_SR_CLUSTER_CTAID, j->rank, b->cluster, p->in_cluster, "dt_in");
+    if (r == 0)
+        r = emit_coords(j, b->f, PTX_SR_CLUSTERID, blk, b->grid, p->cluster_of, "dt_cl");
+    for (int k = 0; k < 3 && r == 0; k++)
+        if (p->cluster_of[k] != PTX_NO_REG && b->cluster[k] > 1)
+            r = emit_divmod(j, p->cluster_of[k], p->cluster_of[k], b->cluster[k], 0);
+    return r;
+}
+
 /* What is subtracted from an address of each redirected buffer. */
 static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table *t)
 {
@@ -509,6 +526,15 @@ static int emit_groups(struct rw_join *j, uint32_t threads, uint32_t *group, uin
     return r < 0 ? r : rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, *t), rw_rname(j, j->t), rw_rname(j, first));
 }
 
+/* Threads that run no block of a body in clusters: as many barriers as those that do. */
+static int emit_idle(struct rw_join *j, const struct rw_body *b)
+{
+    int r = 0;
+    for (int k = 0; k < b->meets && r == 0; k++)
+        r = rw_emit_phase_barrier(j, UINT_MAX);
+    return r;
+}
+
 static int emit_phase(struct rw_join *j, int side, const struct table *t, unsigned barrier)
 {
     struct rw_cand *c = j->c;
@@ -534,7 +560,10 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         if ((p.label[k] = ptx_label_new(j->f, side ? "C" : "P")) == UINT32_MAX)
             return nomem(j);
     p.end = ptx_label_new(j->f, side ? "CEND" : "PEND");
-    uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT");
+    uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT"), end = out;
+    bool idle = b->ranks && b->meets > 0 && (b->threads != c->threads || l->m == UINT32_MAX); /* blocks without one, threads without a part */
+    if (idle)
+        out = ptx_label_new(j->f, side ? "CIDLE" : "PIDLE");
     uint32_t blk = new_reg(j, PTX_U32, "dt_blk"), i = new_reg(j, PTX_U32, "dt_i"), n = new_reg(j, PTX_U32, "dt_n");
     uint32_t pr = new_reg(j, PTX_PRED, "dt_p"), skip = new_reg(j, PTX_PRED, "dt_skip"), first = new_reg(j, PTX_U32, "dt_first");
     if (p.end == UINT32_MAX || top == UINT32_MAX || out == UINT32_MAX || first == PTX_NO_REG || pr == PTX_NO_REG ||
@@ -582,7 +611,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     if (b->threads * w != c->threads) {
         /* a predicate of its own: `skip` differs between threads, `pr` never does (vary.c looks at registers, not at moments) */
         if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads * w)) < 0 ||
-            (r = rw_emit_bra(j, p.end, skip, false)) < 0)
+            (r = rw_emit_bra(j, idle ? out : p.end, skip, false)) < 0)
             return r;
     }
     if (w > 1 && (rest || !l->affine) && (r = rw_emit(j, "add.s32 %s, %s, %s;", rw_rname(j, index), I, rw_rname(j, group))) < 0)
@@ -595,7 +624,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     }
     if (!l->affine && (r = emit_lookup(j, blk, t->col[side], l->narrow ? 2 : 4, w > 1 ? index : i, 0)) < 0)
         return r;
-    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0)
+    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0 || (r = emit_cluster(j, b, blk, &p)) < 0)
         return r;
     if ((r = rw_copy_body(j, &p)) < 0 || (r = rw_emit_label(j, p.end)) < 0)
         return r;
@@ -611,7 +640,9 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
             (r = rw_emit_bra(j, top, PTX_NO_REG, false)) < 0)
             return r;
     }
-    return rw_emit_label(j, out);
+    if (idle && ((r = rw_emit_bra(j, end, PTX_NO_REG, false)) < 0 || (r = rw_emit_label(j, out)) < 0 || (r = emit_idle(j, b)) < 0))
+        return r;
+    return rw_emit_label(j, end);
 }
 
 /* A number for the barrier between virtual blocks; legal.c has seen that there is one. */

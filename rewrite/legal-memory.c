@@ -15,10 +15,6 @@ bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
             dt_str_addf(why, "'%s' is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
             return false;
         }
-        if (l->cluster[0] || c->body[s].f->reqnctapercluster[0]) {
-            dt_str_addf(why, "'%s' is launched in clusters", l->name);
-            return false;
-        }
         if (l->programmatic) {
             dt_str_addf(why, "'%s' has a programmatic edge", l->name);
             return false;
@@ -32,6 +28,45 @@ bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
                 dt_str_addf(why, "'%s' takes a tensor map", l->name);
                 return false;
             }
+    }
+    return true;
+}
+
+/* A body's own clusters. A host of level `register` stays as it is, but what is emitted is held to the simple rules of waits-cluster.c, so it must keep to them. */
+bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
+{
+    const struct rw_comps *q = c->cluster ? &c->whole : &c->comps;
+    uint32_t first = UINT32_MAX;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        const struct rw_body *b = &c->body[s];
+        const struct rw_find *f = &b->find[RW_CLUSTER];
+        const char *name = c->prog->graph->launch[c->launch[s]].name;
+        if (!f->set)
+            continue;
+        if (!b->ranks) {
+            dt_str_addf(why, "'%s' has `%.60s` (PTX line %u), and is not launched in clusters", name, f->what ? f->what : "?", f->line);
+            return false;
+        }
+        if (b->apart) {
+            dt_str_addf(why, "'%s' %s", name, b->apart);
+            return false;
+        }
+        if (c->level <= RW_LEVEL_PROLOGUE)
+            continue;
+        if (c->level != RW_LEVEL_CLUSTER) {
+            dt_str_addf(why, "'%s' uses its clusters of %u blocks: it may be joined at level cluster, or have others inlined (`%.60s`, PTX line %u)", name, b->ranks,
+                        f->what ? f->what : "?", f->line);
+            return false;
+        }
+        if (first != UINT32_MAX && c->body[first].ranks != b->ranks) {
+            dt_str_addf(why, "'%s' runs in clusters of %u blocks, '%s' of %u", c->prog->graph->launch[c->launch[first]].name, c->body[first].ranks, name, b->ranks);
+            return false;
+        }
+        first = s;
+        if (q->list[s].max > b->ranks) {
+            dt_str_addf(why, "a component has up to %u blocks of '%s', which runs in clusters of %u", q->list[s].max, name, b->ranks);
+            return false;
+        }
     }
     return true;
 }
@@ -86,8 +121,8 @@ bool rw_legal_block_map(const struct rw_cand *c, struct dt_str *why)
 bool rw_legal_self_conflict(const struct rw_cand *c, struct dt_str *why)
 {
     for (uint32_t s = 0; s < c->nbody; s++)
-        if (c->ana->launch[c->launch[s]].self_conflict) {
-            dt_str_addf(why, "two blocks of '%s' touch the same byte, one of them writing",
+        if (c->ana->launch[c->launch[s]].self_conflict && (!c->body[s].ranks || rw_cluster_conflict(c, s))) {
+            dt_str_addf(why, "two %s of '%s' touch the same byte, one of them writing", c->body[s].ranks ? "clusters" : "blocks",
                         c->prog->graph->launch[c->launch[s]].name);
             return false;
         }

@@ -22,7 +22,8 @@
 #include <string.h>
 
 static const struct rw_legal rows[] = {
-    RW_LEGAL_ROW(plain_launches),    RW_LEGAL_ROW(opaque),           RW_LEGAL_ROW(unordered),
+    RW_LEGAL_ROW(plain_launches),    RW_LEGAL_ROW(clusters),
+    RW_LEGAL_ROW(opaque),           RW_LEGAL_ROW(unordered),
     RW_LEGAL_ROW(self_conflict),     RW_LEGAL_ROW(ordered_access),   RW_LEGAL_ROW(side_effects),
     RW_LEGAL_ROW(float_atomics),     RW_LEGAL_ROW(machine_registers), RW_LEGAL_ROW(functions),
     RW_LEGAL_ROW(module_variables),  RW_LEGAL_ROW(parameters),       RW_LEGAL_ROW(targets),

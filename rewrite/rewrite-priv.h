@@ -36,7 +36,8 @@ enum rw_fact {
     RW_BARRIER_SPLIT,   /* bar.arrive: an arrival may be left over at the end of a phase */
     RW_BARRIER_VARYING, /* a barrier reachable on one side only of a branch, or after an exit, that differs between threads */
     RW_COLLECTIVE_VARYING, /* a warp collective for all lanes, where some of them may have left */
-    RW_ASYNC,           /* mbarrier, bulk and tensor copies, wgmma, tcgen05, clusters, griddepcontrol … */
+    RW_ASYNC,           /* mbarrier, bulk and tensor copies, wgmma, tcgen05, griddepcontrol … */
+    RW_CLUSTER,         /* its thread-block cluster: a barrier, shared memory of other blocks, a number */
     RW_GLOBAL_VAR,      /* a module variable that something may write, or that holds addresses */
     RW_PARAM_ADDRESS,   /* the address of a parameter is taken */
     RW_LDU,             /* ldu: no plain form of it is known to be the same */
@@ -66,6 +67,9 @@ struct rw_body {
     struct ptx_var **shared_var;
     uint32_t *shared_at, nshared;
     uint32_t static_bytes, dynamic_at, shared_bytes, shared_align;
+    uint32_t cluster[3], ranks; /* it uses its cluster, which is of so many blocks; ranks 0: it is launched without, or does not use it */
+    int meets;                  /* barriers of the cluster that each thread of it passes; -1: `apart` says why nobody can tell */
+    const char *apart;
     struct ptx_var **const_var; /* tables in constant memory that it names */
     uint32_t nconst;
     /* prov.c: which buffer arguments each register's value may point into; bit i: argument i (63: others, 62: not a buffer) */
@@ -114,7 +118,8 @@ struct rw_comps {
 };
 /* Fill in the form of a list (affine or a table) whose row and col are there. */
 void rw_list_fit(struct rw_list *l, uint32_t n);
-int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
+/* body: NULL, or producer and consumer: blocks of a cluster that one of them uses are never parted. */
+int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers, const struct rw_body *body,
                    struct rw_comps *ret, struct dt_err *e);
 
 /* ---- order (order.c) --------------------------------------------------------------------------------------------- */
@@ -258,6 +263,12 @@ bool rw_off(const char *name); /* legal.c: is this predicate switched off? */
 int rw_fit(struct rw_cand *c, struct dt_err *e);
 /* cluster.c: how many blocks of a cluster run a component best, from times of a producer and a consumer block; *ret_us: about how long all take. */
 uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], double *ret_us);
+/* The size of the clusters that a body uses itself; 0: none does. */
+uint32_t rw_cluster_own(const struct rw_cand *c);
+/* The shape of the launch's clusters, by its own word or its kernel's; the number of blocks, 0: none. */
+uint32_t rw_cluster_shape(const struct dt_launch *l, const struct ptx_function *f, uint32_t ret[3]);
+/* Do blocks of two clusters of body s touch a byte in conflict? */
+bool rw_cluster_conflict(const struct rw_cand *c, uint32_t s);
 /* Hand the components out to clusters of that size, 0: take that back. */
 int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
 /* Fill in the owners: can a byte's rank and place be worked out from its offset? box, by rank: what its producer blocks write; base: where it begins. */
@@ -323,8 +334,9 @@ struct rw_paths {
 int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e);
 /* Bytes of the buffer that the launch may read, or write, over all blocks and whatever its data. In `arena`. */
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer, bool writes);
-/* waits-cluster.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there while it is used? What is wrong, NULL: nothing. */
-int rw_cluster_meets(const struct ptx_function *f, const char **ret_wrong, struct dt_err *e);
+/* waits-cluster.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there while it is used? What is wrong, NULL:
+ * nothing. *ret_barriers: how many each thread passes (NULL: not wanted). */
+int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e);
 /* The module's text with the entries ending at griddepcontrol.wait. */
 int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e);
 

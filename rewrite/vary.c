@@ -66,6 +66,12 @@ static bool varying_opnd(const struct vary *v, const struct ptx_opnd *o)
     case PTX_SR_NTID:
     case PTX_SR_CTAID:
     case PTX_SR_NCTAID:
+    case PTX_SR_CLUSTERID:
+    case PTX_SR_NCLUSTERID:
+    case PTX_SR_CLUSTER_CTAID:
+    case PTX_SR_CLUSTER_NCTAID:
+    case PTX_SR_CLUSTER_CTARANK:
+    case PTX_SR_CLUSTER_NCTARANK:
         return false;
     default:
         return true;

@@ -75,11 +75,13 @@ static void step(struct walk *w, const struct ptx_inst *i, struct state *s)
     }
 }
 
-int rw_cluster_meets(const struct ptx_function *f, const char **ret_wrong, struct dt_err *e)
+int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e)
 {
     struct ptx_cfg cfg;
     struct walk w = {.f = f, .exits = UNSEEN};
     *ret_wrong = NULL;
+    if (ret_barriers)
+        *ret_barriers = 0;
     for (uint32_t k = 0; k < f->module->nfunc; k++)
         if (f->module->func[k] != f && !f->module->func[k]->is_entry && any_in(f->module->func[k]))
             w.wrong = "calls functions that use its cluster";
@@ -122,6 +124,8 @@ int rw_cluster_meets(const struct ptx_function *f, const char **ret_wrong, struc
     if (!w.wrong && w.accesses && w.exits != UNSEEN && w.accesses >= w.exits)
         w.wrong = "may exit while other blocks of its cluster use its shared memory";
     ptx_cfg_done(&cfg);
+    if (ret_barriers && w.exits != UNSEEN)
+        *ret_barriers = w.exits;
     *ret_wrong = w.wrong;
     return r;
 }

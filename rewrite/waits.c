@@ -20,8 +20,8 @@
  *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
  *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited for, from blocks with lower tickets;
  *                its scratch is cleared by one memset that it waits for, and nothing else touches it.
- *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared memory (waits-cluster.c). Asked where no
- *                kernel of the original has clusters: they may keep to other rules than the simple ones that are looked for.
+ *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared memory (waits-cluster.c). Not asked of a posted
+ *                kernel that keeps to other rules, nor of what is made of it alone.
  * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits holds its SM only after all
  * blocks of what it waits for have started, so it keeps none of them out. Launches that fit an SM alone, and clusters that fit the device, are seen to by dev_prog_new.
  *
@@ -403,17 +403,33 @@ static bool has_clusters(const struct dt_launch *l, const struct ptx_function *f
     return l->cluster[0] || (f && (f->reqnctapercluster[0] || (f->extra && strstr(f->extra, "cluster"))));
 }
 
+/* Must an entry of this name keep to the rules of waits-cluster.c? Not where the original has one with clusters that does not: what is made of one launch's
+ * kernel keeps its name (solo.c), and what of several is made only of such as do (legal.def, `clusters`). */
+static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_err *e)
+{
+    int r = 0;
+    *ret = w->original != NULL;
+    for (uint32_t l = 0; *ret && r == 0 && l < w->original->graph->nlaunch; l++) {
+        const struct ptx_function *f = w->original->step[l].entry;
+        const char *wrong = NULL;
+        if (f && !strcmp(f->name, name) && has_clusters(&w->original->graph->launch[l], f))
+            r = rw_cluster_meets(f, NULL, &wrong, e);
+        *ret = !wrong;
+    }
+    return r;
+}
+
 static int check_barriers(struct waits *w, struct dt_err *e)
 {
-    bool ours = w->original != NULL;
-    for (uint32_t l = 0; ours && l < w->original->graph->nlaunch; l++)
-        ours = !has_clusters(&w->original->graph->launch[l], w->original->step[l].entry);
     for (uint32_t l = 0; l < w->prog->graph->nlaunch; l++) {
         const struct ptx_function *f = w->prog->step[l].entry;
         if (!f || is_original(w, l))
             continue;
         const char *wrong = NULL;
-        int r = ours ? rw_cluster_meets(f, &wrong, e) : 0;
+        bool ours = false;
+        int r = by_the_rules(w, f->name, &ours, e);
+        if (r == 0 && ours)
+            r = rw_cluster_meets(f, NULL, &wrong, e);
         if (r < 0 || wrong)
             return r < 0 ? r : bad(w, e, l, wrong);
         uint32_t most = (w->prog->step[l].threads + 31) / 32 * 32;

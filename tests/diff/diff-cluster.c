@@ -133,6 +133,146 @@ static void run_one(void **state)
     free(text);
 }
 
+/* ---- what is in clusters already ------------------------------------------------------------------------------------------- */
+
+#define SYNC "asm volatile(\"barrier.cluster.arrive.aligned;\\n\\tbarrier.cluster.wait.aligned;\" ::: \"memory\");"
+#define RANK(r) "asm(\"mov.u32 %0, %%cluster_ctarank;\" : \"=r\"(" r "));"
+#define REMOTE(v, p, rank) "{ unsigned at; asm(\"mapa.shared::cluster.u32 %0, %1, %2;\" : \"=r\"(at) : \"r\"((unsigned)__cvta_generic_to_shared(" p ")), \"r\"(" rank ")); " \
+                           "asm volatile(\"ld.shared::cluster.f32 %0, [%1];\" : \"=f\"(" v ") : \"r\"(at) : \"memory\"); }"
+static const char posted[] =
+    "extern \"C\" __global__ void __cluster_dims__(4, 1, 1) turn(const float *x, float *y) {\n" /* a block takes what the next one of its cluster has */
+    "  __shared__ float s[64]; unsigned t = threadIdx.x, rank; float v; " RANK("rank") "\n"
+    "  s[t] = x[blockIdx.x * 64 + t] * 2.0f; " SYNC "\n"
+    "  " REMOTE("v", "&s[63 - t]", "(rank + 1) % 4") " " SYNC "\n"
+    "  y[blockIdx.x * 64 + t] = v + rank; }\n"
+    "extern \"C\" __global__ void pairs(const float *x, float *y, int n) {\n" /* 2 x 2 blocks of 8 x 8 of an image: its numbers in the cluster, and the cluster's */
+    "  __shared__ float s[64]; unsigned cx, cy, qx, qy, nx, ny, mx, r = blockIdx.y * 8 + threadIdx.y, c = blockIdx.x * 8 + threadIdx.x, t = threadIdx.y * 8 + threadIdx.x; float v;\n"
+    "  asm(\"mov.u32 %0, %%cluster_ctaid.x;\" : \"=r\"(cx)); asm(\"mov.u32 %0, %%cluster_ctaid.y;\" : \"=r\"(cy)); asm(\"mov.u32 %0, %%clusterid.x;\" : \"=r\"(qx));\n"
+    "  asm(\"mov.u32 %0, %%clusterid.y;\" : \"=r\"(qy)); asm(\"mov.u32 %0, %%cluster_nctaid.x;\" : \"=r\"(nx)); asm(\"mov.u32 %0, %%nclusterid.y;\" : \"=r\"(ny));\n"
+    "  asm(\"mov.u32 %0, %%cluster_nctarank;\" : \"=r\"(mx));\n"
+    "  s[t] = x[r * n + c]; " SYNC "\n"
+    "  " REMOTE("v", "&s[t]", "(1 - cy) * 2 + cx") " " SYNC "\n"
+    "  y[r * n + c] = v + cx + 2 * cy + 4 * qx + 8 * qy + 16 * nx + 32 * ny + 64 * mx; }\n"
+    "extern \"C\" __global__ void part(const float *x, float *y) {\n" /* half of the cluster does nothing but meet */
+    "  __shared__ float s[96]; unsigned t = threadIdx.x, rank; float v = 0; " RANK("rank") "\n"
+    "  if (rank < 2) s[t] = x[blockIdx.x * 96 + t]; " SYNC "\n"
+    "  if (rank >= 2) " REMOTE("v", "&s[t]", "rank - 2") " " SYNC "\n"
+    "  y[blockIdx.x * 96 + t] = rank < 2 ? 1.0f : v; }\n"
+    "extern \"C\" __global__ void loops(const float *x, float *y, int n) {\n" /* meets in a loop */
+    "  __shared__ float s[64]; unsigned t = threadIdx.x, rank; float v, a = 0; " RANK("rank") "\n"
+    "  for (int k = 0; k < n; k++) { s[t] = x[blockIdx.x * 64 + t] + k; " SYNC " " REMOTE("v", "&s[t]", "(rank + k) % 4") " " SYNC " a += v; }\n"
+    "  y[blockIdx.x * 64 + t] = a; }\n"
+    "extern \"C\" __global__ void plain(const float *x, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] * 3.0f; }\n";
+#define LC(name, entry, grid, block, cluster, args) "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": " grid ", \"block\": " block ", \"cluster\": " cluster ", \"args\": [" args "]}"
+
+/* Launch 0 with the next one, and again with the one behind, until all are one launch. */
+static const struct chain_case {
+    const char *name, *buffers, *launches;
+    uint32_t size;       /* of the first; then it stays */
+    const char *note[6]; /* what goes to shared memory, of each join; '>', '<': inlined, as epilogue or prologue; '!' behind that: refused for this; NULL: no more */
+} chains[] = {
+    {"five in a row: tiles, rows, elements, rows, tiles",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," I("h0", 16384) "," I("h1", 16384) "," I("h2", 16384) "," I("h3", 16384) "," O("y", 16384),
+     L("p", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h0") "," N(64) "," N(64)) "," L("q", "rows", "[64,1,1]", "[32,1,1]", B("h0") "," B("h1") "," N(64)) ","
+     L("r", "gelu", "[32,1,1]", "[128,1,1]", B("h1") "," B("h2") "," N(4096)) "," L("s", "rows", "[64,1,1]", "[32,1,1]", B("h2") "," B("h3") "," N(64)) ","
+     L("t", "gemm", "[4,4,1]", "[16,16,1]", B("h3") "," B("w") "," B("y") "," N(64) "," N(64)),
+     4, {"h0: 4 columns", "h1: 4 runs", "h2: 4 runs", "h3: 4 runs"}},
+    {"intermediates that leave, or stay in global memory, and writes to what was read",
+     F("x", 4096, "inout") "," I("h0", 4096) "," I("h1", 4096) "," O("h2", 4096),
+     L("p", "blur", "[2,2,1]", "[16,16,1]", B("x") "," B("h0") "," N(32)) "," L("q", "blur", "[2,2,1]", "[16,16,1]", B("h0") "," B("h1") "," N(32)) ","
+     L("r", "gelu", "[4,1,1]", "[256,1,1]", B("h1") "," B("h2") "," N(1024)) "," L("s", "back", "[8,1,1]", "[128,1,1]", B("h2") "," B("x") "," N(1024)),
+     4, {"", "", "h2: 4 runs"}},
+    {"elements inlined behind a cluster, and it goes on",
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," I("h0", 16384) "," I("h1", 16384) "," I("h2", 16384) "," I("h3", 16384) "," O("y", 16384),
+     L("p", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h0") "," N(64) "," N(64)) "," L("q", "rows", "[64,1,1]", "[32,1,1]", B("h0") "," B("h1") "," N(64)) ","
+     L("r", "gelu", "[32,1,1]", "[128,1,1]", B("h1") "," B("h2") "," N(4096)) "," L("s", "bias", "[16,1,1]", "[256,1,1]", B("h2") "," B("w") "," B("h3") "," N(4096) "," N(64)) ","
+     L("t", "gemm", "[4,4,1]", "[16,16,1]", B("h3") "," B("w") "," B("y") "," N(64) "," N(64)),
+     4, {"h0: 4 columns", ">", ">", "h3: 4 runs"}},
+    {"lists from tables, the last component smaller",
+     F("x", 5120, "input") "," F("b", 512, "weight") "," I("h", 5120) "," I("g", 5120) "," I("f", 5120) "," O("y", 5120),
+     L("p", "bias", "[10,1,1]", "[128,1,1]", B("x") "," B("b") "," B("h") "," N(1280) "," N(128)) "," L("q", "gelu", "[3,1,1]", "[512,1,1]", B("h") "," B("g") "," N(1280)) ","
+     L("r", "bias", "[5,1,1]", "[256,1,1]", B("g") "," B("b") "," B("f") "," N(1280) "," N(128)) "," L("s", "gelu", "[10,1,1]", "[128,1,1]", B("f") "," B("y") "," N(1280)),
+     4, {"h: 4 runs", "g: 1 owner", "f: 2 runs"}},
+};
+static const struct chain_case posts[] = {
+    {"a posted cluster, then its elements", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("h")) "," L("c", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("y")), 0, {"h: 4 runs"}},
+    {"elements, then a posted cluster with fewer threads", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     L("p", "plain", "[4,1,1]", "[256,1,1]", B("x") "," B("h")) "," L("c", "turn", "[16,1,1]", "[64,1,1]", B("h") "," B("y")), 0, {"h: 1 owner"}},
+    {"posted, posted, posted, and elements", F("x", 4096, "input") "," I("f", 4096) "," I("g", 4096) "," I("h", 4096) "," O("y", 4096),
+     L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("f")) "," L("q", "turn", "[16,1,1]", "[64,1,1]", B("f") "," B("g")) ","
+     L("r", "turn", "[16,1,1]", "[64,1,1]", B("g") "," B("h")) "," L("s", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("y")), 0, {"f: 4 runs", "g: 4 runs", "h: 4 runs"}},
+    {"elements inlined before a posted cluster, and behind", F("x", 4096, "input") "," I("f", 4096) "," I("h", 4096) "," I("g", 4096) "," O("y", 4096),
+     L("p", "plain", "[4,1,1]", "[256,1,1]", B("x") "," B("f")) "," L("q", "turn", "[16,1,1]", "[64,1,1]", B("f") "," B("h")) ","
+     L("r", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("g")) "," L("s", "turn", "[16,1,1]", "[64,1,1]", B("g") "," B("y")), 0, {"<", ">", "g: 4 runs"}},
+    {"elements behind barriers in a loop", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     LC("p", "loops", "[16,1,1]", "[64,1,1]", "[4,1,1]", B("x") "," B("h") "," N(3)) "," L("c", "plain", "[16,1,1]", "[64,1,1]", B("h") "," B("y")), 0,
+     {">!clusters: 'p' need not meet"}},
+    {"a square of blocks", F("x", 4096, "input") "," I("h", 4096) "," I("g", 4096) "," O("y", 4096),
+     LC("p", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("x") "," B("h") "," N(32)) "," LC("q", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("h") "," B("g") "," N(32)) ","
+     LC("r", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("g") "," B("y") "," N(32)), 0, {"", ""}},
+    {"threads that are no power of two, and ranks that only meet", F("x", 3072, "input") "," I("h", 3072) "," I("g", 3072) "," O("y", 3072),
+     LC("p", "part", "[8,1,1]", "[96,1,1]", "[4,1,1]", B("x") "," B("h")) "," L("q", "plain", "[6,1,1]", "[128,1,1]", B("h") "," B("g")) ","
+     LC("r", "part", "[8,1,1]", "[96,1,1]", "[4,1,1]", B("g") "," B("y")), 0, {"h: 4 runs", "g: 3 runs"}},
+    {"a component of two clusters", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("h")) "," L("c", "plain", "[2,1,1]", "[512,1,1]", B("h") "," B("y")), 0,
+     {"!clusters: a component has up to 8 blocks of 'p', which runs in clusters of 4"}},
+    {"clusters of different sizes", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("h")) "," LC("c", "pairs", "[4,4,1]", "[8,8,1]", "[2,1,1]", B("h") "," B("y") "," N(32)), 0,
+     {"!clusters: 'p' runs in clusters of 4 blocks, 'c' of 2"}},
+    {"barriers in a loop", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
+     LC("p", "loops", "[16,1,1]", "[64,1,1]", "[4,1,1]", B("x") "," B("h") "," N(3)) "," L("c", "plain", "[16,1,1]", "[64,1,1]", B("h") "," B("y")), 0,
+     {"!clusters: 'p' need not meet"}},
+};
+
+/* The static check has nothing against it. */
+static void hold_waits(const struct made *m, const struct made *now, const char *name)
+{
+    struct dt_err e = {0};
+    if (rw_waits_check(device, now->p, now->a, m->p, &e) < 0)
+        fail_msg("%s: %s", name, e.detail ? e.detail : "?");
+}
+
+static void run_chain(void **state)
+{
+    const struct chain_case *g = *state;
+    bool ours = g >= chains && g < chains + sizeof chains / sizeof *chains;
+    struct made m = {0}, now = {0};
+    char *text = graph_text(ours ? source : posted, NULL, g->buffers, g->launches);
+    make(text, NULL, &m);
+    make(text, NULL, &now);
+    for (unsigned k = 0; k < 6 && g->note[k]; k++) {
+        struct dt_str why = {0};
+        json_t *doc = NULL;
+        join_size = g->size;
+        const char *want = g->note[k] + strspn(g->note[k], "<>");
+        bool ok = join(&now, 0, 1, *g->note[k] == '>' ? RW_LEVEL_EPILOGUE : *g->note[k] == '<' ? RW_LEVEL_PROLOGUE : RW_LEVEL_CLUSTER, &doc, &why, k);
+        if (*want == '!') {
+            if (ok || strncmp(why.s, want + 1, strlen(want + 1)))
+                fail_msg("%s, join %u: wanted '%s', got '%s'", g->name, k, want, ok ? "joined" : why.s);
+            json_decref(doc);
+            dt_str_done(&why);
+            break;
+        }
+        if (!ok)
+            fail_msg("%s, join %u: refused: %s", g->name, k, why.s);
+        if (strcmp(join_note, want))
+            fail_msg("%s, join %u: wanted '%s', got '%s' %s", g->name, k, want, join_note, why.s ? why.s : "");
+        made_done(&now);
+        make(NULL, doc, &now);
+        assert_int_equal(now.g->nlaunch + 1 + k, m.g->nlaunch);
+        assert_true(rw_cluster_shape(&now.g->launch[0], now.p->step[0].entry, (uint32_t[3]){0}) == (g->size ? g->size : 4));
+        hold(&m, &now, g->name);
+        hold_waits(&m, &now, g->name);
+        json_decref(doc);
+        dt_str_done(&why);
+    }
+    join_size = 0;
+    made_done(&m);
+    made_done(&now);
+    free(text);
+}
+
 /* sm_80: refused, and by this name. */
 static void test_old_device(void **state)
 {
@@ -158,7 +298,8 @@ static void test_old_device(void **state)
 int main(void)
 {
     enum { N_GRAPHS = sizeof graphs / sizeof graphs[0] };
-    struct CMUnitTest tests[N_GRAPHS + 1];
+    enum { N_CHAINS = sizeof chains / sizeof chains[0], N_POSTS = sizeof posts / sizeof posts[0] };
+    struct CMUnitTest tests[N_GRAPHS + N_CHAINS + N_POSTS + 1];
     struct dt_err e = {0};
     if (dev_open("soft", &device, &e) < 0) {
         fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
@@ -166,7 +307,11 @@ int main(void)
     }
     for (size_t k = 0; k < N_GRAPHS; k++)
         tests[k] = (struct CMUnitTest){.name = graphs[k].name, .test_func = run_one, .initial_state = (void *)&graphs[k]};
-    tests[N_GRAPHS] = (struct CMUnitTest)cmocka_unit_test(test_old_device);
+    for (size_t k = 0; k < N_CHAINS + N_POSTS; k++) {
+        const struct chain_case *c = k < N_CHAINS ? &chains[k] : &posts[k - N_CHAINS];
+        tests[N_GRAPHS + k] = (struct CMUnitTest){.name = c->name, .test_func = run_chain, .initial_state = (void *)c};
+    }
+    tests[N_GRAPHS + N_CHAINS + N_POSTS] = (struct CMUnitTest)cmocka_unit_test(test_old_device);
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     dev_close(device);
     return r;

@@ -273,7 +273,9 @@ exit;
 END: ret;
 }"""
 CASES = [
-    ("plain_launches", "async,machine_registers", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
+    ("plain_launches", "", graph([{"name": "d", "copy": {"from": {"buffer": "x"}, "to": {"buffer": "g"}, "bytes": 4 * N}, "stream": 1}, A, launch("b", "m", "add", "h", "g", "y", after=["d"])], g=buffer(N, "intermediate")),
+     "refused: stream-order"),
+    ("clusters", "", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
     ("opaque", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
     ("order", "", graph([A, {"name": "m", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "g"}, "bytes": 4 * N}}, launch("b", "m", "add", "h", "g", "y")],
                         g=buffer(N, "intermediate")), "refused: building: order: 'm' depends on one of the launches"),
@@ -417,7 +419,7 @@ def main():
         device = device[0] if device else "soft"
         p = planners.setdefault(device, Planner("env", *["DOVETAIL_SOFTGPU_FIGURES=" + f for f in device.split(",")[1:]], exe, device.split(",")[0]))
         request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "allow": [kind], "deny": [k for k in KINDS if k != kind],
-                   "levels": "register" if name in [c[0] for c in INLINED] else "cluster" if name.startswith("cluster") else "shared,global", "cluster": 8}
+                   "levels": "register" if name in [c[0] for c in INLINED] else "cluster" if name.startswith("cluster_") else "shared,global", "cluster": 8}
         told = verdict(p.ask(request | {"off": more}), kind)
         own = name.replace("_", "-") + ":"
         if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):

@@ -150,6 +150,20 @@ extern "C" __global__ void spread(const float *x, const float *v, float *y, int 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = x[i] + 0.0625f * v[i % cols];
 }
+extern "C" __global__ void ring(const float *x, float *y) /* blocks of 64 in clusters: each takes what the next one has, the last half of the words turned around */
+{
+    __shared__ float s[64];
+    unsigned t = threadIdx.x, rank, size, at;
+    float v;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    s[t] = x[blockIdx.x * 64 + t] * 0.5f;
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(at) : "r"((unsigned)__cvta_generic_to_shared(&s[t < 32 ? t : 95 - t])), "r"((rank + 1) % size));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(at) : "memory");
+    asm volatile("barrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;" ::: "memory");
+    y[blockIdx.x * 64 + t] = v + rank;
+}
 extern "C" __global__ void top(const float *x, float *y, int m) /* the first rows alone */
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -204,6 +218,8 @@ class Maker:
             kind = "unary"
         if kind == "add4" and (self.shape.get(other) != (rows, cols) or self.role[other] in ("input", "weight") or other == src):
             kind = "bias4" if cols % 4 == 0 else "gelu"
+        if kind == "ring" and n % 128:
+            kind = "gelu"
         if kind == "spread" and self.shape.get(other) != (1, cols):
             kind = "bias2d"
         self.read.add(src)
@@ -221,6 +237,9 @@ class Maker:
             self.launch(kind, *flat, src, out, n, {"f32": rng.choice([0.5, 1.5, -2.0])})
         elif kind == "gelu":
             self.launch(kind, *flat, src, out, n)
+        elif kind == "ring":
+            self.launch(kind, [n // 64, 1, 1], [64, 1, 1], 0, src, out)
+            self.launches[-1]["cluster"] = [rng.choice([c for c in (2, 4, 8) if n // 64 % c == 0]), 1, 1]
         elif kind == "vec4":
             self.launch(kind, [rng.choice([1, up(n // 4, block)]), 1, 1], [block, 1, 1], 0, src, out, n // 4)
         elif kind == "bias4":
@@ -283,12 +302,13 @@ class Maker:
         return {"dovetail": 1, "name": "plan%d" % self.seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers, "launches": self.launches}
 
 
-SAME = ["unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows", "flip"]
+SAME = ["ring", "unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows", "flip"]
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
 
 
 # what a kind is about: weights; readers of a part; element-wise over many blocks
-FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"]}
+FAVOUR = {"prefetch": ["gemm", "bias2d", "bias4"], "dead-blocks": ["top"], "split": ["unary", "gelu", "unrolled"],
+          "cluster": ["ring", "rowsum", "warprows", "gemm", "gelu", "unary"]}
 
 
 def build(seed, favour=""):
@@ -363,8 +383,9 @@ def ways(seed, kinds):
         forced |= {"allow": [only], "deny": sorted({k for k, _ in kinds} - {only})}
     if level:
         forced["levels"] = level
-    if level == "cluster":  # of the best size, or another one
+    if level == "cluster":  # of the best size, or another one; what is element-wise inlined, or joined as well
         forced["cluster"] = [0, 2, 3, 16][seed % 4]
+        forced["levels"] = ["cluster", "cluster,register"][seed // 4 // (len(kinds) + 1) % 2]
     return only, [{}, forced]
 
 
@@ -373,7 +394,7 @@ def check(planner, seed, kinds):
     verdicts, gain = {}, 1.0
     only, requests = ways(seed, kinds)
     for more in requests:
-        force, graph = "force" in more, build(seed, only)
+        force, graph = "force" in more, build(seed, "cluster" if requests[1].get("levels", "").startswith("cluster") else only)
         how = " (forced%s)" % (": " + only + " " + more.get("levels", "") if only else "") if force else ""
         a = planner.ask({"graph": graph, "seeds": [11, 12], "inputs": 2, "schedules": 3} | more)
         if "error" in a:

@@ -34,7 +34,7 @@ static inline json_t *plan_of(const struct rw_rewrite *only, const char *launche
     const char *const allow[1] = {only->name}; /* even where it is off */
     struct rw_options o = {.allow = allow, .nallow = 1, .deny = deny, .inputs = 2, .schedules = 2};
     for (unsigned k = 0; k < rw_nregistry && o.ndeny < 16; k++)
-        if (rw_registry[k] != only)
+        if (strcmp(rw_registry[k]->name, only->name)) /* block fusion has two passes */
             deny[o.ndeny++] = rw_registry[k]->name;
     struct dt_str text = {0};
     json_t *doc, *ret = NULL;

@@ -78,12 +78,6 @@ static void test_plain(void **state) { accepted_ptx(plain.ptx); }
 static void test_plain_launches(void **state)
 {
     struct fix f;
-    struct fix_spec s = plain;
-    s.more = ", \"cluster\": [2,1,1]";
-    fix_open(&f, &s);
-    fix_cand(&f);
-    refused(&f, "plain-launches");
-    fix_close(&f);
     fix_open(&f, &plain);
     f.g->launch[1].kind = DT_MEMSET;
     fix_cand(&f);
@@ -99,6 +93,58 @@ static void test_plain_launches(void **state)
     fix_cand(&f);
     refused(&f, "plain-launches");
     fix_close(&f);
+}
+
+/* A body's own clusters, by level; what does not use them is like any other. */
+static void test_own_clusters(void **state)
+{
+    static const char sync[] = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n";
+    static const struct {
+        const char *producer, *consumer; /* text of the two */
+        enum rw_level level;
+        bool clustered;   /* the consumer's launch */
+        uint32_t a, b;    /* ranks that the fixture pretends the launches have; 0: as it is */
+        const char *wrong;
+    } row[] = {
+        {"", "", RW_LEVEL_SHARED, true, 0, 0, NULL},
+        {"", sync, RW_LEVEL_SHARED, true, 0, 0, "'c' uses its clusters of 2 blocks"},
+        {"", sync, RW_LEVEL_GLOBAL, true, 0, 0, "'c' uses its clusters of 2 blocks"},
+        {"", "mov.u32 %r5, %cluster_ctarank;\n", RW_LEVEL_GLOBAL, true, 0, 0, "(`cluster_ctarank`"},
+        {"", sync, RW_LEVEL_GLOBAL, false, 0, 0, "is not launched in clusters"},
+        {"", sync, RW_LEVEL_EPILOGUE, true, 0, 0, NULL},
+        {"", sync, RW_LEVEL_EPILOGUE, false, 0, 0, "is not launched in clusters"},
+        {"", "barrier.cluster.arrive;\n", RW_LEVEL_EPILOGUE, true, 0, 0, "'c' exits between arriving"},
+        {"", "barrier.cluster.arrive;\n", RW_LEVEL_CLUSTER, true, 0, 0, "'c' exits between arriving"},
+        {"", sync, RW_LEVEL_CLUSTER, true, 0, 0, NULL},
+        {sync, sync, RW_LEVEL_CLUSTER, true, 2, 2, NULL},
+        {sync, sync, RW_LEVEL_CLUSTER, true, 4, 2, "'p' runs in clusters of 4 blocks, 'c' of 2"},
+        {sync, "", RW_LEVEL_CLUSTER, false, 1, 0, "a component has up to 2 blocks of 'p', which runs in clusters of 1"},
+    };
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        struct fix f;
+        struct fix_spec s = plain;
+        struct dt_str why = {0};
+        struct dt_str text = {0};
+        dt_str_addf(&text, "%s%s%s%s%s%s", HEAD PARAMS("p") START("p"), row[k].producer, END, PARAMS("c") START("c"), row[k].consumer, END);
+        s.ptx = text.s;
+        s.more = row[k].clustered ? ", \"cluster\": [2,1,1]" : NULL;
+        s.gc = 4; /* pairs of producers for one consumer, and with its clusters four for two */
+        s.hc = 1024;
+        fix_open(&f, &s);
+        fix_cand(&f);
+        f.c.body[0].ranks = row[k].a ? row[k].a : f.c.body[0].ranks;
+        f.c.body[1].ranks = row[k].b ? row[k].b : f.c.body[1].ranks;
+        f.c.body[0].apart = NULL;
+        f.c.level = row[k].level;
+        if (row[k].a == 2 || row[k].a == 4)
+            f.c.comps.list[0].max = 2;
+        bool ok = rw_legal_clusters(&f.c, &why);
+        if (ok != !row[k].wrong || (!ok && !strstr(why.s, row[k].wrong)))
+            fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing", ok ? "nothing" : why.s);
+        dt_str_done(&why);
+        fix_close(&f);
+        dt_str_done(&text);
+    }
 }
 
 static void test_opaque(void **state) { refused_ptx(BOTH("", "frobnicate.b32 %r5, %r6;\n"), "opaque"); }
@@ -165,6 +211,36 @@ static void test_self_conflict(void **state)
         f.ana.launch[k].self_conflict = true;
         fix_cand(&f);
         refused(&f, "self-conflict");
+        fix_close(&f);
+    }
+}
+
+/* Blocks of one cluster may touch what they like of each other's, as long as they stay one: blocks 0 and 1, 2 and 3, … of p. */
+static void test_cluster_conflict(void **state)
+{
+    static const struct {
+        uint32_t block; /* touches another 128 bytes, from `at` of h; each block writes 512 of its own */
+        uint64_t at;
+        bool writes, far;
+    } row[] = {
+        {0, 512, true, false}, {1, 0, false, false}, {0, 7 * 512 + 500, true, true}, {7, 0, false, true}, {2, 1900, false, false}, {2, 2048, true, true}, {6, 8192, true, false},
+    };
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        struct fix f;
+        fix_open(&f, &plain);
+        f.ana.launch[0].self_conflict = true;
+        fix_cand(&f);
+        struct ana_touch *t = f.ana.launch[0].block[row[k].block].touch;
+        *(row[k].writes ? &t->may_write : &t->read) = fix_run(&f, row[k].at, row[k].at + 128);
+        refused(&f, "self-conflict");
+        f.c.body[0].ranks = f.c.body[0].cluster[0] = 2;
+        f.c.body[0].cluster[1] = f.c.body[0].cluster[2] = 1;
+        if (rw_cluster_conflict(&f.c, 0) != row[k].far)
+            fail_msg("row %zu: wanted %d", k, row[k].far);
+        struct dt_str why = {0};
+        assert_int_equal(rw_legal_self_conflict(&f.c, &why), !row[k].far);
+        assert_true(!row[k].far || !strcmp(why.s, "two clusters of 'p' touch the same byte, one of them writing"));
+        dt_str_done(&why);
         fix_close(&f);
     }
 }
@@ -709,7 +785,7 @@ static void test_flags(void **state)
 static void test_all_covered(void **state)
 {
     static const char *const covered[] = {
-        "plain_launches", "opaque", "order", "block_map", "self_conflict", "ordered_access", "side_effects", "float_atomics",
+        "plain_launches", "clusters", "opaque", "order", "block_map", "self_conflict", "ordered_access", "side_effects", "float_atomics",
         "machine_registers", "functions", "module_variables", "parameters", "targets", "uniform_barriers",
         "uniform_collectives", "barrier_numbers",
         "thread_counts", "active_mask", "async", "constant_space", "shared_space"};
@@ -733,8 +809,8 @@ static void test_all_covered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),           cmocka_unit_test(test_plain_launches), cmocka_unit_test(test_opaque),
-        cmocka_unit_test(test_order),           cmocka_unit_test(test_block_map),      cmocka_unit_test(test_self_conflict),
+        cmocka_unit_test(test_plain),           cmocka_unit_test(test_plain_launches), cmocka_unit_test(test_own_clusters), cmocka_unit_test(test_opaque),
+        cmocka_unit_test(test_order),           cmocka_unit_test(test_block_map),      cmocka_unit_test(test_self_conflict), cmocka_unit_test(test_cluster_conflict),
         cmocka_unit_test(test_ordered_access),  cmocka_unit_test(test_side_effects),   cmocka_unit_test(test_float_atomics),
         cmocka_unit_test(test_machine_registers), cmocka_unit_test(test_functions),    cmocka_unit_test(test_module_variables),
         cmocka_unit_test(test_parameters),      cmocka_unit_test(test_targets),        cmocka_unit_test(test_uniform_barriers),
