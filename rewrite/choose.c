@@ -500,11 +500,37 @@ static int by_promise(const void *x, const void *y)
     return a->nlaunch < b->nlaunch ? -1 : a->nlaunch > b->nlaunch;
 }
 
+/* What a test wants looked at although no rewrite would propose it. */
+static int propose_besides(const struct rw_state *s, const struct rw_rewrite *w, struct rw_proposals *ret, struct dt_err *e)
+{
+#ifdef RW_TEST_HOOKS
+    const char *at = rw_hooks.propose;
+    size_t n = strlen(w->name);
+    uint32_t launch[RW_BODIES], found = 0;
+    if (!at || strncmp(at, w->name, n) || at[n] != ':')
+        return 0;
+    for (at += n + 1; *at; at += strcspn(at, " ")) {
+        at += strspn(at, " ");
+        n = strcspn(at, " ");
+        for (uint32_t k = 0; k < s->graph->nlaunch && found < RW_BODIES; k++)
+            if (!strncmp(s->graph->launch[k].name, at, n) && !s->graph->launch[k].name[n])
+                launch[found++] = k;
+    }
+    if (found > 1 && rw_propose(ret, launch, found, 0, 0) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+#else
+    (void)s, (void)w, (void)ret, (void)e;
+#endif
+    return 0;
+}
+
 static int propose(const struct rw_state *s, const struct rw_planner *p, const struct rw_rewrite *w, struct rw_proposals *ret,
                    struct dt_err *e)
 {
     memset(ret, 0, sizeof *ret);
     int r = w->propose(s, p->opt, ret, e);
+    if (r == 0)
+        r = propose_besides(s, w, ret, e);
     if (r == 0 && ret->v.n)
         qsort(ret->v.p, ret->v.n, sizeof *ret->v.p, by_promise);
     return r;

@@ -93,6 +93,18 @@ static const struct ana_rows *rows_of(const struct rw_cand *c, uint32_t s, uint3
     return x && x->any.row ? &x->any : NULL;
 }
 
+/* Builds for tests only. */
+static void spoil(struct rw_flow *f)
+{
+    (void)f;
+    if (RW_SPOILT("wait")) /* the last block waits for nobody */
+        f->wait_at[f->n] = f->wait_at[f->n - 1];
+    if (RW_SPOILT("count")) /* of a signal that nobody sends */
+        f->count[f->nflag - 1]++;
+    if (RW_SPOILT("late")) /* the last block waits for itself */
+        f->count[f->signal[f->n - 1] = f->wait[f->wait_at[f->n] - 1]]++;
+}
+
 static int make_flags(struct rw_cand *c, struct dt_err *e)
 {
     struct rw_flow *f = c->flow;
@@ -159,6 +171,7 @@ static int make_flags(struct rw_cand *c, struct dt_err *e)
             }
             f->wait_at[b + 1] = at;
         }
+    spoil(f);
     dt_arena_done(&tmp);
     return 0;
 nomem:

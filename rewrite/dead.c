@@ -181,7 +181,7 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
     list->col = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
     bool fetches = rw_prefetches(s->prog->step[x->launch[0]].entry), ok = live && list->row && list->col && !dt_arena_failed(&a);
     for (uint32_t b = 0; ok && b < l->nblock; b++)
-        if (is_live(&l->block[b], live, fetches)) {
+        if (is_live(&l->block[b], live, fetches) && !(RW_SPOILT("live") && b == 0)) {
             list->col[c->comps.n++] = b;
             list->row[c->comps.n] = c->comps.n;
         }

@@ -9,7 +9,8 @@
  *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of each
  *
  * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels": "shared,global" leaves the
- * other levels of block fusion out, "cluster" says of how many blocks clusters are. "equal" is found here and
+ * other levels of block fusion out, "cluster" says of how many blocks clusters are, "propose": "kind: a b" has a candidate looked at that nobody
+ * proposes, "spoil" makes wrong what a rewrite has just made (rw_hooks). "equal" is found here and
  * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte. "refill": {"f": {fill}, …}
  * gives buffers other fills for that, which the planner never saw: what data decides may then go the other way. An input with which the graph itself
  * faults is passed over ("skipped": how often); with "schedules" they are held to each other in other orders of blocks, too, by rw_verify. A graph that is not even equal to itself so is an error, "unfit".
@@ -197,6 +198,8 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     rw_hooks.levels = json_string_value(json_object_get(line, "levels"));
     rw_hooks.cluster = (uint32_t)json_integer_value(json_object_get(line, "cluster"));
     rw_hooks.force = json_is_true(json_object_get(line, "force"));
+    rw_hooks.propose = json_string_value(json_object_get(line, "propose"));
+    rw_hooks.spoil = json_string_value(json_object_get(line, "spoil"));
     int r = compile(json_object_get(doc, "modules"), e);
     if (r == 0)
         r = dt_graph_from_json(doc, &g, e);
