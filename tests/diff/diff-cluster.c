@@ -6,19 +6,10 @@
 #include "graphs.h"
 
 static const char source[] =
-    "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n"
-    "  __shared__ float as[16][17], bs[16][16];\n"
-    "  int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx; float acc = 0;\n"
-    "  for (int t = 0; t < k; t += 16) {\n"
-    "    as[ty][tx] = a[row * k + t + tx]; bs[ty][tx] = b[(t + ty) * n + col]; __syncthreads();\n"
-    "    for (int i = 0; i < 16; i++) acc += as[ty][i] * bs[i][tx];\n"
-    "    __syncthreads(); }\n"
-    "  c[row * n + col] = acc; }\n"
+    K_GEMM
     "extern \"C\" __global__ void bias(const float *h, const float *b, float *y, int n, int cols) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + b[i % cols]; }\n"
-    "extern \"C\" __global__ void gelu(const float *__restrict__ h, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n"
-    "  y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); }\n"
+    K_GELU
     "extern \"C\" __global__ void rows(const float *x, float *y, int cols) {\n" /* one block a row; in place too */
     "  __shared__ float s[32]; int r = blockIdx.x, t = threadIdx.x; float v = 0;\n"
     "  for (int i = t; i < cols; i += 32) v += x[r * cols + i];\n"
@@ -30,8 +21,7 @@ static const char source[] =
     "  int c = blockIdx.x * 16 + threadIdx.x; float v = 0;\n"
     "  for (int r = 0; r < rows; r++) v = v * 0.5f + x[r * cols + c];\n"
     "  y[c] = v; }\n"
-    "extern \"C\" __global__ void vec4(const float4 *x, float4 *y) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = x[i]; v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w; y[i] = v; }\n"
+    K_VEC4
     "extern \"C\" __global__ void blur(const float *x, float *y, int n) {\n" /* an image of n x n in tiles of 16 x 16, a border of 1 */
     "  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; float v = x[r * n + c];\n"
     "  if (r) v += x[(r - 1) * n + c]; if (c) v += x[r * n + c - 1]; if (r < n - 1) v += x[(r + 1) * n + c]; if (c < n - 1) v += x[r * n + c + 1];\n"
@@ -300,11 +290,6 @@ int main(void)
     enum { N_GRAPHS = sizeof graphs / sizeof graphs[0] };
     enum { N_CHAINS = sizeof chains / sizeof chains[0], N_POSTS = sizeof posts / sizeof posts[0] };
     struct CMUnitTest tests[N_GRAPHS + N_CHAINS + N_POSTS + 1];
-    struct dt_err e = {0};
-    if (dev_open("soft", &device, &e) < 0) {
-        fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
-        return 1;
-    }
     for (size_t k = 0; k < N_GRAPHS; k++)
         tests[k] = (struct CMUnitTest){.name = graphs[k].name, .test_func = run_one, .initial_state = (void *)&graphs[k]};
     for (size_t k = 0; k < N_CHAINS + N_POSTS; k++) {
@@ -312,7 +297,5 @@ int main(void)
         tests[N_GRAPHS + k] = (struct CMUnitTest){.name = c->name, .test_func = run_chain, .initial_state = (void *)c};
     }
     tests[N_GRAPHS + N_CHAINS + N_POSTS] = (struct CMUnitTest)cmocka_unit_test(test_old_device);
-    int r = cmocka_run_group_tests(tests, NULL, NULL);
-    dev_close(device);
-    return r;
+    return run_all("cluster", tests, N_GRAPHS + N_CHAINS + N_POSTS + 1);
 }

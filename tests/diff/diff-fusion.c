@@ -6,32 +6,7 @@
 #include "tests/skip.h"
 
 static const char source[] =
-    "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n"
-    "  __shared__ float as[16][17], bs[16][16];\n"
-    "  int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx; float acc = 0;\n"
-    "  for (int t = 0; t < k; t += 16) {\n"
-    "    as[ty][tx] = a[row * k + t + tx]; bs[ty][tx] = b[(t + ty) * n + col]; __syncthreads();\n"
-    "    for (int i = 0; i < 16; i++) acc += as[ty][i] * bs[i][tx];\n"
-    "    __syncthreads(); }\n"
-    "  c[row * n + col] = acc; }\n"
-    "extern \"C\" __global__ void bias(const float *h, const float *__restrict__ b, float *y, int n, int cols) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + b[i % cols]; }\n"
-    "extern \"C\" __global__ void gelu(const float *__restrict__ h, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n"
-    "  y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); }\n"
-    "extern \"C\" __global__ void scale(float *x, float f, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = x[i] * f; }\n"
-    "extern \"C\" __global__ void softmax(const float *x, float *y, int cols) {\n"
-    "  extern __shared__ float s[]; int r = blockIdx.x, t = threadIdx.x; float m = -1e30f;\n"
-    "  for (int i = t; i < cols; i += blockDim.x) m = fmaxf(m, x[r * cols + i]);\n"
-    "  s[t] = m; __syncthreads();\n"
-    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] = fmaxf(s[t], s[t + k]); __syncthreads(); }\n"
-    "  m = s[0]; __syncthreads(); float z = 0;\n"
-    "  for (int i = t; i < cols; i += blockDim.x) z += expf(x[r * cols + i] - m);\n"
-    "  s[t] = z; __syncthreads();\n"
-    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] += s[t + k]; __syncthreads(); }\n"
-    "  z = s[0];\n"
-    "  for (int i = t; i < cols; i += blockDim.x) y[r * cols + i] = expf(x[r * cols + i] - m) / z; }\n"
+    K_GEMM K_BIAS K_GELU K_SCALE K_SOFTMAX
     "extern \"C\" __global__ void rowsum(const float *x, float *y, int cols) {\n"
     "  int lane = threadIdx.x % 32, r = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; float v = 0;\n"
     "  for (int i = lane; i < cols; i += 32) v += x[r * cols + i];\n"
@@ -39,22 +14,14 @@ static const char source[] =
     "  if (lane == 0) y[r] = v; }\n"
     "extern \"C\" __global__ void tile(const float *x, float *y, int cols) {\n"
     "  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; y[r * cols + c] = x[r * cols + c] * 2.0f + 1.0f; }\n"
-    "extern \"C\" __global__ void flip(const float *x, float *y, int cols) {\n"
-    "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n"
-    "  y[(r + ty) * cols + c + tx] = x[(r + tx) * cols + c + ty] - 3.0f; }\n"
+    K_FLIP
     "extern \"C\" __global__ void flip8(const float *x, float *y, int cols) {\n"
     "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n"
     "  for (int k = 0; k < 2; k++) y[(r + ty + 8 * k) * cols + c + tx] = x[(r + tx) * cols + c + ty + 8 * k] - 3.0f; }\n"
-    "extern \"C\" __global__ void cube(const float *x, float *y) {\n"
-    "  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n"
-    "  int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n"
-    "  int n = blockDim.x * blockDim.y * blockDim.z; y[b * n + i] = x[b * n + i] * (float)(blockIdx.y + 1) + (float)threadIdx.z; }\n"
-    "extern \"C\" __global__ void vec4(const float4 *x, float4 *y) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = x[i]; v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w; y[i] = v; }\n"
+    K_CUBE K_VEC4
     "extern \"C\" __global__ void half_guard(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) y[i] = x[i]; }\n"
-    "extern \"C\" __global__ void shift(const float *x, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + (i ? x[i - 1] : 0.0f); }\n"
+    K_SHIFT
     "extern \"C\" __global__ void many(const float *x, float *y, int n) {\n"
     "  int b = (int)((blockIdx.x * 5 + 3) % gridDim.x), i = b * (int)blockDim.x + (int)threadIdx.x; y[i] = x[i] * 3.0f; }\n"
     "extern \"C\" __global__ void leave(const float *x, float *y, int n) {\n"
@@ -413,24 +380,13 @@ static void test_contracted(void **state)
 
 int main(void)
 {
-    struct dt_err e = {0};
     enum { N = sizeof graphs / sizeof graphs[0] };
     struct CMUnitTest tests[N + 4];
-    if (dev_open("soft", &device, &e) < 0) {
-        fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
-        return 1;
-    }
-    if (!dev_nvrtc_version()) {
-        printf("no NVRTC: skipped\n");
-        return 77;
-    }
     for (size_t k = 0; k < N; k++)
         tests[k] = (struct CMUnitTest){graphs[k].name, run_one, NULL, NULL, (void *)&graphs[k]};
     tests[N] = (struct CMUnitTest)cmocka_unit_test(test_plan);
     tests[N + 1] = (struct CMUnitTest)cmocka_unit_test(test_caught);
     tests[N + 2] = (struct CMUnitTest)cmocka_unit_test(test_racing);
     tests[N + 3] = (struct CMUnitTest)cmocka_unit_test(test_contracted);
-    int r = _cmocka_run_group_tests("fusion", tests, N + 4, NULL, NULL);
-    dev_close(device);
-    return r;
+    return run_all("fusion", tests, N + 4);
 }

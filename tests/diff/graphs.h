@@ -1,5 +1,5 @@
-/* What diff-fusion.c and diff-inline.c share: graphs written in a line each, made into programs with their analysis, two launches joined,
- * and the result held to the original. Each of the two says in a table what every edge of its graphs must give. */
+/* What diff-fusion.c, diff-inline.c and diff-cluster.c share: kernels, graphs written in a line each, made into programs with their analysis, two launches
+ * joined, and the result held to the original. Each of the three says in a table what its graphs must give. */
 #ifndef DT_TESTS_DIFF_GRAPHS_H
 #define DT_TESTS_DIFF_GRAPHS_H
 
@@ -14,6 +14,54 @@
 #include <cmocka.h>
 
 #include "rewrite/rewrite-priv.h"
+
+/* Kernels, text of a module. */
+#define K_GEMM \
+    "extern \"C\" __global__ void gemm(const float *a, const float *b, float *c, int n, int k) {\n" \
+    "  __shared__ float as[16][17], bs[16][16];\n" \
+    "  int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx; float acc = 0;\n" \
+    "  for (int t = 0; t < k; t += 16) {\n" \
+    "    as[ty][tx] = a[row * k + t + tx]; bs[ty][tx] = b[(t + ty) * n + col]; __syncthreads();\n" \
+    "    for (int i = 0; i < 16; i++) acc += as[ty][i] * bs[i][tx];\n" \
+    "    __syncthreads(); }\n" \
+    "  c[row * n + col] = acc; }\n"
+#define K_BIAS \
+    "extern \"C\" __global__ void bias(const float *h, const float *__restrict__ b, float *y, int n, int cols) {\n" \
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + b[i % cols]; }\n"
+#define K_GELU \
+    "extern \"C\" __global__ void gelu(const float *__restrict__ h, float *y, int n) {\n" \
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float v = h[i];\n" \
+    "  y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v))); }\n"
+#define K_SCALE \
+    "extern \"C\" __global__ void scale(float *x, float f, int n) {\n" \
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = x[i] * f; }\n"
+#define K_SOFTMAX \
+    "extern \"C\" __global__ void softmax(const float *x, float *y, int cols) {\n" \
+    "  extern __shared__ float s[]; int r = blockIdx.x, t = threadIdx.x; float m = -1e30f;\n" \
+    "  for (int i = t; i < cols; i += blockDim.x) m = fmaxf(m, x[r * cols + i]);\n" \
+    "  s[t] = m; __syncthreads();\n" \
+    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] = fmaxf(s[t], s[t + k]); __syncthreads(); }\n" \
+    "  m = s[0]; __syncthreads(); float z = 0;\n" \
+    "  for (int i = t; i < cols; i += blockDim.x) z += expf(x[r * cols + i] - m);\n" \
+    "  s[t] = z; __syncthreads();\n" \
+    "  for (int k = blockDim.x / 2; k; k >>= 1) { if (t < k) s[t] += s[t + k]; __syncthreads(); }\n" \
+    "  z = s[0];\n" \
+    "  for (int i = t; i < cols; i += blockDim.x) y[r * cols + i] = expf(x[r * cols + i] - m) / z; }\n"
+#define K_FLIP \
+    "extern \"C\" __global__ void flip(const float *x, float *y, int cols) {\n" \
+    "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n" \
+    "  y[(r + ty) * cols + c + tx] = x[(r + tx) * cols + c + ty] - 3.0f; }\n"
+#define K_CUBE \
+    "extern \"C\" __global__ void cube(const float *x, float *y) {\n" \
+    "  int i = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);\n" \
+    "  int b = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);\n" \
+    "  int n = blockDim.x * blockDim.y * blockDim.z; y[b * n + i] = x[b * n + i] * (float)(blockIdx.y + 1) + (float)threadIdx.z; }\n"
+#define K_VEC4 \
+    "extern \"C\" __global__ void vec4(const float4 *x, float4 *y) {\n" \
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = x[i]; v.x += 1; v.y *= 2; v.z -= 3; v.w *= v.w; y[i] = v; }\n"
+#define K_SHIFT \
+    "extern \"C\" __global__ void shift(const float *x, float *y, int n) {\n" \
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + (i ? x[i - 1] : 0.0f); }\n"
 
 /* Parts of a graph document: buffers (an input or weight with a fill, an intermediate, an output, an inout of zeros), launches, arguments. */
 #define F(n, bytes, role) "\"" n "\": {\"bytes\": " #bytes ", \"role\": \"" role "\", \"fill\": {\"uniform\": [-2, 2], \"dtype\": \"f32\", \"seed\": 5}}"
@@ -150,6 +198,23 @@ static inline void chain(const char *name, const char *text, enum rw_level from,
     hold(&m, &now, name);
     made_done(&m);
     made_done(&now);
+}
+
+/* main: on the software device, each of `tests`. */
+static inline int run_all(const char *name, const struct CMUnitTest *tests, size_t n)
+{
+    struct dt_err e = {0};
+    if (dev_open("soft", &device, &e) < 0) {
+        fprintf(stderr, "no software device: %s\n", e.detail ? e.detail : "?");
+        return 1;
+    }
+    if (!dev_nvrtc_version()) {
+        printf("no NVRTC: skipped\n");
+        return 77;
+    }
+    int r = _cmocka_run_group_tests(name, tests, n, NULL, NULL);
+    dev_close(device);
+    return r;
 }
 
 #endif
