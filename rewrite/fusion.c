@@ -84,6 +84,7 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     int r = dev_resources(c->ptx.s, c->ptx.len, c->entry, c->dev->arch, &c->res, &mine);
     if (r == DT_E_PTX || r == DT_E_COMPILE) {
         dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s", mine.detail ? mine.detail : "?");
+        rw_bundle_kernel(c->prog, c->ptx.s, why->s ? why->s : "");
         dt_err_done(&mine);
         return 1;
     }

@@ -578,7 +578,7 @@ int rw_inline_join(struct rw_cand *c, struct dt_err *e)
         r = emit_host(&s, old, n);
     if (r == 0) {
         entry_last(&j);
-        r = rw_check_text(&j, &c->ptx);
+        r = rw_text(j.m, c->prog, &c->ptx, e);
     }
     free(j.vars.p);
     free(j.funcs.p);

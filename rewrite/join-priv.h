@@ -77,8 +77,6 @@ bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
 const char *rw_target_of(const char *a, const char *b); /* on which both run */
 /* Module variables, device functions, local variables that a body uses, into the module. */
 int rw_copy_data(struct rw_join *j, int side);
-/* Verified, printed, and printing and parsing to itself. */
-int rw_check_text(struct rw_join *j, struct dt_str *out);
 /* `i`, a load of the body, as `o`: .nc and cache operators go if either side writes what it may reach. */
 void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct ptx_inst *o, struct ptx_inst *i);
 struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset);

@@ -668,26 +668,6 @@ const char *rw_target_of(const char *a, const char *b)
     return rank[0] >= rank[1] ? t[0] : t[1];
 }
 
-int rw_check_text(struct rw_join *j, struct dt_str *out)
-{
-    struct ptx_module *again = NULL;
-    struct dt_str second = {0};
-    int r = ptx_verify(j->m, j->e);
-    if (r < 0)
-        return r;
-    if ((r = ptx_print(j->m, out)) < 0)
-        return dt_err_set(j->e, r, "the fused kernel cannot be printed");
-    if (out->failed)
-        return nomem(j);
-    if ((r = ptx_parse(out->s, out->len, &again, j->e)) < 0)
-        return r;
-    if ((r = ptx_print(again, &second)) == 0 && (second.failed || second.len != out->len || memcmp(second.s, out->s, out->len)))
-        r = dt_err_set(j->e, DT_E_INTERNAL, "the fused kernel does not print and parse to itself");
-    dt_str_done(&second);
-    ptx_module_free(again);
-    return r;
-}
-
 int rw_copy_data(struct rw_join *j, int side)
 {
     const struct ptx_function *f = j->c->body[side].f;
@@ -806,7 +786,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0 ||
         (c->flow && (r = rw_flow_end(&j, phase_barrier(c))) < 0))
         goto out;
-    r = rw_check_text(&j, &c->ptx);
+    r = rw_text(j.m, c->prog, &c->ptx, e);
 out:
     free(j.vars.p);
     free(j.funcs.p);

@@ -589,7 +589,12 @@ struct rw_sample *rw_sample_free(struct rw_sample *s);
 
 /* After a kernel's fault every call on the device fails: make it usable again. Gives `r` back, or the error of the reset. */
 int rw_recover(struct dev_device *d, int r, struct dt_err *e);
-/* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set. */
+/* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set (bundle.c): with the plan as a program, as a document, or
+ * only a kernel that does not get so far. */
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
+void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what);
+void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what);
+/* A kernel that was put together for a launch of `of`, as text: verified, and printed and parsed to itself. A failure leaves a bundle. */
+int rw_text(struct ptx_module *m, const struct dev_prog *of, struct dt_str *out, struct dt_err *e);
 
 #endif

@@ -203,18 +203,5 @@ void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm)
 
 int rw_solo_text(struct rw_solo *s, struct dt_str *out, struct dt_err *e)
 {
-    struct ptx_module *again = NULL;
-    struct dt_str second = {0};
-    int r = s->m->target ? ptx_verify(s->m, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r < 0)
-        return r;
-    if ((r = ptx_print(s->m, out)) < 0 || out->failed)
-        return dt_err_set(e, DT_E_NOMEM, "the new kernel cannot be printed");
-    if ((r = ptx_parse(out->s, out->len, &again, e)) < 0)
-        return r;
-    if ((r = ptx_print(again, &second)) == 0 && (second.failed || second.len != out->len || memcmp(second.s, out->s, out->len)))
-        r = dt_err_set(e, DT_E_INTERNAL, "the new kernel does not print and parse to itself");
-    dt_str_done(&second);
-    ptx_module_free(again);
-    return r;
+    return s->m->target ? rw_text(s->m, s->prog, out, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }

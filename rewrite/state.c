@@ -83,6 +83,8 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
     int r = s.doc ? dt_graph_from_json(s.doc, &s.graph, e) : dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
     if (r == 0)
         r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
+    if (r < 0 && s.doc && r != DT_E_NOMEM)
+        rw_bundle_document(p->state.p[0].prog, s.doc, e->detail ? e->detail : dt_err_text(r));
     s.from = dt_calloc(m + 1, sizeof *s.from);
     s.cost = now->cost ? dt_calloc(m + 1, sizeof *s.cost) : NULL;
     s.member = dt_calloc(m * words + 1, sizeof *s.member);

@@ -344,35 +344,3 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
     rw_reference_free(ref);
     return r;
 }
-
-void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
-{
-    const char *base = getenv("DOVETAIL_BUNDLES");
-    struct dt_str dir = {0}, path = {0};
-    char *doc[2] = {NULL, NULL}, digest[DT_SHA256_TEXT];
-    json_t *j;
-    if (!base || !*base)
-        return;
-    for (int k = 0; k < 2; k++) {
-        j = rw_graph_ptx(k ? plan : original);
-        doc[k] = j ? json_dumps(j, JSON_INDENT(1)) : NULL;
-        json_decref(j);
-    }
-    if (!doc[0] || !doc[1] || dt_sha256_text(doc[1], strlen(doc[1]), digest) < 0)
-        goto out;
-    dt_str_addf(&dir, "%s/%.16s", base, digest + 7);
-    if (dir.failed || dt_mkdirs(dir.s, NULL) < 0)
-        goto out;
-    const char *name[] = {"original.json", "plan.json", "what.txt"};
-    for (int k = 0; k < 3; k++) {
-        const char *text = k < 2 ? doc[k] : what;
-        dt_str_addf(&path, "%s/%s", dir.s, name[k]);
-        if (!path.failed)
-            dt_write_file(path.s, text, strlen(text), NULL);
-        dt_str_done(&path);
-    }
-out:
-    free(doc[0]);
-    free(doc[1]);
-    dt_str_done(&dir);
-}

@@ -397,6 +397,10 @@ def verdict(answer, kind):
     return pair["verdict"] + ": " + (pair.get("reason") or "")
 
 
+# What the gate itself says, of text, the assembler's, the loader's, of bytes, races and waits: each leaves a bundle.
+GATE = re.compile(r"refused: (verification|race|stream-order|analysis of the new launch|resources: the assembler|building: (PTX )?line |building: \w+, instruction |building: .*print and parse|building: the module is for)")
+
+
 def reproduce(dovetail, folder):
     """Run what is in the bundle: (does the plan differ from the original or fault?, what is wrong with the bundle)."""
     found = []
@@ -438,8 +442,11 @@ def main():
         own = name.replace("_", "-") + ":"
         if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):
             wrong.append("%s: with it on: %s" % (name, told))
+        before = set(os.listdir(bundles.name))
         a = p.ask(request | {"off": name + ("," + more if more else "")})
         told = verdict(a, kind)
+        if GATE.match(told) and set(os.listdir(bundles.name)) == before:
+            wrong.append("%s: nothing to reproduce it with: %s" % (name, told[:150]))
         if a.get("equal"):
             wrong.append("%s: a wrong plan got through: %s" % (name, a["equal"]))
         elif not told.startswith("kept" if hardware else want):

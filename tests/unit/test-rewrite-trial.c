@@ -179,14 +179,30 @@ static void endless(struct dt_str *ptx) /* fused text that never ends must not h
     *ptx = s;
 }
 
-/* What failed can be reproduced from what is left behind: both programs as documents, and the words. */
-static void bundle(struct world *w, const char *words)
+static const char wrong_types[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry wrong(.param .u64 x)\n{\n"
+                                  ".reg .u64 %rd<2>; .reg .f32 %f<2>;\nmul.wide.u32 %rd1, %f1, %f1;\nret;\n}\n";
+
+/* What failed can be reproduced from what is left behind: both programs as documents, and the words. With `kernel` it is a kernel that
+ * fails before there is a plan with it. */
+static void bundle(struct world *w, const char *kernel, const char *words)
 {
     char dir[] = "/tmp/dovetail-bundles-XXXXXX", pattern[64];
     static const char *const name[] = {"original.json", "plan.json", "what.txt"};
     assert_non_null(mkdtemp(dir));
     setenv("DOVETAIL_BUNDLES", dir, 1);
-    rw_bundle(w->prog, w->next.prog, words);
+    if (kernel) {
+        struct ptx_module *m;
+        struct dt_str text = {0};
+        struct dt_err bad = {0};
+        must(ptx_parse(kernel, strlen(kernel), &m, &bad), &bad);
+        assert_int_equal(rw_text(m, w->prog, &text, &bad), DT_E_PTX);
+        assert_string_equal(bad.detail, words);
+        assert_null(text.s);
+        dt_err_done(&bad);
+        ptx_module_free(m);
+    } else {
+        rw_bundle(w->prog, w->next.prog, words);
+    }
     unsetenv("DOVETAIL_BUNDLES");
     for (int k = 0; k < 3; k++) {
         glob_t g;
@@ -202,7 +218,8 @@ static void bundle(struct world *w, const char *words)
         } else { /* each is a graph that is taken */
             struct dt_graph *back;
             must(dt_graph_parse(text, len, &back, &e), &e);
-            assert_int_equal(back->nlaunch, k ? w->next.graph->nlaunch : w->graph->nlaunch);
+            assert_int_equal(back->nlaunch, k && !kernel ? w->next.graph->nlaunch : w->graph->nlaunch);
+            assert_int_equal(!!strstr(text, "mul.wide.u32"), k && kernel);
             dt_graph_free(back);
         }
         free(text);
@@ -233,8 +250,10 @@ static void test_differ(void **state)
             assert_non_null(strstr(e.detail, "'s' differs at byte"));
         assert_int_equal(rw_recover(w.dev, r, &e), r);
         assert_int_equal(w.p.tried.n, 0); /* what failed is not remembered as passed */
-        if (k == 0)
-            bundle(&w, e.detail);
+        if (k == 0) {
+            bundle(&w, NULL, e.detail);
+            bundle(&w, wrong_types, "line 7, column 1: %f1 is .f32, which does not fit .u32");
+        }
         dt_err_done(&e);
         rw_trial_done(&t);
         unfuse(&w);

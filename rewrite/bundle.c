@@ -1,0 +1,94 @@
+/* What the gate does not let through, kept so that somebody can look at it, and the part of the gate that looks at text.
+ *
+ * Every kernel that was put together goes through rw_text: it is verified, printed, and must parse to what prints the same. What fails here, at
+ * the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race or wait (choose.c) leaves a folder under
+ * $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason.
+ * Where there is a kernel but no plan with it yet, plan.json is the original with this kernel as one more module: to run it is to compile
+ * all modules, so it is refused for the same reason. Nothing is left where the variable is not set, and a folder that cannot be written
+ * is no error.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+
+/* Takes both documents. */
+static void leave(json_t *original, json_t *plan, const char *what)
+{
+    const char *base = getenv("DOVETAIL_BUNDLES");
+    struct dt_str dir = {0}, path = {0};
+    dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL, *second = plan ? json_dumps(plan, JSON_INDENT(1)) : NULL;
+    const char *const name[] = {"original.json", "plan.json", "what.txt"}, *const text[] = {first, second, what};
+    char digest[DT_SHA256_TEXT];
+    json_decref(original);
+    json_decref(plan);
+    if (!base || !first || !second || dt_sha256_text(second, strlen(second), digest) < 0)
+        return;
+    dt_str_addf(&dir, "%s/%.16s", base, digest + 7);
+    bool ok = !dir.failed && dt_mkdirs(dir.s, NULL) == 0;
+    for (int k = 0; ok && k < 3; k++) {
+        dt_str_addf(&path, "%s/%s", dir.s, name[k]);
+        if (!path.failed)
+            dt_write_file(path.s, text[k], strlen(text[k]), NULL);
+        dt_str_done(&path);
+    }
+    dt_str_done(&dir);
+}
+
+static bool wanted(void)
+{
+    const char *base = getenv("DOVETAIL_BUNDLES");
+    return base && *base;
+}
+
+void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
+{
+    if (wanted())
+        leave(rw_graph_ptx(original), rw_graph_ptx(plan), what);
+}
+
+void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what)
+{
+    if (wanted())
+        leave(rw_graph_ptx(original), json_incref(plan), what);
+}
+
+void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what)
+{
+    json_t *plan = wanted() ? rw_graph_ptx(original) : NULL, *modules = json_object_get(plan, "modules");
+    char name[32] = "refused";
+    for (unsigned n = 1; json_object_get(modules, name); n++)
+        snprintf(name, sizeof name, "refused%u", n);
+    if (plan && json_object_set_new(modules, name, json_pack("{s:s}", "ptx", ptx)) == 0)
+        leave(rw_graph_ptx(original), plan, what);
+    else
+        json_decref(plan);
+}
+
+int rw_text(struct ptx_module *m, const struct dev_prog *of, struct dt_str *out, struct dt_err *e)
+{
+    struct ptx_module *again = NULL;
+    struct dt_str second = {0};
+    struct dt_err mine = {0};
+    int r = ptx_verify(m, &mine), printed = r == 0 || wanted() ? ptx_print(m, out) : 0;
+    if (r == 0 && (printed < 0 || out->failed))
+        r = dt_err_set(&mine, out->failed ? DT_E_NOMEM : printed, "the new kernel cannot be printed");
+    if (r == 0)
+        r = ptx_parse(out->s, out->len, &again, &mine);
+    if (r == 0 && ((r = ptx_print(again, &second)) < 0 || second.failed))
+        r = dt_err_set(&mine, r < 0 ? r : DT_E_NOMEM, "the new kernel cannot be printed again");
+    if (r == 0 && (second.len != out->len || memcmp(second.s, out->s, out->len)))
+        r = dt_err_set(&mine, DT_E_INTERNAL, "the new kernel does not print and parse to itself");
+    dt_str_done(&second);
+    ptx_module_free(again);
+    if (r < 0 && r != DT_E_NOMEM && printed == 0 && !out->failed && out->s)
+        rw_bundle_kernel(of, out->s, mine.detail ? mine.detail : dt_err_text(r));
+    if (r < 0) {
+        dt_str_done(out);
+        dt_err_move(e, &mine);
+    }
+    return r;
+}
