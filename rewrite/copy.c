@@ -136,6 +136,14 @@ static int append(struct rw_join *j, const struct ptx_inst *i)
     return ptx_append(j->f, *i) ? 0 : nomem(j);
 }
 
+/* v as a type holds it, in a register that may be wider. */
+static uint64_t held(enum ptx_type t, uint64_t v)
+{
+    unsigned drop = 64 - 8 * ptx_type_bytes(t);
+    bool sign = t == PTX_S8 || t == PTX_S16 || t == PTX_S32;
+    return sign ? (uint64_t)((int64_t)(v << drop) >> drop) : v << drop >> drop;
+}
+
 /* mov and cvt that read a geometry register; `i` is already mapped. */
 static int copy_geometry(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
 {
@@ -166,10 +174,14 @@ static int copy_geometry(struct rw_join *j, struct rw_phase *p, struct ptx_inst 
         i->type[0] = PTX_U16;
         i->type[1] = PTX_U32;
     }
-    if (i->op == PTX_OP_CVT && i->opnd[1].kind == PTX_O_IMM) {
+    if (i->opnd[1].kind == PTX_O_IMM && ptx_type_bytes(i->type[0]))
+        i->opnd[1].bits = held(i->type[0], i->opnd[1].bits);
+    if (i->op == PTX_OP_CVT && i->opnd[1].kind == PTX_O_IMM) { /* `cvt.u8.u32 %r1, %ntid.x` fills its register, of whatever size */
+        unsigned size = i->opnd[0].kind == PTX_O_REG ? ptx_type_bytes(j->f->reg[i->opnd[0].reg].type) : 0;
         i->op = PTX_OP_MOV;
         i->ntype = 1;
         i->nmod = 0;
+        i->type[0] = size == 2 ? PTX_U16 : size == 4 ? PTX_U32 : size == 8 ? PTX_U64 : i->type[0];
     }
     return append(j, i);
 }

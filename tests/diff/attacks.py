@@ -96,7 +96,8 @@ PTX = """.version 8.0
     "fourth", "".join("mov.v4.u32 {%%r%d, %%r%d, %%r%d, %%r%d}, %%%s; " % (k, k + 1, k + 2, k + 3, s)
                       for k, s in ((10, "tid"), (14, "ntid"), (18, "ctaid"), (22, "nctaid"))) +
     "add.u32 %r30, %r13, %r17; mad.lo.u32 %r30, %r21, 5, %r30; mad.lo.u32 %r30, %r25, 7, %r30; mad.lo.u32 %r30, %r14, 3, %r30;"
-    "mad.lo.u32 %r30, %r22, 11, %r30; add.u32 %r30, %r30, %r18; add.u32 %r30, %r30, %r10; cvt.rn.f32.u32 %f2, %r30;")
+    "mad.lo.u32 %r30, %r22, 11, %r30; add.u32 %r30, %r30, %r18; add.u32 %r30, %r30, %r10; cvt.rn.f32.u32 %f2, %r30;") + entry(
+    "bytes", "cvt.s8.u32 %r10, %ntid.x; cvt.u16.u32 %r11, %nctaid.x; add.s32 %r10, %r10, %r11; cvt.rn.f32.s32 %f2, %r10;")
 
 TENSORS = """.version 8.3
 .target sm_90
@@ -157,6 +158,7 @@ def rows():
     yield ("constant-is-buffer", p, {"m::coef": buffer(2, "input")},
            [launch("a", "m", "constant", "x", "h"), launch("b", "m", "constant", "h", "y")], ("refused", "module-variables:"), "proved")
     yield ("fourth-element", p, {}, [launch("a", "m", "fourth", "x", "h"), launch("b", "m", "fourth", "h", "y")], ("kept", ""), "proved")
+    yield ("numbers-as-bytes", p, {}, [launch("a", "m", "bytes", "x", "h"), launch("b", "m", "bytes", "h", "y")], ("kept", ""), "proved")
     maps = [{"tensor_map": {"buffer": b, "tensorDataType": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "tensorRank": 1, "globalDim": [N], "boxDim": [128]}}
             for b in ("x", "h", "y")]
     yield ("tensor-maps", {"m": {"ptx": TENSORS}}, {}, [launch("a", "m", "boxes", *maps[:2]), launch("b", "m", "boxes", *maps[1:])],

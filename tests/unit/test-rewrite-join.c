@@ -254,7 +254,8 @@ static void test_geometry(void **state)
     struct fix f;
     struct fix_spec s = plain;
     s.ptx = HEAD START("p") "mov.v4.u32 {%r5, %r6, %r7, %r8}, %tid;\nmov.u32 %r9, %nctaid.y;\ncvt.u16.u32 %h1, %tid.y;\n"
-                            "mov.u16 %h2, %ctaid.x;\nmov.u32 %r10, %tid.z;\nmov.u32 %r11, %ctaid.z;\n" END START("c") END;
+                            "mov.u16 %h2, %ctaid.x;\nmov.u32 %r10, %tid.z;\nmov.u32 %r11, %ctaid.z;\n"
+                            "cvt.s8.u32 %r12, %ntid.x;\ncvt.u16.u32 %r13, %nctaid.x;\ncvt.u64.u32 %rd9, %ntid.y;\n" END START("c") END;
     fix_open(&f, &s);
     struct dt_launch *l = &f.g->launch[0];
     l->block[0] = 16;
