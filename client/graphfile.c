@@ -9,6 +9,7 @@
 #include "base/alloc.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/pointer.h"
 #include "client/cli.h"
 
 #define DOCUMENT_MAX (256u << 20)
@@ -38,18 +39,23 @@ static int resolve(const char *graph, json_t *doc, struct dt_err *e)
         if (!file)
             continue;
         dt_free_ char *text = NULL;
-        char pointer[256];
         size_t len = 0, n = strlen(file);
         struct dt_err why = {0};
-        snprintf(pointer, sizeof pointer, "/modules/%.200s/file", name);
-        if (read_source(graph, file, &text, &len, &why) < 0) {
-            int r = dt_err_at(e, DT_E_GRAPH, pointer, "%s", why.detail ? why.detail : dt_err_text(why.num));
+        int r = read_source(graph, file, &text, &len, &why);
+        json_t *s = r < 0 ? NULL : json_stringn(text, len);
+        if (!s) {
+            struct dt_str at = {0};
+            dt_str_add(&at, "/modules");
+            dt_pointer_add(&at, name);
+            dt_pointer_add(&at, "file");
+            if (r < 0)
+                dt_err_at(e, DT_E_GRAPH, at.s ? at.s : "", "%s", why.detail ? why.detail : dt_err_text(why.num));
+            else
+                dt_err_at(e, DT_E_GRAPH, at.s ? at.s : "", "%s is not UTF-8 text", file);
+            dt_str_done(&at);
             dt_err_done(&why);
-            return r;
+            return DT_E_GRAPH;
         }
-        json_t *s = json_stringn(text, len);
-        if (!s)
-            return dt_err_at(e, DT_E_GRAPH, pointer, "%s is not UTF-8 text", file);
         json_object_set_new(m, n > 4 && !strcmp(file + n - 4, ".ptx") ? "ptx" : "cuda", s);
         json_object_del(m, "file");
         changed = 1;

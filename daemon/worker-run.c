@@ -12,6 +12,7 @@
 
 #include "analysis/analysis.h"
 #include "base/alloc.h"
+#include "base/pointer.h"
 #include "base/wire.h"
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
@@ -36,9 +37,13 @@ static char *base64(const uint8_t *p, uint64_t n)
 
 static int broken(struct dt_err *e, const char *kind, const char *buffer, const char *what)
 {
-    char pointer[256];
-    snprintf(pointer, sizeof pointer, "/assumes/%s/%.200s", kind, buffer);
-    return dt_err_at(e, DT_E_GRAPH, pointer, "the plan assumes something that does not hold for buffer %.200s: %s", buffer, what);
+    struct dt_str at = {0};
+    dt_str_add(&at, "/assumes");
+    dt_pointer_add(&at, kind);
+    dt_pointer_add(&at, buffer);
+    int r = dt_err_at(e, DT_E_GRAPH, at.s ? at.s : "", "the plan assumes something that does not hold for buffer %s: %s", buffer, what);
+    dt_str_done(&at);
+    return r;
 }
 
 /* Does what the plan assumes hold? */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/pointer.h"
 #include "graph-priv.h"
 
 void g_at_text(const struct g_at *at, struct dt_str *out)
@@ -15,19 +16,10 @@ void g_at_text(const struct g_at *at, struct dt_str *out)
     if (!at)
         return;
     g_at_text(at->up, out);
-    dt_str_addc(out, '/');
-    if (!at->key) {
-        dt_str_addf(out, "%zu", at->index);
-        return;
-    }
-    for (const char *s = at->key; *s; s++) {
-        if (*s == '~')
-            dt_str_add(out, "~0");
-        else if (*s == '/')
-            dt_str_add(out, "~1");
-        else
-            dt_str_addc(out, *s);
-    }
+    if (at->key)
+        dt_pointer_add(out, at->key);
+    else
+        dt_str_addf(out, "/%zu", at->index);
 }
 
 int g_bad(struct g_parser *p, int num, const struct g_at *at, const char *fmt, ...)

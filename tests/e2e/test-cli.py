@@ -220,6 +220,10 @@ class Verbs(ServiceCase):
         g["modules"]["m"] = {"file": "missing.ptx"}
         r = cli("analyze", write(self.dir, "h.json", g), "--json", *self.ways["service"])
         self.assertEqual((r.returncode, json.loads(r.stdout)["pointer"]), (3, "/modules/m/file"))
+        for name, at in (("x/y~z", "x~1y~0z"), ("a" + "\u00e9" * 150, "a" + "\u00e9" * 150)):
+            g["modules"][name] = g["modules"].pop(next(iter(g["modules"])))
+            r = cli("analyze", write(self.dir, "h.json", g), "--json", *self.ways["service"])
+            self.assertEqual((r.returncode, json.loads(r.stdout).get("pointer")), (3, f"/modules/{at}/file"))
 
     def test_assumptions_of_a_plan_are_checked(self):
         self.ok("optimize", self.graph, "-o", self.dir + "/p", *self.ways["local"])
