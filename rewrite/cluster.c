@@ -23,6 +23,9 @@
  * without a cluster of it, pass as many (join.c). So a chain has a barrier of the cluster between all of its phases, and what the phases before had in shared
  * memory lies where the phases behind have theirs, but for the intermediate between the two.
  *
+ * Where a rank's consumers need its own producers alone, shared memory is its own, as at level `shared`; and where a launch in clusters is followed by one that all of its
+ * pairs are so with, a barrier of the block stands between, and none at the end.
+ *
  * Needs sm_90 (`cluster_device`), room for all blocks of a cluster at once (`cluster_room`), and what block fusion needs.
  */
 #include "rewrite/join-priv.h"
@@ -210,6 +213,25 @@ int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e)
         }
     }
     return 0;
+}
+
+bool rw_cluster_own_pairs(const struct rw_cand *c)
+{
+    const struct ana_rows *any = &c->edge->any;
+    const struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
+    if (!c->body[0].ranks || c->body[1].ranks) /* what the second has to do with other ranks is behind a barrier of its cluster */
+        return false;
+    uint32_t *rank = dt_calloc((size_t)c->body[0].step->blocks + 1, sizeof *rank);
+    bool own = rank != NULL && any->row;
+    for (uint32_t k = 0; k < c->comps.n && own; k++)
+        for (uint32_t i = p->row[k]; i < p->row[k + 1]; i++)
+            rank[p->col[i]] = k;
+    for (uint32_t k = 0; k < c->comps.n && own; k++)
+        for (uint32_t i = q->row[k]; i < q->row[k + 1]; i++)
+            for (uint32_t x = q->col[i] < any->nrow ? any->row[q->col[i]] : 0; q->col[i] < any->nrow && x < any->row[q->col[i] + 1]; x++)
+                own = own && rank[any->col[x]] == k;
+    free(rank);
+    return own;
 }
 
 /* ---- whose byte it is --------------------------------------------------------------------------------------------------------- */

@@ -261,7 +261,7 @@ static int redirection(const struct rw_join *j, const struct rw_phase *p, const 
 static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw_redirect *r, uint32_t base,
                           uint32_t origin, const struct ptx_inst *i, const struct ptx_opnd *a, uint32_t *ret_reg, int64_t *ret_off)
 {
-    bool away = j->c->cluster && p->side == 1;
+    bool away = j->c->cluster && p->side == 1 && !r->own;
     int x;
     *ret_off = 0;
     if (a->base_kind != PTX_O_REG)
@@ -348,7 +348,7 @@ static int copy_redirected(struct rw_join *j, struct rw_phase *p, const struct p
         return x;
     i->opnd[at].reg = s; /* the caller's own array, which it looks at again */
     i->opnd[at].off = off;
-    i->space = j->c->cluster && p->side == 1 ? PTX_SHARED_CLUSTER : PTX_SHARED;
+    i->space = j->c->cluster && p->side == 1 && !r->own ? PTX_SHARED_CLUSTER : PTX_SHARED;
     return append(j, i);
 }
 

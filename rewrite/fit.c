@@ -11,8 +11,8 @@
  *   addresses   none depends on data (a widened access is the whole buffer)
  *   producers   do not read B, no atomics on either side
  *   consumers   that write B write inside the footprint: they store to both places
- * At level `cluster` a footprint is a rank's: of the component's producer blocks that it runs. Reads must be in those of all ranks together, and cluster.c
- * says whose shared memory a byte is in.
+ * At level `cluster` a footprint is a rank's: of the component's producer blocks that it runs. Where reads are in that of their own rank, all is as without
+ * clusters (`own`); else they must be in those of all ranks together, and cluster.c says whose shared memory a byte is in.
  * The producer's global store stays (keep_global) unless B is an intermediate that no other launch reads from it. When nothing of
  * B's buffer is left in the fused kernel and its pointer only goes through additions, the argument goes as well (drop_arg).
  * What does not fit takes the `global` level; `no_redirect` says why.
@@ -311,17 +311,23 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         goto done;
     }
     bool own = true;
+    r.own = c->cluster != 0;
     for (uint32_t k = 0; k < n && own; k++) {
+        struct dt_str no = {0};
         f[k] = footprint(c, k, buffer, &tmp);
         box[k] = f[k].box;
         own = (k + 1) % ranks || own_bytes(&f[k + 1 - ranks], ranks, &tmp, why);
+        r.own = r.own && own_bytes(&f[k], 1, &tmp, &no);
+        dt_str_done(&no);
     }
     if (dt_arena_failed(&tmp)) {
         out = dt_err_set(e, DT_E_NOMEM, "out of memory");
         goto done;
     }
-    if (!own || !fit_boxes(box, base, n, align, &r, why) || (c->cluster && !rw_cluster_owners(c, &r, box, base, align, why)))
+    if (!own || !fit_boxes(box, base, n, align, &r, why) || (c->cluster && !r.own && !rw_cluster_owners(c, &r, box, base, align, why)))
         goto done;
+    if (r.own && ranks > 1 && box[0].n && box[1].n && base[1] > base[0] && base[1] - base[0] < INT32_MAX)
+        r.step = (uint32_t)(base[1] - base[0]);
     fit_base(&r, box, base, n / ranks, ranks);
     r.keep_global = q->role != DT_INTERMEDIATE;
     for (uint32_t k = 0; k < c->ana->nedge && !r.keep_global; k++) {

@@ -344,9 +344,11 @@ static int propose_some(const struct rw_state *s, bool cluster, struct rw_propos
         struct dt_arena a = {0};
         struct rw_comps comps = {0};
         uint64_t bytes = 0;
-        bool some = !cluster || s->graph->launch[x->producer].cluster[0] || s->graph->launch[x->consumer].cluster[0];
+        bool some = !cluster;
         if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL || !x->pairs)
             continue;
+        for (int i = 0; i < 2 && !some; i++) /* one that is in clusters already */
+            some = rw_cluster_shape(&s->graph->launch[pair[i]], s->prog->step[pair[i]].entry, (uint32_t[3]){0}) > 0;
         if (ana_rows_kept(&x->any)) {
             r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, NULL, &comps, e);
             if (r == 0)

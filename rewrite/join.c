@@ -454,7 +454,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
         return nomem(j);
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         const struct rw_redirect *q = &c->redirect[k];
-        bool away = c->cluster && p->side == 1; /* counts from the component's base; cluster.c goes on from there */
+        bool away = c->cluster && p->side == 1 && !q->own; /* counts from the component's base; cluster.c goes on from there */
         uint32_t b = p->base[k] = new_reg(j, PTX_B32, "dt_base"), o = p->origin[k] = new_reg(j, PTX_B32, "dt_org");
         if (b == PTX_NO_REG || o == PTX_NO_REG)
             return DT_E_NOMEM;
@@ -683,16 +683,19 @@ static int emit_phases(struct rw_join *j, const struct table *t)
 {
     const struct rw_comps *q = &j->c->comps;
     unsigned id = phase_barrier(j->c);
+    bool own = j->c->cluster && rw_cluster_own_pairs(j->c), away = false;
     int r = 0;
+    for (uint32_t k = 0; k < j->c->nredirect; k++)
+        away |= !j->c->redirect[k].own;
     for (uint32_t s = 0; s < j->c->nbody && r == 0; s++) {
         if (s && j->c->cluster)
-            r = rw_emit_phase_barrier(j, UINT_MAX);
+            r = rw_emit_phase_barrier(j, own ? id : UINT_MAX);
         else if (s && q->list[s - 1].m && q->list[s].m)
             r = rw_emit_phase_barrier(j, id);
         if (r == 0)
             r = emit_phase(j, (int)s, t, id);
     }
-    if (r == 0 && j->c->cluster && j->c->nredirect)
+    if (r == 0 && j->c->cluster && away)
         r = rw_emit_phase_barrier(j, UINT_MAX);
     return r;
 }

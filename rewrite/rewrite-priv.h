@@ -142,6 +142,7 @@ struct rw_redirect {
     /* level `cluster`: rank r < owners has what lies at base(k) + r * step; step is less than the pitch, or some of it (by_rows) */
     uint32_t owners, step;
     bool by_rows;
+    bool own; /* each rank's consumers keep to what its own producers wrote: plain shared memory */
 };
 
 /* ---- a candidate --------------------------------------------------------------------------------------------------- */
@@ -276,6 +277,8 @@ uint32_t rw_cluster_shape(const struct dt_launch *l, const struct ptx_function *
 bool rw_cluster_conflict(const struct rw_cand *c, uint32_t s);
 /* Hand the components out to clusters of that size, 0: take that back. */
 int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
+/* Is everything that the two phases have to do with each other between blocks of one rank? Then a barrier of the block is enough between them. */
+bool rw_cluster_own_pairs(const struct rw_cand *c);
 /* Fill in the owners: can a byte's rank and place be worked out from its offset? box, by rank: what its producer blocks write; base: where it begins. */
 bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const struct ana_set *box, const uint64_t *base, uint32_t align, struct dt_str *why);
 

@@ -160,13 +160,14 @@ static const struct chain_case {
     const char *name, *buffers, *launches;
     uint32_t size;       /* of the first; then it stays */
     const char *note[6]; /* what goes to shared memory, of each join; '>', '<': inlined, as epilogue or prologue; '!' behind that: refused for this; NULL: no more */
+    unsigned barriers;   /* of the cluster in the last text; 0: however many */
 } chains[] = {
     {"five in a row: tiles, rows, elements, rows, tiles",
      F("a", 16384, "input") "," F("w", 16384, "weight") "," I("h0", 16384) "," I("h1", 16384) "," I("h2", 16384) "," I("h3", 16384) "," O("y", 16384),
      L("p", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h0") "," N(64) "," N(64)) "," L("q", "rows", "[64,1,1]", "[32,1,1]", B("h0") "," B("h1") "," N(64)) ","
      L("r", "gelu", "[32,1,1]", "[128,1,1]", B("h1") "," B("h2") "," N(4096)) "," L("s", "rows", "[64,1,1]", "[32,1,1]", B("h2") "," B("h3") "," N(64)) ","
      L("t", "gemm", "[4,4,1]", "[16,16,1]", B("h3") "," B("w") "," B("y") "," N(64) "," N(64)),
-     4, {"h0: 4 columns", "h1: 4 runs", "h2: 4 runs", "h3: 4 runs"}},
+     4, {"h0: 4 columns", "h1: own", "h2: own", "h3: 4 runs"}, .barriers = 4},
     {"intermediates that leave, or stay in global memory, and writes to what was read",
      F("x", 4096, "inout") "," I("h0", 4096) "," I("h1", 4096) "," O("h2", 4096),
      L("p", "blur", "[2,2,1]", "[16,16,1]", B("x") "," B("h0") "," N(32)) "," L("q", "blur", "[2,2,1]", "[16,16,1]", B("h0") "," B("h1") "," N(32)) ","
@@ -187,20 +188,23 @@ static const struct chain_case {
 static const struct chain_case posts[] = {
     {"a posted cluster, then its elements", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
      L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("h")) "," L("c", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("y")), 0, {"h: 4 runs"}},
+    {"a posted cluster, then elements each of which a rank has itself", F("x", 4096, "input") "," I("h", 4096) "," O("g", 4096) "," O("y", 4096),
+     L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("h")) "," L("q", "plain", "[16,1,1]", "[64,1,1]", B("h") "," B("g")) "," L("r", "plain", "[32,1,1]", "[32,1,1]", B("g") "," B("y")), 0,
+     {"h: own", "g: own"}, .barriers = 2 /* those of `turn` */},
     {"elements, then a posted cluster with fewer threads", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
      L("p", "plain", "[4,1,1]", "[256,1,1]", B("x") "," B("h")) "," L("c", "turn", "[16,1,1]", "[64,1,1]", B("h") "," B("y")), 0, {"h: 1 owner"}},
     {"posted, posted, posted, and elements", F("x", 4096, "input") "," I("f", 4096) "," I("g", 4096) "," I("h", 4096) "," O("y", 4096),
      L("p", "turn", "[16,1,1]", "[64,1,1]", B("x") "," B("f")) "," L("q", "turn", "[16,1,1]", "[64,1,1]", B("f") "," B("g")) ","
-     L("r", "turn", "[16,1,1]", "[64,1,1]", B("g") "," B("h")) "," L("s", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("y")), 0, {"f: 4 runs", "g: 4 runs", "h: 4 runs"}},
+     L("r", "turn", "[16,1,1]", "[64,1,1]", B("g") "," B("h")) "," L("s", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("y")), 0, {"f: own", "g: own", "h: 4 runs"}},
     {"elements inlined before a posted cluster, and behind", F("x", 4096, "input") "," I("f", 4096) "," I("h", 4096) "," I("g", 4096) "," O("y", 4096),
      L("p", "plain", "[4,1,1]", "[256,1,1]", B("x") "," B("f")) "," L("q", "turn", "[16,1,1]", "[64,1,1]", B("f") "," B("h")) ","
-     L("r", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("g")) "," L("s", "turn", "[16,1,1]", "[64,1,1]", B("g") "," B("y")), 0, {"<", ">", "g: 4 runs"}},
+     L("r", "plain", "[8,1,1]", "[128,1,1]", B("h") "," B("g")) "," L("s", "turn", "[16,1,1]", "[64,1,1]", B("g") "," B("y")), 0, {"<", ">", "g: own"}},
     {"elements behind barriers in a loop", F("x", 4096, "input") "," I("h", 4096) "," O("y", 4096),
      LC("p", "loops", "[16,1,1]", "[64,1,1]", "[4,1,1]", B("x") "," B("h") "," N(3)) "," L("c", "plain", "[16,1,1]", "[64,1,1]", B("h") "," B("y")), 0,
      {">!clusters: 'p' need not meet"}},
     {"a square of blocks", F("x", 4096, "input") "," I("h", 4096) "," I("g", 4096) "," O("y", 4096),
      LC("p", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("x") "," B("h") "," N(32)) "," LC("q", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("h") "," B("g") "," N(32)) ","
-     LC("r", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("g") "," B("y") "," N(32)), 0, {"", ""}},
+     LC("r", "pairs", "[4,4,1]", "[8,8,1]", "[2,2,1]", B("g") "," B("y") "," N(32)), 0, {"h: own", "g: own"}},
     {"threads that are no power of two, and ranks that only meet", F("x", 3072, "input") "," I("h", 3072) "," I("g", 3072) "," O("y", 3072),
      LC("p", "part", "[8,1,1]", "[96,1,1]", "[4,1,1]", B("x") "," B("h")) "," L("q", "plain", "[6,1,1]", "[128,1,1]", B("h") "," B("g")) ","
      LC("r", "part", "[8,1,1]", "[96,1,1]", "[4,1,1]", B("g") "," B("y")), 0, {"h: 4 runs", "g: 3 runs"}},
@@ -257,6 +261,11 @@ static void run_chain(void **state)
         json_decref(doc);
         dt_str_done(&why);
     }
+    unsigned n = 0;
+    for (const char *at = now.p->module[now.g->launch[0].module].ptx; (at = strstr(at, "barrier.cluster.arrive")); at++)
+        n++;
+    if (g->barriers && n != g->barriers)
+        fail_msg("%s: %u barriers of the cluster, not %u", g->name, n, g->barriers);
     join_size = 0;
     made_done(&m);
     made_done(&now);

@@ -129,7 +129,9 @@ static inline int join(const struct made *m, uint32_t p, uint32_t c, enum rw_lev
     cand.size = cand.comps.n && join_size ? join_size : rw_cluster_size(&cand, alike, &us);
     int r = rw_fuse(&cand, level, why, &e);
     for (uint32_t k = 0, at = (uint32_t)(join_note[0] = 0); r == 0 && level == RW_LEVEL_CLUSTER && k < cand.nredirect && at < sizeof join_note; k++)
-        at += (uint32_t)snprintf(join_note + at, sizeof join_note - at, "%s%s: %u %s", k ? ", " : "", m->g->buffer[cand.redirect[k].buffer].name,
+        at += cand.redirect[k].own
+                  ? (uint32_t)snprintf(join_note + at, sizeof join_note - at, "%s%s: own", k ? ", " : "", m->g->buffer[cand.redirect[k].buffer].name)
+                  : (uint32_t)snprintf(join_note + at, sizeof join_note - at, "%s%s: %u %s", k ? ", " : "", m->g->buffer[cand.redirect[k].buffer].name,
                                  cand.redirect[k].owners, cand.redirect[k].owners == 1 ? "owner" : cand.redirect[k].by_rows ? "rows" : cand.redirect[k].pitch ? "columns" : "runs");
     if (r == 0)
         r = rw_fuse_part(&cand, &x, &e);

@@ -16,6 +16,9 @@ static const char source[] =
     "extern \"C\" __global__ void ring(const float *a, float *b) {\n"
     "  __shared__ float s[32]; unsigned t = threadIdx.x, rank, at; float v; s[t] = a[blockIdx.x * 32 + t]; " SYNC " " NEXT("v") " " SYNC "\n"
     "  b[blockIdx.x * 32 + t] = v + rank; }\n"
+    "extern \"C\" __global__ void __cluster_dims__(4, 1, 1) dims(const float *a, float *b) {\n" /* its shape is in its text */
+    "  __shared__ float s[32]; unsigned t = threadIdx.x, rank, at; float v; s[t] = a[blockIdx.x * 32 + t]; " SYNC " " NEXT("v") " " SYNC "\n"
+    "  b[blockIdx.x * 32 + t] = v - rank; }\n"
     "extern \"C\" __global__ void loop(const float *a, float *b, int n) {\n"
     "  __shared__ float s[32]; unsigned t = threadIdx.x, rank, at; float v = 0, w; s[t] = a[blockIdx.x * 32 + t];\n"
     "  for (int k = 0; k < n; k++) { " SYNC " " NEXT("w") " " SYNC " v += w; s[t] = v; }\n"
@@ -45,6 +48,10 @@ static void test_chain(void **state)
     (void)state;
     assert_int_equal(steps(p), 1);
     assert_int_equal(ranks(launch(p, "r+b+q")), 4);
+    json_decref(p);
+    p = fused("cluster", PLAIN("r", "dims", B("x") "," B("h")) "," PLAIN("b", "back", B("h") "," B("y")));
+    assert_int_equal(steps(p), 1);
+    assert_int_equal(ranks(launch(p, "r+b")), 4);
     json_decref(p);
 }
 
