@@ -152,7 +152,9 @@ static bool signal(struct sg_talker *t, struct flag *f)
     const struct signal *last = f->signal.n ? &f->signal.p[f->signal.n - 1] : NULL;
     if (last && last->block == me)
         return true;
-    return dt_push(&f->signal, (struct signal){me, last && last->depth > depth ? last->depth : depth});
+    if (last && last->depth > depth)
+        depth = last->depth;
+    return dt_push(&f->signal, (struct signal){me, depth}); /* which may move `last` */
 }
 
 void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint32_t mask, enum sg_access how)

@@ -143,6 +143,20 @@ static const char text[] =
     "    setp.lt.u32 %p2, %r3, 2;\n"
     "    @%p2 bra WAIT;\n"
     "    ret;\n}\n"
+    /* 60 blocks signal one flag: more than fit where its list began */
+    ".visible .entry crowd(.param .u64 at)\n{\n"
+    "    .reg .b64 %rd1; .reg .b32 %r<4>; .reg .pred %p<3>;\n"
+    "    ld.param.u64 %rd1, [at];\n"
+    "    atom.global.add.u32 %r1, [%rd1], 1;\n"
+    "    setp.ge.u32 %p1, %r1, 60;\n"
+    "    @%p1 bra WAIT;\n"
+    "    red.release.gpu.global.add.u32 [%rd1+4], 1;\n"
+    "    ret;\n"
+    "WAIT:\n"
+    "    ld.acquire.gpu.global.u32 %r3, [%rd1+4];\n"
+    "    setp.lt.u32 %p2, %r3, 60;\n"
+    "    @%p2 bra WAIT;\n"
+    "    ret;\n}\n"
     /* block by block: each waits for the one before and signals; %ctaid, so another order spins */
     ".visible .entry chain(.param .u64 at)\n{\n"
     "    .reg .b64 %rd<4>; .reg .b32 %r<6>; .reg .pred %p<4>;\n"
@@ -227,6 +241,10 @@ static void recorded(void **state)
     }
     assert_ptr_equal(run("k", 12, 0), t);
     assert_null(run("k", 12, 7)); /* another order: not the one that is timed */
+    t = run("crowd", 66, 0);
+    assert_non_null(t);
+    assert_int_equal(t->npart, 2);
+    assert_int_equal(t->wait[t->wait_at[65]].count, 60);
     t = run("chain", 40, 0);
     assert_non_null(t);
     assert_int_equal(t->npart, 40);
