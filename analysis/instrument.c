@@ -518,21 +518,21 @@ static int record_here(struct ana_instr *s, uint32_t k)
         return span_here(s, k);
     if (!x->bytes)
         return bounds_of_copy(s, k);
-    const struct ptx_opnd *o = &i->opnd[x->opnd];
+    const struct ptx_opnd *o = &i->opnd[x->opnd], *source = ptx_cp_async_source(i);
     enum ana_mode mode = exact(s, k) ? ANA_EXACT : ANA_BOUNDS;
     uint32_t skip = s->label++;
     if (o->kind != PTX_O_ADDR || o->base_kind == PTX_O_NONE)
         return dt_err_set(s->e, DT_E_UNSUPPORTED, "%s, PTX line %u: an absolute address", s->f->name, i->line);
-    if (s->native && o->base_kind == PTX_O_REG && (i->op != PTX_OP_CP_ASYNC || i->nopnd < 4))
+    if (s->native && o->base_kind == PTX_O_REG && !source)
         return touch(s, k, mode, i->pred, i->pred_neg, reg_name(s, o->reg), o->off);
     if (i->pred != PTX_NO_REG)
         EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
-    if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_REG) { /* size, or ignore */
-        if (s->f->reg[i->opnd[3].reg].type == PTX_PRED)
-            EMIT(s, "@%s%s bra $ana_s%u;", i->opnd[3].neg ? "!" : "", reg_name(s, i->opnd[3].reg), skip);
+    if (source && source->kind == PTX_O_REG) { /* size, or ignore */
+        if (s->f->reg[source->reg].type == PTX_PRED)
+            EMIT(s, "@%s%s bra $ana_s%u;", source->neg ? "!" : "", reg_name(s, source->reg), skip);
         else
-            EMIT(s, "setp.eq.u32 %%ana_p, %s, 0; @%%ana_p bra $ana_s%u;", reg_name(s, i->opnd[3].reg), skip);
-    } else if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_IMM && !i->opnd[3].bits) {
+            EMIT(s, "setp.eq.u32 %%ana_p, %s, 0; @%%ana_p bra $ana_s%u;", reg_name(s, source->reg), skip);
+    } else if (source && source->kind == PTX_O_IMM && !source->bits) {
         EMIT(s, "bra $ana_s%u;", skip);
     }
     uint32_t g = ana_group_of(s, k);

@@ -174,9 +174,9 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
             y.bytes = bytes <= 32 ? bytes : 0;
         else if (i->op == PTX_OP_CP_ASYNC && k == 1 && i->nopnd > 2 && i->opnd[2].kind == PTX_O_IMM)
             y.bytes = i->opnd[2].bits <= 16 ? (uint32_t)i->opnd[2].bits : 0;
-        if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && y.bytes && i->opnd[3].kind == PTX_O_REG &&
-            s->reg[i->opnd[3].reg] > y.guard)
-            y.guard = s->reg[i->opnd[3].reg]; /* how many bytes are read at all */
+        const struct ptx_opnd *source = ptx_cp_async_source(i);
+        if (source && y.bytes && source->kind == PTX_O_REG && s->reg[source->reg] > y.guard)
+            y.guard = s->reg[source->reg]; /* how many bytes are read at all */
         if (!y.bytes)
             ana_span_find(s, i, &y, prov);
         if (!y.bytes && !y.span)

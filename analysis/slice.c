@@ -124,8 +124,9 @@ static void roots(struct slice *s)
             need(s, o->reg);
         if (i->pred != PTX_NO_REG)
             need(s, i->pred);
-        if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 && i->opnd[3].kind == PTX_O_REG)
-            need(s, i->opnd[3].reg);
+        const struct ptx_opnd *source = ptx_cp_async_source(i);
+        if (source && source->kind == PTX_O_REG)
+            need(s, source->reg);
         const struct ptx_opnd *more[ANA_LOG_VALUES];
         for (unsigned q = 0, n = ana_span_operands(i, x, more); q < n; q++)
             if (more[q]->kind == PTX_O_REG)

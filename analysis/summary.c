@@ -190,8 +190,8 @@ static void access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_
     if (i->pred != PTX_NO_REG)
         predicate(s, i, lane, mine);
     set_mask(s, mine);
-    if (i->op == PTX_OP_CP_ASYNC && i->nopnd > 3) { /* its source size, or whether to ignore it */
-        const struct ptx_opnd *z = &i->opnd[3];
+    const struct ptx_opnd *z = ptx_cp_async_source(i);
+    if (z) { /* its source size, or whether to ignore it */
         bool pred = z->kind == PTX_O_REG && s->code->f->reg[z->reg].type == PTX_PRED;
         const struct ana_form *v = ana_operand(s, z, 32, 0);
         ana_hold(s, v);
@@ -447,7 +447,8 @@ static int prepare(struct ana_sum *s)
         s->bits[r] &= 0x7f;
         for (uint32_t k = 0; k < c->sites.nsite && !used; k++) {
             const struct ptx_inst *i = &c->inst[c->sites.site[k].inst];
-            used = i->opnd[c->sites.site[k].opnd].reg == r || i->pred == r || (i->nopnd > 3 && i->opnd[3].reg == r);
+            const struct ptx_opnd *z = ptx_cp_async_source(i);
+            used = i->opnd[c->sites.site[k].opnd].reg == r || i->pred == r || (z && z->reg == r);
         }
         if (used)
             ana_form_init(s, &s->reg[r]);

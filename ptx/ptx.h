@@ -185,6 +185,12 @@ static inline bool ptx_has(const struct ptx_inst *i, enum ptx_mod m)
             return true;
     return false;
 }
+/* The operand of a cp.async that says how many bytes are read (an integer), or whether none is (a predicate): NULL without one. The operand behind
+ * the size may also be a cache policy, and is nothing of the kind then. */
+static inline const struct ptx_opnd *ptx_cp_async_source(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 + ptx_has(i, PTX_M_L2_HINT) ? &i->opnd[3] : NULL;
+}
 /* The instruction's modifier of class c, PTX_M_NONE if it has none: ptx_mod_of(i, PTX_MC_RND) is PTX_M_RN, … */
 enum ptx_mod ptx_mod_of(const struct ptx_inst *i, enum ptx_mod_class c);
 /* Set or clear a modifier; keeps canonical order. False if there is no room. */

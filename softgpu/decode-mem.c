@@ -394,8 +394,8 @@ static int cp_async(struct sg_dec *d)
     if (!(from.flags & SG_A64) || from.imm != (int32_t)from.imm)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "cp.async from a 32-bit address");
     uint32_t src_size = SG_NONE;
-    if (i->nopnd > (ptx_has(i, PTX_M_L2_HINT) ? 4 : 3)) { /* the last operand of a hint is its policy */
-        const struct ptx_opnd *o = &i->opnd[3];
+    const struct ptx_opnd *o = ptx_cp_async_source(i);
+    if (o) {
         if (o->kind == PTX_O_REG && d->f->reg[o->reg].type == PTX_PRED) { /* ignore-src: nothing is read */
             bool neg;
             uint32_t p = sg_pred(d, o, &neg), t = sg_temp(d), zero = sg_konst(d, 0, false), all = sg_konst(d, size->bits, false);

@@ -344,6 +344,14 @@ static void hand_written(void **state)
         /* generic: to shared memory, then to global */
         " cvt.u64.u32 %rd6, %r6; cvta.shared.u64 %rd7, %rd6; st.b32 [%rd7], %r3; ld.b32 %f5, [%rd7];"
         " @!%p1 st.b32 [%rd5], %f5; ret; }\n"
+        /* a cache policy is no size, even where its low half is 0; behind a size, the size counts */
+        ".visible .entry hints(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<20>; .reg .b32 %r<20>; .reg "
+        ".pred %p<4>; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r1, 32, %r2; ld.param.u64 %rd1, [x];"
+        " ld.param.u64 %rd2, [y]; mul.wide.u32 %rd3, %r3, 16; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;"
+        " mov.u32 %r4, tile; shl.b32 %r5, %r2, 4; add.s32 %r6, %r4, %r5; setp.lt.u32 %p1, %r3, 50; selp.b32 %r7, 16, 0, %p1;"
+        " mov.b64 %rd10, 0x12F0000000000000; cp.async.cg.shared.global.L2::cache_hint [%r6], [%rd4], 16, %rd10;"
+        " { .reg .b64 p; createpolicy.fractional.L2::evict_first.b64 p, 1.0;"
+        " cp.async.cg.shared.global.L2::cache_hint [%r6], [%rd5], 16, %r7, p; } cp.async.wait_all; ret; }\n"
         ".visible .entry calls(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<9>; .reg .b32 %r<9>; "
         "ld.param.u64 %rd1, [z];"
         " ld.param.u64 %rd2, [y]; mov.u32 %r1, %tid.x; mul.wide.u32 %rd3, %r1, 4; add.s64 %rd4, %rd1, %rd3; add.s64 "
@@ -356,6 +364,8 @@ static void hand_written(void **state)
                  "[{'name': 'copy', 'module': 'm', 'entry': 'copy', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
                  "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]},"
                  "{'name': 'calls', 'module': 'm', 'entry': 'calls', 'grid': [1, 1, 1], 'block': [32, 1, 1], 'args':"
+                 "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]},"
+                 "{'name': 'hints', 'module': 'm', 'entry': 'hints', 'grid': [2, 1, 1], 'block': [32, 1, 1], 'args':"
                  "[{'buffer': 'x'}, {'buffer': 'y'}, {'buffer': 'z'}]}]");
     struct graph g;
     analyse(&g, d, NULL);
@@ -369,6 +379,12 @@ static void hand_written(void **state)
     mark(0, 1, M, 0, 0, 128);                   /* the second function touches nothing */
     mark(0, 2, Y, ANA_DATA_DEPENDENT, 0, 4096); /* the first may write where its argument points */
     compare(&g, 1);
+    for (uint32_t i = 0; i < 64; i++) {
+        mark(i / 32, 0, R, 0, i * 16, 16);
+        if (i < 50)
+            mark(i / 32, 1, R, 0, i * 16, 16);
+    }
+    compare(&g, 2);
     release(&g);
     free(d);
 }
