@@ -120,6 +120,8 @@ struct ana_memo {
     int (*get)(void *user, const char *key, void **ret, size_t *ret_len); /* 1: found, *ret is free()d by the caller; else there is none */
     void (*put)(void *user, const char *key, const void *p, size_t n);
     void *user;
+    /* What get gave under the key was no such entry, or said what cannot be; it is not used. For a log; NULL: nobody wants to know. */
+    void (*bad)(void *user, const char *key, const char *why);
 };
 
 struct ana_options {

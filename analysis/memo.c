@@ -537,8 +537,8 @@ int ana_memo_find(struct ana_rec *s, uint32_t launch)
         *key = 0;
     if (rc == 1 && s->o->memo->get(s->o->memo->user, key, &p, &n) != 1)
         rc = 0;
-    if (rc == 1)
-        rc = decode(s, launch, &o, key, p, n, &mine, &s->r->launch[launch]);
+    if (rc == 1 && (rc = decode(s, launch, &o, key, p, n, &mine, &s->r->launch[launch])) == 0 && s->o->memo->bad)
+        s->o->memo->bad(s->o->memo->user, key, "it is no footprint of this launch");
     if (rc == 1) {
         dt_arena_adopt(&s->r->arena, &mine);
         s->summed[launch] = true;

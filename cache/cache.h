@@ -59,7 +59,7 @@ struct cache_bytes {
     const void *p;
     size_t bytes;
 };
-/* 1 found (*ret: free()), 0 miss, negative error. */
+/* 1 found (*ret: free()), 0 miss, negative error. A miss with e->detail: there was one, it was damaged and is deleted. */
 int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len, struct dt_err *e);
 /* All of them or none. When bodies of the kind have more than max_bytes together, those that were used least recently go. */
 int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes, struct dt_err *e);

@@ -62,6 +62,7 @@ int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void 
         return cache_db_error(c, "cannot be read", e);
     if (!sound) {
         cache_run(c, SQL("DELETE FROM", kept, "WHERE key = ?1"), &key, 1);
+        dt_err_set(e, DT_E_IO, "the row does not match its checksum");
         return 0;
     }
     if (!p)

@@ -67,6 +67,9 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
             printf(", a sample: %.0f of %.0f blocks ran", jnum(part, "blocks"), jnum(part, "of"));
         putchar('\n');
     }
+    if (json_object_get(doc, "measured"))
+        printf("measured   %.0f comparisons, %.0f known from the performance library\n", jnum(json_object_get(doc, "measured"), "comparisons"),
+               jnum(json_object_get(doc, "measured"), "library"));
     if (c->output)
         printf("written to %s\n", c->output);
     return 0;

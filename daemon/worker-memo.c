@@ -16,6 +16,7 @@
 
 #define MEMORY_BYTES (UINT64_C(64) << 20)
 #define FILE_BYTES (INT64_C(256) << 20) /* of each kind */
+#define BAD 20 /* entries that the log tells of, for what they are */
 #define BUCKETS 1024 /* a power of two */
 
 struct kept {
@@ -38,6 +39,7 @@ struct wrk_memo {
     struct kept *bucket[BUCKETS];
     uint64_t bytes, tick;
     bool warned;
+    unsigned bad; /* entries that were not used */
 };
 
 static void warn(struct wrk_memo *m, struct dt_err *e)
@@ -111,6 +113,13 @@ static struct kept *add(struct wrk_memo *m, enum cache_kept kind, const char *ke
     return *at = k;
 }
 
+static void bad(void *user, const char *key, const char *why)
+{
+    const struct view *v = user;
+    if (v->m->bad++ < BAD)
+        dt_log(DT_LOG_WARN, "kept %s %.23s is not used: %s%s", v->kind == CACHE_TRIALS ? "trial" : "footprint", key, why, v->m->bad == BAD ? "; no more of these are told" : "");
+}
+
 static int get(void *user, const char *key, void **ret, size_t *ret_len)
 {
     const struct view *v = user;
@@ -123,6 +132,9 @@ static int get(void *user, const char *key, void **ret, size_t *ret_len)
         int r = cache_kept_get(m->w->cache, v->kind, key, &p, &n, &e);
         if (r < 0)
             warn(m, &e);
+        else if (r == 0 && e.detail)
+            bad(user, key, e.detail);
+        dt_err_done(&e);
         if (r != 1)
             return 0;
         add(m, v->kind, key, p, n, false);
@@ -148,7 +160,7 @@ const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind)
     if (!w->memo && (w->memo = dt_calloc(1, sizeof *w->memo))) {
         w->memo->w = w;
         for (enum cache_kept k = 0; k < CACHE_KEPT; k++)
-            w->memo->view[k] = (struct view){{get, put, &w->memo->view[k]}, w->memo, k};
+            w->memo->view[k] = (struct view){{get, put, &w->memo->view[k], bad}, w->memo, k};
     }
     return w->memo ? &w->memo->view[kind].calls : NULL;
 }

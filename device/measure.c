@@ -236,6 +236,8 @@ static int modelled(struct dev_device *d, const struct dev_arm *arm, unsigned na
         m->events = m->time;
         double r = m->time.median > 0 ? ret[0].time.median / m->time.median : 1;
         dev_stats(&r, 1, &m->ratio);
+        r = ret[0].time.median - m->time.median;
+        dev_stats(&r, 1, &m->gain);
         snprintf(m->method, sizeof m->method, "%s", t.method);
     }
     return 0;
@@ -303,6 +305,9 @@ int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, 
         for (unsigned k = 0; k < b.reps; k++)
             ratio[k] = us[(size_t)a * b.reps + k] > 0 ? us[k] / us[(size_t)a * b.reps + k] : 1;
         dev_stats(ratio, b.reps, &ret[a].ratio);
+        for (unsigned k = 0; k < b.reps; k++)
+            ratio[k] = us[k] - us[(size_t)a * b.reps + k];
+        dev_stats(ratio, b.reps, &ret[a].gain);
         dev_stats(us + (size_t)a * b.reps, b.reps, &ret[a].events);
         ret[a].time = ret[a].events;
         snprintf(ret[a].method, sizeof ret[a].method, "measured:events");

@@ -46,6 +46,7 @@ struct dev_measured {
     struct dev_stats time;   /* microseconds of one pass, by `method` */
     struct dev_stats events; /* by events round an untraced pass */
     struct dev_stats ratio;  /* first arm's time over this one's, pair by pair (events): over 1 is faster */
+    struct dev_stats gain;   /* first arm's time less this one's, likewise: microseconds */
     char method[32];         /* "measured:cupti", "measured:events", "modeled:h200" */
     double overhead;         /* traced over untraced time, by events; 0: not traced */
     double idle_us;          /* of a median pass: nothing ran (CUPTI); -1: not known */

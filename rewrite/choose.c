@@ -431,6 +431,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
                 if (best.graph)
                     loses(&why, level, now, &best);
                 add(&note, reason.s);
+                add(&note, noise.s); /* what the library knew */
                 rw_state_done(&best);
                 best = next;
                 memset(&next, 0, sizeof next);
@@ -671,7 +672,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         if (r == 0)
             r = rw_verify_plan(p->dev, p->ref, top->prog, top->ana, inputs, schedules, ran, &bad);
         if (p->from_library && !fatal(r) && (r < 0 || !library_right(top, ran))) {
-            p->no_library = true; /* whatever is wrong, it is looked for without what others found */
+            p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);
             return 0;
         }
@@ -713,8 +714,13 @@ static int measure_final(struct rw_planner *p, struct dt_err *e)
     struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
     struct dt_str why = {0};
     rw_say(p->opt, "measure", 0, 1);
-    int r = rw_faster(p, first, last, &why, e);
+    int r = rw_faster_now(p, first, last, &why, e);
     double plan_us = last->time.time_us;
+    if (r == 0 && p->known && !(why.len && strstr(why.s, "noisy"))) { /* what the library knew does not hold here */
+        p->again = true;
+        dt_str_done(&why);
+        return 0;
+    }
     while (r == 0 && p->state.n > 1) {
         struct rw_state *s = &p->state.p[p->state.n - 1];
         struct rw_entry *x = &p->entry.p[s->entry];
@@ -762,7 +768,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     }
     if ((r = rw_all_rounds(p, e)) < 0 || (r = rw_rivals(p, e)) < 0)
         return r;
-    if ((r = verify_final(p, inputs, schedules, e)) == 0 && p->state.n > 1 && !p->no_library && rw_measures(p))
+    if ((r = verify_final(p, inputs, schedules, e)) == 0 && p->state.n > 1 && !p->again && rw_measures(p))
         r = measure_final(p, e);
     return r;
 }

@@ -88,13 +88,13 @@ static int make_key(struct rw_trial *t, struct dt_err *e)
 }
 
 /* ---- entries --------------------------------------------------------------------------------------------------------- */
-static void put_number(uint8_t *p, uint64_t v)
+void rw_put_number(uint8_t *p, uint64_t v)
 {
     for (int i = 0; i < 8; i++)
         p[i] = (uint8_t)(v >> 8 * i);
 }
 
-static uint64_t get_number(const uint8_t *p)
+uint64_t rw_number(const uint8_t *p)
 {
     uint64_t v = 0;
     for (int i = 0; i < 8; i++)
@@ -113,22 +113,56 @@ static int sign(const char *key, const void *body, size_t n, char sum[DT_SHA256_
     return 0;
 }
 
-static bool decode(const struct rw_trial *t, const uint8_t *p, size_t n, struct dev_cost *cost, unsigned *ret_orders)
+uint8_t *rw_kept_get(const struct ana_memo *m, const char *head, const char *key, size_t bytes)
 {
-    const size_t head = sizeof HEAD - 1, sum_len = DT_SHA256_TEXT - 1, body = 16 + t->n * PER_LAUNCH;
+    const size_t front = strlen(head), sum_len = DT_SHA256_TEXT - 1;
     char sum[DT_SHA256_TEXT];
-    if (n != head + sum_len + 1 + body || memcmp(p, HEAD, head) || p[head + sum_len] != '\n')
+    void *got = NULL;
+    size_t n = 0;
+    if (m->get(m->user, key, &got, &n) != 1)
+        return NULL;
+    uint8_t *p = got;
+    const char *why = NULL;
+    if (n != front + sum_len + 1 + bytes || memcmp(p, head, front) || p[front + sum_len] != '\n')
+        why = "its form is another";
+    else if (sign(key, p + front + sum_len + 1, bytes, sum) < 0 || memcmp(sum, p + front, sum_len))
+        why = "its checksum is another";
+    if (why) {
+        if (m->bad)
+            m->bad(m->user, key, why);
+        free(p);
+        return NULL;
+    }
+    memmove(p, p + front + sum_len + 1, bytes);
+    return p;
+}
+
+void rw_kept_put(const struct ana_memo *m, const char *head, const char *key, const uint8_t *body, size_t bytes)
+{
+    const size_t front = strlen(head), sum_len = DT_SHA256_TEXT - 1;
+    uint8_t *p = dt_malloc(front + sum_len + 1 + bytes);
+    char sum[DT_SHA256_TEXT];
+    if (p && sign(key, body, bytes, sum) == 0) {
+        memcpy(p, head, front);
+        memcpy(p + front, sum, sum_len);
+        p[front + sum_len] = '\n';
+        memcpy(p + front + sum_len + 1, body, bytes);
+        m->put(m->user, key, p, front + sum_len + 1 + bytes);
+    }
+    free(p);
+}
+
+static bool decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost *cost, unsigned *ret_orders)
+{
+    if (rw_number(at) > RW_TRIAL_ORDERS || rw_number(at + 8) != t->n)
         return false;
-    const uint8_t *at = p + head + sum_len + 1;
-    if (sign(t->library, at, body, sum) < 0 || memcmp(sum, p + head, sum_len) || get_number(at) > RW_TRIAL_ORDERS || get_number(at + 8) != t->n)
-        return false;
-    *ret_orders = (unsigned)get_number(at);
+    *ret_orders = (unsigned)rw_number(at);
     at += 16;
     for (uint32_t k = 0; k < t->n; k++, at += PER_LAUNCH) {
         bool kernel = t->next->graph->launch[t->first + k].kind == DT_KERNEL;
-        cost[k] = (struct dev_cost){.known = kernel, .kept = kernel, .instructions = get_number(at)};
+        cost[k] = (struct dev_cost){.known = kernel, .kept = kernel, .instructions = rw_number(at)};
         for (size_t i = 0; i < NUMBERS; i++)
-            cost[k].work[i] = get_number(at + 8 + 8 * i);
+            cost[k].work[i] = rw_number(at + 8 + 8 * i);
         if (kernel && !dev_cost_fits(t->p->dev, t->next->prog, t->first + k, &cost[k]))
             return false;
     }
@@ -138,14 +172,16 @@ static bool decode(const struct rw_trial *t, const uint8_t *p, size_t n, struct 
 int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e)
 {
     const struct ana_memo *m = t->p->opt->library;
-    void *p = NULL;
-    size_t n = 0;
     int r = m ? make_key(t, e) : 0;
-    if (r != 1 || t->p->no_library || m->get(m->user, t->library, &p, &n) != 1)
+    uint8_t *p = r == 1 && !t->p->no_library ? rw_kept_get(m, HEAD, t->library, 16 + t->n * PER_LAUNCH) : NULL;
+    if (!p)
         return r < 0 ? r : 0;
-    r = decode(t, p, n, cost, &t->orders);
-    if (!r)
+    r = decode(t, p, cost, &t->orders);
+    if (!r) {
         memset(cost, 0, t->n * sizeof *cost);
+        if (m->bad)
+            m->bad(m->user, t->library, "it is no cost of these launches on this device");
+    }
     free(p);
     t->p->from_library |= r;
     return r;
@@ -154,29 +190,22 @@ int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e)
 void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders)
 {
     const struct ana_memo *m = t->p->opt->library;
-    const size_t head = sizeof HEAD - 1, sum_len = DT_SHA256_TEXT - 1, body = 16 + t->n * PER_LAUNCH;
     if (!m || !*t->library)
         return;
     for (uint32_t k = 0; k < t->n; k++) /* some cannot be kept in a file */
         if (cost[k].known && !dev_cost_fits(t->p->dev, t->next->prog, t->first + k, &cost[k]))
             return;
-    uint8_t *p = dt_malloc(head + sum_len + 1 + body), *at = p ? p + head + sum_len + 1 : NULL;
-    char sum[DT_SHA256_TEXT];
+    uint8_t *p = dt_malloc(16 + t->n * PER_LAUNCH);
     if (!p)
         return;
-    put_number(at, orders);
-    put_number(at + 8, t->n);
+    rw_put_number(p, orders);
+    rw_put_number(p + 8, t->n);
     for (uint32_t k = 0; k < t->n; k++) {
-        uint8_t *q = at + 16 + k * PER_LAUNCH;
-        put_number(q, cost[k].instructions);
+        uint8_t *q = p + 16 + k * PER_LAUNCH;
+        rw_put_number(q, cost[k].instructions);
         for (size_t i = 0; i < NUMBERS; i++)
-            put_number(q + 8 + 8 * i, cost[k].work[i]);
+            rw_put_number(q + 8 + 8 * i, cost[k].work[i]);
     }
-    if (sign(t->library, at, body, sum) == 0) {
-        memcpy(p, HEAD, head);
-        memcpy(p + head, sum, sum_len);
-        p[head + sum_len] = '\n';
-        m->put(m->user, t->library, p, head + sum_len + 1 + body);
-    }
+    rw_kept_put(m, HEAD, t->library, p, 16 + t->n * PER_LAUNCH);
     free(p);
 }

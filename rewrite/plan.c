@@ -6,7 +6,8 @@
  * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
  * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
- * before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`.
+ * before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
+ * device made, and how many the performance library decided.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -195,6 +196,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          put(doc, "rewrites", rewrites(p)) &&
          put(doc, "assumes", assumes(last, e)) &&
          put(doc, "verified", verified(p)) &&
+         (!rw_measures(p) || put(doc, "measured", json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
          put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
     if (ok) {
         scratch = json_object_get(ptx, "scratch");
@@ -235,8 +237,9 @@ int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_
 {
     static const struct rw_options defaults;
     uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * 1e6) : 0;
+    unsigned measured = 0;
     for (bool no_library = false;; no_library = true) {
-        struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature, .deadline_us = deadline_us, .no_library = no_library};
+        struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature, .deadline_us = deadline_us, .no_library = no_library, .measured = measured};
         struct rw_state s = {.borrowed = true};
         /* the state owns none of the three; the casts only share the struct with states that do */
         s.graph = (struct dt_graph *)prog->graph;
@@ -245,7 +248,8 @@ int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_
         if (!dt_push(&p.state, s))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_choose(&p, e);
-        bool again = r == 0 && p.no_library && !no_library; /* the library was wrong */
+        bool again = r == 0 && p.again && !no_library; /* the library was wrong */
+        measured = p.measured;
         json_t *doc = r < 0 || again ? NULL : rw_plan_json(&p, e);
         planner_done(&p);
         if (again)

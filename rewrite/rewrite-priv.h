@@ -499,6 +499,8 @@ struct rw_planner {
     struct dt_vec(struct rw_tried) tried;
     bool from_library;             /* some trial was not run: the library knew it */
     bool no_library;               /* it was wrong once: nothing of it is believed any more */
+    bool again;                    /* it was: plan anew without it */
+    unsigned measured, known;      /* comparisons that were measured on the device, and that the library decided (times.c) */
 };
 
 #define RW_TRIAL_ORDERS 2 /* shuffled block orders of a trial */
@@ -533,6 +535,14 @@ void rw_trial_done(struct rw_trial *t);
 /* library.c. 1: the library knows the trial: its costs are in cost[t->n], t->orders is set. 0: it does not. t->library is its key there for rw_library_put. */
 int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e);
 void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders);
+/* Entries of the library: `head` with its newline, the SHA-256 of key and body as text, a newline, the body. rw_kept_get: the body (free()), if there is one of
+ * that length and right; NULL: none. Numbers are eight bytes, lowest first. */
+uint8_t *rw_kept_get(const struct ana_memo *m, const char *head, const char *key, size_t bytes);
+void rw_kept_put(const struct ana_memo *m, const char *head, const char *key, const uint8_t *body, size_t bytes);
+void rw_put_number(uint8_t *p, uint64_t v);
+uint64_t rw_number(const uint8_t *p);
+/* trial.c: a launch as part of a key, buffers by first use: number[] of every buffer is UINT32_MAX at first. entry_alone: without the rest of its module. */
+void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number, uint32_t *n);
 /* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
 /* state.c */
@@ -550,6 +560,19 @@ int rw_all_rounds(struct rw_planner *p, struct dt_err *e);
 bool rw_measures(const struct rw_planner *p);
 /* Is `next` faster by more than the noise? (Or forced.) 1, 0, negative: error. Measured: both get their times from this, and `why` what noise there was. */
 int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
+/* The same, whatever the library knows. */
+int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
+/* times.c: measured comparisons, kept. Two states, by the launches that only one of them has. */
+struct rw_times {
+    char key[DT_SHA256_TEXT];  /* "": such a comparison is not kept */
+    double gain, lo, hi;       /* microseconds of one pass that `next` takes less, and the 95 % interval */
+    uint32_t n, *launch;       /* launches of `next` that `now` has not */
+    double *us;                /* of each, what it takes alone; 0: not known */
+};
+/* 1: the library knows which is the faster: gain, lo, hi and us are set; lo > 0: `next` is, else it is not. 0: it does not. Release with rw_times_done. */
+int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, struct rw_times *ret, struct dt_err *e);
+void rw_times_put(const struct rw_planner *p, const struct rw_times *t);
+void rw_times_done(struct rw_times *t);
 /* rivals.c: take back kept rewrites without which the whole plan is faster. */
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);

@@ -94,8 +94,22 @@ static const uint64_t *members(const struct rw_planner *p, const struct rw_state
 
 /* ---- equal candidates ------------------------------------------------------------------------------------------------ */
 
-/* The launch with its buffers numbered by first use. */
-static void add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, uint32_t *number, uint32_t *n)
+/* Its kernel alone, with registers and labels by number, where nothing else of the module matters to it; false: the module's text. */
+static bool add_entry(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch)
+{
+    const struct ptx_module *ir = p->module[p->graph->launch[launch].module].ir;
+    struct dt_str text = {0};
+    bool alone = p->step[launch].entry != NULL;
+    for (uint32_t k = 0; k < ir->nvar && alone; k++)
+        alone = ir->var[k]->space != PTX_GLOBAL && ir->var[k]->space != PTX_CONST;
+    alone = alone && ptx_print_canonical(p->step[launch].entry, &text) == 0 && !text.failed;
+    if (alone)
+        dt_sha256_addstr(h, text.s ? text.s : "");
+    dt_str_done(&text);
+    return alone;
+}
+
+void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number, uint32_t *n)
 {
     const struct dt_graph *g = p->graph;
     const struct dt_launch *l = &g->launch[launch];
@@ -116,8 +130,10 @@ static void add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t l
     }
     const struct dev_module *m = &p->module[l->module];
     char text[DT_SHA256_TEXT];
-    dt_sha256_addstr(h, dt_sha256_text(m->ptx, m->len, text) == 0 ? text : m->ptx);
-    dt_sha256_addstr(h, l->entry);
+    if (!entry_alone || !add_entry(h, p, launch)) {
+        dt_sha256_addstr(h, dt_sha256_text(m->ptx, m->len, text) == 0 ? text : m->ptx);
+        dt_sha256_addstr(h, l->entry);
+    }
     for (int i = 0; i < 3; i++) {
         dt_sha256_addu64(h, l->grid[i]);
         dt_sha256_addu64(h, l->block[i]);
@@ -130,6 +146,12 @@ static void add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t l
         dt_sha256_addu64(h, a->kind);
         if (a->kind == DT_ARG_SCALAR)
             dt_sha256_addu64(h, a->bits);
+        if (a->kind == DT_ARG_TENSOR_MAP) {
+            struct dt_str map = {0};
+            dt_tensor_map_text(a->map, &map);
+            dt_sha256_addstr(h, map.s ? map.s : "");
+            dt_str_done(&map);
+        }
         if (a->kind == DT_ARG_BYTES) {
             dt_sha256_addu64(h, a->nbytes);
             dt_sha256_add(h, a->bytes, a->nbytes);
@@ -157,9 +179,9 @@ static int key_of(const struct rw_trial *t, char key[DT_SHA256_TEXT])
         dt_sha256_addu64(&h, t->x->nlaunch);
         dt_sha256_addu64(&h, t->n);
         for (uint32_t k = 0; k < t->x->nlaunch; k++)
-            add_launch(&h, t->now->prog, t->x->launch[k], number, &n);
+            rw_add_launch(&h, t->now->prog, t->x->launch[k], false, number, &n);
         for (uint32_t k = 0; k < t->n; k++)
-            add_launch(&h, t->next->prog, t->first + k, number, &n);
+            rw_add_launch(&h, t->next->prog, t->first + k, false, number, &n);
         for (size_t k = 0; k < t->x->unread.n; k++) {
             const struct rw_unread *u = &t->x->unread.p[k];
             dt_sha256_addu64(&h, number[u->buffer]);

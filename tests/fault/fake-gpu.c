@@ -13,6 +13,7 @@
  *   oom                       every allocation fails              noarch      no module loads (209)
  *   no-cubin cubin-only       machine code is refused (209); PTX is (218)
  *   old-ptx                   PTX over 8.4 is refused (222)       bad-ptx     every module is refused, with a log (218)
+ *   newer                     a driver of CUDA 13.1
  *   sticky                    after the third launch every call answers 700
  *   hang                      after a launch no event is ever reached, and freeing or synchronising never returns
  *   cupti-busy cupti-none cupti-privileges    subscribing fails (39, 999); counters are refused (35)
@@ -135,7 +136,7 @@ static CUresult my_init(unsigned flags)
 }
 static CUresult my_version(int *v)
 {
-    *v = fault("old") ? 11040 : fault("old-ptx") ? 12040 : 13000;
+    *v = fault("old") ? 11040 : fault("old-ptx") ? 12040 : fault("newer") ? 13010 : 13000;
     return CUDA_SUCCESS;
 }
 static CUresult my_device_name(char *name, int n, CUdevice d)
