@@ -53,6 +53,43 @@ static bool has_address(const struct ptx_inst *i)
     return false;
 }
 
+/* A buffer's address in argument k is had by `ld.param.u64` alone: the argument is the address, or a struct whose one address it is, which is
+ * read by itself (a compiler that passes arrays as structs of address and shape does that). */
+static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
+{
+    const struct dt_launch *l = b->step->launch;
+    const struct dt_arg *a = &l->arg[k];
+    const struct ptx_var *v = b->f->param[k];
+    uint64_t at;
+    if (a->kind == DT_ARG_BUFFER && v->bytes == 8)
+        return true;
+    if (!rw_arg_address(a, &at, NULL) || at % 8 || v->align % 8 || v->bytes < 8 || at > v->bytes - 8) {
+        dt_str_addf(why, "'%s' gets the buffer inside a struct with others", l->name);
+        return false;
+    }
+    for (uint32_t n = 0; n < b->f->ninst; n++) {
+        const struct ptx_inst *i = &b->f->inst[n];
+        bool bad = i->op == PTX_OP_OPAQUE;
+        for (unsigned q = 0; q < i->nopnd && !bad; q++) {
+            const struct ptx_opnd *o = &i->opnd[q];
+            for (unsigned j = 0; o->kind == PTX_O_VEC && j < o->n; j++)
+                bad |= o->elem[j].kind == PTX_O_VAR && o->elem[j].var == v;
+            if ((o->kind != PTX_O_VAR && !(o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) || o->var != v)
+                continue;
+            int64_t off = o->off < 0 || o->off > DT_MAX_ARG_BYTES ? (int64_t)at : o->off; /* outside of all: bad */
+            int64_t end = off + (int64_t)ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
+            bool apart = end <= (int64_t)at || off >= (int64_t)at + 8;
+            bool alone = o->off == (int64_t)at && i->opnd[0].kind == PTX_O_REG && ptx_type_bytes(i->type[0]) == 8 && i->vec <= 1;
+            bad = o->kind == PTX_O_VAR || i->op != PTX_OP_LD || i->space != PTX_PARAM || !(apart || alone);
+        }
+        if (bad) {
+            dt_str_addf(why, "'%s' reads the struct with the buffer's address otherwise than field by field (PTX line %u)", l->name, i->line);
+            return false;
+        }
+    }
+    return true;
+}
+
 bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why)
 {
     const struct dt_launch *l = b->step->launch;
@@ -61,10 +98,8 @@ bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint3
         return false;
     }
     for (uint32_t k = 0; k < l->narg && k < 62; k++)
-        if (((args >> k) & 1) && (l->arg[k].kind != DT_ARG_BUFFER || b->f->param[k]->bytes != 8)) {
-            dt_str_addf(why, "'%s' gets the buffer inside a struct", l->name);
+        if (((args >> k) & 1) && !plain_param(b, k, why))
             return false;
-        }
     if (b->stored_prov & (args | RW_PROV_OTHER)) {
         dt_str_addf(why, "'%s' stores the buffer's address", l->name);
         return false;
@@ -340,7 +375,7 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         for (uint32_t j = 0; j < x->nbuffer; j++)
             r.keep_global |= x->buffer[j] == buffer;
     }
-    r.drop_arg = !r.keep_global && !ca->writes && rw_only_addresses(&c->body[0], r.args[0]) &&
+    r.drop_arg = !r.keep_global && !ca->writes && rw_args_whole(c, r.args) && rw_only_addresses(&c->body[0], r.args[0]) &&
                  rw_only_addresses(&c->body[1], r.args[1]);
     *ret = r;
     out = 1;

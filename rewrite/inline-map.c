@@ -171,7 +171,7 @@ static void readers(struct rw_cand *c, struct dt_arena *a)
     n->keep_store = need || p.read.n; /* a host that reads it too may read what another of its threads stored */
     if (n->in_place) /* what it writes back stands there in the end, if it is everything */
         n->keep_store = !same_set(p.must, q.must);
-    n->drop_arg = !n->keep_store && !n->in_place && rw_only_addresses(&c->body[n->guest], n->args[n->guest]);
+    n->drop_arg = !n->keep_store && !n->in_place && rw_args_whole(c, n->args) && rw_only_addresses(&c->body[n->guest], n->args[n->guest]);
 }
 
 /* ---- sites ----------------------------------------------------------------------------------------------------------- */

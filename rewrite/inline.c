@@ -441,8 +441,8 @@ static bool loads_argument(const struct rw_cand *c, const struct ptx_inst *i, ui
         return false;
     for (uint32_t k = 0; k < h->f->nparam && k < 62; k++)
         if (h->f->param[k] == i->opnd[1].var && ((c->in->args[c->in->host] >> k) & 1)) {
-            *ret = h->step->launch->arg[k].offset;
-            return true;
+            uint64_t at = 0;
+            return rw_arg_address(&h->step->launch->arg[k], &at, ret) && i->opnd[1].off == (int64_t)at;
         }
     return false;
 }

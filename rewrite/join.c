@@ -480,8 +480,10 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
             if (w == PTX_NO_REG || x == PTX_NO_REG || !to)
                 return nomem(j);
             const char *W = rw_rname(j, w), *X = rw_rname(j, x);
-            long long offset = (int32_t)(uint32_t)c->body[p->side].step->launch->arg[arg].offset;
-            if ((r = rw_emit(j, "ld.param.u64 %s, [%s];", W, to->name)) < 0 ||
+            uint64_t at = 0, begin = 0;
+            rw_arg_address(&c->body[p->side].step->launch->arg[arg], &at, &begin); /* rw_sites_alone has seen that it has one */
+            long long offset = (int32_t)(uint32_t)begin;
+            if ((r = rw_emit(j, "ld.param.u64 %s, [%s+%llu];", W, to->name, (unsigned long long)at)) < 0 ||
                 (r = rw_emit(j, "cvt.u32.u64 %s, %s;", X, W)) < 0 ||
                 (r = rw_emit(j, "add.s32 %s, %s, %s;", B, B, X)) < 0 ||
                 (offset && (r = rw_emit(j, "sub.s32 %s, %s, %lld;", B, B, offset)) < 0))

@@ -29,6 +29,29 @@ uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer)
     return bits;
 }
 
+bool rw_arg_address(const struct dt_arg *a, uint64_t *at, uint64_t *offset)
+{
+    bool one = a->kind == DT_ARG_BYTES && a->npointer == 1;
+    if (!one && a->kind != DT_ARG_BUFFER)
+        return false;
+    if (at)
+        *at = one ? a->pointer[0].at : 0;
+    if (offset)
+        *offset = one ? a->pointer[0].offset : a->offset;
+    return true;
+}
+
+bool rw_args_whole(const struct rw_cand *c, const uint64_t args[2])
+{
+    for (int s = 0; s < 2; s++) {
+        const struct dt_launch *l = c->body[s].step->launch;
+        for (uint32_t k = 0; k < l->narg && k < 62; k++)
+            if (((args[s] >> k) & 1) && l->arg[k].kind != DT_ARG_BUFFER)
+                return false;
+    }
+    return true;
+}
+
 struct flow {
     struct rw_body *b;
     uint64_t in, out; /* union of what is read; what to give to what is written */
@@ -46,6 +69,17 @@ static void on_reg(uint32_t reg, bool write, void *user)
         w->b->prov[reg] |= w->out;
         w->changed = true;
     }
+}
+
+/* May a load of `bytes` bytes at `off` of a struct see one of its addresses? */
+static bool sees_address(const struct dt_arg *a, int64_t off, uint64_t bytes)
+{
+    if (off < 0 || off > DT_MAX_ARG_BYTES)
+        return true;
+    for (uint32_t k = 0; k < a->npointer; k++)
+        if (off < (int64_t)a->pointer[k].at + 8 && off + (int64_t)bytes > (int64_t)a->pointer[k].at)
+            return true;
+    return false;
 }
 
 /* What the operands name directly: variables and parameters. */
@@ -72,6 +106,8 @@ static uint64_t named(const struct rw_body *b, const struct ptx_inst *i, const s
         case DT_ARG_SCALAR:
             return 0;
         case DT_ARG_BYTES:
+            if (i->op == PTX_OP_LD && addr && !sees_address(&l->arg[k], o->off, (uint64_t)ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1)))
+                return 0;
             return l->arg[k].npointer ? arg_bit(k) : 0;
         default:
             return arg_bit(k);

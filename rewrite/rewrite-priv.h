@@ -97,6 +97,8 @@ uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i); /* of th
 bool rw_is_global_access(const struct ptx_inst *i);                     /* may touch global memory */
 /* Arguments of the launch that are bound to `buffer`, as bits. */
 uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer);
+/* The one address that the argument is or has in it: its place in the parameter and where it points in the buffer, bytes. False: none, or several. */
+bool rw_arg_address(const struct dt_arg *a, uint64_t *at, uint64_t *offset);
 bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v); /* its address reaches only loads */
 
 #define RW_BODIES 24 /* of one joined launch */
@@ -284,6 +286,7 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
 
 /* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store). *width: the widest, if that is more. */
 bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
+bool rw_args_whole(const struct rw_cand *c, const uint64_t args[2]); /* the arguments, by side, are addresses and nothing else */
 /* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
 bool rw_only_addresses(const struct rw_body *b, uint64_t args);
 /* Lay out the fused block's shared memory and threads for c->level. False with `why` where it does not fit the device. */

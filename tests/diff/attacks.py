@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Graphs made to break a plan: each is planned, run and its plan run with seeds the planner never saw, and must come out as its row says.
 
-A row: name, modules, further buffers, launches, verdict of the pair (a, b) with the start of its reason, evidence of the plan. Outputs must
+A row: name, modules, further buffers, launches, verdict of the pair (a, b) with the start of its reason (and its level), evidence of the plan. Outputs must
 agree byte by byte, and no plan may be slower.
 
     attacks.py DOVETAIL [NAME…]      exit status 1 if one comes out otherwise
@@ -66,6 +66,19 @@ extern "C" __global__ void apart(const float *h, const int *ix, float *y) /* no 
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     y[i] = h[i] + h[ix[i] + 8192];
 }
+struct array { long n; float *p; long stride; }; /* as array libraries pass them */
+extern "C" __global__ void twice(const float *x, struct array h) { long i = blockIdx.x * blockDim.x + threadIdx.x; if (i < h.n) h.p[i * h.stride] = x[i] * 2.f; }
+extern "C" __global__ void swaps(const float *x, struct array h)
+{
+    __shared__ float s[128];
+    s[threadIdx.x] = x[blockIdx.x * 128 + threadIdx.x];
+    __syncthreads();
+    h.p[(blockIdx.x * 128 + threadIdx.x) * h.stride] = s[threadIdx.x ^ 1];
+}
+extern "C" __global__ void less(struct array h, float *y) { long i = blockIdx.x * blockDim.x + threadIdx.x; if (i < h.n) y[i] = h.p[i * h.stride] - 1.f; }
+extern "C" __global__ void turns(struct array h, float *y) { y[blockIdx.x * 128 + threadIdx.x] = h.p[(blockIdx.x * 128 + (threadIdx.x ^ 3)) * h.stride]; }
+struct two { float *p[2]; };
+extern "C" __global__ void either(struct two t, float *y) { y[blockIdx.x * 128 + threadIdx.x] = t.p[threadIdx.x & 1][blockIdx.x * 128 + (threadIdx.x ^ 3)]; }
 """
 VARIABLE = r"""__device__ float state[1024];
 extern "C" __global__ void unused(float *x) { state[threadIdx.x] = x[threadIdx.x]; }"""
@@ -165,6 +178,20 @@ def rows():
            ("refused", "plain-launches: 'a' takes a tensor map"), "proved")
 
 
+    def array(offset):
+        return {"bytes": struct.pack("<qqq", N, 0, 1).hex(), "pointers": [{"at": 8, "buffer": "h", "offset": offset}]}
+
+    for offset in (0, 512):
+        wide = {"h": buffer(N + 128, "intermediate")}
+        yield ("array-register-%d" % offset, c, wide, [launch("a", "m", "twice", "x", array(offset)), launch("b", "m", "less", array(offset), "y")],
+               ("kept", "", "register"), "proved")
+        yield ("array-shared-%d" % offset, c, wide, [launch("a", "m", "swaps", "x", array(offset)), launch("b", "m", "turns", array(offset), "y")],
+               ("kept", "", "shared"), "proved")
+    both = {"bytes": "00" * 16, "pointers": [{"at": 0, "buffer": "h", "offset": 0}, {"at": 8, "buffer": "z", "offset": 0}]}
+    yield ("struct-of-two", c, {"z": buffer(N, "input", 9)}, [launch("a", "m", "swap", "x", "h"), launch("b", "m", "either", both, "y")],
+           ("kept", "", "global"), "proved")
+
+
 def run(dovetail, folder, *args):
     p = subprocess.run([dovetail, *args, "--local", "--cache", folder + "/cache.db", "--device", "soft", "--json"],
                        capture_output=True, text=True, timeout=100)
@@ -194,7 +221,7 @@ def attack(dovetail, folder, modules, more, launches, verdict, evidence):
     with open(plan_path) as f:
         plan = json.load(f)
     got = next((r for r in plan["rewrites"] if r["launches"] == ["a", "b"]), {"verdict": "absent"})
-    if got["verdict"] != verdict[0] or not got.get("reason", "").startswith(verdict[1]):
+    if got["verdict"] != verdict[0] or not got.get("reason", "").startswith(verdict[1]) or (verdict[2:] and got.get("level") != verdict[2]):
         return "a, b: %s, not %s" % (got, verdict)
     if plan["assumes"]["evidence"] != evidence:
         return "evidence is %s" % plan["assumes"]["evidence"]
