@@ -14,6 +14,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include "softgpu/bits.h"
 
@@ -195,11 +196,31 @@ static inline bool touch(const struct touch *t, struct sg_shadow *s, uint64_t at
     return false;
 }
 
+/* Of the shadow of every byte. */
+static uint64_t shadow_bytes(const struct sg_range *r) { return (r->end - r->base + 3) / 4 * 4 * sizeof *r->bytes; }
+
+void sg_shadow_done(struct sg_range *r)
+{
+    if (r->shadow)
+        munmap(r->shadow, shadow_bytes(r) / 4);
+    if (r->bytes)
+        munmap(r->bytes, shadow_bytes(r));
+}
+
+/* Made where it is needed first: few allocations of a device are touched by a launch, fewer in parts of words. */
+static bool there(struct sg_warp *w, struct sg_shadow **s, uint64_t bytes)
+{
+    if (!*s && !(*s = sg_pages(bytes)))
+        __atomic_store_n(&w->wk->run->stop, 3, __ATOMIC_RELAXED); /* memory is out */
+    return *s;
+}
+
 /* Words that were only touched whole have one shadow; a part of one gives each of its bytes its own. */
-void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo, uint64_t bytes,
                    enum sg_access how)
 {
-    if (!r->shadow || w->wk->fault)
+    struct sg_range *r = &w->wk->run->range[range->index];
+    if (r->read_only || w->wk->fault || !there(w, &r->shadow, shadow_bytes(r) / 4))
         return;
     const struct sg_cluster *cl = w->blk->cl;
     struct touch t = {w, op, how, lane, (uint32_t)(cl->index * cl->size + w->blk->rank) + 1, cl->phase, cl->phase, lo, bytes};
@@ -215,6 +236,8 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
                 return;
             continue;
         }
+        if (!there(w, &r->bytes, shadow_bytes(r)))
+            return;
         for (unsigned k = 0; k < 4 && !s->split; k++)
             r->bytes[at / 4 * 4 + k] = *s;
         s->split = 1;

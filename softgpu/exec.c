@@ -645,21 +645,14 @@ static void fill_konst(struct sg_run *run)
     }
 }
 
-/* Of the shadow of every byte; what is not touched takes no memory. */
-static uint64_t shadow_bytes(const struct sg_range *r) { return (r->end - r->base + 3) / 4 * 4 * sizeof *r->bytes; }
-
-static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n, bool shadow)
+static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n)
 {
     run->range = dt_calloc(n + 1, sizeof *run->range);
     if (!run->range)
         return DT_E_NOMEM;
     run->nrange = n;
-    for (size_t i = 0; i < n; i++) {
-        struct sg_range *r = &run->range[i];
-        *r = (struct sg_range){.base = a[i].base, .end = a[i].end, .index = (uint32_t)i, .read_only = a[i].read_only};
-        if (shadow && !r->read_only && (!(r->shadow = sg_pages(shadow_bytes(r) / 4)) || !(r->bytes = sg_pages(shadow_bytes(r)))))
-            return DT_E_NOMEM;
-    }
+    for (size_t i = 0; i < n; i++)
+        run->range[i] = (struct sg_range){.base = a[i].base, .end = a[i].end, .index = (uint32_t)i, .read_only = a[i].read_only};
     return 0;
 }
 
@@ -790,7 +783,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     run.helping = run.nworker == 1;
     run.first = dt_calloc(run.nworker, sizeof *run.first);
     run.konst = aligned(c->konst_bytes);
-    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc, l->checks & SG_CHECK_BLOCKS);
+    r = !run.first || !run.konst ? DT_E_NOMEM : make_ranges(&run, run.alloc, nalloc);
     if (r == 0)
         r = worker_init(&run, run.first, stats != NULL);
     if (r == 0) {
@@ -822,12 +815,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
         refuse(l, fault, r, 0, "memory is out");
     for (uint32_t i = 0; run.first && i < run.nworker; i++)
         worker_done(&run.first[i]);
-    for (size_t i = 0; i < run.nrange; i++) {
-        if (run.range[i].shadow)
-            munmap(run.range[i].shadow, shadow_bytes(&run.range[i]) / 4);
-        if (run.range[i].bytes)
-            munmap(run.range[i].bytes, shadow_bytes(&run.range[i]));
-    }
+    for (size_t i = 0; i < run.nrange; i++)
+        sg_shadow_done(&run.range[i]);
     free(run.range);
     free(run.first);
     free(run.konst);

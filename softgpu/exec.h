@@ -214,7 +214,7 @@ struct sg_range { /* an allocation, as a launch sees it */
     uint64_t base, end;
     uint32_t index;          /* in run->range */
     bool read_only;
-    struct sg_shadow *shadow, *bytes; /* one per word of 4 bytes; one per byte, for words that are split. SG_CHECK_BLOCKS only */
+    struct sg_shadow *shadow, *bytes; /* one per word of 4 bytes; one per byte, for words that are split. Made by the first access under SG_CHECK_BLOCKS */
 };
 struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
     uint64_t *bits;
@@ -423,8 +423,9 @@ void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_
 /* As above, for global memory only; *ret_range gets the allocation. NULL without a fault when it is not accessible. */
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 enum sg_access { SG_READ, SG_WRITE, SG_ATOMIC };
-void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, unsigned lane, uint64_t lo, uint64_t bytes,
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo, uint64_t bytes,
                    enum sg_access how);
+void sg_shadow_done(struct sg_range *r);
 
 /* ---- exec-track.c ---- */
 void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
