@@ -280,6 +280,18 @@ static int request(struct wrk *w, const char *body, size_t len)
     return ret;
 }
 
+/* Where what the gate refuses is left (rewrite/bundle.c), if nobody said. */
+static void bundles_beside(const char *cache)
+{
+    const char *end = cache ? strrchr(cache, '/') : NULL;
+    struct dt_str dir = {0};
+    if (end)
+        dt_str_addf(&dir, "%.*s/bundles", (int)(end - cache), cache);
+    if (end && !dir.failed)
+        setenv("DOVETAIL_BUNDLES", dir.s, 0);
+    dt_str_done(&dir);
+}
+
 int main(int argc, char **argv)
 {
     static const struct option longs[] = {{"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'}, {0}};
@@ -297,6 +309,7 @@ int main(int argc, char **argv)
         fprintf(stderr, "dovetail-worker: unexpected argument %s\n", argv[optind]);
         return 2;
     }
+    bundles_beside(w.cache_path);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});

@@ -4,38 +4,90 @@
  * the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race or wait (choose.c) leaves a folder under
  * $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason.
  * Where there is a kernel but no plan with it yet, plan.json is the original with this kernel as one more module: to run it is to compile
- * all modules, so it is refused for the same reason. Nothing is left where the variable is not set, and a folder that cannot be written
- * is no error.
+ * all modules, so it is refused for the same reason. The worker sets the variable to `bundles` beside the cache where nobody else has; empty, nothing is
+ * left. The newest KEPT stay. A folder that cannot be written is no error.
  */
 #include "rewrite/rewrite-priv.h"
 
+#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
+
+#define KEPT 64
+
+static const char *const files[] = {"original.json", "plan.json", "what.txt"};
+
+/* The path in `base`, of one of a bundle's files or (k = 3) of its folder; NULL: memory. Caller frees. */
+static char *path_of(const char *base, const char *bundle, unsigned k)
+{
+    struct dt_str s = {0};
+    dt_str_addf(&s, "%s/%s%s%s", base, bundle, k < 3 ? "/" : "", k < 3 ? files[k] : "");
+    return dt_str_take(&s);
+}
+
+/* Folders named as bundles are; *ret_oldest is the one whose reason was written first. */
+static unsigned count(const char *base, char ret_oldest[17])
+{
+    DIR *d = opendir(base);
+    struct timespec first = {0};
+    unsigned n = 0;
+    for (const struct dirent *x; d && (x = readdir(d)) != NULL;) {
+        struct stat st;
+        dt_free_ char *what = strlen(x->d_name) == 16 && strspn(x->d_name, "0123456789abcdef") == 16 ? path_of(base, x->d_name, 2) : NULL;
+        if (!what || stat(what, &st) < 0)
+            continue;
+        if (!n++ || st.st_mtim.tv_sec < first.tv_sec || (st.st_mtim.tv_sec == first.tv_sec && st.st_mtim.tv_nsec < first.tv_nsec)) {
+            first = st.st_mtim;
+            memcpy(ret_oldest, x->d_name, 17);
+        }
+    }
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Room for one more. What else is in a bundle's folder stays, and the folder then too. */
+static void make_room(const char *base)
+{
+    char oldest[17];
+    for (unsigned n = count(base, oldest); n >= KEPT; n--) {
+        for (unsigned k = 0; k < 3; k++) {
+            dt_free_ char *path = path_of(base, oldest, k);
+            if (path)
+                unlink(path);
+        }
+        dt_free_ char *dir = path_of(base, oldest, 3);
+        if (!dir || rmdir(dir) < 0 || count(base, oldest) != n - 1)
+            break;
+    }
+}
 
 /* Takes both documents. */
 static void leave(json_t *original, json_t *plan, const char *what)
 {
     const char *base = getenv("DOVETAIL_BUNDLES");
-    struct dt_str dir = {0}, path = {0};
     dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL, *second = plan ? json_dumps(plan, JSON_INDENT(1)) : NULL;
-    const char *const name[] = {"original.json", "plan.json", "what.txt"}, *const text[] = {first, second, what};
+    const char *const text[] = {first, second, what};
     char digest[DT_SHA256_TEXT];
     json_decref(original);
     json_decref(plan);
     if (!base || !first || !second || dt_sha256_text(second, strlen(second), digest) < 0)
         return;
-    dt_str_addf(&dir, "%s/%.16s", base, digest + 7);
-    bool ok = !dir.failed && dt_mkdirs(dir.s, NULL) == 0;
-    for (int k = 0; ok && k < 3; k++) {
-        dt_str_addf(&path, "%s/%s", dir.s, name[k]);
-        if (!path.failed)
-            dt_write_file(path.s, text[k], strlen(text[k]), NULL);
-        dt_str_done(&path);
+    digest[7 + 16] = 0;
+    dt_free_ char *dir = path_of(base, digest + 7, 3);
+    if (!dir || access(dir, F_OK) == 0) /* it is there: another planning came to the same */
+        return;
+    make_room(base);
+    bool ok = dt_mkdirs(dir, NULL) == 0 && chmod(dir, 0700) == 0; /* somebody's kernels */
+    for (unsigned k = 0; ok && k < 3; k++) {
+        dt_free_ char *path = path_of(base, digest + 7, k);
+        ok = path && dt_write_file(path, text[k], strlen(text[k]), NULL) == 0;
     }
-    dt_str_done(&dir);
 }
 
 static bool wanted(void)

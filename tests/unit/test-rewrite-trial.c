@@ -2,6 +2,7 @@
  * Each is held against the way that runs everything. */
 #include <glob.h>
 #include <math.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "rewrite-world.h"
@@ -233,6 +234,54 @@ static void bundle(struct world *w, const char *kernel, const char *words)
     assert_int_equal(rmdir(dir), 0);
 }
 
+/* The newest 64 stay; what is no bundle is left alone, and the same one is not left twice. */
+static void test_bundles_kept(void **state)
+{
+    char dir[] = "/tmp/dovetail-bundles-XXXXXX", path[96], text[64];
+    struct world w;
+    glob_t g;
+    struct stat st;
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/0123456789abcdef", dir); /* a folder of somebody else's */
+    assert_int_equal(mkdir(path, 0700), 0);
+    setenv("DOVETAIL_BUNDLES", dir, 1);
+    world_open(&w);
+    for (int k = 0; k < 70; k++) {
+        snprintf(text, sizeof text, "// %d", k / 2 * 2 == 6 ? 6 : k);
+        rw_bundle_kernel(w.prog, text, text);
+    }
+    world_close(&w);
+    unsetenv("DOVETAIL_BUNDLES");
+    snprintf(path, sizeof path, "%s/*/what.txt", dir);
+    assert_int_equal(glob(path, 0, NULL, &g), 0);
+    assert_int_equal(g.gl_pathc, 64);
+    bool seen[70] = {false};
+    for (size_t k = 0; k < g.gl_pathc; k++) {
+        char *what;
+        size_t len;
+        assert_int_equal(dt_read_file(g.gl_pathv[k], 64, &what, &len, NULL), 0);
+        seen[atoi(what + 3)] = true;
+        free(what);
+        *strrchr(g.gl_pathv[k], '/') = 0;
+        static const char *const name[] = {"what.txt", "plan.json", "original.json"};
+        for (int i = 0; i < 3; i++) {
+            snprintf(path, sizeof path, "%s/%s", g.gl_pathv[k], name[i]);
+            assert_int_equal(unlink(path), 0);
+        }
+        assert_int_equal(stat(g.gl_pathv[k], &st), 0);
+        assert_int_equal(st.st_mode & 0777, 0700);
+        assert_int_equal(rmdir(g.gl_pathv[k]), 0);
+    }
+    globfree(&g);
+    for (int k = 32; k < 70; k++) /* times of files are a few milliseconds apart: which of the first ones went is open */
+        assert_true(seen[k]);
+    assert_false(seen[7]); /* it was number 6 again */
+    snprintf(path, sizeof path, "%s/0123456789abcdef", dir);
+    assert_int_equal(rmdir(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void test_differ(void **state)
 {
     static void (*const tamper[])(struct dt_str *) = {wrong_constant, next_element, endless};
@@ -288,7 +337,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_time),  cmocka_unit_test(test_derive), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_agree), cmocka_unit_test(test_differ), cmocka_unit_test(test_analysis),
+        cmocka_unit_test(test_agree), cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ), cmocka_unit_test(test_analysis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
