@@ -15,11 +15,10 @@ import os
 import random
 import struct
 import sys
-import threading
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from plans import Planner, table, ways  # noqa: E402
+from plans import each, table, ways  # noqa: E402
 
 CUDA = r"""
 #define PRE int t = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z), T = blockDim.x * blockDim.y * blockDim.z, \
@@ -215,38 +214,8 @@ def main():
     count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
     start = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     kernels = sys.argv[4].split(",") if len(sys.argv) > 4 else None
-    todo, lock, total, wrong = iter(range(start, start + count)), threading.Lock(), {}, []
     began = time.monotonic()
-    planner = Planner(exe)
-    kinds = planner.ask({"list": True})["kinds"]
-    planner.close()
-
-    def work():
-        p = Planner(exe)
-        while True:
-            with lock:
-                seed = next(todo, None)
-            if seed is None:
-                break
-            try:
-                verdicts = check(p, seed, kinds, kernels)
-                with lock:
-                    for k, v in verdicts.items():
-                        total[k] = total.get(k, 0) + v
-            except RuntimeError as e:
-                with lock:
-                    wrong.append(seed)
-                    print("seed %d: %s" % (seed, e), flush=True)
-        if p.close():
-            with lock:
-                wrong.append(None)
-                print("the planner ended with an error", flush=True)
-
-    threads = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, 2))]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    kinds, total, _, wrong = each(exe, range(start, start + count), lambda p, seed, kinds: (check(p, seed, kinds, kernels), None), 2)
     table(total, kinds)
     print("%d graphs, %d wrong, %.0f s" % (count, len(wrong), time.monotonic() - began))
     return 1 if wrong else 0

@@ -423,15 +423,13 @@ def table(total, kinds):
     return [" ".join(k).strip() for k in kinds if not total.get((*k, "kept"), 0) + total.get((*k, "kept, forced"), 0)]
 
 
-def main():
-    exe = sys.argv[1]
-    count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
-    first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
-    todo, lock, total, gains, wrong = iter(range(first, first + count)), threading.Lock(), {}, [], []
-    began = time.monotonic()
-    first_one = Planner(exe)
-    kinds = first_one.ask({"list": True})["kinds"]
-    first_one.close()
+def each(exe, seeds, check, threads=8):
+    """check(planner, seed, kinds) -> (verdicts, more) of every seed, in so many threads, each with a planner of its own: (kinds, sums of verdicts, [more], seeds that
+    raised a RuntimeError, which is printed; None stands for a planner that ended with an error)."""
+    todo, lock, total, more, wrong = iter(seeds), threading.Lock(), {}, [], []
+    first = Planner(exe)
+    kinds = first.ask({"list": True})["kinds"]
+    first.close()
 
     def work():
         planner = Planner(exe)
@@ -441,9 +439,9 @@ def main():
             if seed is None:
                 break
             try:
-                verdicts, gain = check(planner, seed, kinds)
+                verdicts, x = check(planner, seed, kinds)
                 with lock:
-                    gains.append(gain)
+                    more.append(x)
                     for k, n in verdicts.items():
                         total[k] = total.get(k, 0) + n
             except RuntimeError as e:
@@ -455,11 +453,20 @@ def main():
                 wrong.append(None)
                 print("the planner ended with an error", flush=True)
 
-    threads = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, 8))]
-    for t in threads:
+    workers = [threading.Thread(target=work) for _ in range(min(os.cpu_count() or 1, threads))]
+    for t in workers:
         t.start()
-    for t in threads:
+    for t in workers:
         t.join()
+    return kinds, total, more, wrong
+
+
+def main():
+    exe = sys.argv[1]
+    count = int(sys.argv[2]) if len(sys.argv) > 2 else 20
+    first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
+    began = time.monotonic()
+    kinds, total, gains, wrong = each(exe, range(first, first + count), check)
     product = 1.0
     for g in gains:
         product *= g

@@ -290,7 +290,34 @@ static void test_prefetched(void **state)
     sg_module_free(m);
 }
 
-/* SG_CHECK_BLOCKS knows the order that a cluster's barriers give, and no other. x[0 .. 4): a word of each rank of two clusters of two. */
+struct race_row {
+    const char *body;
+    bool race; /* in whatever order the blocks run */
+};
+
+/* Four blocks of one thread, x[0 .. 4) words; `begin` is of the kernel what comes before the row's body. */
+static void race_rows(const struct race_row *row, size_t n, const char *begin, uint32_t cluster)
+{
+    for (size_t i = 0; i < n; i++) {
+        char text[2048];
+        struct sg_module *m;
+        struct sg_fault f = {0};
+        struct dt_err e = {0};
+        float *x = device_floats(4, 0);
+        snprintf(text, sizeof text, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n%s%s\nret;\n}\n", begin, row[i].body);
+        assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
+        for (uint64_t seed = 0; seed < 4; seed++) {
+            int r = launch(m, "k", (struct sg_launch){.grid = {4}, .block = {1}, .cluster = {cluster, 1, 1}, .checks = SG_CHECK_BLOCKS, .seed = seed},
+                           (struct arg[]){A(x)}, NULL, &f);
+            if (r != (row[i].race ? DT_E_RACE : 0))
+                fail_msg("row %zu, seed %u: %d %s", i, (unsigned)seed, r, f.text);
+        }
+        sg_module_free(m);
+        drop(x);
+    }
+}
+
+/* SG_CHECK_BLOCKS knows the order that a cluster's barriers give, and no other. A word of x for each rank of two clusters of two. */
 static void test_cluster_order(void **state)
 {
 #define WRITE "st.global.u32 [%mine], %r1;\n"   /* this block's word */
@@ -304,10 +331,7 @@ static void test_cluster_order(void **state)
 #define ARRIVE "barrier.cluster.arrive;\n"
 #define WAIT "barrier.cluster.wait;\n"
 #define SYNC ARRIVE WAIT
-    static const struct {
-        const char *body;
-        bool race;
-    } row[] = {{WRITE SYNC READ, false},
+    static const struct race_row row[] = {{WRITE SYNC READ, false},
                {WRITE READ, true},
                {WRITE "barrier.sync 0;\n" READ, true},
                {WRITE SYNC FAR, true},
@@ -331,38 +355,19 @@ static void test_cluster_order(void **state)
                {COUNT COUNT, false},
                {COUNT LAST, true},
                {COUNT SYNC LAST, true}};
+    static const char begin[] =
+        ".reg .b64 %x, %y, %mine, %other, %far, %first;\n"
+        ".reg .b32 %r<4>; .reg .pred %p;\nld.param.u64 %x, [x]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %y, %r1, 4; add.u64 %mine, %x, %y;\n"
+        "xor.b32 %r3, %r1, 1; mul.wide.u32 %y, %r3, 4; add.u64 %other, %x, %y; xor.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 4;\n"
+        "add.u64 %far, %x, %y; and.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 4; add.u64 %first, %x, %y; setp.eq.u32 %p, %r1, %r3;\n";
     (void)state;
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        char text[2048];
-        struct sg_module *m;
-        struct sg_fault f = {0};
-        struct dt_err e = {0};
-        float *x = device_floats(4, 0);
-        snprintf(text, sizeof text,
-                 ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%x, %%y, %%mine, %%other, %%far, %%first;\n"
-                 ".reg .b32 %%r<4>; .reg .pred %%p;\nld.param.u64 %%x, [x]; mov.u32 %%r1, %%ctaid.x; mul.wide.u32 %%y, %%r1, 4; add.u64 %%mine, %%x, %%y;\n"
-                 "xor.b32 %%r3, %%r1, 1; mul.wide.u32 %%y, %%r3, 4; add.u64 %%other, %%x, %%y; xor.b32 %%r3, %%r1, 2; mul.wide.u32 %%y, %%r3, 4;\n"
-                 "add.u64 %%far, %%x, %%y; and.b32 %%r3, %%r1, 2; mul.wide.u32 %%y, %%r3, 4; add.u64 %%first, %%x, %%y; setp.eq.u32 %%p, %%r1, %%r3;\n%sret;\n}\n",
-                 row[i].body);
-        assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
-        for (uint64_t seed = 0; seed < 3; seed++) {
-            int r = launch(m, "k", (struct sg_launch){.grid = {4}, .block = {1}, .cluster = {2, 1, 1}, .checks = SG_CHECK_BLOCKS, .seed = seed}, (struct arg[]){A(x)},
-                           NULL, &f);
-            if (r != (row[i].race ? DT_E_RACE : 0))
-                fail_msg("row %zu, seed %u: %d %s", i, (unsigned)seed, r, f.text);
-        }
-        sg_module_free(m);
-        drop(x);
-    }
+    race_rows(row, sizeof row / sizeof *row, begin, 2);
 }
 
-/* SG_CHECK_BLOCKS goes by bytes, whatever of a word is touched. Four blocks, x[0 .. 16) bytes; %mine and %next: bytes 0 .. 3 by block; %p: block 0. */
+/* SG_CHECK_BLOCKS goes by bytes, whatever of a word is touched. %mine and %next: bytes 0 .. 3 by block; %p: block 0. */
 static void test_parts_of_words(void **state)
 {
-    static const struct {
-        const char *body;
-        bool race;
-    } row[] = {{"st.global.u8 [%mine], %r1;", false},
+    static const struct race_row row[] = {{"st.global.u8 [%mine], %r1;", false},
                {"ld.global.u32 %r2, [%x]; ld.global.u8 %r2, [%mine];", false},
                {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%mine];", false},
                {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%next];", true},
@@ -376,27 +381,12 @@ static void test_parts_of_words(void **state)
                {"@%p ld.global.u8 %r2, [%x + 1]; @!%p ld.global.u16 %r2, [%x + 2]; @%p st.global.u8 [%x], %r1;", false},
                {"red.global.add.u32 [%x], %r1; atom.global.cas.b16 %h, [%x + 2], 0, 0;", false},
                {"red.global.add.u32 [%x], %r1; @%p st.global.u8 [%x + 3], %r1;", true}};
+    static const char begin[] =
+        ".reg .b64 %x, %y, %mine, %next;\n"
+        ".reg .b32 %r<4>; .reg .b16 %h; .reg .pred %p;\nld.param.u64 %x, [x]; mov.u32 %r1, %ctaid.x; cvt.u64.u32 %y, %r1; add.u64 %mine, %x, %y;\n"
+        "xor.b32 %r3, %r1, 1; cvt.u64.u32 %y, %r3; add.u64 %next, %x, %y; setp.eq.u32 %p, %r1, 0;\n";
     (void)state;
-    for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
-        char text[2048];
-        struct sg_module *m;
-        struct sg_fault f = {0};
-        struct dt_err e = {0};
-        float *x = device_floats(4, 0);
-        snprintf(text, sizeof text,
-                 ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%x, %%y, %%mine, %%next;\n"
-                 ".reg .b32 %%r<4>; .reg .b16 %%h; .reg .pred %%p;\nld.param.u64 %%x, [x]; mov.u32 %%r1, %%ctaid.x; cvt.u64.u32 %%y, %%r1; add.u64 %%mine, %%x, %%y;\n"
-                 "xor.b32 %%r3, %%r1, 1; cvt.u64.u32 %%y, %%r3; add.u64 %%next, %%x, %%y; setp.eq.u32 %%p, %%r1, 0;\n%s\nret;\n}\n",
-                 row[i].body);
-        assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
-        for (uint64_t seed = 0; seed < 4; seed++) {
-            int r = launch(m, "k", (struct sg_launch){.grid = {4}, .block = {1}, .checks = SG_CHECK_BLOCKS, .seed = seed}, (struct arg[]){A(x)}, NULL, &f);
-            if (r != (row[i].race ? DT_E_RACE : 0))
-                fail_msg("row %zu, seed %u: %d %s", i, (unsigned)seed, r, f.text);
-        }
-        sg_module_free(m);
-        drop(x);
-    }
+    race_rows(row, sizeof row / sizeof *row, begin, 1);
 }
 
 static void test_out_of_bounds(void **state)
