@@ -14,6 +14,7 @@ a failure of the graph it had.
     plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or a kind is never kept
 """
 import json
+import math
 import os
 import random
 import subprocess
@@ -467,12 +468,9 @@ def main():
     first = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     began = time.monotonic()
     kinds, total, gains, wrong = each(exe, range(first, first + count), check)
-    product = 1.0
-    for g in gains:
-        product *= g
     never = table(total, kinds)
     print("%d graphs, %d wrong, %.0f s; never kept: %s; geometric mean %.3f times as fast (modeled)" %
-          (count, len(wrong), time.monotonic() - began, ", ".join(never) or "none", product ** (1 / max(1, len(gains)))))
+          (count, len(wrong), time.monotonic() - began, ", ".join(never) or "none", math.exp(sum(math.log(g) for g in gains) / max(1, len(gains)))))
     return 1 if wrong or (never if count >= 300 else len(never) == len(kinds)) else 0
 
 
