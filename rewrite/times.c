@@ -1,7 +1,8 @@
 /* Measured comparisons, kept in the performance library: on a real device a candidate is not measured again where an earlier interval decides.
  *
  * What is kept is what a measurement of two states found (compare.c): how many microseconds of a pass the newer one takes less, as a median with its 95 %
- * interval, pair by pair of passes in turns, made wider where CUPTI's times of the passes say less or more; and what each launch that only it has takes alone. It is looked for by what that depends on, in any graph:
+ * interval, pair by pair of passes in turns, made wider where CUPTI's times of the passes say less or more; and what each launch that only it has takes alone.
+ * It is looked for by what that depends on, in any graph:
  *     the launches that only one of the two states has, in order: kernels (canonical text of the entry), geometry, arguments, sizes of buffers, which buffers are
  *     one, streams, programmatic edges;
  *     whether all buffers that the graph's launches use fit in the L2, as then a launch finds there what the one before it left;
