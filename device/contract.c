@@ -110,7 +110,7 @@ static bool negate(struct work *w, struct out *out, const struct ptx_inst *i, st
     two[0] = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = r};
     two[1] = *o;
     out->p[out->n++] = (struct ptx_inst){.op = PTX_OP_NEG, .nopnd = 2, .ntype = 1, .vec = i->vec, .pred = PTX_NO_REG,
-                                         .type = {i->type[0]}, .opnd = two};
+                                         .type = {i->type[0]}, .opnd = two, .from = i->from, .from_line = i->from_line};
     *o = two[0];
     return true;
 }

@@ -25,6 +25,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/vec.h"
 #include "device/device-priv.h"
 
@@ -203,6 +204,21 @@ static int closer_look(const struct build *b, struct dev_unit *u, struct dt_err 
     return 1;
 }
 
+/* Instructions say which posted text they come from: a text that a rewrite emitted names others, any other is itself one. Who posts an emitted text
+ * posts a text as good as any. */
+static int mark_origins(const struct build *b, struct dev_unit *u)
+{
+    char text[DT_SHA256_TEXT], first[13] = "";
+    if (b->base && ptx_origin_read(u->ir))
+        return 0;
+    int r = dt_sha256_text(u->ptx, u->len, text);
+    if (r == 0) {
+        memcpy(first, text + strlen("sha256:"), 12);
+        ptx_origin_text(u->ir, strtoull(first, NULL, 16));
+    }
+    return r;
+}
+
 static void make_module(struct build *b, unsigned i)
 {
     const struct dt_module *src = &b->p->graph->module[i];
@@ -256,7 +272,7 @@ static void make_module(struct build *b, unsigned i)
         }
     }
     j->r = j->r ? j->r : write_out(u);
-    j->r = j->r < 0 ? j->r : 0;
+    j->r = j->r < 0 ? j->r : mark_origins(b, u);
     take_unit(m, u);
 }
 

@@ -54,6 +54,8 @@ int ptx_clone(const struct ptx_module *m, const char *entry, struct ptx_module *
     if (r >= 0)
         r = ptx_print_some(m, entry ? &use : NULL, &s);
     r = r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : ptx_parse(s.s, s.len, ret, e);
+    if (r == 0)
+        ptx_origin_copy(m, *ret);
     ptx_use_done(&use);
     dt_str_done(&s);
     return r;

@@ -4,7 +4,7 @@
  * in row order, spaces, the other modifiers, vector, types. Only registers that instructions name are declared: those called
  * prefix + number as one range `.reg .b32 %r<N>;` where the prefix has one type and the numbers are dense, else one by one, all sorted.
  * Trailing zeros of initialisers are left out.
- * canon.c prints through the same functions with other names. Not here: anything that checks.
+ * Where instructions come from is said in modules that ask for it (origin.c). canon.c prints through the same functions with other names. Not here: anything that checks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -546,8 +546,9 @@ static bool at_margin(const struct ptx_inst *i)
     return i->op == PTX_OP_LABEL || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO;
 }
 
-int ptx_print_function(const struct ptx_function *f, struct dt_str *out)
+static int print_function(const struct ptx_function *f, const struct ptx_origins *origins, struct dt_str *out)
 {
+    const struct ptx_inst *last = NULL;
     struct ptx_printer p = {out, f, NULL};
     put_head(&p, f);
     if (!f->has_body) {
@@ -563,6 +564,8 @@ int ptx_print_function(const struct ptx_function *f, struct dt_str *out)
         dt_str_add(out, ";\n");
     }
     for (uint32_t k = 0; k < f->ninst && !out->failed; k++) {
+        if (f->module->origins)
+            ptx_put_loc(out, origins, &f->inst[k], &last);
         if (!at_margin(&f->inst[k]))
             dt_str_addc(out, '\t');
         ptx_put_inst(&p, &f->inst[k]);
@@ -570,6 +573,17 @@ int ptx_print_function(const struct ptx_function *f, struct dt_str *out)
     }
     dt_str_add(out, "}\n");
     return out->failed ? DT_E_NOMEM : 0;
+}
+
+int ptx_print_function(const struct ptx_function *f, struct dt_str *out)
+{
+    struct ptx_origins origins = {0};
+    struct dt_str files = {0}; /* of the module, not of the function */
+    int r = ptx_put_origins(&files, f->module, &origins);
+    r = r < 0 ? r : print_function(f, &origins, out);
+    dt_str_done(&files);
+    dt_arena_done(&origins.arena);
+    return r;
 }
 
 int ptx_print_inst(const struct ptx_function *f, const struct ptx_inst *i, struct dt_str *out)
@@ -594,9 +608,10 @@ int ptx_print_some(const struct ptx_module *m, const struct ptx_use *use, struct
                 m->address_size);
     if (m->pragma)
         dt_str_addf(out, "%s\n", m->pragma);
+    struct ptx_origins origins = {0};
+    int r = ptx_put_origins(out, m, &origins);
     dt_str_addc(out, '\n');
     struct dt_names early = {0};
-    int r = 0;
     for (uint32_t k = 0; k < m->nvar && r >= 0; k++)
         for (uint32_t j = 0; (!use || ptx_use_has_var(use, m->var[k])) && j < m->var[k]->nreloc && r >= 0; j++) {
             const struct ptx_function *f = m->var[k]->reloc[j].func;
@@ -619,12 +634,13 @@ int ptx_print_some(const struct ptx_module *m, const struct ptx_use *use, struct
         if (!f->has_body && dt_names_get(&early, f->name, strlen(f->name)) != DT_NAME_NONE)
             continue;
         dt_str_add(out, "\n");
-        r = ptx_print_function(f, out);
+        r = print_function(f, &origins, out);
     }
     for (uint32_t k = 0; k < m->nalias && r >= 0; k++)
         if (!use || ptx_use_has_func(use, m->alias[k].name))
             dt_str_addf(out, "\n.alias %s, %s;\n", m->alias[k].name->name, m->alias[k].target->name);
     dt_names_done(&early);
+    dt_arena_done(&origins.arena);
     return r < 0 ? r : out->failed ? DT_E_NOMEM : 0;
 }
 

@@ -181,6 +181,16 @@ static inline bool ptx_use_has_func(const struct ptx_use *u, const struct ptx_fu
 }
 int ptx_print_some(const struct ptx_module *m, const struct ptx_use *use, struct dt_str *out); /* use NULL: everything */
 
+/* origin.c */
+struct ptx_origins { /* the texts that a module's instructions come from; .file of text[k] is k + 2 */
+    struct dt_arena arena;
+    uint64_t *text;
+    uint32_t n, cap;
+};
+int ptx_put_origins(struct dt_str *out, const struct ptx_module *m, struct ptx_origins *o);
+void ptx_put_loc(struct dt_str *out, const struct ptx_origins *o, const struct ptx_inst *i, const struct ptx_inst **last); /* where it changes; *last NULL at first */
+void ptx_origin_copy(const struct ptx_module *m, struct ptx_module *to); /* `to` is a copy of it, or of some of its functions */
+
 /* print.c */
 struct ptx_namer; /* canonical names, canon.c */
 struct ptx_printer {

@@ -5,7 +5,8 @@
  *
  * What the IR is: per function a flat vector of instructions. Labels, pragmas and branch-target lists are instructions of
  * their own (PTX_OP_LABEL …), so that inserting code never moves a label. Nested `{ }` scopes are flattened: names that a scope
- * shadows are renamed at parse. Each instruction keeps its line; .loc and .file are kept beside the code (ptx_source_of) and never printed.
+ * shadows are renamed at parse. Each instruction keeps its line; .loc and .file are kept beside the code (ptx_source_of) and not printed: the
+ * .loc that an emitted module prints say which posted text its instructions come from (origin.c).
  * An instruction that `ops.def` does not know is kept verbatim as PTX_OP_OPAQUE with its text: it prints back unchanged,
  * analysis must treat it as reading and writing everything, the executor refuses it by name and line.
  */
@@ -174,6 +175,8 @@ struct ptx_inst {
     uint16_t mod[PTX_MAX_MODS];  /* canonical order; see ptx_has() */
     uint8_t type[PTX_MAX_TYPES]; /* in source order: cvt.rn.f32.s32 has {F32, S32} */
     uint32_t line, col;          /* in the PTX text, from 1; 0 if made by a rewrite */
+    uint32_t from_line;          /* of which line of a posted text it is (origin.c); 0: of none */
+    uint64_t from;               /* that text: ptx_origin_text */
     struct ptx_opnd *opnd;       /* owned by the module's arena */
     const char *text;            /* OPAQUE, PRAGMA, CALLPROTO */
 };
@@ -296,6 +299,7 @@ struct ptx_module {
     } *file; /* .file */
     uint32_t nfile, file_cap;
     const char *pragma; /* module-scope .pragma directives as text, or NULL */
+    bool origins; /* printing says where its instructions come from */
 };
 
 struct ptx_source { /* where an instruction comes from, if the text says so (-lineinfo) */
@@ -305,6 +309,13 @@ struct ptx_source { /* where an instruction comes from, if the text says so (-li
     uint32_t at_line;
 };
 bool ptx_source_of(const struct ptx_function *f, const struct ptx_inst *i, struct ptx_source *ret); /* false: not known */
+
+/* ---- where instructions come from (origin.c) ------------------------------------------------------------------- */
+#define PTX_ORIGIN_GLUE "dovetail" /* .file of what rewrites put between */
+/* Every instruction is of the posted text that the module was parsed from, `text`: the first 12 hex digits of its SHA-256 as a number. */
+void ptx_origin_text(struct ptx_module *m, uint64_t text);
+/* Origins as an emitted text has them in its .loc. False, and nothing is done: it is no such text. */
+bool ptx_origin_read(struct ptx_module *m);
 
 /* ---- parse, print, verify ------------------------------------------------------------------------------------ */
 #define PTX_MAX_BYTES (64u << 20) /* larger text is refused before anything is allocated */

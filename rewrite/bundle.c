@@ -125,11 +125,14 @@ int rw_text(struct ptx_module *m, const struct dev_prog *of, struct dt_str *out,
     struct ptx_module *again = NULL;
     struct dt_str second = {0};
     struct dt_err mine = {0};
+    m->origins = true;
     int r = ptx_verify(m, &mine), printed = r == 0 || wanted() ? ptx_print(m, out) : 0;
     if (r == 0 && (printed < 0 || out->failed))
         r = dt_err_set(&mine, out->failed ? DT_E_NOMEM : printed, "the new kernel cannot be printed");
     if (r == 0)
         r = ptx_parse(out->s, out->len, &again, &mine);
+    if (r == 0)
+        again->origins = ptx_origin_read(again);
     if (r == 0 && ((r = ptx_print(again, &second)) < 0 || second.failed))
         r = dt_err_set(&mine, r < 0 ? r : DT_E_NOMEM, "the new kernel cannot be printed again");
     if (r == 0 && (second.len != out->len || memcmp(second.s, out->s, out->len)))

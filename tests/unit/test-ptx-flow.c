@@ -147,6 +147,73 @@ static void test_build(void **state)
     ptx_module_free(m);
 }
 
+static struct ptx_module *parsed(const char *text)
+{
+    struct ptx_module *m = NULL;
+    struct dt_err e = {0};
+    if (ptx_parse(text, strlen(text), &m, &e) < 0)
+        fail_msg("%s", e.detail);
+    return m;
+}
+
+static char *printed(const struct ptx_module *m)
+{
+    struct dt_str s = {0};
+    assert_int_equal(ptx_print(m, &s), 0);
+    return dt_str_take(&s);
+}
+
+/* An instruction says which line of which posted text it is, through copies into other modules and through text, twice. */
+static void test_origins(void **state)
+{
+    static const char head[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
+    (void)state;
+    char text[2][600];
+    for (int k = 0; k < 2; k++)
+        snprintf(text[k], sizeof text[k], "%s%s.visible .entry k()\n{\n.reg .b32 %%r<3>;\n%smov.b32 %%r1, %d;\nL:\nadd.s32 %%r2, %%r1, 1; ret;\n}\n.file 1 \"mine.cu\"\n",
+                 head, k ? "\n" : "", k ? "" : ".loc 1 99 0\n", k);
+    struct ptx_module *a = parsed(text[0]), *b = parsed(text[1]), *c = NULL, *again;
+    struct dt_err e = {0};
+    assert_false(ptx_origin_read(a));
+    ptx_origin_text(a, 0xabc);
+    ptx_origin_text(b, UINT64_C(0x123456789abc));
+    assert_int_equal(ptx_clone(a, "k", &c, &e), 0);
+    struct ptx_function *f = c->func[0];
+    f->ninst--; /* ret */
+    assert_int_equal(ptx_append_text(f, &e, "mov.b32 %%r2, 7;"), 0);
+    assert_non_null(ptx_append(f, b->func[0]->inst[0]));
+    assert_non_null(ptx_append(f, b->func[0]->inst[2]));
+    assert_non_null(ptx_append(f, a->func[0]->inst[3]));
+    char *plain = printed(c);
+    assert_null(strstr(plain, ".loc"));
+    assert_null(strstr(plain, ".file"));
+    c->origins = true;
+    char *said = printed(c);
+    static const char want[] = ".address_size 64\n.file 1 \"dovetail\"\n.file 2 \"posted-000000000abc\"\n.file 3 \"posted-123456789abc\"\n\n\n"
+                               ".visible .entry k()\n{\n\t.reg .b32 %r<3>;\n\t.loc 2 8 0\n\tmov.b32 %r1, 0;\nL:\n\t.loc 2 10 0\n\tadd.s32 %r2, %r1, 1;\n"
+                               "\t.loc 1 1 0\n\tmov.b32 %r2, 7;\n\t.loc 3 8 0\n\tmov.b32 %r1, 1;\n\t.loc 3 10 0\n\tadd.s32 %r2, %r1, 1;\n\t.loc 2 10 0\n\tret;\n}\n";
+    assert_string_equal(strstr(said, ".address"), want);
+    again = parsed(said);
+    assert_true(ptx_origin_read(again));
+    for (uint32_t k = 0; k < f->ninst; k++) {
+        const struct ptx_inst *x = &again->func[0]->inst[k], *y = &f->inst[k];
+        assert_int_equal(x->op == PTX_OP_LABEL ? y->from_line : x->from_line, y->from_line);
+        assert_true(x->op == PTX_OP_LABEL || x->from == y->from);
+    }
+    struct ptx_source at;
+    assert_false(ptx_source_of(again->func[0], &again->func[0]->inst[3], &at)); /* no line of anybody */
+    again->origins = true;
+    char *twice = printed(again);
+    assert_string_equal(twice, said);
+    free(plain);
+    free(said);
+    free(twice);
+    ptx_module_free(a);
+    ptx_module_free(b);
+    ptx_module_free(c);
+    ptx_module_free(again);
+}
+
 static char *canonical(const char *text)
 {
     struct ptx_module *m;
@@ -359,7 +426,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verify), cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
-        cmocka_unit_test(test_canonical), cmocka_unit_test(test_cfg), cmocka_unit_test(test_dominators),
+        cmocka_unit_test(test_canonical), cmocka_unit_test(test_origins), cmocka_unit_test(test_cfg), cmocka_unit_test(test_dominators),
         cmocka_unit_test(test_live), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
