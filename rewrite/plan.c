@@ -2,7 +2,7 @@
  *
  * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names the launches it has
  * a hazard with, without those that another of them already waits for, and those that its rewrite put there; `stream` and `programmatic` are the
- * newest state's.
+ * newest state's. The document is read back and held to that state (written.c); where they differ, the plan is the posted launches.
  * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
  * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
@@ -214,6 +214,56 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     return doc;
 }
 
+/* What was verified is not what is written: a bug of ours. Nothing is changed, and what was kept says why. */
+static void take_all_back(struct rw_planner *p, const char *why)
+{
+    for (; p->state.n > 1; p->state.n--) {
+        struct rw_state *s = &p->state.p[p->state.n - 1];
+        struct rw_entry *x = &p->entry.p[s->entry];
+        struct dt_str text = {0};
+        dt_str_addf(&text, "internal: the plan as it was written is not the one that was verified: %s", why);
+        free(x->reason);
+        x->reason = dt_str_take(&text);
+        x->verdict = RW_REFUSED;
+        rw_state_done(s);
+    }
+    p->verified_inputs = p->verified_schedules = 0;
+}
+
+static void spoil(const struct rw_planner *p, json_t *doc)
+{
+    json_t *l;
+    size_t i;
+    json_array_foreach(json_object_get(doc, "launches"), i, l) if (RW_SPOILT("written") && p->state.n > 1)
+        json_object_del(l, "after");
+}
+
+/* The document, read back (written.c). */
+static int write_down(struct rw_planner *p, json_t **ret, struct dt_err *e)
+{
+    for (;;) {
+        struct dt_str why = {0};
+        json_t *doc = rw_plan_json(p, e);
+        if (!doc)
+            return DT_E_NOMEM;
+        spoil(p, doc);
+        int r = rw_written(doc, &p->state.p[p->state.n - 1], &why, e);
+        if (r != 1)
+            json_decref(doc);
+        if (r == 0 && p->state.n == 1)
+            r = dt_err_set(e, DT_E_INTERNAL, "the posted launches, as the plan has them, are others: %s", why.s ? why.s : "");
+        if (r == 0)
+            take_all_back(p, why.s ? why.s : "");
+        dt_str_done(&why);
+        if (r < 0)
+            return r;
+        if (r) {
+            *ret = doc;
+            return 0;
+        }
+    }
+}
+
 static void planner_done(struct rw_planner *p)
 {
     for (size_t k = p->state.n; k-- > 0;)
@@ -250,12 +300,14 @@ int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_
         int r = rw_choose(&p, e);
         bool again = r == 0 && p.again && !no_library; /* the library was wrong */
         measured = p.measured;
-        json_t *doc = r < 0 || again ? NULL : rw_plan_json(&p, e);
+        json_t *doc = NULL;
+        if (r == 0 && !again)
+            r = write_down(&p, &doc, e);
         planner_done(&p);
         if (again)
             continue;
-        if (!doc)
-            return r < 0 ? r : DT_E_NOMEM;
+        if (r < 0)
+            return r;
         *ret_plan = doc;
         return 0;
     }

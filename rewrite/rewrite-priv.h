@@ -253,7 +253,8 @@ extern struct rw_hooks {
     uint32_t cluster;   /* blocks of a cluster; 0: what is best */
     const char *propose; /* "parallel-fusion: a b": launches proposed to this kind besides; NULL: none */
     const char *spoil;   /* what a rewrite has just made is made wrong, so that the predicate that looks at it again has something to find: "wait", "count" or
-                          * "late" (flags of dataflow fusion), "live" (a live block is dead); NULL: nothing */
+                          * "late" (flags of dataflow fusion), "live" (a live block is dead), "written" (a plan that changes something loses each `after`);
+                          * NULL: nothing */
 } rw_hooks;
 #define RW_FORCED rw_hooks.force
 #define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
@@ -581,6 +582,8 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
 void rw_entries_free(struct rw_entries *v);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
+/* written.c: does the document, read back, say what the state is? 1; 0: `why` says what differs; negative: memory. */
+int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, struct dt_err *e);
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
 struct rw_reference;
