@@ -1,0 +1,269 @@
+/* Which of two states is faster, and what is kept of it (rewrite/compare.c): the file itself, beside a device that measures what a row says. Whoever moves one end of an
+ * interval, or believes a disturbed measurement, is seen. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "device/measure.h"
+#include "rewrite/rewrite-priv.h"
+
+/* ---- the device ------------------------------------------------------------------------------------------------------ */
+static struct dev_info info = {.kind = "cuda"};
+static struct dev_measured found[2];
+static struct dev_verdict verdict;
+static unsigned measurements, puts_, runs;
+static struct rw_times library, kept; /* what it has; what it gets */
+static int known_there;
+static double step_of[2][3] = {{1, 2, 4}, {1, 3, 0}};
+
+static const struct dev_info *fake_info(const struct dev_device *d) { return &info; }
+static int fake_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run **ret, struct dt_err *e)
+{
+    runs++;
+    *ret = (struct dev_run *)(uintptr_t)p;
+    return 0;
+}
+static int fake_run_fill(struct dev_run *r, uint64_t seed, int poison, struct dt_err *e) { return 0; }
+static int fake_run_once(struct dev_run *r, struct dt_err *e) { return 0; }
+static struct dev_run *fake_run_free(struct dev_run *r)
+{
+    runs--;
+    return NULL;
+}
+static int fake_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double *step_us, struct dt_err *e)
+{
+    memcpy(step_us, (double[]){7, 8}, 2 * sizeof(double));
+    return 0;
+}
+static int fake_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, const struct dev_measure_options *o, struct dev_measured *ret, struct dev_verdict *v,
+                        struct dt_err *e)
+{
+    measurements++;
+    assert_int_equal(narm, 2);
+    assert_ptr_equal(arm[0].run, (void *)1);
+    assert_ptr_equal(arm[1].run, (void *)2);
+    memcpy(ret, found, sizeof found);
+    *v = verdict;
+    return 0;
+}
+static void fake_measured_done(struct dev_measured *m) { }
+static int fake_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, struct rw_times *ret, struct dt_err *e)
+{
+    *ret = library;
+    return known_there;
+}
+static void fake_times_put(const struct rw_planner *p, const struct rw_times *t)
+{
+    kept = *t;
+    puts_++;
+}
+static void fake_times_done(struct rw_times *t) { }
+static int fake_recover(struct dev_device *d, int r, struct dt_err *e) { return r; }
+
+#define dev_info(d) fake_info(d)
+#define dev_run_new fake_run_new
+#define dev_run_fill fake_run_fill
+#define dev_run_once fake_run_once
+#define dev_run_free fake_run_free
+#define dev_run_time fake_run_time
+#define dev_measure fake_measure
+#define dev_measured_done fake_measured_done
+#define rw_times_get fake_times_get
+#define rw_times_put fake_times_put
+#define rw_times_done fake_times_done
+#define rw_recover fake_recover
+#include "rewrite/compare.c"
+
+/* ---- the states: three launches, then two, of which the first is in both --------------------------------------------------- */
+static struct dt_launch launch[2][3] = {{{.name = "a"}, {.name = "b"}, {.name = "c"}}, {{.name = "a"}, {.name = "b+c"}}};
+static struct dt_graph graph[2] = {{.nlaunch = 3, .launch = launch[0]}, {.nlaunch = 2, .launch = launch[1]}};
+static struct rw_state now, next;
+static uint32_t fresh[] = {1};
+static double fresh_us[1];
+
+static void begin(void)
+{
+    rw_state_done(&now);
+    rw_state_done(&next);
+    now = (struct rw_state){.graph = &graph[0], .prog = (void *)1, .borrowed = true};
+    next = (struct rw_state){.graph = &graph[1], .prog = (void *)2, .borrowed = true};
+    memset(found, 0, sizeof found);
+    for (int k = 0; k < 2; k++)
+        snprintf(found[k].method, sizeof found[k].method, "measured:cupti");
+    found[0].time = (struct dev_stats){.median = 20, .lo = 19, .hi = 22};
+    found[1].time = (struct dev_stats){.median = 10, .lo = 9.5, .hi = 10.25};
+    found[1].ratio = (struct dev_stats){.median = 2, .lo = 1.5, .hi = 2.5};
+    found[1].gain = (struct dev_stats){.median = 9.75, .lo = 9, .hi = 11};
+    found[0].step_us = step_of[0];
+    found[1].step_us = step_of[1];
+    verdict = (struct dev_verdict){.publish = true};
+    known_there = 0;
+    library = kept = (struct rw_times){.n = 1, .launch = fresh, .us = fresh_us};
+    fresh_us[0] = -1;
+    measurements = puts_ = 0;
+}
+
+static int faster(const char *said)
+{
+    static const struct rw_options none;
+    struct rw_planner p = {.opt = &none};
+    struct dt_str why = {0};
+    struct dt_err e = {0};
+    int r = rw_faster(&p, &now, &next, &why, &e);
+    if (said ? !why.s || !strstr(why.s, said) : why.len)
+        fail_msg("'%s', not '%s'", why.s ? why.s : "", said ? said : "");
+    assert_int_equal(p.measured, measurements);
+    assert_int_equal(runs, 0);
+    dt_str_done(&why);
+    return r;
+}
+
+#define EQUAL(a, b) assert_true(fabs((a) - (b)) < 1e-9)
+
+static void test_times(void **state)
+{
+    begin();
+    assert_int_equal(faster(NULL), 1);
+    EQUAL(now.time.time_us, 20);
+    EQUAL(now.time.ci95_us, 1.5); /* half of 19 to 22 */
+    assert_int_equal(now.time.launches, 3);
+    EQUAL(next.time.time_us, 10);
+    EQUAL(next.time.ci95_us, 0.375);
+    assert_int_equal(next.time.launches, 2);
+    assert_string_equal(next.time.method, "measured:cupti");
+    assert_null(now.step_us);
+    EQUAL(next.step_us[1], 3);
+    EQUAL(next.begin_us[0], 0);
+    EQUAL(next.end_us[0], 1);
+    EQUAL(next.begin_us[1], 1);
+    EQUAL(next.end_us[1], 4);
+    begin();
+    found[1].step_us = NULL; /* no CUPTI: by events, from a pass of their own */
+    assert_int_equal(faster(NULL), 1);
+    EQUAL(next.step_us[0], 7);
+    EQUAL(next.end_us[1], 15);
+}
+
+/* The whole interval of the ratio is above 1, and the median is less. */
+static void test_decides(void **state)
+{
+    begin();
+    found[1].ratio.lo = 1.00001;
+    assert_int_equal(faster(NULL), 1);
+    begin();
+    found[1].ratio.lo = 1;
+    assert_int_equal(faster("inside the noise: the 95 % interval of the ratio is 1.0000 to 2.5000"), 0);
+    assert_null(next.step_us);
+    begin();
+    found[1].ratio.lo = 0.9;
+    assert_int_equal(faster("0.9000 to 2.5000"), 0);
+    begin();
+    found[1].time.median = 20; /* the passes say so, the other clock does not */
+    assert_int_equal(faster(NULL), 0);
+    begin();
+    verdict = (struct dev_verdict){.publish = false, .why = "it is hot"};
+    assert_int_equal(faster("the measurement was noisy: it is hot"), 0);
+    assert_int_equal(puts_, 0);
+    EQUAL(next.time.time_us, 10); /* for looking at */
+}
+
+/* What is kept reaches from the least to the most that either method says. */
+static void test_kept(void **state)
+{
+    static const struct {
+        double median, lo, hi, by_time, want_lo, want_hi;
+    } row[] = {{9.75, 9, 11, 10, 9, 11}, {9.75, 9, 11, 4, 4, 11}, {9.75, 9, 11, 15, 9, 15}, {-2, -3, -1, -5, -5, -1}, {-2, -3, -1, 1, -3, 1}};
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        begin();
+        found[1].gain = (struct dev_stats){.median = row[k].median, .lo = row[k].lo, .hi = row[k].hi};
+        found[1].time.median = 20 - row[k].by_time;
+        bool won = row[k].by_time > 0;
+        assert_int_equal(faster(NULL), won);
+        assert_int_equal(puts_, 1);
+        EQUAL(kept.gain, row[k].median);
+        EQUAL(kept.lo, row[k].want_lo);
+        EQUAL(kept.hi, row[k].want_hi);
+        EQUAL(fresh_us[0], won ? 3 : 0); /* of the launch that only the newer one has */
+    }
+}
+
+/* What the library knows stands for a measurement: the newer state's time is what there was, less the gain. */
+static void test_known(void **state)
+{
+    static double steps[] = {5, 6, 9};
+    begin();
+    known_there = 1;
+    library.gain = 6, library.lo = 4, library.hi = 8;
+    fresh_us[0] = 11;
+    now.time = (struct dev_time){.time_us = 20, .ci95_us = 1.5, .launches = 3, .method = "measured:events"};
+    now.step_us = memcpy(malloc(sizeof steps), steps, sizeof steps);
+    assert_int_equal(faster("from the performance library: a gain of 6.00 us, 95 % interval 4.00 to 8.00"), 1);
+    assert_int_equal(measurements, 0);
+    EQUAL(next.time.time_us, 14);
+    EQUAL(next.time.ci95_us, 2.5); /* the root of 1.5^2 + 2^2 */
+    assert_int_equal(next.time.launches, 2);
+    assert_string_equal(next.time.method, "measured:events");
+    EQUAL(next.step_us[0], 5);
+    EQUAL(next.step_us[1], 11);
+    EQUAL(next.begin_us[1], 5);
+    EQUAL(next.end_us[1], 16);
+    begin(); /* a loss */
+    known_there = 1;
+    library.gain = -6, library.lo = -8, library.hi = -4;
+    now.time = (struct dev_time){.time_us = 20, .launches = 3};
+    assert_int_equal(faster("a gain of -6.00 us"), 0);
+    EQUAL(next.time.time_us, 26);
+    assert_null(next.step_us);
+    begin(); /* only the newer one has a time */
+    known_there = 1;
+    library.gain = 6, library.lo = 4, library.hi = 8;
+    next.time = (struct dev_time){.time_us = 20, .ci95_us = 1.5, .launches = 2};
+    next.step_us = memcpy(malloc(sizeof steps), steps, sizeof steps);
+    assert_int_equal(faster("a gain of 6.00 us"), 1);
+    EQUAL(now.time.time_us, 26);
+    EQUAL(now.time.ci95_us, 2.5);
+    assert_int_equal(now.time.launches, 3);
+    for (int k = 0; k < 3; k++) { /* nobody has a time; less than nothing would be left; a gain without the times of its launches */
+        begin();
+        known_there = 1;
+        library.gain = 6, library.lo = 4, library.hi = 8;
+        if (k)
+            now.time = (struct dev_time){.time_us = k == 1 ? 6 : 20, .launches = 3};
+        if (k == 1)
+            now.step_us = memcpy(malloc(sizeof steps), steps, sizeof steps);
+        assert_int_equal(faster(NULL), 1);
+        assert_int_equal(measurements, 1);
+        EQUAL(next.time.time_us, 10);
+    }
+}
+
+/* The model has no noise: more than a thousandth. */
+static void test_model(void **state)
+{
+    begin();
+    snprintf(info.kind, sizeof info.kind, "soft");
+    now.time.time_us = 1000;
+    next.time.time_us = 998.9;
+    assert_int_equal(faster(NULL), 1);
+    next.time.time_us = 999;
+    assert_int_equal(faster(NULL), 0);
+    next.time.time_us = 1001;
+    assert_int_equal(faster(NULL), 0);
+    assert_int_equal(measurements, 0);
+    snprintf(info.kind, sizeof info.kind, "cuda");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides), cmocka_unit_test(test_kept), cmocka_unit_test(test_known),
+                                       cmocka_unit_test(test_model)};
+    int r = cmocka_run_group_tests(tests, NULL, NULL);
+    rw_state_done(&now);
+    rw_state_done(&next);
+    return r;
+}
