@@ -1,6 +1,6 @@
 /* Frames between a worker and whoever started it: the format is in wire.h.
  *
- * A reader takes the five bytes of head, bounds the length (DT_WIRE_MAX) before it allocates, then takes the body. Both sides may be
+ * A reader takes the nine bytes of head, bounds the length (DT_WIRE_MAX) before it allocates, then takes the body. Both sides may be
  * killed at any byte: a clean end between frames is told apart from one within a frame. The problem document (RFC 9457) is made
  * here because the worker, the service and the command line all send it.
  */
@@ -12,33 +12,49 @@
 #include "base/alloc.h"
 #include "base/file.h"
 
-void dt_wire_head(unsigned char head[DT_WIRE_HEAD], char type, size_t len)
+#define BEHIND (DT_WIRE_HEAD - 4) /* bytes of head that the length counts */
+
+static void put4(unsigned char *p, uint32_t n)
 {
-    uint32_t n = (uint32_t)len + 1;
     for (int i = 0; i < 4; i++)
-        head[i] = (unsigned char)(n >> (8 * i));
+        p[i] = (unsigned char)(n >> (8 * i));
+}
+
+static uint32_t get4(const unsigned char *p)
+{
+    uint32_t n = 0;
+    for (int i = 0; i < 4; i++)
+        n |= (uint32_t)p[i] << (8 * i);
+    return n;
+}
+
+void dt_wire_head(unsigned char head[DT_WIRE_HEAD], char type, uint32_t number, size_t len)
+{
+    put4(head, (uint32_t)len + BEHIND);
     head[4] = (unsigned char)type;
+    put4(head + 5, number);
 }
 
 size_t dt_wire_frame_size(const unsigned char head[DT_WIRE_HEAD])
 {
-    uint32_t n = 0;
-    for (int i = 0; i < 4; i++)
-        n |= (uint32_t)head[i] << (8 * i);
-    return n < 1 || n > DT_WIRE_MAX ? 0 : (size_t)n + 4;
+    uint32_t n = get4(head);
+    return n < BEHIND || n > DT_WIRE_MAX ? 0 : (size_t)n + 4;
 }
 
-int dt_wire_write(int fd, char type, const char *body, size_t len)
+char dt_wire_type(const unsigned char head[DT_WIRE_HEAD]) { return (char)head[4]; }
+uint32_t dt_wire_number(const unsigned char head[DT_WIRE_HEAD]) { return get4(head + 5); }
+
+int dt_wire_write(int fd, char type, uint32_t number, const char *body, size_t len)
 {
     unsigned char head[DT_WIRE_HEAD];
-    if (len >= DT_WIRE_MAX)
+    if (len > DT_WIRE_MAX - BEHIND)
         return DT_E_TOO_LARGE;
-    dt_wire_head(head, type, len);
+    dt_wire_head(head, type, number, len);
     int r = dt_write_full(fd, head, sizeof head);
     return r < 0 ? r : dt_write_full(fd, body, len);
 }
 
-int dt_wire_read(int fd, char *ret_type, char **ret, size_t *ret_len, struct dt_err *e)
+int dt_wire_read(int fd, char *ret_type, uint32_t *ret_number, char **ret, size_t *ret_len, struct dt_err *e)
 {
     unsigned char head[DT_WIRE_HEAD];
     int r = dt_read_full(fd, head, sizeof head);
@@ -46,7 +62,7 @@ int dt_wire_read(int fd, char *ret_type, char **ret, size_t *ret_len, struct dt_
         return r < 0 ? dt_err_set(e, r, "the other side closed the connection") : r;
     size_t n = dt_wire_frame_size(head);
     if (!n)
-        return dt_err_set(e, DT_E_TOO_LARGE, "a frame is over %u bytes", DT_WIRE_MAX);
+        return dt_err_set(e, DT_E_TOO_LARGE, "a frame is over %u bytes, or less than its head", DT_WIRE_MAX);
     n -= DT_WIRE_HEAD;
     char *p = dt_malloc(n + 1);
     if (!p)
@@ -56,7 +72,8 @@ int dt_wire_read(int fd, char *ret_type, char **ret, size_t *ret_len, struct dt_
         return dt_err_set(e, DT_E_IO, "the other side closed the connection");
     }
     p[n] = 0;
-    *ret_type = (char)head[4];
+    *ret_type = dt_wire_type(head);
+    *ret_number = dt_wire_number(head);
     *ret = p;
     *ret_len = n;
     return 0;

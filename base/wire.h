@@ -1,8 +1,9 @@
 /* Frames between a worker and whoever started it (the service, or the command line with --local).
  *
- * A frame is 4 bytes of length (little-endian, of what follows), 1 byte of type, and a body: JSON text, UTF-8. Requests go
- * to the worker's fd 0, answers come from its fd 1; the worker's stderr is its log. One request at a time; a worker answers
- * each with any number of 'P' frames, then one 'R' or one 'E'.
+ * A frame is 4 bytes of length (little-endian, of what follows), 1 byte of type, 4 bytes with the number of the request, and a body: JSON text,
+ * UTF-8. Requests go to the worker's fd 0, answers come from its fd 1; the worker's stderr is its log. One request at a time; a worker answers
+ * each with any number of 'P' frames, then one 'R' or one 'E'. Whoever asks chooses the number, every frame of the answer repeats it: an answer
+ * with another number is none.
  *
  *   type  direction  body
  *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis|report", "graph": {…}, "options": {…},
@@ -21,14 +22,16 @@
 #include "base/err.h"
 
 #define DT_WIRE_MAX (512u << 20) /* bytes of one frame */
-#define DT_WIRE_HEAD 5
+#define DT_WIRE_HEAD 9
 
 /* Blocking; 0 or negative. dt_wire_read gives 1 at a clean end of the stream. *ret is NUL-terminated, caller frees. */
-int dt_wire_write(int fd, char type, const char *body, size_t len);
-int dt_wire_read(int fd, char *ret_type, char **ret, size_t *ret_len, struct dt_err *e);
-/* For event loops: the length of the whole frame whose first bytes are `head`, or 0 if the length is over the limit. */
+int dt_wire_write(int fd, char type, uint32_t number, const char *body, size_t len);
+int dt_wire_read(int fd, char *ret_type, uint32_t *ret_number, char **ret, size_t *ret_len, struct dt_err *e);
+/* For event loops: the length of the whole frame whose first bytes are `head`, or 0 if the length is over the limit or there is no head in it. */
 size_t dt_wire_frame_size(const unsigned char head[DT_WIRE_HEAD]);
-void dt_wire_head(unsigned char head[DT_WIRE_HEAD], char type, size_t len);
+char dt_wire_type(const unsigned char head[DT_WIRE_HEAD]);
+uint32_t dt_wire_number(const unsigned char head[DT_WIRE_HEAD]);
+void dt_wire_head(unsigned char head[DT_WIRE_HEAD], char type, uint32_t number, size_t len);
 
 /* The problem document of an error as JSON text, caller frees; NULL when memory is out. */
 char *dt_problem_json(const struct dt_err *e);

@@ -22,6 +22,7 @@
 
 #define LIMIT_S 600.0
 #define END_S 5
+#define REQUEST 1 /* a worker gets one request here */
 
 static volatile sig_atomic_t worker_pid, late;
 
@@ -104,13 +105,19 @@ static void converse(struct cli *c, int out, struct outcome *ret, struct dt_err 
 {
     for (;;) {
         char type, *body;
+        uint32_t number;
         size_t len;
         struct dt_err lost = {0};
-        int r = dt_wire_read(out, &type, &body, &len, &lost);
+        int r = dt_wire_read(out, &type, &number, &body, &len, &lost);
         dt_err_done(&lost);
         if (r) {
             dt_err_set(e, late ? DT_E_TIMEOUT : DT_E_WORKER_LOST,
                        late ? "the job's time limit passed" : "the worker ended without an answer");
+            return;
+        }
+        if (number != REQUEST || (type != 'P' && type != 'E' && type != 'R')) {
+            dt_err_set(e, DT_E_WORKER_LOST, "the worker answered what nobody asked");
+            free(body);
             return;
         }
         if (type == 'P') {
@@ -159,7 +166,7 @@ void local_request(struct cli *c, const char *verb, const char *members, const c
         worker_pid = pid;
         sigaction(SIGALRM, &(struct sigaction){.sa_handler = on_alarm}, NULL);
         setitimer(ITIMER_REAL, &t, NULL);
-        dt_wire_write(in, 'Q', q.s, q.len); /* a failure shows as an answer that does not come */
+        dt_wire_write(in, 'Q', REQUEST, q.s, q.len); /* a failure shows as an answer that does not come */
         converse(c, out, ret, &e);
         close(in);
         close(out);

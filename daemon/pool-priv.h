@@ -22,11 +22,12 @@ struct dtd_worker {
     uv_timer_t timer;  /* deadline of what it is doing */
     unsigned handles;  /* not yet closed */
     bool exited, at_end, killed, hello; /* hello: it has answered once */
+    bool broke; /* killed because of what it sent: what it said last counts for nothing */
     int64_t exit_status;
     int signal;
     struct dtd_job *job;   /* BUSY; still queued until the worker's first frame */
     char *body;            /* its request, until then */
-    unsigned serial;       /* counts jobs given */
+    uint32_t number;       /* of the newest request, which its answers repeat */
     struct dt_str frame;   /* what has come of the next frame */
     const char *why;       /* it was killed */
     int why_num;           /* the error the job gets, 0: worker-lost */

@@ -4,22 +4,28 @@
  * sent to it and to the compilers it forked. Its first request is `devices`: the answer says what the cache needs to know.
  *
  * A worker is finished when its process is reaped *and* its pipe is at its end: an answer that was written before death
- * still counts. What a worker sends is bounded (DT_WIRE_MAX, PROGRESS_MAX) and checked; a worker that breaks the protocol is killed.
+ * still counts. What a worker sends is bounded (most()) and checked: only who was asked may speak, each frame repeats the request's number, progress
+ * is for jobs, an error has a code that there is, an answer has the members that it must have. A worker that breaks one of these is killed and the log says
+ * which; a job that it had not begun goes to the next worker, one that it had begun fails. A problem document is made anew out of the worker's words.
  * An 'R' body starts with the small members and ends with "document"; the document is passed on as it is, without parsing
  * what may be hundreds of megabytes on the loop's thread.
  */
+#include <limits.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/wire.h"
 #include "daemon/options.h"
 #include "daemon/pool-priv.h"
 
 #define PROGRESS_MAX 65536
+#define SMALL_MAX (1u << 20) /* answers to `devices` and `ping` */
+#define PROBLEM_MAX (64u << 20) /* a compile log in JSON */
 #define PING_MS 5000
 #define END_MS 3000
 #define MAX_TRIES 3
@@ -68,8 +74,8 @@ static void settle(struct dtd_worker *w)
     struct dtd_jobs *js = &p->service->jobs;
     char text[256];
     describe(w, text, sizeof text);
-    if (w->job && w->job->state == DTD_QUEUED && !w->killed && ++w->job->tries < MAX_TRIES) {
-        dt_log(DT_LOG_INFO, "job %s: its worker was dead; it goes to the next", w->job->id);
+    if (w->job && w->job->state == DTD_QUEUED && (!w->killed || w->broke) && ++w->job->tries < MAX_TRIES) {
+        dt_log(DT_LOG_INFO, "job %s: its worker was of no use; it goes to the next", w->job->id);
     } else if (w->job) {
         struct dt_err e = {0};
         struct dtd_job *j = w->job;
@@ -80,7 +86,7 @@ static void settle(struct dtd_worker *w)
     }
     if (w->signal || w->exit_status) {
         p->count.lost++;
-        dt_log(w->killed ? DT_LOG_INFO : DT_LOG_WARN, "worker %d (%s): %s", (int)w->process.pid, w->device, text);
+        dt_log(w->killed && !w->broke ? DT_LOG_INFO : DT_LOG_WARN, "worker %d (%s): %s", (int)w->process.pid, w->device, text);
     }
     if (!w->hello && !(p->stopping && w->killed)) {
         struct dt_err e = {0};
@@ -122,6 +128,13 @@ void worker_kill(struct dtd_worker *w, const char *why)
         uv_process_kill(&w->process, SIGKILL);
 }
 
+/* It sent what it may not send. */
+static void broke(struct dtd_worker *w, const char *why)
+{
+    w->broke |= !w->killed;
+    worker_kill(w, why);
+}
+
 static void on_deadline(uv_timer_t *t)
 {
     struct dtd_worker *w = t->data;
@@ -139,7 +152,7 @@ static void on_deadline(uv_timer_t *t)
 struct out { /* a request on its way */
     uv_write_t w;
     struct dtd_worker *worker;
-    unsigned serial; /* of the worker's job when it is one */
+    uint32_t number;
     char *body;
     unsigned char head[DT_WIRE_HEAD];
 };
@@ -157,7 +170,7 @@ static void on_written(uv_write_t *r, int status)
 {
     struct out *o = r->data;
     struct dtd_worker *w = o->worker;
-    if (o->serial && o->serial == w->serial && w->job && w->job->state == DTD_QUEUED) {
+    if (o->number == w->number && w->job && w->job->state == DTD_QUEUED) {
         w->body = o->body;
         o->body = NULL;
     }
@@ -175,9 +188,9 @@ static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t 
         worker_kill(w, "out of memory");
         return;
     }
-    *o = (struct out){.worker = w, .serial = w->state == WORKER_BUSY ? w->serial : 0, .body = body};
+    *o = (struct out){.worker = w, .number = ++w->number, .body = body};
     o->w.data = o;
-    dt_wire_head(o->head, 'Q', len);
+    dt_wire_head(o->head, 'Q', o->number, len);
     uv_buf_t b[2] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
     uv_timer_start(&w->timer, on_deadline, deadline_ms, 0);
     if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
@@ -196,7 +209,6 @@ void worker_give(struct dtd_worker *w, struct dtd_job *j)
     j->request = NULL;
     w->state = WORKER_BUSY;
     w->job = j;
-    w->serial++;
     w->jobs++;
     send_request(w, body, j->request_len, (uint64_t)(limit * 1000) + 1);
 }
@@ -249,6 +261,18 @@ static json_t *split_result(const char *body, size_t len, const char **doc, size
     return o;
 }
 
+/* What the small part must be: it ends up in documents, headers and queries. */
+static bool plain_head(const json_t *o)
+{
+    const char *sum[] = {json_string_value(json_object_get(o, "signature")), json_string_value(json_object_get(o, "digest"))};
+    const char *cache = json_string_value(json_object_get(o, "cache"));
+    bool ok = cache && (!strcmp(cache, "hit") || !strcmp(cache, "miss"));
+    for (int k = 0; k < 2 && ok; k++)
+        ok = sum[k] && (!*sum[k] || (strlen(sum[k]) == DT_SHA256_TEXT - 1 && !strncmp(sum[k], "sha256:", 7) &&
+                                     strspn(sum[k] + 7, "0123456789abcdef") == DT_SHA256_TEXT - 8));
+    return ok;
+}
+
 static const char *text_of(const json_t *o, const char *name)
 {
     const char *s = json_string_value(json_object_get(o, name));
@@ -261,8 +285,9 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
     const char *doc = NULL;
     size_t ndoc = 0;
     json_t *head = split_result(body, len, &doc, &ndoc);
-    if (!head) {
-        worker_kill(w, "its answer has no document");
+    if (!head || !plain_head(head) || ndoc < 2 || doc[0] != '{' || doc[ndoc - 1] != '}') {
+        broke(w, "its answer has no document, or no cache, signature and digest before it");
+        json_decref(head);
         return;
     }
     if (w->state == WORKER_STARTING) {
@@ -270,7 +295,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
         int r = o ? pool_learn(p, w->device, o) : DT_E_INTERNAL;
         json_decref(o);
         if (r < 0) {
-            worker_kill(w, "its first answer is not understood");
+            broke(w, "its first answer is not understood");
         } else {
             w->hello = true;
             p->restart_ms = RESTART_MIN_MS;
@@ -305,28 +330,36 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
     json_decref(head);
 }
 
+static char *copy_of(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? dt_strdup(s) : NULL;
+}
+
 static void got_error(struct dtd_worker *w, const char *body, size_t len)
 {
     struct dtd_pool *p = w->pool;
     json_t *o = json_loadb(body, len, 0, NULL);
     const char *code = json_string_value(json_object_get(o, "code"));
     int num = code ? dt_err_from_code(code) : DT_E_INTERNAL;
-    if (!code) {
-        worker_kill(w, "its error has no code");
+    if (!code || strcmp(dt_err_code(num), code)) {
+        broke(w, "its error has no code that there is");
     } else if (w->state == WORKER_STARTING) {
         dt_err_set(&w->refusal, num, "%s", text_of(o, "detail"));
         worker_end(w);
     } else if (w->state == WORKER_PINGING) {
+        dt_log(DT_LOG_WARN, "worker %d (%s): its device does not answer: %s", (int)w->process.pid, w->device, code);
         worker_kill(w, "its device does not answer");
     } else {
         struct dtd_job *j = w->job;
+        struct dt_err e = {.num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
         w->job = NULL;
         if (dtd_error_ends_worker(num)) /* it ends by itself: no job may be given to it */
             worker_end(w);
         else
             become_idle(w);
         dt_log(DT_LOG_INFO, "job %s: %s", j->id, dt_err_code(num)); /* the detail is somebody's text: not for the log */
-        dtd_job_fail(&p->service->jobs, j, dt_strdup(body));
+        dtd_job_fail_err(&p->service->jobs, j, &e);
     }
     json_decref(o);
 }
@@ -335,45 +368,66 @@ static void got_progress(struct dtd_worker *w, const char *body, size_t len)
 {
     json_t *o = json_loadb(body, len, 0, NULL);
     json_int_t done = json_integer_value(json_object_get(o, "done")), of = json_integer_value(json_object_get(o, "of"));
-    if (w->job && json_is_object(o))
-        dtd_job_progress(&w->pool->service->jobs, w->job, text_of(o, "stage"), text_of(o, "message"), (unsigned)done,
-                         (unsigned)of);
+    if (!*text_of(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
+        broke(w, "its progress is not understood");
+    else
+        dtd_job_progress(&w->pool->service->jobs, w->job, text_of(o, "stage"), text_of(o, "message"), (unsigned)done, (unsigned)of);
     json_decref(o);
+}
+
+/* The longest frame of this type that it may send now, 0: none. */
+static size_t most(const struct dtd_worker *w, char type)
+{
+    bool busy = w->state == WORKER_BUSY, asked = busy || w->state == WORKER_STARTING || w->state == WORKER_PINGING;
+    switch (type) {
+    case 'P': return busy ? PROGRESS_MAX : 0;
+    case 'E': return asked ? PROBLEM_MAX : 0;
+    case 'R': return busy ? (size_t)DT_WIRE_MAX + 4 : asked ? SMALL_MAX : 0;
+    default: return 0;
+    }
+}
+
+/* One whole frame. */
+static void take(struct dtd_worker *w, char type, const char *body, size_t len)
+{
+    if (w->job && w->job->state == DTD_QUEUED)
+        start_job(w); /* it answers: it has taken the request */
+    if (type == 'P')
+        got_progress(w, body, len);
+    else if (type == 'R')
+        got_result(w, body, len);
+    else
+        got_error(w, body, len);
 }
 
 /* Take whole frames off w->frame. */
 static void take_frames(struct dtd_worker *w)
 {
     size_t at = 0;
-    while (w->frame.len - at >= DT_WIRE_HEAD && !w->killed) {
+    while (w->frame.len - at >= DT_WIRE_HEAD && w->state != WORKER_ENDING && w->state != WORKER_IDLE) {
         const char *f = w->frame.s + at;
-        size_t n = dt_wire_frame_size((const unsigned char *)f);
-        char type = f[4];
-        if (!n || (type != 'P' && type != 'R' && type != 'E') || (type == 'P' && n > PROGRESS_MAX) ||
-            w->state == WORKER_IDLE) {
-            worker_kill(w, "it broke the protocol");
+        const unsigned char *head = (const unsigned char *)f;
+        size_t n = dt_wire_frame_size(head);
+        if (!n || n > most(w, dt_wire_type(head))) {
+            broke(w, "it broke the protocol: a frame that it may not send now, or too long");
+        } else if (dt_wire_number(head) != w->number) {
+            broke(w, "it broke the protocol: an answer to another request");
+        } else if (w->frame.len - at < n) {
             break;
+        } else {
+            char after = f[n]; /* the string is NUL-terminated, so f[n] exists: make the body one for a moment */
+            w->frame.s[at + n] = 0;
+            take(w, dt_wire_type(head), f + DT_WIRE_HEAD, n - DT_WIRE_HEAD);
+            w->frame.s[at + n] = after;
+            at += n;
         }
-        if (w->frame.len - at < n)
-            break;
-        char after = f[n]; /* the string is NUL-terminated, so f[n] exists: make the body one for a moment */
-        w->frame.s[at + n] = 0;
-        const char *body = f + DT_WIRE_HEAD;
-        size_t len = n - DT_WIRE_HEAD;
-        if (w->job && w->job->state == DTD_QUEUED)
-            start_job(w); /* it answers: it has taken the request */
-        if (w->state == WORKER_ENDING)
-            ;
-        else if (type == 'P')
-            got_progress(w, body, len);
-        else if (type == 'R')
-            got_result(w, body, len);
-        else
-            got_error(w, body, len);
-        w->frame.s[at + n] = after;
-        at += n;
     }
-    memmove(w->frame.s, w->frame.s + at, w->frame.len - at + 1);
+    if (w->state == WORKER_IDLE && w->frame.len > at)
+        broke(w, "it broke the protocol: it spoke without a request");
+    if (w->state == WORKER_ENDING)
+        at = w->frame.len;
+    if (at) /* not for each piece of a long frame */
+        memmove(w->frame.s, w->frame.s + at, w->frame.len - at + 1);
     w->frame.len -= at;
     if (!w->frame.len && w->frame.cap > (1u << 20))
         dt_str_done(&w->frame);

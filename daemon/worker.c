@@ -210,7 +210,7 @@ void wrk_progress(const char *stage, const char *message, unsigned done, unsigne
                           (int)of);
     dt_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
-    if (text && dt_wire_write(w->out, 'P', text, strlen(text)) < 0)
+    if (text && dt_wire_write(w->out, 'P', w->number, text, strlen(text)) < 0)
         exit(4); /* nobody listens any more */
 }
 
@@ -218,7 +218,7 @@ static int send_error(struct wrk *w, struct dt_err *e)
 {
     dt_free_ char *text = dt_problem_json(e);
     const char *s = text ? text : "{\"type\":\"about:blank\",\"status\":503,\"code\":\"out-of-memory\"}";
-    return dt_wire_write(w->out, 'E', s, strlen(s));
+    return dt_wire_write(w->out, 'E', w->number, s, strlen(s));
 }
 
 /* The small members first, the document last: the service cuts the document out without parsing it. */
@@ -231,9 +231,9 @@ static int send_answer(struct wrk *w, const struct wrk_answer *a, struct dt_err 
     dt_str_add(&s, doc ? doc : "");
     dt_str_addc(&s, '}');
     int r = !doc || s.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory for the document") : 0;
-    if (!r && s.len >= DT_WIRE_MAX)
+    if (!r && s.len > DT_WIRE_MAX - DT_WIRE_HEAD)
         r = dt_err_set(e, DT_E_TOO_LARGE, "the document has %zu bytes; the limit is %u", s.len, DT_WIRE_MAX);
-    if (!r && dt_wire_write(w->out, 'R', s.s, s.len) < 0)
+    if (!r && dt_wire_write(w->out, 'R', w->number, s.s, s.len) < 0)
         r = DT_E_IO;
     dt_str_done(&s);
     return r;
@@ -325,7 +325,7 @@ int main(int argc, char **argv)
         char type, *body;
         size_t len;
         struct dt_err e = {0};
-        r = dt_wire_read(in, &type, &body, &len, &e);
+        r = dt_wire_read(in, &type, &w.number, &body, &len, &e);
         dt_err_done(&e);
         if (r)
             break;

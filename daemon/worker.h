@@ -19,6 +19,7 @@ struct wrk {
     bool calibrated;        /* the software device has the figures of a stored calibration */
     char key[192], toolchain[192];
     int out; /* frames go here */
+    uint32_t number; /* of the request that they answer */
     uint64_t last_progress_us;
     char last_stage[32];
 };

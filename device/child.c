@@ -79,7 +79,7 @@ out:
 static void add_frame(struct dt_str *s, char type, const char *p, size_t len)
 {
     unsigned char head[DT_WIRE_HEAD];
-    dt_wire_head(head, type, len);
+    dt_wire_head(head, type, 0, len);
     dt_str_addn(s, head, sizeof head);
     dt_str_addn(s, p, len);
 }
@@ -138,7 +138,7 @@ static int understand(const struct dt_str *in, struct dev_reply *ret, struct dt_
             break;
         const char *p = in->s + at + DT_WIRE_HEAD;
         size_t len = n - DT_WIRE_HEAD;
-        switch (in->s[at + 4]) {
+        switch (dt_wire_type((const unsigned char *)in->s + at)) {
         case 'L': r = take(&ret->log, p, len); break;
         case 'R':
             r = take(&ret->result, p, len);

@@ -38,7 +38,7 @@ int __lsan_is_turned_off(void) { return 1; }
 
 static int say(char type, const char *text, size_t len)
 {
-    return dt_wire_write(1, type, text, len) < 0 ? 1 : 0;
+    return dt_wire_write(1, type, 0, text, len) < 0 ? 1 : 0;
 }
 
 static int say_str(char type, const char *text)
@@ -285,9 +285,10 @@ int main(int argc, char **argv)
 {
     struct opts option = {0};
     char *body, type;
+    uint32_t number;
     size_t len;
     confine_early(argc > 1 ? (unsigned)strtoul(argv[1], NULL, 10) : 60000);
-    while (dt_wire_read(0, &type, &body, &len, NULL) == 0) {
+    while (dt_wire_read(0, &type, &number, &body, &len, NULL) == 0) {
         switch (type) {
         case 'O':
             if (!dt_push(&option, body))

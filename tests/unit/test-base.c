@@ -109,16 +109,24 @@ static void frames_cross_a_pipe(void **s)
     char type, *body;
     size_t len;
     assert_int_equal(pipe(fd), 0);
-    assert_int_equal(dt_wire_write(fd[1], 'Q', "{}", 2), 0);
+    uint32_t number = 0;
+    assert_int_equal(dt_wire_write(fd[1], 'Q', 0x81020304, "{}", 2), 0);
     close(fd[1]);
-    assert_int_equal(dt_wire_read(fd[0], &type, &body, &len, NULL), 0);
+    assert_int_equal(dt_wire_read(fd[0], &type, &number, &body, &len, NULL), 0);
     assert_int_equal(type, 'Q');
+    assert_int_equal(number, 0x81020304);
+    assert_int_equal(len, 2);
     assert_string_equal(body, "{}");
     free(body);
-    assert_int_equal(dt_wire_read(fd[0], &type, &body, &len, NULL), 1);
+    assert_int_equal(dt_wire_read(fd[0], &type, &number, &body, &len, NULL), 1);
     close(fd[0]);
     unsigned char huge[DT_WIRE_HEAD] = {0xff, 0xff, 0xff, 0xff, 'Q'};
     assert_int_equal(dt_wire_frame_size(huge), 0);
+    unsigned char small[DT_WIRE_HEAD] = {4, 0, 0, 0, 'R'}; /* less than the head that it is */
+    assert_int_equal(dt_wire_frame_size(small), 0);
+    small[0] = 5;
+    assert_int_equal(dt_wire_frame_size(small), DT_WIRE_HEAD);
+    assert_int_equal(dt_wire_write(-1, 'R', 1, NULL, DT_WIRE_MAX - 4), DT_E_TOO_LARGE);
 }
 
 struct keyed {
