@@ -5,7 +5,8 @@
  *
  * Protection: it dies with its parent; no core files; on the software device its memory is limited, so that a graph cannot
  * exhaust the machine. A job that hangs is killed from outside. After an error that may leave the device's context unusable
- * (dtd_error_ends_worker) it answers and ends; whoever needs the device starts a new one.
+ * (dtd_error_ends_worker) it answers and ends; whoever needs the device starts a new one. So it does after a ping that found the device, by a synchronisation,
+ * with any error at all: a fault that came late, a device that is gone.
  *
  * Exit status: 0 end of requests or such an error, 2 wrong usage, 4 the pipe is broken.
  */
@@ -274,7 +275,8 @@ static int request(struct wrk *w, const char *body, size_t len)
     if (r < 0) {
         if (!e.num)
             dt_err_set(&e, r, "%s", dt_err_text(r));
-        ret = r == DT_E_IO && !a.document ? DT_E_IO : send_error(w, &e) < 0 ? DT_E_IO : dtd_error_ends_worker(e.num);
+        bool useless = dtd_error_ends_worker(e.num) || (v && v->fn == wrk_ping); /* a device that does not come through a synchronisation will not later either */
+        ret = r == DT_E_IO && !a.document ? DT_E_IO : send_error(w, &e) < 0 ? DT_E_IO : useless;
     }
     dt_err_done(&e);
     return ret;

@@ -3,11 +3,12 @@ import json
 import os
 import sys
 import tempfile
+import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 from harness import Service, chain, cli, main, single, write  # noqa: E402
-from harness import SCALE  # noqa: E402
+from harness import SCALE, SLOW  # noqa: E402
 from switch import fault  # noqa: E402
 
 
@@ -31,6 +32,31 @@ class Faults(unittest.TestCase):
                 job = s.finish(s.post(chain(2, blocks=n), "want=run"))
                 self.assertEqual(job["state"], "done", (words, job))
             self.assertEqual(s.http("GET", "/healthz").status, 200)
+        finally:
+            status, log = s.stop(), s.read_log()
+            s.remove()
+        self.assertEqual(status, 0, log)
+
+    def test_a_ping_asks_the_device(self):
+        """An idle worker whose device has gone wrong is found by GET /healthz, not by the next job; one that is well stays."""
+        os.environ["DOVETAIL_KERNEL_TIMEOUT_MS"] = "1000"
+        fault("")
+        s = Service(device="cuda")
+        try:
+            for n, words in enumerate(("sticky", "hang")):
+                job = s.finish(s.post(chain(4, blocks=n + 3), "want=run"))  # four launches: the fault counts them
+                self.assertEqual(job["state"], "done", job)
+                well = s.workers()[0]["pid"]
+                self.assertEqual(s.http("GET", "/healthz").status, 200)
+                self.assertEqual(s.workers()[0]["pid"], well)
+                fault(words)
+                before = time.monotonic()
+                self.assertEqual(s.http("GET", "/healthz").status, 200)  # from the worker that came next
+                self.assertLess(time.monotonic() - before, 10 * SLOW)
+                self.assertNotEqual(s.workers()[0]["pid"], well, words)
+                self.assertIn("its device does not answer", s.read_log())
+                fault("")
+            self.assertEqual(s.finish(s.post(chain(2, blocks=9), "want=run"))["state"], "done")
         finally:
             status, log = s.stop(), s.read_log()
             s.remove()
