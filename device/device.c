@@ -200,6 +200,8 @@ static int settle(struct dev_device *d, struct dt_err *e)
     if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetDeadline(d->deadline_ms), "dovetailSetDeadline", e);
     if (!err && d->cu->soft)
+        err = dev_cu(d, d->cu->dovetailSetLimit(d->limit), "dovetailSetLimit", e);
+    if (!err && d->cu->soft)
         err = dev_cu(d, d->cu->dovetailSetSchedule(d->seed, d->race_check), "dovetailSetSchedule", e);
     return err;
 }
@@ -259,6 +261,13 @@ void dev_set_deadline(struct dev_device *d, unsigned ms)
     d->deadline_ms = ms;
     if (d->cu->soft && !dev_use(d, NULL))
         d->cu->dovetailSetDeadline(ms);
+}
+
+void dev_set_limit(struct dev_device *d, uint64_t instructions)
+{
+    d->limit = instructions;
+    if (d->cu->soft && !dev_use(d, NULL))
+        d->cu->dovetailSetLimit(instructions);
 }
 
 void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check)

@@ -40,6 +40,9 @@ int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user),
  * kernel; a real one cannot: dev_sync gives DT_E_TIMEOUT, every later call too, nothing is freed, and the process must end without waiting (_exit): the
  * driver then takes the kernel off the device, and another process can use it. */
 void dev_set_deadline(struct dev_device *d, unsigned ms);
+/* Software device only (no effect on a real one): thread-instructions of each later launch, 0: any number. One that needs more is DT_E_TIMEOUT, on every
+ * machine alike. */
+void dev_set_limit(struct dev_device *d, uint64_t instructions);
 bool dev_hung(const struct dev_device *d); /* that has happened; false for NULL */
 /* After a fault every call fails: drop the context and make a new one. Memory, modules and runs made before are gone; freeing them is
  * allowed and does nothing. */

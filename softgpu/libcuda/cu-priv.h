@@ -81,6 +81,7 @@ struct CUctx_st {
     unsigned checks; /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
     struct dovetail_recorder *record; /* of later launches: dovetailRecord */
     unsigned deadline_ms;
+    uint64_t max_instructions; /* of a launch, 0: any number */
     struct sg_some some; /* of the next launch: dovetailNextBlocks; the list is ours */
     struct sg_stats last;
     struct sg_work last_work;

@@ -97,6 +97,13 @@ CUresult dovetailSetDeadline(unsigned ms)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailSetLimit(uint64_t instructions)
+{
+    CU_CONTEXT(c);
+    c->max_instructions = instructions;
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailGetFault(struct dovetail_fault *ret)
 {
     CU_READY();

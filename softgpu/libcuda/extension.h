@@ -50,6 +50,9 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     EXT(dovetailNameMemory, (CUdeviceptr p, const char *name))                                                                   \
     /* Wall-clock limit of each later launch in the current context; 0: none. */                                                 \
     EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                            \
+    /* Thread-instructions of each later launch in the current context; 0: any number. A launch that needs more fails like one over its deadline, the\
+     * same on every machine. */                                                                                                 \
+    EXT(dovetailSetLimit, (uint64_t instructions))                                                                               \
     /* The next launch in the current context, outside graphs, runs these blocks alone (linear numbers, ascending, copied), and counts for the model as       \
      * if all had run: work in proportion, distinct bytes as given. n = 0: none of them runs, but the launch is as it is otherwise. Not for clusters       \
      * of several blocks: its launch fails. */                                                                                    \

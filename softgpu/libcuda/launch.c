@@ -268,7 +268,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     pthread_t thread;
     struct sg_fault fault = {0};
     struct sg_launch x = {.kernel = l->f->kernel, .shared_dynamic = l->shared, .params = l->params, .seed = c->seed,
-                          .stack_bytes = c->limit[CU_LIMIT_STACK_SIZE] < SG_STACK_MAX ? (uint32_t)c->limit[CU_LIMIT_STACK_SIZE] : SG_STACK_MAX, .heap_bytes = c->limit[CU_LIMIT_MALLOC_HEAP_SIZE], .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u), .cancel = &w.cancel, .beside = l->beside, .record = c->record};
+                          .stack_bytes = c->limit[CU_LIMIT_STACK_SIZE] < SG_STACK_MAX ? (uint32_t)c->limit[CU_LIMIT_STACK_SIZE] : SG_STACK_MAX, .heap_bytes = c->limit[CU_LIMIT_MALLOC_HEAP_SIZE], .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u), .max_instructions = c->max_instructions, .cancel = &w.cancel, .beside = l->beside, .record = c->record};
     x.some = c->some;
     memset(&c->some, 0, sizeof c->some);
     memcpy(x.grid, l->grid, sizeof x.grid);

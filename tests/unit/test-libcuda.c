@@ -443,6 +443,9 @@ static void faults(void **state)
     OK(X(dovetailSetDeadline)(200));
     faulty("spin", NULL, CUDA_ERROR_LAUNCH_TIMEOUT, DT_E_TIMEOUT, "spin");
     fresh();
+    OK(X(dovetailSetLimit)(100000));
+    faulty("spin", NULL, CUDA_ERROR_LAUNCH_TIMEOUT, DT_E_TIMEOUT, "over the limit of 100000 thread-instructions");
+    fresh();
     OK(F(cuMemAlloc)(&a, 4000)); /* a new context works */
     drop();
 }
