@@ -6,7 +6,7 @@
  *   analysis  launches[].name  edges[].producer .consumer .buffers[] and the keys of .independent_bytes
  *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
  * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules, buffers, scratch,
- * assumes.align, assumes.constant;
+ * assumes.align, assumes.constant, verified.special.dropped; verified.special.range[];
  * and, between single quotes, in rewrites[].reason
  *
  * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
@@ -428,6 +428,7 @@ static int buffers(struct renamer *r, json_t *doc)
 
 static int document(struct renamer *r, json_t *doc)
 {
+    json_t *special = json_object_get(json_object_get(doc, "verified"), "special");
     json_t *v, *assumes = json_object_get(doc, "assumes"), *original = json_object_get(doc, "original");
     size_t i;
     int x;
@@ -442,7 +443,8 @@ static int document(struct renamer *r, json_t *doc)
                        v) if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
                               (x = sentence(r, json_object_get(v, "reason"))) < 0) return x;
     if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, MODULE, original, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
-        (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0)
+        (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0 ||
+        (x = keys(r, BUFFER, special, "dropped")) < 0 || (x = buffer_list(r, json_object_get(special, "range"))) < 0)
         return x;
     if (json_is_string(json_object_get(doc, "name")) &&
         json_object_set_new(doc, "name", json_string(r->out ? r->g->name : "")) < 0)

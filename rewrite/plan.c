@@ -9,7 +9,7 @@
  * before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
  * device made, and how many the performance library decided.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/special.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -177,6 +177,11 @@ static json_t *verified(const struct rw_planner *p)
                           "schedules", (json_int_t)p->verified_schedules, "device", dev_info(p->dev)->kind);
     if (o && p->state.n > 1 && p->sampled[1] &&
         !put(o, "sampled", json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]))) {
+        json_decref(o);
+        return NULL;
+    }
+    const struct rw_special *s = p->ref && p->verified_inputs > 1 ? rw_reference_special(p->ref) : NULL;
+    if (o && s && !put(o, "special", rw_special_json(s))) {
         json_decref(o);
         return NULL;
     }

@@ -596,6 +596,8 @@ int rw_watch(struct dev_device *d, bool talks, uint64_t seed, bool races, struct
 bool rw_talks(const struct dev_prog *p); /* has it a launch that dataflow fusion made? */
 /* Roughly how long verifying a plan takes, microseconds: what the original took. */
 uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
+struct rw_special;
+const struct rw_special *rw_reference_special(const struct rw_reference *ref); /* special.h; NULL: one input only */
 unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
 struct rw_reference *rw_reference_free(struct rw_reference *ref);
 /* The plan against it, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's analysis, needed where the original was sampled.

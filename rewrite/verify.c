@@ -3,9 +3,9 @@
  *   1. The original runs once under the race detector: if it races itself there is nothing to hold the plan to. The fast detector calls every
  *      conflict of two blocks a race; where it finds one, the one that knows flags and fences (docs/CHECKING.md) has the last word.
  *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan run, every output and
- *      inout buffer compared. The last input is an edge case: zeros, infinities' neighbours, denormals and signs scattered over every
- *      floating-point input.
- *      An input with which the original faults (an index made of data) is not for these kernels, and is left out.
+ *      inout buffer compared. The last input has values in it that break things, NaNs and infinities among them, and the one before it those that do not
+ *      spread (special.c); both only where the first is not meant: it is as the document says.
+ *      Of the values with which the original faults or hangs some are left out; where it faults all the same, the input is.
  *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time. What streams and programmatic
  *      edges do not order runs side by side then (dev_run_once). On a real GPU it runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
@@ -14,65 +14,15 @@
  * buffers. Of graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
  */
 #include "rewrite/flow.h"
+#include "rewrite/special.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#define HANG (UINT64_C(1) << 24) /* thread-instructions beyond four times the longest launch of the posted input */
+
 static bool is_output(const struct dt_buffer *b) { return b->role == DT_OUTPUT || b->role == DT_INOUT; }
-
-static void edge_value(uint8_t *p, enum dt_dtype t, uint64_t which)
-{
-    static const uint32_t f32[] = {0x00000000, 0x80000000, 0x00000001, 0x807FFFFF, 0x00800000, 0x3F800000,
-                                   0xBF800000, 0x7149F2CA /* 1e30 */, 0x3F800001, 0xC2C80000 /* -100 */};
-    static const uint16_t f16[] = {0x0000, 0x8000, 0x0001, 0x83FF, 0x0400, 0x3C00, 0xBC00, 0x7BFF, 0x3C01, 0xD640};
-    static const uint16_t bf16[] = {0x0000, 0x8000, 0x0001, 0x807F, 0x0080, 0x3F80, 0xBF80, 0x714A, 0x3F81, 0xC2C8};
-    static const uint64_t f64[] = {0, UINT64_C(1) << 63, 1, 0x800FFFFFFFFFFFFF, 0x0010000000000000, 0x3FF0000000000000,
-                                   0xBFF0000000000000, 0x7E37E43C8800759C, 0x3FF0000000000001, 0xC059000000000000};
-    which %= 10;
-    switch (t) {
-    case DT_F16:
-        memcpy(p, &f16[which], 2);
-        break;
-    case DT_BF16:
-        memcpy(p, &bf16[which], 2);
-        break;
-    case DT_F32:
-        memcpy(p, &f32[which], 4);
-        break;
-    case DT_F64:
-        memcpy(p, &f64[which], 8);
-        break;
-    default:
-        break;
-    }
-}
-
-/* Every 37th element or so of a floating-point input becomes an edge value. */
-static int upload_edges(struct dev_run *r, const struct dt_graph *g, struct dt_err *e)
-{
-    for (uint32_t k = 0; k < g->nbuffer; k++) {
-        const struct dt_buffer *b = &g->buffer[k];
-        unsigned size = dt_dtype_bytes(b->fill.dtype);
-        if ((b->role != DT_INPUT && b->role != DT_INOUT) || b->constant || b->fill.kind != DT_FILL_UNIFORM ||
-            b->fill.dtype < DT_F16)
-            continue;
-        uint8_t *p = dt_malloc(b->bytes + 1);
-        if (!p)
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        dt_fill_bytes(b, 0, p);
-        for (uint64_t i = 0; (i + 1) * size <= b->bytes; i++) {
-            uint64_t z = dt_splitmix64(k + 1, i);
-            if (z % 37 == 0)
-                edge_value(p + i * size, b->fill.dtype, z >> 32);
-        }
-        int x = dev_run_upload(r, k, p, e);
-        free(p);
-        if (x < 0)
-            return x;
-    }
-    return 0;
-}
 
 struct outputs {
     uint8_t **p; /* by buffer of its graph; NULL where no output */
@@ -87,11 +37,19 @@ static void outputs_done(struct outputs *o)
     memset(o, 0, sizeof *o);
 }
 
-static int fill(struct dev_run *r, const struct dt_graph *g, unsigned input, bool edges, struct dt_err *e)
+#define SEED(input) ((uint64_t)(input)*7919)
+
+/* Which sorts of special values an input has. */
+static unsigned sorts(unsigned inputs, unsigned input)
+{
+    return !input ? 0 : input + 1 == inputs ? RW_SPECIAL_ALL : input + 2 == inputs ? RW_SPECIAL_SMALL : 0;
+}
+
+static int fill(struct dev_run *r, const struct rw_special *s, const struct dt_graph *g, unsigned inputs, unsigned input, struct dt_err *e)
 {
     static const int poison[] = {0xFF, 0xA5, 0x00, 0x5A};
-    int x = dev_run_fill(r, (uint64_t)input * 7919, poison[input % 4], e);
-    return x < 0 || !edges ? x : upload_edges(r, g, e);
+    int x = dev_run_fill(r, SEED(input), poison[input % 4], e);
+    return x < 0 || !s || !sorts(inputs, input) ? x : rw_special_upload(s, r, g, SEED(input), sorts(inputs, input), e);
 }
 
 static int fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o, struct dt_err *e)
@@ -154,18 +112,19 @@ struct rw_reference {
     unsigned inputs;
     struct outputs *want;
     const struct rw_sample *sample; /* of the original, borrowed; NULL: it ran whole */
+    struct rw_special *special;     /* NULL: there is one input only */
     bool talks; /* blocks of a launch are in conflict, but in order: the fast detector will not do */
     uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
-
-static bool with_edges(const struct rw_reference *ref, unsigned input) { return ref->inputs > 1 && input + 1 == ref->inputs; }
 
 struct rw_reference *rw_reference_free(struct rw_reference *ref)
 {
     for (unsigned k = 0; ref && ref->want && k < ref->inputs; k++)
         outputs_done(&ref->want[k]);
-    if (ref)
+    if (ref) {
+        rw_special_free(ref->special);
         free(ref->want);
+    }
     free(ref);
     return NULL;
 }
@@ -192,13 +151,126 @@ bool rw_talks(const struct dev_prog *p)
     return talks;
 }
 
+/* All launches, one after the other; what the ones that are not known yet cost. */
+static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct dev_cost *cost, struct dt_err *e)
+{
+    int r = 0;
+    for (uint32_t l = 0; l < g->nlaunch && r == 0; l++)
+        if ((r = dev_run_step(run, l, e)) == 0 && !cost[l].known)
+            r = dev_run_cost(run, l, &cost[l], e);
+    return r;
+}
+
+/* The original's runs. */
+struct runs {
+    struct rw_reference *ref;
+    struct dev_device *dev;
+    const struct dev_prog *original;
+    struct dev_run *run; /* NULL: a fault ended it */
+    bool soft;
+    unsigned input;
+    uint64_t limit; /* thread-instructions of a launch: more is a launch that hangs */
+};
+
+static int ready(struct runs *x, struct dt_err *e)
+{
+    int r = x->run ? 0 : dev_run_new(x->dev, x->original, &x->run, e);
+    return r == 0 && x->ref->sample ? dev_run_select(x->run, x->ref->sample->some, e) : r;
+}
+
+/* The posted input, under the race detector; what the launches need at most. */
+static int first_input(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
+{
+    struct rw_reference *ref = x->ref;
+    const struct dt_graph *g = ref->graph;
+    const struct dev_cost *cost = NULL;
+    uint64_t most = 0, all = 0, began = dt_now_us();
+    dt_free_ struct dev_cost *mine = dt_calloc(g->nlaunch + 1, sizeof *mine);
+    int r = mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft, e)) < 0 || (r = fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
+        return r;
+    if (x->soft && ret_snaps && !ref->sample) {
+        if ((r = rw_snaps_new(x->run, a, ret_snaps, e)) == 0)
+            cost = rw_snaps_cost(*ret_snaps);
+    } else if (x->soft) {
+        r = once_with_costs(x->run, g, mine, e);
+        cost = mine;
+    } else {
+        r = dev_run_once(x->run, e);
+    }
+    ref->race_us = dt_now_us() - began;
+    for (uint32_t l = 0; r == 0 && cost && l < g->nlaunch; l++) {
+        most = cost[l].instructions > most ? cost[l].instructions : most;
+        all += cost[l].instructions;
+    }
+    x->limit = x->soft ? 4 * most + HANG : 0;
+    if (r == 0 && ref->special)
+        rw_special_work(ref->special, all);
+    return r < 0 ? r : fetch(x->run, g, &ref->want[0], e);
+}
+
+/* Is an output next to nothing but NaNs, that of the posted input is not? */
+static bool flooded(const struct rw_reference *ref, const struct outputs *o)
+{
+    for (uint32_t k = 0; !ref->sample && k < ref->graph->nbuffer; k++)
+        if (o->p[k] && rw_special_flooded(ref->special, k, o->p[k]) && !rw_special_flooded(ref->special, k, ref->want[0].p[k]))
+            return true;
+    return false;
+}
+
+static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
+{
+    struct runs *x = user;
+    struct rw_reference *ref = x->ref;
+    int r = ready(x, e);
+    outputs_done(&ref->want[x->input]);
+    uint64_t began = dt_now_us();
+    if (r == 0 && (r = rw_watch(x->dev, ref->talks, 0, x->soft, e)) == 0 &&
+        (r = fill(x->run, ref->special, ref->graph, ref->inputs, x->input, e)) == 0) {
+        dev_set_limit(x->dev, x->limit);
+        r = dev_run_once(x->run, e);
+        dev_set_limit(x->dev, 0);
+    }
+    if (r == 0 && (r = fetch(x->run, ref->graph, &ref->want[x->input], e)) == 0)
+        *ret_flooded = flooded(ref, &ref->want[x->input]);
+    ref->plain_us = dt_now_us() - began;
+    if (r == 0)
+        return 0;
+    outputs_done(&ref->want[x->input]);
+    x->run = dev_run_free(x->run);
+    return rw_recover(x->dev, r, e);
+}
+
+/* The posted input, once more where blocks talk to each other; then the others. */
+static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
+{
+    struct rw_reference *ref = x->ref;
+    int r = first_input(x, a, ret_snaps, e);
+    if (r == DT_E_RACE && !ref->talks) { /* two blocks touch a byte; are they perhaps in order, by flags and fences? */
+        x->run = dev_run_free(x->run);
+        if ((r = rw_recover(x->dev, r, e)) != DT_E_RACE)
+            return r;
+        dt_err_done(e);
+        outputs_done(&ref->want[0]);
+        ref->talks = true;
+        r = first_input(x, a, ret_snaps, e);
+    }
+    for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
+        unsigned s = sorts(ref->inputs, x->input);
+        r = rw_special_search(ref->special, s, other_input, x, e);
+        if (r == DT_E_BOUNDS) { /* the posted input is fine, this one is not for these kernels: an index made of data, say */
+            dt_err_done(e);
+            r = 0;
+        }
+    }
+    return r;
+}
+
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
-    struct dev_run *run = NULL;
-    bool soft = !strcmp(dev_info(d)->kind, "soft");
-    int r;
+    struct runs x = {.ref = ref, .dev = d, .original = original, .soft = !strcmp(dev_info(d)->kind, "soft")};
     if (!ref || !(ref->want = dt_calloc(inputs ? inputs : 1, sizeof *ref->want))) {
         free(ref);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -206,35 +278,11 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
     ref->graph = original->graph;
     ref->inputs = inputs ? inputs : 1;
     ref->sample = sample;
-    if ((r = dev_run_new(d, original, &run, e)) == 0 && sample)
-        r = dev_run_select(run, sample->some, e);
-    for (unsigned k = 0; k < ref->inputs && r == 0; k++) {
-        uint64_t began = dt_now_us();
-        if ((r = rw_watch(d, ref->talks, 0, soft && k == 0, e)) == 0 && (r = fill(run, ref->graph, k, with_edges(ref, k), e)) == 0)
-            r = soft && !k && ret_snaps && !sample ? rw_snaps_new(run, a, ret_snaps, e) : dev_run_once(run, e);
-        if (r == 0)
-            r = fetch(run, ref->graph, &ref->want[k], e);
-        *(k ? &ref->plain_us : &ref->race_us) = dt_now_us() - began;
-        /* two blocks touch a byte; are they perhaps in order, by flags and fences? */
-        bool talk = r == DT_E_RACE && !k && !ref->talks;
-        if (!talk && (r == 0 || !k || (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK)))
-            continue;
-        /* else: the posted input is fine, this one is not for these kernels: an index made of data, say */
-        int was = r;
-        run = dev_run_free(run);
-        if ((r = rw_recover(d, r, e)) != was)
-            break;
-        dt_err_done(e);
-        outputs_done(&ref->want[k]);
-        if (talk) {
-            ref->talks = true;
-            k--; /* once more */
-        }
-        if ((r = dev_run_new(d, original, &run, e)) == 0 && sample)
-            r = dev_run_select(run, sample->some, e);
-    }
+    int r = ref->inputs > 1 ? rw_special_new(original, x.soft, &ref->special, e) : 0;
+    if (r == 0)
+        r = all_inputs(&x, a, ret_snaps, e);
     rw_watch(d, ref->talks, 0, false, NULL);
-    dev_run_free(run);
+    dev_run_free(x.run);
     if (r < 0) {
         r = rw_recover(d, r, e);
         rw_reference_free(ref);
@@ -244,22 +292,14 @@ int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsi
     return 0;
 }
 
+const struct rw_special *rw_reference_special(const struct rw_reference *ref) { return ref->special; }
+
 unsigned rw_reference_inputs(const struct rw_reference *ref)
 {
     unsigned n = 0;
     for (unsigned k = 0; k < ref->inputs; k++)
         n += ref->want[k].p != NULL;
     return n;
-}
-
-/* All launches, one after the other; what the ones that are not known yet cost. */
-static int once_with_costs(struct dev_run *run, const struct dt_graph *g, struct dev_cost *cost, struct dt_err *e)
-{
-    int r = 0;
-    for (uint32_t l = 0; l < g->nlaunch && r == 0; l++)
-        if ((r = dev_run_step(run, l, e)) == 0 && !cost[l].known)
-            r = dev_run_cost(run, l, &cost[l], e);
-    return r;
 }
 
 /* The plan with delays in every entry, for a real GPU. `g` and `text` outlive it. */
@@ -321,7 +361,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
             snprintf(what, sizeof what, "input %u", k);
         else
             snprintf(what, sizeof what, soft ? "block order %u" : "run %u with delayed blocks", k - inputs + 1);
-        if (r == 0 && (r = fill(run, plan->graph, input, with_edges(ref, input), e)) == 0)
+        if (r == 0 && (r = fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
             r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
         if (r == 0 && (r = fetch(run, plan->graph, &got, e)) == 0)
             r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what, e);

@@ -35,6 +35,7 @@ static const char plan[] =
     "  {\"kind\": \"split\", \"launches\": [\"%8$s+%9$s\"], \"verdict\": \"refused\", \"reason\": \"'%10$s' doesn't "
     "wait for '%8$s+%9$s' on '%5$s', 'really'\"}],"
     "\"assumes\": {\"align\": {\"%4$s\": 16}, \"constant\": {}, \"evidence\": \"proved\"},"
+    "\"verified\": {\"bitwise\": true, \"special\": {\"buffers\": 1, \"dropped\": {\"%4$s\": \"trap: nan\"}, \"range\": [\"%4$s\", \"%5$s\"]}},"
     "\"modules\": {\"%12$s\": {\"ptx\": \"x\"}, \"%2$s\": {\"ptx\": \"t\"}, \"%3$s\": {\"ptx\": \"u\"}},"
     "\"buffers\": %15$s,"
     "\"scratch\": {\"%13$s\": {\"bytes\": 4}},"
