@@ -75,6 +75,24 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
+/* Below sm_70 ptxas makes code in which threads of a warp stay together [T: `YIELD` is left out]; raised, they may part, and what counts on it
+ * (volatile shared memory within a warp, no barrier) has other values. */
+static bool schedules(const struct rw_cand *c, struct dt_str *why)
+{
+    unsigned highest = c->cluster || c->level == RW_LEVEL_CLUSTER ? 90 : c->flow ? 70 : 0;
+    for (uint32_t s = 0; s < c->nbody; s++) {
+        unsigned n = rw_target_number(c->body[s].f->module->target);
+        highest = n > highest ? n : highest;
+    }
+    for (uint32_t s = 0; s < c->nbody && highest >= RW_PARTING; s++)
+        if (rw_target_number(c->body[s].f->module->target) < RW_PARTING) {
+            dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_%u they may part", c->body[s].step->launch->name,
+                        c->body[s].f->module->target, highest);
+            return false;
+        }
+    return true;
+}
+
 /* "sm_90" and "sm_80" may be joined (at 90), and what is for one chip ("sm_90a") with what runs there ("sm_80": at 90a). */
 bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
 {
@@ -102,7 +120,7 @@ bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
                 return false;
             }
     }
-    return true;
+    return schedules(c, why);
 }
 
 bool rw_legal_uniform_barriers(const struct rw_cand *c, struct dt_str *why)

@@ -51,6 +51,15 @@ bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
     return absent(s, RW_GLOBAL_VAR, "something may write it, or it holds addresses", why);
 }
 
+bool rw_solo_scheduling(const struct rw_solo *s, struct dt_str *why)
+{
+    const char *target = s->body.f->module->target;
+    if (s->dev->cc_major < 9 || rw_target_number(target) >= RW_PARTING) /* else nothing is put in that needs another target */
+        return true;
+    dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_90 they may part", s->prog->graph->launch[s->launch].name, target ? target : "no target");
+    return false;
+}
+
 bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
 {
     for (uint32_t k = 0; k < s->body.f->module->nfunc; k++) {

@@ -331,6 +331,9 @@ uint32_t rw_solo_reg(const struct rw_solo *s, const char *name); /* the register
 /* The copy's blocks are `block[0..n)` of the launch's grid, linear numbers: launched on a grid of n blocks, it sees the old numbers and grid. */
 int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_err *e);
 void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm); /* 708: .version 7.8 at least */
+/* 90 of "sm_90a"; 0: none. Below RW_PARTING the threads of a warp stay together where they can, and kernels may count on it. */
+unsigned rw_target_number(const char *target);
+#define RW_PARTING 70
 /* The copy as text; verified, and printed and parsed to itself. */
 int rw_solo_text(struct rw_solo *s, struct dt_str *out, struct dt_err *e);
 #define SOLO(NAME, kinds, text) bool rw_solo_##NAME(const struct rw_solo *s, struct dt_str *why);

@@ -182,10 +182,10 @@ int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
     return 0;
 }
 
-static int number(const char *target)
+unsigned rw_target_number(const char *target)
 {
     const char *t = strstr(target ? target : "", "sm_");
-    return t ? (int)strtol(t + 3, NULL, 10) : 0;
+    return t ? (unsigned)strtoul(t + 3, NULL, 10) : 0;
 }
 
 void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm)
@@ -194,7 +194,7 @@ void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm)
         s->m->version_major = version / 100;
         s->m->version_minor = version % 100;
     }
-    if (number(s->m->target) < (int)sm) {
+    if (rw_target_number(s->m->target) < sm) {
         char text[16];
         snprintf(text, sizeof text, "sm_%u", sm);
         s->m->target = dt_arena_strdup(&s->m->arena, text);

@@ -342,6 +342,7 @@ SOLO = [
 SOLO_HARDWARE = [
     ("unwaited", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_90", "", "griddepcontrol.wait;")}),
      "two waits are one wait; the kernel's own placement is left to it"),
+    ("scheduling", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("6.0", "sm_60", "", "")}), "here threads of a warp part only where the code does"),
 ]
 RECOMPUTE = [
     ("repeatable", "all_readers", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "twice", "h"), launch("b", "m", "next", "h", "y")]),

@@ -336,7 +336,8 @@ static void test_targets(void **state)
         bool fine;
     } row[] = {{"sm_90", "sm_80", true},   {"sm_90a", "sm_80", true},    {"sm_80", "sm_90a", true},  {"sm_90a", "sm_90", true},
                {"sm_90a", "sm_90a", true}, {"sm_90a", "sm_100", false},  {"sm_100", "sm_90a", false}, {"sm_90a", "sm_100a", false},
-               {"sm_100f", "sm_100a", false}};
+               {"sm_100f", "sm_100a", false}, {"sm_60", "sm_61", true},    {"sm_60", "sm_80", false},   {"sm_90", "sm_60", false},
+               {"sm_70", "sm_80", true}};
     for (size_t k = 0; k < sizeof row / sizeof row[0]; k++) {
         struct fix f;
         struct fix_spec s = plain;

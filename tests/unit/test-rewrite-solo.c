@@ -116,7 +116,7 @@ static void conditions(void **state)
             struct dt_graph g = {.nlaunch = 1, .launch = (struct dt_launch[]){{.name = "c"}}};
             struct dev_prog p = {.graph = &g};
             s.prog = &p;
-            s.body.f = (struct ptx_function[]){{.name = "c"}};
+            s.body.f = (struct ptx_function[]){{.name = "c", .module = &(struct ptx_module){.target = "sm_90"}}};
             s.body.find[RW_GLOBAL_VAR] = (struct rw_find){true, 7, "count"};
             assert_false(rw_solo_legal(&s, RW_SOLO_TRIGGERS, &why));
             s.body.find[RW_GLOBAL_VAR].set = false;
@@ -140,6 +140,12 @@ static void conditions(void **state)
     struct made m = make(old, "sm_80", "", REGS SET LOADX LOADH STORE "ret;\n");
     assert_null(rewrite(old, &m, &why));
     assert_string_equal(why.s, "arch: sm_80 has no programmatic launches");
+    dt_str_done(&why);
+    rw_edit_done(&m.x);
+    drop(&m);
+    m = make(dev, "sm_60", "", REGS SET LOADX LOADH STORE "ret;\n"); /* whose warps would part at sm_90 */
+    assert_null(rewrite(dev, &m, &why));
+    assert_string_equal(why.s, "scheduling: 'c' is for sm_60, where threads of a warp stay together; for sm_90 they may part");
     dt_str_done(&why);
     rw_edit_done(&m.x);
     drop(&m);
