@@ -285,6 +285,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         json_decref(l);
         dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->launch[s]].name);
     }
+    ok = ok && (!c->zero_word || json_array_append_new(args, json_pack("{s:i}", "u32", 0)) == 0);
     ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
          put(o, "args", json_incref(args));
     if (host)

@@ -46,20 +46,13 @@ static bool dropped(const struct rw_cand *c, int side, uint32_t arg)
     return c->in->drop_arg && arg < 62 && ((c->in->args[side] >> arg) & 1);
 }
 
-static struct ptx_var *new_param(struct rw_join *j, const struct ptx_var *like)
+/* The zero word of this joint, the last parameter: rw_fuse_part gives it its argument. */
+static int make_zero(struct rw_join *j)
 {
-    char name[160];
-    bool taken = true;
-    for (unsigned k = j->f->nparam; taken; k++) {
-        snprintf(name, sizeof name, "%s_param_%u", j->c->entry, k);
-        taken = false;
-        for (uint32_t i = 0; i < j->f->nparam; i++)
-            taken |= !strcmp(j->f->param[i]->name, name);
-    }
-    struct ptx_var *to = ptx_param_new(j->f, name, like->is_array ? PTX_B8 : like->type, like->bytes, like->align);
-    if (to)
-        to->is_array = like->is_array;
-    return to;
+    static const struct ptx_var like = {.name = RW_ZERO_WORD, .type = PTX_U32, .bytes = 4, .align = 4};
+    j->zero = rw_new_param(j, &like);
+    j->c->zero_word = true;
+    return j->zero ? 0 : nomem(j);
 }
 
 /* The guest's parameters: those of the host with the same argument, or new ones. c->arg_keep and c->arg_same say so to the launch. */
@@ -87,11 +80,11 @@ static int make_params(struct rw_join *j)
             continue;
         }
         for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
-            if (!dropped(c, host, k) && own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
+            if (!rw_is_zero_word(v) && !dropped(c, host, k) && own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
                 rw_same_arg(&hl->arg[k], &gl->arg[i]))
                 to = own[k];
         c->arg_same[guest][i] = to != NULL;
-        if (!to && !(to = new_param(j, v)))
+        if (!to && !(to = rw_new_param(j, v)))
             return nomem(j);
         if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, guest}))
             return nomem(j);
@@ -112,7 +105,7 @@ static int make_params(struct rw_join *j)
     j->f->nparam = n;
     for (uint32_t i = 0; i < n; i++)
         list[i]->index = i;
-    return 0;
+    return make_zero(j);
 }
 
 /* ---- one instance of the guest -------------------------------------------------------------------------------------------- */
@@ -146,6 +139,40 @@ static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struc
     return ptx_append(j->f, i) ? 0 : nomem(j);
 }
 
+/* to = from, as a value crosses from one posted body into the other: by way of `xor` with the joint's zero word, so that ptxas does not combine what
+ * made it with what it goes into. On bits: .f32 is no type of xor. */
+static int emit_hidden(struct rw_join *j, const struct rw_phase *p, struct ptx_opnd to, struct ptx_opnd from, uint8_t type, uint32_t pred, bool neg)
+{
+    unsigned elem = j->c->in->elem;
+    enum ptx_type bits = elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16;
+    struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, zero = {.kind = PTX_O_REG, .comp = -1, .reg = p->zero};
+    struct ptx_opnd three[3] = {x, x, zero};
+    struct ptx_inst i = {.op = PTX_OP_XOR, .nopnd = 3, .ntype = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = three, .type = {(uint8_t)bits}};
+    if (x.reg == PTX_NO_REG)
+        return DT_E_NOMEM;
+    int r = emit_move(j, elem, x, from, type, pred, neg);
+    if (r == 0 && !ptx_append(j->f, i))
+        r = nomem(j);
+    return r < 0 ? r : emit_move(j, elem, to, x, type, pred, neg);
+}
+
+/* The zero word in a register of an element's size. */
+static int emit_zero(struct rw_join *j, struct rw_phase *p)
+{
+    unsigned elem = j->c->in->elem;
+    uint32_t word = new_reg(j, PTX_U32, "dt_z");
+    if (word == PTX_NO_REG)
+        return DT_E_NOMEM;
+    p->zero = elem == 4 ? word : new_reg(j, elem == 8 ? PTX_B64 : PTX_U16, "dt_z");
+    if (p->zero == PTX_NO_REG)
+        return DT_E_NOMEM;
+    const char *W = rw_rname(j, word), *Z = rw_rname(j, p->zero);
+    int r = rw_emit(j, "ld.param.u32 %s, [%s];", W, j->zero->name);
+    if (r == 0 && elem != 4)
+        r = elem == 8 ? rw_emit(j, "mov.b64 %s, {%s, %s};", Z, W, W) : rw_emit(j, "cvt.u16.u32 %s, %s;", Z, W);
+    return r;
+}
+
 static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k) { return o->kind == PTX_O_VEC ? o->elem[k] : *o; }
 
 /* copy.c's word for the guest's own joint instruction: `i` is the mapped copy of it. */
@@ -165,9 +192,9 @@ int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *
         if (n->host == 0) {
             struct ptx_opnd to = component(&i->opnd[0], u * n->unit + k);
             if (to.kind != PTX_O_SINK)
-                r = emit_move(j, n->elem, to, p->value[k], p->value_type, i->pred, i->pred_neg);
+                r = emit_hidden(j, p, to, p->value[k], p->value_type, i->pred, i->pred_neg);
         } else {
-            r = emit_move(j, n->elem, p->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred, i->pred_neg);
+            r = emit_hidden(j, p, p->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred, i->pred_neg);
         }
     }
     return r;
@@ -574,7 +601,8 @@ int rw_inline_join(struct rw_cand *c, struct dt_err *e)
     uint32_t n = 0;
     dt_str_done(&c->ptx);
     int r = open_host(&j, &old, &n);
-    if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 && (r = prepare(&s)) == 0)
+    if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 && (r = prepare(&s)) == 0 &&
+        (r = emit_zero(&j, &s.p)) == 0)
         r = emit_host(&s, old, n);
     if (r == 0) {
         entry_last(&j);

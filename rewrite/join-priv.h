@@ -24,6 +24,7 @@ struct rw_join {
     }) funcs;
     struct ptx_var *smem;  /* the block's shared memory, NULL if none */
     struct ptx_var *table; /* constant data, NULL if none */
+    struct ptx_var *zero;  /* inlining: the zero word of its joint */
     uint32_t t, k;         /* registers: linear thread number, component */
     uint32_t item, rank;   /* what lists and tables go by: k, or with clusters k * cluster + rank; the block's rank, PTX_NO_REG without */
     struct dt_err *e;
@@ -51,6 +52,7 @@ struct rw_phase { /* one body on its way into the fused kernel */
     uint32_t *digit;         /* registers: the slot's digits */
     uint32_t at;             /* number of the instruction at hand */
     struct ptx_opnd *value;  /* components */
+    uint32_t zero;           /* register of an element's size: 0, and only the launch knows it */
     uint8_t value_type;      /* as the host's instruction has it */
 };
 
@@ -73,6 +75,10 @@ int rw_copy_round(struct rw_join *j, struct rw_phase *p);
  * it. origin: of the block's own region. pred: the access's guard. */
 int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred, bool neg);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
+/* A parameter like `like` for the entry: named by its number, a zero word (inline.c) as such, so that it is known again. NULL: memory. */
+struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like);
+#define RW_ZERO_WORD "dt_zero_" /* and a number: a parameter that is 0 whenever the kernel runs, and that no rewrite merges with another or knows the value of */
+bool rw_is_zero_word(const struct ptx_var *v);
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
 const char *rw_target_of(const char *a, const char *b); /* on which both run */
 /* Module variables, device functions, local variables that a body uses, into the module. */

@@ -79,6 +79,30 @@ bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y)
     return x->kind == DT_ARG_SCALAR && x->bits == y->bits && x->dtype == y->dtype;
 }
 
+bool rw_is_zero_word(const struct ptx_var *v)
+{
+    return !strncmp(v->name, RW_ZERO_WORD, strlen(RW_ZERO_WORD)) && v->type == PTX_U32 && !v->is_array;
+}
+
+struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like)
+{
+    bool zero = rw_is_zero_word(like), taken = true;
+    char name[160];
+    for (unsigned k = zero ? 0 : j->f->nparam; taken; k++) {
+        if (zero)
+            snprintf(name, sizeof name, RW_ZERO_WORD "%u", k);
+        else
+            snprintf(name, sizeof name, "%s_param_%u", j->c->entry, k);
+        taken = false;
+        for (uint32_t i = 0; i < j->f->nparam; i++)
+            taken |= !strcmp(j->f->param[i]->name, name);
+    }
+    struct ptx_var *to = ptx_param_new(j->f, name, like->is_array ? PTX_B8 : like->type, like->bytes, like->align);
+    if (to)
+        to->is_array = like->is_array;
+    return to;
+}
+
 static bool dropped(const struct rw_cand *c, int s, uint32_t arg)
 {
     for (uint32_t r = 0; rw_in_shared(c) && r < c->nredirect && arg < 62; r++)
@@ -97,7 +121,7 @@ static struct ptx_var *shared_param(struct rw_join *j, uint32_t s, uint32_t i)
     for (uint32_t b = 0; b < s && i < c->body[s].step->launch->narg; b++)
         for (uint32_t k = 0; k < c->body[b].f->nparam && k < c->body[b].step->launch->narg; k++) {
             const struct ptx_var *w = c->body[b].f->param[k];
-            if (!dropped(c, (int)b, k) && w->bytes == v->bytes && w->align == v->align && w->is_array == v->is_array &&
+            if (!rw_is_zero_word(v) && !dropped(c, (int)b, k) && w->bytes == v->bytes && w->align == v->align && w->is_array == v->is_array &&
                 rw_same_arg(&c->body[b].step->launch->arg[k], &c->body[s].step->launch->arg[i]) && (to = rw_map_var(j, (int)b, w, &off)))
                 return to;
         }
@@ -122,14 +146,8 @@ static int make_params(struct rw_join *j)
             }
             struct ptx_var *to = shared_param(j, s, i);
             c->arg_same[s][i] = to != NULL;
-            if (!to) {
-                char name[160];
-                snprintf(name, sizeof name, "%s_param_%u", c->entry, j->f->nparam);
-                to = ptx_param_new(j->f, name, v->is_array ? PTX_B8 : v->type, v->bytes, v->align);
-                if (!to)
-                    return nomem(j);
-                to->is_array = v->is_array;
-            }
+            if (!to && !(to = rw_new_param(j, v)))
+                return nomem(j);
             if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, (int)s}))
                 return nomem(j);
         }
@@ -745,6 +763,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     struct rw_join j = {.c = c, .e = e, .rank = PTX_NO_REG};
     struct table t = {0};
     dt_str_done(&c->ptx);
+    c->zero_word = false; /* a barrier stands between them */
     j.m = ptx_module_new(v / 100, v % 100, target);
     if (!j.m)
         return nomem(&j);

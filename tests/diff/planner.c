@@ -3,7 +3,7 @@
  * A line of stdin is a JSON object, a line of stdout its answer, in order:
  *
  *   {"graph": {…}, "allow": […], "deny": […], "off": "order,async", "force": true, "inputs": 3, "schedules": 8, "seeds": [11, 12]}
- *   {"plan": {…, modules left out}, "equal": "" | "y differs at byte 12 with seed 11", "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
+ *   {"plan": {…, modules left out, unless "modules": true}, "equal": "" | "y differs at byte 12 with seed 11", "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
  *   {"error": "code: words"}
  *
  *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of each
@@ -225,7 +225,8 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
     if (r == 0 && !say.len && json_object_get(line, "refill"))
         r = on_others(p, doc, pp, plan, line, out, &say, e);
     if (r == 0) {
-        json_object_del(plan, "modules");
+        if (!json_is_true(json_object_get(line, "modules")))
+            json_object_del(plan, "modules");
         json_object_set(out, "plan", plan);
         json_object_set_new(out, "equal", json_string(say.s ? say.s : ""));
     }
