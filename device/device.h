@@ -62,6 +62,8 @@ struct dev_resources { /* of one entry */
 /* Assemble PTX with nvJitLink for `arch` and read each entry's resources off its verbose output. DT_E_PTX with the assembler's
  * words when it refuses; DT_E_NO_COMPILER when nvJitLink is missing. *ret_cubin (may be NULL) caller frees. */
 int dev_assemble(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e);
+/* The same code with line tables (machine.h); resources of the same text then cost no second assembly. */
+int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e);
 int dev_resources(const char *ptx, size_t len, const char *entry, const char *arch, struct dev_resources *ret,
                   struct dt_err *e); /* falls back to estimate (ret->estimated) */
 

@@ -16,6 +16,7 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 #include "device/device-priv.h"
+#include "device/machine.h"
 
 #define TIMEOUT_MS 60000
 
@@ -89,8 +90,31 @@ static const char *suffix_of(const char *ptx, size_t len, const char *arch)
     return t[n] == 'a' ? "a" : t[n] == 'f' ? "f" : "";
 }
 
-/* Log and cubin, each may be NULL. */
-static int assemble(const char *ptx, size_t len, const char *arch, char **ret_log, void **ret_cubin, size_t *ret_len,
+/* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file changes and the line's number stays. */
+static char *with_files_in_lines(const char *ptx, size_t len)
+{
+    struct dt_str s = {0};
+    const char *end = ptx + len;
+    for (const char *p = ptx; p < end;) {
+        const char *next = memchr(p, '\n', (size_t)(end - p));
+        size_t n = (size_t)((next ? next + 1 : end) - p);
+        unsigned file, line;
+        int at = 0;
+        char head[40];
+        snprintf(head, sizeof head, "%.*s", n < sizeof head ? (int)n : (int)sizeof head - 1, p);
+        if (!strncmp(head, ".loc ", 5) && sscanf(head, ".loc %u %u%n", &file, &line, &at) == 2 && at && file < 1U << (31 - DEV_LINE_BITS) && line < 1U << DEV_LINE_BITS) {
+            dt_str_addf(&s, ".loc %u %u", file, file << DEV_LINE_BITS | line);
+            dt_str_addn(&s, p + at, n - (size_t)at);
+        } else {
+            dt_str_addn(&s, p, n);
+        }
+        p += n;
+    }
+    return dt_str_take(&s);
+}
+
+/* Log and cubin, each may be NULL. lines: the cubin with line tables (-lineinfo). */
+static int assemble(const char *ptx, size_t len, const char *arch, bool lines, char **ret_log, void **ret_cubin, size_t *ret_len,
                     struct dt_err *e)
 {
     char target[32], log_key[DT_SHA256_TEXT], bin_key[DT_SHA256_TEXT];
@@ -104,7 +128,7 @@ static int assemble(const char *ptx, size_t len, const char *arch, char **ret_lo
         return dt_err_set(e, DT_E_NO_COMPILER, "nvJitLink is not on this machine");
     int r = key_of("log", ptx, len, arch, log_key);
     if (!r)
-        r = key_of("cubin", ptx, len, arch, bin_key);
+        r = key_of(lines ? "lines" : "cubin", ptx, len, arch, bin_key);
     if (r < 0)
         return dt_err_set(e, r, "out of memory");
     if (ret_log && !ret_cubin && dev_memo_get(log_key, ret_log, &n))
@@ -116,9 +140,16 @@ static int assemble(const char *ptx, size_t len, const char *arch, char **ret_lo
         if (dev_memo_get(log_key, &log, &n))
             return 0;
     }
+    dt_free_ char *marked = lines ? with_files_in_lines(ptx, len) : NULL;
+    if (lines && !marked)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (lines) {
+        ptx = marked;
+        len = strlen(marked);
+    }
     snprintf(target, sizeof target, "-arch=%s%s", arch, suffix_of(ptx, len, arch));
-    const char *option[] = {target, "-verbose"};
-    r = dev_child('J', option, 2, ptx, len, TIMEOUT_MS, &reply, e);
+    const char *option[] = {target, "-verbose", "-lineinfo"};
+    r = dev_child('J', option, lines ? 3 : 2, ptx, len, TIMEOUT_MS, &reply, e);
     if (r < 0)
         return r;
     bool newer = !reply.result && reply.error && strstr(reply.error, "Unsupported .version");
@@ -127,7 +158,7 @@ static int assemble(const char *ptx, size_t len, const char *arch, char **ret_lo
         dev_reply_done(&reply);
         if (!older)
             return dt_err_set(e, DT_E_NO_COMPILER, "the module's PTX is newer than this machine's ptxas");
-        if ((r = dev_child('J', option, 2, older, strlen(older), TIMEOUT_MS, &reply, e)) < 0)
+        if ((r = dev_child('J', option, lines ? 3 : 2, older, strlen(older), TIMEOUT_MS, &reply, e)) < 0)
             return r;
     }
     if (!reply.result && newer) {
@@ -164,7 +195,12 @@ static int assemble(const char *ptx, size_t len, const char *arch, char **ret_lo
 
 int dev_assemble(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e)
 {
-    return assemble(ptx, len, arch, NULL, ret_cubin, ret_len, e);
+    return assemble(ptx, len, arch, false, NULL, ret_cubin, ret_len, e);
+}
+
+int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e)
+{
+    return assemble(ptx, len, arch, true, NULL, ret_cubin, ret_len, e);
 }
 
 /* The number in front of `unit` in a line. */
@@ -251,7 +287,7 @@ int dev_resources(const char *ptx, size_t len, const char *entry, const char *ar
 {
     dt_free_ char *log = NULL;
     struct dt_err inner = {0};
-    int r = assemble(ptx, len, arch, &log, NULL, NULL, &inner);
+    int r = assemble(ptx, len, arch, false, &log, NULL, NULL, &inner);
     if (r == DT_E_NO_COMPILER || r == DT_E_TIMEOUT) {
         dt_err_done(&inner);
         return estimate(ptx, len, entry, ret, e);

@@ -1,0 +1,95 @@
+/* Inside device/: one kernel's machine code with its flow, its lines and what its float instructions are. */
+#ifndef DT_DEVICE_MACHINE_PRIV_H
+#define DT_DEVICE_MACHINE_PRIV_H
+
+#include "device/machine.h"
+
+#define CODE_NONE UINT32_MAX
+
+struct code_block { /* instructions first … last */
+    uint32_t first, last, func;
+    uint32_t pred, npred; /* code.pred[pred …] */
+};
+struct code_func { /* 0 the entry, others what CALL leads to */
+    uint32_t first;
+    uint32_t ret, nret; /* code.ret[ret …]: blocks that end in RET */
+    uint32_t args[8];   /* registers in which a value comes from the caller to a float instruction, one bit each */
+    uint64_t shape;     /* what it computes, without registers and lines */
+};
+
+struct code {
+    struct sass_inst *inst;
+    uint32_t n, nentry; /* the entry's own come first, then those of sections that are called */
+    unsigned sm;
+    const uint8_t *bank2; /* constants that the assembler put there */
+    size_t nbank2;
+    uint32_t *block_of; /* by instruction */
+    struct code_block *block;
+    uint32_t nblock;
+    uint32_t *pred;
+    struct code_func *func;
+    uint32_t nfunc;
+    uint32_t *ret, nrets;
+    uint32_t *to;   /* by instruction: where a branch or CALL leads, CODE_NONE */
+    uint32_t *call; /* by instruction: the function that a CALL leads to, CODE_NONE */
+    struct code_ctx {
+        uint32_t call, parent; /* through which CALL a search went in, and what was before */
+        uint32_t depth;
+    } *ctx;
+    uint32_t nctx, ctx_cap;
+    uint32_t *file, *line; /* by instruction; line 0: none */
+    struct { char name[80]; } *files; /* of the line table, from 1 */
+    uint32_t nfiles;
+    uint64_t steps; /* of searches; bounded */
+    struct seen {
+        uint64_t *key;
+        uint32_t *stamp, now;
+        uint32_t cap, used;
+    } seen;
+};
+
+/* Where a value comes from. */
+enum origin_kind { FROM_FLOAT, FROM_CONST, FROM_ELSEWHERE, FROM_CALLER };
+struct origin {
+    uint8_t kind, half; /* half: 1, the upper register of a pair */
+    bool neg, abs;      /* a sign on the way, of a select */
+    uint32_t value;     /* FROM_FLOAT: instruction; FROM_CONST: bits */
+};
+struct origins {
+    struct origin *p;
+    uint32_t n, cap;
+    bool failed;
+};
+
+/* Read .text.ENTRY of a cubin. 0, or an error; 1 and `why`: there is something that this reader does not know. */
+int code_read(struct code *c, const void *cubin, size_t len, const char *entry, struct dt_str *why, struct dt_err *e);
+void code_done(struct code *c);
+/* What defines register reg of instruction at's operands, through moves and selects. 0; 1: too much to say; DT_E_NOMEM. */
+int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsigned half, struct origins *out);
+/* The lines of every instruction, from .nv_debug_line_sass (posted: of the PTX itself) or .debug_line. 0, DT_E_NOMEM, 1: there is none. */
+struct elf_file;
+int code_lines(struct code *c, const struct elf_file *f, unsigned text, bool posted);
+
+/* ---- ELF (elf.c) ------------------------------------------------------------------------------------------------------- */
+struct elf_file {
+    const uint8_t *p;
+    size_t n;
+    uint64_t shoff;
+    unsigned nsection;
+    const char *names;
+    size_t nnames;
+};
+struct elf_section {
+    const char *name;
+    const uint8_t *p; /* NULL: no bytes in the file */
+    uint64_t size;
+    uint32_t type, link, info;
+};
+bool elf_open(struct elf_file *f, const void *p, size_t n);
+bool elf_section(const struct elf_file *f, unsigned i, struct elf_section *ret);
+/* The number of the section of that name, 0: none. */
+unsigned elf_find(const struct elf_file *f, const char *name, struct elf_section *ret);
+/* The section and the offset in it that the relocation of `section` at `at` leads to. */
+bool elf_target(const struct elf_file *f, unsigned section, uint64_t at, unsigned *ret_section, uint64_t *ret_offset);
+
+#endif

@@ -1,0 +1,289 @@
+/* Machine code read: 128 bits an instruction, as all NVIDIA GPUs from Volta to Hopper have it.
+ *
+ *   0-8 opcode   9-11 form   12-15 guard   16-23 destination   24-31 first source   32-63 second: register, immediate or constant bank, by form
+ *   64-71 third  72-104 signs, predicates, modifiers   105-125 scheduling (stall, barriers, reuse): no meaning for values
+ *
+ * Forms: 1 three registers; 2, 3, 7: the third source is immediate, constant, uniform, and stands at 32, the second at 64; 4, 5, 6: the second is. Signs go with the place:
+ * 72, 73 with 24; 63, 62 with 32; 75, 74 with 64 (halves: 84, 83), each negation and absolute value.
+ * The table (sass-ops.def) says of each opcode what it writes and, of those that compute with floats, what they read and how their modifiers are named. All bits that
+ * are no operand, sign or predicate are kept as `mods`, named or not: two instructions are the same operation only if all of them are equal.
+ *
+ * What it does not do: other generations, reuse flags, addresses.
+ */
+#include "device/machine.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct sass_op ops[] = {
+#define S(code, name, cls, dst, src, mods) {code, name, cls, dst, src, mods},
+#include "device/sass-ops.def"
+#undef S
+};
+
+static const struct sass_op *find(unsigned code)
+{
+    for (size_t k = 0; k < sizeof ops / sizeof ops[0]; k++)
+        if (ops[k].code == code)
+            return &ops[k];
+    return NULL;
+}
+
+bool sass_knows(unsigned sm)
+{
+    return sm == 75 || sm == 80 || sm == 86 || sm == 87 || sm == 89 || sm == 90;
+}
+
+static unsigned bits(const struct sass_inst *i, unsigned at, unsigned n)
+{
+    uint64_t v = at >= 64 ? i->hi >> (at - 64) : at ? i->lo >> at | i->hi << (64 - at) : i->lo;
+    return (unsigned)(v & ((UINT64_C(1) << n) - 1));
+}
+
+static void forget(uint64_t mask[2], unsigned at, unsigned n)
+{
+    for (unsigned k = at; k < at + n; k++)
+        mask[k / 64] &= ~(UINT64_C(1) << (k % 64));
+}
+
+/* The operand that stands at bit 24, 32 or 64. What it takes of the instruction is struck from mask. */
+static void operand(const struct sass_inst *i, unsigned at, bool half, unsigned width, bool plain, uint64_t mask[2], struct sass_opnd *o)
+{
+    unsigned form = bits(i, 9, 3), neg = at == 24 ? 72 : at == 32 ? 63 : half ? 84 : 75;
+    *o = (struct sass_opnd){.kind = SASS_REG, .width = (uint8_t)width, .reg = (uint16_t)bits(i, at, 8)};
+    if (at == 32 && (form == 2 || form == 4)) {
+        o->kind = SASS_IMM;
+        o->value = bits(i, 32, 32);
+        forget(mask, 32, 32);
+        return;
+    }
+    if (at == 32 && (form == 3 || form == 5)) {
+        o->kind = SASS_CONST;
+        o->value = bits(i, 40, 14) * 4;
+        o->bank = (uint8_t)bits(i, 54, 5);
+        o->reg = bits(i, 91, 1) ? (uint16_t)bits(i, 32, 6) : SASS_URZ;
+        forget(mask, 32, 27);
+    } else if (at == 32 && form >= 6) {
+        o->kind = SASS_UREG;
+        o->reg = (uint16_t)bits(i, 32, 6);
+        forget(mask, 32, 8);
+    } else {
+        forget(mask, at, 8);
+    }
+    if (at == 32)
+        forget(mask, 91, 1);
+    if (plain || i->op->code == 0x03c || i->op->code == 0x03f)
+        return;
+    o->neg = bits(i, neg, 1);
+    o->abs = bits(i, at == 24 ? 73 : neg - 1, 1);
+    forget(mask, neg, 1);
+    forget(mask, at == 24 ? 73 : neg - 1, 1);
+    if (half && o->kind != SASS_CONST) {
+        unsigned swizzle = at == 24 ? 74 : at == 32 ? 60 : 81;
+        o->swizzle = (uint8_t)bits(i, swizzle, 2);
+        forget(mask, swizzle, 2);
+    }
+}
+
+static unsigned place(char letter, unsigned form)
+{
+    bool third = form == 2 || form == 3 || form == 7; /* the third source stands at 32 */
+    switch (letter) {
+    case 'a': case 'R': case 'H': case 'm': return 24;
+    case 'b': case 'T': case 'J': return third ? 64 : 32;
+    case 'c': case 'V': case 'K': case 'o': return third ? 32 : 64;
+    case 'C': return 64;
+    default: return 32;
+    }
+}
+
+/* Registers of operand k of an HMMA: m16n8k8 and k16 of halves, k4 and k8 of TF32. */
+static unsigned mma_width(const struct sass_inst *i, char letter)
+{
+    unsigned a = bits(i, 75, 1) || (bits(i, 83, 1) && !bits(i, 78, 1)) ? 4 : 2;
+    return letter == 'm' ? a : letter == 'n' ? a / 2 : bits(i, 76, 1) ? 4 : 2;
+}
+
+static unsigned size_of(unsigned code) { return code == 5 ? 2 : code == 6 ? 4 : 1; }
+
+static void destination(struct sass_inst *i, uint64_t mask[2])
+{
+    const char *d = i->op->dst;
+    unsigned size = bits(i, 73, 3), width = 1;
+    bool uniform = strchr("uvn", *d) && *d;
+    i->dst_kind = *d == '-' ? SASS_NONE : uniform ? SASS_UREG : SASS_REG;
+    i->dst = (uint8_t)bits(i, 16, uniform ? 6 : 8);
+    switch (*d) {
+    case 'd': case 'v': width = 2; break;
+    case 'q': width = 4; break;
+    case 'm': case 'n': width = size_of(size); break;
+    case 'h': width = bits(i, 76, 1) ? 4 : 2; break;
+    case 'i': width = bits(i, 75, 1) || i->op->code == 0x03d ? 4 : 2; break;
+    case 'l': width = 1U << bits(i, 72, 2); break;
+    case 'c': width = bits(i, 75, 2) == 3 ? 2 : 1; break;
+    case 's': width = bits(i, 80, 1) ? 2 : 1; break;
+    case 'y': width = 2; i->dst_kind = bits(i, 70, 1) ? SASS_NONE : SASS_REG; break;
+    case 'a': width = size == 2 || size == 5 ? 2 : 1; break;
+    default: break;
+    }
+    i->dst_width = (uint8_t)width;
+    if (i->dst_kind == SASS_NONE || i->dst == (uniform ? SASS_URZ : SASS_RZ))
+        i->dst_kind = SASS_NONE;
+    forget(mask, 16, 8);
+    i->pwrite[0] = i->pwrite[1] = SASS_PT;
+    if (d[1] == 'p') {
+        i->pwrite[0] = (uint8_t)bits(i, 81, 3);
+        i->pwrite[1] = (uint8_t)bits(i, 84, 3);
+        if (i->op->cls == SASS_FLOAT)
+            forget(mask, 81, 6);
+    }
+}
+
+bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
+{
+    struct sass_inst i = {.lo = word[0], .hi = word[1]};
+    uint64_t mask[2] = {~UINT64_C(0xffff), (UINT64_C(1) << 41) - 1};
+    unsigned code = bits(&i, 0, 9), kind = bits(&i, 87, 4);
+    if (code == 0x03e)
+        code = kind == 9 ? (bits(&i, 73, 1) ? F2FP_TO8H_ : F2FP_TO8_) : kind == 4 ? F2FP_FROM8_ : bits(&i, 78, 1) ? F2FP_MERGE_ : code;
+    i.op = code == 0x03c && bits(&i, 73, 1) ? NULL : find(code); /* no sparse matrices */
+    i.guard = (uint8_t)bits(&i, 12, 3);
+    i.guard_not = bits(&i, 15, 1);
+    if (i.op) {
+        unsigned form = bits(&i, 9, 3);
+        destination(&i, mask);
+        for (const char *s = i.op->src; *s; s++) {
+            if (*s == 'p') {
+                forget(mask, 87, 4);
+                continue;
+            }
+            unsigned at = place(*s, form);
+            bool half = strchr("HIJKE", *s) != NULL;
+            unsigned width = strchr("RSTV", *s) ? 2 : *s == 'A' ? (bits(&i, 84, 2) == 3 ? 2 : 1) : strchr("mno", *s) ? mma_width(&i, *s) : 1;
+            if (i.op->code == 0x03f && *s == 'V')
+                width = 4;
+            if (at == 24 && *i.op->dst == 'u' && i.op->code == 0x087) { /* USEL */
+                i.src[i.nsrc++] = (struct sass_opnd){.kind = SASS_UREG, .width = 1, .reg = (uint16_t)bits(&i, 24, 6)};
+                continue;
+            }
+            operand(&i, at, half, width, *s == 'C', mask, &i.src[i.nsrc]);
+            if ((*i.op->dst == 'u') && at == 32 && form == 1 && i.src[i.nsrc].kind == SASS_REG)
+                i.src[i.nsrc].kind = SASS_UREG;
+            i.nsrc++;
+        }
+        i.mods[0] = i.lo & mask[0];
+        i.mods[1] = i.hi & mask[1];
+    }
+    *ret = i;
+    return i.op != NULL;
+}
+
+bool sass_is(const struct sass_inst *i, const char *name) { return i->op && !strcmp(i->op->name, name); }
+
+uint64_t sass_target(const struct sass_inst *i, uint64_t at, unsigned sm)
+{
+    int64_t far = (int64_t)((i->lo >> 34 | i->hi << 30) << 16) >> 16; /* bits 34-81 */
+    int64_t words = sm >= 90 ? far * 256 + bits(i, 16, 8) : far;
+    return at + 16 + (uint64_t)(words * 4);
+}
+
+/* ---- text ------------------------------------------------------------------------------------------------------------------- */
+
+static void print_mods(const struct sass_inst *i, struct dt_str *out)
+{
+    for (const char *p = i->op->mods; *p;) {
+        unsigned value = 0, n = 0, at = 0, first = 0;
+        char *end = (char *)p;
+        bool joined = false;
+        do { /* BIT+BIT/WIDTH: one bit each; BIT/WIDTH: a field */
+            at = (unsigned)strtoul(end + (joined ? 1 : 0), &end, 10);
+            if (!n)
+                first = at;
+            value |= bits(i, at, 1) << n++;
+            joined = true;
+        } while (*end == '+');
+        unsigned width = (unsigned)strtoul(end + 1, &end, 10);
+        if (n == 1)
+            value = bits(i, first, width);
+        p = end + 1;
+        for (; value && *p && *p != ' '; p++)
+            value -= *p == '|';
+        size_t len = strcspn(p, "| ");
+        if (value)
+            dt_str_addf(out, ".?%u", value);
+        else
+            dt_str_addn(out, p, len);
+        p += strcspn(p, " ");
+        p += *p == ' ';
+    }
+}
+
+static void print_operand(const struct sass_opnd *o, char letter, bool bytes, struct dt_str *out)
+{
+    static const char *const half[] = {"", ".F32", ".H0_H0", ".H1_H1"}, *const byte[] = {"", ".B1", ".B2", ".B3"}, *const word[] = {"", ".H1", ".?", ".?"};
+    dt_str_add(out, o->neg ? "-" : "");
+    dt_str_add(out, o->abs ? "|" : "");
+    if (o->kind == SASS_REG && o->reg == SASS_RZ)
+        dt_str_add(out, "RZ");
+    else if (o->kind == SASS_REG)
+        dt_str_addf(out, "R%u", o->reg);
+    else if (o->kind == SASS_UREG && o->reg == SASS_URZ)
+        dt_str_add(out, "URZ");
+    else if (o->kind == SASS_UREG)
+        dt_str_addf(out, "UR%u", o->reg);
+    else if (o->kind == SASS_CONST && o->reg != SASS_URZ)
+        dt_str_addf(out, "cx[UR%u][0x%x]", o->reg, o->value);
+    else if (o->kind == SASS_CONST)
+        dt_str_addf(out, "c[0x%x][0x%x]", o->bank, o->value);
+    else
+        dt_str_addf(out, "0x%08x", o->value);
+    dt_str_add(out, o->abs ? "|" : "");
+    if (o->kind != SASS_IMM && o->swizzle)
+        dt_str_add(out, letter == 'E' ? (bytes ? byte : word)[o->swizzle] : half[o->swizzle]);
+}
+
+static void print_predicate(unsigned p, bool not, struct dt_str *out)
+{
+    dt_str_addf(out, "%s", not ? "!" : "");
+    if (p == SASS_PT)
+        dt_str_add(out, "PT");
+    else
+        dt_str_addf(out, "P%u", p);
+}
+
+void sass_print(const struct sass_inst *i, struct dt_str *out)
+{
+    const char *comma = " ";
+    if (!i->op) {
+        dt_str_addf(out, "opcode 0x%03x", bits(i, 0, 12));
+        return;
+    }
+    if (i->guard != SASS_PT || i->guard_not) {
+        dt_str_addc(out, '@');
+        print_predicate(i->guard, i->guard_not, out);
+        dt_str_addc(out, ' ');
+    }
+    dt_str_add(out, i->op->name);
+    if (i->op->cls == SASS_FLOAT || i->op->cls == SASS_SELECT)
+        print_mods(i, out);
+    if (i->op->dst[0] != '-') {
+        bool uniform = strchr("uvn", i->op->dst[0]) != NULL;
+        dt_str_add(out, comma);
+        print_operand(&(struct sass_opnd){.kind = uniform ? SASS_UREG : SASS_REG, .reg = i->dst}, 0, false, out);
+        comma = ", ";
+    }
+    if (i->op->dst[1] == 'p' && i->op->cls == SASS_FLOAT)
+        for (unsigned k = 0; k < (i->op->code == 0x102 ? 1 : 2); k++, comma = ", ") {
+            dt_str_add(out, comma);
+            print_predicate(i->pwrite[k], false, out);
+        }
+    unsigned at = 0;
+    for (const char *s = i->op->src; *s; s++, comma = ", ") {
+        dt_str_add(out, comma);
+        if (*s == 'p')
+            print_predicate(bits(i, 87, 3), bits(i, 90, 1), out);
+        else
+            print_operand(&i->src[at++], *s, sass_is(i, "I2F") && !bits(i, 84, 2), out);
+    }
+}

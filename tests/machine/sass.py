@@ -1,0 +1,169 @@
+"""The reader of machine code (device/sass.c) against nvdisasm: instruction by instruction, over PTX of every form of float instruction (forms.py) and the corpus' kernels, for every
+architecture that it claims. Each must be known; of float instructions the whole text must be the same, of the others the register that is written, of branches where they lead.
+
+  sass.py SASS-PRINT CORPUS CUDA-HOME
+
+Needs DOVETAIL_PTXAS and DOVETAIL_NVDISASM. The corpus' kernels are compiled for sm_90 where NVRTC is.
+"""
+import ctypes
+import glob
+import os
+import re
+import struct
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+
+from forms import forms, text
+
+FLOATS = set("FMNMX FSET FSETP FMUL FADD FFMA DMUL DADD DSETP DFMA HADD2 HFMA2 HMUL2 HSET2 HSETP2 F2FP F2IP I2FP HMNMX2 FCHK F2F F2I I2F FRND MUFU HMMA DMMA FSEL".split())
+NO_REGISTER = set("ISETP UISETP FSETP DSETP HSETP2 FCHK RET PLOP3 UPLOP3 R2P BAR NANOSLEEP ST STG STS STL STSM STAS RED REDG BRA CCTL LDGSTS UBLKCP UBLKPF LDGDEPBAR WARPSYNC QSPC".split())
+
+
+def ptxas(ptx, sm, out):
+    with open(out + ".ptx", "w", encoding="ascii") as f:
+        f.write(ptx)
+    r = subprocess.run([os.environ["DOVETAIL_PTXAS"], f"-arch=sm_{sm}", "-O3", out + ".ptx", "-o", out], capture_output=True, text=True, check=False)
+    return "" if r.returncode == 0 else r.stdout + r.stderr
+
+
+def all_forms(sm, out):
+    """The cubin of all forms that this ptxas takes for sm: those that it refuses are left out, few."""
+    some = forms(sm)
+    for _ in range(3):
+        ptx = text(sm, some)
+        log = ptxas(ptx, sm, out)
+        if not log:
+            break
+        lines = ptx.split("\n")
+        refused = {lines[int(n) - 1] for n in re.findall(r"line (\d+)", log)}
+        kept = [f for f in some if not any(f.replace("-1;", "0xffffffff;") in r for r in refused)]
+        assert len(some) - 40 < len(kept) < len(some), log[:2000]
+        some = kept
+    assert not log, log[:2000]
+    return len(some)
+
+
+def nvrtc_ptx(source, home):
+    found = sorted(glob.glob(home + "/lib64/libnvrtc.so*") + glob.glob(home + "/lib/libnvrtc.so*") + glob.glob(home + "/targets/*/lib/libnvrtc.so*"))
+    if not found:
+        return None
+    lib = ctypes.CDLL(found[0])
+    prog, size = ctypes.c_void_p(), ctypes.c_size_t()
+    with open(source, "rb") as f:
+        lib.nvrtcCreateProgram(ctypes.byref(prog), f.read(), b"k.cu", 0, None, None)
+    options = [b"-arch=compute_90", b"--std=c++17", b"-I" + home.encode() + b"/include"]
+    if lib.nvrtcCompileProgram(prog, len(options), (ctypes.c_char_p * len(options))(*options)):
+        return None
+    lib.nvrtcGetPTXSize(prog, ctypes.byref(size))
+    ptx = ctypes.create_string_buffer(size.value)
+    lib.nvrtcGetPTX(prog, ptx)
+    return ptx.value.decode()
+
+
+def disassembled(cubin):
+    """(address, text, low, high) of every instruction, functions one after the other; branches with the address that they lead to."""
+    out = subprocess.run([os.environ["DOVETAIL_NVDISASM"], "-c", "-hex", cubin], capture_output=True, text=True, check=True).stdout.split("\n")
+    labels, waiting, rows = {}, [], []
+    for line, following in zip(out, out[1:]):
+        if re.match(r"^\S+:$", line):
+            waiting.append(line[:-1])
+        m = re.match(r"\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;?\s+/\* 0x([0-9a-f]{16}) \*/", line)
+        if m:
+            high = re.search(r"/\* 0x([0-9a-f]{16}) \*/", following)
+            labels.update(dict.fromkeys(waiting, m[1]))
+            waiting.clear()
+            rows.append((int(m[1], 16), re.sub(r"\s+", " ", m[2].rstrip(" ;").replace(".reuse", "")).replace(" ,", ","), int(m[3], 16), int(high[1], 16)))
+    for at, t, low, high in rows:
+        yield at, re.sub(r"`\((\S+)\)$", lambda m: "0x" + labels[m[1]], t), low, high
+
+
+def bits(number, double):
+    try:
+        value = float(number)
+    except ValueError:
+        return None
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0] >> 32:08x}" if double else f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08x}"
+
+
+def as_bits(theirs, mine, op):
+    """Their operands with immediates as bits, as ours have them; infinities and NaNs, and halves of bfloats, are taken from ours."""
+    a, b = theirs.split(", "), mine.split(", ")
+    for k, operand in enumerate(b):
+        if "0x" not in operand or "c[" in operand or k >= len(a):
+            continue
+        if op[0] == "H" and len(a) == len(b) + 1:
+            halves = [f"{struct.unpack('<H', struct.pack('<e', float(x)))[0]:04x}" if re.match(r"^[-+\d.e]+$", x) and "BF16" not in mine else None for x in a[k:k + 2]]
+            a[k:k + 2] = ["0x" + "".join(halves) if None not in halves else operand]
+        elif re.match(r"^[+-]?(INF|QNAN|SNAN)$", a[k].strip()):
+            a[k] = operand
+        else:
+            a[k] = bits(a[k], op[0] == "D") or a[k]
+    return ", ".join(a)
+
+
+def renamed(theirs, mine, op, sm):
+    """Names that nvdisasm gives otherwise on older architectures."""
+    if sm < 90:
+        theirs = re.sub(r"^DMMA\.884|(?<= )DMMA\.884", "DMMA.8x8x4", theirs)
+        theirs = re.sub(r"F2FP(\.RELU)?(\.BF16)?\.(PACK_AB|MERGE_C)", lambda m: f"F2FP{m[1] or ''}{m[2] or '.F16'}.F32.{m[3]}", theirs)
+        mine = mine.replace(".BF16", ".F16") if op == "MUFU" else mine
+    return theirs, mine
+
+
+def differs(theirs, row, sm):
+    leads, known, written, mine = row.split("|", 3)
+    plain = re.sub(r"^@!?U?P\w+ ", "", theirs)
+    op = plain.split()[0].split(".")[0]
+    operands = plain.split(None, 1)[1] if " " in plain else ""
+    if known == "-1":
+        return "unknown"
+    if op in ("BRA", "CALL") and re.search(r"0x[0-9a-f]+$", operands) and ".ABS" not in plain and int(operands.split()[-1], 16) != int(leads, 16):
+        return f"leads to 0x{leads}"
+    m = re.match(r"(?:U?P\w+, )*(U?R(?:\d+|Z))\b(?!\.)", operands)
+    want = m[1] if m and not m[1].endswith("Z") else "-"
+    got = written.split("/")[0].replace("U", "UR") if not written.startswith("-") else "-"
+    if op not in NO_REGISTER and not op.startswith(("ATOM", "SYNCS")) and want != got:
+        return f"writes {written}"
+    if op not in FLOATS:
+        return None
+    a, b = renamed(theirs, mine, op, sm)
+    a = as_bits(a, b, op)
+    return None if a == b else f"'{b}' for '{a}'"
+
+
+def compare(cubin, sm, printer):
+    rows = list(disassembled(cubin))
+    given = "\n".join(f"{at:x} {low:x} {high:x}" for at, _, low, high in rows)
+    out = subprocess.run([printer, str(sm)], input=given, capture_output=True, text=True, check=True).stdout.split("\n")
+    bad = [f"sm_{sm}: {what}: {t} {high:016x}{low:016x}" for (_, t, low, high), row in zip(rows, out) if (what := differs(t, row, sm))]
+    assert len(out) > len(rows) > 0
+    floats = sum(re.sub(r"^@!?U?P\w+ ", "", t).split()[0].split(".")[0] in FLOATS for _, t, _, _ in rows)
+    return len(rows), floats, bad
+
+
+def main():
+    printer, corpus, home = sys.argv[1:4]
+    if not os.environ.get("DOVETAIL_PTXAS") or not os.environ.get("DOVETAIL_NVDISASM"):
+        return 77
+    total = floats = failed = 0
+    with tempfile.TemporaryDirectory() as d, ThreadPoolExecutor(2) as pool:
+        sms = (75, 80, 86, 89, 90)
+        n = list(pool.map(lambda sm: all_forms(sm, f"{d}/f{sm}"), sms))
+        jobs = [(f"{d}/f{sm}", sm) for sm in sms]
+        for source in sorted(glob.glob(corpus + "/*/*.cu")):
+            ptx = nvrtc_ptx(source, home)
+            out = f"{d}/{os.path.basename(os.path.dirname(source))}"
+            if ptx and not ptxas(ptx, 90, out):
+                jobs.append((out, 90))
+        for rows, some, bad in pool.map(lambda j: compare(*j, printer), jobs):
+            total, floats, failed = total + rows, floats + some, failed + len(bad)
+            print("\n".join(bad[:10]), end="\n" if bad else "")
+    print(f"{sum(n)} forms, {len(jobs) - len(sms)} corpus modules: {total} instructions, {floats} of floats, {failed} read otherwise than nvdisasm does")
+    assert total > 20000 and floats > 8000
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
