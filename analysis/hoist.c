@@ -88,7 +88,7 @@ bool ana_copyable(const struct ptx_inst *i)
         return i->space == PTX_PARAM && i->opnd[1].kind == PTX_O_ADDR && i->opnd[1].base_kind == PTX_O_VAR;
     return !(op->flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH |
                           PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) &&
-           !ptx_has(i, PTX_M_CC) && i->op != PTX_OP_ADDC && i->op != PTX_OP_SUBC && i->op != PTX_OP_MADC;
+           !ptx_has(i, PTX_M_CC) && !ptx_reads_carry(i);
 }
 
 static void need(struct slicer *s, uint32_t reg, uint32_t use);

@@ -68,11 +68,6 @@ static bool by_data(const struct slice *s, uint32_t at)
            (i->op == PTX_OP_BRX_IDX && i->opnd[0].kind == PTX_O_REG && s->t->reg[i->opnd[0].reg] == ANA_DATA_DEPENDENT);
 }
 
-static bool reads_carry(const struct ptx_inst *i)
-{
-    return i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC;
-}
-
 static void keep(struct slice *s, uint32_t at)
 {
     const struct ptx_inst *i = &s->f->inst[at];
@@ -80,7 +75,7 @@ static void keep(struct slice *s, uint32_t at)
         return;
     s->keep[at] = true;
     ptx_inst_regs(i, need_read, s);
-    if (reads_carry(i))
+    if (ptx_reads_carry(i))
         need(s, s->f->nreg);
 }
 

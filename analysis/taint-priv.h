@@ -44,6 +44,7 @@ struct ana_taint_state {
     uint32_t unknown;      /* a provenance bit: addresses that were loaded from global memory, or came from a call */
     bool loaded_unknown;   /* by the load at hand */
     uint8_t carry;         /* taint of the carry flag */
+    bool *no_carry;        /* per instruction: it reads the flag where it may never have been set, or been lost in a call */
     uint16_t *effect;      /* per function of the module: ANA_CALL_* + 1 */
     struct dt_arena *keep; /* for the whole pass */
     bool *escapes;

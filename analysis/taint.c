@@ -7,7 +7,7 @@
  *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier
  *                      tests; machine registers; results of calls; registers that may be read before they are
  *                      written; shared memory that is read without a store, or where no barrier orders stores and
- *                      loads (cells.c); the carry flag by what set it; anything opaque
+ *                      loads (cells.c); the carry flag by what set it, or where nothing did; anything opaque
  *   constant           loads whose provenance is buffers with constant content only
  *   none               parameters, geometry registers, variables that nothing writes
  *   cells              a store joins value, address and guard into its variable; unknown addresses into every
@@ -389,8 +389,8 @@ static void step(struct ana_taint_state *s, uint32_t at)
         if (i->op == PTX_OP_ACTIVEMASK || i->op == PTX_OP_MATCH || i->op == PTX_OP_ELECT || i->op == PTX_OP_BAR_RED ||
             i->op == PTX_OP_BARRIER_RED)
             v = DATA;
-        if (i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC)
-            v = s->carry > v ? s->carry : v;
+        if (ptx_reads_carry(i))
+            v = s->no_carry[at] ? DATA : s->carry > v ? s->carry : v;
         if (ptx_has(i, PTX_M_CC))
             raise(s, &s->carry, v > guard ? v : guard);
         if (ana_binding(s, i) > v)
@@ -496,6 +496,42 @@ static int by_pointer(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+/* Block b from where the flag is set (or not) to its end; what reads it where it is not is marked. */
+static bool carry_through(struct ana_taint_state *s, const struct ptx_block *b, bool set)
+{
+    for (uint32_t n = b->first; n <= b->last && n < s->f->ninst; n++) {
+        const struct ptx_inst *i = &s->f->inst[n];
+        if (i->op <= PTX_OP_OPAQUE)
+            continue;
+        s->no_carry[n] = ptx_reads_carry(i) && !set;
+        if (i->op == PTX_OP_CALL)
+            set = false;
+        else if (ptx_has(i, PTX_M_CC) && i->pred == PTX_NO_REG)
+            set = true;
+    }
+    return set;
+}
+
+/* Where the carry flag is read on a way on which nothing set it since the start, or since a call: it holds anything. */
+static bool carry_flags(struct ana_taint_state *s)
+{
+    uint8_t *lost = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1); /* the flag may not be set at the block's end */
+    bool more = true;
+    s->no_carry = dt_new_array(&s->a, bool, (size_t)s->f->ninst + 1);
+    while (more && lost && s->no_carry) {
+        more = false;
+        for (uint32_t b = 0; b < s->cfg.nblock; b++) {
+            const struct ptx_block *k = &s->cfg.block[b];
+            bool set = b > 0;
+            for (uint32_t p = 0; p < k->npred; p++)
+                set &= !lost[k->pred[p]];
+            if (!carry_through(s, k, set) && !lost[b])
+                lost[b] = more = true;
+        }
+    }
+    return lost && s->no_carry;
+}
+
 static bool prepare(struct ana_taint_state *s)
 {
     const struct ptx_function *f = s->f;
@@ -517,7 +553,7 @@ static bool prepare(struct ana_taint_state *s)
     s->branch = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1);
     s->kind = dt_new_array(&s->a, uint8_t, (size_t)f->nreg + 1);
     s->align = dt_new_array(s->keep, uint32_t, (size_t)f->nparam + 1);
-    if (s->a.failed || !s->align)
+    if (s->a.failed || !s->align || !carry_flags(s))
         return false;
     for (uint32_t b = 0; b < s->nbit; b++) {
         struct ptx_var *v = b < f->nparam             ? f->param[b]

@@ -190,6 +190,9 @@ static inline bool ptx_has(const struct ptx_inst *i, enum ptx_mod m)
 }
 /* The operand of a cp.async that says how many bytes are read (an integer), or whether none is (a predicate): NULL without one. The operand behind
  * the size may also be a cache policy, and is nothing of the kind then. */
+/* Does it read the carry flag, which an earlier instruction with .cc set? */
+static inline bool ptx_reads_carry(const struct ptx_inst *i) { return i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC; }
+
 static inline const struct ptx_opnd *ptx_cp_async_source(const struct ptx_inst *i)
 {
     return i->op == PTX_OP_CP_ASYNC && i->nopnd > 3 + ptx_has(i, PTX_M_L2_HINT) ? &i->opnd[3] : NULL;

@@ -259,6 +259,8 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
             found(b, top ? RW_CLUSTER : RW_FUNC_CONTEXT, i->line, o->mnemonic);
         if (i->op == PTX_OP_CP_ASYNC)
             b->cp_async = true;
+        b->sets_carry |= ptx_has(i, PTX_M_CC) || i->op == PTX_OP_CALL;
+        b->reads_carry |= top && ptx_reads_carry(i);
         if (rw_is_block_barrier(i->op)) {
             if (top)
                 scan_barrier(b, i, o->mnemonic);

@@ -68,6 +68,8 @@ static void pointwise(struct rw_cand *c)
         rw_no(c, RW_NO_pointwise, "'%s' has shared memory", n);
     else if (b->convergent || b->cp_async)
         rw_no(c, RW_NO_pointwise, "threads of '%s' talk to each other", n);
+    else if (b->sets_carry && c->body[c->in->host].reads_carry) /* between what sets it there and what reads it */
+        rw_no(c, RW_NO_pointwise, "'%s' sets the carry flag, and '%s' reads it", n, rw_launch_name(c, c->in->host));
     for (unsigned k = 0; k < sizeof never / sizeof *never; k++)
         if (b->find[never[k]].set)
             rw_no(c, RW_NO_pointwise, "'%s' has `%.60s` (PTX line %u)", n, b->find[never[k]].what ? b->find[never[k]].what : "?",

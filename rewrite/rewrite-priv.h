@@ -62,6 +62,8 @@ struct rw_body {
     bool func_convergent; /* one in a function that it calls */
     bool cp_async;        /* non-bulk cp.async: drained at the end of the phase */
     bool calls;
+    bool sets_carry;  /* an instruction with .cc, or a call, across which the carry flag is lost */
+    bool reads_carry; /* addc, subc, madc in the entry */
     bool shared_used;
     /* shared memory as the joined kernel lays it out: offset of every static array (by place in shared_var), then dynamic */
     struct ptx_var **shared_var;

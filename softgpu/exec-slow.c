@@ -296,6 +296,15 @@ const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op)
 }
 
 /* ---- integers --------------------------------------------------------------------------------------------------------------- */
+/* The extended-precision family. The flag is one bit, and it is always a carry: sub is a + ~b + 1 and subc a + ~b + flag, so that after a
+ * subtraction it is set where nothing was borrowed, and addc after sub.cc, or subc after add.cc, take it as it stands. That is what ptxas makes
+ * of them for sm_75, sm_80 and sm_90 (tests/ptx/carry-asm.py):
+ *
+ *     sub.cc d, a, b      IADD3   Rd, P0, Ra, -Rb, RZ             (-Rb: + ~b + 1, with its carry, also where b is 0)
+ *     subc   d, a, b      IADD3.X Rd, Ra, ~Rb, RZ, P0, !PT
+ *     addc   d, a, b      IADD3.X Rd, Ra, Rb, RZ, P0, !PT         the same P0 whatever set it
+ *
+ * mad.hi's carry is that of adding c to the upper half, as one unsigned number. Where the flag was never set PTX leaves it open: 0 here. */
 const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op)
 {
     enum ptx_type t = (enum ptx_type)op->type;
@@ -304,11 +313,11 @@ const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op)
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         uint64_t a = sg_get_lane(w, op->a, t, l), b = sg_get_lane(w, op->b, t, l), c = op->c == SG_NONE ? 0 : sg_get_lane(w, op->c, t, l);
-        unsigned in = op->imm & SG_CC_IN ? w->cc >> l & 1 : 0, out;
+        unsigned in = op->imm & SG_CC_IN ? w->cc >> l & 1 : op->sub == SG_I_SUB;
         uint64_t x, y;
         switch (op->sub) {
         case SG_I_ADD: x = a, y = b; break;
-        case SG_I_SUB: x = a, y = b; break;
+        case SG_I_SUB: x = a, y = ~b; break;
         case SG_I_MADLO: x = a * b, y = c; break;
         default:
             if (bits == 64)
@@ -318,18 +327,11 @@ const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op)
             y = c;
         }
         if (bits == 32)
-            x &= 0xFFFFFFFF;
-        unsigned __int128 s;
-        if (op->sub == SG_I_SUB) {
-            s = (unsigned __int128)x - y - in;
-            out = (unsigned)(s >> bits & 1); /* borrow */
-        } else {
-            s = (unsigned __int128)x + y + in;
-            out = (unsigned)(s >> bits & 1);
-        }
+            x = (uint32_t)x, y = (uint32_t)y;
+        unsigned __int128 s = (unsigned __int128)x + y + in;
         sg_put_lane(w, op->d, t, l, (uint64_t)s);
         if (op->imm & SG_CC_OUT)
-            w->cc = (w->cc & ~(1u << l)) | out << l;
+            w->cc = (w->cc & ~(1u << l)) | (unsigned)(s >> bits & 1) << l;
     }
     return op + 1;
 }

@@ -92,6 +92,13 @@ static const char cuda[] =
     "extern \"C\" __global__ void carry(const uint2 *h, uint2 *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; uint2 v = h[i], w;\n"
     "  asm(\"add.cc.u32 %0, %2, %2; addc.u32 %1, %3, 0;\" : \"=r\"(w.x), \"=r\"(w.y) : \"r\"(v.x), \"r\"(v.y)); y[i] = w; }\n"
+    "extern \"C\" __global__ void sum(const unsigned *h, unsigned *y) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned v = h[i], w;\n"
+    "  asm(\"{.reg .u32 t; add.cc.u32 t, %1, %1; addc.u32 %0, t, 0;}\" : \"=r\"(w) : \"r\"(v)); y[i] = w; }\n"
+    "extern \"C\" __global__ void between(const unsigned *h, unsigned *y) {\n" /* the flag is set before the load and read after it */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned w;\n"
+    "  asm volatile(\"{.reg .u32 t; and.b32 t, %1, 1; add.cc.u32 t, t, -1; ld.global.u32 t, [%2]; addc.u32 %0, t, 0;}\" : \"=r\"(w) : \"r\"(i), \"l\"(h + i));\n"
+    "  y[i] = w; }\n"
     "extern \"C\" __global__ void again(float *h, const float *same, float *y, int n) {\n" /* reads what it has written back */
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { h[i] = h[i] * 2.0f; y[i] = same[i] + 1.0f; } }\n"
     "extern \"C\" __global__ void again2(float2 *h, const float2 *same, float2 *y, int n) {\n"
@@ -415,6 +422,14 @@ static const struct graph graphs[] = {
      L("q", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("u") "," N(4096)) ","
      L("e", "carry", "[16,1,1]", "[128,1,1]", B("u") "," B("y")),
      {{"p", "c", "own-ways", YES}, {"c", "d", YES, YES}, {"p2", "d2", "own-ways", YES}, {"q", "e", "own-ways", YES}},
+     3},
+    {"a guest between what sets the carry flag and what reads it",
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," O("z", 16384) "," O("y", 16384),
+     L("p", "sum", "[32,1,1]", "[128,1,1]", B("x") "," B("h")) ","
+     L("c", "between", "[32,1,1]", "[128,1,1]", B("h") "," B("y")) ","
+     L("q", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("g") "," N(4096)) ","
+     L("d", "between", "[32,1,1]", "[128,1,1]", B("g") "," B("z")),
+     {{"p", "c", POINT, POINT}, {"q", "d", YES, YES}},
      3},
     {"elements at uneven distances; another element's place",
      F("x", 16384, "input") "," I("h", 16384) "," Z("g", 16384) "," I("u", 16384) "," Z("y", 16384),

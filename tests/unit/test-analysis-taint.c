@@ -233,6 +233,9 @@ static void carry(void **state)
     check(KERNEL("", "ld.global.u32 %r10, [%rd6]; add.cc.u32 %r11, %r10, -500; addc.u32 %r20, 0, 0;" AT20), false,
           SITES(READ(P, P, 0), WRITE(D, P, 1)));
     check(KERNEL("", "add.cc.u32 %r11, %r4, -500; addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(P, P, 1)));
+    check(KERNEL("", "addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(D, P, 1))); /* nothing set it */
+    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 bra C; add.cc.u32 %r11, %r4, -500; C: addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 add.cc.u32 %r11, %r4, -500; addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(D, P, 1)));
 }
 
 static void other_sources(void **state)

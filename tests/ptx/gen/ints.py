@@ -1,4 +1,4 @@
-"""Integers and bits: arithmetic, division by zero, saturation, carries, shifts and fields past the width, permutations, dot products.
+"""Integers and bits: arithmetic, division by zero, saturation, shifts and fields past the width, permutations, dot products.
 
 Division by zero is what GPUs give: all ones, the remainder a; the least number over -1 is itself. The manual leaves these open.
 """
@@ -167,48 +167,6 @@ def packed(f, form):
     f.case("%s %%d, %%a, %%b;" % form.text, "u32", ["u32"] * 2, rows, want)
 
 
-def carries(f):
-    """The flag is set before, to c != 0 (of sub: a borrow), and read after by an addc or subc of nothing."""
-    for form in table("add", "addc", "sub", "subc", "mad", "madc"):
-        t = form.t
-        if t[0] not in "us" or t in ("u16", "s16") or ("cc" not in form.mods and form.op[-1] != "c"):
-            continue
-        w, sg = width(t), t[0] == "s"
-        u, e, m = "u%d" % w, ints(w), (1 << w) - 1
-        minus, three, takes = form.op[:3] == "sub", form.op[:3] == "mad", form.op[-1] == "c"
-        rows = [(rng.choice(e), rng.choice(e), rng.choice(e) if three else rng.choice((0, 1))) for _ in range(128)]
-        full = []
-        for k, (a, b, c) in enumerate(rows):
-            if three:
-                x = (signed(a, w) * signed(b, w) if sg else a * b) >> (w if "hi" in form.mods else 0) & m
-                full.append(x + c + (k & 1 if takes else 0))
-            else:
-                full.append(a - b - c if minus and takes else a - b if minus else a + b + (c if takes else 0))
-        regs = ".reg .b%d %%t0, %%t1;" % w
-        if three:  # the flag: odd lanes
-            set_flag = "cvt.u%d.u32 %%t0, %%j;\nand.b%d %%t0, %%t0, 1;\nadd.cc.u%d %%t1, %%t0, -1;\n" % (w, w, w) if w == 64 else "and.b32 %t0, %j, 1;\nadd.cc.u32 %t1, %t0, -1;\n"
-        else:
-            set_flag = "sub.cc.%s %%t1, 0, %%c;\n" % u if minus else "add.cc.%s %%t1, %%c, -1;\n" % u
-        setup = set_flag if takes else ""
-        src = "%a, %b, %c" if three else "%a, %b"
-        f.case("%s %%d, %s;" % (form.text, src), u, [u] * 3, rows, [x & m for x in full], setup, regs)
-        if "cc" in form.mods:
-            read = "subc.%s %%d, 0, 0;" % u if minus else "addc.%s %%d, 0, 0;" % u
-            f.case("%s %%t0, %s;\n%s" % (form.text, src, read), u, [u] * 3, rows, [-(x < 0) if minus else x >> w for x in full], setup, regs)
-    # 64-bit and wider sums, differences and products from halves
-    e = ints(64)
-    rows = [(a, b) for a in e for b in rng.sample(e, 6)]
-    split = "mov.b64 {%x0, %x1}, %a;\nmov.b64 {%y0, %y1}, %b;\n"
-    regs = ".reg .b32 %x0, %x1, %y0, %y1, %z0, %z1, %z2;"
-    f.case("add.cc.u32 %z0, %x0, %y0;\naddc.u32 %z1, %x1, %y1;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows, [a + b for a, b in rows], split, regs)
-    f.case("sub.cc.u32 %z0, %x0, %y0;\nsubc.u32 %z1, %x1, %y1;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows, [a - b for a, b in rows], split, regs)
-    f.case("add.cc.u32 %z0, %x0, %y0;\naddc.cc.u32 %z1, %x1, %y1;\naddc.u32 %z2, 0, 0;\nmov.b64 %d, {%z1, %z2};", "u64", ["u64"] * 2, rows,
-           [a + b >> 32 for a, b in rows], split, regs)
-    f.case("mul.lo.u32 %z0, %x0, %y0;\nmul.hi.u32 %z1, %x0, %y0;\nmad.lo.cc.u32 %z1, %x0, %y1, %z1;\nmadc.hi.u32 %z2, %x0, %y1, 0;\n"
-           "mad.lo.cc.u32 %z1, %x1, %y0, %z1;\nmadc.hi.u32 %z2, %x1, %y0, %z2;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows,
-           [a * b for a, b in rows], split, regs)
-
-
 def others(f):
     for w in (32, 64):
         u, e = "u%d" % w, ints(w)
@@ -240,7 +198,6 @@ def others(f):
 def make():
     f = File("ints")
     plain(f)
-    carries(f)
     others(f)
     return f
 
