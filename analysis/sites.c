@@ -69,7 +69,7 @@ static bool add_site(struct ana_taint_state *s, struct ana_sites *out, size_t *c
     return true;
 }
 
-static bool is_float_atomic(const struct ptx_inst *i)
+bool ana_is_float_atomic(const struct ptx_inst *i)
 {
     for (unsigned k = 0; k < i->ntype; k++)
         if (ptx_type_is_float(i->type[k]))
@@ -139,6 +139,8 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         else if (!has_bit(prov, s->unknown) && !reaches_params(s, prov))
             return true; /* it has no way to a buffer */
         x.address = DATA, x.reads = effect & ANA_CALL_READS, x.writes = effect & ANA_CALL_WRITES, x.opnd = 0xFF;
+        x.atomic = x.result_used = effect & ANA_CALL_ATOMICS;
+        x.fp_atomic = effect & ANA_CALL_FP_ATOMICS;
         return add_site(s, out, cap, x, prov);
     }
     if (!(op->flags & (PTX_F_READS | PTX_F_WRITES)))
@@ -166,7 +168,7 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         y.opnd = (uint8_t)part[k].opnd;
         y.reads = part[k].reads, y.writes = part[k].writes;
         y.atomic = op->flags & PTX_F_ATOMIC;
-        y.fp_atomic = y.atomic && is_float_atomic(i);
+        y.fp_atomic = y.atomic && ana_is_float_atomic(i);
         y.result_used = result_used(s, i);
         unsigned bytes = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
         if (i->op == PTX_OP_LD || i->op == PTX_OP_LDU || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM ||

@@ -17,7 +17,9 @@ enum { /* what a device function and its callees do */
        ANA_CALL_UNKNOWN = 4,
        ANA_CALL_VARS = 8,   /* names module variables that change */
        ANA_CALL_EXITS = 16, /* threads may not come back */
-       ANA_CALL_ANYTHING = ANA_CALL_READS | ANA_CALL_WRITES | ANA_CALL_UNKNOWN | ANA_CALL_EXITS,
+       ANA_CALL_ATOMICS = 32,
+       ANA_CALL_FP_ATOMICS = 64,
+       ANA_CALL_ANYTHING = ANA_CALL_READS | ANA_CALL_WRITES | ANA_CALL_UNKNOWN | ANA_CALL_EXITS | ANA_CALL_ATOMICS | ANA_CALL_FP_ATOMICS,
 };
 
 struct ana_cell {
@@ -173,6 +175,7 @@ bool ana_watch(struct ana_taint_state *s, struct ana_tainted *t);
 void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct ana_site *x, uint64_t *prov);
 
 /* sites.c: the accesses of instruction `at`, appended to `out`. False: memory. */
+bool ana_is_float_atomic(const struct ptx_inst *i);
 bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap, uint32_t at);
 
 #endif

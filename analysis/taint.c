@@ -29,6 +29,7 @@
  * address of their own buffer, or say how it is aligned: binding.c.
  */
 #include "analysis/taint-priv.h"
+#include "ptx/reach.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -582,6 +583,15 @@ static bool prepare(struct ana_taint_state *s)
     return true;
 }
 
+/* In the function or what it calls. */
+static bool of_cluster(const struct ptx_inst *i, void *user)
+{
+    struct ana_taint_state *s = user;
+    s->mapa |= i->op == PTX_OP_MAPA;
+    s->relaxed |= i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE && ptx_has(i, PTX_M_RELAXED);
+    return false;
+}
+
 int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
                   struct dt_err *e)
 {
@@ -607,10 +617,7 @@ int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, s
     bool ok = s.reg && s.block && s.escapes && s.folded && !ana_fold(f, s.folded) && prepare(&s);
     if (ok && rc)
         everything(&s); /* too large for liveness: nothing can be said */
-    for (uint32_t i = 0; i < f->ninst; i++) {
-        s.mapa |= f->inst[i].op == PTX_OP_MAPA;
-        s.relaxed |= f->inst[i].op == PTX_OP_BARRIER_CLUSTER_ARRIVE && ptx_has(&f->inst[i], PTX_M_RELAXED);
-    }
+    ok = ok && ptx_reach_any(f, of_cluster, &s) >= 0;
     do {
         s.changed = false;
         struct dt_arena keep = s.a, scratch = {0};

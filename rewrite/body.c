@@ -15,6 +15,7 @@
  *
  * Not here: which threads reach a barrier (vary.c) or a warp collective (lanes.c), where addresses come from (prov.c).
  */
+#include "ptx/reach.h"
 #include "rewrite/rewrite-priv.h"
 
 #include <string.h>
@@ -135,24 +136,17 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
 static int scan_call(struct scan *s, const struct ptx_inst *i, struct dt_err *e)
 {
     struct rw_body *b = s->b;
-    const struct ptx_function *callee = NULL;
+    const struct ptx_function *callee = ptx_callee(i);
     b->calls = true;
-    for (unsigned k = 0; k < i->nopnd; k++)
-        if (i->opnd[k].kind == PTX_O_FUNC)
-            callee = i->opnd[k].func;
     if (!callee) {
         found(b, RW_INDIRECT_CALL, i->line, "call");
         return 0;
     }
-    const struct ptx_function *def = ptx_find_function(callee->module, callee->name);
-    for (uint32_t k = 0; k < callee->module->nfunc && !(def && def->has_body); k++)
-        if (!strcmp(callee->module->func[k]->name, callee->name) && callee->module->func[k]->has_body)
-            def = callee->module->func[k];
-    if (!def || !def->has_body) {
+    if (!callee->has_body) {
         found(b, RW_EXTERN_CALL, i->line, callee->name);
         return 0;
     }
-    return scan_function(s, def, false, e);
+    return scan_function(s, callee, false, e);
 }
 
 static bool is_buffer(const struct scan *s, const struct ptx_var *v)
@@ -291,16 +285,18 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
 
 /* ---- shared memory ------------------------------------------------------------------------------------------------ */
 
-static bool uses_var(const struct ptx_function *f, const struct ptx_var *v)
+static bool names_var(const struct ptx_inst *i, void *user)
 {
-    for (uint32_t n = 0; n < f->ninst; n++)
-        for (unsigned k = 0; k < f->inst[n].nopnd; k++) {
-            const struct ptx_opnd *o = &f->inst[n].opnd[k];
-            if ((o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) && o->var == v)
-                return true;
-        }
+    for (unsigned k = 0; k < i->nopnd; k++) {
+        const struct ptx_opnd *o = &i->opnd[k];
+        if ((o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) && o->var == user)
+            return true;
+    }
     return false;
 }
+
+/* By the function, or by what it calls; also where there was no memory to find out. */
+static bool uses_var(const struct ptx_function *f, struct ptx_var *v) { return ptx_reach_any(f, names_var, v) != 0; }
 
 static int lay_out_shared(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
 {

@@ -303,8 +303,8 @@ static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial
     bool analysed = verified && r == 0;
     if (analysed)
         r = rw_waits_check(p->dev, next->prog, next->ana, p->state.p[0].prog, &bad);
-    r = refused(rw_recover(p->dev, r, &bad), analysed ? "stream-order" : verified ? "analysis of the new launch" : "verification", &bad,
-                verified ? NULL : "the results differ", why, e);
+    const char *what = !verified ? "verification" : !analysed ? "analysis of the new launch" : r == DT_E_GRAPH ? "stream-order" : "analysis before griddepcontrol.wait";
+    r = refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
     return r;

@@ -17,6 +17,7 @@
  * A prefetch changes no byte, so it is legal whatever it names; the conditions are those of changing a kernel at all. It gains only where the graph does not
  * fit the L2, and where p leaves DRAM idle: the model says (docs/TIMING.md), or the measurement. Where all launches together fit the L2 nothing is proposed.
  */
+#include "ptx/reach.h"
 #include "rewrite/rewrite-priv.h"
 
 #include <stdlib.h>
@@ -40,13 +41,13 @@ struct mine {
     uint32_t more, layer;
 };
 
-bool rw_prefetches(const struct ptx_function *f)
+static bool is_prefetch(const struct ptx_inst *i, void *user)
 {
-    for (uint32_t k = 0; f && k < f->ninst; k++)
-        if (f->inst[k].op == PTX_OP_PREFETCH || f->inst[k].op == PTX_OP_CP_ASYNC_BULK_PREFETCH)
-            return true;
-    return false;
+    (void)user;
+    return i->op == PTX_OP_PREFETCH || i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH || i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR;
 }
+
+bool rw_prefetches(const struct ptx_function *f) { return f && ptx_reach_any(f, is_prefetch, NULL) != 0; }
 
 /* What the model counts against the L2, too: bytes of every launch. */
 static uint64_t footprint(struct dt_arena *a, const struct rw_state *s)

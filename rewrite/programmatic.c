@@ -15,6 +15,7 @@
  *
  * What could break it: an access before the wait that is in conflict after all, or a path without a wait. Both are looked at again, on the emitted text, by waits.c.
  */
+#include "ptx/reach.h"
 #include "rewrite/rewrite-priv.h"
 
 #include <stdlib.h>
@@ -84,29 +85,59 @@ static bool conflicts(struct place *p, const struct ana_site *site, bool *ret_re
     return found;
 }
 
-/* Instructions that must stand behind the wait; .nc loads of what the other writes lose it. */
+/* Volatile and ordered accesses, fences, traps: they talk with somebody. */
+static bool talks(const struct ptx_inst *i, void *user)
+{
+    (void)user;
+    if (i->op <= PTX_OP_OPAQUE)
+        return i->op == PTX_OP_OPAQUE;
+    enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
+    return i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT || i->op == PTX_OP_FENCE || i->op == PTX_OP_MEMBAR ||
+           (rw_is_global_access(i) && sem != PTX_M_NONE && sem != PTX_M_WEAK);
+}
+
+/* .nc of a load, or of all loads in what a call calls. The functions are the copy's own. */
+static int drop_nc(struct ptx_inst *i)
+{
+    struct ptx_reach all;
+    const struct ptx_function *f = i->op == PTX_OP_CALL ? ptx_callee(i) : NULL;
+    if (i->op > PTX_OP_OPAQUE && ptx_has(i, PTX_M_NC))
+        rw_drop_hints(i);
+    if (!f || !f->has_body)
+        return 0;
+    if (ptx_reach_build(f, &all) < 0)
+        return DT_E_NOMEM;
+    for (uint32_t n = 0; n < all.n; n++)
+        for (uint32_t k = 0; k < all.func[n]->ninst; k++)
+            if (all.func[n]->inst[k].op > PTX_OP_OPAQUE && ptx_has(&all.func[n]->inst[k], PTX_M_NC))
+                rw_drop_hints(&all.func[n]->inst[k]);
+    ptx_reach_done(&all);
+    return 0;
+}
+
+/* Instructions that must stand behind the wait; .nc loads of what the other writes lose it. A call is what it calls. */
 static int needing(struct place *p, struct ptx_function *f, bool *need, struct dt_err *e)
 {
     struct ana_sites sites;
     int r = ana_taint(f, NULL, 0, &sites, e);
     if (r < 0)
         return r;
-    for (uint32_t k = 0; k < sites.nsite; k++) {
+    for (uint32_t k = 0; k < sites.nsite && r == 0; k++) {
         struct ptx_inst *i = &f->inst[sites.site[k].inst];
         bool reads;
         need[sites.site[k].inst] = conflicts(p, &sites.site[k], &reads);
-        if ((reads || !sites.site[k].nparams) && ptx_has(i, PTX_M_NC))
-            rw_drop_hints(i);
+        if (reads || !sites.site[k].nparams)
+            r = drop_nc(i);
     }
     ana_sites_done(&sites);
-    for (uint32_t k = 0; k < f->ninst; k++) {
+    for (uint32_t k = 0; k < f->ninst && r == 0; k++) {
         const struct ptx_inst *i = &f->inst[k];
-        need[k] |= i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT || i->op == PTX_OP_OPAQUE;
-        /* volatile and ordered accesses, fences: talk with somebody */
-        enum ptx_mod sem = i->op == PTX_OP_OPAQUE ? PTX_M_NONE : ptx_mod_of(i, PTX_MC_SEM);
-        need[k] |= i->op == PTX_OP_FENCE || i->op == PTX_OP_MEMBAR || (rw_is_global_access(i) && sem != PTX_M_NONE && sem != PTX_M_WEAK);
+        const struct ptx_function *to = i->op == PTX_OP_CALL ? ptx_callee(i) : NULL;
+        r = to && to->has_body ? ptx_reach_any(to, talks, NULL) : talks(i, NULL);
+        need[k] |= r > 0;
+        r = r < 0 ? r : 0;
     }
-    return 0;
+    return r < 0 ? dt_err_set(e, r, "out of memory") : 0;
 }
 
 static bool in_loop(const struct ptx_cfg *c, uint32_t b, bool *seen, uint32_t *stack)
@@ -270,12 +301,10 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     return r;
 }
 
-static bool triggers(const struct ptx_function *f)
+static bool is_trigger(const struct ptx_inst *i, void *user)
 {
-    for (uint32_t k = 0; k < f->ninst; k++)
-        if (f->inst[k].op == PTX_OP_GRIDDEPCONTROL_LAUNCH)
-            return true;
-    return false;
+    (void)user;
+    return i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH;
 }
 
 static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e)
@@ -285,7 +314,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     int r = 0;
     for (uint32_t k = 0; k < x->nlaunch && r == 0; k++) {
         struct rw_solo *s = &m->solo[k];
-        bool lets = k + 1 < x->nlaunch && m->waits[k + 1] && !triggers(s->body.f);
+        bool lets = k + 1 < x->nlaunch && m->waits[k + 1] && ptx_reach_any(s->body.f, is_trigger, NULL) == 0;
         uint32_t at = UINT32_MAX;
         if (!m->waits[k] && !lets) {
             struct rw_part *part = rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[k]]));

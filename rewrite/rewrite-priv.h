@@ -330,6 +330,7 @@ bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why);
 int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e);
 /* Put instructions before instruction `at` of the copy. How many. Registers %dt_… and labels $dt_… of the text are new ones, whatever was put in before. */
 int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e);
+int rw_insert(struct ptx_function *f, uint32_t at, const char *text, struct dt_err *e); /* the same in any function, names as they are */
 uint32_t rw_solo_reg(const struct rw_solo *s, const char *name); /* the register that a text called so, "%dt_n"; PTX_NO_REG */
 /* The copy's blocks are `block[0..n)` of the launch's grid, linear numbers: launched on a grid of n blocks, it sees the old numbers and grid. */
 int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_err *e);
@@ -355,8 +356,11 @@ struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *
 /* waits-cluster.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there while it is used? What is wrong, NULL:
  * nothing. *ret_barriers: how many each thread passes (NULL: not wanted). */
 int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e);
-/* The module's text with the entries ending at griddepcontrol.wait. */
-int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e);
+/* In front of each instruction for which `here` holds: all barriers of the cluster that a thread there has still to pass, so that none of its blocks ends there
+ * while another uses its shared memory. Nothing where the cluster keeps to other rules. */
+int rw_cluster_leave(struct ptx_function *f, bool (*here)(const struct ptx_inst *), struct dt_err *e);
+/* The module's text with the entries ending at griddepcontrol.wait; meet: behind the barriers of the cluster that are still to come. */
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet, struct dt_str *out, struct dt_err *e);
 
 /* ---- edits (registry.c, document.c) --------------------------------------------------------------------------------- */
 /* What every rewrite makes: a set S of launches of the newest state, and the launches T that stand in their place, in order. The planner

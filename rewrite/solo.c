@@ -82,14 +82,10 @@ uint32_t rw_solo_reg(const struct rw_solo *s, const char *name)
     return found;
 }
 
-int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e)
+int rw_insert(struct ptx_function *f, uint32_t at, const char *text, struct dt_err *e)
 {
-    struct ptx_function *f = s->f;
     uint32_t before = f->ninst;
-    struct dt_str mine = {0};
-    rename_text(s, text, &mine);
-    int r = mine.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : ptx_append_text(f, e, "%s", mine.s ? mine.s : "");
-    dt_str_done(&mine);
+    int r = ptx_append_text(f, e, "%s", text);
     if (r < 0)
         return r;
     uint32_t n = f->ninst - before;
@@ -102,6 +98,15 @@ int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_e
     memcpy(f->inst + at, keep, n * sizeof *keep);
     free(keep);
     return (int)n;
+}
+
+int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_err *e)
+{
+    struct dt_str mine = {0};
+    rename_text(s, text, &mine);
+    int r = mine.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : rw_insert(s->f, at, mine.s ? mine.s : "", e);
+    dt_str_done(&mine);
+    return r;
 }
 
 /* ---- block numbers ---------------------------------------------------------------------------------------------------------------- */

@@ -75,7 +75,8 @@ static void step(struct walk *w, const struct ptx_inst *i, struct state *s)
     }
 }
 
-int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e)
+/* *at, if wanted: by instruction, the state in front of it. */
+static int meets(const struct ptx_function *f, struct state *at, int *ret_barriers, const char **ret_wrong, struct dt_err *e)
 {
     struct ptx_cfg cfg;
     struct walk w = {.f = f, .exits = UNSEEN};
@@ -106,8 +107,11 @@ int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char
     while (n && r == 0 && !w.wrong) {
         const struct ptx_block *b = &cfg.block[stack[--n]];
         struct state s = in[b - cfg.block];
-        for (uint32_t k = b->first; k <= b->last && !w.wrong; k++)
+        for (uint32_t k = b->first; k <= b->last && !w.wrong; k++) {
+            if (at)
+                at[k] = s;
             step(&w, &f->inst[k], &s);
+        }
         const struct ptx_inst *last = &f->inst[b->last];
         if (!w.wrong && !b->nsucc && last->op != PTX_OP_TRAP && last->op != PTX_OP_EXIT && last->op != PTX_OP_RET)
             leaves(&w, &s); /* runs off the end */
@@ -128,4 +132,30 @@ int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char
         *ret_barriers = w.exits;
     *ret_wrong = w.wrong;
     return r;
+}
+
+int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e)
+{
+    return meets(f, NULL, ret_barriers, ret_wrong, e);
+}
+
+int rw_cluster_leave(struct ptx_function *f, bool (*here)(const struct ptx_inst *), struct dt_err *e)
+{
+    const char *wrong;
+    int all = 0;
+    dt_free_ struct state *at = dt_calloc((size_t)f->ninst + 1, sizeof *at);
+    int r = at ? meets(f, at, &all, &wrong, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = f->ninst; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
+        if (!here(&f->inst[k]))
+            continue;
+        struct dt_str text = {0};
+        int left = wrong || at[k].done == UNSEEN ? 0 : all - at[k].done;
+        if (left > 0 && at[k].arrived)
+            dt_str_add(&text, "barrier.cluster.wait;\n"), left--;
+        for (; left > 0; left--)
+            dt_str_add(&text, "barrier.cluster.arrive;\nbarrier.cluster.wait;\n");
+        r = text.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : text.len ? rw_insert(f, k, text.s, e) : 0;
+        dt_str_done(&text);
+    }
+    return r < 0 ? r : 0;
 }

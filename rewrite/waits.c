@@ -15,8 +15,9 @@
  *                certain, is implied by the two through that launch.
  *   waits        a programmatic launch reaches griddepcontrol.wait on every path before it exits.
  *   independent  what a programmatic launch does before it waits touches no byte in conflict with any launch that may still run then: all that
- *                are not in before(b), back to the last ordinary edge. The bytes come from the analysis of the kernel cut off at the wait.
- *   read-only    no launch loads by .nc (or ldu) what an overlapping launch, or itself, writes.
+ *                are not in before(b), back to the last ordinary edge. The bytes come from the analysis of the kernel cut off at the wait;
+ *                where that faults, nothing is known, and the plan is refused with the fault.
+ *   read-only    no launch, and no function that it calls, loads by .nc (or ldu) what an overlapping launch, or itself, writes.
  *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
  *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited for, from blocks with lower tickets;
  *                its scratch is cleared by one memset that it waits for, and nothing else touches it.
@@ -27,6 +28,7 @@
  *
  * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers`, `clusters` and `read-only` within it are not checked.
  */
+#include "ptx/reach.h"
 #include "rewrite/flow.h"
 
 #include <stdlib.h>
@@ -126,31 +128,23 @@ static bool is_early(const struct waits *w, uint32_t b)
 
 static bool is_wait(const struct ptx_inst *i) { return i->op == PTX_OP_GRIDDEPCONTROL_WAIT && i->pred == PTX_NO_REG; }
 
-static const struct ptx_function *callee_of(const struct ptx_inst *i)
+/* What a function that is called, or one that it calls, may do: end the thread, trigger. */
+static int of_call(const struct ptx_inst *call, struct rw_paths *ret, struct dt_err *e)
 {
-    const struct ptx_function *f = NULL;
-    for (unsigned n = 0; n < i->nopnd; n++)
-        if (i->opnd[n].kind == PTX_O_FUNC)
-            f = i->opnd[n].func;
-    for (uint32_t k = 0; f && !f->has_body && k < f->module->nfunc; k++)
-        if (!strcmp(f->module->func[k]->name, f->name) && f->module->func[k]->has_body)
-            return f->module->func[k];
-    return f && f->has_body ? f : NULL;
-}
-
-/* What a function that is called may do: end the thread, trigger. */
-static void of_call(const struct ptx_inst *i, unsigned depth, struct rw_paths *ret)
-{
-    const struct ptx_function *f = callee_of(i);
-    if (!f || depth > 64)
-        ret->exits = ret->triggers = true;
-    for (uint32_t k = 0; f && depth <= 64 && k < f->ninst; k++) {
-        unsigned op = f->inst[k].op;
-        ret->exits |= op == PTX_OP_EXIT || op == PTX_OP_OPAQUE;
-        ret->triggers |= op == PTX_OP_GRIDDEPCONTROL_LAUNCH || op == PTX_OP_OPAQUE;
-        if (op == PTX_OP_CALL)
-            of_call(&f->inst[k], depth + 1, ret);
-    }
+    const struct ptx_function *f = ptx_callee(call);
+    struct ptx_reach all = {.unknown = true};
+    if (f && f->has_body && ptx_reach_build(f, &all) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t n = 0; n < all.n; n++)
+        for (uint32_t k = 0; k < all.func[n]->ninst; k++) {
+            unsigned op = all.func[n]->inst[k].op;
+            ret->exits |= op == PTX_OP_EXIT || op == PTX_OP_OPAQUE;
+            ret->triggers |= op == PTX_OP_GRIDDEPCONTROL_LAUNCH || op == PTX_OP_OPAQUE;
+        }
+    ret->exits |= all.unknown;
+    ret->triggers |= all.unknown;
+    ptx_reach_done(&all);
+    return 0;
 }
 
 /* From the entry along all edges, each path up to its first wait. */
@@ -181,8 +175,8 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
                            f->inst[k - 1].pred == i->pred && f->inst[k - 1].pred_neg == i->pred_neg; /* @p wait; @p exit */
             p.exits |= (ends && !guarded) || i->op == PTX_OP_OPAQUE;
             p.triggers |= i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || i->op == PTX_OP_OPAQUE;
-            if (i->op == PTX_OP_CALL)
-                of_call(i, 0, &p);
+            if (i->op == PTX_OP_CALL && r == 0)
+                r = of_call(i, &p, e);
         }
         if (!waits && !b->nsucc && f->inst[b->last].op != PTX_OP_TRAP)
             p.exits = true; /* runs off the end */
@@ -197,12 +191,16 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
 
 /* ---- what is done before the wait -------------------------------------------------------------------------------------------- */
 
-int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, struct dt_str *out, struct dt_err *e)
+/* Blocks that end at the wait are gone for their cluster: one that has come to its wait would leave another, which still reads its shared memory before that
+ * one's own, with a fault that the kernel has not. So, with `meet`, they first pass the barriers behind which every block would have been there. But then
+ * threads of a block that do not come by the wait may be kept from meeting at a barrier of the block: analyse_early() tries the other way first. */
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet, struct dt_str *out, struct dt_err *e)
 {
     struct ptx_module *m = NULL;
     int r = ptx_parse(ptx, len, &m, e);
     for (uint32_t k = 0; r == 0 && k < nentry; k++) {
         struct ptx_function *f = ptx_find_function(m, entry[k]);
+        r = f && meet ? rw_cluster_leave(f, is_wait, e) : 0;
         for (uint32_t i = 0; f && i < f->ninst; i++)
             if (is_wait(&f->inst[i]))
                 f->inst[i].op = PTX_OP_EXIT;
@@ -213,12 +211,29 @@ int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32
     return r;
 }
 
+/* Is the launch, or its kernel, made for clusters? */
+static bool has_clusters(const struct dt_launch *l, const struct ptx_function *f)
+{
+    return l->cluster[0] || (f && (f->reqnctapercluster[0] || (f->extra && strstr(f->extra, "cluster"))));
+}
+
+static void drop_early(struct waits *w)
+{
+    ana_free(w->early);
+    dev_prog_free(w->cut);
+    dt_graph_free(w->graph);
+    json_decref(w->doc);
+    free(w->early_at);
+    w->early = NULL, w->cut = NULL, w->graph = NULL, w->doc = NULL, w->early_at = NULL;
+}
+
 /* The programmatic launches alone, cut off: analysed as a graph of its own. */
-static int analyse_early(struct waits *w, struct dt_err *e)
+static int analyse_cut(struct waits *w, bool meet, struct dt_err *e)
 {
     const struct dt_graph *g = w->prog->graph;
     uint32_t n = 0;
     int r = 0;
+    drop_early(w);
     w->doc = rw_graph_ptx(w->prog);
     json_t *list = json_array(), *all = json_object_get(w->doc, "launches"), *modules = json_object_get(w->doc, "modules");
     const char **entry = dt_calloc(g->nlaunch + 1, sizeof *entry);
@@ -245,7 +260,7 @@ static int analyse_early(struct waits *w, struct dt_err *e)
         if (!k)
             continue;
         struct dt_str text = {0};
-        r = rw_cut_at_wait(w->prog->module[m].ptx, w->prog->module[m].len, entry, k, &text, e);
+        r = rw_cut_at_wait(w->prog->module[m].ptx, w->prog->module[m].len, entry, k, meet, &text, e);
         if (r == 0 && json_object_set_new(modules, g->module[m].name, json_pack("{s:s%}", "ptx", text.s, text.len)) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         dt_str_done(&text);
@@ -257,6 +272,21 @@ static int analyse_early(struct waits *w, struct dt_err *e)
     if (r == 0 && (r = dt_graph_from_json(w->doc, &w->graph, e)) == 0 &&
         (r = dev_prog_derive(w->dev, w->graph, w->prog, NULL, NULL, &w->cut, e)) == 0)
         r = ana_run(w->dev, w->cut, NULL, &w->early, e);
+    return r;
+}
+
+static int analyse_early(struct waits *w, struct dt_err *e)
+{
+    struct dt_err mine = {0};
+    bool clusters = false;
+    for (uint32_t b = 0; b < w->prog->graph->nlaunch; b++)
+        clusters |= is_early(w, b) && has_clusters(&w->prog->graph->launch[b], w->prog->step[b].entry);
+    int r = rw_recover(w->dev, analyse_cut(w, false, &mine), &mine);
+    if (clusters && (r == DT_E_BOUNDS || r == DT_E_TRAP)) {
+        dt_err_done(&mine);
+        r = rw_recover(w->dev, analyse_cut(w, true, &mine), &mine);
+    }
+    dt_err_move(e, &mine);
     return r;
 }
 
@@ -293,6 +323,20 @@ static bool conflict(struct waits *w, const struct ana_result *ra, uint32_t a, c
     return false;
 }
 
+static bool is_read_only(const struct ptx_inst *i, void *user)
+{
+    return i->op > PTX_OP_OPAQUE && (ptx_has(i, PTX_M_NC) || i->op == PTX_OP_LDU);
+}
+
+/* Does the instruction, or what it calls, load by .nc or ldu? 1, 0, negative: error. */
+static int reads_only(const struct ptx_inst *i)
+{
+    const struct ptx_function *f = i->op == PTX_OP_CALL ? ptx_callee(i) : NULL;
+    if (i->op != PTX_OP_CALL)
+        return is_read_only(i, NULL);
+    return f && f->has_body ? ptx_reach_any(f, is_read_only, NULL) : 1;
+}
+
 /* May the launch load from the buffer by .nc or ldu? */
 static int loads_read_only(const struct waits *w, uint32_t launch, uint32_t buffer, bool *ret, struct dt_err *e)
 {
@@ -309,8 +353,10 @@ static int loads_read_only(const struct waits *w, uint32_t launch, uint32_t buff
         return r;
     for (uint32_t k = 0; k < sites.nsite && !*ret; k++) {
         const struct ana_site *s = &sites.site[k];
-        const struct ptx_inst *i = &f->inst[s->inst];
-        if (!ptx_has(i, PTX_M_NC) && i->op != PTX_OP_LDU)
+        int only = reads_only(&f->inst[s->inst]);
+        if (only < 0)
+            r = dt_err_set(e, only, "out of memory");
+        if (only <= 0)
             continue;
         bool one = !s->nparams && !s->nvars;
         for (uint32_t q = 0; q < s->nparams; q++)
@@ -320,7 +366,7 @@ static int loads_read_only(const struct waits *w, uint32_t launch, uint32_t buff
         *ret = one;
     }
     ana_sites_done(&sites);
-    return 0;
+    return r;
 }
 
 /* ---- the checks ------------------------------------------------------------------------------------------------------------------ */
@@ -397,12 +443,6 @@ static int check_read_only(struct waits *w, struct dt_err *e)
     return 0;
 }
 
-/* Is the launch, or its kernel, made for clusters? */
-static bool has_clusters(const struct dt_launch *l, const struct ptx_function *f)
-{
-    return l->cluster[0] || (f && (f->reqnctapercluster[0] || (f->extra && strstr(f->extra, "cluster"))));
-}
-
 /* Must an entry of this name keep to the rules of waits-cluster.c? Not where the original has one with clusters that does not: what is made of one launch's
  * kernel keeps its name (solo.c), and what of several is made only of such as do (legal.def, `clusters`). */
 static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_err *e)
@@ -419,6 +459,24 @@ static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_
     return r;
 }
 
+/* What is wrong with the barriers of a function, in blocks of `most` threads (whole warps); NULL: nothing. */
+static const char *wrong_barrier(const struct ptx_function *f, uint32_t most)
+{
+    for (uint32_t k = 0; k < f->ninst; k++) {
+        const struct ptx_inst *i = &f->inst[k];
+        if (!rw_is_block_barrier(i->op))
+            continue;
+        bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED;
+        unsigned at = red ? 1 : 0, count = at + 1;
+        if (i->nopnd > at && i->opnd[at].kind == PTX_O_IMM && i->opnd[at].bits > 15)
+            return "uses a barrier above number 15";
+        bool counted = i->nopnd > count + (red ? 1u : 0u);
+        if (counted && i->opnd[count].kind == PTX_O_IMM && (!i->opnd[count].bits || i->opnd[count].bits % 32 || i->opnd[count].bits > most))
+            return "has a barrier for a number of threads that is no whole number of its warps";
+    }
+    return NULL;
+}
+
 static int check_barriers(struct waits *w, struct dt_err *e)
 {
     for (uint32_t l = 0; l < w->prog->graph->nlaunch; l++) {
@@ -427,25 +485,19 @@ static int check_barriers(struct waits *w, struct dt_err *e)
             continue;
         const char *wrong = NULL;
         bool ours = false;
+        struct ptx_reach all;
         int r = by_the_rules(w, f->name, &ours, e);
         if (r == 0 && ours)
             r = rw_cluster_meets(f, NULL, &wrong, e);
         if (r < 0 || wrong)
             return r < 0 ? r : bad(w, e, l, wrong);
-        uint32_t most = (w->prog->step[l].threads + 31) / 32 * 32;
-        for (uint32_t k = 0; k < f->ninst; k++) {
-            const struct ptx_inst *i = &f->inst[k];
-            if (!rw_is_block_barrier(i->op))
-                continue;
-            bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED;
-            unsigned at = red ? 1 : 0, count = at + 1;
-            if (i->nopnd > at && i->opnd[at].kind == PTX_O_IMM && i->opnd[at].bits > 15)
-                return bad(w, e, l, "uses a barrier above number 15");
-            bool counted = i->nopnd > count + (red ? 1u : 0u);
-            if (counted && i->opnd[count].kind == PTX_O_IMM &&
-                (!i->opnd[count].bits || i->opnd[count].bits % 32 || i->opnd[count].bits > most))
-                return bad(w, e, l, "has a barrier for a number of threads that is no whole number of its warps");
-        }
+        if (ptx_reach_build(f, &all) < 0)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        for (uint32_t k = 0; k < all.n && !wrong; k++)
+            wrong = wrong_barrier(all.func[k], (w->prog->step[l].threads + 31) / 32 * 32);
+        ptx_reach_done(&all);
+        if (wrong)
+            return bad(w, e, l, wrong);
     }
     return 0;
 }
@@ -499,16 +551,12 @@ static int check_flags(struct waits *w, struct dt_err *e)
 
 static void done(struct waits *w)
 {
-    ana_free(w->early);
-    dev_prog_free(w->cut);
-    dt_graph_free(w->graph);
-    json_decref(w->doc);
+    drop_early(w);
     ana_free(w->own);
     dev_order_done(&w->order);
     dt_arena_done(&w->arena);
     free(w->before);
     free(w->waited);
-    free(w->early_at);
 }
 
 int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a, const struct dev_prog *original,

@@ -272,6 +272,12 @@ ld.param.b32 %r1, [a]; setp.lt.s32 %p1, %r1, 64; @%p1 bra END;
 exit;
 END: ret;
 }"""
+LDU = """.func (.param .b32 v) deep(.param .b64 a)
+{
+.reg .b64 %rd<2>; .reg .f32 %f<2>;
+ld.param.b64 %rd1, [a]; ldu.global.f32 %f1, [%rd1]; st.param.f32 [v], %f1;
+ret;
+}"""
 CASES = [
     ("plain_launches", "", graph([{"name": "d", "copy": {"from": {"buffer": "x"}, "to": {"buffer": "g"}, "bytes": 4 * N}, "stream": 1}, A, launch("b", "m", "add", "h", "g", "y", after=["d"])], g=buffer(N, "intermediate")),
      "refused: stream-order"),
@@ -337,6 +343,8 @@ SOLO = [
     ("calls", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", LEAVES, "").replace("ld.global.f32 %f1",
      "{ .param .b32 q; st.param.b32 [q], %r3; call.uni leave, (q); } ld.global.f32 %f1")}), "refused: stream-order"),
     ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", "", "ldu.global.f32 %f1, [%rd4];")}), "refused: stream-order"),
+    ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", LDU, "").replace("ld.global.f32 %f1, [%rd4];",
+     "{ .param .b64 q; .param .b32 v; st.param.b64 [q], %rd4; call.uni (v), deep, (q); ld.param.f32 %f1, [v]; }")}), "refused: stream-order"),
     ("tables", "", graph([A, launch("b", "v", "keep", "h", "y")], **{"v::state": buffer(2048, "inout")}), "refused: verification"),
 ]
 SOLO_HARDWARE = [
@@ -399,7 +407,7 @@ def verdict(answer, kind):
 
 
 # What the gate itself says, of text, the assembler's, the loader's, of bytes, races and waits: each leaves a bundle.
-GATE = re.compile(r"refused: (verification|race|stream-order|analysis of the new launch|resources: the assembler|building: (PTX )?line |building: \w+, instruction |building: .*print and parse|building: the module is for)")
+GATE = re.compile(r"refused: (verification|race|stream-order|analysis of the new launch|analysis before griddepcontrol.wait|resources: the assembler|building: (PTX )?line |building: \w+, instruction |building: .*print and parse|building: the module is for)")
 
 
 def reproduce(dovetail, folder):

@@ -46,13 +46,30 @@ static const char ptx[] =
     "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     ".visible .entry call(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE "call leave, ();\\n" WAIT
     "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
+    /* the same in what a function does */
+    ".visible .entry ncall(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE WAIT
+    "ld.global.f32 %f1, [%a5]; { .param .b64 a; .param .b32 v; st.param.b64 [a], %a6; call (v), through, (a); ld.param.f32 %f2, [v]; }\\n"
+    "mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
+    ".visible .entry bcall()\\n{ call bar96f, (); ret; }\\n"
+    /* two blocks read each other's shared memory before they wait: 2 x of the other block, then h */
+    ".visible .entry pair(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS ".shared .align 4 .b8 s[256]; .reg .b32 %m<6>;\\n" GO THREE
+    "ld.global.f32 %f1, [%a5]; add.f32 %f1, %f1, %f1; mov.u32 %m1, s; shl.b32 %m2, %r2, 2; add.u32 %m1, %m1, %m2; st.shared.f32 [%m1], %f1;\\n"
+    "barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %m3, %cluster_ctarank; xor.b32 %m3, %m3, 1; mapa.shared::cluster.u32 %m4, %m1, %m3;\\n"
+    "setp.eq.u32 %p, %m3, 1; @%p bra N; mov.u32 %r4, 3000; L: sub.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra L; N:\\n"
+    "ld.shared::cluster.f32 %f1, [%m4]; cvt.rzi.u32.f32 %m5, %f1; and.b32 %m5, %m5, 0; cvt.u64.u32 %a8, %m5; add.u64 %a8, %a1, %a8; ld.global.f32 %f4, [%a8];\\n" WAIT "ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3;\\n"
+    "barrier.cluster.arrive; barrier.cluster.wait; ret; }\\n"
     /* in place, by .nc */
     ".visible .entry self(.param .u64 x)\\n" REGS "ld.param.u64 %a1, [x];\\n" INDEX "add.u64 %a5, %a1, %a4; ld.global.nc.f32 %f1, [%a5];\\n"
     "add.f32 %f2, %f1, %f1; st.global.f32 [%a5], %f2; ret; }\\n"
     ".visible .entry bar96()\\n{ bar.sync 1, 96; ret; }\\n"
     ".visible .entry bar64()\\n{ bar.sync 1, 64; ret; }\\n";
 /* in front of the entries, as it is called */
-static const char leave[] = ".func leave()\\n{ .reg .pred %p; .reg .b32 %r; mov.u32 %r, %tid.x; setp.eq.u32 %p, %r, 5; @%p exit; ret; }\\n";
+static const char leave[] =
+    ".func (.param .b32 v) deeper(.param .b64 a)\\n{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a]; ld.global.nc.f32 %f, [%a]; st.param.f32 [v], %f; ret; }\\n"
+    ".func (.param .b32 v) through(.param .b64 a)\\n{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a]; { .param .b64 b; .param .b32 w; st.param.b64 [b], %a;\\n"
+    "call (w), deeper, (b); ld.param.f32 %f, [w]; } st.param.f32 [v], %f; ret; }\\n"
+    ".func bar96f()\\n{ bar.sync 1, 96; ret; }\\n"
+    ".func leave()\\n{ .reg .pred %p; .reg .b32 %r; mov.u32 %r, %tid.x; setp.eq.u32 %p, %r, 5; @%p exit; ret; }\\n";
 
 struct world {
     struct dt_graph *g;
@@ -137,6 +154,9 @@ static const struct {
     {TWO("a", "x", "h", "") "," MIX("b", "call", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
     {TWO("a", "x", "h", "") "," TWO("b", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1", true},
     {TWO("a", "x", "h", "") "," MIX("b", "nc", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes", "/launches/1"},
+    {TWO("a", "x", "h", "") "," MIX("b", "ncall", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes", "/launches/1"},
+    {TWO("a", "x", "h", "") "," MIX("b", "pair", "x", "h", "y", EARLY ", \"cluster\": [2, 1, 1]"), NULL, NULL},
+    {TWO("a", "x", "h", "") "," MIX("b", "pair", "h", "x", "y", EARLY ", \"cluster\": [2, 1, 1]"), "'b' touches, before it waits", "/launches/1", true},
     {TWO("a", "y", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1", true}, /* WAR */
     {TWO("a", "x", "y", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1"}, /* WAW */
     {TWO("a", "x", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), NULL, NULL},
@@ -149,6 +169,7 @@ static const struct {
     {LAUNCH("a", "self", B("z"), "") "," TWO("b", "x", "y", ON1), "'a' loads by .nc what 'a' writes", "/launches/0"},
     {LAUNCH("a", "bar64", "", ""), NULL, NULL},
     {LAUNCH("a", "bar96", "", ""), "'a' has a barrier", "/launches/0"},
+    {LAUNCH("a", "bcall", "", ""), "'a' has a barrier", "/launches/0"},
 };
 
 static void checks(void **state)
@@ -293,6 +314,25 @@ static void mutated(void **state)
         }
     }
     assert_true(waits >= 2 && seen >= 3);
+    chain_done(&c);
+}
+
+/* A function of its own loads by .nc what the launch before writes: programmatic.c makes plain loads of them, also where a function calls it. */
+static void callees(void **state)
+{
+    struct chain c;
+    struct world w = {0};
+    struct dt_err e = {0};
+    chain_of(&c, TWO("a", "x", "h", "") "," MIX("b", "ncall", "x", "h", "k", "") "," TWO("c", "k", "y", ""));
+    assert_non_null(strstr(c.o.p->module[0].ptx, "ld.global.nc.f32"));
+    json_t *doc = rw_edit_graph(&c.x);
+    if (dt_graph_from_json(doc, &w.g, &e) < 0 || dev_prog_new(dev, w.g, NULL, NULL, &w.p, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_true(w.g->launch[1].programmatic);
+    if (rw_waits_check(dev, w.p, NULL, c.o.p, &e) < 0 || rw_verify(dev, c.o.p, w.p, 1, 8, &e) < 0)
+        fail_msg("%s", e.detail);
+    drop(&w);
+    json_decref(doc);
     chain_done(&c);
 }
 
@@ -444,6 +484,6 @@ static void times(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(clusters), cmocka_unit_test(beside), cmocka_unit_test(mutated),
-                                       cmocka_unit_test(waits_last), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
+                                       cmocka_unit_test(waits_last), cmocka_unit_test(callees), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
