@@ -9,7 +9,7 @@
  *   the whole is faster without it (rivals.c), and the newest state is verified in full
  *   against the original; while that fails, states are popped, so what is returned has always passed.
  *
- * Every candidate that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and what
+ * Where a recipe is followed (recipe.c), what it names is tried instead of all that, in the same way. Every candidate that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and what
  * one kind made is there for the others.
  * Names of launches identify a candidate across states: one that was dropped or refused for what its kernels are is not tried
  * again; one that stood in the wrong order is, since another rewrite may have cleared the way.
@@ -365,8 +365,8 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
     return r;
 }
 
-/* 1 kept, 0 not, negative error. The fastest of its levels; of equal ones the nearest. */
-static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, struct dt_err *e)
+/* 1 kept, 0 not, negative error. The fastest of its levels, of equal ones the nearest; or that of `way`. */
+static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, const struct rw_way *way, struct dt_err *e)
 {
     static const char *const no_levels[] = {NULL, NULL};
     const char *const *levels = w->levels ? w->levels : no_levels, *level = NULL;
@@ -376,12 +376,14 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     struct dt_str why = {0}, note = {0}, noise = {0};
     double before = 0, after = 0;
     enum rw_verdict verdict = RW_REFUSED;
-    unsigned l = 0, names = 0; /* of modules, new with the best */
+    unsigned l = way ? way->level : 0, place = 0, names = 0; /* level of the best; of modules, new with it */
     size_t at = 0;
     bool wrong = false;
     int r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
     if (r < 0)
         return r;
+    x.size = way ? way->size : 0;
+    p->nname = way ? way->module : p->nname;
     if ((r = w->open(&x, &verdict, &why, e)) < 0)
         goto done;
     if (r == 1) {
@@ -439,11 +441,12 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
                 verdict = RW_KEPT;
                 after = best.time.time_us;
                 level = levels[l];
+                place = l;
             }
         }
         dt_str_done(&reason);
         dt_str_done(&noise);
-    } while (r == 0 && !(RW_FORCED && best.graph) && levels[l] && levels[++l]);
+    } while (r == 0 && !way && !(RW_FORCED && best.graph) && levels[l] && levels[++l]);
     if (r < 0)
         goto done;
     before = now->time.time_us;
@@ -452,7 +455,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         before = after = 0;
         level = NULL;
     }
-    if (verdict == RW_KEPT) {
+    if (verdict == RW_KEPT && !way) {
         struct dt_str better = {0};
         r = beaten(p, w->rival, launch, nlaunch, &best, &better, e);
         if (r == 1) {
@@ -468,6 +471,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
     if (r == 0 && verdict == RW_KEPT) {
         rw_trial_done(&trial); /* it points into the states, which may move */
+        best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);
         p->nname += names;
         r = keep(p, &best, at, e);
         r = r < 0 ? r : 1;
@@ -553,7 +557,35 @@ static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const stru
     return banned || (n && (n->tried & rw_rewrite_bit(w)) && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
 }
 
-static bool late(struct rw_planner *p)
+int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n, const struct rw_way *way, struct dt_str *why, struct dt_err *e)
+{
+    struct rw_proposals l;
+    bool known = false, old = false;
+    int r = propose(&p->state.p[p->state.n - 1], p, w, &l, e);
+    for (size_t k = 0; k < l.v.n && r == 0; k++) {
+        const struct rw_promise *v = &l.v.p[k];
+        if (v->nlaunch != n || memcmp(v->launch, launch, n * sizeof *launch))
+            continue;
+        known = true;
+        old |= settled(p, w, v);
+    }
+    proposals_done(&l);
+    if (r < 0)
+        return r;
+    if (!known || old)
+        return dt_str_add(why, known ? "these launches were tried in this way before" : "nothing of the kind is to be done with these launches"), 0;
+    json_t *names = names_of(&p->state.p[p->state.n - 1], launch, n); /* the state is another afterwards */
+    if (!names)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    r = try_edit(p, w, launch, n, way, e);
+    const struct rw_entry *x = r == 0 ? find_entry(p, w->name, names) : NULL;
+    if (r == 0)
+        dt_str_add(why, x && x->reason ? x->reason : "it is not kept");
+    json_decref(names);
+    return r;
+}
+
+bool rw_late(struct rw_planner *p)
 {
     if (p->deadline_us && dt_now_us() > p->deadline_us)
         p->budget_spent = true;
@@ -581,7 +613,7 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
         const struct rw_promise *v = &l.v.p[k];
         if (settled(p, w, v))
             continue;
-        if (late(p)) {
+        if (rw_late(p)) {
             struct dt_str why = {0};
             dt_str_addf(&why, "budget: the time for planning was over before this %s was tried", v->nlaunch == 2 ? "pair" : "candidate");
             r = record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
@@ -589,7 +621,7 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             continue;
         }
         say(p, w, v, k, l.v.n);
-        r = try_edit(p, w, v->launch, v->nlaunch, e);
+        r = try_edit(p, w, v->launch, v->nlaunch, NULL, e);
     }
     proposals_done(&l);
     return r;
@@ -766,7 +798,10 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         uint64_t last = rw_reference_us(p->ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
     }
-    if ((r = rw_all_rounds(p, e)) < 0 || (r = rw_rivals(p, e)) < 0)
+    r = p->recipe ? rw_follow(p, e) : rw_all_rounds(p, e);
+    if (r == 0 && !p->recipe)
+        r = rw_rivals(p, e);
+    if (r < 0 || p->strayed.len)
         return r;
     if ((r = verify_final(p, inputs, schedules, e)) == 0 && p->state.n > 1 && !p->again && rw_measures(p))
         r = measure_final(p, e);

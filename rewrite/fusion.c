@@ -449,6 +449,8 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
             return;
         rw_block_us(c, now, block);
         c->size = rw_cluster_size(c, block, &x->after_us);
+        if (x->size && c->size && !rw_cluster_own(c))
+            c->size = x->size;
     }
     bool may = x->after_us <= x->before_us * BOUND || RW_FORCED;
     f->may[RW_LEVEL_SHARED] = may && !cluster && RW_LEVEL_ON(RW_LEVEL_SHARED);

@@ -285,16 +285,18 @@ static void planner_done(struct rw_planner *p)
         free(p->tried.p[k].cost);
     free(p->tried.p);
     free(p->state.p);
+    dt_str_done(&p->strayed);
 }
 
-int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
-            const char *signature, json_t **ret_plan, struct dt_err *e)
+/* 1: `recipe` does not lead to a plan, `why` says so. recipe, ret_recipe, why: as in the calls below, or NULL. */
+static int plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o, const char *signature,
+                const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
 {
     static const struct rw_options defaults;
-    uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * 1e6) : 0;
+    uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * (recipe ? 0.5e6 : 1e6)) : 0; /* a recipe that strays leaves some of it */
     unsigned measured = 0;
     for (bool no_library = false;; no_library = true) {
-        struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature, .deadline_us = deadline_us, .no_library = no_library, .measured = measured};
+        struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature, .recipe = recipe, .deadline_us = deadline_us, .no_library = no_library, .measured = measured};
         struct rw_state s = {.borrowed = true};
         /* the state owns none of the three; the casts only share the struct with states that do */
         s.graph = (struct dt_graph *)prog->graph;
@@ -305,15 +307,44 @@ int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_
         int r = rw_choose(&p, e);
         bool again = r == 0 && p.again && !no_library; /* the library was wrong */
         measured = p.measured;
-        json_t *doc = NULL;
-        if (r == 0 && !again)
+        json_t *doc = NULL, *steps = NULL;
+        if (r == 0 && !again && !p.strayed.len)
             r = write_down(&p, &doc, e);
+        if (r == 0 && !again && recipe)
+            rw_followed(&p);
+        bool strayed = r == 0 && !again && p.strayed.len;
+        if (strayed)
+            dt_str_add(why, p.strayed.s);
+        if (doc && !strayed && ret_recipe && !(steps = rw_recipe_json(&p)))
+            r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         planner_done(&p);
         if (again)
             continue;
-        if (r < 0)
-            return r;
+        if (r < 0 || strayed) {
+            json_decref(doc);
+            return r < 0 ? r : 1;
+        }
         *ret_plan = doc;
+        if (ret_recipe)
+            *ret_recipe = steps;
         return 0;
     }
+}
+
+int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
+            const char *signature, json_t **ret_plan, struct dt_err *e)
+{
+    return plan(d, prog, a, o, signature, NULL, ret_plan, NULL, NULL, e);
+}
+
+int rw_plan_recipe(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
+                   const char *signature, json_t **ret_plan, json_t **ret_recipe, struct dt_err *e)
+{
+    return plan(d, prog, a, o, signature, NULL, ret_plan, ret_recipe, NULL, e);
+}
+
+int rw_plan_by(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
+               const char *signature, const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
+{
+    return plan(d, prog, a, o, signature, recipe, ret_plan, ret_recipe, why, e);
 }

@@ -390,6 +390,7 @@ struct rw_edit {
     const struct rw_options *opt;
     const struct rw_state *now; /* the newest state, borrowed: graph, prog, ana, step_us … */
     uint32_t *launch, nlaunch;  /* S, ascending */
+    uint32_t size;              /* blocks of a cluster that a recipe asks for; 0: what is best */
     void *mine;                 /* the rewrite's, from open() to close() */
     struct dt_vec(struct rw_part) part;     /* T, from build(); may stay empty */
     struct dt_vec(struct rw_unread) unread; /* from build() */
@@ -487,6 +488,7 @@ struct rw_state { /* a graph on its way to the plan */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed; /* the first one: prog and ana are the caller's */
     size_t entry;  /* the rewrite that made it, in rw_planner.entry */
+    json_t *step;  /* that rewrite as a step of a recipe; NULL: memory, and the first state */
     enum ana_evidence evidence;
 };
 struct rw_tried { /* an edit that passed its trial */
@@ -498,6 +500,8 @@ struct rw_planner {
     struct dev_device *dev;
     const struct rw_options *opt;
     const char *signature;
+    const json_t *recipe; /* only what it says is tried (recipe.c); NULL: everything */
+    struct dt_str strayed; /* then: why it does not lead to a plan */
     uint64_t deadline_us; /* 0: none */
     struct dt_vec(struct rw_state) state; /* [0] is the original */
     struct rw_entries entry;
@@ -568,6 +572,19 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 /* The edit's graph made ready. *ret_first: the first launch of T. What the newest state knows of the other launches is carried over. */
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first, struct dt_err *e);
 int rw_choose(struct rw_planner *p, struct dt_err *e);
+struct rw_way { /* how a recipe wants a candidate: at one of its kind's levels */
+    unsigned level;
+    uint32_t size, module; /* rw_edit.size; number of the next module's name */
+};
+/* Try a candidate of the newest state as any other, but in one way. 1: it is kept, 0: not, `why` says so; negative: error. */
+int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n, const struct rw_way *way, struct dt_str *why, struct dt_err *e);
+bool rw_late(struct rw_planner *p); /* the budget is spent */
+/* recipe.c. A kept rewrite as a step: `next` is what it made, its first module was named by the number. NULL: memory. */
+json_t *rw_step_json(const struct rw_rewrite *w, unsigned level, const uint32_t *launch, uint32_t n, unsigned module, const struct rw_state *next);
+json_t *rw_recipe_json(const struct rw_planner *p);
+/* Do what p->recipe says, from the first state. Where it cannot be done p->strayed says why, and the result is 0 all the same. */
+int rw_follow(struct rw_planner *p, struct dt_err *e);
+void rw_followed(struct rw_planner *p); /* after rw_choose: p->strayed where the newest state is not the recipe's last */
 /* All kinds in order from the newest state, until none of them finds anything in what the others made. */
 int rw_all_rounds(struct rw_planner *p, struct dt_err *e);
 /* compare.c: times are measured, not modelled. */

@@ -11,6 +11,7 @@
 
 #include "analysis/analysis.h"
 #include "base/err.h"
+#include "base/str.h"
 #include "device/device.h"
 
 enum rw_verdict { RW_KEPT, RW_REFUSED, RW_DROPPED };
@@ -35,6 +36,14 @@ struct rw_options {
  * `run` needs nothing else. "No change" is a valid plan. */
 int rw_plan(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
             const char *signature, json_t **ret_plan, struct dt_err *e);
+
+/* The same; *ret_recipe (new reference): how it came about, for rw_plan_by (recipe.c). */
+int rw_plan_recipe(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
+                   const char *signature, json_t **ret_plan, json_t **ret_recipe, struct dt_err *e);
+/* A plan by a recipe from elsewhere, which is believed in nothing: its rewrites, in their order, are tried on this graph and no others, by the predicates and the
+ * gate that any candidate has to pass. 0: *ret_plan is there, and its recipe in this host's own words; 1: the recipe does not lead to a plan here, `why` says so; negative: error. */
+int rw_plan_by(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
+               const char *signature, const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why, struct dt_err *e);
 
 /* Compare two programs on the same inputs, byte by byte (outputs and inouts by buffer name). DT_E_INTERNAL with what differs, where. */
 int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,

@@ -17,6 +17,7 @@ void rw_state_done(struct rw_state *s)
         dt_graph_free(s->graph);
     }
     json_decref(s->doc);
+    json_decref(s->step);
     free(s->step_us);
     free(s->begin_us);
     free(s->end_us);
