@@ -1,102 +1,102 @@
-/* Bundles: a whole cache as one text, to carry it to another machine.
+/* Bundles: plans as one text, to carry what was found to another machine.
  *
  * JSON lines. The first is {"dovetail_cache": 1}, the last {"end": ROWS}, between them a row a line:
  *
- *   {"table": "entry", "row": [want, signature, device, toolchain, policy, digest, body, factors, sha256]}
- *   {"table": "graph", "row": [digest, body, sha256]}
- *   {"table": "known", "row": [digest, arch, signature, sha256]}
+ *   {"table": "entry", "row": ["plan", signature, device, toolchain, policy, digest, body, factors, sha256]}
  *
- * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum. Import is one transaction: a
- * line that is no JSON, a row that does not match its checksum, whose digests are none or whose body is no JSON object,
- * a wrong end: nothing is changed. A row whose key is there already is left as it is. Hits and times are not carried:
- * an imported entry was used now.
+ * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum, body the plan's document with its member `recipe`. An
+ * export holds all plans, or those of graphs that one user posted. Older bundles also hold analyses, and rows of the tables `graph` and `known`.
  *
- * A checksum says that a row is whole, not who made it: import what you trust. Not here: compression (zstd FILE does
- * it).
+ * A checksum says that a row is whole, not who made it, so an import believes nothing: of a plan it keeps the recipe and a digest (recipe.c), from which this
+ * host makes the plan itself. Analyses, graphs and which digest has which signature would have to be believed and are left out, as are plans without a recipe. Import is one
+ * transaction: a line that is no JSON, a row that does not match its checksum, whose digests are none or whose body is no JSON object, a wrong end:
+ * nothing is changed. A row whose key is there already, as a plan or as a recipe that waits, is left as it is.
+ *
+ * Not here: compression (zstd FILE does it).
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/alloc.h"
 #include "base/json.h"
 #include "base/str.h"
 #include "cache-priv.h"
 
 #define MAX_COLUMNS 9
+#define BODY 6
+#define ENTRY "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry WHERE want = 'plan'"
 
 static const struct table {
     const char *name;
     int columns; /* sha256 is the last */
-    const char *select, *insert;
     unsigned sha256, json; /* bits of columns that must be a SHA-256; that must be a JSON object */
 } tables[] = {
-    {"entry", 9,
-     "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry ORDER BY id",
-     "INSERT OR IGNORE INTO entry (want, signature, device, toolchain, policy, digest, body, factors, sha256, created, "
-     "used) "
-     "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, unixepoch(), unixepoch())",
-     1 << 1 | 1 << 5 | 1 << 8, 1 << 6},
-    {"graph", 3, "SELECT digest, body, sha256 FROM graph ORDER BY digest",
-     "INSERT OR IGNORE INTO graph (digest, body, sha256, created) VALUES (?1, ?2, ?3, unixepoch())", 1 << 0 | 1 << 2,
-     1 << 1},
-    {"known", 4, "SELECT digest, arch, signature, sha256 FROM known ORDER BY digest, arch",
-     "INSERT OR IGNORE INTO known (digest, arch, signature, sha256) VALUES (?1, ?2, ?3, ?4)", 1 << 0 | 1 << 2 | 1 << 3,
-     0},
+    {"entry", 9, 1 << 1 | 1 << 5 | 1 << 8, 1 << BODY},
+    {"graph", 3, 1 << 0 | 1 << 2, 1 << 1},
+    {"known", 4, 1 << 0 | 1 << 2 | 1 << 3, 0},
 };
 #define NTABLES (sizeof tables / sizeof *tables)
 
+struct counts {
+    unsigned long imported, present, left_out;
+};
+
 static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory for a bundle"); }
 
-int cache_export(struct cache *c, char **ret, size_t *ret_len, struct dt_err *e)
+/* The row that `s` stands on, as a line. 1, 0: it is damaged; negative: error. */
+static int export_row(sqlite3_stmt *s, struct dt_str *out, struct dt_err *e)
+{
+    const int n = tables[0].columns;
+    const char *text[MAX_COLUMNS];
+    char sum[DT_SHA256_TEXT];
+    for (int i = 0; i < n; i++)
+        text[i] = cache_column(s, i);
+    if (cache_row_sum(text, n - 1, sum) < 0)
+        return nomem(e);
+    if (strcmp(sum, text[n - 1]))
+        return 0; /* a miss here, and no gift to others */
+    json_t *list = json_array();
+    for (int i = 0; i < n; i++)
+        json_array_append_new(list, json_string(text[i]));
+    dt_free_ char *line = json_array_size(list) == (size_t)n ? json_dumps(list, JSON_COMPACT) : NULL;
+    json_decref(list);
+    if (!line)
+        return nomem(e);
+    dt_str_add(out, "{\"table\": \"entry\", \"row\": ");
+    dt_str_add(out, line);
+    dt_str_add(out, "}\n");
+    if (out->failed)
+        return nomem(e);
+    if (out->len > DT_JSON_MAX / 2)
+        return dt_err_set(e, DT_E_TOO_LARGE, "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first", DT_JSON_MAX / 2 >> 20);
+    return 1;
+}
+
+int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_len, struct dt_err *e)
 {
     struct dt_str out = {0};
     unsigned long rows = 0;
-    int r = 0;
+    char number[16] = "";
+    const char *text[] = {number};
+    sqlite3_stmt *s;
+    int r = 0, rc;
+    if (uid)
+        snprintf(number, sizeof number, "%u", *uid);
     dt_str_add(&out, "{\"dovetail_cache\": 1}\n");
-    /* one transaction: all three tables as they are at one time */
-    if (cache_run(c, "BEGIN", NULL, 0) != SQLITE_OK)
-        r = cache_db_error(c, "cannot be read", e);
-    for (size_t t = 0; t < NTABLES && r == 0; t++) {
-        sqlite3_stmt *s;
-        int rc = cache_prepare(c, tables[t].select, NULL, 0, &s);
-        if (rc != SQLITE_OK) {
-            r = cache_db_error(c, "cannot be read", e);
-            break;
-        }
-        while (r == 0 && (rc = sqlite3_step(s)) == SQLITE_ROW) {
-            const char *text[MAX_COLUMNS];
-            char sum[DT_SHA256_TEXT];
-            for (int i = 0; i < tables[t].columns; i++)
-                text[i] = cache_column(s, i);
-            if (cache_row_sum(text, tables[t].columns - 1, sum) < 0)
-                r = nomem(e);
-            else if (strcmp(sum, text[tables[t].columns - 1]))
-                continue; /* damaged: a miss here, and no gift to others */
-            json_t *list = json_array();
-            for (int i = 0; i < tables[t].columns; i++)
-                json_array_append_new(list, json_string(text[i]));
-            char *line = json_array_size(list) == (size_t)tables[t].columns ? json_dumps(list, JSON_COMPACT) : NULL;
-            json_decref(list);
-            if (line) {
-                dt_str_addf(&out, "{\"table\": \"%s\", \"row\": ", tables[t].name);
-                dt_str_add(&out, line);
-                dt_str_add(&out, "}\n");
-                rows++;
-            }
-            if (r == 0 && (!line || out.failed))
-                r = nomem(e);
-            free(line);
-            if (r == 0 && out.len > DT_JSON_MAX / 2)
-                r = dt_err_set(e, DT_E_TOO_LARGE,
-                               "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first",
-                               DT_JSON_MAX / 2 >> 20);
-        }
-        sqlite3_finalize(s);
-        if (r == 0 && rc != SQLITE_DONE)
-            r = cache_db_error(c, "cannot be read", e);
+    rc = cache_prepare(c, uid ? ENTRY " AND signature IN (SELECT signature FROM owner WHERE uid = CAST(?1 AS INTEGER)) ORDER BY id" : ENTRY " ORDER BY id", text, uid ? 1 : 0, &s);
+    if (rc != SQLITE_OK) {
+        dt_str_done(&out);
+        return cache_db_error(c, "cannot be read", e);
     }
-    cache_run(c, "ROLLBACK", NULL, 0);
+    while (r >= 0 && (rc = sqlite3_step(s)) == SQLITE_ROW)
+        if ((r = export_row(s, &out, e)) > 0)
+            rows++;
+    sqlite3_finalize(s);
+    if (r >= 0 && rc != SQLITE_DONE)
+        r = cache_db_error(c, "cannot be read", e);
     dt_str_addf(&out, "{\"end\": %lu}\n", rows);
-    if (r == 0 && out.failed)
+    if (r >= 0 && out.failed)
         r = nomem(e);
     if (r < 0) {
         dt_str_done(&out);
@@ -112,53 +112,86 @@ static int wrong(struct dt_err *e, unsigned long line, const char *what)
     return dt_err_set(e, DT_E_JSON, "the bundle is refused, nothing was imported: line %lu %s", line, what);
 }
 
-static bool is_object(const char *text)
+static json_t *object(const char *text)
 {
     json_t *o;
     if (dt_json_load(text, strlen(text), &o, NULL) < 0)
-        return false;
-    bool ok = json_is_object(o);
+        return NULL;
+    if (json_is_object(o))
+        return o;
     json_decref(o);
-    return ok;
+    return NULL;
 }
 
-/* Insert one row; 1 it is new, 0 it was there. */
-static int import_row(struct cache *c, const json_t *o, unsigned long line, struct dt_err *e)
+static bool is_object(const char *text)
 {
-    const char *name = json_string_value(json_object_get(o, "table")), *text[MAX_COLUMNS];
+    json_t *o = object(text);
+    json_decref(o);
+    return o != NULL;
+}
+
+/* Check one row; text[] gets its columns. NULL: error. */
+static const struct table *check_row(const json_t *o, unsigned long line, const char *text[MAX_COLUMNS], struct dt_err *e)
+{
+    const char *name = json_string_value(json_object_get(o, "table")), *bad = NULL;
     const json_t *row = json_object_get(o, "row");
     const struct table *t = NULL;
     char sum[DT_SHA256_TEXT];
     for (size_t i = 0; name && i < NTABLES; i++)
         if (!strcmp(tables[i].name, name))
             t = &tables[i];
-    if (!t || json_array_size(row) != (size_t)t->columns)
-        return wrong(e, line, "is no row of a table that is known");
-    for (int i = 0; i < t->columns; i++) {
+    if (!t || json_array_size(row) != (size_t)t->columns) {
+        wrong(e, line, "is no row of a table that is known");
+        return NULL;
+    }
+    for (int i = 0; i < t->columns && !bad; i++) {
         const json_t *v = json_array_get(row, (size_t)i);
         text[i] = json_string_value(v);
         if (!text[i] || strlen(text[i]) != json_string_length(v))
-            return wrong(e, line, "has a column that is no text");
-        if ((t->sha256 & 1u << i) && !cache_is_sha256(text[i]))
-            return wrong(e, line, "has a digest that is no SHA-256");
+            bad = "has a column that is no text";
+        else if ((t->sha256 & 1u << i) && !cache_is_sha256(text[i]))
+            bad = "has a digest that is no SHA-256";
     }
-    if (cache_row_sum(text, t->columns - 1, sum) < 0)
-        return nomem(e);
-    if (strcmp(sum, text[t->columns - 1]))
-        return wrong(e, line, "does not match its checksum");
-    if (t == &tables[0] && strcmp(text[0], "plan") && strcmp(text[0], "analysis"))
-        return wrong(e, line, "is neither a plan nor an analysis");
-    for (int i = 0; i < t->columns; i++)
+    if (!bad && cache_row_sum(text, t->columns - 1, sum) < 0) {
+        nomem(e);
+        return NULL;
+    }
+    if (!bad && strcmp(sum, text[t->columns - 1]))
+        bad = "does not match its checksum";
+    for (int i = 0; i < t->columns && !bad; i++)
         if ((t->json & 1u << i) && !is_object(text[i]))
-            return wrong(e, line, "has a document that is no JSON object");
-    if (t == &tables[0] && *text[7] && !is_object(text[7]))
-        return wrong(e, line, "has factors that are no JSON object");
-    if (cache_run(c, t->insert, text, t->columns) != SQLITE_OK)
-        return cache_db_error(c, "cannot be written", e);
-    return sqlite3_changes(c->db) > 0;
+            bad = "has a document that is no JSON object";
+    if (!bad && t == &tables[0] && *text[7] && !is_object(text[7]))
+        bad = "has factors that are no JSON object";
+    if (bad)
+        wrong(e, line, bad);
+    return bad ? NULL : t;
 }
 
-static int import(struct cache *c, const char *text, size_t len, unsigned long counts[2], struct dt_err *e)
+static int import_row(struct cache *c, const json_t *o, unsigned long line, const char *origin, struct counts *n, struct dt_err *e)
+{
+    const char *text[MAX_COLUMNS];
+    const struct table *t = check_row(o, line, text, e);
+    if (!t)
+        return e->num; /* set by it */
+    if (t != &tables[0] || strcmp(text[0], "plan")) {
+        n->left_out++;
+        return 0;
+    }
+    struct cache_key k = {"plan", text[1], text[2], text[3], text[4]};
+    json_t *plan = object(text[BODY]);
+    if (!plan)
+        return nomem(e);
+    int r = 0;
+    if (!json_object_get(plan, "recipe"))
+        n->left_out++;
+    else if ((r = cache_recipe_put(c, &k, plan, origin, e)) >= 0)
+        *(r ? &n->imported : &n->present) += 1;
+    json_decref(plan);
+    return r < 0 ? r : 0;
+}
+
+static int import(struct cache *c, const char *text, size_t len, const char *origin, struct counts *counts, struct dt_err *e)
 {
     unsigned long line = 0;
     bool ended = false;
@@ -178,11 +211,10 @@ static int import(struct cache *c, const char *text, size_t len, unsigned long c
                     : wrong(e, line, "does not say \"dovetail_cache\": 1");
         else if (json_object_get(o, "end")) {
             ended = true;
-            if ((unsigned long)json_integer_value(json_object_get(o, "end")) != counts[0] + counts[1])
+            if ((unsigned long)json_integer_value(json_object_get(o, "end")) != counts->imported + counts->present + counts->left_out)
                 r = wrong(e, line, "counts other rows than there are");
-        } else if ((r = import_row(c, o, line, e)) >= 0) {
-            counts[r ? 0 : 1]++;
-            r = 0;
+        } else {
+            r = import_row(c, o, line, origin, counts, e);
         }
         json_decref(o);
         if (r < 0)
@@ -192,22 +224,24 @@ static int import(struct cache *c, const char *text, size_t len, unsigned long c
     return ended ? 0 : wrong(e, line + 1, "should be the end: the bundle is cut off");
 }
 
-int cache_import(struct cache *c, const char *text, size_t len, json_t **ret, struct dt_err *e)
+int cache_import(struct cache *c, const char *text, size_t len, const char *origin, json_t **ret, struct dt_err *e)
 {
-    unsigned long counts[2] = {0, 0};
+    struct counts counts = {0};
+    struct dt_err mine = {0};
     if (cache_run(c, "BEGIN IMMEDIATE", NULL, 0) != SQLITE_OK)
         return cache_db_error(c, "cannot be written", e);
-    int r = import(c, text, len, counts, e);
+    int r = import(c, text, len, origin, &counts, &mine);
     if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
-        r = cache_db_error(c, "cannot be written", e);
-    json_t *o =
-        r < 0 ? NULL : json_pack("{s:I, s:I}", "imported", (json_int_t)counts[0], "present", (json_int_t)counts[1]);
+        r = cache_db_error(c, "cannot be written", &mine);
+    json_t *o = r < 0 ? NULL : json_pack("{s:I, s:I, s:I}", "imported", (json_int_t)counts.imported, "present", (json_int_t)counts.present, "left_out", (json_int_t)counts.left_out);
+    if (r < 0)
+        cache_run(c, "ROLLBACK", NULL, 0);
+    if (mine.num && e)
+        dt_err_move(e, &mine);
+    dt_err_done(&mine);
     if (r == 0 && !o)
         return nomem(e);
-    if (r < 0) {
-        cache_run(c, "ROLLBACK", NULL, 0);
-        return r;
-    }
-    *ret = o;
-    return 0;
+    if (r == 0)
+        *ret = o;
+    return r;
 }

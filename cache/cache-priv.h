@@ -36,6 +36,10 @@ const char *cache_column(sqlite3_stmt *s, int i);                               
 int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
 bool cache_is_sha256(const char *s);
 
+/* ---- recipe.c ---- */
+/* Keep the recipe that the plan's document has, and its digest. 1 it is new, 0 the key is there. */
+int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin, struct dt_err *e);
+
 /* ---- kept.c ---- */
 int cache_kept_trim(struct cache *c, enum cache_kept kept, int64_t bytes); /* an SQLite code */
 void cache_kept_size(struct cache *c, enum cache_kept kept, int64_t *ret_rows, int64_t *ret_bytes);

@@ -33,7 +33,7 @@ struct cache_key { /* all of it: an equal key gives an equal document */
     const char *toolchain; /* versions: dovetail, rewriter, nvrtc, nvjitlink */
     const char *policy;    /* canonical text of allow, deny, maps … */
 };
-/* 1 found (*ret: new reference, canonical names), 0 miss, negative error. */
+/* 1 found (*ret: new reference, canonical names), 0 miss, negative error. A member `recipe` of what is put in is kept for exports; it does not come out. */
 int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e);
 int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors, struct dt_err *e);
 
@@ -65,8 +65,8 @@ int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void 
 int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes, struct dt_err *e);
 
 /* ---- entries (entries.c) ------------------------------------------------------------------------------------------ */
-/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "total": N, and how many rows there
- * are of "footprints" and "trials"}, the last used first, at most `limit`. signature not NULL: its entries only, with `factors`. */
+/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "recipes": as cache_recipes gives them, "total": N, and how
+ * many rows there are of "footprints" and "trials"}, the last used first, at most `limit`. signature not NULL: its entries only, with `factors`. */
 int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
 /* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or SQLite's words}. Removes
  * nothing: a damaged row is a miss, and goes when it is met or by gc. */
@@ -84,10 +84,24 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
 int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale, unsigned limit, json_t **ret,
                 struct dt_err *e);
 
-/* ---- bundles (bundle.c): the whole cache as text -------------------------------------------------------------------- */
-int cache_export(struct cache *c, char **ret, size_t *ret_len, struct dt_err *e); /* caller frees */
-/* All of it or nothing: DT_E_JSON with the line that is wrong. Rows that are there already stay as they are. {"imported", "present"}. */
-int cache_import(struct cache *c, const char *text, size_t len, json_t **ret, struct dt_err *e);
+/* ---- recipes, owners (recipe.c) ----------------------------------------------------------------------------------------- */
+/* Of a plan with canonical names: its modules and launches. */
+int cache_plan_digest(const json_t *plan, char digest[DT_SHA256_TEXT]);
+/* The recipe under a key that has not been tried yet, and the digest that the plan must have. 1 found (new reference), 0 not. */
+int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, char digest[DT_SHA256_TEXT]);
+/* It led to a plan, which is stored: the recipe goes (reason NULL). Or not, and is kept aside with the reason. */
+void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *reason);
+/* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}], the newest first; signature NULL: all. */
+int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
+/* This user posted a graph of the signature: its entries are theirs too. UINT32_MAX: nobody. Best effort. */
+void cache_own(struct cache *c, const char *signature, unsigned uid);
+
+/* ---- bundles (bundle.c): plans as text ------------------------------------------------------------------------------- */
+/* uid not NULL: only of signatures that this user owns. Caller frees. */
+int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_len, struct dt_err *e);
+/* All of it or nothing: DT_E_JSON with the line that is wrong. No row is made that could be served: plans become recipes. Keys that are there already stay as they
+ * are. origin: who brings it. {"imported", "present", "left_out"}: rows. */
+int cache_import(struct cache *c, const char *text, size_t len, const char *origin, json_t **ret, struct dt_err *e);
 
 /* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis document. In place. */
 int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e);

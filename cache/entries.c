@@ -75,9 +75,15 @@ int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **
     int64_t footprints, trials, bytes;
     cache_kept_size(c, CACHE_FOOTPRINTS, &footprints, &bytes);
     cache_kept_size(c, CACHE_TRIALS, &trials, &bytes);
-    json_t *o = ok ? json_pack("{s:O, s:I, s:I, s:I}", "entries", list, "total", total, "footprints", (json_int_t)footprints, "trials", (json_int_t)trials)
-                   : NULL;
+    json_t *recipes = NULL;
+    int r = ok ? cache_recipes(c, signature, limit, &recipes, e) : 0;
+    json_t *o = recipes ? json_pack("{s:O, s:O, s:I, s:I, s:I}", "entries", list, "recipes", recipes, "total", total, "footprints", (json_int_t)footprints, "trials",
+                                    (json_int_t)trials)
+                        : NULL;
     json_decref(list);
+    json_decref(recipes);
+    if (r < 0)
+        return r;
     if (!o)
         return nomem(e);
     *ret = o;
@@ -96,6 +102,7 @@ static const struct {
     {"graph", "SELECT digest, digest, body, sha256 FROM graph", "DELETE FROM graph WHERE digest = ?1", 3, true, 1},
     {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known",
      "DELETE FROM known WHERE digest || ' ' || arch = ?1", 4, false, 0},
+    {"recipe", "SELECT id, signature, device, toolchain, policy, digest, body, sha256 FROM recipe", "DELETE FROM recipe WHERE id = CAST(?1 AS INTEGER)", 7, true, 5},
     {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false, 0},
     {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "DELETE FROM trial WHERE key = ?1", 3, false, 0},
 };
@@ -165,7 +172,7 @@ int cache_verify(struct cache *c, json_t **ret, struct dt_err *e)
 /* ---- gc -------------------------------------------------------------------------------------------------------- */
 #define BYTES                                                                                                          \
     "(SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM entry) + (SELECT coalesce(sum(length(CAST(body AS "     \
-    "BLOB))), 0) FROM graph)"
+    "BLOB))), 0) FROM graph) + (SELECT coalesce(sum(length(CAST(body AS BLOB))), 0) FROM recipe)"
 
 static int64_t kept_bytes(struct cache *c, enum cache_kept kept)
 {
@@ -184,6 +191,7 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     static const char *const orphans[] = {
         "DELETE FROM known WHERE NOT EXISTS (SELECT 1 FROM entry WHERE entry.signature = known.signature)",
         "DELETE FROM graph WHERE NOT EXISTS (SELECT 1 FROM known WHERE known.digest = graph.digest)",
+        "DELETE FROM owner WHERE NOT EXISTS (SELECT 1 FROM entry WHERE entry.signature = owner.signature)",
     };
     json_t *damaged = json_array(), *v;
     json_int_t rows;
@@ -203,6 +211,9 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     if (rc == SQLITE_OK && max_age >= 0) {
         snprintf(sql, sizeof sql, "DELETE FROM entry WHERE unixepoch() - used > %lld", (long long)max_age);
         rc = cache_run(c, sql, NULL, 0);
+        snprintf(sql, sizeof sql, "DELETE FROM recipe WHERE unixepoch() - max(created, tried) > %lld", (long long)max_age);
+        if (rc == SQLITE_OK)
+            rc = cache_run(c, sql, NULL, 0);
         for (unsigned k = 0; rc == SQLITE_OK && k < 2; k++) {
             snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", k ? "trial" : "footprint", (long long)max_age);
             rc = cache_run(c, sql, NULL, 0);
@@ -213,10 +224,12 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
         rc = cache_kept_trim(c, k, rest > 0 ? rest : 0);
     }
     for (;;) {
-        for (size_t k = 0; rc == SQLITE_OK && k < 2; k++)
+        for (size_t k = 0; rc == SQLITE_OK && k < sizeof orphans / sizeof *orphans; k++)
             rc = cache_run(c, orphans[k], NULL, 0);
-        if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes ||
-            !number(c, "SELECT count(*) FROM entry"))
+        if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes || !number(c, "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM recipe)"))
+            break;
+        rc = cache_run(c, "DELETE FROM recipe WHERE id IN (SELECT id FROM recipe ORDER BY state = 'recipe', created, id LIMIT (SELECT max(1, count(*) / 16) FROM recipe))", NULL, 0);
+        if (rc != SQLITE_OK)
             break;
         /* a sixteenth at a time: orphans are found by a walk over the tables */
         rc = cache_run(c,

@@ -155,7 +155,7 @@ static void touch(struct cache *c, sqlite3_int64 id)
     sqlite3_finalize(s);
 }
 
-/* The document of the row that `s` stands on: 1 and *ret, or 0 when the row is damaged. */
+/* The document of the row that `s` stands on, without its recipe: 1 and *ret, or 0 when the row is damaged. */
 static int row_document(sqlite3_stmt *s, json_t **ret, struct dt_err *e)
 {
     const char *text[8];
@@ -167,6 +167,7 @@ static int row_document(sqlite3_stmt *s, json_t **ret, struct dt_err *e)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (strcmp(sum, cache_column(s, 9)) || dt_json_load(text[6], strlen(text[6]), &doc, NULL) < 0)
         return 0;
+    json_object_del(doc, "recipe");
     *ret = doc;
     return 1;
 }

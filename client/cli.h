@@ -73,6 +73,8 @@ void table_row(struct table *t, unsigned ncol, ...); /* char * each, copied */
 void table_print(struct table *t, const struct cli *c);
 char *cut(const char *s, unsigned most); /* to so many characters, "…" in the middle; caller frees */
 
+void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line each */
+
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);
 verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report, cmd_reprofile, cmd_trace;

@@ -2,10 +2,10 @@
  *
  *   stats                                   figures
  *   list [--limit N]                        entries, the last used first
- *   show SIGNATURE                          its entries, with what the signature is made of
+ *   show SIGNATURE                          its entries, with what the signature is made of, and recipes that were imported for it
  *   verify                                  every row against its checksum; exit status 1 when something is damaged
  *   gc [--max-age TIME] [--max-bytes SIZE]  removes what is damaged, too old, too much
- *   export -o FILE | import FILE            JSON lines (cache/bundle.c); `-` is stdout or stdin
+ *   export -o FILE | import FILE            plans as JSON lines (cache/bundle.c), imported as recipes; `-` is stdout or stdin
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -56,6 +56,25 @@ static void age(double s, char out[32])
         snprintf(out, 32, "%.0f d", s / 86400);
 }
 
+void print_recipes(const json_t *list)
+{
+    const json_t *v;
+    size_t i;
+    json_array_foreach(list, i, v)
+    {
+        bool waits = !strcmp(jstr(v, "state"), "recipe");
+        printf("imported plan %s on ", jstr(v, "signature"));
+        print_clean(stdout, jstr(v, "device"));
+        fputs(" by ", stdout);
+        print_clean(stdout, jstr(v, "origin"));
+        fputs(waits ? ": a recipe that was not tried yet\n" : ": its recipe does not hold here: ", stdout);
+        if (!waits) {
+            print_clean(stdout, jstr(v, "reason"));
+            fputc('\n', stdout);
+        }
+    }
+}
+
 static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     struct table t = {0};
@@ -71,6 +90,7 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
         table_row(&t, 6, jstr(v, "want"), jstr(v, "signature"), jstr(v, "device"), bytes, old, hits);
     }
     table_print(&t, c);
+    print_recipes(json_object_get(doc, "recipes"));
     printf("%zu of %.0f entries; footprints of %.0f launches, %.0f trials of rewrites\n", json_array_size(list), jnum(doc, "total"), jnum(doc, "footprints"),
            jnum(doc, "trials"));
     return 0;
@@ -83,6 +103,12 @@ static int human_show(struct cli *c, const json_t *doc, const struct outcome *o)
     json_array_foreach(json_object_get(doc, "entries"), i, v)
     {
         if (i)
+            fputc('\n', stdout);
+        human_flat(c, v, o);
+    }
+    json_array_foreach(json_object_get(doc, "recipes"), i, v)
+    {
+        if (i || json_array_size(json_object_get(doc, "entries")))
             fputc('\n', stdout);
         human_flat(c, v, o);
     }

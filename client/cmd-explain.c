@@ -216,6 +216,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         fputc('\n', stdout);
     }
     nearest(json_object_get(doc, "nearest"), json_is_true(json_object_get(doc, "cached")));
+    print_recipes(json_object_get(doc, "recipes"));
     if (a)
         printf("\nEdges\n");
     bool lines = false, sources = false;
@@ -269,6 +270,14 @@ static int by_signature(struct cli *c, const char *sig)
     json_t *other = near.failed ? NULL : json_loadb(near.text, near.len, 0, NULL);
     if (other)
         json_object_set_new(doc, "nearest", other);
+    outcome_done(&near);
+    snprintf(path, sizeof path, "/v1/cache/entries?signature=%s", sig);
+    snprintf(members, sizeof members, "\"op\":\"list\",\"signature\":\"%s\"", sig);
+    backend_call(c, "GET", path, NULL, 0, "cache", members, &near);
+    other = near.failed ? NULL : json_loadb(near.text, near.len, 0, NULL);
+    if (json_array_size(json_object_get(other, "recipes")))
+        json_object_set(doc, "recipes", json_object_get(other, "recipes"));
+    json_decref(other);
     outcome_done(&near);
     o.text = json_dumps(doc, JSON_COMPACT);
     o.len = o.text ? strlen(o.text) : 0;

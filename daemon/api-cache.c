@@ -1,6 +1,6 @@
 /* /v1/cache/…: entries, verify, gc, export, import, nearest. The work is dtd_cache_op's, on a pool thread; the query
- * (or for import the body) becomes its arguments. What removes or brings entries is for those who may
- * (dtd_peer_trusted): root, the service's own user, and the group that owns the socket.
+ * (or for import the body) becomes its arguments. What removes or brings entries is for admins (dtd_peer_admin); an export holds all
+ * plans for them, for others those of graphs that they posted themselves.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -95,13 +95,17 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *name, co
     json_t *args = json_object();
     if (!o || !args)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
-    else if (writes && !dtd_peer_trusted(r))
-        dt_err_set(&e, DT_E_FORBIDDEN,
-                   "only root, the service's user and members of the socket's group may change the cache");
+    else if (writes && !dtd_peer_admin(s, r))
+        dt_err_set(&e, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "change the cache");
     else
         read_query(r->query, allowed, args, &e);
     if (!e.num && !strcmp(name, "nearest") && json_object_set_new(args, "signature", json_string(r->param[0])) < 0)
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
+    bool own = !strcmp(name, "export") && !dtd_peer_admin(s, r);
+    if (!e.num && own && dtd_peer_uid(r) == (uid_t)-1)
+        dt_err_set(&e, DT_E_FORBIDDEN, "it is not known who asks");
+    if (!e.num && (own || !strcmp(name, "import")) && json_object_set_new(args, "uid", json_integer(dtd_peer_uid(r))) < 0)
+        dt_err_set(&e, DT_E_NOMEM, "out of memory");
     if (e.num) {
         free(o);
         json_decref(args);

@@ -102,11 +102,13 @@ void api_cancel(struct dtd_service *s, struct dtd_req *r)
     struct dtd_job *j = find(s, r);
     if (!j)
         return;
-    if (!dtd_job_owned(j, dtd_peer_uid(r)) && !dtd_peer_trusted(r)) {
-        dtd_reply_err(r, DT_E_FORBIDDEN, "only who posted a job, root, the service's user and members of the socket's group may cancel it");
+    bool admin = dtd_peer_admin(s, r);
+    if (!admin && !dtd_job_owned(j, dtd_peer_uid(r))) {
+        dtd_reply_err(r, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "cancel what others posted");
         return;
     }
-    if (!dtd_state_final(j->state)) {
+    /* who joined somebody else's job by posting the same can only leave it */
+    if (!dtd_state_final(j->state) && (admin || !dtd_job_disown(j, dtd_peer_uid(r)))) {
         dtd_pool_cancel(s->pool, j);
         dtd_job_cancel(&s->jobs, j, "the job was cancelled by a client");
     }

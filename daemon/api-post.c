@@ -25,6 +25,7 @@ struct post {
     struct dtd_async a; /* first */
     char want[16], device[80];
     struct dtd_options opt;
+    unsigned uid;
     bool known;
     char arch[16], key[192], toolchain[192];
     char *body;
@@ -92,6 +93,8 @@ static void post_work(struct dtd_async *a)
         json_t *doc = NULL;
         uv_mutex_lock(&a->s->cache_lock);
         int r = dtd_lookup(a->s->cache, &l, g, p->digest, p->signature, &doc);
+        if (r == 1)
+            cache_own(a->s->cache, p->signature, p->uid);
         uv_mutex_unlock(&a->s->cache_lock);
         if (r == 1) {
             p->document = json_dumps(doc, JSON_COMPACT);
@@ -146,7 +149,7 @@ static void post_after(struct dtd_async *a)
     }
     if (!r)
         dt_log(DT_LOG_INFO, "job %s: %s on %s, queued", j->id, j->want, j->device);
-    dtd_job_own(j, dtd_peer_uid(a->req));
+    dtd_job_own(j, dtd_peer_uid(a->req), true);
     struct dt_str h = {0};
     dt_str_addf(&h, "Location: /v1/jobs/%s\r\nDovetail-Cache: miss\r\n", j->id);
     dtd_reply_json(a->req, 202, h.s, dtd_job_json(j));
@@ -209,6 +212,7 @@ void api_post_job(struct dtd_service *s, struct dtd_req *r)
         snprintf(p->key, sizeof p->key, "%s", d->key);
         snprintf(p->toolchain, sizeof p->toolchain, "%s", d->toolchain);
     }
+    p->uid = dtd_peer_uid(r);
     p->body = r->body;
     p->len = r->body_len;
     r->body = NULL;

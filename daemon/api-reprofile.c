@@ -103,7 +103,7 @@ static void reprofile_after(struct dtd_async *a)
         dt_err_done(&full);
         if (r < 0)
             break;
-        dtd_job_own(j, dtd_peer_uid(a->req));
+        dtd_job_own(j, dtd_peer_uid(a->req), false);
         json_array_append_new(jobs, dtd_job_json(j));
     }
     size_t queued = json_array_size(jobs);

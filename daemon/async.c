@@ -29,11 +29,17 @@ static void after(uv_work_t *h, int status)
 void dtd_async_start(struct dtd_async *a)
 {
     a->handle.data = a;
-    a->req->state = a;
-    a->req->gone = gone;
+    if (a->req) {
+        a->req->state = a;
+        a->req->gone = gone;
+    }
     if (uv_queue_work(a->s->loop, &a->handle, work, after) < 0) {
-        a->req->gone = NULL;
-        dtd_reply_err(a->req, DT_E_NOMEM, "out of memory");
+        if (a->req) {
+            a->req->gone = NULL;
+            dtd_reply_err(a->req, DT_E_NOMEM, "out of memory");
+        } else {
+            a->after(a);
+        }
         a->release(a);
     }
 }

@@ -1,12 +1,14 @@
 /* See cacheops.h. A table of operations by name.
  *
  * Arguments come from a query or from a request frame, so everything about them is checked here, once: types, ranges,
- * the spelling of signatures. Who may do what is not: the service asks dtd_peer_trusted() first, a worker acts for
+ * the spelling of signatures. Who may do what is not: the service asks dtd_peer_admin() first, a worker acts for
  * whoever started it.
  */
 #include "daemon/cacheops.h"
 
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 bool dtd_signature_ok(const char *s)
 {
@@ -48,7 +50,7 @@ static int op_list(struct cache *c, const json_t *args, json_t **ret, struct dt_
     if (r < 0)
         return r;
     r = cache_list(c, sig, limit && limit <= 100000 ? (unsigned)limit : 1000, ret, e);
-    if (r >= 0 && sig && !json_array_size(json_object_get(*ret, "entries"))) {
+    if (r >= 0 && sig && !json_array_size(json_object_get(*ret, "entries")) && !json_array_size(json_object_get(*ret, "recipes"))) {
         json_decref(*ret);
         *ret = NULL;
         r = dt_err_set(e, DT_E_NOT_FOUND, "there is no entry with this signature");
@@ -74,7 +76,12 @@ static int op_export(struct cache *c, const json_t *args, json_t **ret, struct d
 {
     char *text;
     size_t n;
-    int r = cache_export(c, &text, &n, e);
+    json_int_t given = 0;
+    int r = whole(args, "uid", 0, &given, e);
+    if (r < 0)
+        return r;
+    const unsigned uid = (unsigned)given;
+    r = cache_export(c, json_object_get(args, "uid") ? &uid : NULL, &text, &n, e);
     if (r < 0)
         return r;
     *ret = json_pack("{s:o}", "bundle", json_stringn_nocheck(text, n)); /* made of JSON: it is UTF-8 */
@@ -87,7 +94,11 @@ static int op_import(struct cache *c, const json_t *args, json_t **ret, struct d
     const json_t *v = json_object_get(args, "bundle");
     if (!json_is_string(v))
         return dt_err_set(e, DT_E_JSON, "the bundle is refused: it is no UTF-8 text");
-    return cache_import(c, json_string_value(v), json_string_length(v), ret, e);
+    char origin[32];
+    json_int_t uid = 0;
+    int r = whole(args, "uid", (json_int_t)getuid(), &uid, e);
+    snprintf(origin, sizeof origin, "uid %lld", (long long)uid);
+    return r < 0 ? r : cache_import(c, json_string_value(v), json_string_length(v), origin, ret, e);
 }
 
 static int op_nearest(struct cache *c, const json_t *args, json_t **ret, struct dt_err *e)

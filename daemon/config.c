@@ -8,10 +8,13 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <grp.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -151,13 +154,58 @@ int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e)
     return 0;
 }
 
+/* A uid or gid in n bytes of text; (unsigned)-1 is nobody's. */
+static bool id_of(const char *s, size_t n, unsigned *ret)
+{
+    uint64_t v = 0;
+    bool ok = n > 0 && n <= 10;
+    for (size_t i = 0; i < n && ok; i++) {
+        ok = isdigit((unsigned char)s[i]);
+        v = v * 10 + (uint64_t)(s[i] - '0');
+    }
+    *ret = (unsigned)v;
+    return ok && v < UINT32_MAX;
+}
+
+/* The socket gets the service's group: who is in that may connect, and is no admin for it. */
+static int admins(struct dtd_config *c, struct dt_err *e)
+{
+    struct dtd_admins *a = &c->admins;
+    *a = (struct dtd_admins){0};
+    if (c->admin_group) {
+        bool number = id_of(c->admin_group, strlen(c->admin_group), &a->gid);
+        const struct group *g = number ? NULL : getgrnam(c->admin_group);
+        if (!number && !g)
+            return dt_err_set(e, DT_E_USAGE, "admin_group: there is no group %s", c->admin_group);
+        if (g)
+            a->gid = g->gr_gid;
+        if (a->gid == getegid())
+            return dt_err_set(e, DT_E_USAGE, "admin_group = %s is the group that the socket will have: whoever may connect would be an admin", c->admin_group);
+        a->has_group = true;
+    }
+    for (const char *p = c->admin_uids ? c->admin_uids : ""; *p;) {
+        size_t skip = strspn(p, ", \t"), n = strcspn(p + skip, ", \t");
+        p += skip;
+        if (!n)
+            break;
+        if (a->nuid == DTD_MAX_ADMINS)
+            return dt_err_set(e, DT_E_USAGE, "admin_uids: more than %d users; make a group of them and give admin_group", DTD_MAX_ADMINS);
+        if (!id_of(p, n, &a->uid[a->nuid]))
+            return dt_err_set(e, DT_E_USAGE, "admin_uids: %.*s is no uid", (int)n, p);
+        a->nuid++;
+        p += n;
+    }
+    return 0;
+}
+
 int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
 {
     char spec[80];
     int r = dtd_device_normal(c->device, spec, sizeof spec, e);
-    if (r < 0)
-        return r;
-    r = dtd_config_set(c, "device", spec, e);
+    if (r >= 0)
+        r = dtd_config_set(c, "device", spec, e);
+    if (r >= 0)
+        r = admins(c, e);
     if (r < 0)
         return r;
     if (!c->socket) {

@@ -67,6 +67,7 @@ static void job_free(struct dtd_jobs *js, struct dtd_job *j)
     free(j->progress);
     free(j->result);
     free(j->problem);
+    free(j->owner.p);
     free(j);
 }
 
@@ -201,18 +202,31 @@ int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, cons
     return 0;
 }
 
-bool dtd_job_owned(const struct dtd_job *j, unsigned uid)
+static struct dtd_owner *find_owner(const struct dtd_job *j, unsigned uid)
 {
-    for (unsigned i = 0; i < j->nowner; i++)
-        if (j->owner[i] == uid)
-            return true;
-    return false;
+    for (size_t i = 0; i < j->owner.n; i++)
+        if (j->owner.p[i].uid == uid)
+            return &j->owner.p[i];
+    return NULL;
 }
 
-void dtd_job_own(struct dtd_job *j, unsigned uid)
+bool dtd_job_owned(const struct dtd_job *j, unsigned uid) { return find_owner(j, uid) != NULL; }
+
+void dtd_job_own(struct dtd_job *j, unsigned uid, bool posted)
 {
-    if (uid != UINT_MAX && j->nowner < sizeof j->owner / sizeof *j->owner && !dtd_job_owned(j, uid))
-        j->owner[j->nowner++] = uid;
+    struct dtd_owner *o = find_owner(j, uid);
+    if (o)
+        o->posted |= posted;
+    else if (uid != UINT_MAX && !dt_push(&j->owner, (struct dtd_owner){.uid = uid, .posted = posted}))
+        return; /* out of memory: root may cancel it */
+}
+
+bool dtd_job_disown(struct dtd_job *j, unsigned uid)
+{
+    struct dtd_owner *o = find_owner(j, uid);
+    if (o)
+        *o = j->owner.p[--j->owner.n];
+    return j->owner.n > 0;
 }
 
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j) { enter(js, j, DTD_RUNNING); }

@@ -17,6 +17,7 @@
 #include <stdint.h>
 
 #include "base/err.h"
+#include "base/vec.h"
 
 enum dtd_state { DTD_QUEUED, DTD_RUNNING, DTD_DONE, DTD_FAILED, DTD_CANCELLED, DTD_NSTATES };
 const char *dtd_state_text(enum dtd_state s);
@@ -28,6 +29,11 @@ struct dtd_event {
     char *json; /* one object without line breaks, owned */
 };
 #define DTD_MAX_EVENTS 1024 /* of one job; older ones are forgotten */
+
+struct dtd_owner {
+    unsigned uid;
+    bool posted, written; /* the graph is theirs, not one that was stored; own.c has written that down */
+};
 
 struct dtd_job;
 struct dtd_watch { /* told after every event; zero-initialise; belongs to whoever watches */
@@ -42,7 +48,7 @@ struct dtd_job {
     char want[16], device[80];
     enum dtd_state state;
     unsigned posts; /* how many posts share it */
-    unsigned owner[8], nowner; /* users who posted it, as far as there is room */
+    struct dt_vec(struct dtd_owner) owner; /* who may cancel it */
     double timeout; /* seconds, 0: the service's */
     unsigned tries; /* workers that were dead when they were given the job */
     uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
@@ -84,8 +90,9 @@ struct dtd_job *dtd_jobs_active(struct dtd_jobs *js, const char *share); /* queu
 int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, const char *device, double timeout,
                   char *request, size_t len, struct dtd_job **ret, struct dt_err *e);
 
-void dtd_job_own(struct dtd_job *j, unsigned uid); /* this user posted it */
+void dtd_job_own(struct dtd_job *j, unsigned uid, bool posted); /* this user wants it */
 bool dtd_job_owned(const struct dtd_job *j, unsigned uid);
+bool dtd_job_disown(struct dtd_job *j, unsigned uid); /* and does not any more; false: nobody else does either */
 
 /* Transitions. Strings are taken. */
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j);

@@ -114,7 +114,7 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
 }
 
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest, const char *signature,
-              const json_t *doc, json_t *factors, struct dt_err *e)
+              const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *copy = json_deep_copy(doc), *gj = dt_graph_to_json(g);
@@ -123,6 +123,8 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
         r = cache_rename(copy, g, false, e);
     if (r >= 0 && footprints(copy, g, store_footprints) < 0)
         r = dt_err_set(e, DT_E_INTERNAL, "a footprint names a buffer that no launch uses");
+    if (r >= 0 && recipe && json_object_set(copy, "recipe", recipe) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0) {
         struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};
         r = cache_put(c, &k, digest, copy, factors, e);

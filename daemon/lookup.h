@@ -15,8 +15,8 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
                char signature[DT_SHA256_TEXT], json_t **ret);
 /* The same with the signature known. */
 int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *signature, json_t **ret);
-/* Store a document that has the graph's names (it is copied, canonical names put in), under signature and digest. */
+/* Store a document that has the graph's names (it is copied, canonical names put in), under signature and digest. recipe: of a plan, NULL: none. */
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest, const char *signature,
-              const json_t *doc, json_t *factors, struct dt_err *e);
+              const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e);
 
 #endif

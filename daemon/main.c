@@ -186,7 +186,8 @@ static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e
     if (r >= 0)
         r = dtd_config_finish(c, e);
     if (r >= 0 && check) {
-        printf("the configuration is right: socket %s, device %s\n", c->socket, c->device);
+        printf("the configuration is right: socket %s, device %s; admins besides root and the service's user: group %s, users %s\n", c->socket, c->device,
+               c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none");
         return 1;
     }
     return r;

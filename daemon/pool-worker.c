@@ -318,9 +318,7 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
         if (copy) {
             memcpy(copy, doc, ndoc);
             copy[ndoc] = 0;
-            dt_log(DT_LOG_INFO, "job %s: done, cache %s", j->id, text_of(head, "cache"));
-            dtd_job_finish(&p->service->jobs, j, text_of(head, "cache"), text_of(head, "signature"), text_of(head, "digest"),
-                           copy, ndoc);
+            dtd_finish(p->service, j, text_of(head, "cache"), text_of(head, "signature"), text_of(head, "digest"), copy, ndoc);
         } else {
             struct dt_err e = {0};
             dt_err_set(&e, DT_E_NOMEM, "out of memory for a result of %zu bytes", ndoc);

@@ -40,7 +40,7 @@ struct dtd_async {
     void (*release)(struct dtd_async *a);
     uv_work_t handle;
 };
-/* Queue `a`, usually the first member of something larger; `release` frees it. */
+/* Queue `a`, usually the first member of something larger; `release` frees it. Without a request, `work` is skipped where there is no thread. */
 void dtd_async_start(struct dtd_async *a);
 
 /* ---- routes.c --------------------------------------------------------------------------------------------------- */
@@ -82,9 +82,13 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c
 int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options, char share[DT_SHA256_TEXT],
                   struct dt_err *e);
 
+/* own.c: the job is done, once those who posted it are written down as owners of the signature's entries. Takes `document`. */
+void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest, char *document, size_t len);
+
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r);      /* (uid_t)-1: not known */
-bool dtd_peer_trusted(const struct dtd_req *r);   /* root, the service's user, a member of the group that owns the socket */
+bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r); /* root, the service's user, or whom the configuration names */
+#define DTD_ADMINS_ONLY "only root, the service's user and those whom admin_group or admin_uids of its configuration names may "
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o); /* takes o; NULL: out of memory */
 

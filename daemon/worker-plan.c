@@ -4,7 +4,7 @@
  *                      │ miss
  *                  compile, parse PTX ─▶ signature known? document? ─hit─▶ remember the digest, answer
  *                      │ miss
- *                  block maps (ana_run) ─▶ [plan (rw_plan)] ─▶ store with canonical names ─▶ answer
+ *                  block maps (ana_run) ─▶ [plan: by an imported recipe (worker-recipe.c), else by search (rw_plan)] ─▶ store with canonical names ─▶ answer
  *
  * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded. Trouble with
  * the cache never fails a request; it is logged and the work is done.
@@ -21,6 +21,7 @@
 
 /* Planning without --budget stops here with the best so far: well before the service's limit for a job (600 s) would lose it all. */
 #define DEFAULT_BUDGET_S 120
+#define RECIPES 20 /* that explain tells of */
 
 struct job {
     struct wrk *w;
@@ -90,21 +91,50 @@ static int need_analysis(struct job *j, bool all, struct dt_err *e)
     return r;
 }
 
-static void store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc)
+static void store(struct job *j, const char *want, const struct dtd_options *opt, const json_t *doc, json_t *recipe)
 {
     struct dt_err why = {0};
     struct dtd_lookup l = lookup_of(j, want);
     l.opt = opt;
-    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, j->factors, &why) < 0)
+    if (j->w->cache && dtd_store(j->w->cache, &l, j->g, j->digest, j->signature, doc, recipe, j->factors, &why) < 0)
         dt_log(DT_LOG_WARN, "not cached: %s", why.detail ? why.detail : dt_err_text(why.num));
     dt_err_done(&why);
+}
+
+/* The plan, and how it came about. */
+static int plan(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct dt_err *e)
+{
+    const struct dtd_options *o = j->opt, plain = {0};
+    const struct dev_info *info = dev_info(j->w->dev);
+    struct rw_options ro = {.allow = (const char *const *)o->allow, .nallow = o->nallow, .deny = (const char *const *)o->deny,
+                            .ndeny = o->ndeny, .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S, .progress = wrk_progress, .user = j->w};
+    dt_free_ char *stamp = NULL, *policy = dtd_policy(o, "plan");
+    if (!policy || asprintf(&stamp, "%s; %s", j->w->key, j->w->toolchain) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    ro.footprints = wrk_memo(j->w, CACHE_FOOTPRINTS);
+    ro.library = wrk_memo(j->w, CACHE_TRIALS);
+    ro.stamp = stamp;
+    if (!o->nallow)
+        ro.allow = NULL;
+    if (o->whole)
+        ro.whole = UINT64_MAX;
+    json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
+    if (analysis)
+        store(j, "analysis", &plain, analysis, NULL); /* it is at hand, and explain will want it */
+    json_decref(analysis);
+    struct cache_key k = {"plan", j->signature, j->w->key, j->w->toolchain, policy};
+    int r = wrk_plan_by_recipe(j->w, &k, j->g, j->prog, j->ana, &ro, ret_doc, ret_recipe, e);
+    if (r == 0)
+        r = rw_plan_recipe(j->w->dev, j->prog, j->ana, &ro, j->signature, ret_doc, ret_recipe, e);
+    wrk_memo_flush(j->w); /* what was tried was tried, whatever became of the plan */
+    return r < 0 ? r : 0;
 }
 
 /* The document for want, from the cache or made. 1 hit, 0 made. */
 static int document(struct job *j, const char *want, json_t **ret, struct dt_err *e)
 {
     struct dtd_lookup l = lookup_of(j, want);
-    bool plan = !strcmp(want, "plan");
+    bool is_plan = !strcmp(want, "plan");
     int r = dtd_lookup(j->w->cache, &l, j->g, j->digest, j->signature, ret);
     if (r == 1)
         return 1;
@@ -120,38 +150,21 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
         json_decref(gj);
         return 1;
     }
-    r = need_analysis(j, !plan && j->opt->all_edges, e);
+    r = need_analysis(j, !is_plan && j->opt->all_edges, e);
     if (r < 0)
         return r;
     const struct dev_info *info = dev_info(j->w->dev);
-    json_t *doc = NULL;
-    if (plan) {
-        const struct dtd_options *o = j->opt, plain = {0};
-        struct rw_options ro = {.allow = (const char *const *)o->allow, .nallow = o->nallow, .deny = (const char *const *)o->deny,
-                                .ndeny = o->ndeny, .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S, .progress = wrk_progress, .user = j->w};
-        dt_free_ char *stamp = NULL;
-        if (asprintf(&stamp, "%s; %s", j->w->key, j->w->toolchain) < 0)
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        ro.footprints = wrk_memo(j->w, CACHE_FOOTPRINTS);
-        ro.library = wrk_memo(j->w, CACHE_TRIALS);
-        ro.stamp = stamp;
-        if (!o->nallow)
-            ro.allow = NULL;
-        if (o->whole)
-            ro.whole = UINT64_MAX;
-        json_t *analysis = j->ana_all ? NULL : ana_to_json(j->ana, info, j->signature, false);
-        if (analysis)
-            store(j, "analysis", &plain, analysis); /* it is at hand, and explain will want it */
-        json_decref(analysis);
-        r = rw_plan(j->w->dev, j->prog, j->ana, &ro, j->signature, &doc, e);
-        wrk_memo_flush(j->w); /* what was tried was tried, whatever became of the plan */
+    json_t *doc = NULL, *recipe = NULL;
+    if (is_plan) {
+        r = plan(j, &doc, &recipe, e);
     } else {
         doc = ana_to_json(j->ana, info, j->signature, j->opt->maps);
         r = doc ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory for the analysis document");
     }
     if (r < 0)
         return r;
-    store(j, want, j->opt, doc);
+    store(j, want, j->opt, doc, recipe);
+    json_decref(recipe);
     *ret = doc;
     return 0;
 }
@@ -258,7 +271,7 @@ static void reasons(struct job *j, json_t *analysis)
     dt_err_done(&why);
 }
 
-/* Both documents, the analysis with reasons, the nearest other entry, and the factors of the signature. */
+/* Both documents, the analysis with reasons, the nearest other entry, imported recipes of the signature, and its factors. */
 int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct job j = {0};
@@ -279,6 +292,10 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         json_t *near = a->document ? nearest(&j) : NULL;
         if (near)
             json_object_set_new(a->document, "nearest", near);
+        json_t *recipes = NULL; /* that were imported for it */
+        if (a->document && w->cache && cache_recipes(w->cache, j.signature, RECIPES, &recipes, NULL) == 0 && json_array_size(recipes))
+            json_object_set(a->document, "recipes", recipes);
+        json_decref(recipes);
         if (a->document && j.factors)
             json_object_set(a->document, "factors", j.factors);
         if (!a->document)

@@ -29,6 +29,12 @@ const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind); /* NULL: o
 void wrk_memo_flush(struct wrk *w);                                   /* what is new goes to the cache's file */
 void wrk_memo_done(struct wrk *w);
 
+struct ana_result;
+struct rw_options;
+/* worker-recipe.c. 1: *ret_plan was made by the imported recipe of the key, which is *ret_recipe (new references); 0: there is none, or it does not hold; negative: error. */
+int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
+                       json_t **ret_plan, json_t **ret_recipe, struct dt_err *e);
+
 /* What a verb gives back. */
 struct wrk_answer {
     bool hit;

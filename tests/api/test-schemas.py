@@ -56,7 +56,7 @@ SAMPLES = {
                           {"kind": "split", "launches": ["gemm1"], "verdict": "refused", "reason": "order: x"},
                           {"kind": "prefetch", "launches": ["gemm1"], "verdict": "dropped", "before_us": 1.0, "after_us": 2.0}],
              "assumes": {"align": {"x": 16}, "constant": {"ix": SHA}, "evidence": "observed"},
-             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft"},
+             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft", "reverified": "2026-01-01T00:00:00Z"},
              "modules": {"f0": {"ptx": "x"}}, "scratch": {"t0": {"bytes": 1024, "fill": {"zero": True}}}, "buffers": BUFFERS,
              "launches": [dict(KERNEL, module="f0", cluster=[2, 1, 1], stream=0, after=[], programmatic=False)]},
     "problem": {"type": "about:blank", "title": "the graph document is wrong", "status": 422, "code": "bad-graph",

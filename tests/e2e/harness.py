@@ -3,6 +3,7 @@
 The programs are found in $DOVETAIL_BUILD (meson sets it). Everything a test makes is in a folder of its own under /tmp.
 """
 import copy
+import hashlib
 import http.client
 import json
 import os
@@ -10,6 +11,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -270,6 +272,36 @@ def cli(*args, stdin=None, env=None, timeout=120):
     e.update(env or {})
     return subprocess.run([CLI, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL, capture_output=True,
                           text=True, env=e, timeout=timeout * SLOW, check=False)
+
+
+def row_sum(row):
+    """The checksum of a row of the cache: over its texts, each with its length."""
+    h = hashlib.sha256()
+    for text in row:
+        b = text.encode()
+        h.update(struct.pack("<Q", len(b)) + b)
+    return "sha256:" + h.hexdigest()
+
+
+def as_user(uid, gid, groups, work):
+    """work() in a process that is somebody else; what it returns, by way of JSON."""
+    r, w = os.pipe()
+    pid = os.fork()
+    if not pid:
+        try:
+            os.setgroups(groups)
+            os.setgid(gid)
+            os.setuid(uid)
+            text = json.dumps(work()).encode()
+            while text:
+                text = text[os.write(w, text):]
+        finally:
+            os._exit(0)
+    os.close(w)
+    with os.fdopen(r, encoding="utf-8") as f:
+        text = f.read()
+    os.waitpid(pid, 0)
+    return json.loads(text)
 
 
 def write(folder, name, graph):

@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import DAEMON, ServiceCase, UnixHTTP, chain, cli, endless, main, write
+from harness import DAEMON, ServiceCase, UnixHTTP, as_user, chain, cli, endless, main, write
 
 
 class Cache(ServiceCase):
@@ -123,13 +123,27 @@ class Cache(ServiceCase):
         with open(bundle, encoding="utf-8") as f:
             text = f.read()
         self.assertEqual(self.ok("cache", "export", "-o", "-", *self.local), text)
+        self.assertEqual({tuple(json.loads(line)["row"][:2]) for line in text.splitlines()[1:-1]}, {("plan", s) for s in sigs})
         self.ok("cache", "gc", "--max-bytes", "0", *self.service)
-        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 8, "present": 0})
-        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 0, "present": 8})
+        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 2, "present": 0, "left_out": 0})
+        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 0, "present": 2, "left_out": 0})
+        self.assertEqual(self.s.http("GET", "/v1/cache/export").body.decode().count("\n"), 2)  # what waits is nobody's plan yet
+        self.assertEqual(self.s.http("GET", "/v1/plans/" + sigs[1]).status, 404)
+        listed = self.doc("cache", "list", *self.service)
+        self.assertEqual((listed["entries"], sorted(r["signature"] for r in listed["recipes"])), ([], sorted(sigs)))
+        self.assertIn("a recipe that was not tried yet", self.ok("cache", "list", *self.service))
+        self.assertIn("uid 0" if not os.getuid() else "uid ", self.ok("cache", "show", sigs[1], *self.service))
+        self.assertTrue(self.doc("cache", "verify", *self.service)["ok"])
+        reply = self.s.post(chain(2, names="pqrst"))
+        self.assertEqual((reply.status, reply.headers["Dovetail-Cache"]), (202, "miss"))
+        self.assertEqual(self.s.finish(reply)["state"], "done")
         reply = self.s.post(chain(2, names="pqrst"))
         self.assertEqual((reply.status, reply.headers["Dovetail-Cache"]), (200, "hit"))
         self.assertEqual(reply.json()["signature"], sigs[1])
-        self.assertEqual(self.s.http("GET", "/v1/cache/export").body.decode(), text)
+        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 0, "present": 2, "left_out": 0})
+        self.assertEqual([r["signature"] for r in self.doc("cache", "list", *self.service)["recipes"]], [sigs[0]])
+        self.ok("cache", "gc", "--max-bytes", "0", *self.service)
+        self.assertEqual(self.doc("cache", "list", *self.service)["recipes"], [])
         # hostile: refused as a whole, with the line; what is there stays
         lines = text.splitlines()
         row = json.loads(lines[1])
@@ -160,37 +174,32 @@ class Cache(ServiceCase):
     @unittest.skipUnless(os.geteuid() == 0, "needs root, to be somebody else")
     def test_who_may(self):
         def other(method, path, body="", gid=65534):
-            r, w = os.pipe()
-            pid = os.fork()
-            if not pid:
-                try:
-                    os.setgroups([])
-                    os.setgid(gid)
-                    os.setuid(65534)
-                    c = UnixHTTP(self.s.socket, 20)
-                    c.request(method, path, body=body)
-                    a = c.getresponse()
-                    os.write(w, json.dumps([a.status, json.loads(a.read())]).encode())
-                finally:
-                    os._exit(0)
-            os.close(w)
-            with os.fdopen(r, encoding="utf-8") as f:
-                text = f.read()
-            os.waitpid(pid, 0)
-            return json.loads(text)
+            def work():
+                c = UnixHTTP(self.s.socket, 20)
+                c.request(method, path, body=body)
+                a = c.getresponse()
+                answer = a.status, json.loads(a.read())
+                c.close()
+                return answer
+            return as_user(65534, gid, [], work)
         os.chmod(self.s.dir, 0o755)
         os.chmod(self.s.socket, 0o666)
         try:
             mine = self.s.post(endless(1)).headers["Location"]
             for method, path in (("DELETE", mine), ("POST", "/v1/cache/gc"), ("POST", "/v1/cache/import")):
-                status, doc = other(method, path)
-                self.assertEqual((status, doc["code"]), (403, "forbidden"), path)
+                for gid in (65534, 0):  # 0 owns the socket
+                    status, doc = other(method, path, gid=gid)
+                    self.assertEqual((status, doc["code"]), (403, "forbidden"), path)
             self.assertIn(self.s.http("GET", mine).json()["state"], ("queued", "running"))
             status, job = other("POST", "/v1/jobs?want=run", json.dumps(endless(2)))
             self.assertEqual(status, 202)
             self.assertEqual(other("DELETE", "/v1/jobs/" + job["id"])[0], 200)  # its own
-            self.assertEqual(other("POST", "/v1/cache/gc", gid=0)[0], 200)  # in the group that owns the socket
-            self.assertEqual(other("DELETE", mine, gid=0)[0], 200)
+            # who joins somebody else's job can only leave it
+            self.assertEqual(other("POST", "/v1/jobs?want=plan", json.dumps(endless(1)))[1]["id"], mine.split("/")[-1])
+            self.assertEqual(other("DELETE", mine)[0], 200)
+            self.assertIn(self.s.http("GET", mine).json()["state"], ("queued", "running"))
+            self.assertEqual(other("DELETE", mine)[0], 403)
+            self.assertEqual(self.s.http("DELETE", mine).status, 200)
             self.assertEqual(self.s.http("GET", mine + "?wait=10").json()["state"], "cancelled")
         finally:
             os.chmod(self.s.socket, 0o660)

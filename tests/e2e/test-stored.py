@@ -1,21 +1,11 @@
 #!/usr/bin/env python3
 """What is made of stored plans and graphs: traces, the factor that missed, planning again."""
-import hashlib
 import json
 import shutil
 import sqlite3
-import struct
 import tempfile
 
-from harness import ServiceCase, chain, changed, cli, main, write
-
-
-def row_sum(row):
-    h = hashlib.sha256()
-    for text in row:
-        b = text.encode()
-        h.update(struct.pack("<Q", len(b)) + b)
-    return "sha256:" + h.hexdigest()
+from harness import ServiceCase, chain, changed, cli, main, row_sum, write
 
 
 class Stored(ServiceCase):

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -51,6 +52,54 @@ static void wrong_lines(void **state)
         dt_err_done(&e);
         dtd_config_done(&c);
     }
+}
+
+/* admin_group and admin_uids: looked up, and never the group that the socket gets. */
+static void admins(void **state)
+{
+    char own[12], expect[80];
+    snprintf(own, sizeof own, "%u", (unsigned)getegid());
+    snprintf(expect, sizeof expect, "admin_group = %s is the group that the socket will have", own);
+    const struct {
+        const char *name, *value, *expect; /* NULL: right */
+    } cases[] = {
+        {"admin_group", "54321", NULL},
+        {"admin_group", "no such group", "there is no group no such group"},
+        {"admin_group", "4294967295", "there is no group"},
+        {"admin_group", "-1", "there is no group"},
+        {"admin_group", "99999999999999999999", "there is no group"},
+        {"admin_group", own, expect},
+        {"admin_uids", "0, 7,\t54321 ,", NULL},
+        {"admin_uids", "7 root", "root is no uid"},
+        {"admin_uids", "4294967295", "is no uid"},
+        {"admin_uids", "7,-1", "-1 is no uid"},
+        {"admin_uids", "4294967303", "is no uid"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct dtd_config c;
+        struct dt_err e = {0};
+        assert_int_equal(dtd_config_init(&c, &e), 0);
+        assert_int_equal(dtd_config_set(&c, cases[i].name, cases[i].value, &e), 0);
+        int r = dtd_config_finish(&c, &e);
+        if (r != (cases[i].expect ? DT_E_USAGE : 0) || (cases[i].expect && !strstr(e.detail, cases[i].expect)))
+            fail_msg("%s = %s: %d %s", cases[i].name, cases[i].value, r, e.detail ? e.detail : "");
+        if (i == 0)
+            assert_true(c.admins.has_group && c.admins.gid == 54321 && !c.admins.nuid);
+        if (!strncmp(cases[i].value, "0, 7", 4))
+            assert_true(!c.admins.has_group && c.admins.nuid == 3 && c.admins.uid[0] == 0 && c.admins.uid[2] == 54321);
+        dt_err_done(&e);
+        dtd_config_done(&c);
+    }
+    struct dtd_config c;
+    struct dt_err e = {0};
+    char many[DTD_MAX_ADMINS * 2 + 3] = "";
+    for (int i = 0; i <= DTD_MAX_ADMINS; i++)
+        memcpy(many + 2 * i, "7,", 3);
+    assert_int_equal(dtd_config_init(&c, &e), 0);
+    assert_int_equal(dtd_config_set(&c, "admin_uids", many, &e), 0);
+    assert_int_equal(dtd_config_finish(&c, &e), DT_E_USAGE);
+    dt_err_done(&e);
+    dtd_config_done(&c);
 }
 
 static void devices(void **state)
@@ -135,7 +184,7 @@ static void wrong_options(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines), cmocka_unit_test(devices),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines), cmocka_unit_test(admins), cmocka_unit_test(devices),
                                        cmocka_unit_test(policies), cmocka_unit_test(wrong_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

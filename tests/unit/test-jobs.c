@@ -1,4 +1,5 @@
 /* daemon/jobs.c: the state machine, sharing, events and their ring, watchers, forgetting. */
+#include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -82,6 +83,26 @@ static void states_and_events(void **state)
     dtd_jobs_done(&js);
 }
 
+static void owners(void **state)
+{
+    struct dtd_jobs js;
+    dtd_jobs_init(&js, 10, 10, 1 << 20);
+    struct dtd_job *a = post(&js, "a", 0);
+    for (unsigned uid = 0; uid < 100; uid++) /* however many they are */
+        dtd_job_own(a, uid, uid != 7);
+    dtd_job_own(a, 7, true);
+    dtd_job_own(a, 8, false);
+    dtd_job_own(a, UINT_MAX, true); /* nobody knows who */
+    assert_int_equal(a->owner.n, 100);
+    assert_true(dtd_job_owned(a, 0) && dtd_job_owned(a, 99) && !dtd_job_owned(a, 100) && !dtd_job_owned(a, UINT_MAX));
+    assert_true(a->owner.p[7].posted && a->owner.p[8].posted);
+    for (unsigned uid = 0; uid < 99; uid++)
+        assert_true(dtd_job_disown(a, uid)); /* others want it */
+    assert_true(dtd_job_disown(a, 5));
+    assert_false(dtd_job_disown(a, 99));
+    dtd_jobs_done(&js);
+}
+
 static void ring(void **state)
 {
     struct dtd_jobs js;
@@ -150,7 +171,7 @@ static void watchers_and_forgetting(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sharing), cmocka_unit_test(states_and_events), cmocka_unit_test(ring),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sharing), cmocka_unit_test(states_and_events), cmocka_unit_test(owners), cmocka_unit_test(ring),
                                        cmocka_unit_test(watchers_and_forgetting)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

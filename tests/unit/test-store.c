@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <ftw.h>
@@ -464,12 +465,74 @@ static void test_default_path(void **state)
     cache_close(c);
 }
 
+/* A file that somebody else may have written is not opened; nor is one with such a thing beside it. */
+static void test_others(void **state)
+{
+    struct cache *c = must_open();
+    char wal[160];
+    put(c, "a", 1);
+    cache_close(c);
+    for (int k = 0; k < 4; k++) {
+        struct dt_err e = {0};
+        c = NULL;
+        assert_int_equal(chmod(path, k == 0 ? 0620 : k == 1 ? 0602 : 0600), 0);
+        if (k == 2) {
+            snprintf(wal, sizeof wal, "%s-wal", path);
+            FILE *f = fopen(wal, "w");
+            assert_non_null(f);
+            fclose(f);
+            assert_int_equal(chmod(wal, 0666), 0);
+        }
+        if (k == 3)
+            assert_int_equal(unlink(wal), 0);
+        int r = cache_open(path, &c, &e);
+        assert_int_equal(r, k == 3 ? 0 : DT_E_CACHE);
+        if (k < 3) {
+            assert_null(c);
+            assert_non_null(strstr(e.detail, "may be written by others"));
+        }
+        dt_err_done(&e);
+    }
+    assert_int_equal(get(c, "a"), 1);
+    cache_close(c);
+}
+
+/* A plan's digest is of modules and launches: names of modules, times, machine code and what else is in the document do not matter; any change of what runs does. */
+static void test_plan_digest(void **state)
+{
+    static const char *const same[] = {
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"modules\": {\"m0\": {\"ptx\": \"B\", \"cubin\": \"x\"}, \"f7\": {\"ptx\": \"A\"}}, \"scratch\": {}, \"launches\": [{\"grid\": [1], \"module\": \"f7\", \"name\": \"l0\"}, {\"name\": \"l1\", \"module\": \"m0\"}], \"baseline\": 7}",
+    };
+    static const char *const other[] = {
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [2]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"f0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"m0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"f0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"C\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}, \"g\": {\"ptx\": \"\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {\"t0\": {\"bytes\": 4}}}",
+        "{}", "{\"launches\": 5, \"modules\": [1], \"scratch\": 7}", "{\"launches\": [5, null, [], {\"module\": 3}, {\"module\": \"nobody\"}], \"modules\": {\"nobody\": 4}}",
+    };
+    char first[DT_SHA256_TEXT], text[DT_SHA256_TEXT];
+    for (size_t i = 0; i < sizeof same / sizeof *same + sizeof other / sizeof *other; i++) {
+        bool is_same = i < sizeof same / sizeof *same;
+        json_t *o = json_loads(is_same ? same[i] : other[i - sizeof same / sizeof *same], 0, NULL);
+        assert_non_null(o);
+        assert_int_equal(cache_plan_digest(o, text), 0);
+        if (i == 0)
+            memcpy(first, text, sizeof first);
+        if ((strcmp(first, text) == 0) != is_same)
+            fail_msg("%zu", i);
+        json_decref(o);
+    }
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
     const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),        T(test_digest),
                                        T(test_damaged_row), T(test_no_database), T(test_damaged_in_use),
                                        T(test_newer),       T(test_processes),   T(test_default_path),
-                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials)};
+                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials), T(test_others), cmocka_unit_test(test_plan_digest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

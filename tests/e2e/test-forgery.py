@@ -1,0 +1,329 @@
+#!/usr/bin/env python3
+"""Nobody can plant a plan: what members of the socket's group may not, what an import believes (nothing), what becomes of forged bundles."""
+import json
+import os
+import shutil
+import sqlite3
+import tempfile
+import unittest
+
+from harness import ServiceCase, UnixHTTP, as_user, chain, cli, main, row_sum, write
+
+MEMBER, OTHER, ADMIN, ADMIN_GROUP = 54321, 54322, 54323, 54324
+
+
+def bundle_of(rows):
+    """A bundle whose rows have right checksums."""
+    lines = [{"dovetail_cache": 1}] + [{"table": t, "row": row[:-1] + [row_sum(row[:-1])]} for t, row in rows] + [{"end": len(rows)}]
+    return "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def edited(text, change):
+    """The bundle with change(body) done to each plan, signed again."""
+    rows = []
+    for line in text.splitlines()[1:-1]:
+        row = json.loads(line)["row"]
+        body = json.loads(row[6])
+        change(body)
+        rows.append(("entry", row[:6] + [json.dumps(body)] + row[7:]))
+    return bundle_of(rows)
+
+
+def other_bytes(body):
+    """The forger's: every product becomes a sum. Where nothing was fused there is nothing of ours in it, but the posted kernel."""
+    hit = 0
+    for m in body["modules"].values():
+        hit += m["ptx"].count("mul.rn.f32")
+        m["ptx"] = m["ptx"].replace("mul.rn.f32", "add.rn.f32")
+        m["cubin"] = "f0VMRg=="
+    assert hit
+
+
+class Exported(unittest.TestCase):
+    """A bundle of another host."""
+    def setUp(self):
+        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        self.elsewhere = ["--local", "--device", "soft", "--cache", self.dir + "/elsewhere.db"]
+
+    def tearDown(self):
+        shutil.rmtree(self.dir)
+        super().tearDown()
+
+    def ok(self, *args, status=0):
+        r = cli(*args)
+        self.assertEqual(r.returncode, status, (args, r.stdout, r.stderr))
+        return r.stdout
+
+    def doc(self, *args, status=0):
+        return json.loads(self.ok(*args, "--json", status=status))
+
+    def export(self, graph):
+        """The plan that is made elsewhere, and the bundle."""
+        plan = self.doc("optimize", write(self.dir, "g.json", graph), *self.elsewhere)
+        return plan, self.ok("cache", "export", "-o", "-", *self.elsewhere)
+
+
+class Recipes(Exported):
+    """As any user: with a cache of one's own."""
+    def setUp(self):
+        super().setUp()
+        self.db = self.dir + "/here.db"
+        self.here = ["--local", "--device", "soft", "--cache", self.db]
+
+    def bring(self, text):
+        return self.doc("cache", "import", write(self.dir, "b.jsonl", text), *self.here)
+
+    def plan(self, graph):
+        return self.doc("optimize", write(self.dir, "g.json", graph), *self.here)
+
+    def trials(self, way):
+        return self.doc("cache", "stats", *way)["trials"]["rows"]
+
+    def recipe(self, signature, graph=None):
+        """The only recipe, as show, list and explain have it."""
+        listed, = self.doc("cache", "list", *self.here)["recipes"]
+        self.assertEqual(self.doc("cache", "show", signature, *self.here)["recipes"], [listed])
+        if graph:
+            self.assertEqual(self.doc("explain", write(self.dir, "g.json", graph), *self.here)["recipes"], [listed])
+            self.assertEqual(self.doc("explain", signature, *self.here)["recipes"], [listed])
+        return listed
+
+    def test_genuine(self):
+        graph = chain(4)
+        made, text = self.export(graph)
+        self.assertEqual(self.bring(text), {"imported": 1, "present": 0, "left_out": 0})
+        got = self.plan(chain(4, names="uvwxyz"))
+        self.assertRegex(got["verified"].pop("reverified"), r"^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\dZ$")
+        self.assertEqual(got["verified"], made["verified"])
+        again = self.plan(graph)  # a hit: in the names of the first poster
+        self.assertIn("reverified", again["verified"])
+        for member in ("modules", "launches", "optimized", "baseline", "scratch", "assumes", "original", "signature", "timeline"):
+            self.assertEqual(again[member], made[member], member)
+        # nothing but what it names was tried, and the search tried more
+        kept = [r for r in made["rewrites"] if r["verdict"] == "kept"]
+        self.assertEqual([r["launches"] for r in again["rewrites"]], [r["launches"] for r in kept])
+        self.assertEqual(self.trials(self.here), len(kept))
+        self.assertGreater(self.trials(self.elsewhere), len(kept))
+        self.assertEqual(self.doc("cache", "list", *self.here)["recipes"], [])
+        # it is a plan of this host now, and can be handed on
+        row = json.loads(self.ok("cache", "export", "-o", "-", *self.here).splitlines()[1])["row"]
+        self.assertEqual(json.loads(row[6])["recipe"], json.loads(json.loads(text.splitlines()[1])["row"][6])["recipe"])
+        self.assertNotIn("recipe", got)
+
+    def test_forged(self):
+        graph = chain(3)
+        made, text = self.export(graph)
+        def without(body):
+            del body["recipe"]["steps"][-1]
+        def another_level(body):
+            body["recipe"]["steps"][0].update(level="global", way=3)
+        def another_grid(body):
+            body["launches"][0]["grid"] = [1, 1, 1]
+        for change, word in ((other_bytes, "digest"), (without, "digest"), (another_level, "digest"), (another_grid, "digest"),
+                             (lambda body: body.update(recipe={"steps": [{"kind": "block-fusion"}]}), "step 1 of 1: there is no such rewrite"),
+                             (lambda body: body.update(recipe=["x"] * 5), "no list of steps"),
+                             (lambda body: body.update(recipe={"steps": body["recipe"]["steps"] * 5000}), "10000 steps"),
+                             (lambda body: body.update(recipe={"steps": "x" * 5000000}), "more bytes"),
+                             (lambda body: body.update(launches=None, modules=7, scratch="x"), "digest"),
+                             (lambda body: body.update(launches=[1, {"module": 5}, {"module": "m0"}, {"module": "nobody"}], modules={"m0": 1}), "digest")):
+            for f in ("", "-wal", "-shm"):
+                if os.path.exists(self.db + f):
+                    os.unlink(self.db + f)
+            self.assertEqual(self.bring(edited(text, change))["imported"], 1)
+            got = self.plan(graph)
+            self.assertNotIn("reverified", got["verified"])
+            self.assertEqual(got, made, word)
+            kept = self.recipe(made["signature"])
+            self.assertEqual(kept["state"], "refused")
+            self.assertIn(word, kept["reason"])
+            self.assertIn("its recipe does not hold here: ", self.ok("cache", "list", *self.here))
+        self.assertEqual(self.recipe(made["signature"], graph)["state"], "refused")
+        self.assertIn("its recipe does not hold here: ", self.ok("explain", made["signature"], *self.here))
+        # a right one takes the place of one that was refused; a plan that is there stays
+        with sqlite3.connect(self.db) as db:
+            db.execute("DELETE FROM entry WHERE want = 'plan'")
+        self.assertEqual(self.bring(text), {"imported": 1, "present": 0, "left_out": 0})
+        self.assertIn("reverified", self.plan(graph)["verified"])
+        self.assertEqual(self.bring(edited(text, other_bytes)), {"imported": 0, "present": 1, "left_out": 0})
+
+    def test_refused_once(self):
+        """A reason names the launches of nobody, and a recipe that failed is not tried again."""
+        graph = chain(3)
+        made, text = self.export(graph)
+        def bad(body):
+            body["recipe"]["steps"][1]["launches"] = [1]
+        self.bring(edited(text, bad))
+        self.plan(graph)
+        first = self.recipe(made["signature"])
+        with sqlite3.connect(self.db) as db:
+            db.execute("DELETE FROM entry WHERE want = 'plan'")
+        self.plan(graph)
+        self.assertEqual(self.recipe(made["signature"]), first)
+
+    def test_only_plans_with_recipes(self):
+        """Maps, graphs, and which digest has which signature, are claims too: an import leaves them out."""
+        graph, victim = chain(2, factor=3.0), chain(2, factor=5.0)
+        made, text = self.export(graph)
+        with sqlite3.connect(self.dir + "/elsewhere.db") as db:
+            analysis, = db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry WHERE want = 'analysis'").fetchall()
+            stored, = db.execute("SELECT digest, body, sha256 FROM graph").fetchall()
+            known, = db.execute("SELECT digest, arch, signature, sha256 FROM known").fetchall()
+        plan = json.loads(text.splitlines()[1])["row"]
+        bare = json.loads(plan[6])
+        del bare["recipe"]
+        # the victim's digest, as if its graph were the forger's
+        self.doc("optimize", write(self.dir, "v.json", victim), "--local", "--device", "soft", "--cache", self.dir + "/v.db")
+        with sqlite3.connect(self.dir + "/v.db") as db:
+            digest = db.execute("SELECT digest FROM known").fetchone()[0]
+        rows = [("entry", list(analysis)), ("graph", list(stored)), ("known", [digest] + list(known)[1:]), ("entry", plan[:6] + [json.dumps(bare)] + plan[7:])]
+        self.plan(graph)
+        self.assertEqual(self.bring(bundle_of(rows)), {"imported": 0, "present": 0, "left_out": 4})
+        with sqlite3.connect(self.db) as db:
+            self.assertEqual(db.execute("SELECT count(*) FROM known").fetchone()[0], 1)
+        self.assertNotEqual(self.plan(victim)["signature"], made["signature"])
+        # another rewriter's recipe has another key, and is never looked at
+        old = plan[:3] + [plan[3].replace("rewriter ", "rewriter 0.")] + plan[4:]
+        self.assertEqual(self.bring(bundle_of([("entry", old)])), {"imported": 1, "present": 0, "left_out": 0})
+        with sqlite3.connect(self.db) as db:
+            db.execute("DELETE FROM entry WHERE want = 'plan'")
+        self.assertNotIn("reverified", self.plan(graph)["verified"])
+        self.assertEqual(self.recipe(made["signature"])["state"], "recipe")
+
+    def test_file_of_others(self):
+        """A cache that others can write to is theirs."""
+        graph = write(self.dir, "g.json", chain(1))
+        self.plan(chain(1))
+        os.chmod(self.db, 0o664)
+        r = cli("cache", "list", *self.here)
+        self.assertEqual(r.returncode, 4, r.stderr)
+        self.assertIn("chmod go-w", r.stderr)
+        r = cli("optimize", graph, *self.here, "--json")
+        self.assertIn("working without a cache", r.stderr)
+        self.assertEqual(r.returncode, 0)
+        os.chmod(self.db, 0o644)
+        self.assertEqual(len(self.doc("cache", "list", *self.here)["entries"]), 2)
+        if os.geteuid():
+            return
+        os.chown(self.db, MEMBER, -1)
+        self.assertIn(f"belongs to user {MEMBER}", cli("cache", "list", *self.here).stderr)
+        os.chown(self.db, 0, -1)
+        with open(self.db + "-wal", "wb"):
+            pass
+        os.chown(self.db + "-wal", MEMBER, -1)
+        self.assertIn(f"-wal belongs to user {MEMBER}", cli("cache", "list", *self.here).stderr)
+
+
+@unittest.skipUnless(os.geteuid() == 0, "needs root, to be somebody else")
+class Strangers(Exported, ServiceCase):
+    config = {"admin_group": ADMIN_GROUP, "admin_uids": f"{ADMIN}, 54329"}
+
+    def setUp(self):
+        super().setUp()
+        os.chmod(self.s.dir, 0o755)
+        self.assertEqual(os.stat(self.s.socket).st_gid, os.getegid())
+
+    def call(self, uid, method, path, body="", gid=None, groups=()):
+        """Somebody who is in the socket's group."""
+        def work():
+            c = UnixHTTP(self.s.socket, 60)
+            c.request(method, path, body=body.encode())
+            a = c.getresponse()
+            answer = a.status, dict(a.getheaders()), a.read().decode()
+            c.close()
+            return answer
+        return as_user(uid, os.getegid() if gid is None else gid, list(groups), work)
+
+    def forbidden(self, reply):
+        self.assertEqual((reply[0], json.loads(reply[2])["code"]), (403, "forbidden"), reply)
+        self.assertIn("admin_group", json.loads(reply[2])["detail"])
+
+    def post(self, uid, graph):
+        """A plan for a user; whether it was a hit."""
+        status, headers, text = self.call(uid, "POST", "/v1/jobs?want=plan", json.dumps(graph))
+        if status == 200:
+            return True, json.loads(text)
+        self.assertEqual(status, 202, text)
+        job = json.loads(self.call(uid, "GET", headers["Location"] + "?wait=60")[2])
+        self.assertEqual(job["state"], "done", job)
+        return False, json.loads(self.call(uid, "GET", headers["Location"] + "/result")[2])
+
+    def owned(self, uid, **kw):
+        status, _, text = self.call(uid, "GET", "/v1/cache/export", **kw)
+        self.assertEqual(status, 200, text)
+        return {json.loads(line)["row"][1] for line in text.splitlines()[1:-1]}
+
+    def test_planted(self):
+        """The attack as it was: export, other PTX, checksum, empty cache, import; the next client's post."""
+        graph, outputs = chain(3, factor=3.0), []
+        self.call(0, "POST", "/v1/cache/gc?max_bytes=0")
+        _, made = self.post(OTHER, graph)
+        # a member gets nothing of others, and may neither empty the cache nor fill it
+        self.assertEqual(self.owned(MEMBER), set())
+        self.assertEqual(self.post(MEMBER, graph)[0], True)
+        text = self.call(MEMBER, "GET", "/v1/cache/export")[2]  # now it is theirs too
+        forged = edited(text, other_bytes)
+        self.assertNotEqual(forged, text)
+        self.forbidden(self.call(MEMBER, "POST", "/v1/cache/gc?max_bytes=0"))
+        self.forbidden(self.call(MEMBER, "POST", "/v1/cache/import", forged))
+        self.assertEqual(self.post(OTHER, graph)[0], True)
+        # an admin who is taken in
+        self.assertEqual(self.call(ADMIN, "POST", "/v1/cache/gc?max_bytes=0")[0], 200)
+        status, _, answer = self.call(ADMIN, "POST", "/v1/cache/import", forged)
+        self.assertEqual((status, json.loads(answer)), (200, {"imported": 1, "present": 0, "left_out": 0}))
+        hit, plan = self.post(OTHER, graph)
+        self.assertFalse(hit)
+        self.assertNotIn("add.rn", "".join(m["ptx"] for m in plan["modules"].values()))
+        self.assertNotIn("reverified", plan["verified"])
+        for k, doc in enumerate((graph, plan)):
+            out = self.dir + f"/out{k}"
+            self.ok("run", write(self.dir, f"run{k}.json", doc), "--local", "--device", "soft", "--dump", out)
+            with open(out + "/d.bin", "rb") as f:
+                outputs.append(f.read())
+        self.assertEqual(outputs[0], outputs[1])
+        listed, = json.loads(self.call(OTHER, "GET", "/v1/cache/entries?signature=" + made["signature"])[2])["recipes"]
+        self.assertEqual((listed["state"], listed["origin"]), ("refused", f"uid {ADMIN}"))
+        self.assertIn("digest", listed["reason"])
+        # what is genuine is built anew here
+        self.assertEqual(self.call(ADMIN, "POST", "/v1/cache/gc?max_bytes=0")[0], 200)
+        self.assertEqual(json.loads(self.call(ADMIN, "POST", "/v1/cache/import", text)[2])["imported"], 1)
+        hit, plan = self.post(OTHER, graph)
+        self.assertFalse(hit)
+        self.assertIn("reverified", plan["verified"])
+        self.assertEqual((plan["modules"], plan["launches"]), (made["modules"], made["launches"]))
+        self.assertTrue(self.post(MEMBER, graph)[0])
+
+    def test_who_may(self):
+        self.call(0, "POST", "/v1/cache/gc?max_bytes=0")
+        for uid, kw, may in ((MEMBER, {}, False), (MEMBER, {"gid": 1, "groups": [os.getegid(), 7]}, False), (ADMIN, {}, True), (MEMBER, {"gid": ADMIN_GROUP, "groups": [os.getegid()]}, True),
+                             (MEMBER, {"groups": [3, ADMIN_GROUP]}, True), (0, {}, True)):
+            for path in ("/v1/cache/gc", "/v1/cache/import"):
+                reply = self.call(uid, "POST", path, bundle_of([]) if path.endswith("import") else "", **kw)
+                if may:
+                    self.assertEqual(reply[0], 200, (uid, kw, reply))
+                else:
+                    self.forbidden(reply)
+
+    def test_exports(self):
+        self.call(0, "POST", "/v1/cache/gc?max_bytes=0")
+        sig = {}
+        for uid, n in ((MEMBER, 1), (OTHER, 2)):
+            sig[n] = self.post(uid, chain(n, factor=7.0))[1]["signature"]
+        self.assertEqual(self.owned(MEMBER), {sig[1]})
+        self.assertEqual(self.owned(OTHER), {sig[2]})
+        self.assertEqual(self.owned(54330), set())
+        self.assertEqual(self.owned(0), {sig[1], sig[2]})
+        self.assertEqual(self.owned(54330, groups=[ADMIN_GROUP]), {sig[1], sig[2]})
+        self.assertTrue(self.post(MEMBER, chain(2, names="klmnop", factor=7.0))[1]["signature"], sig[2])
+        self.assertEqual(self.owned(MEMBER), {sig[1], sig[2]})  # it is of both
+        self.assertEqual(self.owned(OTHER), {sig[2]})
+        # planning again what is stored makes nobody an owner
+        with sqlite3.connect(self.s.dir + "/cache.db", timeout=20) as db:
+            db.execute("DELETE FROM entry WHERE want = 'plan' AND signature = ?", (sig[1],))
+        jobs = json.loads(self.call(OTHER, "POST", "/v1/reprofile")[2])["jobs"]
+        for j in jobs:
+            self.assertEqual(json.loads(self.call(OTHER, "GET", f"/v1/jobs/{j['id']}?wait=60")[2])["state"], "done")
+        self.assertEqual((len(jobs), self.owned(OTHER), self.owned(MEMBER)), (1, {sig[2]}, {sig[1], sig[2]}))
+
+
+if __name__ == "__main__":
+    main()
