@@ -87,7 +87,7 @@ int cache_stale(struct cache *c, const char *arch, const char *device, const cha
 /* ---- recipes, owners (recipe.c) ----------------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */
 int cache_plan_digest(const json_t *plan, char digest[DT_SHA256_TEXT]);
-/* The recipe under a key that has not been tried yet, and the digest that the plan must have. 1 found (new reference), 0 not. */
+/* The recipe under a key that was not refused, and the digest that the plan must have; it counts as a try. 1 found (new reference), 0 not. */
 int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, char digest[DT_SHA256_TEXT]);
 /* It led to a plan, which is stored: the recipe goes (reason NULL). Or not, and is kept aside with the reason. */
 void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *reason);

@@ -4,7 +4,7 @@
  * keeps of it the recipe, which rewrites were made of which launches (rewrite/recipe.c), and a digest of its modules and launches, and throws the rest away. The
  * worker that gets a graph of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and compares digests
  * (daemon/worker-recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe stays with the reason, for people to see; it is not tried again. A
- * refused one makes way for another that is imported later; one that waits does not.
+ * refused one makes way for another that is imported later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is refused.
  *
  * The digest is over the document with canonical names (rename.c): launches in order, each with the PTX of its module where that is used first, then other modules,
  * scratch buffers. Names of modules, times, words and machine code have no part in it. The PTX of modules that were posted has: kernels that are
@@ -21,6 +21,7 @@
 #include "cache-priv.h"
 
 #define RECIPE_MAX (4u << 20) /* bytes; more is kept aside unseen */
+#define TRIES 3
 
 /* ---- digests ----------------------------------------------------------------------------------------------------- */
 
@@ -123,9 +124,9 @@ int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *p
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
     int there = any(c, "SELECT 1 FROM entry WHERE want = 'plan' AND " KEY, text);
     if (there == 0 && cache_run(c,
-                                "INSERT INTO recipe (signature, device, toolchain, policy, digest, body, sha256, origin, state, reason, created, tried) "
-                                "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, unixepoch(), 0) ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, "
-                                "sha256 = excluded.sha256, origin = excluded.origin, state = excluded.state, reason = excluded.reason, created = excluded.created, tried = 0 "
+                                "INSERT INTO recipe (signature, device, toolchain, policy, digest, body, sha256, origin, state, reason, created, tried, tries) "
+                                "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, unixepoch(), 0, 0) ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, "
+                                "sha256 = excluded.sha256, origin = excluded.origin, state = excluded.state, reason = excluded.reason, created = excluded.created, tried = 0, tries = 0 "
                                 "WHERE state = 'refused' AND sha256 <> excluded.sha256",
                                 text, 10) != SQLITE_OK)
         there = -1;
@@ -138,16 +139,22 @@ int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, c
     char sum[DT_SHA256_TEXT];
     sqlite3_stmt *s;
     json_t *doc = NULL;
-    if (cache_prepare(c, "SELECT digest, body, sha256 FROM recipe WHERE state = 'recipe' AND " KEY, text, 4, &s) != SQLITE_OK)
+    bool often = false;
+    if (cache_prepare(c, "SELECT digest, body, sha256, tries FROM recipe WHERE state = 'recipe' AND " KEY, text, 4, &s) != SQLITE_OK)
         return 0;
     if (sqlite3_step(s) == SQLITE_ROW) {
         const char *d = cache_column(s, 0), *body = cache_column(s, 1);
+        often = sqlite3_column_int64(s, 3) >= TRIES;
         if (cache_is_sha256(d) && row_sum(k, d, body, sum) == 0 && !strcmp(sum, cache_column(s, 2)) && dt_json_load(body, strlen(body), &doc, NULL) == 0)
             memcpy(digest, d, DT_SHA256_TEXT);
     }
     sqlite3_finalize(s);
-    if (!doc)
+    if (doc && often)
+        cache_recipe_done(c, k, "planning by it was begun several times and did not come to an end");
+    if (!doc || often || cache_run(c, "UPDATE recipe SET tries = tries + 1, tried = unixepoch() WHERE " KEY, text, 4) != SQLITE_OK) {
+        json_decref(doc);
         return 0;
+    }
     *ret = doc;
     return 1;
 }

@@ -15,6 +15,7 @@ CREATE TABLE recipe (
     state     TEXT NOT NULL,              -- recipe: not tried yet; refused: tried, it does not lead to the plan
     reason    TEXT NOT NULL,              -- why it was refused
     tried     INTEGER NOT NULL,           -- when, or 0
+    tries     INTEGER NOT NULL,           -- how often: whoever tries it may not live to say what came of it
     UNIQUE (signature, device, toolchain, policy)
 );
 

@@ -14,6 +14,7 @@
 #include <sqlite3.h>
 
 #include "base/file.h"
+#include "base/str.h"
 #include "cache/cache.h"
 
 #define SIG "sha256:00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"
@@ -497,6 +498,78 @@ static void test_others(void **state)
     cache_close(c);
 }
 
+static void bring(struct cache *c, const char *recipe, json_int_t imported)
+{
+    struct dt_err e = {0};
+    struct dt_str text = {0};
+    char sum[DT_SHA256_TEXT];
+    struct dt_sha256 h;
+    dt_str_addf(&text, "{\"launches\": [], \"recipe\": %s}", recipe);
+    const char *row[] = {"plan", SIG, "a", "dovetail 1", "allow=;deny=", DIG, text.s, ""};
+    assert_int_equal(dt_sha256_init(&h), 0);
+    for (int i = 0; i < 8; i++)
+        dt_sha256_addstr(&h, row[i]);
+    dt_sha256_final(&h, sum);
+    json_t *list = json_array(), *line = json_pack("{s:s, s:o}", "table", "entry", "row", list), *got = NULL;
+    for (int i = 0; i < 8; i++)
+        json_array_append_new(list, json_string(row[i]));
+    json_array_append_new(list, json_string(sum));
+    char *dumped = json_dumps(line, JSON_COMPACT);
+    struct dt_str bundle = {0};
+    dt_str_addf(&bundle, "{\"dovetail_cache\": 1}\n%s\n{\"end\": 1}\n", dumped);
+    if (cache_import(c, bundle.s, bundle.len, "me", &got, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(json_integer_value(json_object_get(got, "imported")), imported);
+    assert_int_equal(json_integer_value(json_object_get(got, "present")), 1 - imported);
+    json_decref(got);
+    json_decref(line);
+    free(dumped);
+    dt_str_done(&bundle);
+    dt_str_done(&text);
+}
+
+/* What an import leaves is no plan; it is handed out until it is refused, or was begun three times and nobody came back. */
+static void test_recipes(void **state)
+{
+    struct cache *c = must_open();
+    struct cache_key k = key("a");
+    char digest[DT_SHA256_TEXT];
+    json_t *recipe = NULL, *list;
+    bring(c, "{\"steps\": []}", 1);
+    bring(c, "{\"steps\": []}", 0);
+    bring(c, "{\"steps\": [1]}", 0); /* the first one waits */
+    assert_int_equal(get(c, "a"), -1);
+    assert_int_equal(cache_find(c, "plan", SIG, NULL, &recipe, NULL), 0);
+    for (int i = 0; i < 4; i++) {
+        assert_int_equal(cache_recipe_get(c, &k, &recipe, digest), i < 3);
+        if (i < 3)
+            json_decref(recipe);
+    }
+    assert_int_equal(cache_recipes(c, SIG, 10, &list, NULL), 0);
+    assert_int_equal(json_array_size(list), 1);
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "state")), "refused");
+    assert_non_null(strstr(json_string_value(json_object_get(json_array_get(list, 0), "reason")), "did not come to an end"));
+    assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "origin")), "me");
+    json_decref(list);
+    bring(c, "{\"steps\": []}", 0); /* the same again is no news */
+    bring(c, "{\"steps\": [1]}", 1);
+    assert_int_equal(cache_recipe_get(c, &k, &recipe, digest), 1);
+    assert_int_equal(json_array_size(json_object_get(recipe, "steps")), 1);
+    json_decref(recipe);
+    sql("UPDATE recipe SET body = '{\"steps\": [2]}'"); /* damaged */
+    assert_int_equal(cache_recipe_get(c, &k, &recipe, digest), 0);
+    bring(c, "{\"steps\": [3]}", 0);
+    assert_int_equal(cache_gc(c, -1, -1, &list, NULL), 0);
+    json_decref(list);
+    bring(c, "{\"steps\": [3]}", 1);
+    cache_recipe_done(c, &k, NULL);
+    assert_int_equal(cache_recipe_get(c, &k, &recipe, digest), 0);
+    put(c, "a", 5); /* a plan of this host: nothing takes its place */
+    bring(c, "{\"steps\": [3]}", 0);
+    assert_int_equal(get(c, "a"), 5);
+    cache_close(c);
+}
+
 /* A plan's digest is of modules and launches: names of modules, times, machine code and what else is in the document do not matter; any change of what runs does. */
 static void test_plan_digest(void **state)
 {
@@ -533,6 +606,6 @@ int main(void)
     const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),        T(test_digest),
                                        T(test_damaged_row), T(test_no_database), T(test_damaged_in_use),
                                        T(test_newer),       T(test_processes),   T(test_default_path),
-                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials), T(test_others), cmocka_unit_test(test_plan_digest)};
+                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials), T(test_others), T(test_recipes), cmocka_unit_test(test_plan_digest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
