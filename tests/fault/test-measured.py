@@ -123,6 +123,27 @@ class Measured(unittest.TestCase):
             self.assertEqual(plan["optimized"], plan["baseline"])
             self.assertTrue(any(struct.unpack_from("<d", b, len(HEAD) + 80)[0] < 0 for _, b in entries()), "what was wrong is right now")
 
+    def test_recipe(self):
+        """A plan that was imported is made anew by its recipe, with fewer comparisons than the search needs, and measured beside the posted launches here."""
+        with tempfile.TemporaryDirectory() as d:
+            plans = []
+            for cache in ("there.db", "here.db"):
+                way = ["--local", "--device", "cuda", "--cache", os.path.join(d, cache)]
+                if plans:
+                    self.assertIn("imported", cli("cache", "import", bundle, *way).stdout)
+                fault("tell")
+                r = cli("optimize", write(d, "g.json", chain(3)), "--json", *way, env={"DOVETAIL_CUDA_LIBS": os.environ["DOVETAIL_CUDA_LIBS"]})
+                fault("")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                plans.append(json.loads(r.stdout))
+                bundle = write(d, "b.jsonl", cli("cache", "export", "-o", "-", *way).stdout)
+            there, here = plans
+            self.assertNotIn("reverified", there["verified"])
+            self.assertIn("reverified", here["verified"])
+            self.assertEqual((here["modules"], here["launches"]), (there["modules"], there["launches"]))
+            self.assertLess(len(here["launches"]), 3)
+            self.assertLess(here["measured"]["comparisons"], there["measured"]["comparisons"])
+
 
 if __name__ == "__main__":
     main()
