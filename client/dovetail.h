@@ -102,7 +102,7 @@ DOVETAIL_API int dovetail_find(struct dovetail *d, const char *want, const char 
  *           dovetail_plan_launch(b, stream, &problem);
  *   }
  *
- * A plan holds the posted launches too. They run instead whenever the plan cannot be used: a module that does not load here, a binding that
+ * A plan holds the posted launches too. They run instead whenever the plan cannot be used: machine code that this driver does not take, a binding that
  * breaks what the plan assumes (alignment, constant content, buffers apart from each other), a first launch that the driver refuses.
  * dovetail_bound_fallback says so. If they cannot run either, that is an error.
  *

@@ -1,5 +1,6 @@
 /* The CUDA driver as a program that binds plans has it: libcuda.so.1, already loaded in most of them, by dlsym. NVIDIA's or the software device.
  *
+ * The software device is known by an entry that no other has (softgpu/libcuda/extension.h), asked for by cuGetProcAddress.
  * One that is too old is refused by its version, and one that lacks an entry by the entry's name. The library stays open: drivers do not survive dlclose.
  */
 #include <dlfcn.h>
@@ -10,7 +11,7 @@
 
 static struct {
     pthread_mutex_t lock;
-    bool open;
+    bool open, soft;
     struct plan_driver table;
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -34,6 +35,10 @@ static int fill(struct plan_driver *t, struct dt_err *e)
         return dt_err_set(e, DT_E_NO_DEVICE, "libcuda.so.1 has no " SYMBOL(name) ": the driver is too old");
     PLAN_DRIVER(SYM)
 #undef SYM
+    CUresult (*look)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) =
+        (CUresult(*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))dlsym(lib, SYMBOL(cuGetProcAddress));
+    void *extension = NULL;
+    driver.soft = look && look("dovetailDeviceModel", &extension, CUDA_VERSION, 0, NULL) == CUDA_SUCCESS && extension;
     return plan_cu(t, t->cuInit(0), "cuInit", e);
 }
 
@@ -49,6 +54,8 @@ int plan_driver(const struct plan_driver **ret, struct dt_err *e)
         *ret = &driver.table;
     return r;
 }
+
+bool plan_soft(void) { return driver.soft; }
 
 int plan_cu(const struct plan_driver *cu, CUresult r, const char *what, struct dt_err *e)
 {

@@ -4,12 +4,17 @@
  * checks everything that a document can say wrong; here is checked what only the modules know: how many arguments an entry takes and how
  * long they are (cuFuncGetParamInfo), since the driver would read that many bytes. A side that cannot run here says why and costs the
  * other nothing. A module that both sides use is loaded once: its variables are the same memory for both.
+ *
+ * A module that the plan changed was compared with the posted ones as machine code, which the document carries. That is what a real driver gets; where it does
+ * not take it (another architecture), or there is none, the driver's compiler would make code that nobody has compared, and the plan cannot run here. On
+ * the software device PTX is the machine code.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/elf-file.h"
 #include "base/json.h"
 #include "client/plan-priv.h"
 
@@ -71,10 +76,46 @@ static int read_sides(struct dovetail_plan *p, const char *text, size_t len, str
 
 /* ---- modules and functions --------------------------------------------------------------------------------------------- */
 
+static bool used(const struct dt_graph *g, uint32_t module)
+{
+    bool yes = false;
+    for (uint32_t i = 0; i < g->nlaunch && !yes; i++)
+        yes = g->launch[i].kind == DT_KERNEL && g->launch[i].module == module;
+    for (uint32_t b = 0; b < g->nbuffer && !yes; b++)
+        yes = g->buffer[b].module == (int)module;
+    return yes;
+}
+
+/* Did the plan make it? The graph of the posted launches has all modules of the document, and uses its own. */
+static bool changed(const struct dovetail_plan *p, const struct dt_module *m)
+{
+    const struct dt_graph *old = p->side[PLAN_OLD].graph;
+    for (uint32_t k = 0; old && k < old->nmodule; k++)
+        if (old->module[k].len == m->len && !memcmp(old->module[k].source, m->source, m->len) && used(old, k))
+            return false;
+    return true;
+}
+
+/* The module's image for the driver, with `code`: machine code, and nothing else will do. */
+static int image(const struct dovetail_plan *p, const struct dt_module *m, const void **ret, bool *ret_code, struct dt_err *e)
+{
+    *ret = m->source;
+    *ret_code = false;
+    if (plan_soft() || !changed(p, m))
+        return 0;
+    if (!m->cubin)
+        return dt_err_set(e, DT_E_UNSUPPORTED, "module %s is the plan's own and carries no machine code: what the driver's compiler makes of it was never compared with the posted kernels", m->name);
+    if (!dt_elf_whole(m->cubin, m->cubin_len))
+        return dt_err_set(e, DT_E_UNSUPPORTED, "the machine code of module %s is no whole ELF file", m->name);
+    *ret = m->cubin;
+    *ret_code = true;
+    return 0;
+}
+
 /* The module of the side's number m, loaded. */
 static int load_module(struct dovetail_plan *p, const struct dt_module *m, CUmodule *ret, struct dt_err *e)
 {
-    char log[JIT_LOG] = "", what[DT_MAX_NAME + 32];
+    char log[JIT_LOG] = "", what[DT_MAX_NAME + 128];
     CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {log, (void *)(uintptr_t)sizeof log};
     struct plan_module n = {m->source, m->len, NULL};
@@ -85,8 +126,13 @@ static int load_module(struct dovetail_plan *p, const struct dt_module *m, CUmod
         }
     if (!m->is_ptx)
         return dt_err_set(e, DT_E_UNSUPPORTED, "module %s is CUDA C++; a plan's modules are PTX", m->name);
-    CUresult c = p->cu->cuModuleLoadDataEx(&n.module, m->source, 2, opt, val);
-    snprintf(what, sizeof what, "module %s", m->name);
+    const void *code;
+    bool machine;
+    int x = image(p, m, &code, &machine, e);
+    if (x < 0)
+        return x;
+    CUresult c = p->cu->cuModuleLoadDataEx(&n.module, code, 2, opt, val);
+    snprintf(what, sizeof what, "module %s%s", m->name, machine ? ", the machine code that was compared with the posted kernels" : "");
     if (c != CUDA_SUCCESS) {
         struct dt_err mine = {0};
         int r = plan_cu(p->cu, c, what, &mine);

@@ -26,6 +26,7 @@ struct plan_driver {
     PLAN_DRIVER(SYM)
 #undef SYM
 };
+bool plan_soft(void); /* after plan_driver: it is the software device, which executes PTX */
 /* The driver of this process, opened once. DT_E_NO_DEVICE where there is none, or one that lacks an entry. */
 int plan_driver(const struct plan_driver **ret, struct dt_err *e);
 /* 0, or DT_E_DEVICE with "WHAT: CUDA_ERROR_…". */

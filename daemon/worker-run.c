@@ -3,7 +3,7 @@
  * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once, and each output
  * and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if what it assumes holds for this
  * binding: alignment of buffers and content of constants are checked; the plan document alone does not hold the original launches, so one
- * that does not fit is refused, naming the assumption; so is one whose streams and `after` do not hold every hazard (rewrite/waits.c). `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
+ * that does not fit is refused, naming the assumption; so, on a real device, is one of whose kernels other machine code would run here than was compared; so is one whose streams and `after` do not hold every hazard (rewrite/waits.c). `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
  * `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
  */
 #include <stdio.h>
@@ -12,28 +12,13 @@
 
 #include "analysis/analysis.h"
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/pointer.h"
 #include "base/wire.h"
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
 
 #define REPS_REAL 20 /* a modelled time is the same every time */
-
-static char *base64(const uint8_t *p, uint64_t n)
-{
-    static const char set[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    char *out = n < DT_WIRE_MAX ? dt_malloc((n + 2) / 3 * 4 + 1) : NULL, *o = out;
-    for (uint64_t i = 0; out && i < n; i += 3) {
-        uint32_t v = (uint32_t)p[i] << 16 | (i + 1 < n ? (uint32_t)p[i + 1] << 8 : 0) | (i + 2 < n ? p[i + 2] : 0u);
-        *o++ = set[v >> 18];
-        *o++ = set[v >> 12 & 63];
-        *o++ = i + 1 < n ? set[v >> 6 & 63] : '=';
-        *o++ = i + 2 < n ? set[v & 63] : '=';
-    }
-    if (out)
-        *o = 0;
-    return out;
-}
 
 static int broken(struct dt_err *e, const char *kind, const char *buffer, const char *what)
 {
@@ -93,11 +78,14 @@ static int output(const struct dt_graph *g, uint32_t b, struct dev_run *run, boo
     if (r >= 0) {
         json_t *o = json_pack("{s:s, s:s, s:I, s:s}", "buffer", buf->name, "role", dt_role_text(buf->role), "bytes",
                               (json_int_t)buf->bytes, "sha256", text);
-        dt_free_ char *data = dump ? base64(p, buf->bytes) : NULL;
-        if (dump && !data)
+        struct dt_str data = {0};
+        if (dump && buf->bytes < DT_WIRE_MAX)
+            dt_base64_encode(p, buf->bytes, &data);
+        if (dump && (data.failed || buf->bytes >= DT_WIRE_MAX))
             r = dt_err_set(e, DT_E_TOO_LARGE, "buffer %s is too large to dump", buf->name);
-        else if (data)
-            json_object_set_new(o, "data", json_string(data));
+        else if (dump)
+            json_object_set_new(o, "data", json_stringn(data.len ? data.s : "", data.len));
+        dt_str_done(&data);
         json_array_append_new(list, o);
     }
     free(p);
@@ -149,6 +137,34 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
     return *ret ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
+/* Is module `name` of the plan a posted one? `original` has the posted launches, and of their modules those that the plan does not have. */
+static bool is_posted(const json_t *doc, const char *name)
+{
+    const json_t *original = json_object_get(doc, "original"), *modules = json_object_get(original, "modules");
+    size_t i;
+    json_t *l;
+    if (!original)
+        return true; /* nothing was changed */
+    json_array_foreach(json_object_get(original, "launches"), i, l)
+    {
+        const char *m = json_string_value(json_object_get(l, "module"));
+        if (m && !strcmp(m, name))
+            return !json_object_get(modules, name);
+    }
+    return false;
+}
+
+/* On a real device: what runs must be the code that was compared (device/carried.c). */
+static int check_code(const struct wrk *w, const struct dt_graph *g, const json_t *doc, struct dt_err *e)
+{
+    dt_free_ bool *changed = dt_calloc(g->nmodule + 1, sizeof *changed);
+    if (!changed)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < g->nmodule; i++)
+        changed[i] = !is_posted(doc, g->module[i].name);
+    return dev_carried(w->dev, g, changed, e);
+}
+
 int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct dt_graph *g = NULL;
@@ -156,6 +172,8 @@ int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wr
     int r = dt_graph_from_json(graph, &g, e);
     if (r >= 0)
         r = wrk_open(w, e);
+    if (r >= 0 && g->is_plan)
+        r = check_code(w, g, graph, e);
     if (r >= 0)
         r = dev_prog_new(w->dev, g, wrk_progress, w, &prog, e);
     if (r >= 0 && g->is_plan)

@@ -88,6 +88,9 @@ int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *r
 /* By nvJitLink alone; *ret_final: an error that the driver's compiler will not mend. */
 int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final, struct dt_err *e);
 
+/* carried.c: of a module with m->cubin, on a real device. */
+int dev_image_carried(struct dev_device *d, const struct dev_module *m, CUmodule *ret, struct dt_err *e);
+
 /* ---- options.c ---- */
 /* 0 if NVRTC may be given these options; DT_E_COMPILE naming the first that it may not. */
 int dev_check_options(const char *const *option, unsigned n, struct dt_err *e);

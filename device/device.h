@@ -67,6 +67,13 @@ int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret
 int dev_resources(const char *ptx, size_t len, const char *entry, const char *arch, struct dev_resources *ret,
                   struct dt_err *e); /* falls back to estimate (ret->estimated) */
 
+/* Which version made the machine code, as it says itself: "13.0.88". False: it does not. */
+bool dev_assembler_of(const void *cubin, size_t n, char version[32]);
+/* carried.c: is a plan's machine code, of the modules with changed[module], what runs here? Where an assembler is at hand it must make the same code, else
+ * the plan's own is loaded and must be for this device. 0: it is, or the device is the software one, whose machine code is PTX. DT_E_UNSUPPORTED: it is not, and the
+ * posted launches are what may run. */
+int dev_carried(const struct dev_device *d, const struct dt_graph *plan, const bool *changed, struct dt_err *e);
+
 /* ---- arithmetic as the machine does it (identity.c, contract.c) ---------------------------------------------- */
 /* PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction by ptxas; a mul with .rn is never contracted.
  * Put it on all of a function (how many were changed), on one instruction. */
@@ -109,6 +116,8 @@ struct dev_prog {
         size_t len;
         struct ptx_module *ir;
         struct dev_unit *unit; /* owns text and ir; programs made from each other share it */
+        const void *cubin; /* that the document carries, borrowed from the graph; NULL: none */
+        size_t cubin_len;
     } *module;
     struct dev_step *step; /* graph->nlaunch */
     uint64_t l2_bytes; /* of the device it was made for */
@@ -135,6 +144,8 @@ int dev_set(struct dev_device *d, dev_ptr to, uint8_t value, uint64_t bytes, str
 struct dev_module_handle; /* a loaded module */
 /* On a real device as machine code by nvJitLink, and by the driver's compiler where that does not work (image.c). */
 int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e);
+/* A program's module. One that carries machine code is not compiled by the driver: it is what nvJitLink makes here, else what is carried. */
+int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct dev_module_handle **ret, struct dt_err *e);
 int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e); /* by the driver's compiler */
 bool dev_module_is_cubin(const struct dev_module_handle *m);
 void dev_module_unload(struct dev_device *d, struct dev_module_handle *m);

@@ -68,6 +68,23 @@ int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct de
     return load(d, ptx, len, false, ret, e);
 }
 
+int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct dev_module_handle **ret, struct dt_err *e)
+{
+    int r = dev_use(d, e);
+    if (!m->cubin || d->cu->soft || r < 0)
+        return r < 0 ? r : load(d, m->ptx, m->len, false, ret, e);
+    struct dev_module_handle *h = dt_calloc(1, sizeof *h);
+    if (!h)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    h->generation = d->generation;
+    h->cubin = true;
+    if ((r = dev_image_carried(d, m, &h->mod, e)) < 0)
+        free(h);
+    else
+        *ret = h;
+    return r;
+}
+
 int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e)
 {
     return load(d, ptx, len, true, ret, e);

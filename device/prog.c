@@ -225,6 +225,8 @@ static void make_module(struct build *b, unsigned i)
     struct dev_module *m = &b->p->module[i];
     struct job *j = &b->job[i];
     struct dev_unit *u = same_unit(b, i);
+    m->cubin = src->cubin;
+    m->cubin_len = src->cubin_len;
     if (u) {
         take_unit(m, u);
         return;
@@ -606,7 +608,7 @@ static int check_launches(struct build *b, struct dt_err *e)
             continue;
         }
         if (!mod[m])
-            r = dev_module_load(b->d, p->module[m].ptx, p->module[m].len, &mod[m], e);
+            r = dev_module_load_of(b->d, &p->module[m], &mod[m], e);
         if (!r)
             r = check_resources(b, mod[m], i, &p->step[i], e);
     }

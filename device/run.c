@@ -65,7 +65,7 @@ static int load(struct dev_run *r, const bool *wanted, struct dt_err *e)
         for (uint32_t k = 0; k < g->nbuffer && !used; k++)
             used = g->buffer[k].module == (int)i;
         if (used)
-            err = dev_module_load(d, p->module[i].ptx, p->module[i].len, &r->module[i], e);
+            err = dev_module_load_of(d, &p->module[i], &r->module[i], e);
     }
     for (uint32_t i = 0; i < g->nlaunch && !err; i++) {
         const struct dt_launch *l = &g->launch[i];

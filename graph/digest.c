@@ -117,6 +117,10 @@ static void module(struct digest *d, uint32_t i)
     num(d, m->noption);
     for (unsigned k = 0; k < m->noption; k++)
         dt_sha256_addstr(&d->h, m->option[k]);
+    if (m->cubin) { /* plans */
+        num(d, m->cubin_len);
+        dt_sha256_add(&d->h, m->cubin, m->cubin_len);
+    }
 }
 
 static void content(struct digest *d, const struct dt_buffer *b)

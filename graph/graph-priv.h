@@ -53,10 +53,7 @@ bool g_dtype(const char *text, enum dt_dtype *ret);
 bool g_float_bits(double v, enum dt_dtype t, uint64_t *ret);
 double g_float_value(uint64_t bits, enum dt_dtype t);
 
-/* base64 (RFC 4648, padded) and hex. Decoders return the length, or -1 for wrong text; `out` has room for it. */
-size_t g_base64_room(size_t text_len);
-long g_base64_decode(const char *s, size_t n, uint8_t *out);
-void g_base64_encode(const uint8_t *p, size_t n, struct dt_str *out);
+/* Hex: the length, or -1 for wrong text; `out` has room for it. */
 long g_hex_decode(const char *s, size_t n, uint8_t *out);
 
 /* Canonical numbers into arrays that the caller gives (of nbuffer, nmodule, nlaunch). */

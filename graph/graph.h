@@ -47,6 +47,8 @@ struct dt_module {
     bool is_ptx;
     const char **option; /* CUDA C++ only */
     unsigned noption;
+    const uint8_t *cubin; /* plans: what the assembler that assumes.machine_code names made of it; NULL: none. Its digest is checked, nothing else */
+    size_t cubin_len;
 };
 
 #define DT_TENSOR_PACKED 13 /* CUtensorMapDataType from here on: 16 elements are a unit */
@@ -122,6 +124,7 @@ struct dt_graph {
 #define DT_MAX_ARGS 4096                          /* of one launch */
 #define DT_MAX_ARG_BYTES 32764                    /* PTX: the whole parameter block */
 #define DT_MAX_NAME 1024
+#define DT_MAX_CUBIN (64u << 20)
 #define DT_MAX_DOCUMENT (256u << 20)
 
 /* Parse a graph or a plan (a document with "plan" members: launches that carry `stream`/`after`, or with `baseline`).

@@ -14,6 +14,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "graph-priv.h"
 
 static const char *const roles[] = {
@@ -51,6 +52,38 @@ static int no_files(struct g_parser *p, json_t *v, const struct g_at *at)
         "reads the file and does so)");
 }
 
+/* A plan's machine code: {"cubin": base64, "cubin_sha256": its digest}. A bit that has changed would run as something else, or not be noticed at all. */
+static int machine_code(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_module *m)
+{
+    const struct g_at *here = G_KEY(at, "cubin"), *there = G_KEY(at, "cubin_sha256");
+    const char *s, *sum;
+    char text[DT_SHA256_TEXT];
+    json_t *digest;
+    int r = g_string(p, json_object_get(v, "cubin"), here, &s);
+    if (r < 0 || (r = g_need(p, v, at, "cubin_sha256", &digest)) < 0 || (r = g_string(p, digest, there, &sum)) < 0)
+        return r;
+    size_t n = json_string_length(json_object_get(v, "cubin")), room = dt_base64_room(n);
+    if (!m->is_ptx)
+        return g_bad(p, DT_E_GRAPH, here, "machine code stands beside 'ptx', of which it was made");
+    if (room > DT_MAX_CUBIN)
+        return g_bad(p, DT_E_TOO_LARGE, here, "%zu bytes of machine code; the limit is %u", room, DT_MAX_CUBIN);
+    uint8_t *out = dt_arena_alloc(&p->g->arena, room + 1);
+    if (!out)
+        return g_nomem(p);
+    long got = dt_base64_decode(s, n, out);
+    if (got < 0)
+        return g_bad(p, DT_E_GRAPH, here, "not base64 (RFC 4648 with padding, no white space)");
+    if (got < 4 || memcmp(out, "\177ELF", 4))
+        return g_bad(p, DT_E_GRAPH, here, "this is no machine code (an ELF file)");
+    if (dt_sha256_text(out, (size_t)got, text) < 0)
+        return g_nomem(p);
+    if (strcmp(text, sum))
+        return g_bad(p, DT_E_GRAPH, here, "the machine code is damaged: its digest is %s, the plan says %.80s", text, sum);
+    m->cubin = out;
+    m->cubin_len = (size_t)got;
+    return 0;
+}
+
 static int module(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_module *m)
 {
     static const char *const binary[] = {"sass", "cubin", "fatbin"};
@@ -73,6 +106,8 @@ static int module(struct g_parser *p, json_t *v, const struct g_at *at, struct d
     m->len = json_string_length(cuda ? cuda : ptx);
     if (!m->len)
         return g_bad(p, DT_E_GRAPH, here, "the module's text is empty");
+    if (p->g->is_plan && json_object_get(v, "cubin") && (r = machine_code(p, v, at, m)) < 0)
+        return r;
     if (!opt)
         return 0;
     here = G_KEY(at, "options");
@@ -203,13 +238,13 @@ static int data(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_
     if (r < 0)
         return r;
     size_t n = json_string_length(v);
-    if (b->bytes > g_base64_room(n) || b->bytes + 2 < g_base64_room(n))
+    if (b->bytes > dt_base64_room(n) || b->bytes + 2 < dt_base64_room(n))
         return g_bad(p, DT_E_GRAPH, at, "%zu characters of base64 are not the %llu bytes of the buffer", n,
                      (unsigned long long)b->bytes);
-    uint8_t *out = dt_arena_alloc(&p->g->arena, g_base64_room(n));
+    uint8_t *out = dt_arena_alloc(&p->g->arena, dt_base64_room(n));
     if (!out)
         return g_nomem(p);
-    long got = g_base64_decode(s, n, out);
+    long got = dt_base64_decode(s, n, out);
     if (got < 0)
         return g_bad(p, DT_E_GRAPH, at, "not base64 (RFC 4648 with padding, no white space)");
     if ((uint64_t)got != b->bytes)
@@ -334,8 +369,20 @@ static bool looks_like_plan(json_t *doc)
     return false;
 }
 
-/* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed"}, all
- * optional. */
+static int assembler(struct g_parser *p, json_t *v, const struct g_at *at)
+{
+    static const char *const member[] = {"assembler", "version", "arch"};
+    const char *text;
+    json_t *o;
+    int r = g_object(p, v, at);
+    for (int i = 0; i < 3 && r >= 0; i++)
+        if ((r = g_need(p, v, at, member[i], &o)) >= 0 && (r = g_string(p, o, G_KEY(at, member[i]), &text)) >= 0 && strlen(text) > 64)
+            r = g_bad(p, DT_E_TOO_LARGE, G_KEY(at, member[i]), "over 64 characters");
+    return r < 0 ? r : 0;
+}
+
+/* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed", "machine_code": {"assembler": …, "version": …,
+ * "arch": …}}, all optional. */
 int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
 {
     const char *key, *text;
@@ -374,6 +421,8 @@ int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
             strspn(text + 7, "0123456789abcdef") != 64)
             return g_bad(p, DT_E_GRAPH, member, "expected \"sha256:\" and 64 hexadecimal digits");
     }
+    if ((o = json_object_get(v, "machine_code")) && (r = assembler(p, o, G_KEY(at, "machine_code"))) < 0)
+        return r;
     here = G_KEY(at, "evidence");
     if (ev && (r = g_string(p, ev, here, &text)) < 0)
         return r;

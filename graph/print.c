@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "graph-priv.h"
 
 static void put(json_t *obj, const char *key, json_t *v, bool *failed)
@@ -57,7 +58,7 @@ static json_t *encoded(const uint8_t *p, size_t n, bool hex)
         for (size_t i = 0; i < n; i++)
             dt_str_addf(&s, "%02x", p[i]);
     else
-        g_base64_encode(p, n, &s);
+        dt_base64_encode(p, n, &s);
     json_t *v = s.failed ? NULL : json_stringn_nocheck(s.s, s.len);
     dt_str_done(&s);
     return v;
@@ -204,6 +205,12 @@ static json_t *module(const struct dt_module *m)
     json_t *v = json_object();
     bool failed = !v;
     put(v, m->is_ptx ? "ptx" : "cuda", json_stringn_nocheck(m->source, m->len), &failed);
+    if (m->cubin) {
+        char text[DT_SHA256_TEXT];
+        failed |= dt_sha256_text(m->cubin, m->cubin_len, text) < 0;
+        put(v, "cubin", encoded(m->cubin, m->cubin_len, false), &failed);
+        put(v, "cubin_sha256", failed ? NULL : json_string_nocheck(text), &failed);
+    }
     if (m->noption) {
         json_t *options = json_array();
         for (unsigned i = 0; i < m->noption; i++)

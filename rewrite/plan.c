@@ -4,11 +4,13 @@
  * a hazard with, without those that another of them already waits for, and those that its rewrite put there; `stream` and `programmatic` are the
  * newest state's. The document is read back and held to that state (written.c); where they differ, the plan is the posted launches.
  * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
- * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset.
+ * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset. `machine_code`: who assembled the `cubin` that each
+ * module has that is not a posted one, where an assembler is at hand.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
  * before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
  * device made, and how many the performance library decided.
  */
+#include "base/base64.h"
 #include "rewrite/special.h"
 
 #include <math.h>
@@ -61,7 +63,60 @@ static json_t *rewrites(const struct rw_planner *p)
     return list;
 }
 
-static json_t *assumes(const struct rw_state *s, struct dt_err *e)
+/* ---- machine code --------------------------------------------------------------------------------------------------- */
+
+static bool posted(const struct rw_state *first, const struct dev_module *m)
+{
+    for (uint32_t k = 0; k < first->graph->nmodule; k++)
+        if (first->prog->module[k].len == m->len && !memcmp(first->prog->module[k].ptx, m->ptx, m->len))
+            return true;
+    return false;
+}
+
+static bool put_code(json_t *module, const void *p, size_t n)
+{
+    struct dt_str s = {0};
+    char text[DT_SHA256_TEXT];
+    dt_base64_encode(p, n, &s);
+    bool ok = !s.failed && s.s && put(module, "cubin", json_stringn(s.s, s.len)) && dt_sha256_text(p, n, text) == 0 && put(module, "cubin_sha256", json_string(text));
+    dt_str_done(&s);
+    return ok;
+}
+
+/* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none: where the assembler is missing,
+ * or gives up, there is none. The program's modules were assembled when it was made, so this looks them up. */
+static int machine_code(const struct rw_planner *p, json_t *modules, json_t **ret, struct dt_err *e)
+{
+    const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
+    const struct dev_info *d = dev_info(p->dev);
+    char version[32] = "";
+    uint32_t some = 0;
+    int r = 0;
+    for (uint32_t k = 0; k < last->graph->nmodule && r == 0; k++) {
+        const struct dev_module *m = &last->prog->module[k];
+        json_t *o = json_object_get(modules, last->graph->module[k].name);
+        dt_free_ void *code = NULL;
+        size_t n = 0;
+        if (!o || posted(first, m))
+            continue;
+        if ((r = dev_assemble(m->ptx, m->len, d->arch, &code, &n, e)) == 0 && (!dev_assembler_of(code, n, version) || !put_code(o, code, n)))
+            r = *version ? dt_err_set(e, DT_E_NOMEM, "out of memory") : DT_E_NO_COMPILER;
+        some++;
+    }
+    for (uint32_t k = 0; k < last->graph->nmodule && r < 0; k++) {
+        json_object_del(json_object_get(modules, last->graph->module[k].name), "cubin");
+        json_object_del(json_object_get(modules, last->graph->module[k].name), "cubin_sha256");
+    }
+    if (r < 0 && r != DT_E_NOMEM) {
+        dt_err_done(e);
+        return 0;
+    }
+    if (r == 0 && some && !(*ret = json_pack("{s:s,s:s,s:s}", "assembler", "nvJitLink", "version", version, "arch", d->arch)))
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return r;
+}
+
+static json_t *assumes(const struct rw_state *s, json_t *code, struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     json_t *o = json_object(), *align = json_object(), *constant = json_object();
@@ -89,7 +144,7 @@ static json_t *assumes(const struct rw_state *s, struct dt_err *e)
         free(p);
     }
     ok = ok && put(o, "align", json_incref(align)) && put(o, "constant", json_incref(constant)) &&
-         put(o, "evidence", json_string(ana_evidence_text(s->evidence)));
+         put(o, "evidence", json_string(ana_evidence_text(s->evidence))) && (!code || put(o, "machine_code", json_incref(code)));
     json_decref(align);
     json_decref(constant);
     free(width);
@@ -193,13 +248,14 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
     const struct dev_info *d = dev_info(p->dev);
     json_t *doc = json_object(), *ptx = rw_graph_ptx(last->prog), *mine = rw_graph_ptx(first->prog), *scratch;
-    bool ok = doc && ptx && mine;
+    json_t *code = NULL;
+    bool ok = doc && ptx && mine && machine_code(p, json_object_get(ptx, "modules"), &code, e) == 0;
     ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
          put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
          put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
          put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
          put(doc, "rewrites", rewrites(p)) &&
-         put(doc, "assumes", assumes(last, e)) &&
+         put(doc, "assumes", assumes(last, code, e)) &&
          put(doc, "verified", verified(p)) &&
          (!rw_measures(p) || put(doc, "measured", json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
          put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
@@ -209,6 +265,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
              put(doc, "buffers", json_incref(json_object_get(mine, "buffers"))) &&
              (first == last || put(doc, "original", original(mine, json_object_get(ptx, "modules"))));
     }
+    json_decref(code);
     json_decref(ptx);
     json_decref(mine);
     if (!ok) {

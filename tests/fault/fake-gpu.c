@@ -19,6 +19,7 @@
  *   cupti-busy cupti-none cupti-privileges    subscribing fails (39, 999); counters are refused (35)
  *   cupti-crash count-crash   tracing, counting ends the process (SIGABRT)
  *   cupti-lost cupti-lost-streams cupti-drop  no record comes; none of kernels outside graphs; CUPTI says that it dropped 7
+ *   images                    what is loaded is told on stderr: "image machine code", "image ptx"
  *   named                     the name that the driver gives an H200       tell    each launch of a graph is told on stderr
  *   hot crowd clock           NVML: slowed down by heat; three processes; an SM clock that wanders
  * FAKE_GPU=@FILE: the words are in that file, read anew at each call. x86-64 only (trampolines).
@@ -71,8 +72,13 @@ static bool fault(const char *word)
 #define SYM(name) JUMP(name)
 #define OPT(name) JUMP(name)
 #include "device/cuda.def"
-#undef SYM
 #undef OPT
+/* what libdovetail and the program of tests/e2e/bind.c want besides */
+#define MORE(SYM)                                                                                                                  \
+    SYM(cuCtxGetCurrent) SYM(cuCtxPushCurrent) SYM(cuCtxPopCurrent) SYM(cuFuncGetParamInfo) SYM(cuMemGetAddressRange)               \
+    SYM(cuPointerGetAttribute) SYM(cuGraphAddEmptyNode) SYM(cuStreamBeginCapture) SYM(cuStreamEndCapture) SYM(cuStreamSynchronize)
+MORE(SYM)
+#undef SYM
 
 static void *behind;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -203,6 +209,8 @@ static void jit_log(unsigned n, const CUjit_option *o, void **v, const char *tex
 static CUresult my_load(CUmodule *m, const void *image, unsigned n, CUjit_option *o, void **v)
 {
     bool cubin = !memcmp(image, ELFMAG, SELFMAG);
+    if (fault("images"))
+        fprintf(stderr, "image %s\n", cubin ? "machine code" : "ptx");
     if (cubin && (fault("no-cubin") || !(image = ptx_of(image))))
         return CUDA_ERROR_NO_BINARY_FOR_GPU;
     if (!cubin && fault("cubin-only")) {
@@ -328,8 +336,9 @@ __attribute__((constructor)) static void start(void)
 #define OPT(name) JUMP2(name)
 #define JUMP2(name) to_##name = dlsym(behind, #name);
 #include "device/cuda.def"
-#undef SYM
 #undef OPT
+    MORE(SYM)
+#undef SYM
 #define MINE(name, function) MINE_(name, function)
 #define MINE_(name, function) to_##name = (void *)function;
     MINE(cuInit, my_init)

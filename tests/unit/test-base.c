@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <elf.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,8 @@
 
 #include "base/alloc.h"
 #include "base/arena.h"
+#include "base/base64.h"
+#include "base/elf-file.h"
 #include "base/err.h"
 #include "base/hash.h"
 #include "base/radix.h"
@@ -166,12 +169,65 @@ static void radix_sorts_and_is_stable(void **state)
     assert_int_equal(v[0].key, 30);
 }
 
+/* A header, two sections, one segment; then every byte of it changed, and cut everywhere. */
+static void elf_files(void **s)
+{
+    struct {
+        Elf64_Ehdr h;
+        Elf64_Phdr p;
+        char data[32];
+        Elf64_Shdr s[3];
+    } f = {.h = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB}, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1, .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = 3, .e_shstrndx = 1}};
+    f.h.e_phoff = offsetof(__typeof__(f), p);
+    f.h.e_shoff = offsetof(__typeof__(f), s);
+    f.p.p_offset = f.s[1].sh_offset = offsetof(__typeof__(f), data);
+    f.p.p_filesz = f.s[1].sh_size = sizeof f.data;
+    f.s[2] = (Elf64_Shdr){.sh_type = SHT_NOBITS, .sh_size = UINT64_MAX};
+    assert_true(dt_elf_whole(&f, sizeof f));
+    for (size_t n = 0; n < sizeof f; n++) {
+        uint8_t *cut = malloc(n + 1); /* of its exact length, for the sanitizer */
+        cut = realloc(cut, n ? n : 1);
+        memcpy(cut, &f, n);
+        assert_false(dt_elf_whole(cut, n));
+        free(cut);
+    }
+    unsigned refused = 0;
+    for (size_t n = 0; n < sizeof f * 8; n++) {
+        uint8_t *other = malloc(sizeof f);
+        memcpy(other, &f, sizeof f);
+        other[n / 8] ^= (uint8_t)(1 << n % 8);
+        refused += !dt_elf_whole(other, sizeof f);
+        free(other);
+    }
+    assert_true(refused > 300);
+    f.s[1].sh_size = UINT64_MAX; /* wraps */
+    assert_false(dt_elf_whole(&f, sizeof f));
+}
+
+static void base64_has_one_spelling(void **s)
+{
+    uint8_t in[64], out[64];
+    for (unsigned n = 0; n < sizeof in; n++) {
+        struct dt_str t = {0};
+        in[n] = (uint8_t)(n * 37 + 5);
+        dt_base64_encode(in, n, &t);
+        assert_int_equal(t.len, (n + 2) / 3 * 4);
+        assert_int_equal(dt_base64_decode(t.len ? t.s : "", t.len, out), n);
+        assert_memory_equal(in, out, n);
+        dt_str_done(&t);
+    }
+    assert_int_equal(dt_base64_decode("QQ==", 4, out), 1);
+    assert_int_equal(dt_base64_decode("QR==", 4, out), -1);
+    assert_int_equal(dt_base64_decode("QQ=", 3, out), -1);
+    assert_int_equal(dt_base64_decode("Q Q=", 4, out), -1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(err_keeps_the_first), cmocka_unit_test(problem_of_bytes_that_are_not_utf8),
         cmocka_unit_test(arena_is_zeroed_and_aligned), cmocka_unit_test(str_fails_softly),
-        cmocka_unit_test(sha_and_splitmix), cmocka_unit_test(names), cmocka_unit_test(radix_sorts_and_is_stable), cmocka_unit_test(frames_cross_a_pipe),
+        cmocka_unit_test(sha_and_splitmix), cmocka_unit_test(names), cmocka_unit_test(elf_files), cmocka_unit_test(base64_has_one_spelling), cmocka_unit_test(radix_sorts_and_is_stable), cmocka_unit_test(frames_cross_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -322,12 +322,13 @@ static void round_trip(const char *text)
     dt_graph_free(c);
 }
 
+#define ELF_SHA "sha256:3bdbb4fe8397cd2b842430b39ccff01a8663c751945ef5e9a09e267fb8b1d359" /* of the four bytes that an ELF file begins with */
 static const char plan[] =
-    "{\"signature\": \"s\", \"baseline\": {\"time_us\": 4.5}, \"modules\": {\"f0\": {\"ptx\": \"x\"}},\n"
+    "{\"signature\": \"s\", \"baseline\": {\"time_us\": 4.5}, \"modules\": {\"f0\": {\"ptx\": \"x\", \"cubin\": \"f0VMRg==\", \"cubin_sha256\": \"" ELF_SHA "\"}},\n"
     " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", "
     "\"seed\": 18446744073709551615}},\n"
     "  \"y\": {\"bytes\": 16, \"role\": \"output\"}, \"gone::v\": {\"bytes\": 4, \"role\": \"inout\"}},\n"
-    " \"assumes\": {\"align\": {\"x\": 16}, \"constant\": {}, \"evidence\": \"proved\"},\n"
+    " \"assumes\": {\"align\": {\"x\": 16}, \"constant\": {}, \"evidence\": \"proved\", \"machine_code\": {\"assembler\": \"nvJitLink\", \"version\": \"13.0.88\", \"arch\": \"sm_90\"}},\n"
     " \"scratch\": {\"t0\": {\"bytes\": 32, \"fill\": {\"zero\": true}}},\n"
     " \"launches\": [{\"name\": \"a+b\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], "
     "\"args\": [{\"buffer\": \"t0\"}, {\"f32\": \"0xff800000\"}, {\"f32\": -0.0}], \"stream\": 1, \"after\": []},\n"
@@ -351,6 +352,8 @@ static void test_plan(void **state)
     assert_string_equal(g->launch[1].after[0], "a+b");
     assert_true(g->launch[1].programmatic);
     assert_non_null(g->assumes);
+    assert_int_equal(g->module[0].cubin_len, 4);
+    assert_memory_equal(g->module[0].cubin, "\177ELF", 4);
     dt_graph_free(g);
     static const struct {
         const char *from, *to, *pointer;
@@ -364,6 +367,15 @@ static void test_plan(void **state)
         {"\"constant\": {}", "\"constant\": {\"x\": \"sha256:00\"}", "/assumes/constant/x"},
         {"\"proved\"", "\"data-dependent\"", "/assumes/evidence"},
         {"\"t0\": {\"bytes\"", "\"y\": {\"bytes\"", "/scratch/y"},
+        {"f0VMRg==", "f0VMRg=", "/modules/f0/cubin"},
+        {"f0VMRg==", "f0VMRh==", "/modules/f0/cubin"},
+        {"f0VMRg==", "", "/modules/f0/cubin"},
+        {"f0VMRg==", "f0VMRgAA", "/modules/f0/cubin"},
+        {"\"f0VMRg==\"", "7", "/modules/f0/cubin"},
+        {"\"" ELF_SHA "\"", "7", "/modules/f0/cubin_sha256"},
+        {"\"ptx\"", "\"cuda\"", "/modules/f0/cubin"},
+        {"\"version\": \"13.0.88\"", "\"version\": 13", "/assumes/machine_code/version"},
+        {", \"arch\": \"sm_90\"", "", "/assumes/machine_code/arch"},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct dt_str s = {0};
@@ -379,6 +391,30 @@ static void test_plan(void **state)
         dt_err_done(&e);
         dt_str_done(&s);
     }
+}
+
+/* Refused by its length, before anything is decoded; a posted graph's is a member that nobody knows. */
+static void test_machine_code(void **state)
+{
+    enum { LONG = 92 << 20 };
+    struct dt_graph *g = NULL;
+    struct dt_err e = {0};
+    json_t *doc = NULL;
+    assert_int_equal(dt_json_load(plan, strlen(plan), &doc, NULL), 0);
+    char *text = malloc(LONG);
+    assert_non_null(text);
+    memset(text, 'A', LONG);
+    json_t *m = json_object_get(json_object_get(doc, "modules"), "f0");
+    json_object_set_new(m, "cubin", json_stringn_nocheck(text, LONG));
+    free(text);
+    assert_int_equal(dt_graph_from_json(doc, &g, &e), DT_E_TOO_LARGE);
+    assert_string_equal(e.pointer, "/modules/f0/cubin");
+    dt_err_done(&e);
+    json_decref(doc);
+    g = parse("{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"x\", \"cubin\": 7}}, \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"inout\"}}, \"launches\": ["
+              "{\"memset\": {\"buffer\": \"x\", \"bytes\": 4, \"value\": 0}}]}");
+    assert_null(g->module[0].cubin);
+    dt_graph_free(g);
 }
 
 /* The same graph: other names, other order of members, other modules and buffers that nothing uses, another fill of an
@@ -509,7 +545,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),   cmocka_unit_test(test_bad),        cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan), cmocka_unit_test(test_machine_code),
         cmocka_unit_test(test_digest), cmocka_unit_test(test_canon),      cmocka_unit_test(test_out_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -36,7 +36,7 @@ static const char plan[] =
     "wait for '%8$s+%9$s' on '%5$s', 'really'\"}],"
     "\"assumes\": {\"align\": {\"%4$s\": 16}, \"constant\": {}, \"evidence\": \"proved\"},"
     "\"verified\": {\"bitwise\": true, \"special\": {\"buffers\": 1, \"dropped\": {\"%4$s\": \"trap: nan\"}, \"range\": [\"%4$s\", \"%5$s\"]}},"
-    "\"modules\": {\"%12$s\": {\"ptx\": \"x\"}, \"%2$s\": {\"ptx\": \"t\"}, \"%3$s\": {\"ptx\": \"u\"}},"
+    "\"modules\": {\"%12$s\": {\"ptx\": \"x\", \"cubin\": \"f0VMRg==\", \"cubin_sha256\": \"sha256:3bdbb4fe8397cd2b842430b39ccff01a8663c751945ef5e9a09e267fb8b1d359\"}, \"%2$s\": {\"ptx\": \"t\"}, \"%3$s\": {\"ptx\": \"u\"}},"
     "\"buffers\": %15$s,"
     "\"scratch\": {\"%13$s\": {\"bytes\": 4}},"
     "\"launches\": ["
