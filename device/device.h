@@ -79,8 +79,9 @@ int dev_carried(const struct dev_device *d, const struct dt_graph *plan, const b
  * Put it on all of a function (how many were changed), on one instruction. */
 unsigned dev_round_muls(struct ptx_function *f);
 bool dev_round_mul(struct ptx_inst *i);
-enum dev_identity { DEV_IDENTICAL, DEV_CONTRACTED, DEV_UNKNOWN };
-/* Is `entry` of the module (NULL: all of it), printed with .rn, the same machine code? UNKNOWN without nvJitLink. */
+enum dev_identity { DEV_IDENTICAL, DEV_OPEN, DEV_CONTRACTED, DEV_UNKNOWN };
+/* Is `entry` of the module (NULL: all of it), printed with .rn, the same machine code? OPEN: no open product reaches an open sum in it, so it is to
+ * stay as it is, without .rn. UNKNOWN without nvJitLink. */
 enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch);
 /* The entry with its contractions written out, such that its code is the same. A module of its own, NULL: no such form was found. */
 struct ptx_module *dev_explicit(const struct ptx_module *m, const char *entry, const char *arch);

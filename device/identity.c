@@ -2,11 +2,17 @@
  *
  * PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction: ptxas may make an FFMA of a
  * mul.f32 and an add.f32 that meet in one kernel, and does so, also when only the store between them goes away. A product that carries
- * .rn is never contracted, whatever it meets (tried for f32, f64, f16, f16x2, bf16: ptxas 13.0). So every emitted mul carries .rn, and sums stay
- * as they are: `.rn` on them also stops harmless things (1 + ex2(x) is known to be positive, and a division by it then shorter).
- * That must not change the original's own code either: the entry is printed both ways, assembled both ways, and the machine code compared byte
- * for byte (nvcc contracts before it writes PTX, so this ordinarily holds; PTX from elsewhere may lean on ptxas: contract.c).
- * Without nvJitLink nothing can be compared: an entry is then taken only if it has no unmodified mul, or nothing to add it to.
+ * .rn is never contracted, whatever it meets (tried for f32, f64, f16, f16x2, bf16: ptxas 13.0). So where products and sums of a kernel can meet every
+ * emitted mul carries .rn, and sums stay as they are: `.rn` on them also stops harmless things (1 + ex2(x) is known to be positive, and a division
+ * by it then shorter). That must not change the original's own code either: the entry is printed both ways, assembled both ways, and the machine code
+ * compared byte for byte (nvcc contracts before it writes PTX, so this ordinarily holds; PTX from elsewhere may lean on ptxas: contract.c).
+ *
+ * Where no open product reaches an open sum nothing can be contracted within the kernel, and nothing is changed: `.rn` alone would undo other
+ * things (a * b * 0.5f is one FMUL.D2, mul.rn.f32 makes two FMULs of it). Between kernels that are put into one, values are hidden (rewrite/inline.c) or
+ * handed over behind a barrier. A product reaches what its register is copied to, through shared and local memory, too, since stores are forwarded to loads; not
+ * what is computed of it, and not through `xor` of two registers.
+ * Without nvJitLink nothing can be compared: an entry is then taken only where none reaches one.
+ * What this does not see: what else ptxas combines. That is for whoever compares the machine code of the posted kernels and of the new one.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -107,37 +113,118 @@ bool dev_same_code(const void *a, size_t na, const void *b, size_t nb)
     return found && found == other;
 }
 
+/* ---- does an open product reach an open sum? ---------------------------------------------------------------------------- */
+
+struct reach {
+    bool *reg; /* by register: it may hold an open product */
+    bool memory, changed;
+    bool carries, opens; /* of the instruction at hand: what it reads may be one; what it writes is */
+};
+
+static void on_read(uint32_t reg, bool write, void *user)
+{
+    struct reach *w = user;
+    w->carries |= !write && w->reg[reg];
+}
+
+static void on_write(uint32_t reg, bool write, void *user)
+{
+    struct reach *w = user;
+    if (write && w->opens && !w->reg[reg])
+        w->reg[reg] = w->changed = true;
+}
+
+/* Does it hand on what it reads, perhaps with another sign, in another place or not at all? */
+static bool copies(const struct ptx_inst *i)
+{
+    switch (i->op) {
+    case PTX_OP_MOV:
+    case PTX_OP_SELP:
+    case PTX_OP_NEG:
+    case PTX_OP_ABS:
+        return true;
+    case PTX_OP_CVT:
+    case PTX_OP_SETP:
+        return false;
+    case PTX_OP_XOR:
+        return i->opnd[1].kind != PTX_O_REG || i->opnd[2].kind != PTX_O_REG;
+    default:
+        return !i->ntype || !ptx_type_is_float(i->type[0]);
+    }
+}
+
+/* One instruction; true: it is an open sum of an open product. */
+static bool follow(const struct ptx_inst *i, struct reach *w)
+{
+    unsigned flags = i->space == PTX_GLOBAL || i->space == PTX_PARAM ? 0 : ptx_op_info(i->op)->flags & (PTX_F_READS | PTX_F_WRITES);
+    bool access = ptx_op_info(i->op)->flags & PTX_F_READS;
+    w->carries = false;
+    ptx_inst_regs(i, on_read, w);
+    if (open_to_contraction(i) && i->op != PTX_OP_MUL)
+        return w->carries;
+    if ((flags & PTX_F_WRITES) && w->carries && !w->memory)
+        w->memory = w->changed = true;
+    w->opens = i->op == PTX_OP_MUL ? open_to_contraction(i)
+               : access ? (flags & PTX_F_READS) && w->memory : w->carries && copies(i);
+    ptx_inst_regs(i, on_write, w);
+    return false;
+}
+
+/* Of one function. 0, 1; DT_E_NOMEM. */
+static int meet_in(const struct ptx_function *f)
+{
+    struct reach w = {.reg = dt_calloc((size_t)f->nreg + 1, sizeof *w.reg), .changed = true};
+    bool meet = false;
+    if (!w.reg)
+        return DT_E_NOMEM;
+    while (w.changed && !meet) {
+        w.changed = false;
+        for (uint32_t n = 0; n < f->ninst && !meet; n++)
+            meet = f->inst[n].op > PTX_OP_OPAQUE && follow(&f->inst[n], &w);
+    }
+    free(w.reg);
+    return meet;
+}
+
+/* Of all: a function may be inlined where the other is, and nobody knows what an opaque instruction does. */
+static int meet(const struct ptx_module *m)
+{
+    bool mul = false, add = false, called = false;
+    for (uint32_t k = 0; k < m->nfunc; k++) {
+        const struct ptx_function *f = m->func[k];
+        called |= !f->is_entry && f->has_body;
+        for (uint32_t n = 0; n < f->ninst; n++) {
+            called |= f->inst[n].op == PTX_OP_OPAQUE;
+            mul |= f->inst[n].op == PTX_OP_MUL && open_to_contraction(&f->inst[n]);
+            add |= f->inst[n].op != PTX_OP_MUL && open_to_contraction(&f->inst[n]);
+        }
+    }
+    if (called || !mul || !add)
+        return mul && add;
+    int r = 0;
+    for (uint32_t k = 0; k < m->nfunc && r == 0; k++)
+        r = meet_in(m->func[k]);
+    return r;
+}
+
 enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, const char *arch)
 {
     struct ptx_module *one = NULL;
     struct dt_str before = {0}, after = {0};
     void *x = NULL, *y = NULL;
     size_t nx = 0, ny = 0;
-    bool meet = false, any_mul = false, any_add = false, called = false;
     unsigned changed = 0;
     enum dev_identity out = DEV_UNKNOWN;
     if (ptx_clone(m, entry, &one, NULL) < 0 || ptx_print(one, &before) < 0)
         goto done;
-    for (uint32_t k = 0; k < one->nfunc; k++) {
-        bool mul = false, add = false;
-        for (uint32_t i = 0; i < one->func[k]->ninst; i++) {
-            const struct ptx_inst *q = &one->func[k]->inst[i];
-            if (q->op == PTX_OP_OPAQUE)
-                continue;
-            mul |= q->op == PTX_OP_MUL && open_to_contraction(q);
-            add |= q->op != PTX_OP_MUL && open_to_contraction(q);
-        }
-        meet |= mul && add;
-        any_mul |= mul;
-        any_add |= add;
-        called |= !one->func[k]->is_entry && one->func[k]->has_body;
-        changed += dev_round_muls(one->func[k]);
-    }
-    if (!changed || !(meet || (called && any_mul && any_add))) { /* a function may be inlined where the other is */
-        out = DEV_IDENTICAL;
+    int r = meet(one);
+    if (r <= 0) {
+        out = r == 0 ? DEV_OPEN : out;
         goto done;
     }
-    if (ptx_print(one, &after) < 0 || before.failed || after.failed)
+    for (uint32_t k = 0; k < one->nfunc; k++)
+        changed += dev_round_muls(one->func[k]);
+    if (!changed || ptx_print(one, &after) < 0 || before.failed || after.failed)
         goto done;
     if (dev_assemble(before.s, before.len, arch, &x, &nx, NULL) < 0 || dev_assemble(after.s, after.len, arch, &y, &ny, NULL) < 0)
         goto done;

@@ -6,7 +6,7 @@
  *   mov.u32 %r3, %cluster_ctarank;      mov.u32 %r3, RANK;             a cluster of its own keeps its ranks
  *   ret;  exit;                         bra END;                       the phase's end
  *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is larger
- *   mul.f32 …                           mul.rn.f32 …                   so that ptxas contracts nothing across bodies (device/identity.c)
+ *   mul.f32 …                           mul.rn.f32 …                   where a sum of the body can meet it: nothing is contracted anew (device/identity.c)
  *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers go
  *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared memory
  *   ld.global.f32 %f1, [%rd4]; in clusters    mapa.shared::cluster.u32 %s, …; ld.shared::cluster.f32 %f1, [%s];     of the rank that has it
@@ -55,7 +55,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
         break;
     case PTX_O_FUNC:
         for (size_t k = 0; k < j->funcs.n; k++)
-            if (!strcmp(j->funcs.p[k].from->name, o->func->name) && j->funcs.p[k].from->module == o->func->module) {
+            if (j->funcs.p[k].open == p->open && !strcmp(j->funcs.p[k].from->name, o->func->name) && j->funcs.p[k].from->module == o->func->module) {
                 o->func = j->funcs.p[k].to;
                 return 0;
             }
@@ -427,7 +427,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
         if (k >= 0) {
             x = copy_redirected(j, p, o, &i, k);
         } else {
-            dev_round_mul(&i);
+            if (!p->open)
+                dev_round_mul(&i);
             if (o->op == PTX_OP_LD && rw_is_global_access(o) && written_here(j->c, p->side, rw_prov_of(b, o)))
                 rw_drop_hints(&i);
             x = append(j, &i);
@@ -460,7 +461,8 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
         if (i.pred != PTX_NO_REG)
             i.pred = p->reg[i.pred];
         i.line = i.col = 0;
-        dev_round_mul(&i);
+        if (!p->open)
+            dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(&i))
             rw_drop_hints(&i);
         int r = append(j, &i);

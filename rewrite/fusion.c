@@ -110,8 +110,8 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     return 0;
 }
 
-/* All bodies with arithmetic that no assembler may contract otherwise: as they are, with .rn (join does that), or with their
- * contractions written out. 1: refused. */
+/* All bodies with arithmetic that no assembler may contract otherwise: as they are, where products and sums can meet with .rn (join does that), or
+ * with their contractions written out. 1: refused. */
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     for (uint32_t s = 0; s < c->nbody; s++) {
@@ -125,7 +125,8 @@ int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
                 return r;
             id = g ? DEV_IDENTICAL : id;
         }
-        if (id == DEV_IDENTICAL)
+        c->open[s] = id == DEV_OPEN;
+        if (id == DEV_IDENTICAL || id == DEV_OPEN)
             continue;
         const char *name = c->body[s].step->launch->name;
         if (id == DEV_CONTRACTED)

@@ -145,15 +145,16 @@ static int emit_hidden(struct rw_join *j, const struct rw_phase *p, struct ptx_o
 {
     unsigned elem = j->c->in->elem;
     enum ptx_type bits = elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16;
-    struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, zero = {.kind = PTX_O_REG, .comp = -1, .reg = p->zero};
-    struct ptx_opnd three[3] = {x, x, zero};
+    struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, y = x, zero = {.kind = PTX_O_REG, .comp = -1, .reg = p->zero};
+    y.reg = new_reg(j, bits, "dt_x"); /* of its own: no register holds both */
+    struct ptx_opnd three[3] = {y, x, zero};
     struct ptx_inst i = {.op = PTX_OP_XOR, .nopnd = 3, .ntype = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = three, .type = {(uint8_t)bits}};
-    if (x.reg == PTX_NO_REG)
+    if (x.reg == PTX_NO_REG || y.reg == PTX_NO_REG)
         return DT_E_NOMEM;
     int r = emit_move(j, elem, x, from, type, pred, neg);
     if (r == 0 && !ptx_append(j->f, i))
         r = nomem(j);
-    return r < 0 ? r : emit_move(j, elem, to, x, type, pred, neg);
+    return r < 0 ? r : emit_move(j, elem, to, y, type, pred, neg);
 }
 
 /* The zero word in a register of an element's size. */
@@ -416,6 +417,7 @@ static int prepare(struct site *s)
     const struct rw_inline *n = c->in;
     const struct rw_body *g = &c->body[n->guest];
     s->p.side = n->guest;
+    s->p.open = c->open[n->guest];
     s->p.joint = true;
     s->p.reg = dt_new_array(&c->arena, uint32_t, g->f->nreg + 1);
     s->p.label = dt_new_array(&c->arena, uint32_t, g->f->nlabel + 1);
@@ -545,6 +547,9 @@ static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret
     j->m->target = dt_arena_strdup(&j->m->arena, rw_target_of(hm->target, gm->target));
     j->f->name = dt_arena_strdup(&j->m->arena, c->entry);
     j->f->nloc = 0; /* lines of one text say nothing about two */
+    for (uint32_t k = 0; k < j->m->nfunc && !c->open[c->in->host]; k++)
+        if (j->m->func[k] != j->f)
+            dev_round_muls(j->m->func[k]);
     *ret_old = j->f->inst;
     *ret_n = j->f->ninst;
     j->f->inst = NULL;
@@ -575,7 +580,8 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
         }
         if (in->drop_arg && loads_argument(c, o, &offset))
             i = move_number(&i, two, offset);
-        dev_round_mul(&i);
+        if (!c->open[in->host])
+            dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(o))
             rw_drop_hints_if_written(c, in->host, o, &i);
         r = ptx_append(j->f, i) ? 0 : nomem(j);

@@ -21,6 +21,7 @@ struct rw_join {
     struct dt_vec(struct rw_func_pair {
         const struct ptx_function *from;
         struct ptx_function *to;
+        bool open; /* products as they are: both forms may be there, for bodies that want either */
     }) funcs;
     struct ptx_var *smem;  /* the block's shared memory, NULL if none */
     struct ptx_var *table; /* constant data, NULL if none */
@@ -33,6 +34,7 @@ struct rw_join {
 
 struct rw_phase { /* one body on its way into the fused kernel */
     int side; /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
+    bool open; /* products stay without .rn (rw_cand.open) */
     uint32_t *reg, *label;
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
     uint32_t in_cluster[3], cluster_of[3]; /* the same, of a body in clusters: its block's place in the cluster, the cluster's in the grid */

@@ -230,14 +230,14 @@ static const struct ptx_function *definition(const struct ptx_function *f)
 
 /* Device functions that `f` calls go into a module of their own by print and parse (ptx_clone keeps what an entry uses); here
  * they are copied by text with fresh names, callees first. */
-static int copy_callees(struct rw_join *j, const struct ptx_function *f);
+static int copy_callees(struct rw_join *j, const struct ptx_function *f, bool open);
 
-static int copy_function(struct rw_join *j, const struct ptx_function *f)
+static int copy_function(struct rw_join *j, const struct ptx_function *f, bool open)
 {
     for (size_t k = 0; k < j->funcs.n; k++)
-        if (j->funcs.p[k].from == f)
+        if (j->funcs.p[k].from == f && j->funcs.p[k].open == open)
             return 0;
-    int r = copy_callees(j, f);
+    int r = copy_callees(j, f, open);
     if (r < 0 || (r = copy_module_vars(j, f)) < 0)
         return r;
     char name[96];
@@ -266,7 +266,7 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f)
     }
     if ((r = copy_function_vars(j, f, to, RW_ANY_SIDE)) < 0)
         return r;
-    struct rw_phase p = {.side = RW_ANY_SIDE};
+    struct rw_phase p = {.side = RW_ANY_SIDE, .open = open};
     p.reg = dt_new_array(&j->m->arena, uint32_t, f->nreg + 1);
     p.label = dt_new_array(&j->m->arena, uint32_t, f->nlabel + 1);
     if (!p.reg || !p.label)
@@ -284,15 +284,15 @@ static int copy_function(struct rw_join *j, const struct ptx_function *f)
     j->f = outer;
     if (r < 0)
         return r;
-    return dt_push(&j->funcs, (struct rw_func_pair){f, to}) ? 0 : nomem(j);
+    return dt_push(&j->funcs, (struct rw_func_pair){f, to, open}) ? 0 : nomem(j);
 }
 
-static int copy_callees(struct rw_join *j, const struct ptx_function *f)
+static int copy_callees(struct rw_join *j, const struct ptx_function *f, bool open)
 {
     for (uint32_t n = 0; n < f->ninst; n++)
         for (unsigned k = 0; f->inst[n].op == PTX_OP_CALL && k < f->inst[n].nopnd; k++)
             if (f->inst[n].opnd[k].kind == PTX_O_FUNC) {
-                int r = copy_function(j, definition(f->inst[n].opnd[k].func));
+                int r = copy_function(j, definition(f->inst[n].opnd[k].func), open);
                 if (r < 0)
                     return r;
             }
@@ -560,7 +560,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     struct rw_cand *c = j->c;
     const struct rw_body *b = &c->body[side];
     const struct rw_list *l = &c->comps.list[side];
-    struct rw_phase p = {.side = side};
+    struct rw_phase p = {.side = side, .open = c->open[side]};
     const struct ptx_function *f = b->f;
     uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t; /* group t / threads has block I + group of the list */
     bool loop = (l->m == UINT32_MAX ? l->max : l->m) > w, rest = w > 1 && (l->m == UINT32_MAX || l->m % w); /* in the last round not all groups have one */
@@ -693,7 +693,7 @@ int rw_copy_data(struct rw_join *j, int side)
     const struct ptx_function *f = j->c->body[side].f;
     int r = copy_module_vars(j, f);
     if (r == 0)
-        r = copy_callees(j, f);
+        r = copy_callees(j, f, j->c->open[side]);
     return r < 0 ? r : copy_function_vars(j, f, j->f, side);
 }
 
@@ -771,7 +771,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     int r = 0;
     for (uint32_t s = 0; s < c->nbody && r == 0; s++)
         if ((r = copy_module_vars(&j, c->body[s].f)) == 0)
-            r = copy_callees(&j, c->body[s].f);
+            r = copy_callees(&j, c->body[s].f, c->open[s]);
     if (r < 0)
         goto out;
     if ((r = make_table(&j, &t)) < 0 || (c->flow && (r = rw_flow_module(&j)) < 0))

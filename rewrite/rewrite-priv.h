@@ -175,6 +175,7 @@ struct rw_cand {
     uint32_t launch[RW_BODIES]; /* producer, consumer; or what runs side by side */
     struct rw_body body[RW_BODIES];
     struct ptx_module *own[RW_BODIES]; /* where the body is not the program's entry but its explicit form */
+    bool open[RW_BODIES];       /* its products stay without .rn: no sum can meet them (device/identity.c) */
     struct rw_comps comps;
     uint32_t cluster;           /* level `cluster`: so many blocks run a component, `comps` is by rank and `whole` by component; else 0 */
     struct rw_comps whole;

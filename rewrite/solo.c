@@ -32,7 +32,7 @@ int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e)
     enum dev_identity id = s->own ? DEV_IDENTICAL : dev_identity(f->module, f->name, s->dev->arch);
     if (id == DEV_CONTRACTED && (s->own = dev_explicit(f->module, f->name, s->dev->arch)))
         id = DEV_IDENTICAL;
-    if (id != DEV_IDENTICAL) {
+    if (id != DEV_IDENTICAL && id != DEV_OPEN) {
         dt_str_addf(why, "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; changed, they could be contracted otherwise",
                     s->prog->graph->launch[s->launch].name);
         return 1;
@@ -45,7 +45,7 @@ int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e)
     s->f = ptx_find_function(s->m, f->name);
     if (!s->f)
         return dt_err_set(e, DT_E_INTERNAL, "entry %s is not in its own copy", f->name);
-    for (uint32_t k = 0; k < s->m->nfunc; k++)
+    for (uint32_t k = 0; k < s->m->nfunc && id != DEV_OPEN; k++)
         dev_round_muls(s->m->func[k]);
     s->again = 0; /* names of the text that will be put in: %dt_i, or %dt1_i, … */
     for (uint32_t k = 0; k < s->f->nreg; k++)

@@ -51,13 +51,15 @@ ROWS = [
     ("used-twice", "float", FAST, ["two:x / b", "x + b"]),
     ("used-guarded", "float", FAST, ["pred:x / b", "x + b"]),
     ("used-vectors", "float", FAST, ["both:x / b", "four:x + b"]),
+    ("half-product", "float", NONE, ["x * b * 0.5f", "x + b"]),
+    ("half-chain", "float", NONE, ["x * b * 0.5f", "x + b", "x * b * 2.0f"]),
     ("convert", "float", FAST, ["x / b", "(float)(int)(x + b)"]),
     ("fast-chain", "float", FAST, ["x / b", "x + b", "x / b", "x + b"]),
     ("neg-chain", "float", NONE, ["asm:neg.f32", "asm:neg.f32", "asm:neg.f32"]),
 ]
 OTHERS = ["dead-blocks", "recompute", "parallel-fusion", "split", "prefetch", "programmatic-launch"]
 LEVELS = ["register", "shared", "global"]
-MEMORY = ["fast-div-add", "rcp-rcp", "min-max", "neg-neg", "neg-neg-bf16", "div-kept-add", "vectors"]
+MEMORY = ["fast-div-add", "rcp-rcp", "min-max", "neg-neg", "neg-neg-bf16", "div-kept-add", "vectors", "half-product"]
 FLOAT = re.compile(r"F(ADD|MUL|FMA|MNMX|SET|SETP|SEL|CHK|RND|2)|H(ADD|MUL|FMA|SET|MNMX)|D(ADD|MUL|FMA|SET|MNMX)|MUFU|I2F|F2|.MMA")
 
 

@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,16 +44,41 @@ static void test_identity(void **state)
         assert_non_null(x);
         assert_int_equal(ptx_print(x, &text), 0);
         assert_non_null(strstr(text.s, "fma.rn.f32"));
-        assert_int_equal(dev_identity(x, "p", "sm_90"), DEV_IDENTICAL);
+        assert_int_equal(dev_identity(x, "p", "sm_90"), DEV_OPEN);
         dt_str_done(&text);
         ptx_module_free(x);
     }
     ptx_module_free(m);
     assert_int_equal(ptx_parse(closed, strlen(closed), &m, &e), 0);
-    assert_int_equal(dev_identity(m, "p", "sm_90"), link ? DEV_IDENTICAL : DEV_UNKNOWN);
+    assert_int_equal(dev_identity(m, "p", "sm_90"), DEV_OPEN); /* the product goes where no sum is */
     assert_int_equal(dev_round_muls(m->func[0]), 1);
     assert_int_equal(dev_round_muls(m->func[0]), 0);
     ptx_module_free(m);
+    /* a product reaches a sum, or does not; half of one is FMUL.D2, which .rn would undo */
+    static const struct {
+        const char *body;
+        enum dev_identity want, without; /* without: nvJitLink */
+    } way[] = {
+        {"mul.f32 %f2, %f1, %f3;\nmul.f32 %f4, %f2, 0f3F000000;\nadd.f32 %f5, %f1, %f3;\nst.global.f32 [%rd2+4], %f5;\n", DEV_OPEN, DEV_OPEN},
+        {"mul.f32 %f2, %f1, %f3;\nmul.f32 %f5, %f2, 0f3F000000;\nadd.f32 %f4, %f5, %f3;\n", DEV_CONTRACTED, DEV_UNKNOWN},
+        {"mul.f32 %f2, %f1, %f3;\nneg.f32 %f5, %f2;\nadd.f32 %f4, %f5, %f3;\n", DEV_CONTRACTED, DEV_UNKNOWN},
+        {"mul.f32 %f2, %f1, %f3;\nst.global.f32 [%rd2+8], %f2;\nadd.f32 %f4, %f2, %f3;\n", DEV_IDENTICAL, DEV_UNKNOWN},
+        {"mul.f32 %f2, %f1, %f3;\nmax.f32 %f5, %f2, %f1;\nadd.f32 %f4, %f5, %f3;\n", DEV_OPEN, DEV_OPEN},
+        {"mul.f32 %f2, %f1, %f3;\n.local .b8 l[4];\nst.local.f32 [l], %f2;\nld.local.f32 %f5, [l];\nadd.f32 %f4, %f5, %f3;\n", DEV_CONTRACTED, DEV_UNKNOWN},
+        {"mul.f32 %f2, %f1, %f3;\n.reg .b32 %z<4>;\nmov.b32 %z0, %f2;\nxor.b32 %z1, %z0, %z2;\nmov.b32 %f5, %z1;\nadd.f32 %f4, %f5, %f3;\n", DEV_OPEN, DEV_OPEN},
+        {"mul.f32 %f2, %f1, %f3;\nmul.f32 %f5, %f2, 0f3F000000;\nst.global.f32 [%rd2+8], %f5;\nmul.f32 %f6, %f1, %f1;\nadd.f32 %f4, %f6, %f3;\n", DEV_CONTRACTED,
+         DEV_UNKNOWN}, /* a contraction, and an FMUL.D2 elsewhere: no form has both, so nobody may touch it */
+    };
+    for (size_t k = 0; k < sizeof way / sizeof *way; k++) {
+        char text[2000];
+        snprintf(text, sizeof text, "%s%s%s%sst.global.f32 [%%rd2], %%f4;\nret;\n}\n", HEAD, START("p"), LOADS, way[k].body);
+        if (ptx_parse(text, strlen(text), &m, &e) < 0)
+            fail_msg("%s", e.detail);
+        assert_int_equal(dev_identity(m, "p", "sm_90"), link ? way[k].want : way[k].without);
+        if (k + 1 == sizeof way / sizeof *way)
+            assert_null(dev_explicit(m, "p", "sm_90"));
+        ptx_module_free(m);
+    }
     assert_int_equal(ptx_parse(apart, strlen(apart), &m, &e), 0);
     if (dev_identity(m, "p", "sm_90") == DEV_CONTRACTED)
         assert_null(dev_explicit(m, "p", "sm_90"));
