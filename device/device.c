@@ -291,6 +291,30 @@ int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e)
     return dev_cu(d, c, "dovetailSetChecks", e);
 }
 
+static struct dev_finding finding(const struct dovetail_fault *f)
+{
+    struct dev_finding x = {.is = f->num != 0, .line = f->line, .bytes = f->bytes, .address = f->address, .has_other = f->has_other, .other_line = f->other_line};
+    memcpy(x.block, f->block, sizeof x.block);
+    memcpy(x.thread, f->thread, sizeof x.thread);
+    memcpy(x.other_block, f->other_block, sizeof x.other_block);
+    memcpy(x.other_thread, f->other_thread, sizeof x.other_thread);
+    snprintf(x.place, sizeof x.place, "%s", f->place);
+    return x;
+}
+
+int dev_findings(struct dev_device *d, struct dev_finding *ret_race, struct dev_finding *ret_uninit, struct dt_err *e)
+{
+    struct dovetail_fault f[3];
+    if (!d->cu->soft)
+        return dt_err_set(e, DT_E_UNSUPPORTED, "the checking modes need the software device");
+    int r = dev_use(d, e);
+    if (r < 0 || (r = dev_cu(d, d->cu->dovetailGetFindings(f), "dovetailGetFindings", e)) < 0)
+        return r;
+    *ret_race = finding(&f[0]);
+    *ret_uninit = finding(&f[1]);
+    return 0;
+}
+
 bool dev_records(const struct dev_device *d) { return d->cu->soft; }
 
 int dev_record(struct dev_device *d, struct dovetail_recorder *rec, struct dt_err *e)

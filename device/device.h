@@ -160,9 +160,20 @@ int dev_launch(struct dev_device *d, struct dev_module_handle *m, const char *en
 int dev_sync(struct dev_device *d, struct dt_err *e);
 /* Software device only (no effect on a real one): block order seed (0: in order) and race check for later launches. */
 void dev_set_schedule(struct dev_device *d, uint64_t seed, bool race_check);
-/* Checking modes of later launches (docs/CHECKING.md): "race,uninit,barrier", "all", "none"; NULL: as DOVETAIL_CHECK says. Before dev_run_new, so that
+/* Checking modes of later launches (docs/CHECKING.md): "race,uninit,barrier,tell", "all", "none"; NULL: as DOVETAIL_CHECK says. Before dev_run_new, so that
  * it is known what has been written. DT_E_UNSUPPORTED on a real device, DT_E_USAGE for another word. */
 int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e);
+/* With "tell" among the modes a finding does not end the launch: the first race and the first uninitialised read of the last one. `address` is one of a
+ * buffer, or of nothing that has a device address (shared memory: `place` names it). */
+struct dev_finding {
+    bool is; /* there was one */
+    uint32_t block[3], thread[3], line /* in the PTX */, bytes;
+    dev_ptr address;
+    char place[160];
+    bool has_other; /* a race's earlier access */
+    uint32_t other_block[3], other_thread[3], other_line;
+};
+int dev_findings(struct dev_device *d, struct dev_finding *ret_race, struct dev_finding *ret_uninit, struct dt_err *e);
 
 /* Software device only: later launches are recorded (softgpu/record.h); NULL: no more, never an error. `r` is borrowed until then, or until dev_reset. */
 bool dev_records(const struct dev_device *d);

@@ -233,8 +233,8 @@ static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, st
         return 0;
     if (poisoned || b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE) {
         int err = dev_set(r->dev, r->addr[i], poisoned ? (uint8_t)poison : b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
-        /* a pattern that shows reads before writes is no content */
-        if (!err && r->dev->cu->soft && b->module < 0 && b->fill.kind == DT_FILL_NONE)
+        /* a pattern that shows reads before writes is no content; with poison the buffers have it that nobody fills from outside */
+        if (!err && r->dev->cu->soft && b->module < 0 && (poison >= 0 ? poisoned : b->fill.kind == DT_FILL_NONE))
             err = dev_cu(r->dev, r->dev->cu->dovetailForget(r->addr[i], b->bytes), "dovetailForget", e);
         return err;
     }

@@ -5,7 +5,7 @@
  * be written, whether or not the value is used; elements of a vector that go nowhere (`_`) and bytes that an asynchronous copy carries on are not
  * read, the latter stay as uninitialised as they were. Local memory and registers are not looked at.
  *
- * A report is the fault of the launch: the first in the order in which the software device happens to execute, which is the same for the same
+ * A report is the fault of the launch (with SG_CHECK_TELL the launch goes on, and the first of each kind is kept): the first in the order in which the software device happens to execute, which is the same for the same
  * seed. It names the kernel, block, thread, PTX line and instruction, the variable or buffer with the offset in it, and for a race the
  * other thread and its line.
  */
@@ -22,7 +22,7 @@ bool sg_checks_parse(const char *list, unsigned *ret)
     static const struct {
         const char *word;
         unsigned bits;
-    } words[] = {{"race", SG_CHECK_RACE}, {"uninit", SG_CHECK_UNINIT}, {"barrier", SG_CHECK_BARRIER}, {"blocks", SG_CHECK_BLOCKS},
+    } words[] = {{"race", SG_CHECK_RACE}, {"uninit", SG_CHECK_UNINIT}, {"barrier", SG_CHECK_BARRIER}, {"blocks", SG_CHECK_BLOCKS}, {"tell", SG_CHECK_TELL},
                  {"all", SG_CHECK_ALL}, {"none", 0}};
     unsigned bits = 0;
     for (const char *p = list; *p;) {
@@ -211,10 +211,21 @@ static void describe(const struct sg_warp *w, const struct sg_op *op, const uint
 }
 
 /* ---- reports ------------------------------------------------------------------------------------------------------- */
+/* Where a finding that does not end the launch is kept; NULL: it ends it. */
+static struct sg_fault *told(const struct sg_warp *w, int num)
+{
+    struct sg_fault *found = w->wk->check->modes & SG_CHECK_TELL ? w->wk->run->l->found : NULL;
+    return found ? &found[num == DT_E_RACE ? SG_FOUND_RACE : num == DT_E_UNINIT ? SG_FOUND_UNINIT : SG_FOUND_BARRIER] : NULL;
+}
+
 bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const struct sg_finding *x)
 {
+    struct sg_fault *keep = told(w, x->num);
     if (w->wk->fault)
         return false;
+    if (keep && keep->num)
+        return true;
+    uint32_t stop = w->stop;
     char place[160] = "", other[256] = "";
     const struct sg_entry *e = x->other;
     struct sg_fault *f = &w->wk->f;
@@ -250,7 +261,13 @@ bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, c
     memcpy(f->other_block, block, sizeof block);
     memcpy(f->other_thread, thread, sizeof thread);
     f->other_line = line;
-    return false;
+    if (!keep)
+        return false;
+    *keep = *f;
+    *f = (struct sg_fault){0};
+    w->wk->fault = 0;
+    w->stop = stop;
+    return true;
 }
 
 /* ---- accesses -------------------------------------------------------------------------------------------------------- */

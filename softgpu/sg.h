@@ -123,9 +123,11 @@ enum sg_checks {
     SG_CHECK_RACE = 2,    /* two threads touch a byte, one writing, and nothing orders them */
     SG_CHECK_UNINIT = 4,  /* reads of global and shared memory that nothing wrote */
     SG_CHECK_BARRIER = 8, /* barriers that threads miss, reach apart or with different counts */
+    SG_CHECK_TELL = 16,   /* with others: a finding does not end the launch; the first of each kind is kept (sg_launch.found) */
     SG_CHECK_ALL = SG_CHECK_RACE | SG_CHECK_UNINIT | SG_CHECK_BARRIER,
 };
-/* "race,uninit,barrier", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
+enum { SG_FOUND_RACE, SG_FOUND_UNINIT, SG_FOUND_BARRIER, SG_FOUND };
+/* "race,uninit,barrier,tell", "all", "none" or "" as SG_CHECK_* bits; false: some other word. */
 bool sg_checks_parse(const char *list, unsigned *ret);
 
 enum { SG_STACK_MAX = 512 << 10 }; /* as CUDA */
@@ -148,6 +150,7 @@ struct sg_launch {
     const uint8_t *params; /* param_total bytes */
     uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */
     unsigned checks;       /* SG_CHECK_*: what is looked for besides what always is */
+    struct sg_fault *found; /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
     uint64_t max_instructions; /* thread-instructions, 0: no limit */
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
     struct sg_beside *beside;   /* NULL: it runs alone */

@@ -79,6 +79,7 @@ struct CUctx_st {
     uint64_t seed;
     bool race_check; /* between blocks: dovetailSetSchedule */
     unsigned checks; /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
+    struct dovetail_fault found[SG_FOUND]; /* of the last launch under SG_CHECK_TELL */
     struct dovetail_recorder *record; /* of later launches: dovetailRecord */
     unsigned deadline_ms;
     uint64_t max_instructions; /* of a launch, 0: any number */

@@ -119,6 +119,14 @@ CUresult dovetailGetFault(struct dovetail_fault *ret)
     return CUDA_SUCCESS;
 }
 
+CUresult dovetailGetFindings(struct dovetail_fault *ret)
+{
+    CU_CONTEXT(c);
+    CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
+    memcpy(ret, c->found, sizeof c->found);
+    return CUDA_SUCCESS;
+}
+
 CUresult dovetailFuncSetResources(CUfunction handle, unsigned registers)
 {
     CU_CONTEXT(c);

@@ -41,7 +41,7 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
     EXT(dovetailDeviceL2Halves, (unsigned *halves, CUdevice device))                                                             \
     /* Block order and race check of later launches in the current context. seed 0: blocks in order. */                          \
     EXT(dovetailSetSchedule, (uint64_t seed, int race_check))                                                                    \
-    /* Checking modes of later launches in the current context (docs/CHECKING.md): "race,uninit,barrier", "all", "none"; NULL: what DOVETAIL_CHECK     \
+    /* Checking modes of later launches in the current context (docs/CHECKING.md): "race,uninit,barrier,tell", "all", "none"; NULL: what DOVETAIL_CHECK     \
      * says. Before the memory is allocated, or nothing of it is ever uninitialised. INVALID_VALUE: another word. */               \
     EXT(dovetailSetChecks, (const char *modes))                                                                                  \
     /* These bytes count as never written (uninit). */                                                                           \
@@ -58,6 +58,8 @@ struct dovetail_work { /* what a launch costs in the model: the device's own, to
      * of several blocks: its launch fails. */                                                                                    \
     EXT(dovetailNextBlocks, (const uint32_t *block, unsigned n, uint64_t unique_read_bytes, uint64_t unique_write_bytes))          \
     EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                                       \
+    /* Under the checking mode "tell" findings do not end a launch: the first of each kind in the last one, found[0] race, [1] uninit, [2] barrier; num 0: none. */ \
+    EXT(dovetailGetFindings, (struct dovetail_fault * found))                                                                    \
     EXT(dovetailFuncSetResources, (CUfunction f, unsigned registers))                                                            \
     /* Later launches in the current context are recorded (softgpu/record.h), NULL: no more. It is borrowed until then. INVALID_VALUE: a number in it      \
      * is out of its bounds. Counters of sectors are 0. */                                                                       \

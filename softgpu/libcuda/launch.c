@@ -245,30 +245,47 @@ static void report(const struct dovetail_fault *f)
     fclose(log);
 }
 
+static void told(const struct sg_fault *f, struct dovetail_fault *ret)
+{
+    *ret = (struct dovetail_fault){.num = f->num, .line = f->line, .bytes = f->bytes, .address = f->address};
+    snprintf(ret->kernel, sizeof ret->kernel, "%s", f->kernel ? f->kernel : "");
+    memcpy(ret->block, f->block, sizeof f->block);
+    memcpy(ret->thread, f->thread, sizeof f->thread);
+    sg_fault_text(f, ret->text, sizeof ret->text);
+    snprintf(ret->kind, sizeof ret->kind, "%s", f->kind ? f->kind : "");
+    snprintf(ret->place, sizeof ret->place, "%s", f->place);
+    ret->has_other = f->has_other;
+    memcpy(ret->other_block, f->other_block, sizeof f->other_block);
+    memcpy(ret->other_thread, f->other_thread, sizeof f->other_thread);
+    ret->other_line = f->other_line;
+}
+
 static void stick(struct CUctx_st *c, const struct sg_fault *f)
 {
     c->sticky = code_of(f);
-    c->fault = (struct dovetail_fault){.num = f->num, .line = f->line, .bytes = f->bytes, .address = f->address};
-    snprintf(c->fault.kernel, sizeof c->fault.kernel, "%s", f->kernel ? f->kernel : "");
-    memcpy(c->fault.block, f->block, sizeof f->block);
-    memcpy(c->fault.thread, f->thread, sizeof f->thread);
-    sg_fault_text(f, c->fault.text, sizeof c->fault.text);
-    snprintf(c->fault.kind, sizeof c->fault.kind, "%s", f->kind ? f->kind : "");
-    snprintf(c->fault.place, sizeof c->fault.place, "%s", f->place);
-    c->fault.has_other = f->has_other;
-    memcpy(c->fault.other_block, f->other_block, sizeof f->other_block);
-    memcpy(c->fault.other_thread, f->other_thread, sizeof f->other_thread);
-    c->fault.other_line = f->other_line;
+    told(f, &c->fault);
     report(&c->fault);
+}
+
+/* Findings that did not end the launch. */
+static void found(struct CUctx_st *c, const struct sg_fault *f)
+{
+    memset(c->found, 0, sizeof c->found);
+    for (int k = 0; c->checks & SG_CHECK_TELL && k < SG_FOUND; k++)
+        if (f[k].num) {
+            told(&f[k], &c->found[k]);
+            report(&c->found[k]);
+        }
 }
 
 CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_stats *stats)
 {
     struct watch w = {0};
     pthread_t thread;
-    struct sg_fault fault = {0};
+    struct sg_fault fault = {0}, findings[SG_FOUND] = {0};
     struct sg_launch x = {.kernel = l->f->kernel, .shared_dynamic = l->shared, .params = l->params, .seed = c->seed,
                           .stack_bytes = c->limit[CU_LIMIT_STACK_SIZE] < SG_STACK_MAX ? (uint32_t)c->limit[CU_LIMIT_STACK_SIZE] : SG_STACK_MAX, .heap_bytes = c->limit[CU_LIMIT_MALLOC_HEAP_SIZE], .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u), .max_instructions = c->max_instructions, .cancel = &w.cancel, .beside = l->beside, .record = c->record};
+    x.found = c->checks & SG_CHECK_TELL ? findings : NULL;
     x.some = c->some;
     memset(&c->some, 0, sizeof c->some);
     memcpy(x.grid, l->grid, sizeof x.grid);
@@ -284,6 +301,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     if (watched)
         watch_stop(&w, thread);
     c->last = *stats;
+    found(c, findings);
     if (r < 0 && !(l->beside && l->beside->stopped)) { /* else another one failed */
         if (!fault.num) /* it could not start */
             fault.num = r, fault.kernel = l->f->info->name;

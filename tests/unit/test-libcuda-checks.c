@@ -36,9 +36,10 @@ static struct {
     dovetailForget_t forget;
     dovetailNameMemory_t name;
     dovetailGetFault_t fault;
+    dovetailGetFindings_t findings;
 } cu;
 
-static CUfunction sum, fill;
+static CUfunction sum, fill, all;
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".global .u32 counter;\n"
@@ -51,14 +52,18 @@ static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
     /* thread t writes word t of x */
     ".visible .entry fill(.param .u64 x)\n{\n"
     ".reg .b64 %x, %o; .reg .b32 %t;\n"
-    "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %x, %x, %o; st.global.u32 [%x], %t; ret;\n}\n";
+    "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %x, %x, %o; st.global.u32 [%x], %t; ret;\n}\n"
+    /* every thread writes its number to x, and reads word 1 behind */
+    ".visible .entry all(.param .u64 x)\n{\n"
+    ".reg .b64 %x; .reg .b32 %t, %v;\n"
+    "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; st.global.u32 [%x], %t; ld.global.u32 %v, [%x+4]; add.u32 %v, %v, %t; st.global.u32 [%x+8], %v; ret;\n}\n";
 
 static int start(void **state)
 {
     CUcontext c;
     CUmodule m;
     if (cu.retain(&c, 0) || cu.current(c) || cu.checks("uninit") || cu.load(&m, ptx) || cu.function(&sum, m, "sum") ||
-        cu.function(&fill, m, "fill"))
+        cu.function(&fill, m, "fill") || cu.function(&all, m, "all"))
         return -1;
     return 0;
 }
@@ -195,6 +200,34 @@ static void races_say_both(void **state)
     assert_non_null(strstr(f.text, "block (0,0,0)"));
 }
 
+/* Findings that are told do not end the launch: it leaves what it always leaves, and the first of each kind is there until the next one. */
+static void told(void **state)
+{
+    assert_int_equal(cu.checks("race,uninit,tell"), CUDA_SUCCESS);
+    CUdeviceptr p = memory(64);
+    struct dovetail_fault f[3];
+    void *args[] = {&p};
+    for (int again = 0; again < 2; again++) {
+        assert_int_equal(cu.launch(all, 1, 1, 1, 64, 1, 1, 0, NULL, args, NULL), CUDA_SUCCESS);
+        assert_int_equal(cu.sync(), CUDA_SUCCESS);
+        assert_int_equal(cu.findings(f), CUDA_SUCCESS);
+        assert_string_equal(f[0].kind, "race");
+        assert_true(f[0].has_other);
+        assert_int_equal(f[0].address, p);
+        assert_string_equal(f[1].kind, "uninit");
+        assert_int_equal(f[1].address, p + 4);
+        assert_int_equal(f[2].num, 0);
+    }
+    assert_int_equal(cu.fault(&f[0]), CUDA_SUCCESS);
+    assert_int_equal(f[0].num, 0);
+    assert_int_equal(cu.launch(fill, 1, 1, 1, 16, 1, 1, 0, NULL, args, NULL), CUDA_SUCCESS);
+    assert_int_equal(cu.findings(f), CUDA_SUCCESS);
+    assert_true(!f[0].num && !f[1].num && !f[2].num);
+    assert_int_equal(cu.checks("race"), CUDA_SUCCESS); /* without the word it ends */
+    assert_int_equal(cu.launch(all, 1, 1, 1, 64, 1, 1, 0, NULL, args, NULL), CUDA_SUCCESS);
+    assert_int_equal(cu.sync(), CUDA_ERROR_LAUNCH_FAILED);
+}
+
 static void wrong_arguments(void **state)
 {
     CUdeviceptr p = memory(4);
@@ -227,7 +260,7 @@ int main(void)
                  {"cuMemFree", &cu.free}, {"cuMemcpyHtoD", &cu.upload}, {"cuMemcpyDtoD", &cu.copy}, {"cuMemsetD8", &cu.set},
                  {"cuModuleLoadData", &cu.load}, {"cuModuleGetFunction", &cu.function}, {"cuLaunchKernel", &cu.launch},
                  {"dovetailSetChecks", &cu.checks}, {"dovetailForget", &cu.forget}, {"dovetailNameMemory", &cu.name},
-                 {"dovetailGetFault", &cu.fault}};
+                 {"dovetailGetFault", &cu.fault}, {"dovetailGetFindings", &cu.findings}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (get(names[i].name, names[i].to, 12000, 0, NULL) != CUDA_SUCCESS) { /* 13.0 gives cuCtxSynchronize a parameter */
             fprintf(stderr, "no %s\n", names[i].name);
@@ -237,7 +270,7 @@ int main(void)
         return 1;
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(fresh_memory), TEST(uploads_and_memsets), TEST(part_of_a_word), TEST(kernels_write), TEST(copies_carry), TEST(forgotten),
+        TEST(fresh_memory), TEST(uploads_and_memsets), TEST(part_of_a_word), TEST(kernels_write), TEST(copies_carry), TEST(forgotten), TEST(told),
         TEST(managed_is_the_hosts), TEST(without_the_mode_everything_counts), TEST(races_say_both), TEST(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
