@@ -139,6 +139,19 @@ json_t *dt_graph_to_json(const struct dt_graph *g);
 json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b);
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l);
 
+/* Warnings (warnings.c): {"code", "message", "pointer" …} of contract.md §4, the first DT_MAX_WARNINGS of them, in a document as `warnings` and, where there
+ * are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken goes with dt_warnings_put. */
+#define DT_MAX_WARNINGS 20
+struct dt_warnings {
+    json_t *list; /* NULL: none yet */
+    size_t most;  /* 0: DT_MAX_WARNINGS */
+    uint64_t left_out;
+    bool failed; /* out of memory */
+};
+void dt_warn(struct dt_warnings *w, json_t *warning);          /* takes it over; NULL: memory */
+int dt_warnings_put(struct dt_warnings *w, json_t *doc);       /* empties w; DT_E_NOMEM */
+void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w); /* those that the document alone shows; a plan has none */
+
 /* SHA-256 of the canonical form: names replaced by order of first use (launches in program order; buffers and modules by first
  * use in launches; unused ones left out), module text and options, geometry, arguments, buffer sizes, roles, constant content.
  * Fills of non-constant buffers are not part of it. */

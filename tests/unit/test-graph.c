@@ -541,12 +541,105 @@ static void test_out_of_memory(void **state)
     json_decref(doc);
 }
 
+/* The warnings of a document, one line each: "code pointer launch", and how many there are besides. */
+static char *warned(const char *text)
+{
+    struct dt_graph *g = parse(text);
+    struct dt_warnings w = {0};
+    struct dt_str s = {0};
+    json_t *doc = json_object(), *v;
+    size_t i;
+    dt_graph_warnings(g, &w);
+    assert_int_equal(dt_warnings_put(&w, doc), 0);
+    assert_true(json_is_array(json_object_get(doc, "warnings")));
+    json_array_foreach(json_object_get(doc, "warnings"), i, v) {
+        const char *launch = json_string_value(json_object_get(v, "launch"));
+        assert_true(json_string_length(json_object_get(v, "message")) > 20);
+        dt_str_addf(&s, "%s %s%s%s\n", json_string_value(json_object_get(v, "code")), json_string_value(json_object_get(v, "pointer")), launch ? " " : "",
+                    launch ? launch : "");
+    }
+    if (json_object_get(doc, "warnings_left_out"))
+        dt_str_addf(&s, "and %d\n", (int)json_integer_value(json_object_get(doc, "warnings_left_out")));
+    dt_str_add(&s, "");
+    json_decref(doc);
+    dt_graph_free(g);
+    return dt_str_take(&s);
+}
+
+/* `good` with one replacement: what it is warned of besides the member "extra" that it has itself. */
+static void warns(const char *from, const char *to, const char *more)
+{
+    char *text = edit(from, to), *got = warned(text), want[256];
+    snprintf(want, sizeof want, "unknown-member /extra\n%s", more);
+    assert_string_equal(got, want);
+    free(got);
+    free(text);
+}
+
+static void test_unknown_members(void **state)
+{
+    warns("\"t\"", "\"t\"", "");
+    warns("\"extra\": [1]", "\"extra\": 1, \"ckeck\": \"race\"", "unknown-member /ckeck\n");
+    warns("\"options\": [", "\"flags\": 1, \"options\": [", "unknown-member /modules/m/flags\n");
+    warns("{\"ptx\": \".version 9.0\"}", "{\"ptx\": \".version 9.0\", \"cubin\": \"\"}", "unknown-member /modules/p/cubin\n");
+    warns("\"bytes\": 1024, \"role\": \"output\"", "\"bytes\": 1024, \"size\": 9, \"role\": \"output\"", "unknown-member /buffers/y~1~0/size\n");
+    warns("\"seed\": 7", "\"seed\": 7, \"lo\": 3", "unknown-member /buffers/x/fill/lo\n");
+    warns("{\"zero\": true}", "{\"zero\": true, \"seed\": 3}", "unknown-member /buffers/w/fill/seed\n");
+    warns("\"value\": 255}", "\"value\": 255, \"dtype\": \"u8\"}", "unknown-member /launches/0/memset/dtype z\n");
+    warns("\"value\": 255}}", "\"value\": 255}, \"grid\": [1, 1, 1]}", "unknown-member /launches/0/grid z\n");
+    warns("\"shared\": 512", "\"smem\": 512", "unknown-member /launches/1/smem k\n");
+    warns("{\"i8\": -128}", "{\"i8\": -128, \"offset\": 4}", "unknown-member /launches/1/args/2/offset k\n");
+    warns("{\"buffer\": \"w\"}", "{\"buffer\": \"w\", \"ofset\": 4}", "unknown-member /launches/1/args/1/ofset k\n");
+    warns("\"pointers\": [{", "\"pointer\": [], \"pointers\": [{\"to\": 1, ", "unknown-member /launches/1/args/10/pointer k\n"
+                                                                              "unknown-member /launches/1/args/10/pointers/0/to k\n");
+    warns("\"swizzle\": 1", "\"swizle\": 1", "unknown-member /launches/1/args/11/tensor_map/swizle k\n");
+    warns("{\"from\": {", "{\"size\": 1, \"from\": {\"bytes\": 64, ", "unknown-member /launches/2/copy/size launch2\nunknown-member /launches/2/copy/from/bytes launch2\n");
+    warns("\"to\": {", "\"to\": {\"at\": 0, ", "unknown-member /launches/2/copy/to/at launch2\n");
+}
+
+/* A document full of mistakes gets no answer larger than itself. */
+static void test_many_warnings(void **state)
+{
+    struct dt_str s = {0};
+    for (int k = 0; k < 5000; k++)
+        dt_str_addf(&s, "\"m%d\": 1, ", k);
+    dt_str_addf(&s, "\"%0*d\": 1, \"extra\"", 100000, 0);
+    char *text = edit("\"extra\"", s.s), *got = warned(text);
+    assert_true(!strncmp(got, "unknown-member /m0\n", 19));
+    assert_non_null(strstr(got, "unknown-member /m19\nand 4982\n"));
+    free(got);
+    free(text);
+    dt_str_done(&s);
+    dt_str_addf(&s, "\"%0*d\": 1", 100000, 0);
+    text = edit("\"extra\": [1]", s.s);
+    got = warned(text);
+    assert_string_equal(got, "unknown-member \n"); /* the object that has it */
+    free(got);
+    free(text);
+    dt_str_done(&s);
+}
+
+static void test_no_output(void **state)
+{
+    static const char without[] = "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": {\"bytes\": 64, \"role\": \"%s\"}}, \"launches\": "
+                                  "[{\"name\": \"z\", \"memset\": {\"buffer\": \"x\", \"bytes\": 64, \"value\": 1}}]}";
+    static const char *const role[] = {"intermediate", "output", "inout"};
+    for (int k = 0; k < 3; k++) {
+        char text[512], *got;
+        snprintf(text, sizeof text, without, role[k]);
+        got = warned(text);
+        assert_string_equal(got, k ? "" : "no-output /buffers\n");
+        free(got);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),   cmocka_unit_test(test_bad),        cmocka_unit_test(test_bad_json),
         cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan), cmocka_unit_test(test_machine_code),
         cmocka_unit_test(test_digest), cmocka_unit_test(test_canon),      cmocka_unit_test(test_out_of_memory),
+        cmocka_unit_test(test_unknown_members), cmocka_unit_test(test_many_warnings), cmocka_unit_test(test_no_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
