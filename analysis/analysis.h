@@ -152,6 +152,11 @@ const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t produc
 
 /* The analysis document (contract.md §3); signature may be NULL. New reference. */
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
+/* Warnings that the footprints show (warnings.c): they depend on what a signature says alone, and a cache may keep them. */
+void ana_warnings(const struct ana_result *r, struct dt_warnings *w, bool *racy); /* racy: NULL, or by launch: set where there is a race */
+/* One: `buffer` UINT32_MAX: about none; the instruction i of f, with its source line where the text says it, or NULL. NULL: memory. */
+json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code, uint32_t buffer, const struct ptx_function *f, const struct ptx_inst *i,
+                    const char *message);
 /* Give every edge of an analysis document of `p` its "reasons" (explain.c): which instructions made it what it is. */
 #define ANA_REASONS_MAX 64 /* of one edge */
 int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e);

@@ -12,6 +12,8 @@
  * blocks ascending, those that touch nothing left out. A range is [lo, hi], bytes lo to hi - 1 of the buffer, or
  * [lo, hi, step, count]: count such ranges, each step bytes after the one before. null where a launch has more than
  * MAX_RANGES ranges.
+ *
+ * `warnings` are those of warnings.c; what the posted document alone shows is put before them by whoever has it (daemon/lookup.c).
  */
 #include "analysis/analysis-priv.h"
 
@@ -207,6 +209,9 @@ json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, cons
     bad |= json_object_set_new(o, "device", dev_info_to_json(dev));
     bad |= json_object_set_new(o, "launches", launches);
     bad |= json_object_set_new(o, "edges", edges);
+    struct dt_warnings w = {0};
+    ana_warnings(r, &w, NULL);
+    bad |= dt_warnings_put(&w, o) < 0;
     if (!bad)
         return o;
     json_decref(o);

@@ -7,7 +7,7 @@
  *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
  * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules, buffers, scratch,
  * assumes.align, assumes.constant, verified.special.dropped; verified.special.range[];
- * and, between single quotes, in rewrites[].reason
+ * and, between single quotes, in rewrites[].reason; of both, warnings[].launch .buffer
  *
  * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
  * is a name that a rewrite made (f0, t0): it stays, except that (storing) one that looks like a canonical name is
@@ -442,6 +442,7 @@ static int document(struct renamer *r, json_t *doc)
     json_array_foreach(json_object_get(doc, "rewrites"), i,
                        v) if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
                               (x = sentence(r, json_object_get(v, "reason"))) < 0) return x;
+    json_array_foreach(json_object_get(doc, "warnings"), i, v) if ((x = member(r, LAUNCH, v, "launch")) < 0 || (x = member(r, BUFFER, v, "buffer")) < 0) return x;
     if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, MODULE, original, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
         (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0 ||
         (x = keys(r, BUFFER, special, "dropped")) < 0 || (x = buffer_list(r, json_object_get(special, "range"))) < 0)

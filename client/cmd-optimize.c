@@ -56,8 +56,9 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
                  modeled(opt) ? " (modeled)" : "");
     total("baseline", base, "");
     total("optimized", opt, gain);
-    if (ver && jnum(ver, "inputs") == 0) {
-        puts("verified   nothing to verify: the plan is the posted launches");
+    const char *races = json_is_true(json_object_get(ver, "races")) ? "; the posted launches race, so what they leave is luck" : "";
+    if (ver && json_is_true(json_object_get(ver, "unchanged"))) {
+        printf("verified   nothing to verify: the plan is the posted launches%s\n", races);
     } else if (ver) {
         const json_t *part = json_object_get(ver, "sampled");
         printf("verified   %s on %.0f inputs %s %.0f %s (%s)", json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
@@ -65,7 +66,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
                !strcmp(jstr(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders", jstr(ver, "device"));
         if (part)
             printf(", a sample: %.0f of %.0f blocks ran", jnum(part, "blocks"), jnum(part, "of"));
-        putchar('\n');
+        puts(races);
     }
     if (json_object_get(doc, "measured"))
         printf("measured   %.0f comparisons, %.0f known from the performance library\n", jnum(json_object_get(doc, "measured"), "comparisons"),

@@ -141,6 +141,37 @@ int fail(struct cli *c, struct dt_err *e)
     return report(c, text);
 }
 
+/* The document's warnings on stderr, one line each; explain's are in its plan. */
+static void warnings(const json_t *doc)
+{
+    const json_t *list = json_object_get(doc, "warnings"), *v;
+    static const char *const where[] = {"line", "instruction", "pointer"};
+    size_t i;
+    if (!list) {
+        doc = json_object_get(doc, "plan");
+        list = json_object_get(doc, "warnings");
+    }
+    json_array_foreach(list, i, v) {
+        const char *launch = jstr(v, "launch"), *kernel = jstr(v, "kernel"), *buffer = jstr(v, "buffer"), *between = " (";
+        const char *part[] = {*launch ? "launch " : "", launch, *kernel ? ", kernel " : "", kernel, *buffer ? ", buffer " : "", buffer, *launch ? ": " : "",
+                              jstr(v, "message")};
+        fputs("dovetail: warning: ", stderr);
+        print_clean(stderr, jstr(v, "code"));
+        fputs(": ", stderr);
+        for (size_t k = 0; k < sizeof part / sizeof *part; k++)
+            print_clean(stderr, part[k]);
+        for (size_t k = 0; k < sizeof where / sizeof *where; k++)
+            if (*jstr(v, where[k])) {
+                fputs(between, stderr);
+                print_clean(stderr, jstr(v, where[k]));
+                between = "; ";
+            }
+        fputs(*between == ';' ? ")\n" : "\n", stderr);
+    }
+    if (jnum(doc, "warnings_left_out") > 0)
+        fprintf(stderr, "dovetail: warning: and %.0f more\n", jnum(doc, "warnings_left_out"));
+}
+
 int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const json_t *doc, const struct outcome *o))
 {
     int r = 0;
@@ -154,11 +185,14 @@ int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const j
             struct dt_err e = {0};
             dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON: %s", je.text);
             r = fail(c, &e);
-        } else if (c->json) {
-            fwrite(o->text, 1, o->len, stdout);
-            fputc('\n', stdout);
         } else {
-            r = human(c, doc, o);
+            warnings(doc);
+            if (c->json) {
+                fwrite(o->text, 1, o->len, stdout);
+                fputc('\n', stdout);
+            } else {
+                r = human(c, doc, o);
+            }
         }
         json_decref(doc);
     }

@@ -1,5 +1,8 @@
 /* See lookup.h. What an entry leaves out comes from the caller's graph: names, and the `buffers` member of a plan (fills and data that
  * are no constants are not part of the signature, so the stored ones are somebody else's).
+ *
+ * Warnings: stored are those that kernels, geometry and arguments give. Source lines, instructions and places in shared memory in them are those of the text
+ * that was analysed: an entry says in `warnings_of` whose digest that is, and for a graph with another one, that has the same signature, they are left out.
  */
 #include "daemon/lookup.h"
 
@@ -84,14 +87,48 @@ static int footprints(json_t *doc, struct dt_graph *g, int (*fn)(json_t *, const
     return r < 0 ? r : 0;
 }
 
-int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *signature, json_t **ret)
+int dtd_warnings(json_t *doc, const struct dt_graph *g)
+{
+    struct dt_warnings w = {0};
+    json_t *kernels = json_object_get(doc, "warnings"), *v;
+    size_t i;
+    dt_graph_warnings(g, &w);
+    w.failed |= !w.list && !(w.list = json_array());
+    json_array_foreach(kernels, i, v) {
+        const char *name = json_string_value(json_object_get(v, "launch"));
+        uint32_t l = name ? dt_graph_find_launch(g, name) : DT_NAME_NONE;
+        if (l != DT_NAME_NONE && g->launch[l].kind == DT_KERNEL)
+            w.failed |= json_object_set_new(v, "kernel", json_string(g->launch[l].entry)) < 0;
+        w.failed |= json_array_append(w.list, v) < 0; /* each of the two kinds has its own limit */
+    }
+    w.left_out += (uint64_t)json_integer_value(json_object_get(doc, "warnings_left_out"));
+    return dt_warnings_put(&w, doc);
+}
+
+/* Of another text: without what is only true of that one. */
+static void other_text(json_t *doc, const char *digest)
+{
+    const char *of = json_string_value(json_object_get(doc, "warnings_of"));
+    json_t *v;
+    size_t i;
+    if (of && strcmp(of, digest))
+        json_array_foreach(json_object_get(doc, "warnings"), i, v) {
+            json_object_del(v, "line");
+            json_object_del(v, "instruction");
+            json_object_del(v, "place");
+        }
+    json_object_del(doc, "warnings_of");
+}
+
+int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest, const char *signature, json_t **ret)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *doc = NULL;
     struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};
     if (!c || !policy || cache_get(c, &k, &doc, NULL) != 1)
         return 0;
-    if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0) {
+    other_text(doc, digest);
+    if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0 || dtd_warnings(doc, g) < 0) {
         json_decref(doc);
         return 0;
     }
@@ -110,7 +147,7 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
         signature[0] = 0;
         return 0;
     }
-    return dtd_lookup_signature(c, l, g, signature, ret);
+    return dtd_lookup_signature(c, l, g, digest, signature, ret);
 }
 
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest, const char *signature,
@@ -124,6 +161,8 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
     if (r >= 0 && footprints(copy, g, store_footprints) < 0)
         r = dt_err_set(e, DT_E_INTERNAL, "a footprint names a buffer that no launch uses");
     if (r >= 0 && recipe && json_object_set(copy, "recipe", recipe) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r >= 0 && json_array_size(json_object_get(copy, "warnings")) && json_object_set_new(copy, "warnings_of", json_string(digest)) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0) {
         struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};

@@ -1,6 +1,6 @@
 /* The report of a plan: one HTML file without scripts, fonts or anything else from outside, so that it can be mailed and opened anywhere.
  *
- * Sections: times (with their method: a modelled time never stands without that word), rewrites with verdict and reason, the launches of the
+ * Sections: times (with their method: a modelled time never stands without that word), warnings, rewrites with verdict and reason, the launches of the
  * plan, what it assumes, the generated PTX (folded). Every string of the document is escaped: names and PTX are somebody's input. A policy in
  * the head forbids the browser to load or run anything even so.
  */
@@ -83,10 +83,14 @@ static void times(struct dt_str *o, const json_t *plan)
     time_row(o, "plan", b, longest);
     dt_str_add(o, "</table>\n");
     const json_t *v = json_object_get(plan, "verified");
-    if (v)
+    if (v && json_is_true(json_object_get(v, "unchanged")))
+        dt_str_add(o, "<p>The plan is the posted launches");
+    else if (v)
         dt_str_addf(o, !strcmp(str(v, "device"), "cuda") ? "<p>Verified %s on %.0f inputs and in %.0f runs with delayed blocks, on the CUDA device"
                                                           : "<p>Verified %s on %.0f inputs under %.0f block orders, on the software device",
-                    json_is_true(json_object_get(v, "bitwise")) ? "bit by bit" : "within a tolerance", num(v, "inputs"), num(v, "schedules"));
+                    json_is_true(json_object_get(v, "bitwise")) ? "bit by bit" : "as far as the original's bits are its own", num(v, "inputs"), num(v, "schedules"));
+    if (json_is_true(json_object_get(v, "races")))
+        dt_str_add(o, "; the posted launches race, so what they leave is a matter of luck");
     const json_t *part = v ? json_object_get(v, "sampled") : NULL;
     if (part)
         dt_str_addf(o, "; a sample: %.0f of %.0f blocks ran, and what they leave in the outputs was compared", num(part, "blocks"), num(part, "of"));
@@ -111,6 +115,25 @@ static void rewrites(struct dt_str *o, const json_t *plan)
         else
             dt_str_add(o, "<td></td>");
         cell(o, str(r, "reason"));
+        dt_str_add(o, "</tr>\n");
+    }
+    dt_str_add(o, "</table>\n");
+}
+
+static void warnings(struct dt_str *o, const json_t *plan)
+{
+    const json_t *list = json_object_get(plan, "warnings"), *v;
+    size_t i;
+    if (!json_array_size(list))
+        return;
+    dt_str_add(o, "<h2>Warnings</h2><table><tr><th>code<th>launch<th>buffer<th>message<th>line</tr>\n");
+    json_array_foreach(list, i, v) {
+        dt_str_add(o, "<tr>");
+        cell(o, str(v, "code"));
+        cell(o, str(v, "launch"));
+        cell(o, str(v, "buffer"));
+        cell(o, str(v, "message"));
+        cell(o, *str(v, "line") ? str(v, "line") : str(v, "instruction"));
         dt_str_add(o, "</tr>\n");
     }
     dt_str_add(o, "</table>\n");
@@ -180,6 +203,7 @@ char *dtd_report_html(const json_t *plan)
     }
     dt_str_addf(&o, "report by dovetail %s</p>\n", DOVETAIL_VERSION);
     times(&o, plan);
+    warnings(&o, plan);
     rewrites(&o, plan);
     launches(&o, plan);
     rest(&o, plan);

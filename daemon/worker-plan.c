@@ -143,7 +143,7 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
     r = need_prog(j, e);
     if (r < 0)
         return r;
-    if (dtd_lookup_signature(j->w->cache, &l, j->g, j->signature, ret) == 1) {
+    if (dtd_lookup_signature(j->w->cache, &l, j->g, j->digest, j->signature, ret) == 1) {
         json_t *gj = dt_graph_to_json(j->g);
         if (gj)
             cache_digest_put(j->w->cache, j->digest, l.arch, j->signature, gj, NULL);
@@ -165,6 +165,10 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
         return r;
     store(j, want, j->opt, doc, recipe);
     json_decref(recipe);
+    if (dtd_warnings(doc, j->g) < 0) {
+        json_decref(doc);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
     *ret = doc;
     return 0;
 }

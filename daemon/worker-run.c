@@ -180,6 +180,8 @@ int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wr
         r = rw_waits_check(w->dev, prog, NULL, NULL, e);
     if (r >= 0)
         r = run(w, g, prog, graph, o, &a->document, e);
+    if (r >= 0 && dtd_warnings(a->document, g) < 0)
+        r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     dev_prog_free(prog);
     dt_graph_free(g);
     return r;

@@ -21,6 +21,9 @@ import check  # noqa: E402
 
 SHA = "sha256:" + "0123456789abcdef" * 4
 DEVICE = {"name": "NVIDIA H200 (modeled)", "kind": "soft", "arch": "sm_90", "sms": 132}
+WARNINGS = [{"code": "unknown-member", "message": "a launch has no member \"smem\"", "pointer": "/launches/0/smem", "launch": "gemm0"},
+            {"code": "race", "message": "blocks 0 and 1 both write", "pointer": "/launches/0", "launch": "gemm0", "kernel": "gemm", "buffer": "h", "line": "k.cu:12",
+             "instruction": "PTX line 9: st.global.f32 [%rd1], %f1", "place": "shared tile + 4"}]
 BUFFERS = {
     "x": {"bytes": 64, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 7}},
     "ix": {"bytes": 4, "role": "input", "constant": True, "data": "AQIDBA=="},
@@ -48,7 +51,8 @@ SAMPLES = {
                             "independent_bytes": {"w2": 65536}, "reasons_left_out": 0,
                             "reasons": [{"of": "evidence", "side": "consumer", "access": "read", "buffer": "h", "kernel": "gemm", "ptx_line": 7,
                                          "instruction": "ld.global.f32 %f1, [%rd1];", "source": {"module": "m", "line": 3}, "loop": False,
-                                         "why": "address", "from": {"ptx_line": 5}}], "map": {"raw": [[0, [0, 1]]], "war": [], "waw": None}}]},
+                                         "why": "address", "from": {"ptx_line": 5}}], "map": {"raw": [[0, [0, 1]]], "war": [], "waw": None}}],
+                 "warnings": WARNINGS, "warnings_left_out": 3, "warnings_of": SHA},
     "plan": {"signature": SHA, "device": DEVICE, "toolchain": {"dovetail": "0.1.0", "nvrtc": "13.0", "driver": "soft 13.0"},
              "baseline": {"time_us": 41.2, "method": "modeled:h200", "launches": 6, "ci95_us": 0.0},
              "optimized": {"time_us": 27.9, "method": "modeled", "launches": 3, "ci95_us": 0.2},
@@ -56,7 +60,8 @@ SAMPLES = {
                           {"kind": "split", "launches": ["gemm1"], "verdict": "refused", "reason": "order: x"},
                           {"kind": "prefetch", "launches": ["gemm1"], "verdict": "dropped", "before_us": 1.0, "after_us": 2.0}],
              "assumes": {"align": {"x": 16}, "constant": {"ix": SHA}, "evidence": "observed"},
-             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft", "reverified": "2026-01-01T00:00:00Z"},
+             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft", "reverified": "2026-01-01T00:00:00Z"}, "warnings": WARNINGS,
+             "checked": {"modes": ["race", "uninit"], "blocks": 4, "of": 24},
              "modules": {"f0": {"ptx": "x"}}, "scratch": {"t0": {"bytes": 1024, "fill": {"zero": True}}}, "buffers": BUFFERS,
              "launches": [dict(KERNEL, module="f0", cluster=[2, 1, 1], stream=0, after=[], programmatic=False)]},
     "problem": {"type": "about:blank", "title": "the graph document is wrong", "status": 422, "code": "bad-graph",
@@ -92,6 +97,9 @@ WRONG = [
     ("analysis", "/launches/0/footprints/0/write/0/1", [[1]]), ("analysis", "/launches/0/footprints/0/read", GONE),
     ("analysis", "/edges/0/reasons/0/why", "guess"), ("analysis", "/edges/0/reasons/0/buffer", GONE),
     ("analysis", "/device/kind", "gpu"), ("analysis", "/edges/0/extra", 1), ("analysis", "/launches/0/waves", GONE),
+    ("analysis", "/warnings/0/code", "Race"), ("analysis", "/warnings/0/pointer", "launches/0"), ("analysis", "/warnings/0/message", GONE),
+    ("analysis", "/warnings/1/extra", 1), ("plan", "/warnings/1/line", 12), ("plan", "/checked/modes", ["all"]), ("plan", "/verified/unchanged", False),
+    ("plan", "/verified/inputs", 0), ("plan", "/verified/inputs", GONE),
     ("plan", "/baseline/method", "guessed"), ("plan", "/rewrites/1/reason", GONE), ("plan", "/rewrites/2/after_us", GONE),
     ("plan", "/rewrites/0/level", GONE), ("plan", "/rewrites/0/verdict", "maybe"), ("plan", "/assumes/constant/ix", "x"),
     ("plan", "/assumes/evidence", "data-dependent"), ("plan", "/launches/0/extra", 1), ("plan", "/launches/0/after", GONE),

@@ -34,6 +34,8 @@ static const char plan[] =
     "\"rewrites\": [{\"kind\": \"block-fusion\", \"launches\": [\"%8$s\", \"%9$s\"], \"verdict\": \"kept\"},"
     "  {\"kind\": \"split\", \"launches\": [\"%8$s+%9$s\"], \"verdict\": \"refused\", \"reason\": \"'%10$s' doesn't "
     "wait for '%8$s+%9$s' on '%5$s', 'really'\"}],"
+    "\"warnings\": [{\"code\": \"race\", \"message\": \"the buffer\", \"pointer\": \"/launches/0\", \"launch\": \"%8$s\", \"buffer\": \"%5$s\"},"
+    "  {\"code\": \"no-effect\", \"message\": \"it's 'so'\", \"pointer\": \"/launches/2\", \"launch\": \"%10$s\"}],"
     "\"assumes\": {\"align\": {\"%4$s\": 16}, \"constant\": {}, \"evidence\": \"proved\"},"
     "\"verified\": {\"bitwise\": true, \"special\": {\"buffers\": 1, \"dropped\": {\"%4$s\": \"trap: nan\"}, \"range\": [\"%4$s\", \"%5$s\"]}},"
     "\"modules\": {\"%12$s\": {\"ptx\": \"x\", \"cubin\": \"f0VMRg==\", \"cubin_sha256\": \"sha256:3bdbb4fe8397cd2b842430b39ccff01a8663c751945ef5e9a09e267fb8b1d359\"}, \"%2$s\": {\"ptx\": \"t\"}, \"%3$s\": {\"ptx\": \"u\"}},"
@@ -53,6 +55,7 @@ static const char plan[] =
 static const char analysis[] =
     "{\"signature\": \"s\", \"launches\": [{\"name\": \"%8$s\", \"blocks\": 1}, {\"name\": \"%9$s\"}, {\"name\": "
     "\"%10$s\"}],"
+    "\"warnings\": [{\"code\": \"written-input\", \"message\": \"m\", \"pointer\": \"/launches/1\", \"launch\": \"%9$s\", \"buffer\": \"%4$s\"}],"
     "\"edges\": [{\"producer\": \"%8$s\", \"consumer\": \"%9$s\", \"buffers\": [\"%6$s\", \"%5$s\"], \"hazards\": "
     "[\"raw\"],"
     "  \"independent_bytes\": {\"%6$s\": 64, \"%4$s\": 7}, \"map\": {\"raw\": [[0, [0]]]}}]}";

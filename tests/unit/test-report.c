@@ -30,6 +30,20 @@ static void escaped(void **state)
     json_decref(plan);
 }
 
+/* Warnings and what was verified are told as they are. */
+static void warned(void **state)
+{
+    json_t *plan = json_pack("{s:[{s:s, s:s, s:s, s:s, s:s}], s:{s:b, s:b, s:b}}", "warnings", "code", "race", "message", "<b>luck</b>", "pointer", "/launches/0",
+                             "launch", "a", "line", "k.cu:12", "verified", "bitwise", 0, "unchanged", 1, "races", 1);
+    char *html = dtd_report_html(plan);
+    assert_non_null(strstr(html, "<h2>Warnings</h2>"));
+    assert_non_null(strstr(html, "<td>race</td><td>a</td><td></td><td>&lt;b&gt;luck&lt;/b&gt;</td><td>k.cu:12</td>"));
+    assert_non_null(strstr(html, "The plan is the posted launches; the posted launches race"));
+    assert_null(strstr(html, "Verified"));
+    free(html);
+    json_decref(plan);
+}
+
 static void empty(void **state)
 {
     json_t *plan = json_object();
@@ -42,6 +56,6 @@ static void empty(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(escaped), cmocka_unit_test(empty)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(escaped), cmocka_unit_test(warned), cmocka_unit_test(empty)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
