@@ -378,12 +378,17 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     enum rw_verdict verdict = RW_REFUSED;
     unsigned l = way ? way->level : 0, place = 0, names = 0; /* level of the best; of modules, new with it */
     size_t at = 0;
-    bool wrong = false;
+    bool wrong = false, opened = false;
     int r = rw_edit_init(&x, w, dev_info(p->dev), p->opt, now, launch, nlaunch, e);
     if (r < 0)
         return r;
     x.size = way ? way->size : 0;
     p->nname = way ? way->module : p->nname;
+    if (!rw_edit_legal(&x, &why)) {
+        r = record(p, w, launch, nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+        goto done;
+    }
+    opened = true;
     if ((r = w->open(&x, &verdict, &why, e)) < 0)
         goto done;
     if (r == 1) {
@@ -483,7 +488,8 @@ done:
     dt_str_done(&why);
     dt_str_done(&note);
     dt_str_done(&noise);
-    w->close(&x);
+    if (opened)
+        w->close(&x);
     rw_edit_done(&x);
     return r;
 }
@@ -776,24 +782,15 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     int r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->sample, &p->sampled_cost, e);
     if (r < 0)
         return r;
-    if ((r = anything(p, e)) <= 0)
-        return r < 0 ? r : rw_state_first(p, first, e);
-    struct dt_err race = {0};
-    r = rw_reference_new(p->dev, first->prog, inputs, first->ana, p->sample, &p->ref, &p->snaps, &race);
-    if (r == DT_E_RACE) {
-        struct dt_str why = {0};
-        dt_str_addf(&why, "race: the posted launches themselves race: %s", race.detail ? race.detail : "");
-        r = refuse_all(p, why.s ? why.s : "race", e);
-        dt_str_done(&why);
-        dt_err_done(&race);
-        return r < 0 ? r : rw_state_first(p, first, e);
-    }
-    if (r < 0) {
-        dt_err_move(e, &race);
+    int some = anything(p, e);
+    if (some < 0)
+        return some;
+    r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->sample, p->sampled_cost, &p->original, &p->ref, &p->snaps, e)
+             : rw_original_check(p->dev, first->prog, first->ana, p->sample, p->sampled_cost, false, &p->original, e);
+    if (r < 0 || (r = rw_state_first(p, first, e)) < 0 || !some)
         return r;
-    }
-    if ((r = rw_state_first(p, first, e)) < 0)
-        return r;
+    if (!rw_has_outputs(first->graph))
+        return refuse_all(p, "no-output: no buffer is an output or inout, so no rewrite could be verified", e);
     if (p->deadline_us) { /* the whole plan's verification comes after the tries, and is part of the time */
         uint64_t last = rw_reference_us(p->ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
@@ -803,7 +800,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
         r = rw_rivals(p, e);
     if (r < 0 || p->strayed.len)
         return r;
-    if ((r = verify_final(p, inputs, schedules, e)) == 0 && p->state.n > 1 && !p->again && rw_measures(p))
+    /* what a race leaves is another thing in another order: what is new was tried in several alone */
+    if ((r = verify_final(p, inputs, p->original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again && rw_measures(p))
         r = measure_final(p, e);
     return r;
 }

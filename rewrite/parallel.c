@@ -39,7 +39,7 @@ static const struct rw_legal rows[] = {
 static bool plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
-    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter && !s->ana->launch[launch].self_conflict;
+    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter && !s->ana->launch[launch].self_conflict && !rw_is_racy(s, launch);
 }
 
 /* Can the launch be a body at all? One that cannot would keep its layer from being tried. */

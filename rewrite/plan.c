@@ -7,7 +7,7 @@
  * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset. `machine_code`: who assembled the `cubin` that each
  * module has that is not a posted one, where an assembler is at hand.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
- * before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
+ * `checked` and `warnings` (original.c), before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
  * device made, and how many the performance library decided.
  */
 #include "base/base64.h"
@@ -226,21 +226,32 @@ static json_t *original(json_t *posted, const json_t *plan_modules)
     return o;
 }
 
+/* `bitwise` may be said of what was compared, or is the same launches; not where there is nothing to compare, or what a launch leaves is luck. */
 static json_t *verified(const struct rw_planner *p)
 {
-    json_t *o = json_pack("{s:b,s:I,s:I,s:s}", "bitwise", p->verified_inputs > 0 || p->state.n == 1, "inputs", (json_int_t)p->verified_inputs,
-                          "schedules", (json_int_t)p->verified_schedules, "device", dev_info(p->dev)->kind);
-    if (o && p->state.n > 1 && p->sampled[1] &&
-        !put(o, "sampled", json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]))) {
+    bool same = p->state.n == 1, clean = !p->original.races && rw_has_outputs(p->state.p[0].graph);
+    json_t *o = same ? json_pack("{s:b,s:b}", "bitwise", clean, "unchanged", 1)
+                     : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs", (json_int_t)p->verified_inputs, "schedules",
+                                 (json_int_t)p->verified_schedules, "device", dev_info(p->dev)->kind);
+    bool ok = o && (!p->original.races || put(o, "races", json_true()));
+    if (ok && !same && p->sampled[1])
+        ok = put(o, "sampled", json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]));
+    if (!ok) {
         json_decref(o);
         return NULL;
     }
-    const struct rw_special *s = p->ref && p->verified_inputs > 1 ? rw_reference_special(p->ref) : NULL;
+    const struct rw_special *s = !same && p->ref && p->verified_inputs > 1 ? rw_reference_special(p->ref) : NULL;
     if (o && s && !put(o, "special", rw_special_json(s))) {
         json_decref(o);
         return NULL;
     }
     return o;
+}
+
+/* Which checks the posted launches ran under, and how much of them. */
+static json_t *checked(const struct rw_original *o)
+{
+    return json_pack("{s:[s,s],s:I,s:I}", "modes", "race", "uninit", "blocks", (json_int_t)o->blocks, "of", (json_int_t)o->of);
 }
 
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
@@ -256,7 +267,8 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
          put(doc, "rewrites", rewrites(p)) &&
          put(doc, "assumes", assumes(last, code, e)) &&
-         put(doc, "verified", verified(p)) &&
+         put(doc, "verified", verified(p)) && (!p->original.seen || put(doc, "checked", checked(&p->original))) &&
+         dt_warnings_put(&p->original.warn, doc) == 0 &&
          (!rw_measures(p) || put(doc, "measured", json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
          put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
     if (ok) {
@@ -334,6 +346,7 @@ static void planner_done(struct rw_planner *p)
     for (size_t k = 0; k < p->ban.n; k++)
         json_decref(p->ban.p[k].launches);
     free(p->ban.p);
+    rw_original_done(&p->original);
     rw_reference_free(p->ref);
     rw_snaps_free(p->snaps);
     rw_sample_free(p->sample);

@@ -39,8 +39,12 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
         run[0] = i;
         for (n = 1; i + n < g->nlaunch && follows(g, i + n - 1, i + n); n++)
             run[n] = i + n;
-        if (n > 2)
-            r = rw_propose(ret, run, n, 0, 0);
+        for (uint32_t k = 0, m; k < n && r == 0; k += m) { /* a chain ends at a launch that is left alone */
+            for (m = 1; k + m < n && rw_is_racy(s, i + k + m) == rw_is_racy(s, i + k); m++)
+                ;
+            if (m > 2)
+                r = rw_propose(ret, run + k, m, 0, 0);
+        }
         for (uint32_t k = 1; k < n && r == 0; k++)
             r = rw_propose(ret, run + k - 1, 2, 1, 0);
     }

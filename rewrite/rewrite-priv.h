@@ -13,6 +13,7 @@
 #include "base/vec.h"
 #include "rewrite/rewrite.h"
 
+struct rw_edit;
 struct rw_state;
 struct rw_flow;
 struct rw_planner;
@@ -237,7 +238,10 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
 #define OTHER(NAME, text) LEGAL(NAME, text)
 #define INLINE(NAME, text) LEGAL(NAME, text)
 #define CLUSTER(NAME, text) LEGAL(NAME, text)
+#define EDIT(NAME, text) bool rw_edit_##NAME(const struct rw_edit *x, struct dt_str *why);
 #include "rewrite/legal.def"
+/* The EDIT rows. */
+bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why);
 /* The same with the rows that inlining asks for; those of INLINE hold before rw_inline_look(). */
 bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why);
 
@@ -485,6 +489,7 @@ struct rw_state { /* a graph on its way to the plan */
     double *step_us;
     struct dev_cost *cost;     /* by launch; NULL: this device has none */
     uint32_t *from;            /* by launch: which of the state before it is, UINT32_MAX: a new one; NULL: the first state */
+    bool *racy;                /* by launch: it races inside; NULL: none does */
     uint64_t *member;          /* by launch: which launches of the original it stands for (trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed; /* the first one: prog and ana are the caller's */
@@ -492,11 +497,25 @@ struct rw_state { /* a graph on its way to the plan */
     json_t *step;  /* that rewrite as a step of a recipe; NULL: memory, and the first state */
     enum ana_evidence evidence;
 };
+struct rw_sample;
 struct rw_tried { /* an edit that passed its trial */
     char key[DT_SHA256_TEXT];
     unsigned orders;       /* block orders that T passed, beside the plain one */
     struct dev_cost *cost; /* of each launch of T */
 };
+/* What the posted launches do wrong by themselves (original.c). */
+struct rw_original {
+    bool *racy, races;      /* by launch: it races inside; any does */
+    struct dt_warnings warn;
+    bool seen;              /* launches ran under the checks, `blocks` of their blocks, of how many */
+    uint64_t blocks, of;
+};
+/* sample (borrowed): only that runs; NULL: all. cost, by launch, NULL: found out. conflict: two blocks were seen to touch a byte. */
+int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
+                      bool conflict, struct rw_original *ret, struct dt_err *e);
+void rw_original_done(struct rw_original *o);
+bool rw_is_racy(const struct rw_state *s, uint32_t launch);
+
 struct rw_planner {
     struct dev_device *dev;
     const struct rw_options *opt;
@@ -510,6 +529,7 @@ struct rw_planner {
     unsigned nname;       /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool budget_spent;
+    struct rw_original original;
     struct rw_reference *ref;
     struct rw_snaps *snaps; /* NULL: not the software device, or the graph is too large for it */
     struct rw_sample *sample;      /* then: what runs of the original; else NULL */
@@ -612,12 +632,16 @@ void rw_entries_free(struct rw_entries *v);
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 /* written.c: does the document, read back, say what the state is? 1; 0: `why` says what differs; negative: memory. */
 int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, struct dt_err *e);
+bool rw_has_outputs(const struct dt_graph *g); /* is there anything to compare (verify.c)? */
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
-/* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
+/* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself races). */
 struct rw_reference;
 /* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only that runs; NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e);
+/* The same, where a race is no error: *checked is what original.c says, and where the original races nobody looks for races any more. cost: by launch, NULL: not known. */
+int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a, const struct rw_sample *sample,
+                         const struct dev_cost *cost, struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e);
 /* The order of blocks of later launches, and whether races are looked for: any conflict of two blocks, or, of launches whose blocks talk, those that
  * nothing orders (docs/CHECKING.md). */
 int rw_watch(struct dev_device *d, bool talks, uint64_t seed, bool races, struct dt_err *e);

@@ -23,6 +23,7 @@ void rw_state_done(struct rw_state *s)
     free(s->end_us);
     free(s->cost);
     free(s->member);
+    free(s->racy);
     free(s->from);
     memset(s, 0, sizeof *s);
 }
@@ -89,13 +90,16 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
     s.from = dt_calloc(m + 1, sizeof *s.from);
     s.cost = now->cost ? dt_calloc(m + 1, sizeof *s.cost) : NULL;
     s.member = dt_calloc(m * words + 1, sizeof *s.member);
-    if (r == 0 && (!s.from || !s.member || (now->cost && !s.cost)))
+    s.racy = now->racy ? dt_calloc(m + 1, sizeof *s.racy) : NULL;
+    if (r == 0 && (!s.from || !s.member || (now->cost && !s.cost) || (now->racy && !s.racy)))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; r == 0 && k + x->nlaunch < n + 1; k++) {
         if (order[k] != x->launch[0]) {
             memcpy(s.member + at * words, now->member + order[k] * words, words * sizeof *s.member);
             if (s.cost)
                 s.cost[at] = now->cost[order[k]];
+            if (s.racy)
+                s.racy[at] = now->racy[order[k]];
             s.from[at++] = order[k];
             continue;
         }
@@ -104,6 +108,8 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
             for (uint32_t j = 0; j < x->nlaunch; j++)
                 for (size_t w = 0; w < words; w++)
                     s.member[at * words + w] |= now->member[x->launch[j] * words + w];
+            for (uint32_t j = 0; s.racy && j < x->nlaunch; j++)
+                s.racy[at] |= now->racy[x->launch[j]];
             s.from[at] = x->part.p[i].same;
             if (s.cost && s.from[at] != UINT32_MAX)
                 s.cost[at] = now->cost[s.from[at]];
@@ -124,10 +130,13 @@ int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     s->member = dt_calloc(s->graph->nlaunch * words + 1, sizeof *s->member);
     const struct dev_cost *cost = p->snaps ? rw_snaps_cost(p->snaps) : p->sampled_cost;
     s->cost = cost ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost) : NULL;
-    if (!s->member || (cost && !s->cost))
+    s->racy = p->original.races ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->racy) : NULL;
+    if (!s->member || (cost && !s->cost) || (p->original.races && !s->racy))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < s->graph->nlaunch; k++) {
         s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
+        if (s->racy)
+            s->racy[k] = p->original.racy[k];
         if (s->cost)
             s->cost[k] = cost[k];
     }

@@ -1,7 +1,7 @@
 /* Original and plan on the same inputs, byte by byte.
  *
- *   1. The original runs once under the race detector: if it races itself there is nothing to hold the plan to. The fast detector calls every
- *      conflict of two blocks a race; where it finds one, the one that knows flags and fences (docs/CHECKING.md) has the last word.
+ *   1. The original runs once under the fast race detector, which calls every conflict of two blocks a race. Where it finds one, the detector that knows flags and
+ *      fences (docs/CHECKING.md) has the last word in original.c, and looks at plans.
  *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan run, every output and
  *      inout buffer compared. The last input has values in it that break things, NaNs and infinities among them, and the one before it those that do not
  *      spread (special.c); both only where the first is not meant: it is as the document says.
@@ -23,6 +23,14 @@
 #define HANG (UINT64_C(1) << 24) /* thread-instructions beyond four times the longest launch of the posted input */
 
 static bool is_output(const struct dt_buffer *b) { return b->role == DT_OUTPUT || b->role == DT_INOUT; }
+
+bool rw_has_outputs(const struct dt_graph *g)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < g->nbuffer; k++)
+        any |= is_output(&g->buffer[k]);
+    return any;
+}
 
 struct outputs {
     uint8_t **p; /* by buffer of its graph; NULL where no output */
@@ -113,7 +121,8 @@ struct rw_reference {
     struct outputs *want;
     const struct rw_sample *sample; /* of the original, borrowed; NULL: it ran whole */
     struct rw_special *special;     /* NULL: there is one input only */
-    bool talks; /* blocks of a launch are in conflict, but in order: the fast detector will not do */
+    bool talks; /* blocks of a launch are in conflict: the fast detector will not do */
+    bool races; /* and nothing orders them, or threads of a block: no detector will do */
     uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
 };
 
@@ -168,6 +177,8 @@ struct runs {
     const struct dev_prog *original;
     struct dev_run *run; /* NULL: a fault ended it */
     bool soft;
+    struct rw_original *checked; /* what original.c says of it goes there; NULL: it is not asked, and a race is an error */
+    const struct dev_cost *cost; /* by launch, NULL: not known */
     unsigned input;
     uint64_t limit; /* thread-instructions of a launch: more is a launch that hangs */
 };
@@ -178,7 +189,7 @@ static int ready(struct runs *x, struct dt_err *e)
     return r == 0 && x->ref->sample ? dev_run_select(x->run, x->ref->sample->some, e) : r;
 }
 
-/* The posted input, under the race detector; what the launches need at most. */
+/* The posted input, under the race detector (the fast one alone, where original.c looks after it); what the launches need at most. */
 static int first_input(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = x->ref;
@@ -187,11 +198,11 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     uint64_t most = 0, all = 0, began = dt_now_us();
     dt_free_ struct dev_cost *mine = dt_calloc(g->nlaunch + 1, sizeof *mine);
     int r = mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft, e)) < 0 || (r = fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
+    if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 || (r = fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
     if (x->soft && ret_snaps && !ref->sample) {
         if ((r = rw_snaps_new(x->run, a, ret_snaps, e)) == 0)
-            cost = rw_snaps_cost(*ret_snaps);
+            x->cost = cost = rw_snaps_cost(*ret_snaps);
     } else if (x->soft) {
         r = once_with_costs(x->run, g, mine, e);
         cost = mine;
@@ -225,7 +236,7 @@ static int other_input(void *user, bool *ret_flooded, struct dt_err *e)
     int r = ready(x, e);
     outputs_done(&ref->want[x->input]);
     uint64_t began = dt_now_us();
-    if (r == 0 && (r = rw_watch(x->dev, ref->talks, 0, x->soft, e)) == 0 &&
+    if (r == 0 && (r = rw_watch(x->dev, ref->talks, 0, x->soft && !ref->races, e)) == 0 &&
         (r = fill(x->run, ref->special, ref->graph, ref->inputs, x->input, e)) == 0) {
         dev_set_limit(x->dev, x->limit);
         r = dev_run_once(x->run, e);
@@ -255,6 +266,12 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
         ref->talks = true;
         r = first_input(x, a, ret_snaps, e);
     }
+    if (r == 0 && x->checked) {
+        x->run = dev_run_free(x->run);
+        rw_watch(x->dev, ref->talks, 0, false, NULL);
+        if ((r = rw_original_check(x->dev, x->original, a, ref->sample, x->cost, ref->talks, x->checked, e)) == 0)
+            ref->races = x->checked->races;
+    }
     for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
         unsigned s = sorts(ref->inputs, x->input);
         r = rw_special_search(ref->special, s, other_input, x, e);
@@ -269,8 +286,14 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
+    return rw_reference_checked(d, original, inputs, a, sample, NULL, NULL, ret, ret_snaps, e);
+}
+
+int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a, const struct rw_sample *sample,
+                         const struct dev_cost *cost, struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
+{
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
-    struct runs x = {.ref = ref, .dev = d, .original = original, .soft = !strcmp(dev_info(d)->kind, "soft")};
+    struct runs x = {.ref = ref, .dev = d, .original = original, .checked = checked, .cost = cost, .soft = !strcmp(dev_info(d)->kind, "soft")};
     if (!ref || !(ref->want = dt_calloc(inputs ? inputs : 1, sizeof *ref->want))) {
         free(ref);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -356,7 +379,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
             if ((r = delayed_new(d, plan, &late, &text, &slow, e)) < 0 || (r = dev_run_new(d, slow, &run, e)) < 0)
                 break;
         }
-        r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs, e);
+        r = rw_watch(d, talks, k < inputs ? 0 : k - inputs + 1, soft && k >= inputs && !ref->races, e);
         if (k < inputs)
             snprintf(what, sizeof what, "input %u", k);
         else

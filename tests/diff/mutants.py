@@ -122,6 +122,12 @@ extern "C" __global__ void big(const float *x, float *h) /* a row of 128 threads
     __syncthreads();
     for (int k = 0; k < 64; k++) h[(blockIdx.x * 64 + k) * 128 + threadIdx.x] = s[k * 128 + 127 - threadIdx.x];
 }
+extern "C" __global__ void luck(const float *x, float *h, int n) /* two blocks write each byte */
+{
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    h[i] = x[i];
+    h[(i + 128) % n] = x[i] * 2.f;
+}
 extern "C" __global__ void traps(const float *x, float *h)
 {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -279,6 +285,7 @@ ld.param.b64 %rd1, [a]; ldu.global.f32 %f1, [%rd1]; st.param.f32 [v], %f1;
 ret;
 }"""
 CASES = [
+    ("racy", "self_conflict", graph([launch("a", "m", "luck", "x", "h", N), B]), "refused: verification"),
     ("plain_launches", "", graph([{"name": "d", "copy": {"from": {"buffer": "x"}, "to": {"buffer": "g"}, "bytes": 4 * N}, "stream": 1}, A, launch("b", "m", "add", "h", "g", "y", after=["d"])], g=buffer(N, "intermediate")),
      "refused: stream-order"),
     ("clusters", "", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
@@ -428,7 +435,7 @@ def main():
     exe, dovetail, names = sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None, sys.argv[4:]
     bundles = tempfile.TemporaryDirectory(prefix="dovetail-bundles.")
     os.environ["DOVETAIL_BUNDLES"] = bundles.name
-    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|INLINE|CLUSTER|SOLO)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
+    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
              [(c, "block-fusion", True) for c in HARDWARE] + [(c, "block-fusion", False) for c in CLUSTERS] +
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT] + [(c, "dataflow-fusion", False) for c in DATAFLOW] +

@@ -783,6 +783,35 @@ static void test_flags(void **state)
     fix_close(&f);
 }
 
+/* The EDIT row: of any rewrite's launches. */
+static void test_racy(void **state)
+{
+    static const char *const edits[] = {
+#define EDIT(NAME, text) #NAME,
+#include "rewrite/legal.def"
+    };
+    struct fix f;
+    fix_open(&f, &plain);
+    bool racy[2] = {false, false};
+    uint32_t both[] = {0, 1};
+    struct rw_state s = {.graph = f.g, .prog = &f.prog, .ana = &f.ana};
+    struct rw_edit x = {.now = &s, .launch = both, .nlaunch = 2};
+    struct dt_str why = {0};
+    assert_int_equal(sizeof edits / sizeof edits[0], 1);
+    assert_string_equal(edits[0], "racy");
+    assert_true(rw_edit_legal(&x, &why)); /* nothing is known to race */
+    s.racy = racy;
+    assert_true(rw_edit_legal(&x, &why));
+    racy[1] = true;
+    assert_false(rw_edit_legal(&x, &why));
+    assert_string_equal(why.s, "racy: 'c' races with itself");
+    x.nlaunch = 1; /* the other one is not concerned */
+    assert_true(rw_edit_legal(&x, &why));
+    assert_true(rw_is_racy(&s, 1) && !rw_is_racy(&s, 0));
+    dt_str_done(&why);
+    fix_close(&f);
+}
+
 static void test_all_covered(void **state)
 {
     static const char *const covered[] = {
@@ -819,7 +848,7 @@ int main(void)
         cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
         cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
         cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_flags),           cmocka_unit_test(test_clusters),       cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_flags),           cmocka_unit_test(test_racy),           cmocka_unit_test(test_clusters),       cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
