@@ -664,6 +664,7 @@ struct rw_sample {
     struct dt_arena arena;
     struct dev_some *some; /* by launch: the blocks that run */
     struct ana_set *want;  /* by buffer: bytes of the outputs that are then as in a whole run */
+    struct ana_set *sure, *may; /* of the original: bytes of the outputs that all its blocks write, surely, and perhaps */
     uint64_t blocks, of;   /* how many run, of how many */
 };
 /* *ret NULL: the graph runs fewer than `most` thread-instructions (0: 10^10) and needs no sample. *ret_cost: of each launch, free(). */
@@ -671,6 +672,8 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
                      struct dev_cost **ret_cost, struct dt_err *e);
 /* What of another program, with this analysis, makes the same bytes. go: the original's graph. */
 int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct rw_sample **ret, struct dt_err *e);
+/* Do all blocks of the other program, by its analysis, write the outputs' bytes that the original's write? DT_E_INTERNAL: not. */
+int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct dt_err *e);
 struct rw_sample *rw_sample_free(struct rw_sample *s);
 
 /* After a kernel's fault every call on the device fails: make it usable again. Gives `r` back, or the error of the reset. */

@@ -9,6 +9,9 @@
  * launches with clusters. The plan's blocks are found in the same way from the same bytes in the plan's own analysis. So the comparison is exact,
  * for a part; what it does not cover is said in the plan (`verified.sampled`).
  *
+ * What the blocks that do not run write is compared without running them: by the analyses, which know all blocks, a plan surely writes no byte of an output that the
+ * graph does not write, and leaves none out that the graph surely writes (rw_sample_writes). With which values, only the sample says.
+ *
  * Whether a graph is too large is found by running the smallest sample: the work of its blocks, in proportion, is the graph's. The bytes in the
  * footprints bound the work from below well enough to spare most graphs even that. Counts of instructions decide, never the clock.
  */
@@ -22,6 +25,11 @@
 #define SEEDS 64                  /* most blocks of one launch that samples start from */
 
 static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
+
+static bool is_output(const struct dt_graph *g, uint32_t buffer)
+{
+    return g->buffer[buffer].role == DT_OUTPUT || g->buffer[buffer].role == DT_INOUT;
+}
 
 struct marks { /* by launch, by block: it runs */
     bool **on;
@@ -86,6 +94,44 @@ static void close_over(const struct ana_result *a, const struct ana_set *want, s
                     mark(a, m, x->producer, x->raw.col[i]);
         }
     }
+}
+
+/* Bytes of the outputs that the launches write, by buffer: surely, or perhaps. */
+static int output_writes(struct dt_arena *arena, const struct ana_result *a, bool surely, struct ana_set **ret, struct dt_err *e)
+{
+    const struct dt_graph *g = a->prog->graph;
+    struct ana_set *set = dt_new_array(arena, struct ana_set, g->nbuffer + 1);
+    for (uint32_t l = 0; set && l < g->nlaunch; l++)
+        for (uint32_t k = 0; k < a->launch[l].naccess; k++) {
+            const struct ana_access *x = &a->launch[l].access[k];
+            for (int v = 0; x->writes && is_output(g, x->buffer) && v < (surely ? 1 : ANA_EVIDENCES); v++)
+                set[x->buffer] = ana_set_union(arena, set[x->buffer], surely ? x->must : x->write_by[v]);
+        }
+    *ret = set;
+    return dt_arena_failed(arena) ? nomem(e) : 0;
+}
+
+int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct dt_err *e)
+{
+    const struct dt_graph *g = a->prog->graph;
+    struct dt_arena arena = {0};
+    struct ana_set *sure = NULL, *may = NULL;
+    int r = output_writes(&arena, a, true, &sure, e);
+    if (r == 0)
+        r = output_writes(&arena, a, false, &may, e);
+    for (uint32_t k = 0; r == 0 && k < go->nbuffer; k++) {
+        uint32_t i = dt_graph_find_buffer(g, go->buffer[k].name);
+        struct ana_set none = {0};
+        struct ana_set lost = ana_set_minus(&arena, original->sure[k], i == DT_NAME_NONE ? none : may[i]);
+        struct ana_set more = i == DT_NAME_NONE ? none : ana_set_minus(&arena, sure[i], original->may[k]);
+        if (dt_arena_failed(&arena))
+            r = nomem(e);
+        else if (lost.n || more.n)
+            r = dt_err_set(e, DT_E_INTERNAL, "'%s', byte %llu: %s", go->buffer[k].name, (unsigned long long)(lost.n ? lost.iv[0].lo : more.iv[0].lo),
+                           lost.n ? "the graph writes it, the plan does not" : "the plan writes it, the graph does not");
+    }
+    dt_arena_done(&arena);
+    return r;
 }
 
 /* The blocks as lists for the device. */
@@ -174,11 +220,6 @@ static uint64_t footprint(const struct ana_result *a)
     return sum;
 }
 
-static bool is_output(const struct dt_graph *g, uint32_t buffer)
-{
-    return g->buffer[buffer].role == DT_OUTPUT || g->buffer[buffer].role == DT_INOUT;
-}
-
 /* The k-th block that a sample starts from: both ends, the middle, then anywhere. */
 static uint32_t seed_block(uint32_t launch, uint32_t nblock, uint32_t k)
 {
@@ -217,6 +258,8 @@ static int take(const struct ana_result *a, uint32_t seeds, struct rw_sample **r
             }
         r = lists(s, a, m, e);
     }
+    if (r == 0 && (r = output_writes(&s->arena, a, true, &s->sure, e)) == 0)
+        r = output_writes(&s->arena, a, false, &s->may, e);
     if (r < 0)
         rw_sample_free(s);
     else

@@ -365,7 +365,9 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
     bool soft = !strcmp(dev_info(d)->kind, "soft"), talks = ref->talks || rw_talks(plan);
     if (inputs > ref->inputs)
         inputs = ref->inputs;
-    int r = ref->sample ? rw_sample_of(ref->sample, ref->graph, a, &sample, e) : 0;
+    int r = ref->sample ? rw_sample_writes(ref->sample, ref->graph, a, e) : 0;
+    if (r == 0 && ref->sample)
+        r = rw_sample_of(ref->sample, ref->graph, a, &sample, e);
     if (r == 0)
         r = dev_run_new(d, plan, &run, e);
     if (r == 0 && sample)
