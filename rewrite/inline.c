@@ -4,16 +4,21 @@
  *   before  st.global.f32 [%rd9+64], %f7;            before  ld.global.f32 %f7, [%rd9+64];
  *   after   [the same store, where others read it]   after   o = offset(%rd9) + 64           in the buffer, in bytes
  *           o = offset(%rd9) + 64                            t, b = digits of o              thread and block numbers of the guest
- *           t, b = digits of o                               GUEST: st [..], v -> mov out, v
- *           GUEST: ld v, [..] -> mov v, %f7                  mov %f7, out;
+ *           t, b = digits of o                               GUEST: st [..], v -> out = v ^ zero
+ *           GUEST: ld v, [..] -> v = %f7 ^ zero              mov %f7, out;
  *
  * The host is the fused launch: its text, geometry, barriers, shared memory, clusters stay; other tile shapes than the guest's do
  * not matter. The guest's text stands once for each element that the host's instruction moves, each time with thread numbers of its own; its guards
  * are evaluated there again. Digits: inline-map.c, which proves that they are the thread's.
  *
+ * zero: a parameter of this joint that is 0 whenever the kernel runs. ptxas combines what meets (division and add, two negations, min and max …), across a joint too,
+ * where the posted kernels had a store and a load; it combines nothing over `xor` with what it does not know. Each joint has its own, found again by its name (rw_is_zero_word):
+ * two xor with one word cancel. A store that goes away was a use of its value: the xor is one in its stead.
+ *
  * Legal when the ALSO and INLINE rows of legal.def hold. What could break it: an element that is stored twice (the first value would be passed on),
  * threads without an element (they would be lost), bytes that either side writes and the other touches (the guest now runs while the host's other
- * blocks do), arithmetic contracted across the joint (.rn, device/identity.c).
+ * blocks do), arithmetic that ptxas makes otherwise: within a body device/identity.c, at the joint the zero word. Not seen: a guest that does not use the value,
+ * where the host's other use of it is then the only one.
  */
 #include "rewrite/inline-priv.h"
 #include "rewrite/join-priv.h"
@@ -80,7 +85,7 @@ static int make_params(struct rw_join *j)
             continue;
         }
         for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
-            if (!rw_is_zero_word(v) && !dropped(c, host, k) && own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !dropped(c, host, k) && own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
                 rw_same_arg(&hl->arg[k], &gl->arg[i]))
                 to = own[k];
         c->arg_same[guest][i] = to != NULL;

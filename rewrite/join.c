@@ -121,7 +121,7 @@ static struct ptx_var *shared_param(struct rw_join *j, uint32_t s, uint32_t i)
     for (uint32_t b = 0; b < s && i < c->body[s].step->launch->narg; b++)
         for (uint32_t k = 0; k < c->body[b].f->nparam && k < c->body[b].step->launch->narg; k++) {
             const struct ptx_var *w = c->body[b].f->param[k];
-            if (!rw_is_zero_word(v) && !dropped(c, (int)b, k) && w->bytes == v->bytes && w->align == v->align && w->is_array == v->is_array &&
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(w) && !dropped(c, (int)b, k) && w->bytes == v->bytes && w->align == v->align && w->is_array == v->is_array &&
                 rw_same_arg(&c->body[b].step->launch->arg[k], &c->body[s].step->launch->arg[i]) && (to = rw_map_var(j, (int)b, w, &off)))
                 return to;
         }

@@ -11,6 +11,7 @@ more, "rows:" can be a host only.
 Constants made by HFMA2 and copies are no arithmetic.
 """
 import collections
+import hashlib
 import json
 import os
 import re
@@ -169,7 +170,29 @@ def posted_modules(cli, doc, where):
         return json.load(f)["modules"]
 
 
-def check(row, level, doc, posted, planned):
+def origins(text, modules, some):
+    """What is wrong with the .loc of an emitted text: each arithmetic instruction is that of the posted line that it names; all of them say one."""
+    lines = {"posted-" + hashlib.sha256(m["ptx"].encode()).hexdigest()[:12]: m["ptx"].split("\n") for m in modules.values()}
+    files = dict(re.findall(r'^\.file (\d+) "(.*)"$', text, re.M))
+    at = ("", 0)
+    for line in text.split("\n"):
+        loc = re.match(r"\t\.loc (\d+) (\d+) 0$", line)
+        at = (files[loc.group(1)], int(loc.group(2))) if loc else at
+        op = re.match(r"\t(?:@!?%\w+ )?((?:add|sub|mul|div|rcp|ex2|neg|abs|min|max|cvt)\.[\w.]*(?:f16|f16x2|bf16|f32|f64))\b", line)
+        # of a module whose launches are not all there some functions are left out: another text, with its lines where they were
+        where = [lines[at[0]]] if at[0] in lines else [t for t in lines.values() if len(t) >= at[1]] if at[0].startswith("posted-") and some else []
+        if op and not any(op.group(1).replace(".rn", "") in t[at[1] - 1].replace(".rn", "") for t in where):
+            return "%s is not line %d of %s" % (line.strip(), at[1], at[0])
+    return "" if at[1] else "no .loc"
+
+
+def zero_words(launch, text):
+    """Parameters that are 0 at run time, as the launch has them."""
+    names = re.findall(r"^\t\.param \S+(?: \S+)* (\w+),?$", text[text.index(launch["entry"] + "("):].split(")")[0], re.M)
+    return [n for n, a in zip(names, launch["args"]) if n.startswith("dt_zero_") and a == {"u32": 0}]
+
+
+def check(row, level, doc, modules, posted, planned):
     names = launches_of(row)
     if row[3][0].startswith("part:") and level == "register":  # one of four components in the other, or the other four times
         wants = [collections.Counter({w: n // 4 for w, n in posted[names[0]].items()}) + posted[names[1]]]
@@ -180,6 +203,10 @@ def check(row, level, doc, posted, planned):
     rows = [x for x in doc["rewrites"] if set("+".join(x["launches"]).split("+")) & set(names)]
     if len(have) != 1 or {x["level"] for x in rows if x["verdict"] == "kept"} != {level}:
         return "not fused: %s" % [(x["kind"], x.get("level"), x["verdict"], x.get("reason")) for x in rows]
+    text = doc["modules"][have[0]["module"]]["ptx"]
+    wrong = origins(text, modules, level != "register")
+    if wrong or len(set(zero_words(have[0], text))) != (len(names) - 1 if level == "register" else 0):
+        return wrong or "zero words: %s" % zero_words(have[0], text)
     got = planned[have[0]["entry"]]
     return "" if got in wants else "posted: %s; fused: %s" % (dict(wants[0] - got), dict(got - wants[0]))
 
@@ -206,7 +233,7 @@ def main():
                 sys.exit("%s: %s" % (level, said.get("error") or said.get("equal")))
             planned = machine_code(said["plan"]["modules"], where)
             for row in some:
-                why = check(row, level, said["plan"], posted, planned)
+                why = check(row, level, said["plan"], modules, posted, planned)
                 bad += bool(why)
                 print("%-8s %-16s %s" % (level, row[0], why or "the same"))
     print("%d have other arithmetic" % bad)
