@@ -564,6 +564,18 @@ static void say(const struct side *s, uint32_t k, struct dt_str *why)
     dt_str_addc(why, '\'');
 }
 
+/* Where a use's value comes from. */
+static void say_use(const struct side *s, const struct use *u, struct dt_str *why)
+{
+    dt_str_addf(why, "%s%s", u->sign & 1 ? "-" : "", u->sign & 2 ? "abs " : "");
+    if (u->kind == FROM_FLOAT)
+        say(s, u->value, why);
+    else if (u->kind == FROM_CONST)
+        dt_str_addf(why, "0x%08x", u->value);
+    else
+        dt_str_add(why, u->kind == FROM_CALLER ? "the caller" : "no float instruction");
+}
+
 /* What the posted line has: for people. */
 static void say_line(const struct compare *x, unsigned group, uint32_t line, struct dt_str *why)
 {
@@ -606,12 +618,16 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
     uint32_t line = (uint32_t)s->line_of[k];
     const struct side *t = &x->was[p];
     bool there = has(t->at, t->nat, mix(line, s->shape[k])), uses = there;
-    for (uint32_t u = s->first[k]; u < s->first[k + 1] && uses; u++)
+    uint32_t odd = s->first[k];
+    for (uint32_t u = s->first[k]; u < s->first[k + 1] && uses; odd = u++)
         uses = has(t->used, t->nused, mix(line, s->use[u].key)) || has(t->used, t->nused, mix(line, s->use[u].loose));
     if (uses || (elsewhere(s, k, t) && line_complete(x, p, line)))
         return 1;
     say(s, k, why);
-    dt_str_addf(why, " of '%s' line %u (%s) is %s: posted are ", t->part->entry, line, t->part->file, there ? "fed by other values" : "new there");
+    dt_str_addf(why, " of '%s' line %u (%s) is %s", t->part->entry, line, t->part->file, there ? "fed by " : "new there");
+    if (there)
+        say_use(s, &s->use[odd], why);
+    dt_str_add(why, ": posted are ");
     say_line(x, p, line, why);
     return 0;
 }

@@ -126,6 +126,7 @@ static int assemble(const char *ptx, size_t len, const char *arch, bool lines, c
         return dt_err_set(e, DT_E_PTX, "the PTX has a zero byte in it");
     if (!dev_nvjitlink_version())
         return dt_err_set(e, DT_E_NO_COMPILER, "nvJitLink is not on this machine");
+    lines |= !ret_cubin; /* one assembly for its log and for what dev_assemble_lines will ask */
     int r = key_of("log", ptx, len, arch, log_key);
     if (!r)
         r = key_of(lines ? "lines" : "cubin", ptx, len, arch, bin_key);

@@ -132,12 +132,12 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
         i->dst_kind = SASS_NONE;
     forget(mask, 16, 8);
     i->pwrite[0] = i->pwrite[1] = SASS_PT;
-    if (d[1] == 'p') {
+    if (d[1] == 'p' || d[1] == 'b')
         i->pwrite[0] = (uint8_t)bits(i, 81, 3);
+    if (d[1] == 'b')
         i->pwrite[1] = (uint8_t)bits(i, 84, 3);
-        if (i->op->cls == SASS_FLOAT)
-            forget(mask, 81, 6);
-    }
+    if (d[1])
+        forget(mask, 81, d[1] == 'b' ? 6 : 3);
 }
 
 bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
@@ -273,8 +273,8 @@ void sass_print(const struct sass_inst *i, struct dt_str *out)
         print_operand(&(struct sass_opnd){.kind = uniform ? SASS_UREG : SASS_REG, .reg = i->dst}, 0, false, out);
         comma = ", ";
     }
-    if (i->op->dst[1] == 'p' && i->op->cls == SASS_FLOAT)
-        for (unsigned k = 0; k < (i->op->code == 0x102 ? 1 : 2); k++, comma = ", ") {
+    if (i->op->dst[1] && i->op->cls == SASS_FLOAT)
+        for (unsigned k = 0; k < (i->op->dst[1] == 'b' ? 2 : 1); k++, comma = ", ") {
             dt_str_add(out, comma);
             print_predicate(i->pwrite[k], false, out);
         }

@@ -264,6 +264,7 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
     if (r == 0) {
         *ret_fresh = name_modules(p, x);
         r = rw_state_make(p, x, next, &first, &mine);
+        r = r ? r : rw_machine_code(p, x, next, first, why, &mine);
     }
     if (r == 0 && p->sample) { /* too large for trials on what the launches before leave */
         if ((r = analyse(p, x, next, &mine)) == 0 &&

@@ -539,6 +539,7 @@ struct rw_planner {
     bool from_library;             /* some trial was not run: the library knew it */
     bool no_library;               /* it was wrong once: nothing of it is believed any more */
     bool again;                    /* it was: plan anew without it */
+    bool lines_checked;            /* line tables change no code (machine-code.c) */
     unsigned measured, known;      /* comparisons that were measured on the device, and that the library decided (times.c) */
 };
 
@@ -635,6 +636,9 @@ int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, st
 bool rw_has_outputs(const struct dt_graph *g); /* is there anything to compare (verify.c)? */
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself races). */
+/* machine-code.c: is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones? 0; 1: refused, `why`; negative: error. */
+int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t first, struct dt_str *why, struct dt_err *e);
+/* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
 struct rw_reference;
 /* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only that runs; NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,

@@ -136,9 +136,121 @@ static void test_pairs(void **state)
     assert_int_equal(n, 0);
 }
 
+/* One posted body and what became of it: its lines are told by the letter in front, a for the first; '-': of none. */
+static const struct change {
+    const char *what, *was, *now;
+    bool same;
+} changes[] = {
+    {"nothing", "mul.f32 %f3, %f1, %f2;\nadd.f32 %f3, %f3, %f1;", "amul.f32 %f3, %f1, %f2;\nbadd.f32 %f3, %f3, %f1;", true},
+    {".rn undoes FFMA", "mul.f32 %f3, %f1, %f2;\nadd.f32 %f3, %f3, %f1;", "amul.rn.f32 %f3, %f1, %f2;\nbadd.f32 %f3, %f3, %f1;", false},
+    {".rn undoes .D2", "mul.f32 %f3, %f1, %f2;\nmul.f32 %f3, %f3, 0f3F000000;", "amul.rn.f32 %f3, %f1, %f2;\nbmul.rn.f32 %f3, %f3, 0f3F000000;", false},
+    {".M2 as it was", "mul.f32 %f3, %f1, %f2;\nmul.f32 %f3, %f3, 0f40000000;", "amul.f32 %f3, %f1, %f2;\nbmul.f32 %f3, %f3, 0f40000000;", true},
+    {"a store goes: FMUL and FADD become FFMA", "div.approx.f32 %f4, %f1, %f2;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f4, %f1;", "adiv.approx.f32 %f4, %f1, %f2;\ncadd.f32 %f3, %f4, %f1;", false},
+    {"the store stays", "div.approx.f32 %f4, %f1, %f2;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f4, %f1;",
+     "adiv.approx.f32 %f4, %f1, %f2;\nbst.global.f32 [%rd2+8], %f4;\ncadd.f32 %f3, %f4, %f1;", true},
+    {"another constant", "mul.f32 %f3, %f1, 0f40490FDB;", "amul.f32 %f3, %f1, 0f40490FDA;", false},
+    {"the constant's sign", "fma.rn.f32 %f3, %f1, 0f40490FDB, %f2;", "afma.rn.f32 %f3, %f1, 0fC0490FDB, %f2;", false},
+    {"a sign that goes to the constant", "neg.f32 %f4, %f1;\nmul.f32 %f3, %f4, 0f40490FDB;", "amov.f32 %f4, %f1;\nbmul.f32 %f3, %f4, 0fC0490FDB;", true},
+    {"factors the other way round", "mul.f32 %f3, %f1, %f2;", "amul.f32 %f3, %f2, %f1;", true},
+    {"dividend and divisor", "div.full.f32 %f3, %f1, 0f40490FDB;", "adiv.full.f32 %f3, 0f40490FDB, %f1;", false},
+    {"another rounding", "add.f32 %f3, %f1, %f2;", "aadd.rz.f32 %f3, %f1, %f2;", false},
+    {"ftz", "add.f32 %f3, %f1, %f2;", "aadd.ftz.f32 %f3, %f1, %f2;", false},
+    {"sat", "add.f32 %f3, %f1, %f2;", "aadd.sat.f32 %f3, %f1, %f2;", false},
+    {"lost sat", "add.sat.f32 %f3, %f1, %f2;", "aadd.f32 %f3, %f1, %f2;", false},
+    {"minimum for maximum", "min.f32 %f3, %f1, %f2;", "amax.f32 %f3, %f1, %f2;", false},
+    {"another conversion", "cvt.rni.f32.f32 %f3, %f1;", "acvt.rmi.f32.f32 %f3, %f1;", false},
+    {"an ordered comparison for an unordered", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;", "asetp.ltu.f32 %p1, %f1, %f2;\nbselp.f32 %f3, %f1, %f2, %p1;", false},
+    {"a comparison turned round", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;", "asetp.gt.f32 %p1, %f2, %f1;\nbselp.f32 %f3, %f1, %f2, %p1;", true},
+    {"and its complement", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;", "asetp.geu.f32 %p1, %f1, %f2;\nbselp.f32 %f3, %f2, %f1, %p1;", true},
+    {"without a posted line", "add.f32 %f3, %f1, %f2;", "aadd.f32 %f3, %f1, %f2;\n-mul.f32 %f3, %f3, %f1;", false},
+    {"gone though needed", "sqrt.approx.ftz.f32 %f4, %f1;\nadd.f32 %f3, %f4, %f2;", "amov.f32 %f4, %f1;\nbadd.f32 %f3, %f4, %f2;", false},
+    {"dead, and gone", "ex2.approx.ftz.f32 %f4, %f1;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f1, %f2;", "aex2.approx.ftz.f32 %f4, %f1;\ncadd.f32 %f3, %f1, %f2;", true},
+    {"a constant by HFMA2 or MOV", "mov.f32 %f4, 0f3F800000;\nsetp.lt.f32 %p1, %f1, %f2;\n@%p1 mov.f32 %f4, 0f40000000;\nfma.rn.f32 %f3, %f1, %f4, %f2;",
+     "amov.f32 %f4, 0f3F800000;\nbsetp.lt.f32 %p1, %f1, %f2;\nc@%p1 mov.f32 %f4, 0f40000000;\ndfma.rn.f32 %f3, %f1, %f4, %f2;\n-mov.u32 %r7, %clock;\n-st.global.u32 [%rd2+12], %r7;", true},
+    {"equal ones merged", "ex2.approx.ftz.f32 %f4, %f1;\nld.volatile.global.f32 %f5, [%rd1];\nex2.approx.ftz.f32 %f6, %f5;\nadd.f32 %f3, %f4, %f6;",
+     "aex2.approx.ftz.f32 %f4, %f1;\n-mov.f32 %f5, %f1;\ncex2.approx.ftz.f32 %f6, %f5;\ndadd.f32 %f3, %f4, %f6;", true},
+    {"unrolled otherwise", "mov.f32 %f3, 0f00000000;\nmov.u32 %r3, 0;\nLOOP:\nfma.rn.f32 %f3, %f3, %f2, %f1;\nadd.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, 64;\n@%p1 bra LOOP;",
+     "amov.f32 %f3, 0f00000000;\nbmov.u32 %r3, 0;\n-LOOP:\n-.pragma \"nounroll\";\ndfma.rn.f32 %f3, %f3, %f2, %f1;\neadd.u32 %r3, %r3, 1;\nfsetp.lt.u32 %p1, %r3, 64;\ng@%p1 bra LOOP;", true},
+    {"doubles: FFMA's like", "mul.f64 %d3, %d1, %d2;\nadd.f64 %d3, %d3, %d1;\ncvt.rn.f32.f64 %f3, %d3;", "amul.rn.f64 %d3, %d1, %d2;\nbadd.f64 %d3, %d3, %d1;\nccvt.rn.f32.f64 %f3, %d3;", false},
+    {"doubles", "div.rn.f64 %d3, %d1, %d2;\nsqrt.rn.f64 %d3, %d3;\ncvt.rn.f32.f64 %f3, %d3;", "adiv.rn.f64 %d3, %d1, %d2;\nbsqrt.rn.f64 %d3, %d3;\nccvt.rn.f32.f64 %f3, %d3;", true},
+    {"halves", "mul.f16 %h3, %h1, %h2;\nadd.f16 %h3, %h3, %h1;\ncvt.f32.f16 %f3, %h3;", "amul.rn.f16 %h3, %h1, %h2;\nbadd.f16 %h3, %h3, %h1;\nccvt.f32.f16 %f3, %h3;", false},
+    {"pairs of halves", "mul.f16x2 %r3, %r1, %r2;\nadd.f16x2 %r3, %r3, %r1;\nmov.b32 %f3, %r3;", "amul.rn.f16x2 %r3, %r1, %r2;\nbadd.f16x2 %r3, %r3, %r1;\ncmov.b32 %f3, %r3;", false},
+    {"pairs of bfloats", "fma.rn.bf16x2 %r3, %r1, %r2, %r1;\nmov.b32 %f3, %r3;", "afma.rn.relu.bf16x2 %r3, %r1, %r2, %r1;\nbmov.b32 %f3, %r3;", false},
+};
+
+#define MORE "ld.global.f64 %d1, [%rd1];\nld.global.f64 %d2, [%rd1+8];\nld.global.b32 %r2, [%rd1+4];\nld.global.b16 %h1, [%rd1];\nld.global.b16 %h2, [%rd1+2];\n"
+
+static int changed(const struct change *c, struct dt_str *why)
+{
+    struct dt_str a = {0}, b = {0}, body = {0};
+    struct dt_err e = {0};
+    size_t na, nb;
+    dt_str_addf(&body, "%s%s", MORE, c->was);
+    posted(&a, "one", body.s);
+    unsigned first = lines_before(a.s, strstr(a.s, body.s) + strlen(MORE));
+    dt_str_addf(&b, "%s%s.loc 1 1 0\n%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s", HEAD, PARAMS("k"), ENTER("k"), MORE);
+    for (const char *p = c->now; *p;) {
+        size_t n = strcspn(p, "\n");
+        dt_str_addf(&b, ".loc %d %u 0\n%.*s\n", *p == '-' ? 1 : 2, *p == '-' ? 1 : first + (unsigned)(*p - 'a'), (int)n - 1, p + 1);
+        p += n + (p[n] == '\n');
+    }
+    dt_str_add(&b, ".loc 1 1 0\nst.global.f32 [%rd2], %f3;\nret;\n}\n.file 1 \"dovetail\"\n.file 2 \"posted-one\"\n");
+    void *pa = assembled(&a, &na), *pb = assembled(&b, &nb);
+    struct dev_part part = {"posted-one", pa, na, "one"};
+    int r = dev_arithmetic(pb, nb, "k", b.s, b.len, &part, 1, why, &e);
+    if (r < 0)
+        fail_msg("%s", e.detail);
+    free(pa);
+    free(pb);
+    dt_str_done(&a);
+    dt_str_done(&b);
+    dt_str_done(&body);
+    return r;
+}
+
+static void test_changes(void **state)
+{
+    unsigned bad = 0;
+    for (size_t k = 0; k < sizeof changes / sizeof changes[0]; k++) {
+        struct dt_str why = {0};
+        if (changed(&changes[k], &why) != changes[k].same) {
+            print_error("%s: %s (%s)\n", changes[k].what, changes[k].same ? "refused" : "taken", why.s ? why.s : "");
+            bad++;
+        }
+        dt_str_done(&why);
+    }
+    assert_int_equal(bad, 0);
+}
+
+/* Bytes of a cubin changed at random: an answer or a refusal, never more. */
+static void test_hostile(void **state)
+{
+    struct dt_str a = {0};
+    size_t n;
+    uint64_t seed = 1;
+    posted(&a, "one", "div.rn.f32 %f3, %f1, %f2;");
+    uint8_t *p = assembled(&a, &n), *q = malloc(n);
+    for (unsigned k = 0; k < 3000; k++) {
+        struct dt_str why = {0};
+        struct dt_err e = {0};
+        memcpy(q, p, n);
+        for (unsigned i = 0; i < 1 + k % 8; i++) {
+            seed = seed * 6364136223846793005u + 1442695040888963407u;
+            q[(seed >> 33) % n] = (uint8_t)(seed >> 20);
+        }
+        struct dev_part part = {"posted-one", q, k % 3 ? n : n - k % n, "one"};
+        assert_in_range(dev_arithmetic(q, n, "one", NULL, 0, &part, 1, &why, &e) + 1000, 0, 1001);
+        dt_str_done(&why);
+        dt_err_done(&e);
+    }
+    free(p);
+    free(q);
+    dt_str_done(&a);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_changes), cmocka_unit_test(test_hostile)};
     if (!dev_nvjitlink_version())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);
