@@ -70,6 +70,40 @@ int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsign
 struct elf_file;
 int code_lines(struct code *c, const struct elf_file *f, unsigned text, bool posted);
 
+/* ---- float instructions (shapes.c) --------------------------------------------------------------------------------------- */
+struct use { /* one origin of one operand */
+    uint32_t inst;
+    uint8_t slot, kind, half, sign; /* sign: 1 negated, 2 absolute value */
+    uint32_t value;
+    uint64_t key, loose; /* loose: as if it came from elsewhere */
+};
+struct side { /* a kernel's float instructions and what feeds them (shapes.c), and sets of it (arithmetic.c) */
+    struct code c;
+    const struct dev_part *part;
+    unsigned group; /* the first part of the same file: their lines are one text's */
+    struct use *use;
+    uint32_t nuse, cap;
+    uint32_t *first; /* by instruction: its uses are use[first[i]] … use[first[i + 1]] */
+    uint64_t *shape; /* by instruction, 0: not float */
+    /* sorted: (line, shape), (line, shape, use), (shape, use) */
+    uint64_t *at, *used, *any;
+    uint32_t nat, nused, nany;
+    uint64_t *line_of; /* by instruction, changed kernel: part and line */
+};
+
+static inline uint64_t machine_mix(uint64_t h, uint64_t v)
+{
+    h ^= v + UINT64_C(0x9E3779B97F4A7C15) + (h << 6) + (h >> 2);
+    h = (h ^ (h >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
+    h = (h ^ (h >> 27)) * UINT64_C(0x94D049BB133111EB);
+    return h ^ (h >> 31);
+}
+
+/* Shapes, uses, lines. 0, an error, or 1 and `why`: something is not known. Pair with side_done in every case. */
+int side_read(struct side *s, const struct dev_part *p, bool posted, struct dt_str *why, struct dt_err *e);
+void side_done(struct side *s);
+int machine_order(const void *a, const void *b); /* of uint64_t, for qsort */
+
 /* ---- ELF (elf.c) ------------------------------------------------------------------------------------------------------- */
 struct elf_file {
     const uint8_t *p;

@@ -74,5 +74,6 @@ void sass_print(const struct sass_inst *i, struct dt_str *out);
 /* Where a branch or call at `at` (bytes from the section's start) goes. */
 uint64_t sass_target(const struct sass_inst *i, uint64_t at, unsigned sm);
 bool sass_is(const struct sass_inst *i, const char *name);
+static inline bool sass_always(const struct sass_inst *i) { return i->guard == SASS_PT && !i->guard_not; }
 
 #endif

@@ -98,13 +98,14 @@ static char *with_files_in_lines(const char *ptx, size_t len)
     for (const char *p = ptx; p < end;) {
         const char *next = memchr(p, '\n', (size_t)(end - p));
         size_t n = (size_t)((next ? next + 1 : end) - p);
-        unsigned file, line;
-        int at = 0;
-        char head[40];
+        char head[40], *after;
         snprintf(head, sizeof head, "%.*s", n < sizeof head ? (int)n : (int)sizeof head - 1, p);
-        if (!strncmp(head, ".loc ", 5) && sscanf(head, ".loc %u %u%n", &file, &line, &at) == 2 && at && file < 1U << (31 - DEV_LINE_BITS) && line < 1U << DEV_LINE_BITS) {
-            dt_str_addf(&s, ".loc %u %u", file, file << DEV_LINE_BITS | line);
-            dt_str_addn(&s, p + at, n - (size_t)at);
+        char *word = head + strspn(head, " \t");
+        unsigned long file = !strncmp(word, ".loc ", 5) ? strtoul(word + 5, &after, 10) : 0;
+        unsigned long line = file && *after == ' ' ? strtoul(after + 1, &after, 10) : 0;
+        if (line && file < 1UL << (31 - DEV_LINE_BITS) && line < 1UL << DEV_LINE_BITS) {
+            dt_str_addf(&s, ".loc %lu %lu", file, file << DEV_LINE_BITS | line);
+            dt_str_addn(&s, p + (after - head), n - (size_t)(after - head));
         } else {
             dt_str_addn(&s, p, n);
         }

@@ -635,10 +635,9 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
 int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, struct dt_err *e);
 bool rw_has_outputs(const struct dt_graph *g); /* is there anything to compare (verify.c)? */
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
-/* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself races). */
 /* machine-code.c: is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones? 0; 1: refused, `why`; negative: error. */
 int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t first, struct dt_str *why, struct dt_err *e);
-/* verify.c: what the original gives on `inputs` inputs, the first under the race detector (DT_E_RACE: the original itself races). */
+/* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself races). */
 struct rw_reference;
 /* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only that runs; NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,

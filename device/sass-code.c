@@ -1,0 +1,296 @@
+/* One kernel's machine code: sections, instructions, blocks, subroutines.
+ *
+ * Subroutines (the slow paths of division and square root, which the assembler shares between all that need them, and functions) are what CALL leads to; RET returns behind
+ * the CALL. They lie behind the entry in the same section (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). A block belongs to one function; code that two
+ * functions run into is not known here, nor are indirect branches.
+ */
+#include "device/machine-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+
+#define MOST_INST 262144
+#define MOST_TEXTS 64
+
+/* ---- blocks and functions ------------------------------------------------------------------------------------------------- */
+
+static bool ends(const struct sass_inst *i) { return i->op->cls == SASS_BRANCH || i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN; }
+
+/* Does a branch depend on more than its guard? bits 87-90: a predicate as an operand */
+static bool sure(const struct sass_inst *i) { return sass_always(i) && (i->hi >> 23 & 15) == SASS_PT; }
+
+struct load {
+    struct elf_file f;
+    struct { unsigned section; uint32_t first, n; } text[MOST_TEXTS];
+    unsigned ntext;
+};
+
+static bool grow(struct code *c, uint32_t n)
+{
+    void *p[3] = {dt_reallocarray(c->inst, n, sizeof *c->inst), NULL, NULL};
+    c->inst = p[0] ? p[0] : c->inst;
+    p[1] = dt_reallocarray(c->to, n, sizeof *c->to);
+    c->to = p[1] ? p[1] : c->to;
+    return p[0] && p[1];
+}
+
+/* One section of code behind what is there. Where its branches lead; calls by name are left to call_targets. */
+static int load_text(struct code *c, struct load *l, unsigned section, struct dt_str *why)
+{
+    struct elf_section text;
+    if (!elf_section(&l->f, section, &text) || !text.p || !text.size || text.size % 16 || text.size / 16 > MOST_INST - c->n || l->ntext == MOST_TEXTS) {
+        dt_str_add(why, "there is machine code that cannot be read");
+        return 1;
+    }
+    uint32_t first = c->n, n = (uint32_t)(text.size / 16);
+    if (!grow(c, first + n))
+        return DT_E_NOMEM;
+    l->text[l->ntext].section = section;
+    l->text[l->ntext].first = first;
+    l->text[l->ntext++].n = n;
+    c->n += n;
+    for (uint32_t k = 0; k < n; k++) {
+        struct sass_inst *i = &c->inst[first + k];
+        uint64_t word[2], to = CODE_NONE;
+        memcpy(word, text.p + (size_t)k * 16, 16);
+        if (!sass_decode(word, i) || i->op->cls == SASS_JUMP) {
+            dt_str_add(why, "an instruction that the reader of machine code does not know: ");
+            sass_print(i, why);
+            return 1;
+        }
+        c->to[first + k] = CODE_NONE;
+        if (i->op->cls != SASS_BRANCH && (i->op->cls != SASS_CALL || i->op->code == 0x143))
+            continue;
+        to = sass_target(i, (uint64_t)k * 16, c->sm);
+        if (to % 16 || to / 16 >= n) {
+            dt_str_add(why, "a branch out of the kernel");
+            return 1;
+        }
+        c->to[first + k] = first + (uint32_t)(to / 16);
+    }
+    return 0;
+}
+
+/* CALL.ABS: where the relocation leads. Sections are read as they are called. */
+static int call_targets(struct code *c, struct load *l, struct dt_str *why)
+{
+    for (unsigned t = 0; t < l->ntext; t++)
+        for (uint32_t k = 0; k < l->text[t].n; k++) {
+            uint32_t at = l->text[t].first + k;
+            unsigned section = 0, u = 0;
+            uint64_t offset = 0;
+            if (c->inst[at].op->cls != SASS_CALL || c->to[at] != CODE_NONE)
+                continue;
+            if (!elf_target(&l->f, l->text[t].section, (uint64_t)k * 16, &section, &offset)) {
+                dt_str_add(why, "a call to who knows where");
+                return 1;
+            }
+            while (u < l->ntext && l->text[u].section != section)
+                u++;
+            int r = u == l->ntext ? load_text(c, l, section, why) : 0;
+            if (r)
+                return r;
+            if (offset % 16 || offset / 16 >= l->text[u].n) {
+                dt_str_add(why, "a call to who knows where");
+                return 1;
+            }
+            c->to[at] = l->text[u].first + (uint32_t)(offset / 16);
+        }
+    return 0;
+}
+
+/* Marks the first instruction of each block; CALLs' targets become functions. */
+static int leaders(struct code *c, uint8_t *leader)
+{
+    leader[0] = leader[c->nentry] = 1;
+    for (uint32_t k = 0; k < c->n; k++) {
+        const struct sass_inst *i = &c->inst[k];
+        if (ends(i) && k + 1 < c->n)
+            leader[k + 1] = 1;
+        if (i->op->cls != SASS_BRANCH && i->op->cls != SASS_CALL)
+            continue;
+        uint32_t to = c->to[k];
+        leader[to] = 1;
+        if (i->op->cls == SASS_BRANCH)
+            continue;
+        uint32_t f = 1;
+        while (f < c->nfunc && c->func[f].first != to)
+            f++;
+        if (f == c->nfunc) {
+            struct code_func *p = dt_reallocarray(c->func, c->nfunc + 1, sizeof *p);
+            if (!p)
+                return DT_E_NOMEM;
+            c->func = p;
+            c->func[c->nfunc++] = (struct code_func){.first = to};
+        }
+        c->call[k] = f;
+    }
+    return 0;
+}
+
+/* The blocks behind block b: n of them. */
+static unsigned after(const struct code *c, uint32_t b, uint32_t out[2])
+{
+    const struct sass_inst *i = &c->inst[c->block[b].last];
+    unsigned n = 0;
+    if (i->op->cls == SASS_BRANCH)
+        out[n++] = c->block_of[c->to[c->block[b].last]];
+    bool falls = i->op->cls == SASS_BRANCH ? !sure(i) : i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN ? !sure(i) : true;
+    if (falls && b + 1 < c->nblock)
+        out[n++] = b + 1;
+    return n;
+}
+
+/* Each block's function, by flooding from its start. */
+static int flood(struct code *c, struct dt_str *why)
+{
+    uint32_t *stack = dt_calloc((size_t)c->nblock + 1, sizeof *stack);
+    if (!stack)
+        return DT_E_NOMEM;
+    int r = 0;
+    for (uint32_t f = 0; f < c->nfunc && !r; f++) {
+        uint32_t n = 0, first = c->block_of[c->func[f].first];
+        if (c->block[first].func != CODE_NONE)
+            r = 1;
+        c->block[first].func = f;
+        stack[n++] = first;
+        while (n && !r) {
+            uint32_t to[2], b = stack[--n];
+            for (unsigned k = after(c, b, to); k-- && !r;) {
+                if (c->block[to[k]].func == CODE_NONE) {
+                    c->block[to[k]].func = f;
+                    stack[n++] = to[k];
+                } else if (c->block[to[k]].func != f) {
+                    r = 1;
+                }
+            }
+        }
+    }
+    if (r)
+        dt_str_add(why, "two functions run into the same code");
+    free(stack);
+    return r;
+}
+
+static int predecessors(struct code *c)
+{
+    uint32_t total = 0, to[2];
+    for (uint32_t b = 0; b < c->nblock; b++)
+        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : after(c, b, to); k--; total++)
+            c->block[to[k]].npred++;
+    c->pred = dt_calloc((size_t)total + 1, sizeof *c->pred);
+    c->ret = dt_calloc((size_t)c->nblock + 1, sizeof *c->ret);
+    if (!c->pred || !c->ret)
+        return DT_E_NOMEM;
+    for (uint32_t b = 0, at = 0; b < c->nblock; b++) {
+        c->block[b].pred = at;
+        at += c->block[b].npred;
+        c->block[b].npred = 0;
+    }
+    for (uint32_t b = 0; b < c->nblock; b++)
+        for (unsigned k = c->block[b].func == CODE_NONE ? 0 : after(c, b, to); k--;) {
+            struct code_block *t = &c->block[to[k]];
+            c->pred[t->pred + t->npred++] = b;
+        }
+    for (uint32_t f = 0; f < c->nfunc; f++) {
+        c->func[f].ret = c->nrets;
+        for (uint32_t b = 0; b < c->nblock; b++)
+            if (c->block[b].func == f && c->inst[c->block[b].last].op->cls == SASS_RETURN)
+                c->ret[c->nrets++] = b;
+        c->func[f].nret = c->nrets - c->func[f].ret;
+    }
+    return 0;
+}
+
+static int build(struct code *c, struct dt_str *why)
+{
+    dt_free_ uint8_t *leader = dt_calloc((size_t)c->n + 1, 1);
+    c->func = dt_calloc(1, sizeof *c->func);
+    c->nfunc = c->func ? 1 : 0;
+    if (!leader || !c->func)
+        return DT_E_NOMEM;
+    int r = leaders(c, leader);
+    if (r)
+        return r;
+    for (uint32_t k = 0; k < c->n; k++)
+        c->nblock += leader[k];
+    c->block = dt_calloc(c->nblock, sizeof *c->block);
+    if (!c->block)
+        return DT_E_NOMEM;
+    for (uint32_t k = 0, b = CODE_NONE; k < c->n; k++) {
+        b += leader[k];
+        if (leader[k])
+            c->block[b] = (struct code_block){.first = k, .func = CODE_NONE};
+        c->block[b].last = k;
+        c->block_of[k] = b;
+    }
+    r = flood(c, why);
+    if (r)
+        return r;
+    return predecessors(c);
+}
+
+int code_read(struct code *c, const void *cubin, size_t len, const char *entry, struct dt_str *why, struct dt_err *e)
+{
+    struct load l = {0};
+    struct elf_section text, bank;
+    struct dt_str name = {0};
+    memset(c, 0, sizeof *c);
+    dt_str_addf(&name, ".text.%s", entry);
+    uint32_t flags = 0;
+    bool elf = elf_open(&l.f, cubin, len) && name.s;
+    unsigned section = elf ? elf_find(&l.f, name.s, &text) : 0;
+    dt_str_done(&name);
+    dt_str_addf(&name, ".nv.constant2.%s", entry);
+    if (elf && name.s && elf_find(&l.f, name.s, &bank)) {
+        c->bank2 = bank.p;
+        c->nbank2 = bank.p ? bank.size : 0;
+    }
+    dt_str_done(&name);
+    if (!section) {
+        dt_str_addf(why, "there is no machine code of '%s' to read", entry);
+        return 1;
+    }
+    memcpy(&flags, l.f.p + 48, 4);                           /* e_flags */
+    c->sm = (l.f.p[8] >= 8 ? flags >> 8 : flags) & 0xff; /* the ELF's ABI version says where */
+    if (!sass_knows(c->sm)) {
+        dt_str_addf(why, "the reader of machine code does not know sm_%u", c->sm);
+        return 1;
+    }
+    int r = load_text(c, &l, section, why);
+    c->nentry = c->n;
+    if (!r)
+        r = call_targets(c, &l, why);
+    if (r)
+        return r < 0 ? dt_err_set(e, r, "out of memory") : r;
+    c->block_of = dt_calloc(c->n, sizeof *c->block_of);
+    c->call = dt_calloc(c->n, sizeof *c->call);
+    c->file = dt_calloc(c->n, sizeof *c->file);
+    c->line = dt_calloc(c->n, sizeof *c->line);
+    if (!c->block_of || !c->call || !c->file || !c->line)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    memset(c->call, 0xff, c->n * sizeof *c->call);
+    r = build(c, why);
+    return r < 0 ? dt_err_set(e, r, "out of memory") : r;
+}
+
+void code_done(struct code *c)
+{
+    free(c->inst);
+    free(c->block_of);
+    free(c->block);
+    free(c->pred);
+    free(c->func);
+    free(c->ret);
+    free(c->call);
+    free(c->to);
+    free(c->ctx);
+    free(c->file);
+    free(c->line);
+    free(c->files);
+    free(c->seen.key);
+    free(c->seen.stamp);
+    memset(c, 0, sizeof *c);
+}
