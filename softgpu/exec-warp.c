@@ -179,6 +179,21 @@ const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op)
     return sg_pick(w);
 }
 
+/* bar.red's result, for lanes that wait at the barrier, as it completes: before they go on others may use the same barrier again. */
+static void give_result(struct sg_warp *w, struct sg_frag *f, const struct sg_barrier *bar)
+{
+    const struct sg_op *op = f->op;
+    if (op->fn != sg_bar_result && (op->fn != sg_guarded || op->inner != sg_bar_result))
+        return;
+    for (uint32_t m = f->mask; m && op->sub == SG_BAR_POPC; m &= m - 1)
+        SG_P(uint32_t, op->d)[__builtin_ctz(m)] = bar->count;
+    if (op->sub != SG_BAR_POPC) {
+        uint32_t *p = SG_P(uint32_t, op->d);
+        *p = (*p & ~f->mask) | ((op->sub == SG_BAR_AND ? bar->all : bar->any) ? f->mask : 0);
+    }
+    f->op++;
+}
+
 /* ---- exit, trap ---------------------------------------------------------------------------------------------------- */
 static void complete(struct sg_block *b, unsigned n)
 {
@@ -188,14 +203,13 @@ static void complete(struct sg_block *b, unsigned n)
         return;
     if (b->check && n < SG_BARRIERS)
         sg_check_complete(b, n);
-    b->result[n] = bar->count;
-    b->all[n] = bar->all;
-    b->any[n] = bar->any;
+    const struct sg_barrier was = *bar;
     *bar = (struct sg_barrier){.all = 1};
     for (uint32_t i = 0; i < b->nwarp; i++) {
         struct sg_warp *w = &b->warp[i];
         for (uint32_t k = 0; k < w->nfrag; k++)
             if (w->frag[k].state == SG_F_BAR && w->frag[k].bar == n) {
+                give_result(w, &w->frag[k], &was);
                 w->frag[k].state = SG_F_RUN;
                 w->frag[k].bar = 0;
                 w->frag[k].tick = w->tick;
@@ -422,19 +436,8 @@ const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, boo
     return op + 1;
 }
 
-/* Second half of bar.red: d from the barrier that has just completed. */
-const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op)
-{
-    uint32_t n = SG_P(uint32_t, op->a)[__builtin_ctz(w->mask)] & (SG_BARRIERS - 1);
-    if (op->sub == SG_BAR_POPC) {
-        for (uint32_t m = w->mask; m; m &= m - 1)
-            SG_P(uint32_t, op->d)[__builtin_ctz(m)] = w->blk->result[n];
-        return op + 1;
-    }
-    uint32_t r = (op->sub == SG_BAR_AND ? w->blk->all[n] : w->blk->any[n]) ? SG_ALL : 0, *p = SG_P(uint32_t, op->d);
-    *p = (*p & ~w->mask) | (r & w->mask);
-    return op + 1;
-}
+/* Second half of bar.red. It never runs: give_result() has done it. */
+const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op) { return op + 1; }
 
 /* ---- collectives ------------------------------------------------------------------------------------------------------
  * d: result; a: value; b, c: shfl's lane and clamp; ext[x]: member mask (SG_NONE: active lanes), ext[x + 1]: second result. */

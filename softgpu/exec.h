@@ -274,7 +274,6 @@ struct sg_block {
     void *memory; /* all of these */
     size_t bytes;
     struct sg_barrier bar[SG_BARRIERS + SG_GROUPS];
-    uint32_t result[SG_BARRIERS + SG_GROUPS], all[SG_BARRIERS + SG_GROUPS], any[SG_BARRIERS + SG_GROUPS]; /* of bar.red */
     uint32_t next;                /* warp to run next */
     uint64_t executed;            /* thread-instructions so far */
     uint64_t waited, triggered;   /* instructions before griddepcontrol.wait of the last warp, before .launch_dependents of the first */
