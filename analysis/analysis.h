@@ -112,7 +112,7 @@ enum ana_way { /* who records what a launch touches; the result is the same */
 };
 
 /* What ana_summarise and the recorder find out; raised whenever any launch may get another footprint than before. */
-#define ANA_FOOTPRINTS "3"
+#define ANA_FOOTPRINTS "4"
 
 /* Where footprints of launches are kept between analyses (memo.c says what they depend on). Called by ana_run's thread. The bytes are checked:
  * what get gives may be damaged, or anybody's. */

@@ -144,6 +144,8 @@ static bool look(struct search *s, uint32_t at)
     uint32_t block = s->t->cfg.block_of[at], before = s->tail;
     if (i->op == PTX_OP_OPAQUE || flags & (PTX_F_CALL | PTX_F_ATOMIC) || special(i))
         return true;
+    if (ptx_is_open(i))
+        return true;
     switch (i->op) {
     case PTX_OP_ACTIVEMASK:
     case PTX_OP_MATCH:

@@ -5,7 +5,7 @@
  * beside it. Everything is iterated to a fixpoint; every transfer is monotone.
  *
  *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier
- *                      tests; machine registers; results of calls; registers that may be read before they are
+ *                      tests; results of floating point whose bits PTX leaves open (PTX_F_OPEN: approximations, matrices); machine registers; results of calls; registers that may be read before they are
  *                      written; shared memory that is read without a store, or where no barrier orders stores and
  *                      loads (cells.c); the carry flag by what set it, or where nothing did; anything opaque
  *   constant           loads whose provenance is buffers with constant content only
@@ -389,6 +389,8 @@ static void step(struct ana_taint_state *s, uint32_t at)
             v = guard;
         if (i->op == PTX_OP_ACTIVEMASK || i->op == PTX_OP_MATCH || i->op == PTX_OP_ELECT || i->op == PTX_OP_BAR_RED ||
             i->op == PTX_OP_BARRIER_RED)
+            v = DATA;
+        if (ptx_is_open(i)) /* another device may give other bits: no proof rests on them */
             v = DATA;
         if (ptx_reads_carry(i))
             v = s->no_carry[at] ? DATA : s->carry > v ? s->carry : v;

@@ -106,6 +106,16 @@ enum ptx_mod ptx_mod_of(const struct ptx_inst *i, enum ptx_mod_class c)
     return PTX_M_NONE;
 }
 
+bool ptx_is_open(const struct ptx_inst *i)
+{
+    if (i->op <= PTX_OP_OPAQUE || !i->ntype || !ptx_type_is_float((enum ptx_type)i->type[0]))
+        return false;
+    if (ptx_op_info(i->op)->flags & PTX_F_OPEN || ptx_mod_of(i, PTX_MC_APPROX) != PTX_M_NONE)
+        return true;
+    bool rounded = i->op == PTX_OP_DIV || i->op == PTX_OP_RCP || i->op == PTX_OP_SQRT;
+    return (rounded && ptx_mod_of(i, PTX_MC_RND) == PTX_M_NONE) || (i->op == PTX_OP_CVT && i->type[0] == PTX_TF32);
+}
+
 bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m)
 {
     if (m == PTX_M_NONE || m >= PTX_M_COUNT)

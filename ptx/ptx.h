@@ -90,6 +90,7 @@ enum ptx_op_flags {
     PTX_F_NODST = 1 << 9,      /* opnd[0] is not a destination */
     PTX_F_DST2 = 1 << 10,      /* setp p|q, shfl d|p …: second destination is opnd[1] when inst->dst2 */
     PTX_F_DST_READ = 1 << 11,  /* opnd[0] is read as well as written */
+    PTX_F_OPEN = 1 << 12,      /* PTX leaves open the bits of a result of floating point: another device may give others; see ptx_is_open() */
     PTX_F_SPACE = 1 << 16,     /* takes a state space; the rest is for parser and printer: */
     PTX_F_SPACE2 = 1 << 17,    /* takes two */
     PTX_F_CTA = 1 << 18,       /* .shared prints as .shared::cta */
@@ -190,6 +191,10 @@ static inline bool ptx_has(const struct ptx_inst *i, enum ptx_mod m)
 }
 /* The operand of a cp.async that says how many bytes are read (an integer), or whether none is (a predicate): NULL without one. The operand behind
  * the size may also be a cache policy, and is nothing of the kind then. */
+/* Does PTX leave bits of the result open? Of the rows of ops.def that say so, where type[0] is of floating point: approximations, sums of matrices in any
+ * order; whatever is .approx or .full, or a division or root without a rounding; and cvt to tf32, whose low bits are nobody's. */
+bool ptx_is_open(const struct ptx_inst *i);
+
 /* Does it read the carry flag, which an earlier instruction with .cc set? */
 static inline bool ptx_reads_carry(const struct ptx_inst *i) { return i->op == PTX_OP_ADDC || i->op == PTX_OP_SUBC || i->op == PTX_OP_MADC; }
 

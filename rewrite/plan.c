@@ -4,7 +4,9 @@
  * a hazard with, without those that another of them already waits for, and those that its rewrite put there; `stream` and `programmatic` are the
  * newest state's. The document is read back and held to that state (written.c); where they differ, the plan is the posted launches.
  * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
- * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset. `machine_code`: who assembled the `cubin` that each
+ * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset; so is one of addresses or guards that go through results whose bits
+ * PTX leaves open (analysis/taint.c), which another device may have others of. So `maps`, the device that the maps were made on, is said, and nobody need
+ * check it. `machine_code`: who assembled the `cubin` that each
  * module has that is not a posted one, where an assembler is at hand.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
  * `checked` and `warnings` (original.c), before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
@@ -116,7 +118,7 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
     return r;
 }
 
-static json_t *assumes(const struct rw_state *s, json_t *code, struct dt_err *e)
+static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_t *code, struct dt_err *e)
 {
     const struct dt_graph *g = s->graph;
     json_t *o = json_object(), *align = json_object(), *constant = json_object();
@@ -144,7 +146,8 @@ static json_t *assumes(const struct rw_state *s, json_t *code, struct dt_err *e)
         free(p);
     }
     ok = ok && put(o, "align", json_incref(align)) && put(o, "constant", json_incref(constant)) &&
-         put(o, "evidence", json_string(ana_evidence_text(s->evidence))) && (!code || put(o, "machine_code", json_incref(code)));
+         put(o, "evidence", json_string(ana_evidence_text(s->evidence))) && put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", d->kind)) &&
+         (!code || put(o, "machine_code", json_incref(code)));
     json_decref(align);
     json_decref(constant);
     free(width);
@@ -266,7 +269,7 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
          put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
          put(doc, "rewrites", rewrites(p)) &&
-         put(doc, "assumes", assumes(last, code, e)) &&
+         put(doc, "assumes", assumes(last, d, code, e)) &&
          put(doc, "verified", verified(p)) && (!p->original.seen || put(doc, "checked", checked(&p->original))) &&
          dt_warnings_put(&p->original.warn, doc) == 0 &&
          (!rw_measures(p) || put(doc, "measured", json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&

@@ -60,6 +60,11 @@ static const struct {
      "mov.u32 %r2, %smid; //from\n"
      "mul.wide.u32 %rd7, %r2, 4; add.s64 %rd8, %rd2, %rd7;\n"
      "st.global.u32 [%rd8], %r1; //site\n"},
+    {"a quotient that rounds as the device does", "address",
+     "cvt.rn.f32.u32 %f1, %r1;\n"
+     "div.approx.f32 %f2, %f1, 0f42240000; //from\n"
+     "cvt.rzi.u32.f32 %r2, %f2; mul.wide.u32 %rd7, %r2, 4; add.s64 %rd8, %rd2, %rd7;\n"
+     "st.global.u32 [%rd8], %r1; //site\n"},
     {"who takes part", "address",
      "activemask.b32 %r2; //from\n"
      "mul.wide.u32 %rd7, %r2, 4; add.s64 %rd8, %rd2, %rd7;\n"
