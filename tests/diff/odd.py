@@ -207,7 +207,7 @@ def check(planner, seed, kinds, kernels):
             key = x["kind"], x.get("level") or "", x["verdict"] + (", forced" if "force" in more else "")
             verdicts[key] = verdicts.get(key, 0) + 1
             why = x.get("reason") or ""
-            if why.startswith("verification:") and "in no order" not in why:  # blocks in conflict by volatile accesses: the graph's own
+            if why.startswith(("verification:", "internal:")) and "in no order" not in why:  # blocks in conflict by volatile accesses: the graph's own
                 raise RuntimeError("%s: %s of %s was made and found wrong: %s: %s" % (how, x["kind"], "+".join(x["launches"]), why, words(graph)))
     return verdicts
 

@@ -409,7 +409,7 @@ def check(planner, seed, kinds):
         for x in a["plan"]["rewrites"]:
             key = x["kind"], x.get("level") or "", x["verdict"] + (", forced" if force else "")
             verdicts[key] = verdicts.get(key, 0) + 1
-            if (x.get("reason") or "").startswith("verification:"):  # caught, but a wrong plan was made
+            if (x.get("reason") or "").startswith(("verification:", "internal:")):  # caught, but a wrong plan was made, or written
                 raise RuntimeError("%s of %s was made and found wrong%s: %s" % (x["kind"], "+".join(x["launches"]), how, x["reason"]))
     return verdicts, gain
 

@@ -321,6 +321,35 @@ static void unneeded(void **state)
     }
 }
 
+/* A derived program shares the base's modules of the same text: not those that are only as long, whether the base has all of its text or only what it needed. */
+static void same_length(void **state)
+{
+    static const char doc[] = "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 7.8\\n.target sm_80\\n.address_size 64\\n%s"
+                              ".visible .entry k()\\n{\\n%s;\\n}\\n\"}},"
+                              "\"buffers\": {}, \"launches\": [{\"module\": \"m\", \"entry\": \"k\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}";
+    static const char *const more[] = {"", ".visible .entry other()\\n{\\nret;\\n}\\n"}, *const body[] = {"trap", "exit", "trap"};
+    for (int k = 0; k < 2; k++) {
+        struct dt_graph *g[3];
+        struct dev_prog *p[3] = {0};
+        struct dt_err e = {0};
+        for (int i = 0; i < 3; i++) {
+            struct dt_str s = {0};
+            dt_str_addf(&s, doc, more[k], body[i]);
+            assert_int_equal(dt_graph_parse(s.s, s.len, &g[i], &e), 0);
+            dt_str_done(&s);
+            if (dev_prog_derive(dev, g[i], i ? p[0] : NULL, NULL, NULL, &p[i], &e) < 0)
+                fail_msg("%s", e.detail);
+            assert_non_null(strstr(p[i]->module[0].ptx, body[i]));
+        }
+        assert_ptr_not_equal(p[0]->module[0].ir, p[1]->module[0].ir);
+        assert_ptr_equal(p[0]->module[0].ir, p[2]->module[0].ir);
+        for (int i = 0; i < 3; i++) {
+            dev_prog_free(p[i]);
+            dt_graph_free(g[i]);
+        }
+    }
+}
+
 /* PTX of a newer compiler than the driver's: taken at the driver's version, as ptxas is asked to. */
 static void newer_version(void **state)
 {
@@ -467,7 +496,7 @@ static void tensor_maps(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
-                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(unneeded),
+                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(unneeded), cmocka_unit_test(same_length),
                                        cmocka_unit_test(newer_version),
                                        cmocka_unit_test(faults), cmocka_unit_test(tensor_maps)};
     return cmocka_run_group_tests(tests, setup, teardown);

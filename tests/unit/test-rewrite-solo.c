@@ -236,8 +236,41 @@ static void stands(void **state)
     }
 }
 
+/* Chains and pairs of launches that follow each other on a stream, wherever the chain begins; not over a step, another stream, or what is programmatic already. */
+static void proposes(void **state)
+{
+    static const struct {
+        const char *launches; /* m: a memset; k: a kernel; 1: one on stream 1; p: a programmatic one */
+        const char *want;
+    } row[] = {{"kk", "01"}, {"mkk", "12"}, {"mkkk", "123 12 23"}, {"kkmkk", "01 34"}, {"kk11k", "01 23"}, {"kkpkk", "01 234 23 34"}, {"kmk", ""}, {"m", ""}};
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        struct dt_launch l[8] = {{0}};
+        struct dt_graph g = {.launch = l, .nlaunch = (uint32_t)strlen(row[k].launches)};
+        const struct rw_state now = {.graph = &g};
+        struct rw_proposals list = {0};
+        struct dt_err e = {0};
+        struct dt_str got = {0};
+        for (uint32_t i = 0; i < g.nlaunch; i++) {
+            l[i].kind = row[k].launches[i] == 'm' ? DT_MEMSET : DT_KERNEL;
+            l[i].stream = row[k].launches[i] == '1';
+            l[i].programmatic = row[k].launches[i] == 'p';
+        }
+        must(rw_programmatic.propose(&now, NULL, &list, &e), &e);
+        dt_str_add(&got, "");
+        for (size_t i = 0; i < list.v.n; i++) {
+            dt_str_add(&got, i ? " " : "");
+            for (uint32_t n = 0; n < list.v.p[i].nlaunch; n++)
+                dt_str_addf(&got, "%u", list.v.p[i].launch[n]);
+        }
+        assert_string_equal(got.s, row[k].want);
+        dt_str_done(&got);
+        free(list.v.p);
+        dt_arena_done(&list.arena);
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conditions), cmocka_unit_test(stands)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conditions), cmocka_unit_test(stands), cmocka_unit_test(proposes)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }
