@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """Do the tests notice? One small change to one place of the C sources, by seed; build; run the tests that should see it; report.
 
-    mutate.py BUILD [--seed N] [--count N] [--only FOLDER|FILE,…] [--minutes N] [--seconds N] [--work DIR] [--list]
+    mutate.py BUILD [--seed N] [--count N] [--first K] [--only FOLDER|FILE,…] [--minutes N] [--seconds N] [--work DIR] [--list]
 
 Nothing happens in the tree or in BUILD (which must be built): both are copied to --work (default: a folder under /tmp that goes in the end), and only what the change touches
 is built there. Mutant K of seed N is the same as long as the sources are. What is changed (mutations()): a condition is negated, a comparison is off by one or turned round,
 && and || change places, a statement that is a call or an assignment goes, a returned truth is the other one, a number is one more.
 
-Tests: those of the file's folder (TESTS), the ones with the file's name first, until one fails or --seconds are over. A test that fails must pass on the unchanged copy, else
+Tests: those of the file's folder (TESTS), the ones with the file's name first, then the quick ones, until one fails or --seconds are over. A test that fails must pass on the unchanged copy, else
 it does not count (it is run there once). A mutant is
 
     caught           by the test that is named: it fails, crashes, or takes more than five times as long as it does without
@@ -130,6 +130,7 @@ class Copy:
         for c in json.loads(subprocess.run(["ninja", "-t", "compdb"], cwd=self.build, capture_output=True, text=True, check=True).stdout):
             if c["output"].endswith(".o"):
                 self.commands.setdefault(os.path.normpath(os.path.join(os.path.basename(self.build), c["file"])), []).append(c["output"])
+        self.took = {}  # seconds of its latest run
         self.base = {}  # seconds on the unchanged copy; None: does not pass
 
     def here(self, s):
@@ -145,7 +146,7 @@ class Copy:
         for x in self.targeted:
             if x["id"] in ids:
                 named += [os.path.relpath(self.here(f), self.build) for f in x["filename"]]
-        return sorted(set(named))
+        return sorted({n for n in named if not n.startswith("..")})
 
     def run(self, name, limit):
         """(passed or not, seconds); 77 is neither: None."""
@@ -163,7 +164,8 @@ class Copy:
         except ProcessLookupError:
             pass
         p.wait()
-        return None if status == 77 else status == 0, time.monotonic() - begin
+        self.took[name] = time.monotonic() - begin
+        return None if status == 77 else status == 0, self.took[name]
 
     def asked(self, file):
         """The names of the tests that are asked about a file."""
@@ -171,8 +173,8 @@ class Copy:
         names = []
         for pattern in TESTS[folder]:
             names += [n for n in self.tests if re.fullmatch(pattern.replace("*", ".*"), n) and n not in names]
-        mine = [n for n in names if stem.split("-")[0] in n.split("-")[1:] or stem == n]
-        return mine + [n for n in names if n not in mine]
+        mine = [n for n in names if stem.split("-")[0] in n.split("-", 1)[-1]]
+        return mine + sorted((n for n in names if n not in mine), key=lambda n: self.took.get(n, 5))
 
     def passes(self, name):
         """Does it on the copy as it is?"""
@@ -246,6 +248,7 @@ def main():
     a.add_argument("build")
     a.add_argument("--seed", type=int, default=1)
     a.add_argument("--count", type=int, default=100)
+    a.add_argument("--first", type=int, default=0, help="leave out those before")
     a.add_argument("--only", type=lambda s: s.split(","), default=[])
     a.add_argument("--minutes", type=float, default=1e9)
     a.add_argument("--seconds", type=float, default=600, help="for one mutant: no test is begun after these")
@@ -261,7 +264,7 @@ def main():
     count, deadline = collections.Counter(), time.monotonic() + 60 * o.minutes
     try:
         copy = Copy(o.build, work)
-        for k, (f, x) in enumerate(chosen):
+        for k, (f, x) in enumerate(chosen[o.first:], o.first):
             if time.monotonic() > deadline:
                 print(f"the time is over after {k} of {len(chosen)}")
                 break
