@@ -55,6 +55,6 @@ int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const stru
                    struct dt_err *e);
 
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
-#define RW_VERSION "18"
+#define RW_VERSION "19"
 
 #endif
