@@ -8,10 +8,12 @@
  * Not here: what a document means, names (rename.c), when to evict.
  */
 #include <errno.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/alloc.h"
 #include "base/file.h"
@@ -19,12 +21,14 @@
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
+/* Never in a folder that anybody may have made before: who has no home has no cache. */
 static char *default_path(void)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    const struct passwd *own = home && *home ? NULL : getpwuid(geteuid());
     char *s = NULL;
     int n = xdg && *xdg == '/' ? asprintf(&s, "%s/dovetail/cache.db", xdg)
-                               : asprintf(&s, "%s/.cache/dovetail/cache.db", home && *home ? home : "/tmp");
+                               : asprintf(&s, "%s/.cache/dovetail/cache.db", own ? own->pw_dir : home && *home ? home : "/nonexistent");
     return n < 0 ? NULL : s;
 }
 

@@ -85,9 +85,14 @@ static void post_work(struct dtd_async *a)
     if (p->rc < 0)
         return;
     json_t *oj = dtd_options_to_json(&p->opt);
-    dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL;
+    dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL, *shared = NULL;
     json_decref(oj);
-    p->rc = options ? dtd_share_key(g->json, p->want, p->device, options, p->share, &p->err) : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+    char limit[40] = ""; /* nobody joins a job that ends sooner than his own */
+    if (p->opt.timeout > 0)
+        snprintf(limit, sizeof limit, " timeout=%.17g", p->opt.timeout);
+    if (options && asprintf(&shared, "%s%s", options, limit) < 0)
+        shared = NULL;
+    p->rc = shared ? dtd_share_key(g->json, p->want, p->device, shared, p->share, &p->err) : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
     if (p->rc >= 0 && cached && p->known && !g->is_plan) {
         struct dtd_lookup l = {p->want, p->arch, p->key, p->toolchain, &p->opt};
         json_t *doc = NULL;

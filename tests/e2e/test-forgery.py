@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 import unittest
 
-from harness import ServiceCase, UnixHTTP, as_user, chain, cli, main, row_sum, write
+from harness import ServiceCase, UnixHTTP, as_user, chain, cli, endless, main, row_sum, write
 
 MEMBER, OTHER, ADMIN, ADMIN_GROUP = 54321, 54322, 54323, 54324
 
@@ -117,9 +117,7 @@ class Recipes(Exported):
             del body["recipe"]["steps"][-1]
         def another_level(body):
             body["recipe"]["steps"][0].update(level="global", way=3)
-        def another_grid(body):
-            body["launches"][0]["grid"] = [1, 1, 1]
-        for change, word in ((other_bytes, "digest"), (without, "digest"), (another_level, "digest"), (another_grid, "digest"),
+        for change, word in ((other_bytes, "digest"), (without, "digest"), (another_level, "digest"),
                              (lambda body: body.update(recipe={"steps": [{"kind": "block-fusion"}]}), "step 1 of 1: there is no such rewrite"),
                              (lambda body: body.update(recipe={"steps": "x" * 5000000}), "more bytes"),
                              (lambda body: body.update(launches=[1, {"module": 5}, {"module": "m0"}, {"module": "nobody"}], modules={"m0": 1}), "digest")):
@@ -302,6 +300,17 @@ class Strangers(Exported, ServiceCase):
                     self.assertEqual(reply[0], 200, (uid, kw, reply))
                 else:
                     self.forbidden(reply)
+
+    def test_time_limits(self):
+        """A job that somebody else gave little time is not mine."""
+        jobs = [json.loads(self.call(uid, "POST", "/v1/jobs?want=run" + query, json.dumps(endless(5)))[2])["id"]
+                for uid, query in ((MEMBER, "&timeout=2"), (OTHER, ""), (ADMIN, "&timeout=2"))]
+        self.assertEqual(jobs[0] == jobs[1], False)
+        self.assertEqual(jobs[0], jobs[2])
+        self.assertEqual(self.s.http("GET", f"/v1/jobs/{jobs[0]}?wait=20").json()["problem"]["code"], "time-limit")
+        self.assertIn(self.s.http("GET", "/v1/jobs/" + jobs[1]).json()["state"], ("queued", "running"))
+        self.assertEqual(self.call(OTHER, "DELETE", "/v1/jobs/" + jobs[1])[0], 200)
+        self.assertEqual(self.s.http("GET", f"/v1/jobs/{jobs[1]}?wait=20").json()["state"], "cancelled")
 
     def test_exports(self):
         self.call(0, "POST", "/v1/cache/gc?max_bytes=0")

@@ -464,6 +464,16 @@ static void test_default_path(void **state)
     snprintf(file, sizeof file, "%s/dovetail/cache.db", dir);
     assert_int_equal(access(file, F_OK), 0);
     cache_close(c);
+    pid_t pid = geteuid() ? -1 : fork(); /* only root can be somebody without a home */
+    if (pid == 0) {
+        unsetenv("XDG_CACHE_HOME");
+        unsetenv("HOME");
+        _exit(setuid(54321) || cache_open(NULL, &c, NULL) == 0);
+    }
+    int status = 0;
+    if (pid > 0)
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
 }
 
 /* A file that somebody else may have written is not opened; nor is one with such a thing beside it. */
