@@ -345,6 +345,23 @@ static void calls_through_memory(void **state)
 #undef PUT
 }
 
+/* What a function that is called does by atomics is done by the call. */
+static void atomics_of_callees(void **state)
+{
+    static const char text[] = KERNEL(".func add(.param .b64 p) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; red.global.add.f32 [%rd1], 0f3F800000; ret; }"
+                                      ".func deep(.param .b64 p) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; { .param .b64 q; st.param.b64 [q], %rd1; call add, (q); } ret; }\n",
+                                      "{ .param .b64 q; st.param.b64 [q], %rd2; call deep, (q); }");
+    struct ptx_module *m = NULL;
+    struct dt_err e = {0};
+    struct ana_sites sites;
+    if (ptx_parse(text, strlen(text), &m, &e) < 0 || ana_taint(ptx_find_function(m, "k"), NULL, 0, &sites, &e) < 0)
+        fail_msg("%s", e.detail);
+    assert_int_equal(sites.nsite, 1);
+    assert_true(sites.site[0].writes && sites.site[0].atomic && sites.site[0].fp_atomic && sites.site[0].result_used);
+    ana_sites_done(&sites);
+    ptx_module_free(m);
+}
+
 /* Every function calls the next one twice: a walk that is not shared takes 2^40 steps. */
 static void wide_call_graph(void **state)
 {
@@ -467,7 +484,7 @@ int main(void)
         cmocka_unit_test(carry),
         cmocka_unit_test(calls_through_memory),
         cmocka_unit_test(wide_call_graph),
-        cmocka_unit_test(open_results), cmocka_unit_test(other_sources),
+        cmocka_unit_test(open_results), cmocka_unit_test(atomics_of_callees), cmocka_unit_test(other_sources),
         cmocka_unit_test(calls),
         cmocka_unit_test(tables),
         cmocka_unit_test(provenance),
