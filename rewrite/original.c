@@ -72,6 +72,7 @@ static void told(struct checker *c, uint32_t launch, const char *code, const str
     uint32_t buffer = buffer_at(c, f->address);
     const struct ptx_function *in = NULL;
     const struct ptx_inst *i = inst_at(c, launch, f->line, &in);
+    bool shared = buffer == UINT32_MAX && !strncmp(f->place, "shared ", 7); /* other places are addresses of this process */
     struct dt_str s = {0};
     dev_ptr lo = 0;
     thread(&s, f->thread);
@@ -84,16 +85,16 @@ static void told(struct checker *c, uint32_t launch, const char *code, const str
         dt_str_add(&s, " touch, one of them writing, ");
     } else {
         block(&s, f->block);
-        dt_str_add(&s, f->other_line ? " writes " : " reads ");
+        dt_str_add(&s, " reads ");
     }
     if (buffer != UINT32_MAX && dev_run_buffer(c->run, buffer, &lo) == 0)
         dt_str_addf(&s, "byte %llu of the buffer", (unsigned long long)(f->address - lo));
     else
-        dt_str_add(&s, "the same shared memory" + (f->has_other ? 0 : 9));
+        dt_str_addf(&s, "%s%s", f->has_other ? "the same " : "", shared ? "shared memory" : "memory outside the buffers");
     dt_str_add(&s, f->has_other ? ", and nothing orders them: what the launch leaves is a matter of luck" : ", which nothing has written");
     json_t *w = s.failed ? NULL : ana_warning(c->p, launch, code, buffer, in, i, s.s);
     dt_str_done(&s);
-    if (w && buffer == UINT32_MAX && *f->place && json_object_set_new(w, "place", json_string(f->place)) < 0) {
+    if (w && shared && json_object_set_new(w, "place", json_string(f->place)) < 0) {
         json_decref(w);
         w = NULL;
     }
