@@ -170,6 +170,8 @@ struct compare {
     uint64_t *needed; /* sorted part and line; of the changed text what somebody needs */
     uint32_t nneeded;
     bool know_needed;
+    uint64_t *divides; /* sorted part and line; of the changed text, where it divides integers */
+    uint32_t ndivides;
 };
 
 static int group_of(const struct compare *x, const char *file)
@@ -190,7 +192,8 @@ static int needed_lines(struct compare *x, const char *ptx, size_t len, const ch
     for (uint32_t k = 0; k < m->nfunc; k++)
         total += m->func[k]->ninst;
     x->needed = dt_calloc((size_t)total + 1, sizeof *x->needed);
-    r = x->needed ? 0 : DT_E_NOMEM;
+    x->divides = dt_calloc((size_t)total + 1, sizeof *x->divides);
+    r = x->needed && x->divides ? 0 : DT_E_NOMEM;
     for (uint32_t k = 0; k < m->nfunc && !r; k++) {
         struct needed w = {.f = m->func[k]};
         if (!w.f->has_body || (w.f->is_entry && strcmp(w.f->name, entry)))
@@ -199,14 +202,18 @@ static int needed_lines(struct compare *x, const char *ptx, size_t len, const ch
         for (uint32_t i = 0; i < w.f->ninst && !r; i++) {
             struct ptx_source src;
             int p = w.inst[i] && ptx_source_of(w.f, &w.f->inst[i], &src) ? group_of(x, src.file) : -1;
+            const struct ptx_inst *q = &w.f->inst[i];
             if (p >= 0)
                 x->needed[x->nneeded++] = line_key((unsigned)p, src.line);
+            if (p >= 0 && (q->op == PTX_OP_DIV || q->op == PTX_OP_REM) && q->ntype && !ptx_type_is_float(q->type[0]))
+                x->divides[x->ndivides++] = line_key((unsigned)p, src.line);
         }
         free(w.reg);
         free(w.inst);
     }
     ptx_module_free(m);
     x->nneeded = unique(x->needed, x->nneeded);
+    x->ndivides = unique(x->divides, x->ndivides);
     x->know_needed = true;
     return r < 0 ? dt_err_set(e, r, "out of memory") : 0;
 }
@@ -270,8 +277,9 @@ static bool line_complete(const struct compare *x, unsigned group, uint32_t line
     return true;
 }
 
-/* Is instruction k, of no posted line, a step of an integer division as the assembler writes one: 1 / (float)divisor, rounded to an integer again? Rewrites divide block numbers.
- * A posted instruction that is taken for one would be missed at its own line. */
+/* Is instruction k a step of an integer division as the assembler writes one: 1 / (float)divisor, rounded to an integer again? Asked of what has no posted line, since rewrites
+ * divide block numbers, and of lines where the PTX divides integers: of known ones, in the changed kernel, the steps are others. What is taken for one would be missed at its own
+ * line. */
 static bool divides_integers(const struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
@@ -280,7 +288,7 @@ static bool divides_integers(const struct side *s, uint32_t k)
         fits = sass_is(i, "MUFU") ? s->use[u].kind == FROM_FLOAT && sass_is(&s->c.inst[s->use[u].value], "I2F") : s->use[u].kind != FROM_FLOAT;
     struct dt_str text = {0};
     sass_print(i, &text);
-    fits = fits && text.s && (strstr(text.s, "I2F.U32.RP ") || strstr(text.s, "MUFU.RCP ") || strstr(text.s, "F2I.FTZ.U32.TRUNC.NTZ "));
+    fits = fits && text.s && (strstr(text.s, "I2F.U32.RP ") || strstr(text.s, "I2F.RP ") || strstr(text.s, "MUFU.RCP ") || strstr(text.s, "F2I.FTZ.U32.TRUNC.NTZ "));
     dt_str_done(&text);
     return fits;
 }
@@ -299,6 +307,8 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
         dt_str_add(why, " is made of no posted line");
         return 0;
     }
+    if (has(x->divides, x->ndivides, s->line_of[k]) && (divides_integers(s, k) || s->c.call[k] != CODE_NONE))
+        return 1;
     unsigned p = (unsigned)(s->line_of[k] >> 32);
     uint32_t line = (uint32_t)s->line_of[k];
     const struct side *t = &x->was[p];
@@ -339,6 +349,8 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
     const struct side *t = &x->was[p];
     uint64_t key = line_key(t->group, t->c.line[k]);
     uint32_t now = 0, was = 0;
+    if (has(x->divides, x->ndivides, key) && (divides_integers(t, k) || t->c.call[k] != CODE_NONE))
+        return 1;
     if (is_sign(t, k)) {
         count_signs(x, t, k, &now, &was);
         if (now >= was)
@@ -395,5 +407,6 @@ int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char 
         side_done(&x.was[p]);
     free(x.was);
     free(x.needed);
+    free(x.divides);
     return r;
 }
