@@ -10,6 +10,7 @@
  *   missing   a shape that the posted line has must be in the changed kernel at that line; or anywhere, with all its uses: equal ones were merged; or the changed kernel's PTX has
  *             no such line any more, or has it where nobody needs its value.
  *
+ * An integer that a rewrite knows, a number of blocks, is converted by the assembler itself: a constant may stand where the posted line has a converted integer.
  * Sets, not numbers: unrolled and peeled loops are the same. An instruction of constants alone is folded at will and no more than a constant.
  *
  * What it does not do: integers, bits, addresses, which path is taken, which registers values wait in. That the assembler routes values right is taken from it.
@@ -45,7 +46,7 @@ static int index_side(const struct side *s, struct side *to)
 {
     uint64_t *at = dt_reallocarray(to->at, (size_t)to->nat + s->c.n + 1, sizeof *at);
     to->at = at ? at : to->at;
-    uint64_t *used = dt_reallocarray(to->used, (size_t)to->nused + s->nuse + 1, sizeof *used);
+    uint64_t *used = dt_reallocarray(to->used, (size_t)to->nused + 2 * (size_t)s->nuse + 1, sizeof *used);
     to->used = used ? used : to->used;
     uint64_t *any = dt_reallocarray(to->any, (size_t)to->nany + s->nuse + s->c.n + 1, sizeof *any);
     to->any = any ? any : to->any;
@@ -59,6 +60,8 @@ static int index_side(const struct side *s, struct side *to)
         any[to->nany++] = s->shape[k];
         for (uint32_t u = s->first[k]; u < s->first[k + 1]; u++) {
             used[to->nused++] = machine_mix(line, s->use[u].key);
+            if (s->use[u].kind == FROM_FLOAT && s->use[u].folded)
+                used[to->nused++] = machine_mix(line, s->use[u].folded);
             any[to->nany++] = s->use[u].key;
         }
     }
@@ -315,7 +318,8 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
     bool there = has(t->at, t->nat, machine_mix(line, s->shape[k])), uses = there;
     uint32_t odd = s->first[k];
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && uses; odd = u++)
-        uses = has(t->used, t->nused, machine_mix(line, s->use[u].key)) || has(t->used, t->nused, machine_mix(line, s->use[u].loose));
+        uses = has(t->used, t->nused, machine_mix(line, s->use[u].key)) || has(t->used, t->nused, machine_mix(line, s->use[u].loose)) ||
+               (s->use[u].kind == FROM_CONST && has(t->used, t->nused, machine_mix(line, s->use[u].folded)));
     if (uses || (elsewhere(s, k, t) && line_complete(x, p, line)))
         return 1;
     say(s, k, why);
@@ -343,6 +347,15 @@ static void count_signs(const struct compare *x, const struct side *like, uint32
         }
 }
 
+/* Does it convert an integer, which may have become a constant? Who uses it is asked for a constant at his own line. */
+static bool converts(const struct side *s, uint32_t k)
+{
+    bool whole_number = sass_is(&s->c.inst[k], "I2F") || sass_is(&s->c.inst[k], "I2FP");
+    for (uint32_t u = s->first[k]; u < s->first[k + 1] && whole_number; u++)
+        whole_number = s->use[u].kind == FROM_ELSEWHERE;
+    return whole_number;
+}
+
 /* Is instruction k of posted kernel p still there, or rightly gone? */
 static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_str *why)
 {
@@ -361,7 +374,7 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
     }
     if (has(x->now.at, x->now.nat, machine_mix(key, t->shape[k])) || elsewhere(t, k, &x->now))
         return 1;
-    if (x->know_needed && !has(x->needed, x->nneeded, key))
+    if (converts(t, k) || (x->know_needed && !has(x->needed, x->nneeded, key)))
         return 1;
     say(t, k, why);
     dt_str_addf(why, " of '%s' line %u (%s) is gone though its value is needed", t->part->entry, t->c.line[k], t->part->file);

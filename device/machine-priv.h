@@ -76,6 +76,7 @@ struct use { /* one origin of one operand */
     uint8_t slot, kind, half, sign; /* sign: 1 negated, 2 absolute value */
     uint32_t value;
     uint64_t key, loose; /* loose: as if it came from elsewhere */
+    uint64_t folded;     /* of a converted integer, or a constant that may be one: as if it were any; else 0 */
 };
 struct side { /* a kernel's float instructions and what feeds them (shapes.c), and sets of it (arithmetic.c) */
     struct code c;

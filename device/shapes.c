@@ -179,12 +179,16 @@ static uint64_t shape_of(struct side *s, uint32_t k)
     return machine_mix(h, settle_signs(s, k));
 }
 
+static bool from_integer(const struct sass_inst *i) { return sass_is(i, "I2F") || sass_is(i, "I2FP"); }
+
 static void key_uses(struct side *s, uint32_t k)
 {
     for (uint32_t u = s->first[k]; u < s->first[k + 1]; u++) {
         struct use *x = &s->use[u];
         uint64_t value = x->kind == FROM_FLOAT ? s->shape[x->value] : x->kind == FROM_CONST ? x->value : 0;
         x->key = machine_mix(machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), x->kind | x->half << 8), x->sign), value);
+        bool converted = x->kind == FROM_FLOAT && from_integer(&s->c.inst[x->value]);
+        x->folded = converted || x->kind == FROM_CONST ? machine_mix(machine_mix(s->shape[k], x->slot), 9) : 0;
         x->loose = x->kind == FROM_FLOAT ? machine_mix(machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), FROM_ELSEWHERE), x->sign), 0) : x->key;
     }
 }
