@@ -47,6 +47,8 @@ static char *graph(const char *buffers, const char *ptx, const char *launches)
 #define B(name) "{\"buffer\":\"" name "\"}"
 #define I(v) "{\"i32\":" v "}"
 
+static unsigned conflicts; /* launches of which two blocks touch a byte in conflict */
+
 /* Analyse with the store and without: the same. Hits, misses and puts of the first. */
 static void check(char *json)
 {
@@ -55,7 +57,7 @@ static void check(char *json)
     struct ana_result *r[2] = {NULL};
     struct dt_err e = {0};
     json_t *doc[2];
-    hits = misses = puts_ = 0;
+    hits = misses = puts_ = conflicts = 0;
     int rc = dt_graph_parse(json, strlen(json), &g, &e);
     if (!rc)
         rc = dev_prog_new(device, g, NULL, NULL, &p, &e);
@@ -66,6 +68,8 @@ static void check(char *json)
     if (rc)
         fail_msg("%s", e.detail ? e.detail : "");
     same_footprints("kept", r[0], r[1]);
+    for (uint32_t l = 0; l < g->nlaunch; l++)
+        conflicts += r[0]->launch[l].self_conflict;
     for (unsigned k = 0; k < 2; k++)
         doc[k] = ana_to_json(r[k], dev_info(device), NULL, true);
     assert_true(json_equal(doc[0], doc[1]));
@@ -100,6 +104,18 @@ static void another_graph_hits(void **state)
     assert_int_equal(hits, 2); /* equal launches of one graph are looked up once */
     assert_int_equal(misses, 0);
     assert_int_equal(puts_, 0);
+}
+
+/* All blocks of the first write one place; those of the second do not. An entry that has forgotten it would let them be joined. */
+static void conflicts_are_kept(void **state)
+{
+    forget();
+    for (unsigned k = 0; k < 2; k++) {
+        check(graph(BUFFERS CONTENT("5"), SCALE("scale"),
+                    LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("250") "," I("0")) "," LAUNCH("scale", "4", "64", B("a") "," B("c") "," I("250") "," I("3"))));
+        assert_int_equal(hits, k ? 2 : 0);
+        assert_int_equal(conflicts, 1);
+    }
 }
 
 static void what_counts_misses(void **state)
@@ -229,7 +245,7 @@ static void hostile_bytes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(another_graph_hits), cmocka_unit_test(what_counts_misses), cmocka_unit_test(data_is_not_kept),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(another_graph_hits), cmocka_unit_test(conflicts_are_kept), cmocka_unit_test(what_counts_misses), cmocka_unit_test(data_is_not_kept),
                                        cmocka_unit_test(damage_is_a_miss), cmocka_unit_test(hostile_bytes)};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }
