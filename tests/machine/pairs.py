@@ -16,6 +16,7 @@ import argparse
 import collections
 import concurrent.futures
 import random
+import re
 import sys
 
 import floatops
@@ -63,10 +64,13 @@ class Kernel:
         return d
 
     def hide(self, value, cls, word):
-        """The value, through an xor with a launch parameter."""
+        """The value, through an xor with a launch parameter: as rewrite/inline.c writes it."""
         size, kind, _ = floatops.CLASSES[cls]
         n, b = self.reg(), size * 8
-        self.text.append(".reg .b%d %%x_%d, %%z_%d; ld.param.b%d %%z_%d, [%s_w%d];" % (b, n, n, b, n, self.name, word))
+        w = "%%w_%d" % n
+        self.text.append(".reg .b32 %s; .reg .b%d %%x_%d, %%z_%d; ld.param.u32 %s, [%s_w%d];" % (w, b, n, n, w, self.name, word))
+        z = "%%z_%d" % n
+        self.text.append({2: "cvt.u16.u32 Z, W;", 4: "mov.b32 Z, W;", 8: "mov.b64 Z, {W, W};"}[size].replace("Z", z).replace("W", w))
         if kind[0] == "b":
             self.text.append("xor.b%d %%x_%d, %s, %%z_%d;" % (b, n, value, n))
             return "%%x_%d" % n
@@ -75,7 +79,7 @@ class Kernel:
         return d
 
     def done(self, value, cls):
-        params = ", ".join([".param .u64 %s_i, .param .u64 %s_o" % (self.name, self.name)] + [".param .u64 %s_w%d" % (self.name, k) for k in (0, 1)])
+        params = ", ".join([".param .u64 %s_i, .param .u64 %s_o" % (self.name, self.name)] + [".param .u32 %s_w%d" % (self.name, k) for k in (0, 1)])
         return (".visible .entry %s(%s) { .reg .b64 %%in, %%out; ld.param.u64 %%in, [%s_i]; ld.param.u64 %%out, [%s_o]; %s "
                 "st.global.%s [%%out], %s; ret; }" % (self.name, params, self.name, self.name, " ".join(self.text), floatops.CLASSES[cls][2], value))
 
@@ -153,13 +157,18 @@ class Measure:
     def __init__(self, machine, ops, pairs, rng, options):
         self.machine, self.ops, self.rng, self.options = machine, ops, rng, options
         self.count, self.wrong, self.by_type, self.meet = collections.Counter(), [], collections.Counter(), []
-        used = sorted({k for p in pairs for k in p})
+        general = {k for k, op in enumerate(ops) if re.match(r"(div|rcp|sqrt)\.rn[.a-z]*f(32|64) a(, b)?$", op.name)}  # of subroutines
+        used = sorted({k for p in pairs for k in p} | general)
         self.single = machine.all({"a%d" % k: alone("a%d" % k, ops[k]) for k in used})
         self.have = [k for k in used if "a%d" % k in self.single]
         self.lacks = len(used) - len(self.have)
         self.pairs = [(i, k) for i, k in pairs if "a%d" % i in self.single and "a%d" % k in self.single]
         repeated = {(k, w) for i, k in self.pairs for w in places(ops[i], ops[k]) if len(w) > 1}
         self.single |= machine.all({self.same(k, w): same(self.same(k, w), ops[k], w) for k, w in repeated})
+        self.forms = collections.defaultdict(list)
+        for s in self.single.values():
+            for name, sub in s.subs.items():
+                self.forms[name].append(sub)
 
     @staticmethod
     def same(k, where):
@@ -169,8 +178,7 @@ class Measure:
         """The operations' own instructions: of kernels of their own."""
         want = self.single["a%d" % three[0]]
         for k, w in zip(three[1:], where):
-            other = self.single["a%d" % k]
-            want = want + (self.single[self.same(k, w)].forms(other) if len(w) > 1 else other)  # of equal values a subroutine may have a form of its own
+            want = want + self.single[self.same(k, w) if len(w) > 1 else "a%d" % k]
         return want
 
     def look(self, kernels, kind, asserted):
@@ -180,7 +188,7 @@ class Measure:
         for n, (_, three, where) in kernels.items():
             self.count[kind] += 1
             want = self.parts(three, where)
-            wrong = want.difference(made[n]) if n in made else "does not assemble"
+            wrong = want.difference(made[n], self.forms) if n in made else "does not assemble"
             if not wrong:
                 continue
             self.count["combined " + kind] += 1

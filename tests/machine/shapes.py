@@ -115,16 +115,14 @@ def shape(op, mods, operands, loose=False):
 
 
 class Shapes:
-    """Of a kernel: its own, `loose` with numbers as registers (two divisions may share the register that holds one), and by name its subroutines', each
-    in one or more forms."""
+    """Of a kernel: its own, `loose` with numbers as registers (two divisions may share the register that holds one), and by name its subroutines'."""
 
     def __init__(self, lines=()):
         self.own, self.loose, self.subs = collections.Counter(), collections.Counter(), {}
         own, loose = self.own, self.loose
         for line in lines:
             if line.startswith("$") and line.endswith(":"):
-                own, loose = collections.Counter(), collections.Counter()
-                self.subs[re.sub(r"^\$.*\$(?=__)", "", line[:-1])] = [own]
+                own, loose = self.subs.setdefault(re.sub(r"^\$.*\$(?=__)", "", line[:-1]), collections.Counter()), collections.Counter()
                 continue
             m = LINE.match(line)
             if m and FLOAT.match(m.group(1)) and (s := shape(*m.groups())):
@@ -132,25 +130,19 @@ class Shapes:
                 loose[shape(*m.groups(), loose=True)] += 1
 
     def __add__(self, other):
-        """Both, one behind the other: what they share of subroutines is there once, in the form of either."""
-        both = self.forms(other)
-        both.own, both.loose = self.own + other.own, self.loose + other.loose
-        return both
-
-    def forms(self, other):
-        """This, with the other's forms of subroutines too."""
+        """Both, one behind the other: what they share of subroutines is there once."""
         both = Shapes()
-        both.own, both.loose = self.own, self.loose
-        both.subs = {n: self.subs.get(n, []) + other.subs.get(n, []) for n in self.subs.keys() | other.subs.keys()}
+        both.own, both.loose, both.subs = self.own + other.own, self.loose + other.loose, self.subs | other.subs
         return both
 
-    def difference(self, other):
-        """What a kernel that should have these instructions has not, and has besides; empty: nothing."""
+    def difference(self, other, forms):
+        """What a kernel that should have these instructions has not, and has besides; empty: nothing. A subroutine may have any of its forms: those for equal
+        or constant operands are taken where it is called once."""
         out = []
         if self.own != other.own and self.loose != other.loose:
             out = ["-" + s for s in (self.own - other.own).elements()] + ["+" + s for s in (other.own - self.own).elements()]
         return "; ".join(out + ["subroutine " + n for n in sorted(self.subs.keys() | other.subs.keys())
-                                if n not in self.subs or n not in other.subs or other.subs[n][0] not in self.subs[n]])
+                                if n not in self.subs or n not in other.subs or other.subs[n] not in forms[n]])
 
 
 def constant(lines):
