@@ -92,6 +92,8 @@ static bool is_sign(const struct side *s, uint32_t k)
     unsigned c = i->op->code;
     if (c == 0x021 || c == 0x029 || c == 0x030)
         return is_minus_zero(&i->src[0]) || is_minus_zero(&i->src[1]);
+    if (machine_idle(i) < 2)
+        return is_minus_zero(&i->src[2]);
     return (c == 0x031 || c == 0x035) && is_zero(&i->src[0]) && is_zero(&i->src[1]) && i->src[0].neg != i->src[1].neg;
 }
 

@@ -103,6 +103,7 @@ static inline uint64_t machine_mix(uint64_t h, uint64_t v)
 /* Shapes, uses, lines. 0, an error, or 1 and `why`: something is not known. Pair with side_done in every case. */
 int side_read(struct side *s, const struct dev_part *p, bool posted, struct dt_str *why, struct dt_err *e);
 void side_done(struct side *s);
+unsigned machine_idle(const struct sass_inst *i);
 int machine_order(const void *a, const void *b); /* of uint64_t, for qsort */
 
 /* ---- ELF (elf.c) ------------------------------------------------------------------------------------------------------- */

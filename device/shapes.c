@@ -24,7 +24,21 @@ static bool commutes(const struct sass_inst *i)
 static bool is_product(const struct sass_inst *i)
 {
     unsigned c = i->op->code;
+    if (machine_idle(i) < 2)
+        return false;
     return c == 0x020 || c == 0x023 || c == 0x028 || c == 0x02b || c == 0x031 || c == 0x032 || c == 0x035;
+}
+
+/* HFMA2 of one and the same: a sum, or a product, that the assembler puts into another pipe. The operand that does nothing, 3: none. */
+unsigned machine_idle(const struct sass_inst *i)
+{
+    if (!i->op || (i->op->code != 0x031 && i->op->code != 0x035))
+        return 3;
+    uint32_t one = i->hi >> 21 & 1 ? 0x3f803f80u : 0x3c003c00u;
+    for (unsigned q = 0; q < 2; q++)
+        if (i->src[q].kind == SASS_IMM && i->src[q].value == one)
+            return q;
+    return i->src[2].kind == SASS_REG && i->src[2].reg == SASS_RZ && i->src[2].neg ? 2 : 3;
 }
 
 static bool is_half(const struct sass_inst *i) { return i->op->src[0] == 'H'; }
@@ -81,7 +95,9 @@ static int operand_uses(struct side *s, uint32_t k, unsigned q)
     struct origin one;
     memset(&one, 0, sizeof one);
     int r = 0;
-    uint8_t slot = (uint8_t)(commutes(i) && q < 2 ? 0 : q), sign = (uint8_t)(o->neg | o->abs << 1);
+    if (q == machine_idle(i))
+        return 0;
+    uint8_t slot = (uint8_t)(commutes(i) && (q < 2 || machine_idle(i) < 2) ? 0 : q), sign = (uint8_t)(o->neg | o->abs << 1);
     bool imm = o->kind == SASS_IMM || (o->kind == SASS_REG && o->reg == SASS_RZ) || (o->kind == SASS_UREG && o->reg == SASS_URZ);
     bool bank = o->kind == SASS_CONST && o->bank == 2 && o->reg == SASS_URZ && o->value + 4u * o->width <= s->c.nbank2;
     for (unsigned w = 0; w < o->width && !r; w++) {
@@ -161,7 +177,7 @@ static uint64_t shape_of(struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
     unsigned code = i->op->code;
-    uint64_t lo = i->mods[0], hi = i->mods[1], h = machine_mix(1, code == 0x035 ? 0x031 : code);
+    uint64_t lo = i->mods[0], hi = i->mods[1], h = machine_mix(1, machine_idle(i) < 2 ? 0x030 : machine_idle(i) == 2 ? 0x032 : code == 0x035 ? 0x031 : code);
     if (s->c.call[k] != CODE_NONE)
         return machine_mix(2, s->c.func[s->c.call[k]].shape);
     if (i->op->cls == SASS_ATOMIC)

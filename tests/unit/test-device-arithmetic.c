@@ -174,6 +174,7 @@ static const struct change {
     {"a number of blocks that is known", "mov.u32 %r3, %nctaid.x;\ncvt.rn.f32.u32 %f4, %r3;\nadd.f32 %f3, %f1, %f4;", "amov.u32 %r3, 16;\nbcvt.rn.f32.u32 %f4, %r3;\ncadd.f32 %f3, %f1, %f4;", true},
     {"an integer division by what is known", "mov.u32 %r3, %nctaid.x;\ndiv.u32 %r4, %r1, %r3;\ncvt.rn.f32.u32 %f4, %r4;\nadd.f32 %f3, %f1, %f4;",
      "amov.u32 %r3, 24;\nbdiv.u32 %r4, %r1, %r3;\nccvt.rn.f32.u32 %f4, %r4;\ndadd.f32 %f3, %f1, %f4;", true},
+    {"a sum of halves as HFMA2 by one", "add.f16x2 %r3, %r1, %r2;\nmov.b32 %f3, %r3;", "amov.b32 %r4, 0x3C003C00;\nafma.rn.f16x2 %r3, %r1, %r4, %r2;\nbmov.b32 %f3, %r3;", true},
     {"doubles: FFMA's like", "mul.f64 %d3, %d1, %d2;\nadd.f64 %d3, %d3, %d1;\ncvt.rn.f32.f64 %f3, %d3;", "amul.rn.f64 %d3, %d1, %d2;\nbadd.f64 %d3, %d3, %d1;\nccvt.rn.f32.f64 %f3, %d3;", false},
     {"doubles", "div.rn.f64 %d3, %d1, %d2;\nsqrt.rn.f64 %d3, %d3;\ncvt.rn.f32.f64 %f3, %d3;", "adiv.rn.f64 %d3, %d1, %d2;\nbsqrt.rn.f64 %d3, %d3;\nccvt.rn.f32.f64 %f3, %d3;", true},
     {"halves", "mul.f16 %h3, %h1, %h2;\nadd.f16 %h3, %h3, %h1;\ncvt.f32.f16 %f3, %h3;", "amul.rn.f16 %h3, %h1, %h2;\nbadd.f16 %h3, %h3, %h1;\nccvt.f32.f16 %f3, %h3;", false},
