@@ -200,7 +200,10 @@ static void conditions(void **state)
 {
     struct ptx_opnd vector = {.kind = PTX_O_SREG, .sreg = PTX_SR_CTAID, .comp = -1};
     struct ptx_inst move = {.op = PTX_OP_MOV, .nopnd = 1, .opnd = &vector, .line = 3, .pred = PTX_NO_REG};
-    struct ptx_function f = {.name = "k"}, clusters = {.name = "k", .reqnctapercluster = {2, 1, 1}}, vec = {.name = "k", .inst = &move, .ninst = 1};
+    struct ptx_module m = {.target = "sm_80"};
+    struct ptx_function f = {.name = "k", .module = &m}, clusters = {.name = "k", .module = &m, .reqnctapercluster = {2, 1, 1}},
+                        vec = {.name = "k", .module = &m, .inst = &move, .ninst = 1};
+    struct dev_info h = {.cc_major = 9};
     struct dt_launch l = {.name = "k"}, lc = {.name = "k", .cluster = {2, 1, 1}};
     struct dt_graph g = {.nlaunch = 1, .launch = &l}, gc = {.nlaunch = 1, .launch = &lc};
     struct dev_step small = {.param_total = 64}, large = {.param_total = 4090};
@@ -209,15 +212,15 @@ static void conditions(void **state)
         struct rw_solo s;
         const char *why;
     } row[] = {
-        {{.prog = &p, .body = {.f = &f}}, NULL},
-        {{.prog = &full, .body = {.f = &f}}, "room: 'k' has 4090 bytes"},
-        {{.prog = &pc, .body = {.f = &f}}, "single-blocks: 'k' runs in clusters"},
-        {{.prog = &p, .body = {.f = &clusters}}, "single-blocks: 'k' runs in clusters"},
-        {{.prog = &p, .body = {.f = &vec}}, "numbers: 'k', PTX line 3"},
-        {{.prog = &p, .body = {.f = &f, .find[RW_MACHINE] = {true, 4, "smid"}}}, "numbers: 'k', PTX line 4: smid"},
-        {{.prog = &p, .body = {.f = &f, .find[RW_FUNC_CONTEXT] = {true, 5, "ctaid"}}}, "numbers: 'k', PTX line 5: ctaid"},
-        {{.prog = &p, .body = {.f = &f, .find[RW_ORDERED] = {true, 6, "fence"}}}, "no-talk: 'k', PTX line 6: fence"},
-        {{.prog = &p, .body = {.f = &f}, .self_conflict = true}, "no-talk: two blocks of 'k'"},
+        {{.dev = &h, .prog = &p, .body = {.f = &f}}, NULL},
+        {{.dev = &h, .prog = &full, .body = {.f = &f}}, "room: 'k' has 4090 bytes"},
+        {{.dev = &h, .prog = &pc, .body = {.f = &f}}, "single-blocks: 'k' runs in clusters"},
+        {{.dev = &h, .prog = &p, .body = {.f = &clusters}}, "single-blocks: 'k' runs in clusters"},
+        {{.dev = &h, .prog = &p, .body = {.f = &vec}}, "numbers: 'k', PTX line 3"},
+        {{.dev = &h, .prog = &p, .body = {.f = &f, .find[RW_MACHINE] = {true, 4, "smid"}}}, "numbers: 'k', PTX line 4: smid"},
+        {{.dev = &h, .prog = &p, .body = {.f = &f, .find[RW_FUNC_CONTEXT] = {true, 5, "ctaid"}}}, "numbers: 'k', PTX line 5: ctaid"},
+        {{.dev = &h, .prog = &p, .body = {.f = &f, .find[RW_ORDERED] = {true, 6, "fence"}}}, "no-talk: 'k', PTX line 6: fence"},
+        {{.dev = &h, .prog = &p, .body = {.f = &f}, .self_conflict = true}, "no-talk: two blocks of 'k'"},
     };
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         struct dt_str why = {0};
