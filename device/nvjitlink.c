@@ -90,9 +90,12 @@ static const char *suffix_of(const char *ptx, size_t len, const char *arch)
     return t[n] == 'a' ? "a" : t[n] == 'f' ? "f" : "";
 }
 
-/* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file changes and the line's number stays. */
+/* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file changes and the line's number stays.
+ * A text that no rewrite made loses its own .loc, each line staying where it is: what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. */
 static char *with_files_in_lines(const char *ptx, size_t len)
 {
+    static const char emitted[] = ".file 1 \"" PTX_ORIGIN_GLUE "\"";
+    bool ours = memmem(ptx, len, emitted, sizeof emitted - 1) != NULL;
     struct dt_str s = {0};
     const char *end = ptx + len;
     for (const char *p = ptx; p < end;) {
@@ -103,7 +106,9 @@ static char *with_files_in_lines(const char *ptx, size_t len)
         char *word = head + strspn(head, " \t");
         unsigned long file = !strncmp(word, ".loc ", 5) ? strtoul(word + 5, &after, 10) : 0;
         unsigned long line = file && *after == ' ' ? strtoul(after + 1, &after, 10) : 0;
-        if (line && file < 1UL << (31 - DEV_LINE_BITS) && line < 1UL << DEV_LINE_BITS) {
+        if (!ours && !strncmp(word, ".loc", 4) && strchr(" \t\n", word[4])) {
+            dt_str_add(&s, next ? "\n" : "");
+        } else if (line && file < 1UL << (31 - DEV_LINE_BITS) && line < 1UL << DEV_LINE_BITS) {
             dt_str_addf(&s, ".loc %lu %lu", file, file << DEV_LINE_BITS | line);
             dt_str_addn(&s, p + (after - head), n - (size_t)(after - head));
         } else {

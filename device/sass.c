@@ -52,6 +52,10 @@ static void operand(const struct sass_inst *i, unsigned at, bool half, unsigned 
 {
     unsigned form = bits(i, 9, 3), neg = at == 24 ? 72 : at == 32 ? 63 : half ? 84 : 75;
     *o = (struct sass_opnd){.kind = SASS_REG, .width = (uint8_t)width, .reg = (uint16_t)bits(i, at, 8)};
+    if (i->op->cls == SASS_ATOMIC) { /* its form says how the address is made */
+        forget(mask, at, 8);
+        return;
+    }
     if (at == 32 && (form == 2 || form == 4)) {
         o->kind = SASS_IMM;
         o->value = bits(i, 32, 32);

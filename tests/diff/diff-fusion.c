@@ -345,7 +345,7 @@ static void test_racing(void **state)
     assert_int_equal(verdicts(d, "refused"), json_array_size(json_object_get(d, "rewrites")));
     assert_true(verdicts(d, "refused") >= 1);
     const char *why = json_string_value(json_object_get(json_array_get(json_object_get(d, "rewrites"), 0), "reason"));
-    assert_true(!strncmp(why, "race:", 5));
+    assert_true(!strncmp(why, "racy:", 5));
     assert_null(strstr(why, " at 0x")); /* plans are the same in every process */
     json_decref(d);
     made_done(&m);

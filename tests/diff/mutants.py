@@ -6,6 +6,7 @@ the graph, and what must happen then. Each graph is planned twice, everything le
 
   with all predicates on, the pair (a, b) is refused by this predicate;
   with it off, the pair ends as the row says, "verdict: start of the reason":
+    refused: machine-code   the fused launch was made, and its machine code has other arithmetic than the posted ones'
     refused: verification   the fused launch was made, and the bitwise comparison, a block order, the race detector or a fault refuses it
     refused: building       join, the verifier, print-parse equality or the loader does; `resources` is the assembler, `shared-space` the layout
     error, died             nothing comes of it at all: the device takes no such kernel; the code behind the predicate cannot go on without
@@ -328,7 +329,7 @@ INLINED = [
     ("no_other_reader", "", graph([A, launch("b", "i", "reverse", "h", "y"), launch("c", "i", "reverse", "h", "z")], z=buffer(N, "output")),
      "refused: verification"),
     ("same_widths", "", graph([launch("a", "i", "shorts", "x", "h"), launch("b", "m", "scale", "h", "y", grid=N // 256)]), "refused: building"),
-    ("own_ways", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "shares", "h", "y", grid=N // 512)]), "refused: verification"),
+    ("own_ways", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "shares", "h", "y", grid=N // 512)]), "refused: machine-code"),
     ("thread_map", "", graph([launch("a", "m", "big", "x", "h", grid=1, shared=32768), launch("b", "i", "mixed", "h", "y", grid=8192 // 128)], n=8192),
      "refused: verification"),
     ("same_elements", "", graph([launch("a", "i", "reverse", "x", "h", grid=8), launch("b", "i", "pad", "h", "y", N // 2)]), "refused: verification"),
@@ -337,7 +338,7 @@ INLINED = [
 HARDWARE = [
     ("active_mask", "", graph([launch("a", "k", "mask", "x", "h"), B]),
      "which lanes run together is the machine's choice; no run here can differ"),
-    ("async", "", first(".shared .align 8 .b64 bar; mbarrier.init.shared.b64 [bar], 128;"),
+    ("async", "", first(".shared .align 8 .b64 bar; setp.eq.u32 %p1, %r3, 0; @%p1 mbarrier.init.shared.b64 [bar], 128;"),
      "an mbarrier left in shared memory that the next phase takes: undefined on a GPU, bytes like others here"),
     ("side_effects", "", graph([launch("a", "m", "traps", "x", "h"), B]),
      "a trap ends graph and plan alike; only what others saw before it differs"),

@@ -116,6 +116,7 @@ static const struct pair {
     {"sqrt, division", "sqrt.rn.f32 %f3, %f1;", "div.rn.f32 %f3, %f2, %f1;", EITHER},
     {"two divisions share a slow path", "div.rn.f32 %f3, %f1, %f2;", "div.rn.f32 %f3, %f2, %f1;", TAKE},
     {"fma, fma", "fma.rn.f32 %f3, %f1, %f2, %f2;", "fma.rn.f32 %f3, %f1, %f2, 0f3F800000;", TAKE},
+    {"sums in memory", "red.global.add.f32 [%rd2+16], %f1;\nmul.rn.f32 %f3, %f1, %f2;", "add.f32 %f3, %f1, %f2;\nmul.rn.f32 %f4, %f3, %f3;\nred.global.add.f32 [%rd2+20], %f4;", TAKE},
     {"a loop of sums", "mov.f32 %f3, 0f00000000;\nmov.u32 %r3, 0;\nLOOP:\nfma.rn.f32 %f3, %f1, %f2, %f3;\nadd.f32 %f1, %f1, %f3;\nadd.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, %r9;\n@%p1 bra LOOP;",
      "add.f32 %f3, %f1, %f2;", EITHER},
 };
