@@ -38,23 +38,6 @@ static bool unchanged(json_t *doc)
     return true;
 }
 
-/* The document's posted launches as a graph document; NULL: memory. */
-static json_t *posted(json_t *doc)
-{
-    json_t *o = json_is_object(json_object_get(doc, "original")) ? json_object_get(doc, "original") : doc, *modules = json_object(), *g = json_object();
-    bool ok = modules && g && json_object_update(modules, json_object_get(doc, "modules")) == 0 &&
-              (!json_object_get(o, "modules") || json_object_update(modules, json_object_get(o, "modules")) == 0) &&
-              json_object_set_new(g, "dovetail", json_integer(1)) == 0 && json_object_set(g, "modules", modules) == 0 &&
-              json_object_set(g, "buffers", json_object_get(doc, "buffers")) == 0 &&
-              json_object_set(g, "launches", json_object_get(o, "launches")) == 0;
-    json_decref(modules);
-    if (!ok) {
-        json_decref(g);
-        return NULL;
-    }
-    return g;
-}
-
 static int read_sides(struct dovetail_plan *p, const char *text, size_t len, struct dt_err *e)
 {
     json_t *doc = NULL, *old = NULL;
@@ -64,7 +47,7 @@ static int read_sides(struct dovetail_plan *p, const char *text, size_t len, str
     if (r == 0)
         r = dt_graph_from_json(doc, &p->side[PLAN_NEW].graph, e);
     if (r == 0 && (json_is_object(json_object_get(doc, "original")) || unchanged(doc))) {
-        if (!(old = posted(doc)))
+        if (!(old = dt_plan_posted(doc)))
             r = nomem(e);
         if (r == 0)
             r = dt_graph_from_json(old, &p->side[PLAN_OLD].graph, e);

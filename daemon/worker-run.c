@@ -2,8 +2,9 @@
  *
  * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once, and each output
  * and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if what it assumes holds for this
- * binding: alignment of buffers and content of constants are checked; the plan document alone does not hold the original launches, so one
- * that does not fit is refused, naming the assumption; so, on a real device, is one of whose kernels other machine code would run here than was compared; so is one whose streams and `after` do not hold every hazard (rewrite/waits.c). `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
+ * binding: alignment of buffers and content of constants are checked, and one that does not fit is refused, naming the assumption; so is one whose streams and `after` do not hold
+ * every hazard (rewrite/waits.c). On a real device what runs of the plan is machine code that was compared with the posted kernels, when it was planned or here (rewrite/machine-code.c);
+ * where that cannot be said the posted launches run instead, with a warning, and `fallback` in the answer says why. `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
  * `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
  */
 #include <stdio.h>
@@ -105,7 +106,7 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
     if (r >= 0)
         r = dev_run_new(w->dev, prog, &dr, e);
     if (r >= 0)
-        r = check_assumes(json_object_get(doc, "assumes"), g, dr, e);
+        r = g->is_plan ? check_assumes(json_object_get(doc, "assumes"), g, dr, e) : 0;
     if (r >= 0)
         r = dev_run_fill(dr, o->seed, -1, e);
     if (r >= 0) {
@@ -137,52 +138,59 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
     return *ret ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-/* Is module `name` of the plan a posted one? `original` has the posted launches, and of their modules those that the plan does not have. */
-static bool is_posted(const json_t *doc, const char *name)
+/* The plan's posted launches; *ret NULL: it changed nothing. */
+static int posted(json_t *doc, struct dt_graph **ret, struct dt_err *e)
 {
-    const json_t *original = json_object_get(doc, "original"), *modules = json_object_get(original, "modules");
-    size_t i;
-    json_t *l;
-    if (!original)
-        return true; /* nothing was changed */
-    json_array_foreach(json_object_get(original, "launches"), i, l)
-    {
-        const char *m = json_string_value(json_object_get(l, "module"));
-        if (m && !strcmp(m, name))
-            return !json_object_get(modules, name);
-    }
-    return false;
+    if (!json_is_object(json_object_get(doc, "original")))
+        return 0;
+    json_t *old = dt_plan_posted(doc);
+    int r = old ? dt_graph_from_json(old, ret, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    json_decref(old);
+    return r;
 }
 
-/* On a real device: what runs must be the code that was compared (device/carried.c). */
-static int check_code(const struct wrk *w, const struct dt_graph *g, const json_t *doc, struct dt_err *e)
+/* On a real device: what runs must be code that was compared. 1: the plan may run; 0: its posted launches may, *ret_old, `why`. */
+static int may_run(const struct wrk *w, struct dt_graph *g, json_t *doc, struct dt_graph **ret_old, struct dt_str *why, struct dt_err *e)
 {
-    dt_free_ bool *changed = dt_calloc(g->nmodule + 1, sizeof *changed);
-    if (!changed)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t i = 0; i < g->nmodule; i++)
-        changed[i] = !is_posted(doc, g->module[i].name);
-    return dev_carried(w->dev, g, changed, e);
+    int r = g->is_plan && strcmp(dev_info(w->dev)->kind, "soft") ? posted(doc, ret_old, e) : 0;
+    if (r < 0 || !*ret_old)
+        return r < 0 ? r : 1;
+    return rw_carried(w->dev, g, *ret_old, why, e);
+}
+
+/* The answer of posted launches that ran for a plan. */
+static int say_fallback(json_t *doc, const char *why, struct dt_err *e)
+{
+    struct dt_warnings w = {.list = json_incref(json_object_get(doc, "warnings"))};
+    dt_warn(&w, json_pack("{s:s, s:o, s:s}", "code", "fallback", "message", json_sprintf("the posted launches ran, not the plan's: %s", why), "pointer", "/original"));
+    bool ok = dt_warnings_put(&w, doc) == 0 && json_object_set_new(doc, "fallback", json_string(why)) == 0;
+    return ok ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 int wrk_run(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
-    struct dt_graph *g = NULL;
+    struct dt_graph *g = NULL, *old = NULL;
     struct dev_prog *prog = NULL;
+    struct dt_str why = {0};
     int r = dt_graph_from_json(graph, &g, e);
     if (r >= 0)
         r = wrk_open(w, e);
-    if (r >= 0 && g->is_plan)
-        r = check_code(w, g, graph, e);
     if (r >= 0)
-        r = dev_prog_new(w->dev, g, wrk_progress, w, &prog, e);
-    if (r >= 0 && g->is_plan)
+        r = may_run(w, g, graph, &old, &why, e);
+    const struct dt_graph *run_it = r == 0 ? old : g;
+    if (r >= 0)
+        r = dev_prog_new(w->dev, run_it, wrk_progress, w, &prog, e);
+    if (r >= 0 && run_it->is_plan)
         r = rw_waits_check(w->dev, prog, NULL, NULL, e);
     if (r >= 0)
-        r = run(w, g, prog, graph, o, &a->document, e);
+        r = run(w, run_it, prog, graph, o, &a->document, e);
     if (r >= 0 && dtd_warnings(a->document, g) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r >= 0 && run_it == old)
+        r = say_fallback(a->document, why.s ? why.s : "?", e);
+    dt_str_done(&why);
     dev_prog_free(prog);
+    dt_graph_free(old);
     dt_graph_free(g);
     return r;
 }

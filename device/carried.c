@@ -4,10 +4,12 @@
  * may make other code of the same PTX, and the driver's compiler is one. So on a real device a module that carries code is
  *
  *   1. what nvJitLink makes of its PTX here, where that is byte for byte the code that is carried; it is that code, and no stranger's bytes go to the driver;
- *   2. the carried code, where no nvJitLink is at hand, if it is for this architecture and the driver takes it;
- *   3. refused, else. The posted launches run then.
+ *   2. the same where it is other code, or none is carried, if comparing it again with what the same nvJitLink makes of the posted modules finds the same arithmetic: rewrite/machine-code.c
+ *      (rw_carried) does that and puts it in the place of the carried code;
+ *   3. the carried code, where no nvJitLink is at hand, if it is for this architecture and the driver takes it;
+ *   4. nothing, else. The posted launches run then (daemon/worker-run.c).
  *
- * The software device executes PTX and looks at none of this. Not here: comparing what another assembler makes with what it makes of the posted modules.
+ * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads what is carried (client/plan-load.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -38,38 +40,58 @@ static int assemble(const struct dev_device *d, const char *ptx, size_t len, voi
     return r < 0 ? r : dev_assemble(ptx, len, arch, ret, ret_len, e);
 }
 
-static int other_code(const char *module, const void *theirs, size_t n, const void *ours, size_t k, struct dt_err *e)
+static void other_code(const struct dt_module *m, const void *ours, size_t n, struct dt_str *why)
 {
     char then[32], now[32];
-    bool known = dev_assembler_of(theirs, n, then);
-    dev_assembler_of(ours, k, now);
-    return dt_err_set(e, DT_E_UNSUPPORTED, "the plan's kernels were compared with the posted ones as nvJitLink %s made them; of module '%.100s' nvJitLink %s makes other code here, "
-                      "which nobody has compared: plan again", known ? then : "of an unknown version", module, now);
+    bool known = dev_assembler_of(m->cubin, m->cubin_len, then);
+    dev_assembler_of(ours, n, now);
+    dt_str_addf(why, "the plan's kernels were compared with the posted ones as nvJitLink %s made them; of module '%.100s' nvJitLink %s makes other code here", known ? then : "of an unknown version",
+                m->name, now);
 }
 
-int dev_carried(const struct dev_device *d, const struct dt_graph *plan, const bool *changed, struct dt_err *e)
+/* Without an assembler: does the driver take the code that is carried? */
+static int taken(struct dev_device *d, const struct dt_module *m, struct dt_str *why, struct dt_err *e)
 {
-    int r = 0;
-    for (uint32_t i = 0; i < plan->nmodule && r == 0 && !d->cu->soft; i++) {
-        const struct dt_module *m = &plan->module[i];
-        void *mine = NULL;
-        size_t n = 0;
-        struct dt_err why = {0};
-        if (!changed[i])
-            continue;
-        if (!m->cubin)
-            return dt_err_set(e, DT_E_UNSUPPORTED, "the plan changed module '%.100s' and carries no machine code of it: nobody has compared what would run here with the posted kernels; plan again", m->name);
-        r = assemble(d, m->source, m->len, &mine, &n, &why);
-        if (r == 0 && (n != m->cubin_len || memcmp(mine, m->cubin, n)))
-            r = other_code(m->name, m->cubin, m->cubin_len, mine, n, e);
-        else if (r == DT_E_NO_COMPILER)
-            r = 0; /* loading it says whether it is for this device */
-        else if (r < 0)
-            dt_err_move(e, &why);
-        free(mine);
-        dt_err_done(&why);
+    CUmodule mod = NULL;
+    struct dt_err inner = {0};
+    if (!dt_elf_whole(m->cubin, m->cubin_len))
+        return dt_err_set(e, DT_E_GRAPH, "the plan's machine code is no whole ELF file");
+    int r = dev_use(d, e);
+    if (r < 0)
+        return r;
+    r = dev_cu(d, d->cu->cuModuleLoadDataEx(&mod, m->cubin, 0, NULL, NULL), "the machine code that was compared", &inner);
+    if (r == 0)
+        d->cu->cuModuleUnload(mod);
+    else
+        dt_str_addf(why, "module '%.100s': %s", m->name, inner.detail ? inner.detail : "the driver does not take it");
+    dt_err_done(&inner);
+    return r == 0;
+}
+
+int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, size_t *ret_len, struct dt_str *why, struct dt_err *e)
+{
+    void *mine = NULL;
+    size_t n = 0;
+    struct dt_err inner = {0};
+    if (d->cu->soft)
+        return 1;
+    int r = m->is_ptx ? assemble(d, m->source, m->len, &mine, &n, &inner) : DT_E_NO_COMPILER;
+    if (r < 0 && r != DT_E_NO_COMPILER) {
+        dt_err_move(e, &inner);
+        return r;
     }
-    return r;
+    dt_err_done(&inner);
+    if (r == 0 && m->cubin && n == m->cubin_len && !memcmp(mine, m->cubin, n)) {
+        free(mine);
+        return 1;
+    }
+    if (!m->cubin)
+        dt_str_addf(why, "the plan changed module '%.100s' and carries no machine code of it: nobody has compared what would run here with the posted kernels", m->name);
+    else if (r == 0)
+        other_code(m, mine, n, why);
+    *ret = mine;
+    *ret_len = n;
+    return r == 0 || !m->cubin ? 0 : taken(d, m, why, e);
 }
 
 int dev_image_carried(struct dev_device *d, const struct dev_module *m, CUmodule *ret, struct dt_err *e)
@@ -80,7 +102,7 @@ int dev_image_carried(struct dev_device *d, const struct dev_module *m, CUmodule
     int r = assemble(d, m->ptx, m->len, &mine, &n, &why);
     const void *code = m->cubin;
     if (r == 0 && (n != m->cubin_len || memcmp(mine, m->cubin, n)))
-        r = other_code("", m->cubin, m->cubin_len, mine, n, e);
+        r = dt_err_set(e, DT_E_UNSUPPORTED, "the assembler here makes other machine code than was compared");
     else if (r == DT_E_NO_COMPILER)
         r = dt_elf_whole(code, m->cubin_len) ? 0 : dt_err_set(e, DT_E_GRAPH, "the plan's machine code is no whole ELF file");
     else if (r < 0)

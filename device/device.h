@@ -69,10 +69,9 @@ int dev_resources(const char *ptx, size_t len, const char *entry, const char *ar
 
 /* Which version made the machine code, as it says itself: "13.0.88". False: it does not. */
 bool dev_assembler_of(const void *cubin, size_t n, char version[32]);
-/* carried.c: is a plan's machine code, of the modules with changed[module], what runs here? Where an assembler is at hand it must make the same code, else
- * the plan's own is loaded and must be for this device. 0: it is, or the device is the software one, whose machine code is PTX. DT_E_UNSUPPORTED: it is not, and the
- * posted launches are what may run. */
-int dev_carried(const struct dev_device *d, const struct dt_graph *plan, const bool *changed, struct dt_err *e);
+/* carried.c: is the machine code that a plan carries of a module that it changed what runs here? 1: the assembler here makes the same; or there is none, and the driver takes it; or
+ * the device is the software one, whose machine code is PTX. 0: it is not, `why` says so; *ret (free()) is what the assembler here makes of it, NULL: there is no assembler. */
+int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, size_t *ret_len, struct dt_str *why, struct dt_err *e);
 
 /* ---- arithmetic as the machine does it (identity.c, contract.c) ---------------------------------------------- */
 /* PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction by ptxas; a mul with .rn is never contracted.

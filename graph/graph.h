@@ -132,6 +132,8 @@ struct dt_graph {
 int dt_graph_parse(const char *text, size_t len, struct dt_graph **ret, struct dt_err *e);
 int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /* takes a reference of its own; do not
                                                                                 * change doc while the graph lives */
+/* posted.c: the posted launches that a plan document carries (without `original` its own), as a graph document with the modules they use. NULL: memory. */
+json_t *dt_plan_posted(json_t *doc);
 void dt_graph_free(struct dt_graph *g);
 
 /* The document again, canonical: members in the order of contract.md, defaults written out. New reference, NULL: memory. */

@@ -5,7 +5,11 @@
  * launch or a prefetch, too. Where nvJitLink is missing nothing can be compared, and nothing is changed.
  *
  * That line tables change no code is checked once a planning, on the first posted module that is looked at.
- * What it does not do: another assembler (the driver's) may make other code of the same text; a plan names the one that was asked.
+ * What it does not do: the driver's assembler may make other code of the same text, and cannot be asked; a plan carries the code that was compared.
+ *
+ * Where a plan runs beside another assembler than its own (rw_carried), its document is compared so once more. Its posted texts are those of the plan (`original`); the planner knows
+ * which posted kernels stand behind a new one, a document says it by the `.loc` of the new text: every posted entry of which it names a line.
+ * A document that was altered by hand may name fewer: then what it lost is not looked for, and what it has must still be posted arithmetic.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -21,6 +25,12 @@ struct posted { /* the kernels that stand behind one launch of T */
     void **cubin;
     unsigned n;
 };
+
+static int posted_new(struct posted *o, uint32_t most, struct dt_err *e)
+{
+    *o = (struct posted){.part = dt_calloc(most + 1, sizeof *o->part), .file = dt_calloc(most + 1, sizeof *o->file), .cubin = dt_calloc(most + 1, sizeof *o->cubin)};
+    return o->part && o->file && o->cubin ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
 
 static void posted_done(struct posted *o)
 {
@@ -40,62 +50,70 @@ static bool there(const struct posted *o, const char *file, const char *entry)
     return false;
 }
 
-/* The posted kernel of launch k of the original, assembled by itself; nothing if it is there already. */
-static int add(struct rw_planner *p, struct posted *o, uint32_t k, const char *arch, struct dt_err *e)
+/* The name that `.file` gives a posted text. */
+static int file_of(const char *ptx, size_t len, char file[32], struct dt_err *e)
 {
-    const struct dev_prog *first = p->state.p[0].prog;
-    const struct dt_launch *l = &first->graph->launch[k];
-    char digest[DT_SHA256_TEXT], file[32];
-    size_t len = 0;
-    if (l->kind != DT_KERNEL)
-        return 0;
-    const struct dev_module *m = &first->module[l->module];
-    int r = dt_sha256_text(m->ptx, m->len, digest);
+    char digest[DT_SHA256_TEXT];
+    int r = dt_sha256_text(ptx, len, digest);
     if (r < 0)
         return dt_err_set(e, r, "out of memory");
-    snprintf(file, sizeof file, "posted-%.12s", digest + strlen("sha256:"));
-    if (there(o, file, l->entry))
+    snprintf(file, 32, "posted-%.12s", digest + strlen("sha256:"));
+    return 0;
+}
+
+static int same_without_lines(const char *ptx, size_t len, const char *arch, const void *lines, size_t nlines, struct dt_err *e)
+{
+    dt_free_ void *plain = NULL;
+    size_t n = 0;
+    int r = dev_assemble(ptx, len, arch, &plain, &n, e);
+    return r < 0 || dev_same_code(plain, n, lines, nlines) ? r : dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
+}
+
+/* A posted kernel, assembled by itself; nothing if it is there already. *checked: line tables change no code. */
+static int add(struct posted *o, const char *file, const char *ptx, size_t len, const char *entry, const char *arch, bool *checked, struct dt_err *e)
+{
+    size_t n = 0;
+    if (there(o, file, entry))
         return 0;
-    r = dev_assemble_lines(m->ptx, m->len, arch, &o->cubin[o->n], &len, e);
+    int r = dev_assemble_lines(ptx, len, arch, &o->cubin[o->n], &n, e);
     if (r < 0)
         return r;
-    memcpy(o->file[o->n], file, sizeof file);
-    o->part[o->n] = (struct dev_part){.file = o->file[o->n], .cubin = o->cubin[o->n], .len = len, .entry = l->entry};
+    memcpy(o->file[o->n], file, sizeof o->file[0]);
+    o->part[o->n] = (struct dev_part){.file = o->file[o->n], .cubin = o->cubin[o->n], .len = n, .entry = entry};
     o->n++;
-    if (p->lines_checked)
-        return 0;
-    void *plain = NULL;
-    size_t nplain = 0;
-    r = dev_assemble(m->ptx, m->len, arch, &plain, &nplain, e);
-    if (r == 0 && !dev_same_code(plain, nplain, o->cubin[o->n - 1], len))
-        r = dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
-    free(plain);
-    p->lines_checked = r == 0;
+    if (!*checked && (r = same_without_lines(ptx, len, arch, o->cubin[o->n - 1], n, e)) == 0)
+        *checked = true;
     return r;
 }
+
+/* ---- of a candidate ------------------------------------------------------------------------------------------------------ */
 
 /* Launch `at` of `next`, whose text is new. */
 static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t at, struct dt_str *why, struct dt_err *e)
 {
+    const struct dev_prog *first = p->state.p[0].prog;
     const struct dt_launch *l = &next->graph->launch[at];
     const struct dev_module *m = &next->prog->module[l->module];
     const uint64_t *member = next->member + at * rw_member_words(p);
-    uint32_t n = p->state.p[0].graph->nlaunch;
-    struct posted o = {.part = dt_calloc(n + 1, sizeof *o.part), .file = dt_calloc(n + 1, sizeof *o.file), .cubin = dt_calloc(n + 1, sizeof *o.cubin)};
+    struct posted o = {0};
     void *cubin = NULL;
     size_t len = 0;
     struct dt_str no = {0};
-    int r = o.part && o.file && o.cubin ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = 0; k < n && r == 0; k++)
-        if (member[k / 64] >> (k % 64) & 1)
-            r = add(p, &o, k, x->dev->arch, e);
+    int r = posted_new(&o, first->graph->nlaunch, e);
+    for (uint32_t k = 0; k < first->graph->nlaunch && r == 0; k++) {
+        const struct dt_launch *was = &first->graph->launch[k];
+        const struct dev_module *text = was->kind == DT_KERNEL ? &first->module[was->module] : NULL;
+        char file[32];
+        if (text && member[k / 64] >> (k % 64) & 1 && (r = file_of(text->ptx, text->len, file, e)) == 0)
+            r = add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &p->lines_checked, e);
+    }
     if (r == 0)
         r = dev_assemble_lines(m->ptx, m->len, x->dev->arch, &cubin, &len, e);
     if (r == 0)
         r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, o.part, o.n, &no, e);
     if (r == 0) {
         dt_str_addf(why, "machine-code: %s", no.s ? no.s : "?");
-        rw_bundle_kernel(p->state.p[0].prog, m->ptx, why->s ? why->s : "");
+        rw_bundle_kernel(first, m->ptx, why->s ? why->s : "");
     }
     dt_str_done(&no);
     posted_done(&o);
@@ -115,5 +133,152 @@ int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct 
         }
         r = check(p, x, next, first + (uint32_t)k, why, e);
     }
+    return r;
+}
+
+/* ---- of a plan document ----------------------------------------------------------------------------------------------- */
+
+struct again { /* a plan and its posted launches, read from the document; by posted module its IR, marked as posted */
+    struct dt_graph *plan;
+    const struct dt_graph *original;
+    struct ptx_module **ir;
+    char (*file)[32];
+    const char *arch;
+    bool lines_checked;
+};
+
+static void again_done(struct again *a)
+{
+    for (uint32_t k = 0; a->ir && k < a->original->nmodule; k++)
+        ptx_module_free(a->ir[k]);
+    free(a->ir);
+    free(a->file);
+}
+
+static int again_new(struct again *a, struct dt_err *e)
+{
+    const struct dt_graph *g = a->original;
+    int r = 0;
+    a->ir = dt_calloc(g->nmodule + 1, sizeof *a->ir);
+    a->file = dt_calloc(g->nmodule + 1, sizeof *a->file);
+    if (!a->ir || !a->file)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = 0; k < g->nmodule && r == 0; k++) {
+        const struct dt_module *m = &g->module[k];
+        if (!m->is_ptx)
+            continue; /* no text of a plan names it */
+        if ((r = file_of(m->source, m->len, a->file[k], e)) == 0 && (r = ptx_parse(m->source, m->len, &a->ir[k], e)) == 0)
+            ptx_origin_text(a->ir[k], strtoull(a->file[k] + strlen("posted-"), NULL, 16));
+    }
+    return r;
+}
+
+/* Does `entry` of the new text, or a function that it may call, name a line of the posted one? */
+static bool names(const struct ptx_module *text, const char *entry, const struct ptx_function *posted)
+{
+    const struct ptx_inst *first = &posted->inst[0], *last = &posted->inst[posted->ninst - 1];
+    for (uint32_t k = 0; k < text->nfunc && posted->ninst; k++) {
+        const struct ptx_function *f = text->func[k];
+        for (uint32_t n = 0; (!f->is_entry || !strcmp(f->name, entry)) && n < f->ninst; n++)
+            if (f->inst[n].from == first->from && f->inst[n].from_line >= first->line && f->inst[n].from_line <= last->line)
+                return true;
+    }
+    return false;
+}
+
+/* 1, 0, negative: one entry of the plan's module, assembled with lines. */
+static int entry_again(struct again *a, const struct dt_module *m, const struct ptx_module *text, const char *entry, const void *cubin, size_t len, struct dt_str *why, struct dt_err *e)
+{
+    const struct dt_graph *g = a->original;
+    struct posted o = {0};
+    int r = posted_new(&o, g->nlaunch, e);
+    for (uint32_t k = 0; k < g->nlaunch && r == 0; k++) {
+        const struct dt_launch *l = &g->launch[k];
+        const struct ptx_function *f = l->kind == DT_KERNEL && a->ir[l->module] ? ptx_find_function(a->ir[l->module], l->entry) : NULL;
+        if (f && f->has_body && names(text, entry, f))
+            r = add(&o, a->file[l->module], g->module[l->module].source, g->module[l->module].len, l->entry, a->arch, &a->lines_checked, e);
+    }
+    if (r == 0)
+        r = dev_arithmetic(cubin, len, entry, m->source, m->len, o.part, o.n, why, e);
+    posted_done(&o);
+    return r;
+}
+
+/* Has an earlier launch the same entry? */
+static bool before(const struct dt_graph *g, uint32_t launch)
+{
+    const struct dt_launch *l = &g->launch[launch];
+    for (uint32_t k = 0; k < launch; k++)
+        if (g->launch[k].kind == DT_KERNEL && g->launch[k].module == l->module && !strcmp(g->launch[k].entry, l->entry))
+            return true;
+    return false;
+}
+
+/* Module `at` of the plan, of which the assembler here makes `code`. 1: it takes the place of what is carried. */
+static int module_again(struct again *a, uint32_t at, const void *code, size_t ncode, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_module *m = &a->plan->module[at];
+    struct ptx_module *text = NULL;
+    dt_free_ void *lines = NULL;
+    size_t len = 0;
+    int r = ptx_parse(m->source, m->len, &text, e);
+    if (r == 0)
+        r = dev_assemble_lines(m->source, m->len, a->arch, &lines, &len, e);
+    if (r == 0 && !dev_same_code(code, ncode, lines, len))
+        r = dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
+    bool says = r == 0 && ptx_origin_read(text);
+    if (r == 0 && !says)
+        dt_str_addf(why, "the text of module '%.100s' does not say which posted lines it was made of", m->name);
+    r = r < 0 ? r : says;
+    for (uint32_t k = 0; k < a->plan->nlaunch && r == 1; k++) {
+        const struct dt_launch *l = &a->plan->launch[k];
+        if (l->kind == DT_KERNEL && l->module == at && !before(a->plan, k))
+            r = entry_again(a, m, text, l->entry, lines, len, why, e);
+    }
+    ptx_module_free(text);
+    uint8_t *copy = r == 1 ? dt_arena_alloc(&a->plan->arena, ncode) : NULL;
+    if (r == 1 && !copy)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (copy) {
+        memcpy(copy, code, ncode);
+        m->cubin = copy;
+        m->cubin_len = ncode;
+    }
+    return r;
+}
+
+/* Is it launched, and not posted? */
+static bool changed(const struct again *a, uint32_t at)
+{
+    const struct dt_module *m = &a->plan->module[at];
+    bool runs = false, posted = false;
+    for (uint32_t k = 0; k < a->plan->nlaunch && !runs; k++)
+        runs = a->plan->launch[k].kind == DT_KERNEL && a->plan->launch[k].module == at;
+    for (uint32_t k = 0; k < a->original->nmodule && !posted; k++)
+        posted = a->original->module[k].len == m->len && !memcmp(a->original->module[k].source, m->source, m->len);
+    return runs && !posted;
+}
+
+int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_graph *original, struct dt_str *why, struct dt_err *e)
+{
+    struct again a = {.plan = plan, .original = original, .arch = dev_info(d)->arch};
+    int r = 1;
+    for (uint32_t k = 0; k < plan->nmodule && r == 1; k++) {
+        dt_free_ void *code = NULL;
+        struct dt_str is = {0}, no = {0};
+        size_t n = 0;
+        if (!changed(&a, k))
+            continue;
+        r = dev_carried(d, &plan->module[k], &code, &n, &is, e);
+        if (r == 0 && code) {
+            r = a.ir ? 0 : again_new(&a, e);
+            r = r < 0 ? r : module_again(&a, k, code, n, &no, e);
+        }
+        if (r == 0)
+            dt_str_addf(why, "%s%s%s", is.s ? is.s : "?", no.s ? ", whose arithmetic is not the posted one: " : "", no.s ? no.s : "");
+        dt_str_done(&is);
+        dt_str_done(&no);
+    }
+    again_done(&a);
     return r;
 }

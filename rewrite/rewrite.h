@@ -54,6 +54,10 @@ int rw_verify(struct dev_device *d, const struct dev_prog *original, const struc
 int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a, const struct dev_prog *original,
                    struct dt_err *e);
 
+/* machine-code.c: is what runs here of the modules that the plan changed the code that was compared, or, where the assembler here makes other code, posted arithmetic all the same?
+ * `original`: dt_plan_posted, read. 1: it is, and plan->module[].cubin is the code. 0: it is not, or nobody can say: `why`. */
+int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_graph *original, struct dt_str *why, struct dt_err *e);
+
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
 #define RW_VERSION "19"
 

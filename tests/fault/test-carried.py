@@ -4,6 +4,7 @@ import copy
 import hashlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,7 +12,7 @@ import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "../e2e"))
 import harness  # noqa: E402
-from harness import chain, cli, write  # noqa: E402
+from harness import SCALE, chain, cli, write  # noqa: E402
 from switch import fault  # noqa: E402
 
 BIND = os.path.join(harness.BUILD, "tests/e2e/bind")
@@ -20,10 +21,16 @@ os.environ["LD_LIBRARY_PATH"] = os.path.join(harness.BUILD, "tests/fault")  # me
 NO_ASSEMBLER = dict(PASS, DOVETAIL_NVRTC="/nonexistent")
 
 
+PLUS = SCALE[SCALE.index(".visible"):].replace("scale", "plus").replace("mul.rn.f32", "add.f32")
+
+
 def setUpModule():
     global DIR, GRAPH, PLAN
     DIR = tempfile.TemporaryDirectory()
-    GRAPH = write(DIR.name, "g.json", chain(2, blocks=9))
+    doc = chain(2, blocks=9)  # a product, and a sum of it
+    doc["modules"]["m"]["ptx"] += PLUS
+    doc["launches"][1]["entry"] = "plus"
+    GRAPH = write(DIR.name, "g.json", doc)
     PLAN = plan(PASS)
 
 
@@ -63,6 +70,16 @@ def changed(code=None, digest=True, **assumes):
             if digest and not isinstance(new, str):
                 m["cubin_sha256"] = "sha256:" + hashlib.sha256(new).hexdigest()
     doc["assumes"].get("machine_code", {}).update(assumes)
+    return doc
+
+
+def altered(*pairs):
+    """the plan with other PTX, whose code is not the one that is carried"""
+    doc = copy.deepcopy(PLAN)
+    m, = [m for m in doc["modules"].values() if "cubin" in m]
+    for pattern, new in pairs:
+        m["ptx"], n = re.subn(pattern, new, m["ptx"])
+        assert n == 1, (pattern, m["ptx"])
     return doc
 
 
@@ -119,15 +136,51 @@ class Run(unittest.TestCase):
                 self.assertEqual(outputs(json.loads(r.stdout)), posted())
                 self.assertNotIn("image ptx", r.stderr)
 
-    def test_other_code_does_not(self):
-        for what, doc, env, words in (("another version", changed(newer), PASS, "nobody has compared"), ("none", changed(), PASS, "carries no machine code"),
-                                      ("none, and no assembler", changed(), NO_ASSEMBLER, "carries no machine code")):
+    def test_other_code_is_compared_again(self):
+        flip = lambda b: b[:2000] + bytes([b[2000] ^ 1]) + b[2001:]
+        hidden = (r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;")  # mul.rn is no part of a sum without it, too
+        for what, doc in (("another version", changed(newer)), ("another byte", changed(flip)), ("none", changed()), ("another text", altered(hidden))):
             with self.subTest(what):
-                r = run(doc, "--device", "cuda", env=env)
-                self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (3, "unsupported"), r.stdout)
-                self.assertIn(words, r.stdout)
+                fault("cubin-only,images")
+                r = run(doc, "--device", "cuda")
+                self.assertEqual(r.returncode, 0, r.stdout)
+                answer = json.loads(r.stdout)
+                self.assertEqual((answer["kind"], answer["launches"], answer.get("fallback"), outputs(answer)), ("plan", 1, None, posted()))
+                self.assertNotIn("image ptx", r.stderr)
+
+    def falls_back(self, doc, *words, env=PASS):
+        r = run(doc, "--device", "cuda", env=env)
+        self.assertEqual(r.returncode, 0, r.stdout)
+        answer = json.loads(r.stdout)
+        self.assertEqual((answer["launches"], outputs(answer)), (2, posted()))
+        self.assertIn("warning: fallback: the posted launches ran", r.stderr)
+        for w in words:
+            self.assertRegex(answer["fallback"], w)
+            self.assertRegex(answer["warnings"][0]["message"], w)
+
+    def test_other_arithmetic_does_not_run(self):
+        fma = altered((r"add\.f32 (%\S+), (%\S+), (%\S+);", r"fma.rn.f32 \1, \2, \3, \3;"))
+        self.assertNotEqual(outputs(json.loads(run(fma, "--device", "soft").stdout)), posted())
+        self.falls_back(fma, "makes other code here", r"FFMA.* line \d+ \(posted-[0-9a-f]{12}\)", "posted are .*FADD")
+        # the assembler may contract it
+        self.falls_back(altered((r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;"), (r"mul\.rn\.f32", "mul.f32")), "FFMA", "posted are")
+        gone = altered((r"mul\.rn\.f32 (%\S+), (%\S+), %\S+;", r"mov.f32 \1, \2;"))
+        self.falls_back(gone, "FMUL.* of 'scale'", "is gone though its value is needed")
+        silent = altered((r'\.file 2 "posted-[0-9a-f]+"', '.file 2 "posted-0123456789ab"'))  # its lines lead nowhere
+        self.falls_back(silent, "is made of no posted line")
+
+    def test_the_posted_launches_run_instead(self):
+        self.falls_back(changed(), "carries no machine code", env=NO_ASSEMBLER)
         fault("no-cubin")
-        self.assertNotEqual(run(PLAN, "--device", "cuda", env=NO_ASSEMBLER).returncode, 0)
+        self.falls_back(PLAN, "the machine code that was compared", "CUDA_ERROR_NO_BINARY_FOR_GPU", env=NO_ASSEMBLER)
+
+    def test_a_bad_original(self):
+        for new in (None, 7, {}, {"launches": 7}, {"launches": [{"module": 7}]}, {"launches": PLAN["original"]["launches"], "modules": {}}):
+            with self.subTest(original=new):
+                doc = changed(newer)
+                doc["original"] = new
+                r = run(doc, "--device", "cuda")
+                self.assertEqual((r.returncode, "detail" in json.loads(r.stdout)), (3, True), r.stdout)
 
     def test_the_software_device_takes_ptx(self):
         for doc in PLAN, changed(), changed(newer):
