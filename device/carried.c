@@ -45,7 +45,7 @@ static void other_code(const struct dt_module *m, const void *ours, size_t n, st
     char then[32], now[32];
     bool known = dev_assembler_of(m->cubin, m->cubin_len, then);
     dev_assembler_of(ours, n, now);
-    dt_str_addf(why, "the plan's kernels were compared with the posted ones as nvJitLink %s made them; of module '%.100s' nvJitLink %s makes other code here", known ? then : "of an unknown version",
+    dt_str_addf(why, "the plan's kernels were compared with the posted ones as nvJitLink %s made them; of module '%s' nvJitLink %s makes other code here", known ? then : "of an unknown version",
                 m->name, now);
 }
 
@@ -63,7 +63,7 @@ static int taken(struct dev_device *d, const struct dt_module *m, struct dt_str 
     if (r == 0)
         d->cu->cuModuleUnload(mod);
     else
-        dt_str_addf(why, "module '%.100s': %s", m->name, inner.detail ? inner.detail : "the driver does not take it");
+        dt_str_addf(why, "module '%s': %s", m->name, inner.detail ? inner.detail : "the driver does not take it");
     dt_err_done(&inner);
     return r == 0;
 }
@@ -86,7 +86,7 @@ int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, siz
         return 1;
     }
     if (!m->cubin)
-        dt_str_addf(why, "the plan changed module '%.100s' and carries no machine code of it: nobody has compared what would run here with the posted kernels", m->name);
+        dt_str_addf(why, "the plan changed module '%s' and carries no machine code of it: nobody has compared what would run here with the posted kernels", m->name);
     else if (r == 0)
         other_code(m, mine, n, why);
     *ret = mine;

@@ -228,7 +228,7 @@ static int module_again(struct again *a, uint32_t at, const void *code, size_t n
         r = dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
     bool says = r == 0 && ptx_origin_read(text);
     if (r == 0 && !says)
-        dt_str_addf(why, "the text of module '%.100s' does not say which posted lines it was made of", m->name);
+        dt_str_addf(why, "the text of module '%s' does not say which posted lines it was made of", m->name);
     r = r < 0 ? r : says;
     for (uint32_t k = 0; k < a->plan->nlaunch && r == 1; k++) {
         const struct dt_launch *l = &a->plan->launch[k];

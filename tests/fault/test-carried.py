@@ -22,6 +22,8 @@ NO_ASSEMBLER = dict(PASS, DOVETAIL_NVRTC="/nonexistent")
 
 
 PLUS = SCALE[SCALE.index(".visible"):].replace("scale", "plus").replace("mul.rn.f32", "add.f32")
+FMA = (r"add\.f32 (%\S+), (%\S+), (%\S+);", r"fma.rn.f32 \1, \2, \3, \3;")
+BARE = (r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;")  # nothing hides the product from the sum; its .rn still keeps it out
 
 
 def setUpModule():
@@ -38,9 +40,9 @@ def tearDownModule():
     DIR.cleanup()
 
 
-def plan(env):
+def plan(env, graph=None):
     out = os.path.join(DIR.name, "p")
-    r = cli("optimize", GRAPH, "--local", "--device", "soft", "--cache", os.path.join(tempfile.mkdtemp(dir=DIR.name), "c.db"), "-o", out, env=env)
+    r = cli("optimize", graph or GRAPH, "--local", "--device", "soft", "--cache", os.path.join(tempfile.mkdtemp(dir=DIR.name), "c.db"), "-o", out, env=env)
     assert r.returncode == 0, r.stderr
     with open(os.path.join(out, "plan.json"), encoding="utf-8") as f:
         return json.load(f)
@@ -138,8 +140,7 @@ class Run(unittest.TestCase):
 
     def test_other_code_is_compared_again(self):
         flip = lambda b: b[:2000] + bytes([b[2000] ^ 1]) + b[2001:]
-        hidden = (r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;")  # mul.rn is no part of a sum without it, too
-        for what, doc in (("another version", changed(newer)), ("another byte", changed(flip)), ("none", changed()), ("another text", altered(hidden))):
+        for what, doc in (("another version", changed(newer)), ("another byte", changed(flip)), ("none", changed()), ("another text", altered(BARE))):
             with self.subTest(what):
                 fault("cubin-only,images")
                 r = run(doc, "--device", "cuda")
@@ -147,6 +148,16 @@ class Run(unittest.TestCase):
                 answer = json.loads(r.stdout)
                 self.assertEqual((answer["kind"], answer["launches"], answer.get("fallback"), outputs(answer)), ("plan", 1, None, posted()))
                 self.assertNotIn("image ptx", r.stderr)
+
+    def test_a_contracted_kernel_is_compared_again(self):
+        """its posted text is the one with the contractions written out"""
+        graph = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/rows/graph.json")
+        doc = plan(PASS, graph)
+        for m in doc["modules"].values():
+            m.pop("cubin", None), m.pop("cubin_sha256", None)
+        answer = json.loads(run(doc, "--device", "cuda").stdout)
+        want = outputs(json.loads(cli("run", graph, "--local", "--json", "--device", "soft", env=PASS).stdout))
+        self.assertEqual((answer.get("fallback"), answer["launches"], outputs(answer)), (None, len(doc["launches"]), want))
 
     def falls_back(self, doc, *words, env=PASS):
         r = run(doc, "--device", "cuda", env=env)
@@ -159,11 +170,11 @@ class Run(unittest.TestCase):
             self.assertRegex(answer["warnings"][0]["message"], w)
 
     def test_other_arithmetic_does_not_run(self):
-        fma = altered((r"add\.f32 (%\S+), (%\S+), (%\S+);", r"fma.rn.f32 \1, \2, \3, \3;"))
+        fma = altered(FMA)
         self.assertNotEqual(outputs(json.loads(run(fma, "--device", "soft").stdout)), posted())
         self.falls_back(fma, "makes other code here", r"FFMA.* line \d+ \(posted-[0-9a-f]{12}\)", "posted are .*FADD")
         # the assembler may contract it
-        self.falls_back(altered((r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;"), (r"mul\.rn\.f32", "mul.f32")), "FFMA", "posted are")
+        self.falls_back(altered(BARE, (r"mul\.rn\.f32", "mul.f32")), "FFMA", "posted are")
         gone = altered((r"mul\.rn\.f32 (%\S+), (%\S+), %\S+;", r"mov.f32 \1, \2;"))
         self.falls_back(gone, "FMUL.* of 'scale'", "is gone though its value is needed")
         silent = altered((r'\.file 2 "posted-[0-9a-f]+"', '.file 2 "posted-0123456789ab"'))  # its lines lead nowhere
@@ -173,6 +184,11 @@ class Run(unittest.TestCase):
         self.falls_back(changed(), "carries no machine code", env=NO_ASSEMBLER)
         fault("no-cubin")
         self.falls_back(PLAN, "the machine code that was compared", "CUDA_ERROR_NO_BINARY_FOR_GPU", env=NO_ASSEMBLER)
+
+    def test_a_name_in_many_bytes(self):
+        """the reason repeats a module's name"""
+        doc = json.loads(json.dumps(altered(FMA)).replace('"f0"', '"x' + "\u00e4" * 99 + '"'))
+        self.falls_back(doc, "module 'x\u00e4{99}'")
 
     def test_a_bad_original(self):
         for new in (None, 7, {}, {"launches": 7}, {"launches": [{"module": 7}]}, {"launches": PLAN["original"]["launches"], "modules": {}}):

@@ -393,6 +393,38 @@ static void test_plan(void **state)
     }
 }
 
+/* The posted launches of a plan, with the modules that they and module variables use: their own before the plan's, and none that only the plan uses. */
+static void test_posted(void **state)
+{
+    static const char text[] =
+        "{\"rewrites\": [], \"modules\": {\"f0\": {\"ptx\": \"fused\"}, \"m\": {\"ptx\": \"both\"}, \"k\": {\"ptx\": \"new\"}}, \"scratch\": {\"t0\": {\"bytes\": 32}},\n"
+        " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"inout\"}, \"gone::v\": {\"bytes\": 4, \"role\": \"inout\"}},\n"
+        " \"launches\": [{\"name\": \"f\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": []}],\n"
+        " \"original\": {\"modules\": {\"k\": {\"ptx\": \"old\"}, \"gone\": {\"ptx\": \"variable\"}}, \"launches\": [\n"
+        "  {\"name\": \"a\", \"module\": \"m\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"x\"}]},\n"
+        "  {\"name\": \"b\", \"module\": \"k\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"x\"}]}]}}";
+    static const char *const want[] = {"both", "old", "variable"};
+    struct dt_graph *g = NULL;
+    json_t *doc = NULL;
+    assert_int_equal(dt_json_load(text, strlen(text), &doc, NULL), 0);
+    json_t *posted = dt_plan_posted(doc);
+    assert_non_null(posted);
+    assert_int_equal(dt_graph_from_json(posted, &g, NULL), 0);
+    assert_false(g->is_plan);
+    assert_int_equal(g->nlaunch, 2);
+    assert_int_equal(g->nmodule, 3);
+    for (unsigned k = 0; k < 3; k++)
+        assert_string_equal(g->module[k].source, want[k]);
+    dt_graph_free(g);
+    json_decref(posted);
+    json_object_del(doc, "original"); /* nothing was changed */
+    posted = dt_plan_posted(doc);
+    assert_int_equal(json_array_size(json_object_get(posted, "launches")), 1);
+    assert_string_equal(json_string_value(json_object_get(json_object_get(json_object_get(posted, "modules"), "f0"), "ptx")), "fused");
+    json_decref(posted);
+    json_decref(doc);
+}
+
 /* Refused by its length, before anything is decoded; a posted graph's is a member that nobody knows. */
 static void test_machine_code(void **state)
 {
@@ -637,7 +669,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good),   cmocka_unit_test(test_bad),        cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan), cmocka_unit_test(test_machine_code),
+        cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan), cmocka_unit_test(test_machine_code), cmocka_unit_test(test_posted),
         cmocka_unit_test(test_digest), cmocka_unit_test(test_canon),      cmocka_unit_test(test_out_of_memory),
         cmocka_unit_test(test_unknown_members), cmocka_unit_test(test_many_warnings), cmocka_unit_test(test_no_output),
     };
