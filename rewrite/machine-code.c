@@ -275,7 +275,7 @@ int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_grap
             r = r < 0 ? r : module_again(&a, k, code, n, &no, e);
         }
         if (r == 0)
-            dt_str_addf(why, "%s%s%s", is.s ? is.s : "?", no.s ? ", whose arithmetic is not the posted one: " : "", no.s ? no.s : "");
+            dt_str_addf(why, "%s%s%s", is.s ? is.s : "?", no.s ? "; compared here, they differ: " : "", no.s ? no.s : "");
         dt_str_done(&is);
         dt_str_done(&no);
     }
