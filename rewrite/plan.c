@@ -85,6 +85,19 @@ static bool put_code(json_t *module, const void *p, size_t n)
     return ok;
 }
 
+/* The module's machine code: that which was compared (machine-code.c), without its line tables. */
+static int compared_code(const struct dev_module *m, const char *arch, void **ret, size_t *ret_len, struct dt_err *e)
+{
+    dt_free_ void *lines = NULL;
+    size_t n = 0;
+    int r = dev_assemble(m->ptx, m->len, arch, ret, ret_len, e);
+    if (r == 0)
+        r = dev_assemble_lines(m->ptx, m->len, arch, &lines, &n, e);
+    if (r == 0 && !dev_same_code(*ret, *ret_len, lines, n))
+        r = dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
+    return r;
+}
+
 /* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none: where the assembler is missing,
  * or gives up, there is none. The program's modules were assembled when it was made, so this looks them up. */
 static int machine_code(const struct rw_planner *p, json_t *modules, json_t **ret, struct dt_err *e)
@@ -101,7 +114,7 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
         size_t n = 0;
         if (!o || posted(first, m))
             continue;
-        if ((r = dev_assemble(m->ptx, m->len, d->arch, &code, &n, e)) == 0 && (!dev_assembler_of(code, n, version) || !put_code(o, code, n)))
+        if ((r = compared_code(m, d->arch, &code, &n, e)) == 0 && (!dev_assembler_of(code, n, version) || !put_code(o, code, n)))
             r = *version ? dt_err_set(e, DT_E_NOMEM, "out of memory") : DT_E_NO_COMPILER;
         some++;
     }

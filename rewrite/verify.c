@@ -340,6 +340,8 @@ static int delayed_new(struct dev_device *d, const struct dev_prog *plan, struct
         g->module[i].source = text[i];
         g->module[i].len = strlen(text[i]);
         g->module[i].is_ptx = true;
+        g->module[i].cubin = NULL; /* of the text before */
+        g->module[i].cubin_len = 0;
     }
     return dev_prog_derive(d, g, plan, NULL, NULL, ret, e);
 }

@@ -20,8 +20,11 @@ static json_t *delayed(json_t *doc)
     {
         const char *ptx = json_string_value(json_object_get(m, "ptx"));
         char *text = ptx ? dev_delayed_ptx(ptx) : NULL;
-        if (text)
+        if (text) {
             json_object_set_new(m, "ptx", json_string(text));
+            json_object_del(m, "cubin"); /* is of the text before */
+            json_object_del(m, "cubin_sha256");
+        }
         free(text);
     }
     return doc;
