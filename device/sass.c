@@ -129,6 +129,7 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
     case 's': width = bits(i, 80, 1) ? 2 : 1; break;
     case 'y': width = 2; i->dst_kind = bits(i, 70, 1) ? SASS_NONE : SASS_REG; break;
     case 'a': width = size == 2 || size == 5 ? 2 : 1; break;
+    case 't': i->dst_kind = bits(i, 9, 3) == 7 ? SASS_NONE : SASS_REG; break;
     default: break;
     }
     i->dst_width = (uint8_t)width;
