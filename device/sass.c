@@ -152,7 +152,8 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
     unsigned code = bits(&i, 0, 9), kind = bits(&i, 87, 4);
     if (code == 0x03e)
         code = kind == 9 ? (bits(&i, 73, 1) ? F2FP_TO8H_ : F2FP_TO8_) : kind == 4 ? F2FP_FROM8_ : bits(&i, 78, 1) ? F2FP_MERGE_ : code;
-    i.op = code == 0x03c && bits(&i, 73, 1) ? NULL : find(code); /* no sparse matrices */
+    bool other = (code == 0x03c && bits(&i, 73, 1)) || (code == 0x03e && kind); /* sparse matrices; a conversion that nobody has seen */
+    i.op = other ? NULL : find(code);
     i.guard = (uint8_t)bits(&i, 12, 3);
     i.guard_not = bits(&i, 15, 1);
     if (i.op) {
