@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/base64.h"
 #include "base/file.h"
 #include "client/cli.h"
 
@@ -27,37 +28,6 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
-static int value(int c)
-{
-    if (c >= 'A' && c <= 'Z')
-        return c - 'A';
-    if (c >= 'a' && c <= 'z')
-        return c - 'a' + 26;
-    if (c >= '0' && c <= '9')
-        return c - '0' + 52;
-    return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-/* Decode in place; the length, or -1. */
-static long decode(char *s, size_t n)
-{
-    size_t out = 0, i = 0;
-    if (n % 4)
-        return -1;
-    while (i < n) {
-        int v[4], pad = (s[i + 2] == '=') + (s[i + 3] == '=');
-        for (int k = 0; k < 4; k++)
-            v[k] = s[i + (size_t)k] == '=' && k >= 4 - pad && i + 4 == n ? 0 : value((unsigned char)s[i + (size_t)k]);
-        if (v[0] < 0 || v[1] < 0 || v[2] < 0 || v[3] < 0)
-            return -1;
-        unsigned w = (unsigned)v[0] << 18 | (unsigned)v[1] << 12 | (unsigned)v[2] << 6 | (unsigned)v[3];
-        for (int k = 0; k < 3 - pad; k++)
-            s[out++] = (char)(w >> (16 - 8 * k));
-        i += 4;
-    }
-    return (long)out;
-}
-
 /* Write the dumps and take them out of the document. */
 static int dump(const char *dir, const json_t *doc, struct dt_err *e)
 {
@@ -66,14 +36,16 @@ static int dump(const char *dir, const json_t *doc, struct dt_err *e)
     int r = dt_mkdirs(dir, e);
     json_array_foreach(json_object_get(doc, "outputs"), i, b) {
         const json_t *data = json_object_get(b, "data");
-        dt_free_ char *path = path_in(dir, jstr(b, "buffer"), ".bin"), *bytes = json_is_string(data) ? dt_strdup(json_string_value(data)) : NULL;
+        size_t len = json_string_length(data);
+        dt_free_ char *path = path_in(dir, jstr(b, "buffer"), ".bin");
+        dt_free_ uint8_t *bytes = dt_malloc(dt_base64_room(len) + 1);
         if (r < 0)
             return r;
-        long n = bytes ? decode(bytes, json_string_length(data)) : -1;
+        if (!path || !bytes)
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        long n = json_is_string(data) ? dt_base64_decode(json_string_value(data), len, bytes) : -1;
         if (n < 0)
             return dt_err_set(e, DT_E_INTERNAL, "the answer has no content for buffer %s", jstr(b, "buffer"));
-        if (!path)
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
         r = dt_write_file(path, bytes, (size_t)n, e);
         json_object_del(b, "data");
     }
