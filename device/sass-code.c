@@ -1,8 +1,8 @@
 /* One kernel's machine code: sections, instructions, blocks, subroutines.
  *
  * Subroutines (the slow paths of division and square root, which the assembler shares between all that need them, and functions) are what CALL leads to; RET returns behind
- * the CALL. They lie behind the entry in the same section (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). A block belongs to one function; code that two
- * functions run into is not known here, nor are indirect branches.
+ * the CALL. They lie behind the entry in the same section (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). A CALL from where no RET is reached is a branch: so
+ * ptxas leaves loops for sm_80. A block belongs to one function; code that two functions run into is not known here, nor are indirect branches.
  */
 #include "device/machine-priv.h"
 
@@ -112,6 +112,47 @@ static int call_targets(struct code *c, struct load *l, struct dt_str *why)
             }
             c->to[at] = l->text[u].first + (uint32_t)(offset / 16);
         }
+    return 0;
+}
+
+/* Is a RET reached from instruction `at`, without going through calls? mark, stack: scratch, by instruction. */
+static bool returns(const struct code *c, uint32_t at, uint8_t *mark, uint32_t *stack)
+{
+    uint32_t n = 0;
+    memset(mark, 0, c->n);
+    for (stack[n++] = at; n;) {
+        uint32_t k = stack[--n];
+        const struct sass_inst *i = &c->inst[k];
+        if (mark[k])
+            continue;
+        mark[k] = 1;
+        if (i->op->cls == SASS_RETURN)
+            return true;
+        if (i->op->cls == SASS_BRANCH)
+            stack[n++] = c->to[k];
+        if ((!ends(i) || !sure(i)) && k + 1 < c->n)
+            stack[n++] = k + 1;
+    }
+    return false;
+}
+
+/* CALLs that are branches become such. */
+static int far_branches(struct code *c)
+{
+    static const struct sass_op branch = {0x144, "CALL.REL", SASS_BRANCH, "-P", "", ""};
+    dt_free_ uint8_t *mark = dt_calloc((size_t)c->n + 1, 1), *known = dt_calloc((size_t)c->n + 1, 1); /* known: 1 returns, 2 does not */
+    dt_free_ uint32_t *stack = dt_calloc(2 * (size_t)c->n + 2, sizeof *stack);
+    if (!mark || !known || !stack)
+        return DT_E_NOMEM;
+    for (uint32_t k = 0; k < c->n; k++) {
+        if (c->inst[k].op->cls != SASS_CALL)
+            continue;
+        uint8_t *x = &known[c->to[k]];
+        if (!*x)
+            *x = returns(c, c->to[k], mark, stack) ? 1 : 2;
+        if (*x == 2)
+            c->inst[k].op = &branch;
+    }
     return 0;
 }
 
@@ -225,7 +266,9 @@ static int build(struct code *c, struct dt_str *why)
     c->nfunc = c->func ? 1 : 0;
     if (!leader || !c->func)
         return DT_E_NOMEM;
-    int r = leaders(c, leader);
+    int r = far_branches(c);
+    if (!r)
+        r = leaders(c, leader);
     if (r)
         return r;
     for (uint32_t k = 0; k < c->n; k++)

@@ -43,13 +43,17 @@ unsigned machine_idle(const struct sass_inst *i)
 
 static bool is_half(const struct sass_inst *i) { return i->op->src[0] == 'H'; }
 
-/* Does the reader of arithmetic look at it? */
+#define NO_FLOATS UINT64_C(3) /* the shape of a subroutine without any */
+
+/* Does the reader of arithmetic look at it? A CALL's function is closed before. */
 static bool counts(const struct code *c, uint32_t k)
 {
     const struct sass_inst *i = &c->inst[k];
     if (c->block[c->block_of[k]].func == CODE_NONE)
         return false;
-    if (c->call[k] != CODE_NONE || i->op->cls == SASS_ATOMIC)
+    if (c->call[k] != CODE_NONE) /* a barrier's subroutine computes nothing */
+        return c->func[c->call[k]].shape != NO_FLOATS;
+    if (i->op->cls == SASS_ATOMIC)
         return true;
     if (i->op->cls == SASS_SELECT)
         return sass_is(i, "FSEL") && (i->hi >> 16 & 1);
@@ -260,7 +264,7 @@ static int close_function(struct side *s, uint32_t f)
             v[n++] = s->use[u].key;
     }
     qsort(v, n, sizeof *v, machine_order);
-    uint64_t h = 3;
+    uint64_t h = NO_FLOATS;
     for (uint32_t k = 0; k < n; k++)
         if (!k || v[k] != v[k - 1])
             h = machine_mix(h, v[k]);

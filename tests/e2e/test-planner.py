@@ -111,6 +111,16 @@ class Planner(unittest.TestCase):
         self.assertLess(float(shared[2]), float(shared[1]))
         self.same_results(g, plan)
 
+    def test_older_chip(self):
+        """sm_80's machine code leaves loops by CALLs that never return and has barriers as subroutines: neither is other arithmetic."""
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/experts/graph.json"), encoding="utf-8") as f:
+            g = json.load(f)
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/experts/kernels.cu"), encoding="utf-8") as f:
+            g["modules"]["k"] = {"cuda": f.read()}
+        plan, text, _ = self.plan(g, "--device", "soft:a100")
+        self.assertLessEqual(plan["optimized"]["launches"], 3)
+        self.assertNotIn("machine-code", text if isinstance(text, str) else text.decode())
+
     def test_same_bytes(self):
         g = chain(9)
         g["buffers"]["t4"]["role"] = "output"
