@@ -32,7 +32,7 @@ import time
 
 # By folder: tests in the order in which they are asked.
 TESTS = {
-    "rewrite": ["rewrite-*", "diff-inline", "diff-attacks", "diff-fusion", "diff-cluster", "diff-plans", "diff-odd", "diff-sample", "fault-measured"],
+    "rewrite": ["rewrite-*", "diff-inline", "diff-attacks", "diff-fusion", "diff-cluster", "diff-plans", "diff-odd", "diff-sample", "fault-measured", "e2e-warnings"],
     "analysis": ["analysis-*", "diff-kinds", "diff-maps", "diff-kernels", "e2e-footprints", "e2e-explain", "rewrite-legal", "rewrite-trial"],
     "device": ["device-*", "fault-driver", "analysis-run", "e2e-stray", "e2e-checks", "fault-worker"],
     "daemon": ["config", "jobs", "http", "report", "trace", "e2e-peer", "e2e-jobs", "e2e-service", "e2e-limits", "e2e-bad-input", "e2e-http-abuse", "e2e-cache", "e2e-stored", "e2e-cli",
