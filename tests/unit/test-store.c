@@ -181,6 +181,21 @@ static void test_footprints(void **state)
     cache_close(c);
 }
 
+/* A row that the database does not take is an error, and none of the others is kept. */
+static void test_a_row_is_refused(void **state)
+{
+    struct cache *c = must_open();
+    size_t n = 0;
+    void *p = NULL;
+    struct dt_err e = {0};
+    const struct cache_bytes two[] = {{"k1", "one", 3}, {"k2", "two", 3}};
+    sql("CREATE TRIGGER refuse BEFORE INSERT ON trial WHEN new.key = 'k2' BEGIN SELECT RAISE(ABORT, 'no'); END");
+    assert_true(cache_kept_put(c, CACHE_TRIALS, two, 2, 1 << 20, &e) < 0);
+    dt_err_done(&e);
+    assert_int_equal(cache_kept_get(c, CACHE_TRIALS, "k1", &p, &n, NULL), 0);
+    cache_close(c);
+}
+
 /* The performance library is a table of its own: same keys, other bytes; all of the cache's calls know it. */
 static void test_trials(void **state)
 {
@@ -616,6 +631,6 @@ int main(void)
     const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),        T(test_digest),
                                        T(test_damaged_row), T(test_no_database), T(test_damaged_in_use),
                                        T(test_newer),       T(test_processes),   T(test_default_path),
-                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials), T(test_others), T(test_recipes), cmocka_unit_test(test_plan_digest)};
+                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials), T(test_a_row_is_refused), T(test_others), T(test_recipes), cmocka_unit_test(test_plan_digest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
