@@ -1,6 +1,6 @@
 /* The machine code that a plan carries, on a device.
  *
- * A plan's kernels were compared, as machine code of one assembler, with the posted ones (docs, "bit for bit"). Another assembler, or another version of it,
+ * A plan's kernels were compared, as machine code of one assembler, with the posted ones (docs/BITS.md). Another assembler, or another version of it,
  * may make other code of the same PTX, and the driver's compiler is one. So on a real device a module that carries code is
  *
  *   1. what nvJitLink makes of its PTX here, where that is byte for byte the code that is carried; it is that code, and no stranger's bytes go to the driver;
