@@ -130,7 +130,7 @@ struct ana_hoist {
 int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t,
               const struct ana_site *site, struct ana_hoist *ret);
 
-/* ---- span.c ------------------------------------------------------------------------------------------------------- */
+/* ---- span.c ------------------------------------------------------------------------------------------------------ */
 /* Operands, beside the address, that say what a span touches. How many. */
 unsigned ana_span_operands(const struct ptx_inst *i, const struct ana_site *x, const struct ptx_opnd **ret);
 
@@ -145,10 +145,14 @@ struct ana_ctl {                 /* its content */
     uint32_t mask;               /* bits of an access that are set: all ones, or 1 */
     uint32_t page_shift;         /* paged: granules of a page, as a power of two, at least 5 */
     uint64_t pages; /* 0: bitmaps are whole. Else the page arena: `rec` holds a page number for each page of a plane */
-    uint64_t log;   /* 0: nothing is logged. Else two numbers, entries that there are and that there is room for, and these (struct ana_logged) */
+    /* 0: nothing is logged. Else two numbers, entries that there are and that there is room for, and these (struct
+     * ana_logged) */
+    uint64_t log;
 };
 #define ANA_LOG_VALUES 5
-struct ana_logged { /* one bulk copy or copy of a tensor: BULK: address, size; TENSOR: 0 (how far the map is from its argument), coordinates */
+/* one bulk copy or copy of a tensor: BULK: address, size; TENSOR: 0 (how far the map is from its argument),
+ * coordinates */
+struct ana_logged {
     uint32_t site, block;
     uint64_t address;
     uint32_t value[ANA_LOG_VALUES], tid[3];
@@ -158,8 +162,8 @@ struct ana_tab { /* one entry: a buffer, or memory that is none and may be touch
     uint64_t bit;   /* of granule 0 in a plane, a multiple of 32; ~0: not recorded */
     uint32_t pad;   /* base % 32: granules count from base - pad */
     uint32_t fixed; /* 1: nothing may write it */
-    /* The fast way: an access of n bytes at `a` with a - base + n <= fast sets bits from (a - key) >> shift. fast is 0 where
-     * bitmaps are not whole. */
+    /* The fast way: an access of n bytes at `a` with a - base + n <= fast sets bits from (a - key) >> shift. fast is 0
+     * where bitmaps are not whole. */
     uint64_t fast, key;
 };
 enum {
@@ -177,13 +181,13 @@ struct ana_fault { /* the error slot */
 struct ana_instr;
 struct ana_code {
     struct dt_arena arena;
-    struct ptx_module *copy;             /* a clone, and the entry in it, which ana_instrument_text() rewrites */
+    struct ptx_module *copy; /* a clone, and the entry in it, which ana_instrument_text() rewrites */
     struct ptx_function *f;
     struct ana_instr *instr;
-    const struct ptx_inst *inst;         /* the entry before that, its registers and flow graph */
+    const struct ptx_inst *inst; /* the entry before that, its registers and flow graph */
     uint32_t ninst, nreg;
     struct ptx_cfg *cfg;
-    bool *keep;                          /* its slice, as slice.c has it; NULL where there is none */
+    bool *keep; /* its slice, as slice.c has it; NULL where there is none */
     uint32_t *cut;
     char *text;                          /* the instrumented function; free(). NULL: not yet made */
     bool sliced;                         /* it records, and does not do its work */
@@ -197,17 +201,19 @@ struct ana_code {
     int plane[ANA_KINDS][ANA_EVIDENCES]; /* number, -1: not there */
     unsigned nplane;
     bool logs; /* some sites are logged */
-    bool talks; /* native text, too, has something to say by way of ANA_CTL: of spans, ghosts, or loads that are watched */
+    /* native text, too, has something to say by way of ANA_CTL: of spans, ghosts, or loads that are watched */
+    bool talks;
 };
-/* What is to be recorded of `entry` of `m`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the search
- * for what argument i points to begins; must outlive ret. slice: only its slice, if it has one (ret->sliced). */
+/* What is to be recorded of `entry` of `m`. var: as ana_taint_in, by place in m->var. hint[i]: table entry where the
+ * search for what argument i points to begins; must outlive ret. slice: only its slice, if it has one (ret->sliced). */
 int ana_instrument(const struct ptx_module *m, const char *entry, const struct ana_taint_in *in, const uint32_t *hint,
                    bool slice, struct ana_code *ret, struct dt_err *e);
-/* Its text, under the name `name`. threads: of the largest block it is launched with. native: for a device that records (softgpu/record.h). */
+/* Its text, under the name `name`. threads: of the largest block it is launched with. native: for a device that records
+ * (softgpu/record.h). */
 int ana_instrument_text(struct ana_code *c, const char *name, uint32_t threads, bool native, struct dt_err *e);
 void ana_code_done(struct ana_code *c);
 
-/* ---- summary.c: footprints without a device ------------------------------------------------------------------------ */
+/* ---- summary.c: footprints without a device ---------------------------------------------------------------------- */
 struct ana_mem { /* memory that a launch can name: a buffer, or a module variable that is none */
     uint64_t bytes;
     uint32_t buffer; /* UINT32_MAX: not recorded */
@@ -234,8 +240,8 @@ struct ana_summary_in {
     ana_trace_fn trace; /* or NULL */
     void *trace_user;
 };
-/* 1: `foot` (unless NULL) holds what the blocks of the launch touch; 0: there is no summary, *ret_why says why, nothing is in `foot`.
- * *ret_work: thread instructions that were walked. Errors: DT_E_NOMEM. */
+/* 1: `foot` (unless NULL) holds what the blocks of the launch touch; 0: there is no summary, *ret_why says why, nothing
+ * is in `foot`. *ret_work: thread instructions that were walked. Errors: DT_E_NOMEM. */
 int ana_summarise(const struct ana_summary_in *in, struct ana_foot *foot, uint64_t *ret_work, const char **ret_why,
                   struct dt_err *e);
 

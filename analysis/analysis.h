@@ -44,8 +44,9 @@ struct ana_access {
     uint32_t buffer;
     enum ana_evidence read, write; /* meaningful where reads/writes */
     bool reads, writes, atomics, fp_atomics, widened /* a data-dependent address counted as every byte */;
-    bool result_used;   /* an atomic's result is used */
-    uint32_t max_width; /* alignment that the buffer must have: of its widest access, or as the kernel tests it; bytes */
+    bool result_used; /* an atomic's result is used */
+    /* alignment that the buffer must have: of its widest access, or as the kernel tests it; bytes */
+    uint32_t max_width;
     /* Unions over all blocks: by the evidence of the access, the surely written bytes, the read bytes without widened
      * reads. */
     struct ana_set read_by[ANA_EVIDENCES], write_by[ANA_EVIDENCES], must, exact_read;
@@ -56,8 +57,8 @@ struct ana_launch {
     uint32_t nblock;
     struct ana_access *access;
     uint32_t naccess;
-    bool summarised; /* found without running it */
-    uint64_t walked; /* thread instructions that this took; 0: taken from a launch alike */
+    bool summarised;          /* found without running it */
+    uint64_t walked;          /* thread instructions that this took; 0: taken from a launch alike */
     const char *unsummarised; /* why not, in words; NULL: it is, or it was not tried */
     bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted)
                          */
@@ -105,22 +106,24 @@ struct ana_result {
     uint32_t nedge;
 };
 
-enum ana_way { /* who records what a launch touches; the result is the same */
-    ANA_WAY_ANY,          /* DOVETAIL_RECORDER: "instrumented" or "native"; else native where the device can */
-    ANA_WAY_INSTRUMENTED, /* PTX that is put into the kernel: runs on any device */
-    ANA_WAY_NATIVE        /* the software device itself. DT_E_UNSUPPORTED on another */
+enum ana_way {              /* who records what a launch touches; the result is the same */
+               ANA_WAY_ANY, /* DOVETAIL_RECORDER: "instrumented" or "native"; else native where the device can */
+               ANA_WAY_INSTRUMENTED, /* PTX that is put into the kernel: runs on any device */
+               ANA_WAY_NATIVE        /* the software device itself. DT_E_UNSUPPORTED on another */
 };
 
 /* What ana_summarise and the recorder find out; raised whenever any launch may get another footprint than before. */
 #define ANA_FOOTPRINTS "4"
 
-/* Where footprints of launches are kept between analyses (memo.c says what they depend on). Called by ana_run's thread. The bytes are checked:
- * what get gives may be damaged, or anybody's. */
+/* Where footprints of launches are kept between analyses (memo.c says what they depend on). Called by ana_run's thread.
+ * The bytes are checked: what get gives may be damaged, or anybody's. */
 struct ana_memo {
-    int (*get)(void *user, const char *key, void **ret, size_t *ret_len); /* 1: found, *ret is free()d by the caller; else there is none */
+    /* 1: found, *ret is free()d by the caller; else there is none */
+    int (*get)(void *user, const char *key, void **ret, size_t *ret_len);
     void (*put)(void *user, const char *key, const void *p, size_t n);
     void *user;
-    /* What get gave under the key was no such entry, or said what cannot be; it is not used. For a log; NULL: nobody wants to know. */
+    /* What get gave under the key was no such entry, or said what cannot be; it is not used. For a log; NULL: nobody
+     * wants to know. */
     void (*bad)(void *user, const char *key, const char *why);
 };
 
@@ -130,14 +133,15 @@ struct ana_options {
     bool no_summary;    /* no launch is summarised, slices run; the result is the same (for the tests that say so) */
     bool no_slice;      /* every launch runs whole; the result is the same */
     uint64_t max_bytes; /* of recorder memory, 0: 4 GiB */
-    /* Launches that another result knows already: same[i] is the launch of base->prog whose footprint is that of launch i, UINT32_MAX: none,
-     * it is recorded. Same entry, geometry and arguments, buffers numbered alike. What is not recorded does not run, so only launches
-     * whose accesses are proved, or rest on constant buffers alone, may be left to record. Neither: NULL. The result points into base. */
+    /* Launches that another result knows already: same[i] is the launch of base->prog whose footprint is that of launch
+     * i, UINT32_MAX: none, it is recorded. Same entry, geometry and arguments, buffers numbered alike. What is not
+     * recorded does not run, so only launches whose accesses are proved, or rest on constant buffers alone, may be left
+     * to record. Neither: NULL. The result points into base. */
     const struct ana_result *base;
     const uint32_t *same;
     const struct ana_memo *memo; /* NULL: nothing is kept */
-    unsigned threads;   /* that may work side by side, 0: one a core; the result is the same */
-    dev_progress progress; /* called by the caller's thread */
+    unsigned threads;            /* that may work side by side, 0: one a core; the result is the same */
+    dev_progress progress;       /* called by the caller's thread */
     void *user;
 };
 
@@ -152,11 +156,14 @@ const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t produc
 
 /* The analysis document (contract.md §3); signature may be NULL. New reference. */
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
-/* Warnings that the footprints show (warnings.c): they depend on what a signature says alone, and a cache may keep them. */
-void ana_warnings(const struct ana_result *r, struct dt_warnings *w, bool *racy); /* racy: NULL, or by launch: set where there is a race */
-/* One: `buffer` UINT32_MAX: about none; the instruction i of f, with its source line where the text says it, or NULL. NULL: memory. */
-json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code, uint32_t buffer, const struct ptx_function *f, const struct ptx_inst *i,
-                    const char *message);
+/* Warnings that the footprints show (warnings.c): they depend on what a signature says alone, and a cache may keep
+ * them. */
+/* racy: NULL, or by launch: set where there is a race */
+void ana_warnings(const struct ana_result *r, struct dt_warnings *w, bool *racy);
+/* One: `buffer` UINT32_MAX: about none; the instruction i of f, with its source line where the text says it, or NULL.
+ * NULL: memory. */
+json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code, uint32_t buffer,
+                    const struct ptx_function *f, const struct ptx_inst *i, const char *message);
 /* Give every edge of an analysis document of `p` its "reasons" (explain.c): which instructions made it what it is. */
 #define ANA_REASONS_MAX 64 /* of one edge */
 int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e);
@@ -165,20 +172,21 @@ json_t *dev_info_to_json(const struct dev_info *i); /* the "device" member of an
 /* ---- accesses thread by thread (trace.c) ------------------------------------------------------------------------- */
 /* What some threads do at one instruction, in each block of a box and each round of its loops. */
 struct ana_trace {
-    uint32_t inst;           /* index into entry->inst */
-    uint32_t bytes;          /* width */
+    uint32_t inst;  /* index into entry->inst */
+    uint32_t bytes; /* width */
     bool reads, writes, atomic;
     enum ana_evidence evidence; /* the worst of address and guard */
-    uint32_t n;              /* threads */
-    const uint16_t *thread;  /* linear number in the block */
-    const uint32_t *buffer;  /* of the graph, UINT32_MAX: none of its */
-    const int64_t *base;     /* byte offset in it, of the box's first block and first round */
-    const int64_t *step[3];  /* what it moves by with the box's next block in x, y, z; NULL: nothing */
-    const int64_t *times;    /* how often a thread does it: rounds of loops */
-    bool moves;              /* with rounds of a loop */
-    uint32_t loop;           /* 0: in none, else 1 + the first instruction of the header of the loop that it is in, UINT32_MAX: in several */
-    const int64_t *round;    /* in one loop: rounds of it that the thread made before, NULL else */
-    const int64_t *by;       /* in one loop: what a round moves it by; NULL: nothing, or once */
+    uint32_t n;                 /* threads */
+    const uint16_t *thread;     /* linear number in the block */
+    const uint32_t *buffer;     /* of the graph, UINT32_MAX: none of its */
+    const int64_t *base;        /* byte offset in it, of the box's first block and first round */
+    const int64_t *step[3];     /* what it moves by with the box's next block in x, y, z; NULL: nothing */
+    const int64_t *times;       /* how often a thread does it: rounds of loops */
+    bool moves;                 /* with rounds of a loop */
+    /* 0: in none, else 1 + the first instruction of the header of the loop that it is in, UINT32_MAX: in several */
+    uint32_t loop;
+    const int64_t *round; /* in one loop: rounds of it that the thread made before, NULL else */
+    const int64_t *by;    /* in one loop: what a round moves it by; NULL: nothing, or once */
 };
 struct ana_trace_box { /* blocks lo + stride * k, k < ext, in x, y, z */
     uint32_t lo[3], ext[3], stride[3];
@@ -187,10 +195,11 @@ struct ana_trace_box { /* blocks lo + stride * k, k < ext, in x, y, z */
 };
 /* Not zero: an error, which ends the trace. What it is given lives until it returns. */
 typedef int (*ana_trace_fn)(const struct ana_trace_box *box, void *user);
-/* Every access that every thread of a kernel launch makes, exactly, box by box; boxes are disjoint and make up the grid. 1: done; 0: the launch
- * has no summary (summary.c), *ret_why says why, and what `fn` was given counts for nothing. Needs no device. Sites that data decides
- * (ana_access.widened) are left out. */
-int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why, struct dt_err *e);
+/* Every access that every thread of a kernel launch makes, exactly, box by box; boxes are disjoint and make up the
+ * grid. 1: done; 0: the launch has no summary (summary.c), *ret_why says why, and what `fn` was given counts for
+ * nothing. Needs no device. Sites that data decides (ana_access.widened) are left out. */
+int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why,
+                     struct dt_err *e);
 
 /* ---- interval sets (sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set ----------------------- */
 struct ana_set ana_set_union(struct dt_arena *a, struct ana_set x, struct ana_set y);
@@ -202,10 +211,10 @@ uint64_t ana_set_bytes(struct ana_set x);
 
 /* ---- taint of one entry (taint.c) ------------------------------------------------------------------------------ */
 enum ana_span { /* an access of several pieces (span.c) */
-    ANA_SPAN_NONE,
-    ANA_SPAN_BULK,   /* as many bytes as an operand says */
-    ANA_SPAN_TENSOR, /* a box of the tensor whose map is argument params[0] */
-    ANA_SPAN_MATRIX  /* lines of a fragment */
+                ANA_SPAN_NONE,
+                ANA_SPAN_BULK,   /* as many bytes as an operand says */
+                ANA_SPAN_TENSOR, /* a box of the tensor whose map is argument params[0] */
+                ANA_SPAN_MATRIX  /* lines of a fragment */
 };
 struct ana_site {  /* one global access in the PTX */
     uint32_t inst; /* index into entry->inst */
@@ -216,16 +225,17 @@ struct ana_site {  /* one global access in the PTX */
     uint32_t bytes; /* width; of MATRIX: of a piece. 0: a span's, else not followed (calls …), counts as any byte */
     enum ana_span span;
     uint32_t lines, line, element_bits; /* MATRIX: so many lines of so many bytes; what its stride counts */
-    uint8_t opnd;                /* the operand that is the address; 0xFF: a call */
-    uint32_t *params, nparams;   /* all arguments that the address may come from, ascending */
-    const struct ptx_var **vars; /* module variables that it may point into */
+    uint8_t opnd;                       /* the operand that is the address; 0xFF: a call */
+    uint32_t *params, nparams;          /* all arguments that the address may come from, ascending */
+    const struct ptx_var **vars;        /* module variables that it may point into */
     uint32_t nvars;
 };
 struct ana_sites {
     struct dt_arena arena;
     struct ana_site *site;
     uint32_t nsite;
-    uint32_t *align, nalign; /* by parameter: what the buffers it points to must be aligned to for all of this to hold, 0: any */
+    /* by parameter: what the buffers it points to must be aligned to for all of this to hold, 0: any */
+    uint32_t *align, nalign;
     bool opaque; /* the entry has instructions nobody knows */
     bool side_effects;
 };
@@ -234,7 +244,8 @@ int ana_taint(const struct ptx_function *entry, const bool *constant_param, uint
               struct dt_err *e);
 void ana_sites_done(struct ana_sites *s);
 
-/* *ret: which instructions the launch executes, and at which addresses, is the same whatever memory holds (steady.c). False where it cannot be told. */
+/* *ret: which instructions the launch executes, and at which addresses, is the same whatever memory holds (steady.c).
+ * False where it cannot be told. */
 int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_err *e);
 
 #endif

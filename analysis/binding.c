@@ -1,14 +1,17 @@
 /* Pointer bits: numbers that change when the same launch is bound to other addresses (legality.md, Evidence 4).
  *
- * An address that a kernel makes of a pointer by adding what is the same in every binding stays the pointer's own: it moves with the
- * buffer. Anything else made of a pointer is a number that says where the buffer lies. It must not decide what is touched, or the
- * map is another for another binding. Beside taint each register has a kind, joined over everything that assigns it:
+ * An address that a kernel makes of a pointer by adding what is the same in every binding stays the pointer's own: it
+ * moves with the buffer. Anything else made of a pointer is a number that says where the buffer lies. It must not
+ * decide what is touched, or the map is another for another binding. Beside taint each register has a kind, joined over
+ * everything that assigns it:
  *
  *   number   the same in every binding
  *   base     one pointer, plus a number
- *   bits     of pointers, where bit i depends on their bits up to i only: sums, products, and, or, the low half of a pointer
+ *   bits     of pointers, where bit i depends on their bits up to i only: sums, products, and, or, the low half of a
+ *            pointer
  *
- *   and with a constant below ALIGN       a number again, if the buffer is aligned accordingly: noted per argument, a plan assumes it
+ *   and with a constant below ALIGN       a number again, if the buffer is aligned accordingly: noted per argument, a
+ *                                         plan assumes it
  *   base == 0, base != 0                  a number: buffers are somewhere
  *   base == base of the same argument     a number
  *   anything else that takes base or bits for an integer, and an address that is bits: data
@@ -76,7 +79,8 @@ static bool aligned(struct ana_taint_state *s, const struct ptx_opnd *x, uint64_
     while (need <= mask)
         need *= 2;
     for (uint32_t i = s->f->nparam; i <= s->unknown; i++)
-        if (has_bit(reg_prov(s, x->reg), i) && (i == s->unknown || !module_var(s, i) || module_var(s, i)->space == PTX_GLOBAL))
+        if (has_bit(reg_prov(s, x->reg), i) &&
+            (i == s->unknown || !module_var(s, i) || module_var(s, i)->space == PTX_GLOBAL))
             return false;
     for (uint32_t i = 0; i < s->f->nparam; i++)
         if (has_bit(reg_prov(s, x->reg), i) && may_point(s, i) && s->align[i] < need) {
@@ -89,12 +93,14 @@ static bool aligned(struct ana_taint_state *s, const struct ptx_opnd *x, uint64_
 bool ana_binding_low(struct ana_taint_state *s, const struct ptx_inst *i)
 {
     for (unsigned n = 1; n < 3 && i->nopnd == 3; n++)
-        if (i->opnd[n].kind == PTX_O_IMM && i->ntype && i->type[0] != PTX_PRED && aligned(s, &i->opnd[3 - n], i->opnd[n].bits))
+        if (i->opnd[n].kind == PTX_O_IMM && i->ntype && i->type[0] != PTX_PRED &&
+            aligned(s, &i->opnd[3 - n], i->opnd[n].bits))
             return true;
     return false;
 }
 
-/* The kind of what the instruction gives; 0: an operand is not known yet; DATA in *lost: it takes pointer bits for an integer. */
+/* The kind of what the instruction gives; 0: an operand is not known yet; DATA in *lost: it takes pointer bits for an
+ * integer. */
 static uint8_t kind_of_result(struct ana_taint_state *s, const struct ptx_inst *i, uint8_t *lost)
 {
     const struct ptx_op_info *op = ptx_op_info(i->op);
@@ -158,7 +164,8 @@ static uint8_t kind_of_result(struct ana_taint_state *s, const struct ptx_inst *
         const struct ptx_opnd *a = &i->opnd[i->dst2 ? 2 : 1], *b = a + 1;
         if (!ptx_has(i, PTX_M_EQ) && !ptx_has(i, PTX_M_NE))
             break;
-        if ((kind_of(s, a) == BASE && b->kind == PTX_O_IMM && !b->bits) || (kind_of(s, b) == BASE && a->kind == PTX_O_IMM && !a->bits))
+        if ((kind_of(s, a) == BASE && b->kind == PTX_O_IMM && !b->bits) ||
+            (kind_of(s, b) == BASE && a->kind == PTX_O_IMM && !a->bits))
             return NUMBER;
         if (kind_of(s, a) == BASE && kind_of(s, b) == BASE && same_argument(s, a, b))
             return NUMBER;

@@ -41,7 +41,8 @@ static unsigned effect_of(const struct ana_taint_state *s, const struct ptx_inst
             return ANA_CALL_VARS | ANA_CALL_READS | ANA_CALL_WRITES; /* it names a variable that changes */
     }
     return (i->op == PTX_OP_EXIT ? ANA_CALL_EXITS : 0) | (here && flags & PTX_F_READS ? ANA_CALL_READS : 0) |
-           (here && flags & PTX_F_WRITES ? ANA_CALL_WRITES : 0) | (here && flags & PTX_F_ATOMIC ? ANA_CALL_ATOMICS : 0) |
+           (here && flags & PTX_F_WRITES ? ANA_CALL_WRITES : 0) |
+           (here && flags & PTX_F_ATOMIC ? ANA_CALL_ATOMICS : 0) |
            (here && flags & PTX_F_ATOMIC && ana_is_float_atomic(i) ? ANA_CALL_FP_ATOMICS : 0);
 }
 

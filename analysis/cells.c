@@ -4,8 +4,9 @@
  * block lies on every way between a store to the variable and the load, in either order. Three sets of variables flow
  * through the blocks: stored since the last barrier, loaded since the last barrier, and stored by cp.async without a
  * wait since. An access that meets the other kind makes the variable raced, and what is loaded from it data. Threads
- * that only read what they wrote themselves are not told apart. Stores that may go to another block of the cluster, and loads that may meet such, are
- * ordered by a barrier of the cluster alone; one whose arrival is .relaxed orders nothing.
+ * that only read what they wrote themselves are not told apart. Stores that may go to another block of the cluster, and
+ * loads that may meet such, are ordered by a barrier of the cluster alone; one whose arrival is .relaxed orders
+ * nothing.
  *
  * Memory that nothing has written: whether a load meets some depends on addresses that the pass does not know, so the
  * instrumented entry finds out (instrument.c): variables whose loads are believed (`fill`) begin as ANA_POISON, and
@@ -20,13 +21,10 @@ static bool whole_barrier(const struct ana_taint_state *s, const struct ptx_inst
         return false;
     switch (i->op) {
     case PTX_OP_BAR_SYNC:
-    case PTX_OP_BARRIER_SYNC:
-        return i->nopnd == 1;
+    case PTX_OP_BARRIER_SYNC: return i->nopnd == 1;
     case PTX_OP_BAR_RED:
-    case PTX_OP_BARRIER_RED:
-        return i->nopnd == 3;
-    case PTX_OP_BARRIER_CLUSTER_WAIT:
-        return !s->relaxed;
+    case PTX_OP_BARRIER_RED: return i->nopnd == 3;
+    case PTX_OP_BARRIER_CLUSTER_WAIT: return !s->relaxed;
     }
     return false;
 }
@@ -54,8 +52,8 @@ static bool touches(struct ana_taint_state *s, const struct ptx_inst *i, bool st
 #define SETS 5
 struct flow {
     struct ana_taint_state *s;
-    uint64_t *stored, *loaded, *async;  /* at hand */
-    uint64_t *remote, *seen;            /* stored by other blocks, loaded, since a barrier of the cluster */
+    uint64_t *stored, *loaded, *async; /* at hand */
+    uint64_t *remote, *seen;           /* stored by other blocks, loaded, since a barrier of the cluster */
     uint64_t *prov, *mask;
 };
 

@@ -1,9 +1,10 @@
 /* Divisions that a compiler has made multiplications of.
  *
- * x / D by a constant is compiled to the high part of x * M, shifted right by k (for signed x, plus the sign bit of that product). Row and
- * column of a thread's element are such quotients, and a summary can take a quotient apart (form.c) but not a product's high part.
- * In the copy that is instrumented, the last instruction of such a row becomes a division again where the numbers prove that it is one
- * for every x (Granlund, Montgomery: "Division by invariant integers using multiplication", 1994), with p = 32 + k, e = M * D - 2^p:
+ * x / D by a constant is compiled to the high part of x * M, shifted right by k (for signed x, plus the sign bit of
+ * that product). Row and column of a thread's element are such quotients, and a summary can take a quotient apart
+ * (form.c) but not a product's high part. In the copy that is instrumented, the last instruction of such a row becomes
+ * a division again where the numbers prove that it is one for every x (Granlund, Montgomery: "Division by invariant
+ * integers using multiplication", 1994), with p = 32 + k, e = M * D - 2^p:
  *     unsigned   mul.hi.u32 a, x, M; shr.u32 q, a, k        0 <= e <= 2^k
  *                mul.wide.u32 a, x, M; shr.u64 b, a, p; cvt.u32.u64 q, b
  *     signed     mul.hi.s32 a, x, M; shr.u32 s, a, 31; shr.s32 b, a, k; add.s32 q, b, s     M > 0, 0 < e <= 2^(k+1)
@@ -29,7 +30,8 @@ static void write_reg(uint32_t r, bool write, void *user)
 }
 
 /* The instruction of this run that defines register operand o, if it is `op` on `bytes` bytes with `mod` (or none). */
-static const struct ptx_inst *made_by(const struct look *k, const struct ptx_opnd *o, enum ptx_op op, enum ptx_mod mod, unsigned bytes)
+static const struct ptx_inst *made_by(const struct look *k, const struct ptx_opnd *o, enum ptx_op op, enum ptx_mod mod,
+                                      unsigned bytes)
 {
     if (o->kind != PTX_O_REG || o->neg || !k->def[o->reg])
         return NULL;
@@ -42,7 +44,10 @@ static const struct ptx_inst *made_by(const struct look *k, const struct ptx_opn
 }
 
 /* Was register r last written before instruction i, and is `i` the last to write what it writes? */
-static bool still(const struct look *k, uint32_t r, const struct ptx_inst *i) { return k->def[r] <= (uint32_t)(i - k->f->inst); }
+static bool still(const struct look *k, uint32_t r, const struct ptx_inst *i)
+{
+    return k->def[r] <= (uint32_t)(i - k->f->inst);
+}
 
 /* The divisor, 0: it is no division. */
 static uint64_t divisor(uint64_t m, unsigned p, bool sign)
@@ -88,7 +93,8 @@ static bool try(struct look *k, struct ptx_inst *i)
         if (m && m < b && m->type[0] == PTX_U32 && b->opnd[2].bits < 63 && still(k, m->opnd[1].reg, m) &&
             (d = divisor((uint32_t)m->opnd[2].bits, (unsigned)b->opnd[2].bits, false)))
             return become(k, i, &m->opnd[1], d, false);
-    } else if (i->op == PTX_OP_ADD && i->ntype == 1 && ptx_type_bytes(i->type[0]) == 4 && !ptx_type_is_float(i->type[0])) {
+    } else if (i->op == PTX_OP_ADD && i->ntype == 1 && ptx_type_bytes(i->type[0]) == 4 &&
+               !ptx_type_is_float(i->type[0])) {
         for (unsigned q = 1; q < 3; q++) {
             const struct ptx_opnd *x = &i->opnd[q], *y = &i->opnd[3 - q];
             unsigned by = 0;

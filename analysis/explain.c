@@ -13,11 +13,11 @@
  * of evidence: the accesses to the edge's buffers, as its hazards need them (raw: the producer's writes, the consumer's
  * reads), whose address or guard depends on data as badly as the edge says, each with the nearest instruction that the
  * data came through (origin.c). of class, for edges that are not one-to-one: the consumer's reads, then the producer's
- * writes, of these buffers. A memset or copy step has "step" in place of kernel and lines. At most ANA_REASONS_MAX of an
- * edge are listed; "reasons_left_out" counts the others.
+ * writes, of these buffers. A memset or copy step has "step" in place of kernel and lines. At most ANA_REASONS_MAX of
+ * an edge are listed; "reasons_left_out" counts the others.
  *
- * What is not told apart: which of several reads of one buffer spans most blocks. Empty reasons of a data-dependent edge
- * mean that the run found it (shared memory that nothing wrote).
+ * What is not told apart: which of several reads of one buffer spans most blocks. Empty reasons of a data-dependent
+ * edge mean that the run found it (shared memory that nothing wrote).
  */
 #include "analysis/explain-priv.h"
 
@@ -46,7 +46,7 @@ struct explainer {
     struct dt_err *e;
 };
 
-/* ---- taint of a launch's entry ------------------------------------------------------------------------------------ */
+/* ---- taint of a launch's entry ----------------------------------------------------------------------------------- */
 static const uint8_t *vars_of(struct explainer *x, uint32_t module)
 {
     const struct ptx_module *m = x->p->module[module].ir;
@@ -70,7 +70,8 @@ static struct tainted_launch *taint_of(struct explainer *x, uint32_t launch)
     const uint8_t *var = vars_of(x, l->module);
     if (!n || !both || !var)
         return NULL;
-    *n = (struct tainted_launch){.entry = x->p->step[launch].entry, .l = l, .constant = both, .pointer = both + l->narg + 1};
+    *n = (struct tainted_launch){
+        .entry = x->p->step[launch].entry, .l = l, .constant = both, .pointer = both + l->narg + 1};
     for (uint32_t i = 0; i < l->narg; i++) {
         n->constant[i] = n->pointer[i] = arg_buffers(&l->arg[i], NULL, 0) > 0;
         for (uint32_t k = 0; k < arg_buffers(&l->arg[i], NULL, 0); k++)
@@ -87,7 +88,7 @@ static struct tainted_launch *taint_of(struct explainer *x, uint32_t launch)
     return x->known = n;
 }
 
-/* ---- what a site touches ------------------------------------------------------------------------------------------- */
+/* ---- what a site touches ----------------------------------------------------------------------------------------- */
 static bool touches(struct explainer *x, const struct dt_launch *l, const struct ana_site *s, uint32_t buffer)
 {
     bool named = s->nparams || s->nvars;
@@ -121,21 +122,24 @@ static uint32_t only_buffer(struct explainer *x, const struct dt_launch *l, cons
 
 static uint8_t level_of(const struct ana_site *s) { return s->address > s->guard ? s->address : s->guard; }
 
-/* ---- sentences' parts ----------------------------------------------------------------------------------------------- */
+/* ---- sentences' parts -------------------------------------------------------------------------------------------- */
 static json_t *source_json(struct explainer *x, uint32_t module, const char *file, uint32_t line)
 {
     bool own = !x->g->module[module].is_ptx && !strcmp(file, DEV_SOURCE_NAME); /* the source that the graph holds */
-    return json_pack("{s:s, s:I}", own ? "module" : "file", own ? x->g->module[module].name : file, "line", (json_int_t)line);
+    return json_pack("{s:s, s:I}", own ? "module" : "file", own ? x->g->module[module].name : file, "line",
+                     (json_int_t)line);
 }
 
-static void where(struct explainer *x, json_t *o, const struct dt_launch *l, const struct ptx_function *f, const struct ptx_inst *i)
+static void where(struct explainer *x, json_t *o, const struct dt_launch *l, const struct ptx_function *f,
+                  const struct ptx_inst *i)
 {
     struct dt_str text = {0};
     struct ptx_source at;
     ptx_print_inst(f, i, &text);
     const char *s = text.s ? text.s + strspn(text.s, " \t") : "";
     json_object_set_new(o, "ptx_line", json_integer(i->line));
-    json_object_set_new(o, "instruction", strlen(s) > INST_MOST ? json_sprintf("%.*s …", INST_MOST, s) : json_string(s));
+    json_object_set_new(o, "instruction",
+                        strlen(s) > INST_MOST ? json_sprintf("%.*s …", INST_MOST, s) : json_string(s));
     dt_str_done(&text);
     if (!ptx_source_of(f, i, &at))
         return;
@@ -182,20 +186,22 @@ static json_t *reason(struct edge *d, const char *of, bool producer, const char 
         d->left_out++;
         return NULL;
     }
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "of", of, "side", producer ? "producer" : "consumer", "access", access, "buffer", buffer);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s}", "of", of, "side", producer ? "producer" : "consumer", "access",
+                          access, "buffer", buffer);
     json_array_append_new(d->list, o);
     return o;
 }
 
-static void describe(struct explainer *x, json_t *o, const struct tainted_launch *k, const struct dt_launch *l, const struct ana_site *s)
+static void describe(struct explainer *x, json_t *o, const struct tainted_launch *k, const struct dt_launch *l,
+                     const struct ana_site *s)
 {
     json_object_set_new(o, "kernel", json_string(k->entry->name));
     where(x, o, l, k->entry, &k->entry->inst[s->inst]);
     json_object_set_new(o, "loop", json_boolean(in_loop(&k->t.cfg, s->inst)));
 }
 
-static void evidence(struct explainer *x, struct edge *d, const struct tainted_launch *k, const struct dt_launch *l, const struct ana_site *s,
-                     json_t *o)
+static void evidence(struct explainer *x, struct edge *d, const struct tainted_launch *k, const struct dt_launch *l,
+                     const struct ana_site *s, json_t *o)
 {
     bool guard = s->address < d->level;
     json_object_set_new(o, "why", json_string(!s->bytes && !s->span ? "not-followed" : guard ? "guard" : "address"));
@@ -222,7 +228,8 @@ static int side(struct explainer *x, struct edge *d, uint32_t launch, uint32_t b
         reads = !producer, writes = producer;
     if (l->kind != DT_KERNEL) {
         bool here = (writes && l->dst == buffer) || (reads && l->kind == DT_COPY && l->src == buffer);
-        json_t *o = of_class && here ? reason(d, "class", producer, writes && l->dst == buffer ? "write" : "read", name) : NULL;
+        json_t *o =
+            of_class && here ? reason(d, "class", producer, writes && l->dst == buffer ? "write" : "read", name) : NULL;
         if (o)
             json_object_set_new(o, "step", json_string(l->kind == DT_COPY ? "copy" : "memset"));
         return 0;
@@ -237,7 +244,10 @@ static int side(struct explainer *x, struct edge *d, uint32_t launch, uint32_t b
         if (!of_class && level_of(s) < d->level)
             continue;
         json_t *o = reason(d, of_class ? "class" : "evidence", producer,
-                           s->atomic ? "atomic" : writes && s->writes ? "write" : "read", name);
+                           s->atomic             ? "atomic"
+                           : writes && s->writes ? "write"
+                                                 : "read",
+                           name);
         if (!o)
             continue;
         describe(x, o, k, l, s);
@@ -251,7 +261,9 @@ static bool lists(const json_t *list, const char *what)
 {
     size_t i;
     const json_t *v;
-    json_array_foreach(list, i, v) if (json_is_string(v) && !strcmp(json_string_value(v), what)) return true;
+    json_array_foreach (list, i, v)
+        if (json_is_string(v) && !strcmp(json_string_value(v), what))
+            return true;
     return false;
 }
 
@@ -266,7 +278,8 @@ static uint32_t launch_named(const struct dt_graph *g, const char *name)
 static int explain_edge(struct explainer *x, json_t *edge)
 {
     const json_t *buffers = json_object_get(edge, "buffers"), *hazards = json_object_get(edge, "hazards"), *v;
-    const char *ev = json_string_value(json_object_get(edge, "evidence")), *fan = json_string_value(json_object_get(edge, "fan"));
+    const char *ev = json_string_value(json_object_get(edge, "evidence")),
+               *fan = json_string_value(json_object_get(edge, "fan"));
     uint32_t p = launch_named(x->g, json_string_value(json_object_get(edge, "producer")));
     uint32_t c = launch_named(x->g, json_string_value(json_object_get(edge, "consumer")));
     struct edge d = {.raw = lists(hazards, "raw"), .war = lists(hazards, "war"), .waw = lists(hazards, "waw")};
@@ -278,11 +291,12 @@ static int explain_edge(struct explainer *x, json_t *edge)
     if (!(d.list = json_array()))
         return DT_E_NOMEM;
     bool spread = d.raw && strcmp(fan, "one-to-one") && strcmp(fan, "none");
-    for (int pass = 0; pass < 4 && !rc; pass++) { /* evidence, then class; the consumer first: it is the one that depends */
+    /* evidence, then class; the consumer first: it is the one that depends */
+    for (int pass = 0; pass < 4 && !rc; pass++) {
         bool producer = pass & 1, of_class = pass >= 2;
         if (of_class ? !spread : d.level == ANA_PROVED)
             continue;
-        json_array_foreach(buffers, i, v) {
+        json_array_foreach (buffers, i, v) {
             uint32_t b = dt_graph_find_buffer(x->g, json_string_value(v) ? json_string_value(v) : "");
             if (b != DT_NAME_NONE && !rc)
                 rc = side(x, &d, producer ? p : c, b, producer, of_class);
@@ -304,7 +318,9 @@ int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e)
     x.var = dt_new_array(&x.a, uint8_t *, (size_t)p->graph->nmodule + 1);
     if (!x.var)
         rc = DT_E_NOMEM;
-    json_array_foreach(json_object_get(analysis, "edges"), i, edge) if (!rc) rc = explain_edge(&x, edge);
+    json_array_foreach (json_object_get(analysis, "edges"), i, edge)
+        if (!rc)
+            rc = explain_edge(&x, edge);
     for (struct tainted_launch *k = x.known; k; k = k->next)
         ana_tainted_done(&k->t);
     rc = !rc && x.a.failed ? DT_E_NOMEM : rc;

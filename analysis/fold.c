@@ -1,8 +1,8 @@
 /* Copies of registers that hold a number.
  *
- * A compiler begins counters and sums with one zero: `mov %s, 0; mov %i, %s`. Taint is kept by register, whatever the place,
- * so what is summed up into %s later would taint the counter %i. Here such copies are found, within the straight way
- * from a label to the next, so that taint.c and the instrumenter take them for what they are: numbers.
+ * A compiler begins counters and sums with one zero: `mov %s, 0; mov %i, %s`. Taint is kept by register, whatever the
+ * place, so what is summed up into %s later would taint the counter %i. Here such copies are found, within the straight
+ * way from a label to the next, so that taint.c and the instrumenter take them for what they are: numbers.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +18,8 @@ static void forget(uint32_t r, bool write, void *user)
 
 int ana_fold(const struct ptx_function *f, uint32_t *from)
 {
-    uint32_t *known = dt_calloc((size_t)f->nreg + 1, sizeof *known); /* instruction + 1 that gave the register its number */
+    /* instruction + 1 that gave the register its number */
+    uint32_t *known = dt_calloc((size_t)f->nreg + 1, sizeof *known);
     if (!known)
         return DT_E_NOMEM;
     for (uint32_t at = 0; at < f->ninst; at++) {

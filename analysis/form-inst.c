@@ -1,11 +1,11 @@
 /* What one instruction of a slice does to forms (form.c).
  *
- * Sums, products with a number that stands still, shifts to the left (prmt too) and negations keep forms; division, rest, shift to the
- * right and masks by a constant take the digits of a form apart; comparisons decide for all rounds and blocks that are
- * left; whatever else there is, is computed lane by lane from numbers that are made to stand still (ana_hold): one round, one
- * block at a time. An address of a buffer is an offset in it: it may be moved, compared with another into the same
- * buffer, and chosen; arithmetic on its bits ends the summary. What is not here at all (floating point, memory that the
- * kernel writes, what passes between threads) never begins one.
+ * Sums, products with a number that stands still, shifts to the left (prmt too) and negations keep forms; division,
+ * rest, shift to the right and masks by a constant take the digits of a form apart; comparisons decide for all rounds
+ * and blocks that are left; whatever else there is, is computed lane by lane from numbers that are made to stand still
+ * (ana_hold): one round, one block at a time. An address of a buffer is an offset in it: it may be moved, compared with
+ * another into the same buffer, and chosen; arithmetic on its bits ends the summary. What is not here at all (floating
+ * point, memory that the kernel writes, what passes between threads) never begins one.
  */
 #include <string.h>
 
@@ -55,13 +55,12 @@ bool ana_inst_known(const struct ana_sum *s, const struct ptx_inst *i)
     case PTX_OP_SHL:
     case PTX_OP_SHR:
     case PTX_OP_PRMT:
-    case PTX_OP_CVT:
-        return true;
+    case PTX_OP_CVT: return true;
     }
     return false;
 }
 
-/* ---- operands ------------------------------------------------------------------------------------------------------ */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 static void special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form *f)
 {
     const uint32_t *b = s->in->block, *g = s->in->grid;
@@ -71,33 +70,15 @@ static void special(struct ana_sum *s, const struct ptx_opnd *o, struct ana_form
         return;
     }
     switch (o->sreg) {
-    case PTX_SR_TID:
-        memcpy(f->base, s->tid[c], s->n * sizeof *f->base);
-        return;
-    case PTX_SR_NTID:
-        LANES(f->base[l] = b[c])
-        return;
-    case PTX_SR_NCTAID:
-        LANES(f->base[l] = g[c])
-        return;
-    case PTX_SR_LANEID:
-        LANES(f->base[l] = l % 32)
-        return;
-    case PTX_SR_LANEMASK_EQ:
-        LANES(f->base[l] = (int32_t)(1u << l % 32))
-        return;
-    case PTX_SR_LANEMASK_LT:
-        LANES(f->base[l] = (int32_t)((1u << l % 32) - 1))
-        return;
-    case PTX_SR_LANEMASK_LE:
-        LANES(f->base[l] = (int32_t)((2u << l % 32) - 1))
-        return;
-    case PTX_SR_LANEMASK_GT:
-        LANES(f->base[l] = (int32_t)~((2u << l % 32) - 1))
-        return;
-    case PTX_SR_LANEMASK_GE:
-        LANES(f->base[l] = (int32_t)~((1u << l % 32) - 1))
-        return;
+    case PTX_SR_TID: memcpy(f->base, s->tid[c], s->n * sizeof *f->base); return;
+    case PTX_SR_NTID: LANES(f->base[l] = b[c]) return;
+    case PTX_SR_NCTAID: LANES(f->base[l] = g[c]) return;
+    case PTX_SR_LANEID: LANES(f->base[l] = l % 32) return;
+    case PTX_SR_LANEMASK_EQ: LANES(f->base[l] = (int32_t)(1u << l % 32)) return;
+    case PTX_SR_LANEMASK_LT: LANES(f->base[l] = (int32_t)((1u << l % 32) - 1)) return;
+    case PTX_SR_LANEMASK_LE: LANES(f->base[l] = (int32_t)((2u << l % 32) - 1)) return;
+    case PTX_SR_LANEMASK_GT: LANES(f->base[l] = (int32_t) ~((2u << l % 32) - 1)) return;
+    case PTX_SR_LANEMASK_GE: LANES(f->base[l] = (int32_t) ~((1u << l % 32) - 1)) return;
     case PTX_SR_CTAID:
         LANES(f->base[l] = s->lo[c])
         if (s->ext[c] > 1)
@@ -200,7 +181,7 @@ static void put_extended(struct ana_sum *s, const struct ptx_opnd *o, struct ana
     put(s, o, v);
 }
 
-/* ---- arithmetic that keeps forms ------------------------------------------------------------------------------------- */
+/* ---- arithmetic that keeps forms --------------------------------------------------------------------------------- */
 /* out = x + f * y; out may be x. */
 static void add(struct ana_sum *s, struct ana_form *out, const struct ana_form *x, const struct ana_form *y, int f)
 {
@@ -216,7 +197,8 @@ static void add(struct ana_sum *s, struct ana_form *out, const struct ana_form *
             ana_cannot(s, "arithmetic on the bits of an address");
         mem[l] = f > 0 ? a | b : b ? 0 : a;
     }
-    const int64_t *xb = x->base, *yb = y->base; /* the compiler takes every store for one that may change s and the forms */
+    /* the compiler takes every store for one that may change s and the forms */
+    const int64_t *xb = x->base, *yb = y->base;
     int64_t *ob = out->base;
     if (f > 0)
         LANES(ob[l] = (int64_t)((uint64_t)xb[l] + (uint64_t)yb[l]))
@@ -237,8 +219,8 @@ static void add(struct ana_sum *s, struct ana_form *out, const struct ana_form *
 }
 
 /* out = x * y modulo two to the 64; one of them is made to stand still. wide: they are integers of `bits` bits. */
-static void multiply(struct ana_sum *s, struct ana_form *out, const struct ana_form *x, const struct ana_form *y, bool wide,
-                     unsigned bits, bool sign)
+static void multiply(struct ana_sum *s, struct ana_form *out, const struct ana_form *x, const struct ana_form *y,
+                     bool wide, unsigned bits, bool sign)
 {
     number(s, x);
     number(s, y);
@@ -253,7 +235,8 @@ static void multiply(struct ana_sum *s, struct ana_form *out, const struct ana_f
         const struct ana_form *z = x;
         x = y, y = z;
     }
-    const uint64_t cut = wide && !sign && bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX; /* modulo two to the 64 all the same */
+    /* modulo two to the 64 all the same */
+    const uint64_t cut = wide && !sign && bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
     const bool one = x->dims && ana_uniform(s, y->base);
     const int64_t *xb = x->base, *yb = y->base;
     int64_t *ob = out->base;
@@ -297,7 +280,7 @@ static void choose(struct ana_sum *s, struct ana_form *out, const struct ana_for
     }
 }
 
-/* ---- digits ----------------------------------------------------------------------------------------------------------- */
+/* ---- digits ------------------------------------------------------------------------------------------------------ */
 /* Do all lanes hold a number >= 1? Into c. */
 static bool positive(struct ana_sum *s, const struct ana_form *y, unsigned bits, bool sign, int64_t *c)
 {
@@ -361,7 +344,8 @@ static bool mask_bits(struct ana_sum *s, const struct ptx_inst *i, const struct 
         if (!s->mask[l])
             continue;
         bool is_low = y->base[l] >= 0;
-        uint64_t none = zeros_below(s, x, l), some = (uint64_t)y->base[l] | (none & (((uint64_t)y->base[l] & (~(uint64_t)y->base[l] + 1)) - 1));
+        uint64_t none = zeros_below(s, x, l),
+                 some = (uint64_t)y->base[l] | (none & (((uint64_t)y->base[l] & (~(uint64_t)y->base[l] + 1)) - 1));
         uint64_t v = is_low ? (y->base[l] ? some + 1 : 1) : (uint64_t)0 - (uint64_t)y->base[l];
         if (!v || v & (v - 1) || v > (UINT64_C(1) << 62) || (low >= 0 && low != is_low))
             return false;
@@ -399,7 +383,7 @@ static bool join_bits(struct ana_sum *s, const struct ptx_inst *i, const struct 
     return true;
 }
 
-/* ---- lane by lane ---------------------------------------------------------------------------------------------------- */
+/* ---- lane by lane ------------------------------------------------------------------------------------------------ */
 static uint64_t bits_of(int64_t v, unsigned bits) { return (uint64_t)v & (UINT64_MAX >> (64 - bits)); }
 
 static uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, unsigned table)
@@ -461,32 +445,23 @@ static int64_t one(struct ana_sum *s, const struct ptx_inst *i, const int64_t *v
     case PTX_OP_MAD: /* .hi */
         return bits == 64 && !sign ? (int64_t)(((unsigned __int128)(uint64_t)v[0] * (uint64_t)v[1]) >> 64)
                                    : (int64_t)((a * b) >> bits);
-    case PTX_OP_ABS:
-        return (int64_t)(a < 0 ? -(uint64_t)v[0] : (uint64_t)v[0]);
-    case PTX_OP_POPC:
-        return __builtin_popcountll(bits_of(v[0], bits));
-    case PTX_OP_CLZ:
-        return bits_of(v[0], bits) ? __builtin_clzll(bits_of(v[0], bits)) - (int)(64 - bits) : (int)bits;
+    case PTX_OP_ABS: return (int64_t)(a < 0 ? -(uint64_t)v[0] : (uint64_t)v[0]);
+    case PTX_OP_POPC: return __builtin_popcountll(bits_of(v[0], bits));
+    case PTX_OP_CLZ: return bits_of(v[0], bits) ? __builtin_clzll(bits_of(v[0], bits)) - (int)(64 - bits) : (int)bits;
     case PTX_OP_BREV: {
         uint64_t r = 0;
         for (unsigned k = 0; k < bits; k++)
             r |= (bits_of(v[0], bits) >> k & 1) << (bits - 1 - k);
         return (int64_t)r;
     }
-    case PTX_OP_BFE:
-        return (int64_t)bfe(i, v[0], (unsigned)v[1], (unsigned)v[2], bits);
+    case PTX_OP_BFE: return (int64_t)bfe(i, v[0], (unsigned)v[1], (unsigned)v[2], bits);
     case PTX_OP_BFI:
         return (int64_t)bfi(bits_of(v[0], bits), bits_of(v[1], bits), (unsigned)v[2], (unsigned)v[3], bits);
-    case PTX_OP_AND:
-        return v[0] & v[1];
-    case PTX_OP_OR:
-        return v[0] | v[1];
-    case PTX_OP_XOR:
-        return v[0] ^ v[1];
-    case PTX_OP_LOP3:
-        return lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (unsigned)v[3]);
-    case PTX_OP_PRMT:
-        return prmt((uint64_t)(uint32_t)v[1] << 32 | (uint32_t)v[0], (uint32_t)v[2]);
+    case PTX_OP_AND: return v[0] & v[1];
+    case PTX_OP_OR: return v[0] | v[1];
+    case PTX_OP_XOR: return v[0] ^ v[1];
+    case PTX_OP_LOP3: return lop3((uint32_t)v[0], (uint32_t)v[1], (uint32_t)v[2], (unsigned)v[3]);
+    case PTX_OP_PRMT: return prmt((uint64_t)(uint32_t)v[1] << 32 | (uint32_t)v[0], (uint32_t)v[2]);
     case PTX_OP_SHR:
         if (sign)
             return (int64_t)(a >> (by < bits ? by : bits - 1));
@@ -503,7 +478,8 @@ static int64_t one(struct ana_sum *s, const struct ptx_inst *i, const int64_t *v
 }
 
 /* What one() says, for all lanes in one loop: the commonest. */
-static bool at_once(struct ana_sum *s, const struct ptx_inst *i, const int64_t *x, const int64_t *y, unsigned bits, bool sign)
+static bool at_once(struct ana_sum *s, const struct ptx_inst *i, const int64_t *x, const int64_t *y, unsigned bits,
+                    bool sign)
 {
     const uint64_t cut = bits < 64 ? (UINT64_C(1) << bits) - 1 : UINT64_MAX;
     int64_t *out = s->tmp[OUT].base;
@@ -543,7 +519,7 @@ static void lane_by_lane(struct ana_sum *s, const struct ptx_inst *i, const stru
     }
 }
 
-/* ---- memory ---------------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 static void load_param(struct ana_sum *s, const struct ptx_inst *i, const struct ptx_opnd *to, uint64_t at)
 {
     unsigned bytes = ptx_type_bytes(i->type[0]);
@@ -576,7 +552,8 @@ static void load_param(struct ana_sum *s, const struct ptx_inst *i, const struct
 }
 
 /* Content that no launch changes. */
-static void load(struct ana_sum *s, const struct ptx_inst *i, const struct ptx_opnd *a, const struct ptx_opnd *to, int64_t off)
+static void load(struct ana_sum *s, const struct ptx_inst *i, const struct ptx_opnd *a, const struct ptx_opnd *to,
+                 int64_t off)
 {
     unsigned bytes = ptx_type_bytes(i->type[0]);
     const struct ana_form *x;
@@ -640,7 +617,7 @@ static void load_inst(struct ana_sum *s, const struct ptx_inst *i)
     }
 }
 
-/* ---- the rest -------------------------------------------------------------------------------------------------------- */
+/* ---- the rest ---------------------------------------------------------------------------------------------------- */
 static void set_predicate(struct ana_sum *s, const struct ptx_inst *i, unsigned bits)
 {
     unsigned first = i->dst2 ? 2 : 1;
@@ -649,7 +626,8 @@ static void set_predicate(struct ana_sum *s, const struct ptx_inst *i, unsigned 
     const struct ptx_opnd *o = &i->opnd[first + 1];
     const struct ana_form *x = ana_operand(s, &i->opnd[first], bits, A), *y = ana_operand(s, o, bits, B);
     struct ana_form *out = &s->tmp[OUT];
-    bool equal = cmp == PTX_M_EQ || cmp == PTX_M_NE, swap = cmp == PTX_M_GT || cmp == PTX_M_LE || cmp == PTX_M_HI || cmp == PTX_M_LS;
+    bool equal = cmp == PTX_M_EQ || cmp == PTX_M_NE,
+         swap = cmp == PTX_M_GT || cmp == PTX_M_LE || cmp == PTX_M_HI || cmp == PTX_M_LS;
     bool negate = cmp == PTX_M_NE || cmp == PTX_M_LE || cmp == PTX_M_GE || cmp == PTX_M_LS || cmp == PTX_M_HS;
     if (cmp == PTX_M_LO || cmp == PTX_M_LS || cmp == PTX_M_HI || cmp == PTX_M_HS)
         sign = false;
@@ -755,8 +733,8 @@ static void move(struct ana_sum *s, const struct ptx_inst *i, unsigned bits)
     }
 }
 
-/* prmt whose upper bytes are the low ones of an operand, in their order, and whose other bytes stand still: a shift to the left and a
- * sum. So a compiler writes row * 256 + column. */
+/* prmt whose upper bytes are the low ones of an operand, in their order, and whose other bytes stand still: a shift to
+ * the left and a sum. So a compiler writes row * 256 + column. */
 static bool place_bytes(struct ana_sum *s, const struct ptx_inst *i, const struct ana_form *const *x)
 {
     struct ana_form *out = &s->tmp[OUT];
@@ -777,7 +755,8 @@ static bool place_bytes(struct ana_sum *s, const struct ptx_inst *i, const struc
             ana_form_copy(s, out, x[which]);
             for (uint32_t l = 0; l < s->n; l++) {
                 uint64_t both = (uint64_t)(uint32_t)x[1]->base[l] << 32 | (uint32_t)x[0]->base[l];
-                out->base[l] = (int64_t)(((uint64_t)x[which]->base[l] << 8 * low) + (prmt(both, sel) & ((UINT32_C(1) << 8 * low) - 1)));
+                out->base[l] = (int64_t)(((uint64_t)x[which]->base[l] << 8 * low) +
+                                         (prmt(both, sel) & ((UINT32_C(1) << 8 * low) - 1)));
             }
             for (unsigned m = out->dims; m; m &= m - 1) {
                 unsigned d = (unsigned)__builtin_ctz(m);
@@ -805,18 +784,10 @@ void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i)
     s->work += s->n;
     switch (i->op) {
     case PTX_OP_LD:
-    case PTX_OP_LDU:
-        load_inst(s, i);
-        return;
-    case PTX_OP_MOV:
-        move(s, i, bits);
-        return;
-    case PTX_OP_CVT:
-        convert(s, i);
-        return;
-    case PTX_OP_SETP:
-        set_predicate(s, i, bits);
-        return;
+    case PTX_OP_LDU: load_inst(s, i); return;
+    case PTX_OP_MOV: move(s, i, bits); return;
+    case PTX_OP_CVT: convert(s, i); return;
+    case PTX_OP_SETP: set_predicate(s, i, bits); return;
     }
     if (n < 2 || n > 5 || i->dst2 || ptx_has(i, PTX_M_CC) || ptx_has(i, PTX_M_SAT) || ptx_mod_of(i, PTX_MC_PRMT)) {
         ana_cannot(s, "an instruction's modifiers");
@@ -830,13 +801,9 @@ void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i)
     if (s->no)
         return;
     switch (i->op) {
-    case PTX_OP_CVTA:
-        put(s, &i->opnd[0], x[0]);
-        return;
+    case PTX_OP_CVTA: put(s, &i->opnd[0], x[0]); return;
     case PTX_OP_ADD:
-    case PTX_OP_SUB:
-        add(s, out, x[0], x[1], i->op == PTX_OP_ADD ? 1 : -1);
-        break;
+    case PTX_OP_SUB: add(s, out, x[0], x[1], i->op == PTX_OP_ADD ? 1 : -1); break;
     case PTX_OP_NEG:
         number(s, x[0]);
         ana_form_number(&s->tmp[OTHER]);
@@ -920,8 +887,7 @@ void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i)
             return;
         lane_by_lane(s, i, x, 3, bits, sign);
         break;
-    default:
-        lane_by_lane(s, i, x, n - 1, bits, sign);
+    default: lane_by_lane(s, i, x, n - 1, bits, sign);
     }
     put(s, &i->opnd[0], out);
 }

@@ -3,9 +3,9 @@
  * Sums, differences and products with a number that does not move are exact modulo two to the width, so they need no
  * proof. Whatever takes a register for an integer (widening, comparing, dividing, shifting right) needs that the form
  * does not wrap; here counts are *lowered* until it does not: a form that is right for all k below a count is right
- * below a smaller one. Lowering is the one way to be sure of anything here, and it is always allowed: rounds and blocks that
- * were cut off are walked on their own later (summary.c). Where several dimensions could be lowered, a loop goes first whose
- * term is the largest (a loop whose end was not yet met has 2^31 rounds), then the block number.
+ * below a smaller one. Lowering is the one way to be sure of anything here, and it is always allowed: rounds and blocks
+ * that were cut off are walked on their own later (summary.c). Where several dimensions could be lowered, a loop goes
+ * first whose term is the largest (a loop whose end was not yet met has 2^31 rounds), then the block number.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -155,7 +155,8 @@ static void lower(struct ana_sum *s, unsigned d, uint32_t l, int64_t to)
 }
 
 /* Least and most of b + sum of step * k. False: they do not fit. */
-static bool reach(const struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t *least, int64_t *most)
+static bool reach(const struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t *least,
+                  int64_t *most)
 {
     int64_t term;
     *least = *most = b;
@@ -169,7 +170,8 @@ static bool reach(const struct ana_sum *s, uint32_t l, int64_t b, const int64_t 
 }
 
 /* As below, where numbers are small and one dimension is at fault: nearly always. False: it is not so. */
-static bool bound_one(struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t lo, int64_t hi)
+static bool bound_one(struct ana_sum *s, uint32_t l, int64_t b, const int64_t *step, unsigned dims, int64_t lo,
+                      int64_t hi)
 {
     int64_t least, most, room;
     if (!reach(s, l, b, step, dims, &least, &most))
@@ -188,7 +190,8 @@ static bool bound_one(struct ana_sum *s, uint32_t l, int64_t b, const int64_t *s
 void ana_bound(struct ana_sum *s, uint32_t l, __int128 b, const int64_t *step, unsigned dims, __int128 lo, __int128 hi)
 {
     if (b >= INT64_MIN && b <= INT64_MAX &&
-        bound_one(s, l, (int64_t)b, step, dims, lo < INT64_MIN ? INT64_MIN : (int64_t)lo, hi > INT64_MAX ? INT64_MAX : (int64_t)hi))
+        bound_one(s, l, (int64_t)b, step, dims, lo < INT64_MIN ? INT64_MIN : (int64_t)lo,
+                  hi > INT64_MAX ? INT64_MAX : (int64_t)hi))
         return;
     for (;;) {
         __int128 term[ANA_DIMS], least = b, most = b, worst = 0;
@@ -240,7 +243,8 @@ static void extremes(const struct ana_sum *s, const int64_t *v, bool flat, int64
 }
 
 /* Numbers that x - y (y may be NULL) lies between in all lanes of the mask; no closer than that. */
-static struct range range_of(const struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign)
+static struct range range_of(const struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits,
+                             bool sign)
 {
     struct range r = {0, -1};
     bool narrow = bits < 64;
@@ -320,8 +324,8 @@ void ana_hold(struct ana_sum *s, const struct ana_form *x)
                 lower(s, d, l, 1);
 }
 
-void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign, bool equal,
-                 uint8_t *ret)
+void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign,
+                 bool equal, uint8_t *ret)
 {
     const __int128 far = (__int128)1 << 120;
     uint8_t dims = x->dims | y->dims;
@@ -350,8 +354,9 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
     if (!dims) {
         const int64_t *p = x->base, *q = y->base;
         for (uint32_t l = 0, n = s->n; l < n; l++)
-            ret[l] = equal ? ((uint64_t)(p[l] ^ q[l]) & cut) == 0
-                           : sign ? p[l] < q[l] : ((uint64_t)p[l] & cut) < ((uint64_t)q[l] & cut);
+            ret[l] = equal  ? ((uint64_t)(p[l] ^ q[l]) & cut) == 0
+                     : sign ? p[l] < q[l]
+                            : ((uint64_t)p[l] & cut) < ((uint64_t)q[l] & cut);
         return;
     }
     for (uint32_t l = 0; l < s->n; l++) {
@@ -359,7 +364,8 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
             continue;
         __int128 d;
         if (bits < 64)
-            d = sign ? x->base[l] - y->base[l] : (int64_t)((uint64_t)x->base[l] & cut) - (int64_t)((uint64_t)y->base[l] & cut);
+            d = sign ? x->base[l] - y->base[l]
+                     : (int64_t)((uint64_t)x->base[l] & cut) - (int64_t)((uint64_t)y->base[l] & cut);
         else
             d = ana_value(x->base[l], bits, sign) - ana_value(y->base[l], bits, sign);
         ret[l] = equal ? d == 0 : d < 0;
@@ -367,7 +373,8 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
         bool over = false;
         for (unsigned m = dims; m; m &= m - 1) {
             unsigned k = (unsigned)__builtin_ctz(m);
-            over |= __builtin_sub_overflow(x->dims >> k & 1 ? ana_step(x, k, l) : 0, y->dims >> k & 1 ? ana_step(y, k, l) : 0, &p[k]);
+            over |= __builtin_sub_overflow(x->dims >> k & 1 ? ana_step(x, k, l) : 0,
+                                           y->dims >> k & 1 ? ana_step(y, k, l) : 0, &p[k]);
         }
         if (over) {
             ana_cannot(s, "steps too large to compare");
@@ -380,8 +387,8 @@ void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_f
     }
 }
 
-/* Every how many blocks does step * k become a multiple of c? Where that is less than the boxes that a quotient by c would be cut
- * into, blocks that are so far apart are walked together (summary.c). */
+/* Every how many blocks does step * k become a multiple of c? Where that is less than the boxes that a quotient by c
+ * would be cut into, blocks that are so far apart are walked together (summary.c). */
 static void period(struct ana_sum *s, unsigned d, int64_t step, int64_t c)
 {
     uint64_t a = step < 0 ? (uint64_t)0 - (uint64_t)step : (uint64_t)step, x = a, y = (uint64_t)c;

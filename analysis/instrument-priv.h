@@ -37,7 +37,7 @@ struct ana_instr {
         int64_t off;   /* address at the begin of a round: its register there + off */
         int64_t step;  /* bytes a round */
     } * walk;
-    uint32_t *loop; /* per block: sites walked by it */
+    uint32_t *loop;       /* per block: sites walked by it */
     uint32_t label;       /* numbers of labels made */
     struct ptx_inst *old; /* the original instructions */
     uint32_t nold;
@@ -60,8 +60,8 @@ int ana_emit_copy(struct ana_instr *s, struct ana_copy *c, uint32_t at);
 /* Record site k, whose address is in %ana_a; skip: number of the label behind. */
 int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip);
 
-/* instrument.c, for walk.c: group of site k or ngroup; evidence of what it does as kind q; record it by the table, its address being
- * in %ana_a. */
+/* instrument.c, for walk.c: group of site k or ngroup; evidence of what it does as kind q; record it by the table, its
+ * address being in %ana_a. */
 uint32_t ana_group_of(const struct ana_instr *s, uint32_t k);
 enum ana_evidence ana_evidence_of(const struct ana_instr *s, uint32_t k, unsigned q);
 int ana_record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip);

@@ -256,14 +256,9 @@ static int watch(struct ana_instr *s, uint32_t at)
             continue;
         const struct ptx_reg *r = &s->f->reg[o[k].reg];
         switch (ptx_type_bytes(r->type)) {
-        case 2:
-            EMIT(s, "mov.b32 %%ana_k, {%s, %s}; cvt.u64.u32 %%ana_o, %%ana_k;", r->name, r->name);
-            break;
-        case 4:
-            EMIT(s, "mov.b32 %%ana_k, %s; cvt.u64.u32 %%ana_o, %%ana_k;", r->name);
-            break;
-        default:
-            EMIT(s, "mov.b64 %%ana_o, %s;", r->name);
+        case 2: EMIT(s, "mov.b32 %%ana_k, {%s, %s}; cvt.u64.u32 %%ana_o, %%ana_k;", r->name, r->name); break;
+        case 4: EMIT(s, "mov.b32 %%ana_k, %s; cvt.u64.u32 %%ana_o, %%ana_k;", r->name); break;
+        default: EMIT(s, "mov.b64 %%ana_o, %s;", r->name);
         }
         for (unsigned q = 0; q < bytes; q += piece) {
             EMIT(s, "shr.u64 %%ana_w, %%ana_o, %u; and.b64 %%ana_w, %%ana_w, %lld; setp.eq.u64 %%ana_p, %%ana_w, %lld;",
@@ -327,14 +322,19 @@ static int set_bits(struct ana_instr *s, uint32_t k, uint32_t skip)
 static const unsigned touch_how[] = {
     [ANA_EXACT] = DOVETAIL_TOUCH_RECORD, [ANA_BOUNDS] = DOVETAIL_TOUCH_BOUNDS, [ANA_AHEAD] = DOVETAIL_TOUCH_AHEAD};
 
-/* Site k, whose address is in register `reg` + off, by the device's own recorder, where predicate `pred` of the function or PTX_NO_REG holds. */
-static int touch(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t pred, bool neg, const char *reg, int64_t off)
+/* Site k, whose address is in register `reg` + off, by the device's own recorder, where predicate `pred` of the
+ * function or PTX_NO_REG holds. */
+static int touch(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t pred, bool neg, const char *reg,
+                 int64_t off)
 {
     const struct ana_site *x = &s->code->sites.site[k];
     const struct ptx_inst *i = &s->old[x->inst];
     bool generic = i->space == PTX_GENERIC && x->opnd == (uint8_t)ptx_op_info(i->op)->addr_opnd;
     bool aligned = s->slice.keep && x->bytes > 1;
-    const char *at = pred == PTX_NO_REG ? "" : neg ? "@!" : "@", *guard = pred == PTX_NO_REG ? "" : s->f->reg[pred].name;
+    const char *at = pred == PTX_NO_REG ? ""
+                     : neg              ? "@!"
+                                        : "@",
+               *guard = pred == PTX_NO_REG ? "" : s->f->reg[pred].name;
     EMIT(s, "%s%s call " DOVETAIL_TOUCH ", (%s, %lld, %u, %u);", at, guard, reg, (long long)off, k,
          touch_how[mode] + (generic ? DOVETAIL_TOUCH_GENERIC : 0) + (aligned ? DOVETAIL_TOUCH_ALIGNED : 0));
     return 0;
@@ -467,7 +467,8 @@ static int bounds_of_copy(struct ana_instr *s, uint32_t k)
     const struct ptx_opnd *o = &i->opnd[x->opnd], *size = i->nopnd > 2 ? &i->opnd[2] : NULL;
     uint32_t skip = s->label++;
     if ((i->op != PTX_OP_CP_ASYNC_BULK && i->op != PTX_OP_CP_REDUCE_ASYNC_BULK) || o->kind != PTX_O_ADDR || !size ||
-        (o->base_kind != PTX_O_REG && o->base_kind != PTX_O_VAR) || (size->kind != PTX_O_REG && size->kind != PTX_O_IMM) || s->slice.keep)
+        (o->base_kind != PTX_O_REG && o->base_kind != PTX_O_VAR) ||
+        (size->kind != PTX_O_REG && size->kind != PTX_O_IMM) || s->slice.keep)
         return 0;
     if (i->pred != PTX_NO_REG)
         EMIT(s, "@%s%s bra $ana_s%u;", i->pred_neg ? "" : "!", reg_name(s, i->pred), skip);
@@ -479,7 +480,8 @@ static int bounds_of_copy(struct ana_instr *s, uint32_t k)
     if (!rc)
         rc = address_of(s, k);
     if (!rc && size->kind == PTX_O_REG)
-        rc = ptx_append_text(s->f, s->e, "cvt.u64.u32 %%ana_w, %s; add.s64 %%ana_a, %%ana_a, %%ana_w;", reg_name(s, size->reg));
+        rc = ptx_append_text(s->f, s->e, "cvt.u64.u32 %%ana_w, %s; add.s64 %%ana_a, %%ana_a, %%ana_w;",
+                             reg_name(s, size->reg));
     else if (!rc)
         rc = ptx_append_text(s->f, s->e, "add.s64 %%ana_a, %%ana_a, %u;", (unsigned)(uint32_t)size->bits);
     if (!rc)

@@ -13,7 +13,8 @@
  * [lo, hi, step, count]: count such ranges, each step bytes after the one before. null where a launch has more than
  * MAX_RANGES ranges.
  *
- * `warnings` are those of warnings.c; what the posted document alone shows is put before them by whoever has it (daemon/lookup.c).
+ * `warnings` are those of warnings.c; what the posted document alone shows is put before them by whoever has it
+ * (daemon/lookup.c).
  */
 #include "analysis/analysis-priv.h"
 
@@ -35,7 +36,7 @@ static json_t *launch_json(const struct dev_step *s, const struct dt_launch *l, 
                      round(idle * 1e6) / 1e6);
 }
 
-/* ---- footprints ---------------------------------------------------------------------------------------------------- */
+/* ---- footprints -------------------------------------------------------------------------------------------------- */
 /* The intervals as ranges: as many as possible of equal length at equal distance in one. */
 static json_t *ranges(struct ana_set s, uint32_t *left)
 {
@@ -47,8 +48,9 @@ static json_t *ranges(struct ana_set s, uint32_t *left)
             n++;
         if (n < 3) /* two of a kind are said as they are */
             n = 1;
-        json_t *r = n > 1 ? json_pack("[I, I, I, I]", (json_int_t)v->lo, (json_int_t)v->hi, (json_int_t)step, (json_int_t)n)
-                          : json_pack("[I, I]", (json_int_t)v->lo, (json_int_t)v->hi);
+        json_t *r =
+            n > 1 ? json_pack("[I, I, I, I]", (json_int_t)v->lo, (json_int_t)v->hi, (json_int_t)step, (json_int_t)n)
+                  : json_pack("[I, I]", (json_int_t)v->lo, (json_int_t)v->hi);
         if (!*left || json_array_append_new(a, r) < 0) {
             json_decref(a);
             return NULL;
@@ -64,7 +66,9 @@ static const struct ana_set *set_of(const struct ana_block *b, uint32_t buffer, 
 {
     for (uint32_t i = 0; i < b->ntouch; i++)
         if (b->touch[i].buffer == buffer)
-            return which == READ ? &b->touch[i].read : which == WRITE ? &b->touch[i].must_write : &b->touch[i].may_write;
+            return which == READ    ? &b->touch[i].read
+                   : which == WRITE ? &b->touch[i].must_write
+                                    : &b->touch[i].may_write;
     return NULL;
 }
 
@@ -93,8 +97,8 @@ static json_t *footprints(const struct ana_launch *l, const struct dt_graph *g)
         json_t *part[3] = {0};
         for (int w = 0; w < 3; w++)
             part[w] = blocks_of(l, b, w, &left);
-        json_t *o = json_pack("{s:s, s:o*, s:o*, s:o*}", "buffer", g->buffer[b].name, "read", part[READ], "write", part[WRITE], "may_write",
-                              part[MAY_WRITE]);
+        json_t *o = json_pack("{s:s, s:o*, s:o*, s:o*}", "buffer", g->buffer[b].name, "read", part[READ], "write",
+                              part[WRITE], "may_write", part[MAY_WRITE]);
         if (!o || json_object_size(o) != 4 || json_array_append(list, o) < 0) {
             json_decref(o);
             json_decref(list);
@@ -185,7 +189,8 @@ static json_t *edge_json(const struct ana_edge *e, const struct dt_graph *g, boo
 
 json_t *dev_info_to_json(const struct dev_info *i)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:I}", "name", i->name, "kind", i->kind, "arch", i->arch, "sms", (json_int_t)i->sms);
+    json_t *o =
+        json_pack("{s:s, s:s, s:s, s:I}", "name", i->name, "kind", i->kind, "arch", i->arch, "sms", (json_int_t)i->sms);
     if (o && *i->sharing)
         json_object_set_new(o, "sharing", json_string(i->sharing));
     return o;

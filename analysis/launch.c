@@ -18,7 +18,7 @@
 #include "base/str.h"
 
 #define WHOLE (UINT64_C(128) << 20) /* bitmaps over this are paged */
-#define LOG (UINT64_C(32) << 20)     /* of entries of spans, at most */
+#define LOG (UINT64_C(32) << 20)    /* of entries of spans, at most */
 
 struct snapshot {
     uint8_t **copy; /* per buffer of the job, NULL: not written */
@@ -112,7 +112,8 @@ static int make_table(struct ana_rec *s, struct job *j, struct dt_arena *a)
             tab_entry(s, j, m->buffer[v]);
         else if ((ir->var[v]->space == PTX_GLOBAL || ir->var[v]->space == PTX_CONST) && !ir->var[v]->is_extern &&
                  !dev_module_variable(s->d, m->handle, ir->var[v]->name, &at, &bytes, &none))
-            j->tab_buffer[j->ntab] = UINT32_MAX, j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1, 0, 0};
+            j->tab_buffer[j->ntab] = UINT32_MAX,
+            j->tab[j->ntab++] = (struct ana_tab){at, bytes, UINT64_MAX, 0, 1, 0, 0};
         dt_err_done(&none);
     }
     if (!j->ntab)
@@ -177,8 +178,9 @@ static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
                           "launch %s: kernel %s, PTX line %u writes a module variable that is not declared as a buffer",
                           j->l->name, j->v->entry->name, i ? i->line : 0);
     }
-    dt_str_addf(&text, "launch %s: kernel %s, block (%u,%u,%u), thread (%u,%u,%u), PTX line %u: ", j->l->name, j->v->entry->name, f->block % g[0],
-                f->block / g[0] % g[1], f->block / g[0] / g[1], f->tid[0], f->tid[1], f->tid[2], i ? i->line : 0);
+    dt_str_addf(&text, "launch %s: kernel %s, block (%u,%u,%u), thread (%u,%u,%u), PTX line %u: ", j->l->name,
+                j->v->entry->name, f->block % g[0], f->block / g[0] % g[1], f->block / g[0] / g[1], f->tid[0],
+                f->tid[1], f->tid[2], i ? i->line : 0);
     struct dt_str inst = {0};
     if (i)
         ptx_print_inst(j->v->entry, i, &inst);
@@ -357,8 +359,8 @@ static void drop(struct job *j, struct snapshot *k)
     free(k->copy);
 }
 
-/* The instrumented launch has faulted on the software device: the plain launches, in a context of their own, say it with
- * the graph's own PTX lines. */
+/* The instrumented launch has faulted on the software device: the plain launches, in a context of their own, say it
+ * with the graph's own PTX lines. */
 static int explain(struct ana_rec *s, int rc, struct dt_err *mine)
 {
     struct dt_err plain = {0};
@@ -385,7 +387,7 @@ static int explain(struct ana_rec *s, int rc, struct dt_err *mine)
     return rc;
 }
 
-/* ---- the log of spans ----------------------------------------------------------------------------------------------- */
+/* ---- the log of spans -------------------------------------------------------------------------------------------- */
 /* Room for it, empty. */
 static int clear_log(struct ana_rec *s)
 {
@@ -423,8 +425,10 @@ static int read_log(struct ana_rec *s, struct job *j)
 
 /* ---- passes
  * ---------------------------------------------------------------------------------------------------------- */
-/* Run the launch once, recording as ctl says, into `bytes` zeroed bytes at `zero`. stray: what the device's own recorder says; NULL: the error slot does. */
-static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr zero, uint64_t bytes, const struct dovetail_stray *stray)
+/* Run the launch once, recording as ctl says, into `bytes` zeroed bytes at `zero`. stray: what the device's own
+ * recorder says; NULL: the error slot does. */
+static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr zero, uint64_t bytes,
+                const struct dovetail_stray *stray)
 {
     struct ana_fault f = {.over = j->over & ANA_OVER_GHOST}; /* ghosts that were given up stay so */
     struct dt_err mine = {0};
@@ -450,7 +454,11 @@ static int pass(struct ana_rec *s, struct job *j, struct ana_ctl ctl, dev_ptr ze
     rc = to ? dev_download(s->d, &f, s->err, sizeof f, s->e) : 0;
     j->over |= f.over;
     if (stray && stray->found)
-        f = (struct ana_fault){stray->site + 1, (uint32_t)stray->block, stray->address, {stray->thread[0], stray->thread[1], stray->thread[2]}, f.over};
+        f = (struct ana_fault){stray->site + 1,
+                               (uint32_t)stray->block,
+                               stray->address,
+                               {stray->thread[0], stray->thread[1], stray->thread[2]},
+                               f.over};
     if (!rc && f.site)
         rc = fault(s, j, &f);
     return !rc && ctl.log ? read_log(s, j) : rc;
@@ -575,7 +583,7 @@ static int paged(struct ana_rec *s, struct job *j)
     return rc;
 }
 
-/* ---- by the device's own recorder ---------------------------------------------------------------------------------- */
+/* ---- by the device's own recorder -------------------------------------------------------------------------------- */
 struct native {
     struct ana_rec *s;
     struct job *j;
@@ -614,9 +622,16 @@ static int native(struct ana_rec *s, struct job *j)
     struct dt_arena a = {0};
     struct native x = {.s = s, .j = j};
     struct dovetail_touch_site *site = dt_new_array(&a, struct dovetail_touch_site, (size_t)c->sites.nsite + 1);
-    struct dovetail_touch_range *range = dt_new_array(&a, struct dovetail_touch_range, (size_t)j->nbuffer + j->ntab + 1);
-    struct dovetail_recorder rec = {.site = site, .range = range, .nsite = c->sites.nsite, .nrange = j->nbuffer, .nplane = c->nplane,
-                                    .shift = c->shift, .touched = touched, .user = &x};
+    struct dovetail_touch_range *range =
+        dt_new_array(&a, struct dovetail_touch_range, (size_t)j->nbuffer + j->ntab + 1);
+    struct dovetail_recorder rec = {.site = site,
+                                    .range = range,
+                                    .nsite = c->sites.nsite,
+                                    .nrange = j->nbuffer,
+                                    .nplane = c->nplane,
+                                    .shift = c->shift,
+                                    .touched = touched,
+                                    .user = &x};
     int rc = a.failed ? DT_E_NOMEM : 0;
     for (uint32_t k = 0; k < c->sites.nsite && !rc; k++) {
         const struct ana_site *y = &c->sites.site[k];
@@ -626,7 +641,8 @@ static int native(struct ana_rec *s, struct job *j)
                 site[k].planes |= 1u << c->plane[q][c->evidence[k * ANA_KINDS + q]];
     }
     for (uint32_t i = 0; i < j->nbuffer && !rc; i++)
-        range[i] = (struct dovetail_touch_range){s->addr[j->buffer[i]], s->bytes[j->buffer[i]], 1, protected_buffer(s, j->buffer[i])};
+        range[i] = (struct dovetail_touch_range){s->addr[j->buffer[i]], s->bytes[j->buffer[i]], 1,
+                                                 protected_buffer(s, j->buffer[i])};
     for (uint32_t i = 0; i < j->ntab && !rc; i++)
         if (j->tab[i].bit == UINT64_MAX)
             range[rec.nrange++] = (struct dovetail_touch_range){j->tab[i].base, j->tab[i].bytes, 0, j->tab[i].fixed};

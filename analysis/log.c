@@ -1,8 +1,9 @@
 /* What the instrumented entry has logged (span.c) becomes bytes of buffers.
  *
- * Entries come in any order, the same copy once for every time it was done. They are sorted by block; each becomes intervals, and these go to the
- * footprint as the recorder's bitmaps do. A log that was too short, a map that is not where it should be, or a layout that ptx/tensormap.h has no rows for:
- * *over is set, and launch.c widens every site of this kind.
+ * Entries come in any order, the same copy once for every time it was done. They are sorted by block; each becomes
+ * intervals, and these go to the footprint as the recorder's bitmaps do. A log that was too short, a map that is not
+ * where it should be, or a layout that ptx/tensormap.h has no rows for: *over is set, and launch.c widens every site of
+ * this kind.
  */
 #include "analysis/record-priv.h"
 
@@ -56,9 +57,12 @@ static int flush(struct reader *r)
     if (r->piece.n)
         qsort(p, r->piece.n, sizeof *p, by_place);
     for (size_t i = 0, n; i < r->piece.n && !rc; i += n) {
-        for (n = 0; i + n < r->piece.n && p[i + n].buffer == p[i].buffer && p[i + n].kind == p[i].kind && p[i + n].ev == p[i].ev; n++)
+        for (n = 0; i + n < r->piece.n && p[i + n].buffer == p[i].buffer && p[i + n].kind == p[i].kind &&
+                    p[i + n].ev == p[i].ev;
+             n++)
             iv[n] = p[i + n].iv;
-        rc = ana_foot_add(r->in->foot, r->block, p[i].buffer, (enum ana_kind)p[i].kind, (enum ana_evidence)p[i].ev, iv, ana_intervals_normalise(iv, n));
+        rc = ana_foot_add(r->in->foot, r->block, p[i].buffer, (enum ana_kind)p[i].kind, (enum ana_evidence)p[i].ev, iv,
+                          ana_intervals_normalise(iv, n));
     }
     free(iv);
     r->piece.n = 0;
@@ -133,7 +137,8 @@ static int tensor(struct reader *r, struct ana_logged *e, bool *over, bool *outs
     return rc;
 }
 
-int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, bool *ret_over, const struct ana_logged **ret_outside)
+int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, bool *ret_over,
+                 const struct ana_logged **ret_outside)
 {
     struct reader r = {.in = in};
     const struct ana_sites *v = &in->code->sites;
@@ -150,7 +155,8 @@ int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, 
         }
         if (rc)
             break;
-        rc = v->site[e[k].site].span == ANA_SPAN_TENSOR ? tensor(&r, &e[k], ret_over, &outside) : bulk(&r, &e[k], &outside);
+        rc = v->site[e[k].site].span == ANA_SPAN_TENSOR ? tensor(&r, &e[k], ret_over, &outside)
+                                                        : bulk(&r, &e[k], &outside);
         if (outside && !in->code->ahead[e[k].site])
             *ret_outside = &e[k];
     }

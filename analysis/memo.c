@@ -1,21 +1,27 @@
-/* Footprints of launches kept between analyses, by what they depend on: whoever keeps them is the caller's (ana_options.memo).
+/* Footprints of launches kept between analyses, by what they depend on: whoever keeps them is the caller's
+ * (ana_options.memo).
  *
  * What a launch that is summarised, or runs as its slice, touches depends on nothing but its key, a SHA-256 of
  *     the version of dovetail and of the analysis (ANA_FOOTPRINTS), and the device's model;
- *     the entry's canonical text, and the text of its module where that has variables in global or constant memory, with what may be
+ *     the entry's canonical text, and the text of its module where that has variables in global or constant memory,
+ *     with what may be
  *     believed of them;
- *     grid, block, cluster, dynamic shared memory; the arguments: numbers, offsets, tensor maps, buffers by order of appearance (which are one is part
+ *     grid, block, cluster, dynamic shared memory; the arguments: numbers, offsets, tensor maps, buffers by order of
+ *     appearance (which are one is part
  *     of it; they lie at multiples of 256 bytes);
  *     of each buffer its size, whether it may be written, and its content where no launch changes it.
  * Launches that run whole, or of which the recorder gave up on something, are not kept.
  *
- * An entry is "dovetail footprints 1\n", the SHA-256 of key and body as text, a newline, and the body: numbers of seven bits a byte, lowest first.
- *     flags, blocks, buffers, sets + 1; then each set: runs; of each run: bytes between it and what is before, length of a piece, pieces,
+ * An entry is "dovetail footprints 1\n", the SHA-256 of key and body as text, a newline, and the body: numbers of seven
+ * bits a byte, lowest first.
+ *     flags, blocks, buffers, sets + 1; then each set: runs; of each run: bytes between it and what is before, length
+ *     of a piece, pieces,
  *     and where there are several the bytes from the end of one to the next;
  *     accesses: buffer, evidence of reads and writes, bits, width, eight sets;
- *     blocks: of each row of equal ones how many, touches, and of each touch buffer, sets read, surely written, perhaps written.
- * Sets are named by number, 0 is the empty one. Whatever does not read back exactly so is as if it were not there: bytes may come from
- * anywhere. A text without an end is cut off at MOST_BYTES, pieces at MOST_PIECES.
+ *     blocks: of each row of equal ones how many, touches, and of each touch buffer, sets read, surely written, perhaps
+ *     written.
+ * Sets are named by number, 0 is the empty one. Whatever does not read back exactly so is as if it were not there:
+ * bytes may come from anywhere. A text without an end is cut off at MOST_BYTES, pieces at MOST_PIECES.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +36,7 @@
 #define MOST_PIECES (UINT64_C(1) << 24)
 #define MOST_CONTENT (UINT64_C(64) << 20) /* bytes of a constant buffer that is hashed */
 
-/* ---- buffers by order of appearance ---------------------------------------------------------------------------------- */
+/* ---- buffers by order of appearance ------------------------------------------------------------------------------ */
 struct order {
     uint32_t *buffer, n; /* of the graph */
     uint32_t *number;    /* by buffer of the graph: place + 1 in `buffer` */
@@ -62,7 +68,7 @@ static bool order_of(const struct ana_rec *s, uint32_t launch, struct dt_arena *
     return true;
 }
 
-/* ---- keys ------------------------------------------------------------------------------------------------------------ */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 static int kernel_key(struct ana_rec *s, uint32_t launch, struct ana_variant *v)
 {
     const struct ptx_module *ir = s->p->module[v->module].ir;
@@ -101,9 +107,7 @@ static void add_argument(struct dt_sha256 *h, struct order *o, const struct dt_a
     for (uint32_t k = 0; k < arg_buffers(a, NULL, 0); k++)
         dt_sha256_addu64(h, number(o, arg_buffer(a, k)));
     switch (a->kind) {
-    case DT_ARG_BUFFER:
-        dt_sha256_addu64(h, a->offset);
-        break;
+    case DT_ARG_BUFFER: dt_sha256_addu64(h, a->offset); break;
     case DT_ARG_SCALAR:
         dt_sha256_addu64(h, a->dtype);
         dt_sha256_addu64(h, a->bits);
@@ -176,14 +180,14 @@ static int make_key(struct ana_rec *s, uint32_t launch, struct order *o, char ke
     return rc ? rc : 1;
 }
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 struct writer {
     struct dt_str out;
     struct dt_arena a;
     struct slot {
         struct ana_set set;
         uint32_t at; /* + 1 */
-    } *slot;
+    } * slot;
     size_t nslot;
     struct dt_vec(struct ana_set) set;
     bool failed;
@@ -279,7 +283,8 @@ static bool put_uses(struct writer *w, struct dt_str *out, struct order *o, cons
         put(out, number(o, x->buffer));
         put(out, x->read);
         put(out, x->write);
-        put(out, (unsigned)(x->reads | x->writes << 1 | x->atomics << 2 | x->fp_atomics << 3 | x->widened << 4 | x->result_used << 5));
+        put(out, (unsigned)(x->reads | x->writes << 1 | x->atomics << 2 | x->fp_atomics << 3 | x->widened << 4 |
+                            x->result_used << 5));
         put(out, x->max_width);
         for (unsigned ev = 0; ev < ANA_EVIDENCES; ev++)
             put(out, name(w, x->read_by[ev]));
@@ -359,7 +364,7 @@ void ana_memo_keep(struct ana_rec *s, uint32_t launch)
     dt_arena_done(&w.a);
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 struct reader {
     const uint8_t *p, *end;
     bool bad;
@@ -453,7 +458,8 @@ static void get_access(struct ana_rec *s, struct reader *r, const struct order *
     x->exact_read = get_name(r, bytes);
 }
 
-static void get_blocks(struct ana_rec *s, struct reader *r, const struct order *o, struct dt_arena *a, struct ana_launch *l)
+static void get_blocks(struct ana_rec *s, struct reader *r, const struct order *o, struct dt_arena *a,
+                       struct ana_launch *l)
 {
     for (uint64_t b = 0; b < l->nblock && !r->bad && !a->failed;) {
         uint64_t alike = get_below(r, l->nblock - b + 1), n = get_below(r, (uint64_t)o->n + 1);
@@ -476,12 +482,13 @@ static void get_blocks(struct ana_rec *s, struct reader *r, const struct order *
 }
 
 /* 1: the launch as the bytes have it, in `a`. 0: they are not right. */
-static int decode(struct ana_rec *s, uint32_t launch, const struct order *o, const char *key, const uint8_t *p, size_t n,
-                  struct dt_arena *a, struct ana_launch *ret)
+static int decode(struct ana_rec *s, uint32_t launch, const struct order *o, const char *key, const uint8_t *p,
+                  size_t n, struct dt_arena *a, struct ana_launch *ret)
 {
     const size_t head = sizeof HEAD - 1, sum_len = DT_SHA256_TEXT - 1;
     char sum[DT_SHA256_TEXT];
-    if (n < head + sum_len + 1 || n > MOST_BYTES + head + sum_len + 1 || memcmp(p, HEAD, head) || p[head + sum_len] != '\n')
+    if (n < head + sum_len + 1 || n > MOST_BYTES + head + sum_len + 1 || memcmp(p, HEAD, head) ||
+        p[head + sum_len] != '\n')
         return 0;
     struct reader r = {.p = p + head + sum_len + 1, .end = p + n};
     if (sign(key, r.p, (size_t)(r.end - r.p), sum))

@@ -1,13 +1,14 @@
 /* Launches whose footprints are found without a device (summary.c), before anything is loaded, allocated or run.
  *
- * Only launches that would run as their slices are tried: nobody needs what they write (plan.c). What a summary needs to know
- * is put together here: memory by number (the graph's buffers, then the module's other variables), parameters with
- * the addresses named instead of filled in, and the content of what no launch changes (constant buffers, tables). Buffers lie at
- * multiples of 256 bytes (device/run.c), variables where they say.
+ * Only launches that would run as their slices are tried: nobody needs what they write (plan.c). What a summary needs
+ * to know is put together here: memory by number (the graph's buffers, then the module's other variables), parameters
+ * with the addresses named instead of filled in, and the content of what no launch changes (constant buffers, tables).
+ * Buffers lie at multiples of 256 bytes (device/run.c), variables where they say.
  *
- * Launches alike (same entry, geometry and numbers, buffers of the same sizes in the same pattern) are walked once: the others get
- * its footprints with their own buffers in them. The layers of a model cost as much as one. Launches that differ are walked side by
- * side, each with its own memory, and put into the result in program order: it is the same for any number of threads.
+ * Launches alike (same entry, geometry and numbers, buffers of the same sizes in the same pattern) are walked once: the
+ * others get its footprints with their own buffers in them. The layers of a model cost as much as one. Launches that
+ * differ are walked side by side, each with its own memory, and put into the result in program order: it is the same
+ * for any number of threads.
  *
  * A launch without a summary, also one that does something wrong, is left to the device, which says what it is.
  */
@@ -39,7 +40,7 @@ struct walked {
 struct offline { /* one walk */
     struct ana_rec *s;
     struct shared *all;
-    const uint8_t **seen; /* of all->fill */
+    const uint8_t **seen;        /* of all->fill */
     const struct ptx_module *ir; /* the clone that the variant's code is in */
     struct ana_mem *mem;
     const uint8_t **data; /* by number in mem */
@@ -124,20 +125,15 @@ static bool list_params(struct offline *o, uint32_t launch, struct ana_summary_i
         const struct dt_arg *a = &l->arg[i];
         uint32_t at = step->param_offset[i];
         switch (a->kind) {
-        case DT_ARG_BUFFER:
-            p[in->npointer++] = (struct ana_pointer){at, a->buffer, a->offset};
-            break;
-        case DT_ARG_SCALAR:
-            memcpy(param + at, &a->bits, dt_dtype_bytes(a->dtype));
-            break;
+        case DT_ARG_BUFFER: p[in->npointer++] = (struct ana_pointer){at, a->buffer, a->offset}; break;
+        case DT_ARG_SCALAR: memcpy(param + at, &a->bits, dt_dtype_bytes(a->dtype)); break;
         case DT_ARG_BYTES:
             memcpy(param + at, a->bytes, a->nbytes);
             for (uint32_t k = 0; k < a->npointer; k++)
                 p[in->npointer++] =
                     (struct ana_pointer){at + a->pointer[k].at, a->pointer[k].buffer, a->pointer[k].offset};
             break;
-        default:
-            return false;
+        default: return false;
         }
     }
     in->param = param;
@@ -148,20 +144,30 @@ static bool list_params(struct offline *o, uint32_t launch, struct ana_summary_i
     return true;
 }
 
-static int summarise(struct offline *o, uint32_t launch, struct walked *to, ana_trace_fn fn, void *user, const char **ret_why)
+static int summarise(struct offline *o, uint32_t launch, struct walked *to, ana_trace_fn fn, void *user,
+                     const char **ret_why)
 {
     struct ana_rec *s = o->s;
     const struct dt_launch *l = &s->g->launch[launch];
     struct ana_variant *v = &s->variant.p[s->of[launch]];
-    struct ana_summary_in in = {.code = &v->code, .grid = l->grid, .block = l->block, .content = content, .user = o,
-                                .trace = fn, .trace_user = user};
+    struct ana_summary_in in = {.code = &v->code,
+                                .grid = l->grid,
+                                .block = l->block,
+                                .content = content,
+                                .user = o,
+                                .trace = fn,
+                                .trace_user = user};
     struct dt_err none = {0};
     uint64_t work = 0;
     const char *why = "its arguments";
     o->ir = v->code.copy;
     o->seen = (const uint8_t **)dt_new_array(&o->a, uint8_t *, (size_t)s->g->nbuffer + 1);
     int rc = o->seen ? list_memory(o, l->module, &in) : DT_E_NOMEM;
-    bool found = !rc && list_params(o, launch, &in) && !ana_check_kernel(&(struct ana_rec){.p = s->p, .g = s->g, .mod = s->mod, .variant = s->variant, .of = s->of, .e = &none}, launch);
+    bool found =
+        !rc && list_params(o, launch, &in) &&
+        !ana_check_kernel(
+            &(struct ana_rec){.p = s->p, .g = s->g, .mod = s->mod, .variant = s->variant, .of = s->of, .e = &none},
+            launch);
     struct ana_foot *foot = NULL;
     dt_err_done(&none);
     *ret_why = why;
@@ -199,12 +205,13 @@ static void walk(void *user, size_t i)
     dt_arena_done(&o.a);
 }
 
-/* ---- launches alike -------------------------------------------------------------------------------------------------- */
+/* ---- launches alike ---------------------------------------------------------------------------------------------- */
 /* Buffer a of one launch stands where b of the other does. False: it cannot. */
 static bool pair(const struct ana_rec *s, uint32_t *to, uint32_t *from, uint32_t a, uint32_t b)
 {
     const struct dt_buffer *x = &s->g->buffer[a], *y = &s->g->buffer[b];
-    bool fixed = x->module >= 0 || y->module >= 0 || x->constant || y->constant; /* a variable, or content that counts */
+    /* a variable, or content that counts */
+    bool fixed = x->module >= 0 || y->module >= 0 || x->constant || y->constant;
     if ((fixed && a != b) || x->bytes != y->bytes || protected_buffer(s, a) != protected_buffer(s, b))
         return false;
     if (to[a] != UINT32_MAX || from[b] != UINT32_MAX)
@@ -214,15 +221,14 @@ static bool pair(const struct ana_rec *s, uint32_t *to, uint32_t *from, uint32_t
     return true;
 }
 
-static bool same_arg(const struct ana_rec *s, const struct dt_arg *x, const struct dt_arg *y, uint32_t *to, uint32_t *from)
+static bool same_arg(const struct ana_rec *s, const struct dt_arg *x, const struct dt_arg *y, uint32_t *to,
+                     uint32_t *from)
 {
     if (x->kind != y->kind)
         return false;
     switch (x->kind) {
-    case DT_ARG_BUFFER:
-        return x->offset == y->offset && pair(s, to, from, x->buffer, y->buffer);
-    case DT_ARG_SCALAR:
-        return x->dtype == y->dtype && x->bits == y->bits;
+    case DT_ARG_BUFFER: return x->offset == y->offset && pair(s, to, from, x->buffer, y->buffer);
+    case DT_ARG_SCALAR: return x->dtype == y->dtype && x->bits == y->bits;
     case DT_ARG_BYTES:
         if (x->nbytes != y->nbytes || x->npointer != y->npointer || memcmp(x->bytes, y->bytes, x->nbytes))
             return false;
@@ -231,8 +237,7 @@ static bool same_arg(const struct ana_rec *s, const struct dt_arg *x, const stru
                 !pair(s, to, from, x->pointer[k].buffer, y->pointer[k].buffer))
                 return false;
         return true;
-    default:
-        return false;
+    default: return false;
     }
 }
 
@@ -241,8 +246,9 @@ static bool alike(const struct ana_rec *s, uint32_t j, uint32_t i, uint32_t *to,
 {
     const struct dt_launch *x = &s->g->launch[j], *y = &s->g->launch[i];
     const struct ana_mod *m = &s->mod[x->module];
-    if (s->of[i] != s->of[j] || memcmp(x->grid, y->grid, sizeof x->grid) || memcmp(x->block, y->block, sizeof x->block) ||
-        memcmp(x->cluster, y->cluster, sizeof x->cluster) || x->shared != y->shared || x->narg != y->narg)
+    if (s->of[i] != s->of[j] || memcmp(x->grid, y->grid, sizeof x->grid) ||
+        memcmp(x->block, y->block, sizeof x->block) || memcmp(x->cluster, y->cluster, sizeof x->cluster) ||
+        x->shared != y->shared || x->narg != y->narg)
         return false;
     memset(to, 0xff, s->g->nbuffer * sizeof *to);
     memset(from, 0xff, s->g->nbuffer * sizeof *from);
@@ -300,7 +306,8 @@ static int renamed(struct dt_arena *a, const struct ana_launch *x, const uint32_
 
 /* The launch before i that is walked and that i is like, UINT32_MAX: none. head, next: launches of a variant that are
  * walked, last first, + 1. */
-static uint32_t like_another(const struct ana_rec *s, uint32_t i, const uint32_t *head, const uint32_t *next, uint32_t *to)
+static uint32_t like_another(const struct ana_rec *s, uint32_t i, const uint32_t *head, const uint32_t *next,
+                             uint32_t *to)
 {
     for (uint32_t j = head[s->of[i]], tries = 0; j && tries < 64; j = next[j - 1], tries++)
         if (alike(s, j - 1, i, to, to + s->g->nbuffer))
@@ -345,8 +352,10 @@ int ana_take_like(struct ana_rec *s, uint32_t i)
 int ana_record_offline(struct ana_rec *s)
 {
     const uint32_t nlaunch = s->g->nlaunch;
-    struct shared all = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
-    uint32_t *head = dt_new_array(&s->tmp, uint32_t, s->variant.n + 1), *next = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
+    struct shared all = {
+        .s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
+    uint32_t *head = dt_new_array(&s->tmp, uint32_t, s->variant.n + 1),
+             *next = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
     uint32_t *to = dt_new_array(&s->tmp, uint32_t, 2 * (size_t)s->g->nbuffer + 1), n = 0;
     all.todo = dt_new_array(&s->tmp, uint32_t, (size_t)nlaunch + 1);
     all.done = dt_new_array(&s->tmp, struct walked, (size_t)nlaunch + 1);
@@ -381,7 +390,8 @@ int ana_record_offline(struct ana_rec *s)
 
 int ana_trace_offline(struct ana_rec *s, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why)
 {
-    struct shared all = {.s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
+    struct shared all = {
+        .s = s, .fill = dt_calloc((size_t)s->g->nbuffer + 1, sizeof *all.fill), .lock = PTHREAD_MUTEX_INITIALIZER};
     struct offline o = {.s = s, .all = &all};
     int rc = all.fill ? summarise(&o, launch, NULL, fn, user, ret_why) : DT_E_NOMEM;
     for (uint32_t b = 0; all.fill && b < s->g->nbuffer; b++)

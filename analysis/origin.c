@@ -3,12 +3,12 @@
  * A breadth-first search over registers and basic blocks of the levels that the taint pass (taint.c) found, from the
  * access backwards: a register leads to the instructions that define it; each of them either is a source (a load of
  * global memory, an atomic, a vote of who takes part, a machine register, a call, an instruction nobody knows) or leads
- * to its tainted operands, a load of shared or local memory to what is stored there, a merge of values to the branch that
- * chose. The nearest source in this order is the answer: the shortest chain of instructions. There may be others; one is
- * enough to say why.
+ * to its tainted operands, a load of shared or local memory to what is stored there, a merge of values to the branch
+ * that chose. The nearest source in this order is the answer: the shortest chain of instructions. There may be others;
+ * one is enough to say why.
  *
- * It is given up after MOST_WORK steps. Approximate where the taint pass is, and in one more place: of several tainted branches the nearest before a block is
- * taken for the one that guards it.
+ * It is given up after MOST_WORK steps. Approximate where the taint pass is, and in one more place: of several tainted
+ * branches the nearest before a block is taken for the one that guards it.
  */
 #include "analysis/explain-priv.h"
 
@@ -21,7 +21,7 @@ struct search {
     uint32_t *def, *def_at;      /* instructions that write register r: def[def_at[r]] up to def[def_at[r + 1]] */
     uint32_t at;                 /* while these are collected */
     bool collect;
-    bool stores_seen[2];         /* shared, local */
+    bool stores_seen[2]; /* shared, local */
     uint64_t work;
 };
 
@@ -121,7 +121,8 @@ static bool push_stores(struct search *s, uint8_t space)
     for (uint32_t k = 0; k < s->f->ninst; k++) {
         const struct ptx_inst *i = &s->f->inst[k];
         unsigned flags = ptx_op_info(i->op)->flags;
-        bool here = i->space == space || i->space == PTX_GENERIC || (i->space == PTX_SHARED_CLUSTER && space == PTX_SHARED);
+        bool here =
+            i->space == space || i->space == PTX_GENERIC || (i->space == PTX_SHARED_CLUSTER && space == PTX_SHARED);
         if (flags & PTX_F_WRITES && here && s->t->cfg.block[s->t->cfg.block_of[k]].reachable)
             push_inst(s, k);
     }
@@ -166,7 +167,8 @@ static bool look(struct search *s, uint32_t at)
     return s->tail == before && flags & PTX_F_READS; /* shared memory without order */
 }
 
-uint32_t ana_origin(const struct ptx_function *f, const struct ana_tainted *t, const struct ana_site *x, bool guard, uint8_t level)
+uint32_t ana_origin(const struct ptx_function *f, const struct ana_tainted *t, const struct ana_site *x, bool guard,
+                    uint8_t level)
 {
     struct search s = {.f = f, .t = t, .level = level};
     const struct ptx_inst *i = &f->inst[x->inst];
@@ -181,7 +183,8 @@ uint32_t ana_origin(const struct ptx_function *f, const struct ana_tainted *t, c
             if (i->pred != PTX_NO_REG)
                 push_reg(i->pred, &s);
             push_block(&s, t->cfg.block_of[x->inst]);
-        } else if (x->opnd < i->nopnd && i->opnd[x->opnd].kind == PTX_O_ADDR && i->opnd[x->opnd].base_kind == PTX_O_REG) {
+        } else if (x->opnd < i->nopnd && i->opnd[x->opnd].kind == PTX_O_ADDR &&
+                   i->opnd[x->opnd].base_kind == PTX_O_REG) {
             push_reg(i->opnd[x->opnd].reg, &s);
         }
         while (s.head < s.tail && found == UINT32_MAX && s.work < MOST_WORK) {

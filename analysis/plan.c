@@ -21,8 +21,12 @@ static int find_variant(struct ana_rec *s, uint32_t launch, bool whole)
 {
     const struct dt_launch *l = &s->g->launch[launch];
     const struct dev_step *step = &s->p->step[launch];
-    struct ana_variant v = {
-        .module = l->module, .entry = step->entry, .narg = l->narg, .threads = step->threads, .whole = whole, .arg = l->arg};
+    struct ana_variant v = {.module = l->module,
+                            .entry = step->entry,
+                            .narg = l->narg,
+                            .threads = step->threads,
+                            .whole = whole,
+                            .arg = l->arg};
     v.constant = dt_new_array(&s->tmp, bool, (size_t)l->narg + 1);
     v.pointer = dt_new_array(&s->tmp, bool, (size_t)l->narg + 1);
     v.hint = dt_new_array(&s->tmp, uint32_t, (size_t)l->narg + 1);
@@ -86,8 +90,8 @@ static void instrument_one(void *user, size_t k)
     struct ana_taint_in in = {v->constant, v->pointer, v->narg, v->arg, s->mod[v->module].var};
     if (v->made)
         return;
-    v->rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, &in, v->hint, !v->whole && !s->o->no_slice, &v->code,
-                           &v->e);
+    v->rc = ana_instrument(s->p->module[v->module].ir, v->entry->name, &in, v->hint, !v->whole && !s->o->no_slice,
+                           &v->code, &v->e);
     v->made = !v->rc;
 }
 

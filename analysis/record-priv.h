@@ -47,8 +47,9 @@ struct ana_rec {
     uint64_t *bytes; /* of each buffer */
     dev_ptr arena, tab, err, log;
     uint64_t arena_bytes, tab_bytes, log_bytes, limit;
-    uint32_t *like;  /* per launch: the first that is like it, if it runs as its slice and there is one; or UINT32_MAX */
-    uint32_t over;   /* ANA_OVER_* of the launch recorded last */
+    /* per launch: the first that is like it, if it runs as its slice and there is one; or UINT32_MAX */
+    uint32_t *like;
+    uint32_t over; /* ANA_OVER_* of the launch recorded last */
     struct {
         char (*key)[DT_SHA256_TEXT];     /* per launch: "" where nothing is to be kept; NULL without ana_options.memo */
         char (*content)[DT_SHA256_TEXT]; /* per buffer, once it is needed */
@@ -111,8 +112,8 @@ int ana_record_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 int ana_check_kernel(struct ana_rec *s, uint32_t launch);
 int ana_note_kernel(struct ana_rec *s, uint32_t launch, struct ana_foot *foot);
 
-/* log.c: n entries of one pass to intervals of in->foot. *ret_over: some is not known. *ret_outside: one that is outside all memory of the
- * launch, or misaligned; what follows it is not looked at. Sorts e. */
+/* log.c: n entries of one pass to intervals of in->foot. *ret_over: some is not known. *ret_outside: one that is
+ * outside all memory of the launch, or misaligned; what follows it is not looked at. Sorts e. */
 struct ana_log_in {
     const struct ana_code *code;
     const struct dt_launch *l;
@@ -122,7 +123,8 @@ struct ana_log_in {
     const uint64_t *bytes; /* of each buffer */
     struct ana_foot *foot;
 };
-int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, bool *ret_over, const struct ana_logged **ret_outside);
+int ana_log_read(const struct ana_log_in *in, struct ana_logged *e, uint64_t n, bool *ret_over,
+                 const struct ana_logged **ret_outside);
 
 /* offline.c: footprints of every launch that has a summary into s->r->launch; s->summed says which. */
 int ana_record_offline(struct ana_rec *s);

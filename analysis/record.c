@@ -45,12 +45,14 @@ static int print_rest(struct ana_rec *s, uint32_t i, bool talks, struct dt_str *
     static const char *const mine[] = {ANA_CTL, DOVETAIL_TOUCH};
     for (unsigned k = 0; k < 2; k++)
         if (ptx_find_function(ir, mine[k]) || ptx_find_var(ir, mine[k]))
-            return dt_err_set(s->e, DT_E_UNSUPPORTED, "module %s: the name %s is the recorder's", s->g->module[i].name, mine[k]);
+            return dt_err_set(s->e, DT_E_UNSUPPORTED, "module %s: the name %s is the recorder's", s->g->module[i].name,
+                              mine[k]);
     int rc = ptx_print(&m, text);
     if (talks)
         dt_str_addf(text, "\n.visible .global .align 8 .b64 " ANA_CTL "[%u];\n", (unsigned)sizeof(struct ana_ctl) / 8);
     if (s->native)
-        dt_str_add(text, "\n.extern .func " DOVETAIL_TOUCH " (.param .b64 address, .param .b64 offset, .param .b32 site, .param .b32 how);\n");
+        dt_str_add(text, "\n.extern .func " DOVETAIL_TOUCH
+                         " (.param .b64 address, .param .b64 offset, .param .b32 site, .param .b32 how);\n");
     return rc;
 }
 
@@ -147,8 +149,8 @@ static int step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
 
 /* ---- the whole graph ------------------------------------------------------------------------------------------------
  */
-/* Memory of all buffers, and content of those whose content matters: of launches that run whole, and constant ones. The run launches
- * nothing: its modules are not loaded. */
+/* Memory of all buffers, and content of those whose content matters: of launches that run whole, and constant ones. The
+ * run launches nothing: its modules are not loaded. */
 static int prepare_run(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
@@ -225,7 +227,8 @@ static int record(struct ana_rec *s)
 {
     const struct dt_graph *g = s->g;
     int rc = prepare(s);
-    bool *certain = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1); /* it ran as its slice, and nothing was given up */
+    /* it ran as its slice, and nothing was given up */
+    bool *certain = dt_new_array(&s->tmp, bool, (size_t)g->nlaunch + 1);
     rc = rc || certain ? rc : DT_E_NOMEM;
     for (uint32_t i = 0; i < g->nlaunch && !rc; i++) {
         bool is_kernel = g->launch[i].kind == DT_KERNEL;
@@ -312,13 +315,15 @@ static int choose_way(const struct dev_device *d, struct ana_options *o, struct 
     const char *want = getenv("DOVETAIL_RECORDER");
     if (o->way == ANA_WAY_ANY && want && *want) {
         if (strcmp(want, "instrumented") && strcmp(want, "native"))
-            return dt_err_set(e, DT_E_USAGE, "DOVETAIL_RECORDER is \"instrumented\" or \"native\", not \"%.60s\"", want);
+            return dt_err_set(e, DT_E_USAGE, "DOVETAIL_RECORDER is \"instrumented\" or \"native\", not \"%.60s\"",
+                              want);
         o->way = *want == 'i' ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE;
     }
     if (o->way == ANA_WAY_ANY)
         o->way = dev_records(d) ? ANA_WAY_NATIVE : ANA_WAY_INSTRUMENTED;
     return o->way == ANA_WAY_NATIVE && !dev_records(d)
-               ? dt_err_set(e, DT_E_UNSUPPORTED, "the native recorder needs the software device") : 0;
+               ? dt_err_set(e, DT_E_UNSUPPORTED, "the native recorder needs the software device")
+               : 0;
 }
 
 int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_options *o, struct ana_result **ret,

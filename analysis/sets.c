@@ -24,7 +24,8 @@ static int by_lo_slowly(const void *a, const void *b)
     return x->lo < y->lo ? -1 : x->lo > y->lo;
 }
 
-/* Sort by merging what is ascending already: most of what comes here is a few sorted lists in a row. False: no memory. */
+/* Sort by merging what is ascending already: most of what comes here is a few sorted lists in a row. False: no
+ * memory. */
 static bool merge_runs(struct ana_interval *iv, size_t n)
 {
     struct ana_interval *other = dt_reallocarray(NULL, n, sizeof *other), *from = iv, *to = other;

@@ -1,9 +1,10 @@
 /* From accesses of a summary to footprints: which bytes, exactly.
  *
  * A record is a site that was walked once: an address for each of its lanes, the steps by which it moves with rounds of
- * loops and with the block number, and how many rounds there are. Lanes that move alike are taken together: their addresses
- * become runs of bytes, and each loop in turn, smallest step first, either prolongs the runs (the step is no longer than
- * they are) or repeats them. Nothing is rounded up: what comes out is the set of bytes touched, as intervals.
+ * loops and with the block number, and how many rounds there are. Lanes that move alike are taken together: their
+ * addresses become runs of bytes, and each loop in turn, smallest step first, either prolongs the runs (the step is no
+ * longer than they are) or repeats them. Nothing is rounded up: what comes out is the set of bytes touched, as
+ * intervals.
  *
  * Runs that move alike with the block number are gathered in a plane (memory, kind, evidence, steps), as block 0 of the
  * box has them. Each block's footprint is the union of its planes, moved; blocks that differ in a number by which
@@ -21,7 +22,7 @@
 #define FAR ((__int128)1 << 60)
 #define MOST (UINT64_C(1) << 25) /* intervals of a plane */
 
-/* ---- records --------------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int64_t off)
 {
     struct ana_access_rec r = {.site = site};
@@ -48,7 +49,8 @@ void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *x, int
     if (s->in->trace)
         r.times = dt_new_array(&s->rec_arena, int64_t, r.n);
     if (s->in->trace && s->frame) {
-        r.loop = s->frame->up || s->frame->dim < 0 ? UINT32_MAX : s->code->cfg->block[s->loop[s->frame->loop].header].first + 1;
+        r.loop = s->frame->up || s->frame->dim < 0 ? UINT32_MAX
+                                                   : s->code->cfg->block[s->loop[s->frame->loop].header].first + 1;
         r.round = dt_new_array(&s->rec_arena, int64_t, r.n);
     }
     if (s->rec_arena.failed || !dt_reserve(&s->rec, s->rec.n + 1)) {
@@ -102,7 +104,7 @@ void ana_rec_close(struct ana_sum *s, size_t from, unsigned d)
     }
 }
 
-/* ---- one group of lanes to runs --------------------------------------------------------------------------------------- */
+/* ---- one group of lanes to runs ---------------------------------------------------------------------------------- */
 struct runs dt_vec(struct ana_interval);
 
 static void append(struct ana_sum *s, struct runs *r, uint64_t lo, uint64_t hi)
@@ -194,7 +196,8 @@ static void tidy_plane(struct ana_plane *p)
     p->tidy = p->iv.n;
 }
 
-static void add_runs(struct ana_sum *s, const struct ana_access_rec *r, uint32_t mem, const int64_t *step, const struct runs *v)
+static void add_runs(struct ana_sum *s, const struct ana_access_rec *r, uint32_t mem, const int64_t *step,
+                     const struct runs *v)
 {
     unsigned kinds = s->code->kinds[r->site];
     uint32_t bytes = s->code->sites.site[r->site].bytes;
@@ -346,7 +349,7 @@ void ana_rec_flush(struct ana_sum *s)
     dt_arena_done(&s->rec_arena);
 }
 
-/* ---- planes to footprints ---------------------------------------------------------------------------------------------- */
+/* ---- planes to footprints ---------------------------------------------------------------------------------------- */
 void ana_planes_drop(struct ana_sum *s)
 {
     for (size_t i = 0; i < s->plane.n; i++)
@@ -435,9 +438,8 @@ int ana_planes_add(struct ana_sum *s, struct ana_foot *foot)
                     for (uint32_t c = x[2]; c < (n[2] > 1 ? x[2] + 1 : s->ext[2]) && !rc; c++)
                         for (uint32_t b = x[1]; b < (n[1] > 1 ? x[1] + 1 : s->ext[1]) && !rc; b++)
                             for (uint32_t a = x[0]; a < (n[0] > 1 ? x[0] + 1 : s->ext[0]) && !rc; a++)
-                                rc = ana_foot_add_set(foot,
-                                                      number(s, a, b, c),
-                                                      buffer, (enum ana_kind)p->kind, (enum ana_evidence)p->ev, set);
+                                rc = ana_foot_add_set(foot, number(s, a, b, c), buffer, (enum ana_kind)p->kind,
+                                                      (enum ana_evidence)p->ev, set);
                 }
     }
     free(v.p);

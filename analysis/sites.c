@@ -1,9 +1,9 @@
 /* Sites: the global accesses of an entry, with what the taint pass found out about their addresses and guards.
  *
- * Loads, stores, atomics and cp.async have a width and can be recorded; bulk copies, copies of tensors and matrix loads are spans (span.c); calls, opaque
- * instructions and what else there is have width 0, count as data-dependent, and are widened. Accesses that can only reach shared, local or
- * never-written memory are none. A call is one site if the callee (or what it calls) touches global memory and its
- * arguments' provenance reaches a buffer.
+ * Loads, stores, atomics and cp.async have a width and can be recorded; bulk copies, copies of tensors and matrix loads
+ * are spans (span.c); calls, opaque instructions and what else there is have width 0, count as data-dependent, and are
+ * widened. Accesses that can only reach shared, local or never-written memory are none. A call is one site if the
+ * callee (or what it calls) touches global memory and its arguments' provenance reaches a buffer.
  */
 #include "analysis/taint-priv.h"
 
@@ -161,7 +161,8 @@ bool ana_sites_add(struct ana_taint_state *s, struct ana_sites *out, size_t *cap
         if (part[k].space != PTX_GENERIC && part[k].space != PTX_GLOBAL)
             continue;
         struct ana_site y = x;
-        bool tensor = i->op == PTX_OP_CP_ASYNC_BULK_TENSOR || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR; /* where the map is says nothing */
+        /* where the map is says nothing */
+        bool tensor = i->op == PTX_OP_CP_ASYNC_BULK_TENSOR || i->op == PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR;
         y.address = address(s, &i->opnd[part[k].opnd], prov);
         if (!tensor && !reaches_buffers(s, prov, part[k].space))
             continue;

@@ -110,7 +110,8 @@ static void roots(struct slice *s)
     for (uint32_t k = 0; k < v->nsite && s->ok; k++) {
         const struct ana_site *x = &v->site[k];
         const struct ptx_inst *i = &s->f->inst[x->inst];
-        if (x->address == ANA_DATA_DEPENDENT || x->guard == ANA_DATA_DEPENDENT || (!x->bytes && !x->span) || x->opnd == 0xFF) {
+        if (x->address == ANA_DATA_DEPENDENT || x->guard == ANA_DATA_DEPENDENT || (!x->bytes && !x->span) ||
+            x->opnd == 0xFF) {
             s->ok = false;
             return;
         }

@@ -1,14 +1,16 @@
 /* Accesses of more than one piece: which bytes a bulk copy, a copy of a tensor, or a matrix load touches.
  *
  *   BULK     cp.async.bulk, cp.reduce.async.bulk, discard: as many bytes from the address on as an operand says
- *   TENSOR   cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, tiled: the box at the coordinates, clipped at the tensor's ends, of the map that is
- *            one of the launch's arguments. A map from anywhere else is followed no further: it may name any memory
+ *   TENSOR   cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, tiled: the box at the coordinates, clipped at the
+ *            tensor's ends, of the map that is one of the launch's arguments. A map from anywhere else is followed no
+ *            further: it may name any memory
  *   MATRIX   wmma.load, wmma.store: `lines` lines (rows, or columns) of `line` bytes, a stride apart
  *
- * What BULK and TENSOR touch is known where the numbers are: the instrumented entry logs these (struct ana_logged), log.c reads them. Of a MATRIX each
- * lane records its part, pieces of at most 16 bytes.
+ * What BULK and TENSOR touch is known where the numbers are: the instrumented entry logs these (struct ana_logged),
+ * log.c reads them. Of a MATRIX each lane records its part, pieces of at most 16 bytes.
  *
- * Prefetches touch nothing. Not followed: .cp_mask, im2col, gather4 and scatter4, interleaved layouts (log.c), fragments whose shape is not known.
+ * Prefetches touch nothing. Not followed: .cp_mask, im2col, gather4 and scatter4, interleaved layouts (log.c),
+ * fragments whose shape is not known.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -20,9 +22,7 @@ unsigned ana_span_operands(const struct ptx_inst *i, const struct ana_site *x, c
 {
     unsigned n = 0;
     switch (x->span) {
-    case ANA_SPAN_BULK:
-        ret[n++] = &i->opnd[i->op == PTX_OP_DISCARD ? 1 : 2];
-        break;
+    case ANA_SPAN_BULK: ret[n++] = &i->opnd[i->op == PTX_OP_DISCARD ? 1 : 2]; break;
     case ANA_SPAN_TENSOR:
         for (; n < i->opnd[x->opnd].n && n < ANA_LOG_VALUES; n++)
             ret[n] = &i->opnd[x->opnd].elem[n];
@@ -55,7 +55,8 @@ static bool matrix(const struct ptx_inst *i, struct ana_site *x)
         bits = 4;
     else if (i->type[0] == PTX_B1)
         bits = 1;
-    unsigned rows = i->op == PTX_OP_WMMA_LOAD_B ? size[2] : size[0], cols = i->op == PTX_OP_WMMA_LOAD_A ? size[2] : size[1];
+    unsigned rows = i->op == PTX_OP_WMMA_LOAD_B ? size[2] : size[0],
+             cols = i->op == PTX_OP_WMMA_LOAD_A ? size[2] : size[1];
     x->lines = layout == PTX_M_ROW ? rows : cols;
     x->line = (layout == PTX_M_ROW ? cols : rows) * bits / 8;
     x->element_bits = bits;
@@ -69,7 +70,8 @@ static uint32_t map_of(const struct ana_taint_state *s, const struct ptx_opnd *o
     uint32_t found = UINT32_MAX;
     for (uint32_t b = 0; b <= s->unknown; b++)
         if (has_bit(prov, b)) {
-            if (found != UINT32_MAX || b >= s->f->nparam || b >= s->in->nparam || !s->in->arg || s->in->arg[b].kind != DT_ARG_TENSOR_MAP)
+            if (found != UINT32_MAX || b >= s->f->nparam || b >= s->in->nparam || !s->in->arg ||
+                s->in->arg[b].kind != DT_ARG_TENSOR_MAP)
                 return UINT32_MAX;
             found = b;
         }
@@ -78,8 +80,8 @@ static uint32_t map_of(const struct ana_taint_state *s, const struct ptx_opnd *o
 
 static bool is_number(const struct ana_taint_state *s, const struct ptx_opnd *o)
 {
-    return o->kind == PTX_O_IMM ||
-           (o->kind == PTX_O_REG && !o->neg && s->f->reg[o->reg].type != PTX_PRED && ptx_type_bytes(s->f->reg[o->reg].type) == 4);
+    return o->kind == PTX_O_IMM || (o->kind == PTX_O_REG && !o->neg && s->f->reg[o->reg].type != PTX_PRED &&
+                                    ptx_type_bytes(s->f->reg[o->reg].type) == 4);
 }
 
 void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct ana_site *x, uint64_t *prov)
@@ -87,7 +89,9 @@ void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct a
     const struct ptx_opnd *o = &i->opnd[x->opnd], *v[ANA_LOG_VALUES];
     switch (i->op) {
     case PTX_OP_CP_ASYNC_BULK:
-    case PTX_OP_CP_REDUCE_ASYNC_BULK: x->span = i->nopnd > 2 && !ptx_has(i, PTX_M_CP_MASK) ? ANA_SPAN_BULK : ANA_SPAN_NONE; break;
+    case PTX_OP_CP_REDUCE_ASYNC_BULK:
+        x->span = i->nopnd > 2 && !ptx_has(i, PTX_M_CP_MASK) ? ANA_SPAN_BULK : ANA_SPAN_NONE;
+        break;
     case PTX_OP_DISCARD: x->span = i->nopnd > 1 ? ANA_SPAN_BULK : ANA_SPAN_NONE; break;
     case PTX_OP_CP_ASYNC_BULK_TENSOR:
     case PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR: {
@@ -107,7 +111,8 @@ void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct a
     case PTX_OP_WMMA_STORE_D: x->span = matrix(i, x) ? ANA_SPAN_MATRIX : ANA_SPAN_NONE; break;
     default: return;
     }
-    bool ok = x->span != ANA_SPAN_NONE && o->kind == PTX_O_ADDR && (o->base_kind == PTX_O_REG || o->base_kind == PTX_O_VAR);
+    bool ok =
+        x->span != ANA_SPAN_NONE && o->kind == PTX_O_ADDR && (o->base_kind == PTX_O_REG || o->base_kind == PTX_O_VAR);
     unsigned n = ok ? ana_span_operands(i, x, v) : 0;
     for (unsigned k = 0; k < n; k++) {
         ok &= is_number(s, v[k]);
@@ -122,7 +127,7 @@ void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct a
     }
 }
 
-/* ---- recording ---------------------------------------------------------------------------------------------------------- */
+/* ---- recording --------------------------------------------------------------------------------------------------- */
 static const char *name(const struct ana_instr *s, const struct ana_copy *c, uint32_t r)
 {
     return s->f->reg[c && c->to[r] != PTX_NO_REG ? c->to[r] : r].name;
@@ -154,21 +159,25 @@ static int log_it(struct ana_instr *s, uint32_t k, const struct ana_copy *c, uin
     const struct ptx_inst *i = &s->old[x->inst];
     const struct ptx_opnd *o = &i->opnd[x->opnd], *v[ANA_LOG_VALUES];
     unsigned n = ana_span_operands(i, x, v);
-    EMIT(s, "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_w, [" ANA_CTL "+%u]; setp.eq.u64 %%ana_p, %%ana_w, 0; @%%ana_p bra $ana_s%u;", skip,
-         (unsigned)offsetof(struct ana_ctl, log), skip);
+    EMIT(s,
+         "@!%%ana_in bra $ana_s%u; ld.global.u64 %%ana_w, [" ANA_CTL
+         "+%u]; setp.eq.u64 %%ana_p, %%ana_w, 0; @%%ana_p bra $ana_s%u;",
+         skip, (unsigned)offsetof(struct ana_ctl, log), skip);
     if (x->span == ANA_SPAN_TENSOR) { /* how far it is from the argument that it should be */
         EMIT(s, "mov.u64 %%ana_a, 0;");
         if (o->base_kind == PTX_O_REG)
-            EMIT(s, "mov.b64 %%ana_b, %s; cvta.param.u64 %%ana_b, %%ana_b; sub.s64 %%ana_a, %s, %%ana_b;", s->f->param[x->params[0]]->name,
-                 name(s, c, o->reg));
+            EMIT(s, "mov.b64 %%ana_b, %s; cvta.param.u64 %%ana_b, %%ana_b; sub.s64 %%ana_a, %s, %%ana_b;",
+                 s->f->param[x->params[0]]->name, name(s, c, o->reg));
     } else {
         int rc = address_of_operand(s, c, o);
         if (rc)
             return rc;
     }
     EMIT(s,
-         "atom.global.add.u64 %%ana_o, [%%ana_w], 1; ld.global.u64 %%ana_e, [%%ana_w+8]; setp.ge.u64 %%ana_p, %%ana_o, %%ana_e;"
-         "@%%ana_p bra $ana_s%u; mad.lo.s64 %%ana_w, %%ana_o, %u, %%ana_w; st.global.u32 [%%ana_w+16], %u; st.global.u32 [%%ana_w+20], %%ana_blk;"
+         "atom.global.add.u64 %%ana_o, [%%ana_w], 1; ld.global.u64 %%ana_e, [%%ana_w+8]; setp.ge.u64 %%ana_p, %%ana_o, "
+         "%%ana_e;"
+         "@%%ana_p bra $ana_s%u; mad.lo.s64 %%ana_w, %%ana_o, %u, %%ana_w; st.global.u32 [%%ana_w+16], %u; "
+         "st.global.u32 [%%ana_w+20], %%ana_blk;"
          "st.global.u64 [%%ana_w+24], %%ana_a;",
          skip, (unsigned)sizeof(struct ana_logged), k);
     for (unsigned q = 0; q < ANA_LOG_VALUES; q++) {
@@ -178,7 +187,8 @@ static int log_it(struct ana_instr *s, uint32_t k, const struct ana_copy *c, uin
         EMIT(s, "st.global.u32 [%%ana_w+%u], %%ana_x;", 32 + 4 * q);
     }
     for (unsigned q = 0; q < 3; q++)
-        EMIT(s, "mov.u32 %%ana_x, %%tid.%c; st.global.u32 [%%ana_w+%u], %%ana_x;", "xyz"[q], 32 + 4 * (ANA_LOG_VALUES + q));
+        EMIT(s, "mov.u32 %%ana_x, %%tid.%c; st.global.u32 [%%ana_w+%u], %%ana_x;", "xyz"[q],
+             32 + 4 * (ANA_LOG_VALUES + q));
     return 0;
 }
 
@@ -199,16 +209,19 @@ static int pieces(struct ana_instr *s, uint32_t k, const struct ana_copy *c, enu
         if (rc)
             return rc;
         EMIT(s,
-             "mov.u32 %%ana_y, %%laneid; add.u32 %%ana_y, %%ana_y, %u; setp.ge.u32 %%ana_p, %%ana_y, %u; @%%ana_p bra $ana_s%u;"
+             "mov.u32 %%ana_y, %%laneid; add.u32 %%ana_y, %%ana_y, %u; setp.ge.u32 %%ana_p, %%ana_y, %u; @%%ana_p bra "
+             "$ana_s%u;"
              "div.u32 %%ana_m, %%ana_y, %u; mul.lo.u32 %%ana_k, %%ana_m, %u; sub.u32 %%ana_k, %%ana_y, %%ana_k;"
-             "mul.wide.u32 %%ana_o, %%ana_x, %u; shr.u64 %%ana_o, %%ana_o, 3; cvt.u64.u32 %%ana_w, %%ana_m; mul.lo.u64 %%ana_o, %%ana_o, %%ana_w;"
+             "mul.wide.u32 %%ana_o, %%ana_x, %u; shr.u64 %%ana_o, %%ana_o, 3; cvt.u64.u32 %%ana_w, %%ana_m; mul.lo.u64 "
+             "%%ana_o, %%ana_o, %%ana_w;"
              "mul.wide.u32 %%ana_w, %%ana_k, %u; add.u64 %%ana_o, %%ana_o, %%ana_w;",
              at, all, next, per, per, x->element_bits, x->bytes);
         rc = address_of_operand(s, c, &i->opnd[x->opnd]);
         if (rc)
             return rc;
         EMIT(s,
-             "add.u64 %%ana_a, %%ana_a, %%ana_o; and.b64 %%ana_w, %%ana_a, %u; setp.eq.u64 %%ana_p, %%ana_w, 0; @%%ana_p bra $ana_q%u;"
+             "add.u64 %%ana_a, %%ana_a, %%ana_o; and.b64 %%ana_w, %%ana_a, %u; setp.eq.u64 %%ana_p, %%ana_w, 0; "
+             "@%%ana_p bra $ana_q%u;"
              "red.global.or.b32 [%%ana_err+28], %u; bra $ana_s%u; $ana_q%u:",
              x->bytes - 1, next, ANA_OVER_LOG, skip, next);
         rc = ana_emit_record(s, k, mode, next);

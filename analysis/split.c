@@ -2,9 +2,10 @@
  *
  * Taint and its like know one level, one provenance and one kind of a register, whatever it holds where. People write
  *     mul.wide.u32 %d, %r, 4; add.s64 %d, %p, %d;
- * and %d is a number, then an address; flow-insensitively it is neither. In the copy that is instrumented each value that is dead before its block ends
- * gets a register of its own: from an unpredicated definition to the next one in the same block that overwrites all of it. What lives on, is written
- * under a predicate, or touched by a call or something unknown, stays where it is.
+ * and %d is a number, then an address; flow-insensitively it is neither. In the copy that is instrumented each value
+ * that is dead before its block ends gets a register of its own: from an unpredicated definition to the next one in the
+ * same block that overwrites all of it. What lives on, is written under a predicate, or touched by a call or something
+ * unknown, stays where it is.
  *
  * Backward through each block: which definitions have such a next one. Forward: new names.
  */
@@ -49,7 +50,10 @@ static void forget(uint32_t r, bool write, void *user)
         s->stamp[r] = 0;
 }
 
-static uint32_t renamed(const struct splitter *s, uint32_t r) { return r < s->nreg && s->stamp[r] == s->block && s->name[r] ? s->name[r] - 1 : r; }
+static uint32_t renamed(const struct splitter *s, uint32_t r)
+{
+    return r < s->nreg && s->stamp[r] == s->block && s->name[r] ? s->name[r] - 1 : r;
+}
 
 static void rename_operand(const struct splitter *s, struct ptx_opnd *o)
 {

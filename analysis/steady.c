@@ -1,11 +1,12 @@
 /* Which instructions a launch executes, and where its accesses go: is that the same whatever memory holds?
  *
- * Then what it costs in the software device's model (device.h: dev_cost) is a function of kernel, geometry and arguments, and a figure found on one input
- * holds for all. It is, where the taint pass (taint.c) finds untainted
+ * Then what it costs in the software device's model (device.h: dev_cost) is a function of kernel, geometry and
+ * arguments, and a figure found on one input holds for all. It is, where the taint pass (taint.c) finds untainted
  *     every guard of an instruction and every branch, so that the same threads execute the same instructions;
  *     every address, in whatever memory, and the number of bytes of a copy;
  *     what barriers, and instructions that few kernels have, take at all.
- * Calls and instructions that nobody knows are not looked into. Content of constant buffers counts as data, too: whoever keeps a figure need not know it.
+ * Calls and instructions that nobody knows are not looked into. Content of constant buffers counts as data, too:
+ * whoever keeps a figure need not know it.
  */
 #include <stdlib.h>
 
@@ -35,10 +36,10 @@ static bool value_only(const struct ptx_inst *i, const struct ptx_op_info *op)
     case PTX_OP_RED:
     case PTX_OP_SHFL:
     case PTX_OP_VOTE:
-    case PTX_OP_MMA:
-        return true;
+    case PTX_OP_MMA: return true;
     default:
-        return !(op->flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_SIDE));
+        return !(op->flags &
+                 (PTX_F_READS | PTX_F_WRITES | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_SIDE));
     }
 }
 

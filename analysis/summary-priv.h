@@ -6,18 +6,19 @@
 #include "analysis/analysis-priv.h"
 #include "base/vec.h"
 
-/* ---- forms (form.c) ------------------------------------------------------------------------------------------------ */
+/* ---- forms (form.c) ---------------------------------------------------------------------------------------------- */
 /* Dimensions: the block number's x, y and z, then one for each loop that is being walked, outermost first. */
 enum { ANA_BLOCK_DIMS = 3, ANA_DIMS = 8 };
 
-/* A register of all threads of a block: base + sum of step[d] * k[d] in lane l, modulo two to the register's width, for all
- * k[d] in [0, count of d in lane l). Numbers are held sign-extended. */
+/* A register of all threads of a block: base + sum of step[d] * k[d] in lane l, modulo two to the register's width, for
+ * all k[d] in [0, count of d in lane l). Numbers are held sign-extended. */
 struct ana_form {
     int64_t *base, *step[ANA_DIMS]; /* per lane; a step is there, and read, where `dims` says so */
-    uint8_t flat;                   /* bits, read where `dims` has them: the step is the same in all lanes, and step[d][0] is it */
-    uint32_t *mem;                  /* per lane: memory (ana_summary_in.mem) + 1 that it is an offset in, 0: a number */
-    uint8_t dims;                   /* bits */
-    bool points;                    /* mem is there and read */
+    /* bits, read where `dims` has them: the step is the same in all lanes, and step[d][0] is it */
+    uint8_t flat;
+    uint32_t *mem; /* per lane: memory (ana_summary_in.mem) + 1 that it is an offset in, 0: a number */
+    uint8_t dims;  /* bits */
+    bool points;   /* mem is there and read */
 };
 
 struct ana_access_rec { /* a site, done once: by some lanes, at an address each */
@@ -30,7 +31,8 @@ struct ana_access_rec { /* a site, done once: by some lanes, at an address each 
     int64_t *count[ANA_DIMS]; /* loops only: set where the loop's walk ends */
     int64_t *times;           /* when traced: rounds of all loops together, moving or not */
     int64_t *round;           /* when traced, in one loop that is in none: rounds before */
-    uint32_t loop;            /* when traced: 0: in none, else 1 + the first instruction of that loop's header, UINT32_MAX: in several */
+    /* when traced: 0: in none, else 1 + the first instruction of that loop's header, UINT32_MAX: in several */
+    uint32_t loop;
 };
 
 struct ana_frame { /* a loop being walked */
@@ -41,7 +43,7 @@ struct ana_frame { /* a loop being walked */
     int64_t *done; /* per lane, when traced: rounds before this walk */
 };
 
-struct ana_plane { /* part of a plane: the bytes of block 0 of the box, and how they move with the block number */
+struct ana_plane {       /* part of a plane: the bytes of block 0 of the box, and how they move with the block number */
     uint32_t mem, width; /* width: of the widest access */
     uint8_t kind, ev;
     int64_t step[ANA_BLOCK_DIMS];
@@ -51,9 +53,9 @@ struct ana_plane { /* part of a plane: the bytes of block 0 of the box, and how 
 
 struct ana_loop_info {
     uint32_t header;
-    uint8_t *in;      /* per basic block */
-    uint32_t *reg, n; /* registers that a round hands to the next */
-    struct ana_round { /* each of them, while the loop is walked */
+    uint8_t *in;               /* per basic block */
+    uint32_t *reg, n;          /* registers that a round hands to the next */
+    struct ana_round {         /* each of them, while the loop is walked */
         struct ana_form start; /* at the begin of a walk */
         int64_t *by;           /* what a round adds, per lane */
     } * round;
@@ -63,18 +65,19 @@ struct ana_sum {
     const struct ana_summary_in *in;
     const struct ana_code *code;
     struct dt_arena a, rec_arena;
-    uint32_t n; /* lanes */
+    uint32_t n;    /* lanes */
     uint8_t *bits; /* of each register */
     struct ana_form *reg, tmp[8];
-    uint8_t *pred; /* scratch mask */
+    uint8_t *pred;   /* scratch mask */
     int64_t *tid[3]; /* of each lane */
     /* where the walk is */
     const uint8_t *mask; /* lanes of the instruction at hand */
     bool full;           /* all of them */
-    uint32_t lo[ANA_BLOCK_DIMS], ext[ANA_BLOCK_DIMS], stride[ANA_BLOCK_DIMS]; /* the box: lo, lo + stride …, ext of them */
+    /* the box: lo, lo + stride …, ext of them */
+    uint32_t lo[ANA_BLOCK_DIMS], ext[ANA_BLOCK_DIMS], stride[ANA_BLOCK_DIMS];
     uint32_t every[ANA_BLOCK_DIMS]; /* with `again`: walk blocks that are so many apart (0: as it is) */
     bool again;
-    int64_t *count[ANA_DIMS];                         /* of loops, per lane */
+    int64_t *count[ANA_DIMS]; /* of loops, per lane */
     struct ana_frame *frame;
     struct ana_loop_info *loop;
     uint32_t nloop, *loop_of; /* loop whose header a block is, + 1 */
@@ -141,8 +144,8 @@ bool ana_moves(struct ana_sum *s, const struct ana_form *x); /* does it depend o
 /* ... so that x does not depend on any dimension. */
 void ana_hold(struct ana_sum *s, const struct ana_form *x);
 /* ret[l] = is x < y (or x == y, with `equal`): counts are lowered so that this is so throughout. */
-void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign, bool equal,
-                 uint8_t *ret);
+void ana_compare(struct ana_sum *s, const struct ana_form *x, const struct ana_form *y, unsigned bits, bool sign,
+                 bool equal, uint8_t *ret);
 /* Quotient and rest of x >= 0 by c[l] > 0; either may be NULL. False: x may be negative. */
 bool ana_digits(struct ana_sum *s, const struct ana_form *x, const int64_t *c, unsigned bits, bool sign,
                 struct ana_form *quot, struct ana_form *rest);
@@ -153,20 +156,20 @@ static inline void ana_cannot(struct ana_sum *s, const char *why)
         s->no = why;
 }
 
-/* ---- form-inst.c ---------------------------------------------------------------------------------------------------- */
+/* ---- form-inst.c ------------------------------------------------------------------------------------------------- */
 bool ana_inst_known(const struct ana_sum *s, const struct ptx_inst *i); /* can it be walked at all? */
-void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i); /* in the lanes of the mask; no control flow */
+void ana_inst_run(struct ana_sum *s, const struct ptx_inst *i);         /* in the lanes of the mask; no control flow */
 /* Operand o as a form: of a register its own, else in tmp[slot]. */
 const struct ana_form *ana_operand(struct ana_sum *s, const struct ptx_opnd *o, unsigned bits, unsigned slot);
 
-/* ---- shape.c --------------------------------------------------------------------------------------------------------- */
+/* ---- shape.c ----------------------------------------------------------------------------------------------------- */
 void ana_rec_add(struct ana_sum *s, uint32_t site, const struct ana_form *address, int64_t off);
 void ana_rec_close(struct ana_sum *s, size_t from, unsigned dim); /* a loop's walk ends */
 void ana_rec_flush(struct ana_sum *s);                            /* records into planes */
 int ana_planes_add(struct ana_sum *s, struct ana_foot *foot);     /* planes of the box into the footprint */
 void ana_planes_drop(struct ana_sum *s);
 
-/* ---- trace.c --------------------------------------------------------------------------------------------------------- */
+/* ---- trace.c ----------------------------------------------------------------------------------------------------- */
 int ana_trace_give(struct ana_sum *s); /* the records of a box that is done, to in->trace */
 
 #endif

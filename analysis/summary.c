@@ -1,22 +1,25 @@
 /* A launch's footprints without running it: its slice, walked once for many blocks and many rounds of its loops.
  *
- * Every register is a form (form.c): in each thread of a block a number that moves by constants with the block number and
- * with the rounds of the loops being walked. All threads of a block are walked side by side under a mask, the lowest
- * basic block first, as the executor does. What an instruction needs to hold for *all* blocks and rounds at hand it makes
- * hold, by lowering how many there are, so nothing here is guessed and nothing taken back:
+ * Every register is a form (form.c): in each thread of a block a number that moves by constants with the block number
+ * and with the rounds of the loops being walked. All threads of a block are walked side by side under a mask, the
+ * lowest basic block first, as the executor does. What an instruction needs to hold for *all* blocks and rounds at hand
+ * it makes hold, by lowering how many there are, so nothing here is guessed and nothing taken back:
  *
  *   blocks   The grid begins as one box of blocks. Where a branch or a mask would differ between blocks, or an address
- *            would not move evenly with the block number, the box shrinks; what was cut off is walked later. Where it moves evenly
+ *            would not move evenly with the block number, the box shrinks; what was cut off is walked later. Where it
+ *            moves evenly
  *            with every third block (rows of three blocks each), every third is a box.
  *   loops    The first round of a loop is walked alone. The second is walked with what each register changed by as its
  *            step, and as many rounds as it takes until something differs: a branch that goes the other way ends the
  *            rounds before it does. If each register then is what it was plus its step, this one walk stands for all of
- *            these rounds (induction); else for its first. The walk goes on from the round after. So a loop of n rounds costs
+ *            these rounds (induction); else for its first. The walk goes on from the round after. So a loop of n rounds
+ *            costs
  *            three walks, more where its body changes on the way, n where nothing moves evenly.
  *
- * Accesses become bytes in shape.c. There is no summary where an instruction is not known to form-inst.c, memory that the
- * kernel writes is read back, threads exchange values, an address leaves its buffer or is misaligned (what is wrong is then
- * said by running the kernel), or all this would take longer than running it. The launch is recorded on the device instead.
+ * Accesses become bytes in shape.c. There is no summary where an instruction is not known to form-inst.c, memory that
+ * the kernel writes is read back, threads exchange values, an address leaves its buffer or is misaligned (what is wrong
+ * is then said by running the kernel), or all this would take longer than running it. The launch is recorded on the
+ * device instead.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,7 +28,7 @@
 
 #define ENDLESS (INT64_C(1) << 31) /* rounds of a loop whose end was not met yet */
 
-/* ---- loops of the flow graph ------------------------------------------------------------------------------------------ */
+/* ---- loops of the flow graph ------------------------------------------------------------------------------------- */
 static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
 {
     while (b != a && b != UINT32_MAX)
@@ -126,11 +129,8 @@ static int find_carried(struct ana_sum *s)
     return rc == DT_E_TOO_LARGE ? 0 : rc;
 }
 
-/* ---- lanes on their way ------------------------------------------------------------------------------------------------ */
-static bool any(const struct ana_sum *s, const uint8_t *lane)
-{
-    return memchr(lane, 1, s->n) != NULL;
-}
+/* ---- lanes on their way ------------------------------------------------------------------------------------------ */
+static bool any(const struct ana_sum *s, const uint8_t *lane) { return memchr(lane, 1, s->n) != NULL; }
 
 static void set_mask(struct ana_sum *s, const uint8_t *lane)
 {
@@ -173,7 +173,7 @@ static void predicate(const struct ana_sum *s, const struct ptx_inst *i, const u
     for (uint32_t l = 0, n = s->n; l < n; l++)
         holds[l] = p[l] != 0;
     for (uint32_t l = 0, n = s->n; l < n; l++)
-        out[l] = lane[l] & (holds[l] ^ not);
+        out[l] = lane[l] & (holds[l] ^ not );
 }
 
 static void access(struct ana_sum *s, uint32_t site, const uint8_t *lane, uint8_t *mine)
@@ -296,20 +296,22 @@ static void run_waiting(struct ana_sum *s, const struct ana_loop_info *in)
     free(lane);
 }
 
-/* ---- a loop -------------------------------------------------------------------------------------------------------------- */
+/* ---- a loop ------------------------------------------------------------------------------------------------------ */
 static bool same_steps(const struct ana_form *x, const struct ana_form *y, uint32_t l, int but)
 {
     for (int d = 0; d < ANA_DIMS; d++) {
-        int64_t p = x->dims >> d & 1 ? ana_step(x, (unsigned)d, l) : 0, q = y->dims >> d & 1 ? ana_step(y, (unsigned)d, l) : 0;
+        int64_t p = x->dims >> d & 1 ? ana_step(x, (unsigned)d, l) : 0,
+                q = y->dims >> d & 1 ? ana_step(y, (unsigned)d, l) : 0;
         if (d != but && p != q)
             return false;
     }
     return (x->points ? x->mem[l] : 0) == (y->points ? y->mem[l] : 0);
 }
 
-/* After a walk: how many rounds it stands for; registers as they are after these; what the next round is likely to add. */
-static void end_of_walk(struct ana_sum *s, const struct ana_loop_info *k, struct ana_round *r, int dim, const uint8_t *back,
-                        uint8_t *known)
+/* After a walk: how many rounds it stands for; registers as they are after these; what the next round is likely to
+ * add. */
+static void end_of_walk(struct ana_sum *s, const struct ana_loop_info *k, struct ana_round *r, int dim,
+                        const uint8_t *back, uint8_t *known)
 {
     int64_t *count = dim < 0 ? NULL : s->count[dim];
     for (uint32_t q = 0; q < k->n && count; q++) {
@@ -318,8 +320,9 @@ static void end_of_walk(struct ana_sum *s, const struct ana_loop_info *k, struct
             if (!back[l] || count[l] == 1)
                 continue;
             int64_t step = x->dims >> dim & 1 ? ana_step(x, (unsigned)dim, l) : 0;
-            bool good = same_steps(x, &r[q].start, l, dim) && step == r[q].by[l] &&
-                        x->base[l] == ana_canon((uint64_t)r[q].start.base[l] + (uint64_t)r[q].by[l], s->bits[k->reg[q]]);
+            bool good =
+                same_steps(x, &r[q].start, l, dim) && step == r[q].by[l] &&
+                x->base[l] == ana_canon((uint64_t)r[q].start.base[l] + (uint64_t)r[q].by[l], s->bits[k->reg[q]]);
             if (!good)
                 count[l] = 1;
         }
@@ -401,7 +404,7 @@ static void run_loop(struct ana_sum *s, uint32_t loop, const uint8_t *lane)
     free(mem);
 }
 
-/* ---- boxes --------------------------------------------------------------------------------------------------------------- */
+/* ---- boxes ------------------------------------------------------------------------------------------------------- */
 static int prepare(struct ana_sum *s)
 {
     const struct ana_code *c = s->code;

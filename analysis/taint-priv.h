@@ -19,7 +19,8 @@ enum { /* what a device function and its callees do */
        ANA_CALL_EXITS = 16, /* threads may not come back */
        ANA_CALL_ATOMICS = 32,
        ANA_CALL_FP_ATOMICS = 64,
-       ANA_CALL_ANYTHING = ANA_CALL_READS | ANA_CALL_WRITES | ANA_CALL_UNKNOWN | ANA_CALL_EXITS | ANA_CALL_ATOMICS | ANA_CALL_FP_ATOMICS,
+       ANA_CALL_ANYTHING = ANA_CALL_READS | ANA_CALL_WRITES | ANA_CALL_UNKNOWN | ANA_CALL_EXITS | ANA_CALL_ATOMICS |
+                           ANA_CALL_FP_ATOMICS,
 };
 
 struct ana_cell {
@@ -43,15 +44,17 @@ struct ana_taint_state {
     const struct ptx_var **known; /* sorted by address */
     uint32_t *known_bit;
     uint64_t *shared_bits, *local_bits, *dynamic_bits /* extern shared: all at one address */; /* masks */
-    uint32_t unknown;      /* a provenance bit: addresses that were loaded from global memory, or came from a call */
-    bool loaded_unknown;   /* by the load at hand */
-    uint8_t carry;         /* taint of the carry flag */
-    bool *no_carry;        /* per instruction: it reads the flag where it may never have been set, or been lost in a call */
+    uint32_t unknown;    /* a provenance bit: addresses that were loaded from global memory, or came from a call */
+    bool loaded_unknown; /* by the load at hand */
+    uint8_t carry;       /* taint of the carry flag */
+    /* per instruction: it reads the flag where it may never have been set, or been lost in a call */
+    bool *no_carry;
     uint16_t *effect;      /* per function of the module: ANA_CALL_* + 1 */
     struct dt_arena *keep; /* for the whole pass */
     bool *escapes;
     bool opaque, changed, param_address;
-    bool mapa, relaxed; /* generic addresses may be of other blocks of the cluster; a cluster barrier may order nothing */
+    /* generic addresses may be of other blocks of the cluster; a cluster barrier may order nothing */
+    bool mapa, relaxed;
     uint8_t *branch; /* per block: level its branch was applied at */
     uint8_t *kind;   /* per register: number, base, bits (binding.c) */
     uint32_t *align; /* per parameter: what its buffers must be aligned to, 0: nothing */
@@ -122,7 +125,8 @@ static inline void read_reg(uint32_t r, bool write, void *user)
 static inline void read_special(struct ana_taint_state *s, const struct ptx_opnd *o)
 {
     if (o->kind == PTX_O_SREG) {
-        bool cluster = o->sreg >= PTX_SR_IS_EXPLICIT_CLUSTER && o->sreg <= PTX_SR_CLUSTER_NCTARANK; /* the launch says */
+        /* the launch says */
+        bool cluster = o->sreg >= PTX_SR_IS_EXPLICIT_CLUSTER && o->sreg <= PTX_SR_CLUSTER_NCTARANK;
         if (!(ptx_sreg_flags(o->sreg) & PTX_SRF_GEOMETRY) && !cluster)
             s->src = DATA;
     } else if (o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR)) {
@@ -155,9 +159,11 @@ static inline uint8_t address(struct ana_taint_state *s, const struct ptx_opnd *
 void ana_store_targets(struct ana_taint_state *s, uint8_t space, const uint64_t *prov, uint64_t *mask);
 void ana_alias(const struct ana_taint_state *s, uint64_t *mask);
 
-/* binding.c: the kind of what an instruction, a load of value provenance `out`, assigns. DATA: it makes a number of pointer bits. */
+/* binding.c: the kind of what an instruction, a load of value provenance `out`, assigns. DATA: it makes a number of
+ * pointer bits. */
 uint8_t ana_binding(struct ana_taint_state *s, const struct ptx_inst *i);
-uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, const uint64_t *from, const uint64_t *out);
+uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, const uint64_t *from,
+                         const uint64_t *out);
 /* Is `and` i a number although it takes pointer bits: the low ones of an aligned address? */
 bool ana_binding_low(struct ana_taint_state *s, const struct ptx_inst *i);
 /* Is the operand, or the base of the address, a number made of pointer bits? */
@@ -171,7 +177,8 @@ void ana_call_reach(struct ana_taint_state *s, uint64_t *out);
 void ana_races(struct ana_taint_state *s);
 bool ana_watch(struct ana_taint_state *s, struct ana_tainted *t);
 
-/* span.c: what kind of span site x, at operand x->opnd, is; its address joins what else says what is touched. It may forget `prov`: anywhere. */
+/* span.c: what kind of span site x, at operand x->opnd, is; its address joins what else says what is touched. It may
+ * forget `prov`: anywhere. */
 void ana_span_find(struct ana_taint_state *s, const struct ptx_inst *i, struct ana_site *x, uint64_t *prov);
 
 /* sites.c: the accesses of instruction `at`, appended to `out`. False: memory. */

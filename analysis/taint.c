@@ -5,7 +5,8 @@
  * beside it. Everything is iterated to a fixpoint; every transfer is monotone.
  *
  *   sources of data    loads of global memory; atomics; match, activemask, elect, barrier reductions, mbarrier
- *                      tests; results of floating point whose bits PTX leaves open (PTX_F_OPEN: approximations, matrices); machine registers; results of calls; registers that may be read before they are
+ *                      tests; results of floating point whose bits PTX leaves open (PTX_F_OPEN: approximations,
+ *                      matrices); machine registers; results of calls; registers that may be read before they are
  *                      written; shared memory that is read without a store, or where no barrier orders stores and
  *                      loads (cells.c); the carry flag by what set it, or where nothing did; anything opaque
  *   constant           loads whose provenance is buffers with constant content only
@@ -365,11 +366,8 @@ static void step(struct ana_taint_state *s, uint32_t at)
     case PTX_OP_LABEL:
     case PTX_OP_PRAGMA:
     case PTX_OP_BRANCHTARGETS:
-    case PTX_OP_CALLPROTO:
-        return;
-    case PTX_OP_OPAQUE:
-        everything(s);
-        return;
+    case PTX_OP_CALLPROTO: return;
+    case PTX_OP_OPAQUE: everything(s); return;
     }
     s->src = NONE;
     memset(s->src_prov, 0, s->words * sizeof *s->src_prov);
@@ -518,7 +516,8 @@ static bool carry_through(struct ana_taint_state *s, const struct ptx_block *b, 
 /* Where the carry flag is read on a way on which nothing set it since the start, or since a call: it holds anything. */
 static bool carry_flags(struct ana_taint_state *s)
 {
-    uint8_t *lost = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1); /* the flag may not be set at the block's end */
+    /* the flag may not be set at the block's end */
+    uint8_t *lost = dt_new_array(&s->a, uint8_t, (size_t)s->cfg.nblock + 1);
     bool more = true;
     s->no_carry = dt_new_array(&s->a, bool, (size_t)s->f->ninst + 1);
     while (more && lost && s->no_carry) {

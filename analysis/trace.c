@@ -1,8 +1,10 @@
-/* Every access of a launch, thread by thread: the records that a summary is made of, handed out before they become bytes.
+/* Every access of a launch, thread by thread: the records that a summary is made of, handed out before they become
+ * bytes.
  *
- * A footprint says which bytes a block touches, not which thread touches which, nor how often. A rewrite that recomputes thread numbers from
- * addresses, or that must know that a byte is stored once, needs that. The launch is walked again by summary.c, in the same boxes, and each
- * box's records are given out when the box is done, its extent final. Only the launch asked for is looked at: all others count as known.
+ * A footprint says which bytes a block touches, not which thread touches which, nor how often. A rewrite that
+ * recomputes thread numbers from addresses, or that must know that a byte is stored once, needs that. The launch is
+ * walked again by summary.c, in the same boxes, and each box's records are given out when the box is done, its extent
+ * final. Only the launch asked for is looked at: all others count as known.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -29,9 +31,19 @@ int ana_trace_give(struct ana_sum *s)
         uint32_t *buffer = dt_new_array(&s->rec_arena, uint32_t, r->n);
         if (!buffer)
             return DT_E_NOMEM;
-        v[i] = (struct ana_trace){.inst = x->inst, .bytes = x->bytes, .reads = x->reads, .writes = x->writes, .atomic = x->atomic,
-                                  .evidence = worst(s, r->site), .n = r->n, .thread = r->lane, .buffer = buffer, .base = r->base,
-                                  .times = r->times, .loop = r->loop, .round = r->loop == UINT32_MAX ? NULL : r->round,
+        v[i] = (struct ana_trace){.inst = x->inst,
+                                  .bytes = x->bytes,
+                                  .reads = x->reads,
+                                  .writes = x->writes,
+                                  .atomic = x->atomic,
+                                  .evidence = worst(s, r->site),
+                                  .n = r->n,
+                                  .thread = r->lane,
+                                  .buffer = buffer,
+                                  .base = r->base,
+                                  .times = r->times,
+                                  .loop = r->loop,
+                                  .round = r->loop == UINT32_MAX ? NULL : r->round,
                                   .by = r->dims >> ANA_BLOCK_DIMS & 1 ? r->step[ANA_BLOCK_DIMS] : NULL};
         for (uint32_t k = 0; k < r->n; k++)
             buffer[k] = s->in->mem[r->mem[k]].buffer;
@@ -65,7 +77,8 @@ static int trace(struct ana_rec *s, uint32_t launch, ana_trace_fn fn, void *user
     return rc ? rc : ana_trace_offline(s, launch, fn, user, ret_why);
 }
 
-int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why, struct dt_err *e)
+int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why,
+                     struct dt_err *e)
 {
     struct ana_result none = {.prog = p};
     struct ana_options o = {.base = &none};

@@ -1,18 +1,20 @@
-/* Warnings about what kernels do that the footprints show, without running anything: the member `warnings` of an analysis, and part of a plan's.
+/* Warnings about what kernels do that the footprints show, without running anything: the member `warnings` of an
+ * analysis, and part of a plan's.
  *
- *   race           two blocks touch a byte, one writing, for certain on every input, and the kernel has no atomic, fence or ordered access that could put
- *                  one before the other
- *   uninitialised  bytes of an intermediate or output are read for certain, that no launch before writes, nor the launch itself. A fill counts for nothing:
- *                  it is not part of the repeated work (contract.md §2)
+ *   race           two blocks touch a byte, one writing, for certain on every input, and the kernel has no atomic,
+ *                  fence or ordered access that could put one before the other
+ *   uninitialised  bytes of an intermediate or output are read for certain, that no launch before writes, nor the
+ *                  launch itself. A fill counts for nothing: it is not part of the repeated work (contract.md §2)
  *   written-input  a launch writes, or may write, a buffer whose role is input
  *   idle-blocks    most of many blocks write nothing: the grid looks like a number of threads
  *   no-effect      no block writes anything
  *
- * They depend on kernels, geometry and arguments alone, so that a cache may keep them: names stand only in `launch` and `buffer` (cache/rename.c puts the
- * caller's in), lines and instructions in members of their own, which hold for the text that was analysed.
+ * They depend on kernels, geometry and arguments alone, so that a cache may keep them: names stand only in `launch` and
+ * `buffer` (cache/rename.c puts the caller's in), lines and instructions in members of their own, which hold for the
+ * text that was analysed.
  *
- * Not found here: races of threads within a block, shared memory that nobody wrote, whatever data decides (rewrite/original.c runs the launches for
- * that), races between launches (they are in order on one stream).
+ * Not found here: races of threads within a block, shared memory that nobody wrote, whatever data decides
+ * (rewrite/original.c runs the launches for that), races between launches (they are in order on one stream).
  */
 #include "analysis/analysis-priv.h"
 
@@ -23,21 +25,23 @@
 #include "base/str.h"
 
 #define CONFLICT_MOST (1u << 22) /* intervals of one buffer that are looked at for a certain race */
-#define IDLE_LEAST 16            /* idle blocks, of which there are also three times as many as others: "a grid of threads" */
+/* idle blocks, of which there are also three times as many as others: "a grid of threads" */
+#define IDLE_LEAST 16
 #define INST_MOST 160
 
-/* ---- one warning ------------------------------------------------------------------------------------------------------ */
+/* ---- one warning ------------------------------------------------------------------------------------------------- */
 
 static json_t *line_of(const struct ptx_function *f, const struct ptx_inst *i)
 {
     struct ptx_source at;
     if (!ptx_source_of(f, i, &at))
         return NULL;
-    return at.at_file ? json_sprintf("%s:%u, inlined at %s:%u", at.file, at.line, at.at_file, at.at_line) : json_sprintf("%s:%u", at.file, at.line);
+    return at.at_file ? json_sprintf("%s:%u, inlined at %s:%u", at.file, at.line, at.at_file, at.at_line)
+                      : json_sprintf("%s:%u", at.file, at.line);
 }
 
-json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code, uint32_t buffer, const struct ptx_function *f, const struct ptx_inst *i,
-                    const char *message)
+json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code, uint32_t buffer,
+                    const struct ptx_function *f, const struct ptx_inst *i, const char *message)
 {
     json_t *line = i ? line_of(f, i) : NULL, *o;
     struct dt_str at = {0}, text = {0};
@@ -47,10 +51,11 @@ json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code,
     const char *s = text.s ? text.s + strspn(text.s, " \t") : "";
     size_t n = strcspn(s, ";");
     json_t *inst = i ? json_sprintf("PTX line %u: %.*s", i->line, n < INST_MOST ? (int)n : INST_MOST, s) : NULL;
-    o = at.failed || text.failed ? NULL
-                                 : json_pack("{s:s, s:s, s:s, s:s, s:s*, s:o*, s:o*}", "code", code, "message", message, "pointer", at.s, "launch",
-                                             p->graph->launch[launch].name, "buffer", buffer == UINT32_MAX ? NULL : p->graph->buffer[buffer].name, "line", line,
-                                             "instruction", inst);
+    o = at.failed || text.failed
+            ? NULL
+            : json_pack("{s:s, s:s, s:s, s:s, s:s*, s:o*, s:o*}", "code", code, "message", message, "pointer", at.s,
+                        "launch", p->graph->launch[launch].name, "buffer",
+                        buffer == UINT32_MAX ? NULL : p->graph->buffer[buffer].name, "line", line, "instruction", inst);
     dt_str_done(&at);
     dt_str_done(&text);
     return o;
@@ -67,15 +72,17 @@ static const struct ptx_inst *site_of(const struct dev_prog *p, uint32_t launch,
         return NULL;
     for (uint32_t k = 0; k < s.nsite && !found; k++)
         for (uint32_t i = 0; i < s.site[k].nparams && !found && (writes ? s.site[k].writes : s.site[k].reads); i++)
-            if (s.site[k].params[i] < l->narg && l->arg[s.site[k].params[i]].kind == DT_ARG_BUFFER && l->arg[s.site[k].params[i]].buffer == buffer)
+            if (s.site[k].params[i] < l->narg && l->arg[s.site[k].params[i]].kind == DT_ARG_BUFFER &&
+                l->arg[s.site[k].params[i]].buffer == buffer)
                 found = &f->inst[s.site[k].inst];
     ana_sites_done(&s);
     return found;
 }
 
-/* ---- races ------------------------------------------------------------------------------------------------------------ */
+/* ---- races ------------------------------------------------------------------------------------------------------- */
 
-/* Could anything in the kernel put accesses of two blocks in order, or are there accesses that do not race with each other? */
+/* Could anything in the kernel put accesses of two blocks in order, or are there accesses that do not race with each
+ * other? */
 static bool may_order(const struct dt_launch *l, const struct ptx_function *f)
 {
     if (l->cluster[0] || f->reqnctapercluster[0])
@@ -85,8 +92,9 @@ static bool may_order(const struct dt_launch *l, const struct ptx_function *f)
         if (i->op == PTX_OP_LABEL)
             continue;
         enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
-        if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_MEMBAR || i->op == PTX_OP_FENCE || (sem != PTX_M_NONE && sem != PTX_M_WEAK) ||
-            ptx_op_info(i->op)->flags & (PTX_F_ATOMIC | PTX_F_CALL) || ptx_has(i, PTX_M_MMIO))
+        if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_MEMBAR || i->op == PTX_OP_FENCE ||
+            (sem != PTX_M_NONE && sem != PTX_M_WEAK) || ptx_op_info(i->op)->flags & (PTX_F_ATOMIC | PTX_F_CALL) ||
+            ptx_has(i, PTX_M_MMIO))
             return true;
     }
     return false;
@@ -170,11 +178,16 @@ static bool race(struct dt_warnings *w, const struct ana_result *r, uint32_t lau
         if (o) {
             const char *how = t->writes && o->writes ? "both write" : "touch, one of them writing,";
             dt_free_ char *text = NULL;
-            uint32_t first = o->block < t->block ? o->block : t->block, second = o->block < t->block ? t->block : o->block;
-            if (asprintf(&text, "blocks %u and %u %s byte %llu of the buffer, and nothing orders them: what the launch leaves is a matter of luck", first, second,
-                         how, (unsigned long long)t->lo) < 0)
+            uint32_t first = o->block < t->block ? o->block : t->block,
+                     second = o->block < t->block ? t->block : o->block;
+            if (asprintf(&text,
+                         "blocks %u and %u %s byte %llu of the buffer, and nothing orders them: what the launch leaves "
+                         "is a matter of luck",
+                         first, second, how, (unsigned long long)t->lo) < 0)
                 text = NULL;
-            dt_warn(w, text ? ana_warning(p, launch, "race", x->buffer, p->step[launch].posted, site_of(p, launch, x->buffer, true), text) : NULL);
+            dt_warn(w, text ? ana_warning(p, launch, "race", x->buffer, p->step[launch].posted,
+                                          site_of(p, launch, x->buffer, true), text)
+                            : NULL);
             return true;
         }
         extend(&any, t);
@@ -184,7 +197,7 @@ static bool race(struct dt_warnings *w, const struct ana_result *r, uint32_t lau
     return false;
 }
 
-/* ---- the others ------------------------------------------------------------------------------------------------------- */
+/* ---- the others -------------------------------------------------------------------------------------------------- */
 
 static struct ana_set written(struct dt_arena *a, const struct ana_access *x)
 {
@@ -194,23 +207,29 @@ static struct ana_set written(struct dt_arena *a, const struct ana_access *x)
     return s;
 }
 
-static void uninitialised(struct dt_warnings *w, const struct ana_result *r, uint32_t launch, const struct ana_access *x, struct dt_arena *a, struct ana_set before)
+static void uninitialised(struct dt_warnings *w, const struct ana_result *r, uint32_t launch,
+                          const struct ana_access *x, struct dt_arena *a, struct ana_set before)
 {
     const struct dev_prog *p = r->prog;
     const struct dt_buffer *b = &p->graph->buffer[x->buffer];
     if (!x->reads || b->module >= 0 || (b->role != DT_INTERMEDIATE && b->role != DT_OUTPUT))
         return;
     struct ana_set known = ana_set_union(a, before, written(a, x));
-    struct ana_set reads = x->widened ? (struct ana_set){0} : ana_set_union(a, x->read_by[ANA_PROVED], x->read_by[ANA_OBSERVED]);
+    struct ana_set reads =
+        x->widened ? (struct ana_set){0} : ana_set_union(a, x->read_by[ANA_PROVED], x->read_by[ANA_OBSERVED]);
     struct ana_set left = ana_set_minus(a, reads, known);
     dt_free_ char *text = NULL;
     if (!left.n)
         return;
-    if (asprintf(&text, "%llu bytes of the buffer, from byte %llu on, are read before anything in the graph writes them (a fill is not part of the repeated work, "
-                        "a memset step is)",
+    if (asprintf(&text,
+                 "%llu bytes of the buffer, from byte %llu on, are read before anything in the graph writes them (a "
+                 "fill is not part of the repeated work, "
+                 "a memset step is)",
                  (unsigned long long)ana_set_bytes(left), (unsigned long long)left.iv[0].lo) < 0)
         text = NULL;
-    dt_warn(w, text ? ana_warning(p, launch, "uninitialised", x->buffer, p->step[launch].posted, site_of(p, launch, x->buffer, false), text) : NULL);
+    dt_warn(w, text ? ana_warning(p, launch, "uninitialised", x->buffer, p->step[launch].posted,
+                                  site_of(p, launch, x->buffer, false), text)
+                    : NULL);
 }
 
 /* Blocks that write nothing, of a kernel without other effects; UINT32_MAX: it may have others. */
@@ -241,10 +260,13 @@ static void idle(struct dt_warnings *w, const struct ana_result *r, uint32_t lau
     if (n == UINT32_MAX || !n)
         return;
     if (n == all)
-        dt_warn(w, ana_warning(p, launch, "no-effect", UINT32_MAX, NULL, NULL, "no block of the launch writes anything"));
+        dt_warn(w,
+                ana_warning(p, launch, "no-effect", UINT32_MAX, NULL, NULL, "no block of the launch writes anything"));
     else if (n >= IDLE_LEAST && n / 3 >= all - n) {
-        if (asprintf(&text, "%u of %u blocks write nothing: is the grid [%u, %u, %u] a number of threads? It is one of blocks, of %u threads each", n, all, l->grid[0],
-                     l->grid[1], l->grid[2], p->step[launch].threads) < 0)
+        if (asprintf(&text,
+                     "%u of %u blocks write nothing: is the grid [%u, %u, %u] a number of threads? It is one of "
+                     "blocks, of %u threads each",
+                     n, all, l->grid[0], l->grid[1], l->grid[2], p->step[launch].threads) < 0)
             text = NULL;
         dt_warn(w, text ? ana_warning(p, launch, "idle-blocks", UINT32_MAX, NULL, NULL, text) : NULL);
     }
@@ -254,10 +276,12 @@ void ana_warnings(const struct ana_result *r, struct dt_warnings *w, bool *racy)
 {
     const struct dt_graph *g = r->prog->graph;
     struct dt_arena a = {0}, tmp = {0};
-    struct ana_set *before = dt_new_array(&a, struct ana_set, g->nbuffer + 1); /* written by the launches so far, perhaps */
+    /* written by the launches so far, perhaps */
+    struct ana_set *before = dt_new_array(&a, struct ana_set, g->nbuffer + 1);
     for (uint32_t l = 0; before && l < g->nlaunch; l++) {
         const struct ana_launch *x = &r->launch[l];
-        bool plain = x->self_conflict && g->launch[l].kind == DT_KERNEL && !may_order(&g->launch[l], r->prog->step[l].posted);
+        bool plain =
+            x->self_conflict && g->launch[l].kind == DT_KERNEL && !may_order(&g->launch[l], r->prog->step[l].posted);
         for (uint32_t k = 0; plain && k < x->naccess; k++)
             if (x->access[k].writes && !x->access[k].atomics && race(w, r, l, &x->access[k])) {
                 if (racy)
@@ -269,7 +293,8 @@ void ana_warnings(const struct ana_result *r, struct dt_warnings *w, bool *racy)
             uninitialised(w, r, l, y, &tmp, before[y->buffer]);
             if (y->writes && g->buffer[y->buffer].role == DT_INPUT)
                 dt_warn(w, ana_warning(r->prog, l, "written-input", y->buffer, NULL, NULL,
-                                       "the launch writes a buffer whose role is input: what is in it then is not compared, and the next run finds it; "
+                                       "the launch writes a buffer whose role is input: what is in it then is not "
+                                       "compared, and the next run finds it; "
                                        "\"inout\" says so"));
         }
         idle(w, r, l);

@@ -1,8 +1,8 @@
 /* Allocation with a switch that makes it fail: the contract is in alloc.h.
  *
- * Every call counts itself in one atomic counter; when dt_alloc_fail_after() has set a limit and the count has passed it,
- * the call gives NULL as if memory were out. Products are checked for overflow before they reach malloc. There is no pool
- * and no header: what these return is released with plain free().
+ * Every call counts itself in one atomic counter; when dt_alloc_fail_after() has set a limit and the count has passed
+ * it, the call gives NULL as if memory were out. Products are checked for overflow before they reach malloc. There is
+ * no pool and no header: what these return is released with plain free().
  */
 #include "base/alloc.h"
 

@@ -21,7 +21,11 @@ void dt_alloc_fail_after(long n);
 long dt_alloc_count(void); /* allocations since start, for fault tests */
 
 /* Scope-exit clean-up in the manner of systemd: `dt_free_ char *s = …;` */
-static inline void dt_freep_(void *p) { extern void free(void *); free(*(void **)p); }
+static inline void dt_freep_(void *p)
+{
+    extern void free(void *);
+    free(*(void **)p);
+}
 #define dt_free_ __attribute__((cleanup(dt_freep_)))
 
 #endif

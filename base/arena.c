@@ -1,8 +1,8 @@
 /* Arenas: a list of chunks, each twice the last up to 1 MiB; large requests get a chunk of their own.
  *
- * A request is rounded up to 16 bytes and cut from the newest chunk; memory comes zeroed from calloc. Nothing is ever given back
- * but all of it at once. Running out sets a sticky flag, so that a builder of many nodes can check once at its end. Not
- * thread-safe: an arena belongs to one module, request or analysis.
+ * A request is rounded up to 16 bytes and cut from the newest chunk; memory comes zeroed from calloc. Nothing is ever
+ * given back but all of it at once. Running out sets a sticky flag, so that a builder of many nodes can check once at
+ * its end. Not thread-safe: an arena belongs to one module, request or analysis.
  */
 #include "base/arena.h"
 

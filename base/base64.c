@@ -1,7 +1,7 @@
 /* base64, in which documents carry bytes.
  *
- * RFC 4648 §4 with padding and nothing else: no white space, no URL alphabet, no bits set past the end, so that every content has exactly one
- * spelling.
+ * RFC 4648 §4 with padding and nothing else: no white space, no URL alphabet, no bits set past the end, so that every
+ * content has exactly one spelling.
  */
 #include "base/base64.h"
 

@@ -7,7 +7,7 @@
 
 #include "base/str.h"
 
-size_t dt_base64_room(size_t text_len); /* bytes that text of this length decodes to at most */
+size_t dt_base64_room(size_t text_len);                       /* bytes that text of this length decodes to at most */
 long dt_base64_decode(const char *s, size_t n, uint8_t *out); /* how many bytes, or -1: it is none. `out` has room */
 void dt_base64_encode(const uint8_t *p, size_t n, struct dt_str *out);
 

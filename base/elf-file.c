@@ -1,7 +1,8 @@
 /* Is an ELF file all there?
  *
- * cuModuleLoadDataEx takes an image without its length and believes the offsets in it: of a file that somebody else wrote they are looked at first. Tables and
- * what they point to must lie within the bytes that there are; what is in the sections is the driver's business.
+ * cuModuleLoadDataEx takes an image without its length and believes the offsets in it: of a file that somebody else
+ * wrote they are looked at first. Tables and what they point to must lie within the bytes that there are; what is in
+ * the sections is the driver's business.
  */
 #include "base/elf-file.h"
 
@@ -18,8 +19,9 @@ bool dt_elf_whole(const void *p, size_t n)
     if (n < sizeof h)
         return false;
     memcpy(&h, b, sizeof h);
-    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB || (h.e_shnum && h.e_shentsize != sizeof(Elf64_Shdr)) ||
-        (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) || !h.e_shnum || h.e_shstrndx >= h.e_shnum || !within(h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr), n) ||
+    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_ident[EI_DATA] != ELFDATA2LSB ||
+        (h.e_shnum && h.e_shentsize != sizeof(Elf64_Shdr)) || (h.e_phnum && h.e_phentsize != sizeof(Elf64_Phdr)) ||
+        !h.e_shnum || h.e_shstrndx >= h.e_shnum || !within(h.e_shoff, (uint64_t)h.e_shnum * sizeof(Elf64_Shdr), n) ||
         !within(h.e_phoff, (uint64_t)h.e_phnum * sizeof(Elf64_Phdr), n))
         return false;
     for (unsigned i = 0; i < h.e_shnum; i++) {

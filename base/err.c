@@ -1,8 +1,8 @@
 /* The error table's look-ups and the detail record.
  *
- * err.def is the only list: number, code, HTTP status, exit status and text of each error are its columns, and the tables here are
- * made from it by including it. The first error set in a dt_err wins, because the first is the cause. Setting a detail may run out
- * of memory; then the number alone stands.
+ * err.def is the only list: number, code, HTTP status, exit status and text of each error are its columns, and the
+ * tables here are made from it by including it. The first error set in a dt_err wins, because the first is the cause.
+ * Setting a detail may run out of memory; then the number alone stands.
  */
 #include "base/err.h"
 

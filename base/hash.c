@@ -1,8 +1,8 @@
 /* SHA-256 by OpenSSL's EVP, and the name table.
  *
- * Strings and numbers are added to a hash with their length or in fixed width, so that neighbouring fields cannot run together.
- * The name table is open addressing with FNV-1a, at most half full, keys borrowed. It is for names of a document, whose number is
- * bounded (graph.h), so a chosen set of keys can make it slow and not worse.
+ * Strings and numbers are added to a hash with their length or in fixed width, so that neighbouring fields cannot run
+ * together. The name table is open addressing with FNV-1a, at most half full, keys borrowed. It is for names of a
+ * document, whose number is bounded (graph.h), so a chosen set of keys can make it slow and not worse.
  */
 #include "base/hash.h"
 

@@ -33,7 +33,7 @@ struct dt_names {
     struct dt_name_slot {
         const char *key;
         uint32_t hash, value;
-    } *slot;
+    } * slot;
     uint32_t n, cap;
 };
 #define DT_NAME_NONE UINT32_MAX

@@ -1,8 +1,8 @@
 /* Lines on stderr, for programs only: the contract is in log.h.
  *
- * A line is put together in one buffer and written by one write(2), so that lines of several processes on one pipe do not mix. Under
- * systemd (JOURNAL_STREAM set) it starts with the priority in angle brackets and the journal adds the time, else with the time of
- * day and the program's name. A line over 2 KB is cut.
+ * A line is put together in one buffer and written by one write(2), so that lines of several processes on one pipe do
+ * not mix. Under systemd (JOURNAL_STREAM set) it starts with the priority in angle brackets and the journal adds the
+ * time, else with the time of day and the program's name. A line over 2 KB is cut.
  */
 #include "base/log.h"
 

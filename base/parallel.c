@@ -1,7 +1,8 @@
 /* Work for many indices: the contract is in parallel.h.
  *
- * Threads take the next index from one counter until there is none. They live for one call: starting one costs some ten microseconds, so callers
- * leave small work to one thread. Signals are blocked in them, so that handlers run where they did before.
+ * Threads take the next index from one counter until there is none. They live for one call: starting one costs some ten
+ * microseconds, so callers leave small work to one thread. Signals are blocked in them, so that handlers run where they
+ * did before.
  */
 #include "base/parallel.h"
 

@@ -2,9 +2,10 @@
  *
  *     DT_RADIX(by_address, struct event, x->at)      defines  static bool by_address(struct event *v, size_t n);
  *
- * sorts v[0..n) by `x->at`, ascending; elements with equal keys stay in their order. False: no memory for a copy of the array, and v is as
- * it was. Least significant digit first, eight bits a pass, and only over digits in which keys differ: a buffer of a megabyte,
- * cut at multiples of 128 bytes, takes two passes. What is sorted already is left alone.
+ * sorts v[0..n) by `x->at`, ascending; elements with equal keys stay in their order. False: no memory for a copy of the
+ * array, and v is as it was. Least significant digit first, eight bits a pass, and only over digits in which keys
+ * differ: a buffer of a megabyte, cut at multiples of 128 bytes, takes two passes. What is sorted already is left
+ * alone.
  */
 #ifndef DT_BASE_RADIX_H
 #define DT_BASE_RADIX_H

@@ -1,8 +1,8 @@
 /* A growing byte string: the contract is in str.h.
  *
- * Growth is by doubling; the string is NUL-terminated after every call. When memory is out the string keeps what it has and a flag
- * stays set, so that a printer of thousands of pieces checks once at its end; dt_str_take() then gives NULL. Not for secrets: old
- * copies are not wiped.
+ * Growth is by doubling; the string is NUL-terminated after every call. When memory is out the string keeps what it has
+ * and a flag stays set, so that a printer of thousands of pieces checks once at its end; dt_str_take() then gives NULL.
+ * Not for secrets: old copies are not wiped.
  */
 #include "base/str.h"
 

@@ -1,17 +1,19 @@
 /* Frames between a worker and whoever started it (the service, or the command line with --local).
  *
- * A frame is 4 bytes of length (little-endian, of what follows), 1 byte of type, 4 bytes with the number of the request, and a body: JSON text,
- * UTF-8. Requests go to the worker's fd 0, answers come from its fd 1; the worker's stderr is its log. One request at a time; a worker answers
- * each with any number of 'P' frames, then one 'R' or one 'E'. Whoever asks chooses the number, every frame of the answer repeats it: an answer
- * with another number is none.
+ * A frame is 4 bytes of length (little-endian, of what follows), 1 byte of type, 4 bytes with the number of the
+ * request, and a body: JSON text, UTF-8. Requests go to the worker's fd 0, answers come from its fd 1; the worker's
+ * stderr is its log. One request at a time; a worker answers each with any number of 'P' frames, then one 'R' or one
+ * 'E'. Whoever asks chooses the number, every frame of the answer repeats it: an answer with another number is none.
  *
  *   type  direction  body
- *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis|report", "graph": {…}, "options": {…},
- *                     "signature": …, "op": …}                             op: of `cache`, with its members (daemon/cacheops.h)
+ *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis|report",
+ *                    "graph": {…}, "options": {…},
+ *                     "signature": …, "op": …}                             op: of `cache`, with its members
+ *                     (daemon/cacheops.h)
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
- *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph", "detail": …,
- *                    "pointer": …, "log": …}
+ *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph",
+ *                    "detail": …, "pointer": …, "log": …}
  */
 #ifndef DT_BASE_WIRE_H
 #define DT_BASE_WIRE_H
@@ -27,7 +29,8 @@
 /* Blocking; 0 or negative. dt_wire_read gives 1 at a clean end of the stream. *ret is NUL-terminated, caller frees. */
 int dt_wire_write(int fd, char type, uint32_t number, const char *body, size_t len);
 int dt_wire_read(int fd, char *ret_type, uint32_t *ret_number, char **ret, size_t *ret_len, struct dt_err *e);
-/* For event loops: the length of the whole frame whose first bytes are `head`, or 0 if the length is over the limit or there is no head in it. */
+/* For event loops: the length of the whole frame whose first bytes are `head`, or 0 if the length is over the limit or
+ * there is no head in it. */
 size_t dt_wire_frame_size(const unsigned char head[DT_WIRE_HEAD]);
 char dt_wire_type(const unsigned char head[DT_WIRE_HEAD]);
 uint32_t dt_wire_number(const unsigned char head[DT_WIRE_HEAD]);

@@ -2,12 +2,14 @@
  * launch.
  *
  *     bench-analysis FOLDER…        corpus folders; one JSON object a graph: {"graph", "device", "analysis_us",
- * "plain_run_us", "ways": {"slices": {"native": us, "instrumented": us}, "whole": {…}}, "launches": [{"name", "how", "analysed", "slice", "whole", "plain"}]}
+ * "plain_run_us", "ways": {"slices": {"native": us, "instrumented": us}, "whole": {…}}, "launches": [{"name", "how",
+ * "analysed", "slice", "whole", "plain"}]}
  *
- * `analysed` is what the analysis takes as it is, `how` says whether it walked a summary or executed on the device; `slice` is what it
- * executes without summaries, `whole` with slicing off too, `plain` the kernel itself: thread instructions, as the software device counts
- * them, 0 on a real device. Times are the best of three, without compiling. "ways" has the times of what each recorder takes for slices and for whole
- * launches, best of two; on a real device there is one recorder.
+ * `analysed` is what the analysis takes as it is, `how` says whether it walked a summary or executed on the device;
+ * `slice` is what it executes without summaries, `whole` with slicing off too, `plain` the kernel itself: thread
+ * instructions, as the software device counts them, 0 on a real device. Times are the best of three, without compiling.
+ * "ways" has the times of what each recorder takes for slices and for whole launches, best of two; on a real device
+ * there is one recorder.
  *
  *     bench-analysis --only FOLDER…   the analysis alone: what is too large to run here
  */
@@ -62,8 +64,7 @@ static json_t *load(const char *folder)
     snprintf(path, sizeof path, "%s/graph.json", folder);
     json_t *g = json_load_file(path, 0, NULL), *m;
     const char *key;
-    json_object_foreach(json_object_get(g, "modules"), key, m)
-    {
+    json_object_foreach (json_object_get(g, "modules"), key, m) {
         const char *file = json_string_value(json_object_get(m, "file"));
         if (!file)
             continue;
@@ -163,7 +164,8 @@ static int bench(struct dev_device *d, const char *folder, bool only, struct dt_
     bool soft = !strcmp(dev_info(d)->kind, "soft");
     for (unsigned k = 0; k < 8 && !rc && !only; k++) { /* slices, whole; twice; by each recorder */
         const char *recorder = k & 1 ? "native" : "instrumented";
-        struct ana_options o = {.no_summary = k & 4, .no_slice = !(k & 4), .way = k & 1 ? ANA_WAY_NATIVE : ANA_WAY_INSTRUMENTED};
+        struct ana_options o = {
+            .no_summary = k & 4, .no_slice = !(k & 4), .way = k & 1 ? ANA_WAY_NATIVE : ANA_WAY_INSTRUMENTED};
         struct ana_result *r = NULL;
         json_t *of = json_object_get(ways, k & 4 ? "slices" : "whole"), *had = json_object_get(of, recorder);
         if (k & 1 && !soft)

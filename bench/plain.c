@@ -1,9 +1,10 @@
-/* The arithmetic of bench/softgpu/kernels.cu as plain C loops, for gcc -O3 -march=native: what the software device is measured against.
+/* The arithmetic of bench/softgpu/kernels.cu as plain C loops, for gcc -O3 -march=native: what the software device is
+ * measured against.
  *
  *     bench-plain KERNEL SCALE      prints one JSON object: times over, seconds in the loops, sums of the output
  *
- * Plain means: one thread, loops in the order that suits the cache, libm, no blocking, no intrinsics. Sums of a dot product are taken
- * in ascending order, as the kernels take them.
+ * Plain means: one thread, loops in the order that suits the cache, libm, no blocking, no intrinsics. Sums of a dot
+ * product are taken in ascending order, as the kernels take them.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -133,8 +134,8 @@ int main(int argc, char **argv)
         WORKLOADS(X)
 #undef X
     };
-    in = (struct inputs){aligned_alloc(64, SIZE), aligned_alloc(64, SIZE), aligned_alloc(64, SIZE), aligned_alloc(64, SIZE),
-                         aligned_alloc(64, SIZE)};
+    in = (struct inputs){aligned_alloc(64, SIZE), aligned_alloc(64, SIZE), aligned_alloc(64, SIZE),
+                         aligned_alloc(64, SIZE), aligned_alloc(64, SIZE)};
     if (argc != 3 || !in.f || !in.g || !in.at || !in.h || !in.out)
         return 2;
     bench_fill(&in);

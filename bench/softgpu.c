@@ -1,10 +1,13 @@
-/* One kernel of bench/softgpu/kernels.ptx on the software device, a number of times over: what bench-softgpu.py times as a whole process.
+/* One kernel of bench/softgpu/kernels.ptx on the software device, a number of times over: what bench-softgpu.py times
+ * as a whole process.
  *
- *     bench-softgpu KERNEL SCALE    prints one JSON object: launches, thread-instructions executed, CPU seconds of this thread (with
- *                                   loading and decoding) and of all others in the launches, sums of the output (workloads.h)
+ *     bench-softgpu KERNEL SCALE    prints one JSON object: launches, thread-instructions executed, CPU seconds of this
+ *                                   thread (with loading and decoding) and of all others in the launches, sums of the
+ *                                   output (workloads.h)
  *     bench-softgpu --launches      what small launches and loading cost: one JSON object a figure
  *
- * With counters, as the driver API launches. DOVETAIL_SOFTGPU_THREADS and DOVETAIL_SOFTGPU_ISA choose threads and instruction set.
+ * With counters, as the driver API launches. DOVETAIL_SOFTGPU_THREADS and DOVETAIL_SOFTGPU_ISA choose threads and
+ * instruction set.
  */
 #include <stdlib.h>
 
@@ -53,8 +56,8 @@ static void setup(void)
     for (int i = 0; i < 5; i++)
         if (sg_mem_alloc(dev, SIZE, &a[i]) < 0)
             die("memory is out");
-    in = (struct inputs){(float *)(uintptr_t)a[0], (float *)(uintptr_t)a[1], (uint32_t *)(uintptr_t)a[2], (uint16_t *)(uintptr_t)a[3],
-                         (float *)(uintptr_t)a[4]};
+    in = (struct inputs){(float *)(uintptr_t)a[0], (float *)(uintptr_t)a[1], (uint32_t *)(uintptr_t)a[2],
+                         (uint16_t *)(uintptr_t)a[3], (float *)(uintptr_t)a[4]};
     bench_fill(&in);
 }
 
@@ -126,7 +129,8 @@ static void launches(uint64_t x, uint64_t y)
 int main(int argc, char **argv)
 {
     setup();
-    uint64_t f = (uintptr_t)in.f, g = (uintptr_t)in.g, at = (uintptr_t)in.at, h = (uintptr_t)in.h, out = (uintptr_t)in.out;
+    uint64_t f = (uintptr_t)in.f, g = (uintptr_t)in.g, at = (uintptr_t)in.at, h = (uintptr_t)in.h,
+             out = (uintptr_t)in.out;
     struct bench bench[] = {
         {"gemm16", {.grid = {(WIDE + 15) / 16, GEMM / 16, 1}, .block = {16, 16, 1}}, {f, g, out, GEMM, WIDE, GEMM}},
         {"gemm64", {.grid = {GEMM / 64, GEMM / 64, 1}, .block = {256, 1, 1}}, {f, g, out, GEMM, GEMM}},
@@ -168,7 +172,8 @@ int main(int argc, char **argv)
             continue;
         prepare(&bench[k]);
         uint64_t instructions = 0;
-        double all = bench_clock(CLOCK_PROCESS_CPUTIME_ID), mine = bench_clock(CLOCK_THREAD_CPUTIME_ID), wall = bench_clock(CLOCK_MONOTONIC);
+        double all = bench_clock(CLOCK_PROCESS_CPUTIME_ID), mine = bench_clock(CLOCK_THREAD_CPUTIME_ID),
+               wall = bench_clock(CLOCK_MONOTONIC);
         for (int i = 0; i < times; i++) {
             struct sg_stats s;
             run(&bench[k], &s);
@@ -179,8 +184,9 @@ int main(int argc, char **argv)
         wall = bench_clock(CLOCK_MONOTONIC) - wall;
         double sum[2];
         bench_sums(argv[1], in.out, sum);
-        printf("{\"times\": %d, \"instructions\": %llu, \"seconds\": %.6f, \"cpu\": [%.6f, %.6f], \"sum\": [%.9g, %.9g]}\n", times,
-               (unsigned long long)instructions, wall, mine, all - mine, sum[0], sum[1]);
+        printf("{\"times\": %d, \"instructions\": %llu, \"seconds\": %.6f, \"cpu\": [%.6f, %.6f], \"sum\": [%.9g, "
+               "%.9g]}\n",
+               times, (unsigned long long)instructions, wall, mine, all - mine, sum[0], sum[1]);
         sg_module_free(mod);
         sg_device_free(dev);
         return 0;

@@ -1,7 +1,8 @@
-/* What the software device's bench runs, on the device (softgpu.c) and as plain C loops (plain.c): the same sizes, inputs and results.
+/* What the software device's bench runs, on the device (softgpu.c) and as plain C loops (plain.c): the same sizes,
+ * inputs and results.
  *
- * Three inputs and one output of SIZE bytes each: floats in `f`, random indices in `at`, f16 in `h`. Everything comes from a fixed
- * sequence, so both programs see the same bytes, and the sums of what they wrote can be compared.
+ * Three inputs and one output of SIZE bytes each: floats in `f`, random indices in `at`, f16 in `h`. Everything comes
+ * from a fixed sequence, so both programs see the same bytes, and the sums of what they wrote can be compared.
  */
 #ifndef DT_BENCH_WORKLOADS_H
 #define DT_BENCH_WORKLOADS_H
@@ -12,17 +13,27 @@
 #include <time.h>
 
 #define SIZE (4u << 20)
-enum { N = SIZE / 4, GEMM = 512, ROWS = 512, COLS = 1024, SQUARE = 1024, WIDE = 1000 /* gemm16's n, no multiple of its tile */ };
+enum {
+    N = SIZE / 4,
+    GEMM = 512,
+    ROWS = 512,
+    COLS = 1024,
+    SQUARE = 1024,
+    WIDE = 1000 /* gemm16's n, no multiple of its tile */
+};
 
 /* name, times over in one process on the device, times over as plain C */
-#define WORKLOADS(X)                                                                                                             \
-    X(gemm16, 2, 20) X(gemm64, 3, 40) X(gemm128, 3, 40) X(hgemm, 20, 5) X(layernorm, 30, 100) X(softmax, 20, 20) X(saxpy, 60, 600) \
-    X(gelu, 30, 20) X(gather, 40, 200) X(transpose, 40, 200) X(histogram, 20, 100) X(collatz, 300, 300)
+/* clang-format off */
+#define WORKLOADS(X)                                                                                                   \
+    X(gemm16, 2, 20) X(gemm64, 3, 40) X(gemm128, 3, 40) X(hgemm, 20, 5) X(layernorm, 30, 100) X(softmax, 20, 20)       \
+    X(saxpy, 60, 600) X(gelu, 30, 20) X(gather, 40, 200) X(transpose, 40, 200) X(histogram, 20, 100)                   \
+    X(collatz, 300, 300)
+/* clang-format on */
 
 struct inputs {
-    float *f, *g;   /* g[i] = f[i] turned round */
-    uint32_t *at;   /* < N */
-    uint16_t *h;    /* f16 */
+    float *f, *g; /* g[i] = f[i] turned round */
+    uint32_t *at; /* < N */
+    uint16_t *h;  /* f16 */
     float *out;
 };
 
@@ -47,7 +58,8 @@ static inline void bench_fill(struct inputs *in)
     memset(in->out, 0, SIZE);
 }
 
-/* Two sums over the output: one of values, one that knows their order. gemm16, histogram and collatz write less than all of it. */
+/* Two sums over the output: one of values, one that knows their order. gemm16, histogram and collatz write less than
+ * all of it. */
 static inline void bench_sums(const char *name, const float *out, double sum[2])
 {
     int whole = !strcmp(name, "histogram") || !strcmp(name, "collatz");

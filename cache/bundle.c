@@ -4,13 +4,16 @@
  *
  *   {"table": "entry", "row": ["plan", signature, device, toolchain, policy, digest, body, factors, sha256]}
  *
- * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum, body the plan's document with its member `recipe`. An
- * export holds all plans, or those of graphs that one user posted. Older bundles also hold analyses, and rows of the tables `graph` and `known`.
+ * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum, body the plan's document with
+ * its member `recipe`. An export holds all plans, or those of graphs that one user posted. Older bundles also hold
+ * analyses, and rows of the tables `graph` and `known`.
  *
- * A checksum says that a row is whole, not who made it, so an import believes nothing: of a plan it keeps the recipe and a digest (recipe.c), from which this
- * host makes the plan itself. Analyses, graphs and which digest has which signature would have to be believed and are left out, as are plans without a recipe. Import is one
- * transaction: a line that is no JSON, a row that does not match its checksum, whose digests are none or whose body is no JSON object, a wrong end:
- * nothing is changed. A row whose key is there already, as a plan or as a recipe that waits, is left as it is.
+ * A checksum says that a row is whole, not who made it, so an import believes nothing: of a plan it keeps the recipe
+ * and a digest (recipe.c), from which this host makes the plan itself. Analyses, graphs and which digest has which
+ * signature would have to be believed and are left out, as are plans without a recipe. Import is one transaction: a
+ * line that is no JSON, a row that does not match its checksum, whose digests are none or whose body is no JSON object,
+ * a wrong end: nothing is changed. A row whose key is there already, as a plan or as a recipe that waits, is left as it
+ * is.
  *
  * Not here: compression (zstd FILE does it).
  */
@@ -25,11 +28,12 @@
 
 #define MAX_COLUMNS 9
 #define BODY 6
-#define ENTRY "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry WHERE want = 'plan'"
+#define ENTRY                                                                                                          \
+    "SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry WHERE want = 'plan'"
 
 static const struct table {
     const char *name;
-    int columns; /* sha256 is the last */
+    int columns;           /* sha256 is the last */
     unsigned sha256, json; /* bits of columns that must be a SHA-256; that must be a JSON object */
 } tables[] = {
     {"entry", 9, 1 << 1 | 1 << 5 | 1 << 8, 1 << BODY},
@@ -69,7 +73,9 @@ static int export_row(sqlite3_stmt *s, struct dt_str *out, struct dt_err *e)
     if (out->failed)
         return nomem(e);
     if (out->len > DT_JSON_MAX / 2)
-        return dt_err_set(e, DT_E_TOO_LARGE, "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first", DT_JSON_MAX / 2 >> 20);
+        return dt_err_set(e, DT_E_TOO_LARGE,
+                          "the cache is larger than a bundle may be (%u MB): copy the file, or run cache gc first",
+                          DT_JSON_MAX / 2 >> 20);
     return 1;
 }
 
@@ -84,7 +90,11 @@ int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_l
     if (uid)
         snprintf(number, sizeof number, "%u", *uid);
     dt_str_add(&out, "{\"dovetail_cache\": 1}\n");
-    rc = cache_prepare(c, uid ? ENTRY " AND signature IN (SELECT signature FROM owner WHERE uid = CAST(?1 AS INTEGER)) ORDER BY id" : ENTRY " ORDER BY id", text, uid ? 1 : 0, &s);
+    rc = cache_prepare(c,
+                       uid ? ENTRY
+                           " AND signature IN (SELECT signature FROM owner WHERE uid = CAST(?1 AS INTEGER)) ORDER BY id"
+                           : ENTRY " ORDER BY id",
+                       text, uid ? 1 : 0, &s);
     if (rc != SQLITE_OK) {
         dt_str_done(&out);
         return cache_db_error(c, "cannot be read", e);
@@ -131,7 +141,8 @@ static bool is_object(const char *text)
 }
 
 /* Check one row; text[] gets its columns. NULL: error. */
-static const struct table *check_row(const json_t *o, unsigned long line, const char *text[MAX_COLUMNS], struct dt_err *e)
+static const struct table *check_row(const json_t *o, unsigned long line, const char *text[MAX_COLUMNS],
+                                     struct dt_err *e)
 {
     const char *name = json_string_value(json_object_get(o, "table")), *bad = NULL;
     const json_t *row = json_object_get(o, "row");
@@ -168,7 +179,8 @@ static const struct table *check_row(const json_t *o, unsigned long line, const 
     return bad ? NULL : t;
 }
 
-static int import_row(struct cache *c, const json_t *o, unsigned long line, const char *origin, struct counts *n, struct dt_err *e)
+static int import_row(struct cache *c, const json_t *o, unsigned long line, const char *origin, struct counts *n,
+                      struct dt_err *e)
 {
     const char *text[MAX_COLUMNS];
     const struct table *t = check_row(o, line, text, e);
@@ -191,7 +203,8 @@ static int import_row(struct cache *c, const json_t *o, unsigned long line, cons
     return r < 0 ? r : 0;
 }
 
-static int import(struct cache *c, const char *text, size_t len, const char *origin, struct counts *counts, struct dt_err *e)
+static int import(struct cache *c, const char *text, size_t len, const char *origin, struct counts *counts,
+                  struct dt_err *e)
 {
     unsigned long line = 0;
     bool ended = false;
@@ -211,7 +224,8 @@ static int import(struct cache *c, const char *text, size_t len, const char *ori
                     : wrong(e, line, "does not say \"dovetail_cache\": 1");
         else if (json_object_get(o, "end")) {
             ended = true;
-            if ((unsigned long)json_integer_value(json_object_get(o, "end")) != counts->imported + counts->present + counts->left_out)
+            if ((unsigned long)json_integer_value(json_object_get(o, "end")) !=
+                counts->imported + counts->present + counts->left_out)
                 r = wrong(e, line, "counts other rows than there are");
         } else {
             r = import_row(c, o, line, origin, counts, e);
@@ -233,7 +247,9 @@ int cache_import(struct cache *c, const char *text, size_t len, const char *orig
     int r = import(c, text, len, origin, &counts, &mine);
     if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
         r = cache_db_error(c, "cannot be written", &mine);
-    json_t *o = r < 0 ? NULL : json_pack("{s:I, s:I, s:I}", "imported", (json_int_t)counts.imported, "present", (json_int_t)counts.present, "left_out", (json_int_t)counts.left_out);
+    json_t *o = r < 0 ? NULL
+                      : json_pack("{s:I, s:I, s:I}", "imported", (json_int_t)counts.imported, "present",
+                                  (json_int_t)counts.present, "left_out", (json_int_t)counts.left_out);
     if (r < 0)
         cache_run(c, "ROLLBACK", NULL, 0);
     if (mine.num && e)

@@ -30,15 +30,17 @@ int cache_db_replace(struct cache *c, struct dt_err *e);
 int cache_db_error(struct cache *c, const char *what, struct dt_err *e);
 
 /* ---- store.c ---- */
-int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret); /* an SQLite code */
+/* an SQLite code */
+int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret);
 int cache_run(struct cache *c, const char *sql, const char *const *text, int n); /* a statement that gives no rows */
-const char *cache_column(sqlite3_stmt *s, int i);                               /* "" for NULL */
+const char *cache_column(sqlite3_stmt *s, int i);                                /* "" for NULL */
 int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
 bool cache_is_sha256(const char *s);
 
 /* ---- recipe.c ---- */
 /* Keep the recipe that the plan's document has, and its digest. 1 it is new, 0 the key is there. */
-int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin, struct dt_err *e);
+int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin,
+                     struct dt_err *e);
 
 /* ---- kept.c ---- */
 int cache_kept_trim(struct cache *c, enum cache_kept kept, int64_t bytes); /* an SQLite code */

@@ -1,7 +1,8 @@
 /* Signatures, and the SQLite store they key (design.md §7).
  *
- * Documents are stored with canonical names (dt_graph_canon) and renamed to the caller's on the way out, so that two graphs that
- * differ in names only share an entry. Every row carries a SHA-256 of its body; a row that does not match is a miss and is removed.
+ * Documents are stored with canonical names (dt_graph_canon) and renamed to the caller's on the way out, so that two
+ * graphs that differ in names only share an entry. Every row carries a SHA-256 of its body; a row that does not match
+ * is a miss and is removed.
  */
 #ifndef DT_CACHE_CACHE_H
 #define DT_CACHE_CACHE_H
@@ -14,41 +15,47 @@
 #include "ptx/ptx.h"
 
 /* ---- signature (signature.c) ----------------------------------------------------------------------------------- */
-/* entry[i]: the parsed entry of launch i (NULL for memset and copy). arch: "sm_90". ret_factors (may be NULL): a JSON object that
- * holds every factor by name and its own digest, for `dovetail explain` to name the one that missed. */
+/* entry[i]: the parsed entry of launch i (NULL for memset and copy). arch: "sm_90". ret_factors (may be NULL): a JSON
+ * object that holds every factor by name and its own digest, for `dovetail explain` to name the one that missed. */
 int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry, const char *arch,
                     char text[DT_SHA256_TEXT], json_t **ret_factors, struct dt_err *e);
 
 /* ---- store (store.c) ------------------------------------------------------------------------------------------- */
 struct cache;
-/* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or ~/.cache/dovetail/cache.db. A file
- * that is no database of ours is moved aside (path.bad), never deleted. */
+/* Opens or creates; WAL; busy timeout. path NULL or "": $XDG_CACHE_HOME/dovetail/cache.db or
+ * ~/.cache/dovetail/cache.db. A file that is no database of ours is moved aside (path.bad), never deleted. */
 int cache_open(const char *path, struct cache **ret, struct dt_err *e);
 struct cache *cache_close(struct cache *c);
 
-struct cache_key { /* all of it: an equal key gives an equal document */
-    const char *want;      /* "plan" or "analysis" */
+struct cache_key {    /* all of it: an equal key gives an equal document */
+    const char *want; /* "plan" or "analysis" */
     const char *signature;
     const char *device;    /* what the document was made for: "soft:h200", or name, SMs, driver of a real GPU */
     const char *toolchain; /* versions: dovetail, rewriter, nvrtc, nvjitlink */
     const char *policy;    /* canonical text of allow, deny, maps … */
 };
-/* 1 found (*ret: new reference, canonical names), 0 miss, negative error. A member `recipe` of what is put in is kept for exports; it does not come out. */
+/* 1 found (*ret: new reference, canonical names), 0 miss, negative error. A member `recipe` of what is put in is kept
+ * for exports; it does not come out. */
 int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e);
-int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors, struct dt_err *e);
+int cache_put(struct cache *c, const struct cache_key *k, const char *digest, json_t *doc, json_t *factors,
+              struct dt_err *e);
 
-/* Graph digest -> signature, so that an equal body is found without compiling. 1 found, 0 miss. The graph document is kept. */
-int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT], struct dt_err *e);
+/* Graph digest -> signature, so that an equal body is found without compiling. 1 found, 0 miss. The graph document is
+ * kept. */
+int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT],
+                     struct dt_err *e);
 int cache_digest_put(struct cache *c, const char *digest, const char *arch, const char *signature, json_t *graph,
                      struct dt_err *e);
 /* The graph document that was kept under a digest, as posted. 1 found (new reference), 0 not. */
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e);
 /* The newest document under a signature (for GET /v1/plans/SIGNATURE); device NULL: any. 1 found, 0 not. */
-int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret, struct dt_err *e);
-/* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same}, footprints and trials: {rows, bytes} */
+int cache_find(struct cache *c, const char *want, const char *signature, const char *device, json_t **ret,
+               struct dt_err *e);
+/* entries, bytes, hits, misses, damaged, graphs, path, by_want: {plan, analysis: the same}, footprints and trials:
+ * {rows, bytes} */
 json_t *cache_stats(struct cache *c);
 
-/* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on ----------------- */
+/* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on -------- */
 enum cache_kept {
     CACHE_FOOTPRINTS, /* what launches touch (analysis/memo.c) */
     CACHE_TRIALS      /* what rewrites cost (rewrite/library.c) */
@@ -59,51 +66,62 @@ struct cache_bytes {
     const void *p;
     size_t bytes;
 };
-/* 1 found (*ret: free()), 0 miss, negative error. A miss with e->detail: there was one, it was damaged and is deleted. */
-int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len, struct dt_err *e);
-/* All of them or none. When bodies of the kind have more than max_bytes together, those that were used least recently go. */
-int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes, struct dt_err *e);
+/* 1 found (*ret: free()), 0 miss, negative error. A miss with e->detail: there was one, it was damaged and is
+ * deleted. */
+int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len,
+                   struct dt_err *e);
+/* All of them or none. When bodies of the kind have more than max_bytes together, those that were used least recently
+ * go. */
+int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes,
+                   struct dt_err *e);
 
-/* ---- entries (entries.c) ------------------------------------------------------------------------------------------ */
-/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "recipes": as cache_recipes gives them, "total": N, and how
- * many rows there are of "footprints" and "trials"}, the last used first, at most `limit`. signature not NULL: its entries only, with `factors`. */
+/* ---- entries (entries.c) ----------------------------------------------------------------------------------------- */
+/* {"entries": [{id, want, signature, device, toolchain, policy, digest, bytes, created, used, hits, age_s}], "recipes":
+ * as cache_recipes gives them, "total": N, and how many rows there are of "footprints" and "trials"}, the last used
+ * first, at most `limit`. signature not NULL: its entries only, with `factors`. */
 int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
-/* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or SQLite's words}. Removes
- * nothing: a damaged row is a miss, and goes when it is met or by gc. */
+/* Check every row against its checksum, and the file: {"ok", "checked", "damaged": [{table, key}], "file": "ok" or
+ * SQLite's words}. Removes nothing: a damaged row is a miss, and goes when it is met or by gc. */
 int cache_verify(struct cache *c, json_t **ret, struct dt_err *e);
-/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until footprints, trials, bodies and graphs
- * together have at most max_bytes (negative: any), and digests and graphs that no entry is left for. {"removed", "bytes", "kept"}. */
+/* Remove damaged rows, entries not used for max_age seconds (negative: any), then the least recently used until
+ * footprints, trials, bodies and graphs together have at most max_bytes (negative: any), and digests and graphs that no
+ * entry is left for. {"removed", "bytes", "kept"}. */
 int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e);
-/* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …}, "differs": [{"factor",
- * "mine", "stored"}], "factors": N}; a member of `mine` or `stored` is null where that side has no such factor. Nearest: same signature
- * first, then as many launches, then fewest factors that differ. device, toolchain, policy NULL and factors NULL: those of the newest entry under
- * the signature. 1 found, 0 there is no other entry (or none of the key's own to compare). */
+/* The stored entry of `want` that is nearest to a key, the key's own excepted: {"entry": {signature, device, …},
+ * "differs": [{"factor", "mine", "stored"}], "factors": N}; a member of `mine` or `stored` is null where that side has
+ * no such factor. Nearest: same signature first, then as many launches, then fewest factors that differ. device,
+ * toolchain, policy NULL and factors NULL: those of the newest entry under the signature. 1 found, 0 there is no other
+ * entry (or none of the key's own to compare). */
 int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, json_t **ret, struct dt_err *e);
-/* Digests of stored graphs that have no plan for this architecture, device and toolchain, newest first; stale: only those that have one of
- * another toolchain on this device. */
-int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale, unsigned limit, json_t **ret,
-                struct dt_err *e);
+/* Digests of stored graphs that have no plan for this architecture, device and toolchain, newest first; stale: only
+ * those that have one of another toolchain on this device. */
+int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
+                unsigned limit, json_t **ret, struct dt_err *e);
 
-/* ---- recipes, owners (recipe.c) ----------------------------------------------------------------------------------------- */
+/* ---- recipes, owners (recipe.c) ---------------------------------------------------------------------------------- */
 /* Of a plan with canonical names: its modules and launches. */
 int cache_plan_digest(const json_t *plan, char digest[DT_SHA256_TEXT]);
-/* The recipe under a key that was not refused, and the digest that the plan must have; it counts as a try. 1 found (new reference), 0 not. */
+/* The recipe under a key that was not refused, and the digest that the plan must have; it counts as a try. 1 found (new
+ * reference), 0 not. */
 int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, char digest[DT_SHA256_TEXT]);
 /* It led to a plan, which is stored: the recipe goes (reason NULL). Or not, and is kept aside with the reason. */
 void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *reason);
-/* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}], the newest first; signature NULL: all. */
+/* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}],
+ * the newest first; signature NULL: all. */
 int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
 /* This user posted a graph of the signature: its entries are theirs too. UINT32_MAX: nobody. Best effort. */
 void cache_own(struct cache *c, const char *signature, unsigned uid);
 
-/* ---- bundles (bundle.c): plans as text ------------------------------------------------------------------------------- */
+/* ---- bundles (bundle.c): plans as text --------------------------------------------------------------------------- */
 /* uid not NULL: only of signatures that this user owns. Caller frees. */
 int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_len, struct dt_err *e);
-/* All of it or nothing: DT_E_JSON with the line that is wrong. No row is made that could be served: plans become recipes. Keys that are there already stay as they
- * are. origin: who brings it. {"imported", "present", "left_out"}: rows. */
+/* All of it or nothing: DT_E_JSON with the line that is wrong. No row is made that could be served: plans become
+ * recipes. Keys that are there already stay as they are. origin: who brings it. {"imported", "present", "left_out"}:
+ * rows. */
 int cache_import(struct cache *c, const char *text, size_t len, const char *origin, json_t **ret, struct dt_err *e);
 
-/* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis document. In place. */
+/* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis
+ * document. In place. */
 int cache_rename(json_t *doc, struct dt_graph *g, bool out, struct dt_err *e);
 
 #endif

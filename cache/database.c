@@ -5,8 +5,9 @@
  * processes may start at once. A file with more migrations than we know is left alone (a newer dovetail made it) and is
  * an error.
  *
- * What is in the file is served as verified, so who can write to it decides what runs: a file (or what SQLite keeps beside it) that belongs to neither this user nor root, or
- * that its group or others may write, is refused. Nothing can be said of a folder that somebody else may write to: keep the file in one's own.
+ * What is in the file is served as verified, so who can write to it decides what runs: a file (or what SQLite keeps
+ * beside it) that belongs to neither this user nor root, or that its group or others may write, is refused. Nothing can
+ * be said of a folder that somebody else may write to: keep the file in one's own.
  *
  * A file that is no database, a damaged one, and somebody else's database are renamed to PATH.bad (PATH.bad.2 …:
  * nothing is ever overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock; whoever finds that the
@@ -108,8 +109,10 @@ static int open_once(struct cache *c)
              c->db,
              "SELECT (SELECT count(*) FROM (SELECT 1 FROM entry LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM "
              "graph LIMIT 1)) + (SELECT count(*) FROM known LIMIT 1) + (SELECT count(*) FROM counter) + "
-             "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial LIMIT 1)) + "
-             "(SELECT count(*) FROM (SELECT 1 FROM recipe LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM owner LIMIT 1))",
+             "(SELECT count(*) FROM (SELECT 1 FROM footprint LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM trial "
+             "LIMIT 1)) + "
+             "(SELECT count(*) FROM (SELECT 1 FROM recipe LIMIT 1)) + (SELECT count(*) FROM (SELECT 1 FROM owner LIMIT "
+             "1))",
              &tables)) != SQLITE_OK)
         return rc == SQLITE_ERROR ? SQLITE_NOTADB : rc; /* "no such table": our id, but not our tables */
     if (stat(c->path, &st) == 0) {
@@ -203,9 +206,15 @@ static int ours(const struct cache *c, struct dt_err *e)
         if (stat(name, &st) < 0)
             continue;
         if (st.st_uid && st.st_uid != geteuid())
-            return dt_err_set(e, DT_E_CACHE, "cache %s belongs to user %u: who writes to it decides what runs here. Give a file of your own with --cache", name, (unsigned)st.st_uid);
+            return dt_err_set(e, DT_E_CACHE,
+                              "cache %s belongs to user %u: who writes to it decides what runs here. Give a file of "
+                              "your own with --cache",
+                              name, (unsigned)st.st_uid);
         if (st.st_mode & (S_IWGRP | S_IWOTH))
-            return dt_err_set(e, DT_E_CACHE, "cache %s may be written by others than its owner: who writes to it decides what runs here. chmod go-w makes it yours", name);
+            return dt_err_set(e, DT_E_CACHE,
+                              "cache %s may be written by others than its owner: who writes to it decides what runs "
+                              "here. chmod go-w makes it yours",
+                              name);
     }
     return 0;
 }

@@ -77,8 +77,8 @@ int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **
     cache_kept_size(c, CACHE_TRIALS, &trials, &bytes);
     json_t *recipes = NULL;
     int r = ok ? cache_recipes(c, signature, limit, &recipes, e) : 0;
-    json_t *o = recipes ? json_pack("{s:O, s:O, s:I, s:I, s:I}", "entries", list, "recipes", recipes, "total", total, "footprints", (json_int_t)footprints, "trials",
-                                    (json_int_t)trials)
+    json_t *o = recipes ? json_pack("{s:O, s:O, s:I, s:I, s:I}", "entries", list, "recipes", recipes, "total", total,
+                                    "footprints", (json_int_t)footprints, "trials", (json_int_t)trials)
                         : NULL;
     json_decref(list);
     json_decref(recipes);
@@ -102,8 +102,10 @@ static const struct {
     {"graph", "SELECT digest, digest, body, sha256 FROM graph", "DELETE FROM graph WHERE digest = ?1", 3, true, 1},
     {"known", "SELECT digest || ' ' || arch, digest, arch, signature, sha256 FROM known",
      "DELETE FROM known WHERE digest || ' ' || arch = ?1", 4, false, 0},
-    {"recipe", "SELECT id, signature, device, toolchain, policy, digest, body, sha256 FROM recipe", "DELETE FROM recipe WHERE id = CAST(?1 AS INTEGER)", 7, true, 5},
-    {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false, 0},
+    {"recipe", "SELECT id, signature, device, toolchain, policy, digest, body, sha256 FROM recipe",
+     "DELETE FROM recipe WHERE id = CAST(?1 AS INTEGER)", 7, true, 5},
+    {"footprint", "SELECT key, key, hex(body), sha256 FROM footprint", "DELETE FROM footprint WHERE key = ?1", 3, false,
+     0},
     {"trial", "SELECT key, key, hex(body), sha256 FROM trial", "DELETE FROM trial WHERE key = ?1", 3, false, 0},
 };
 
@@ -198,37 +200,43 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
     size_t i;
     char sql[160];
     int r = check(c, damaged, &rows, e), rc = SQLITE_OK;
-    json_array_foreach(damaged, i,
-                       v) for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks;
-                               k++) if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table"))))
-    {
-        const char *key = json_string_value(json_object_get(v, "key"));
-        rc = cache_run(c, checks[k].remove, &key, 1);
-    }
+    json_array_foreach (damaged, i, v)
+        for (size_t k = 0; r == 0 && rc == SQLITE_OK && k < sizeof checks / sizeof *checks; k++)
+            if (!strcmp(checks[k].table, json_string_value(json_object_get(v, "table")))) {
+                const char *key = json_string_value(json_object_get(v, "key"));
+                rc = cache_run(c, checks[k].remove, &key, 1);
+            }
     json_decref(damaged);
     if (r < 0)
         return r;
     if (rc == SQLITE_OK && max_age >= 0) {
         snprintf(sql, sizeof sql, "DELETE FROM entry WHERE unixepoch() - used > %lld", (long long)max_age);
         rc = cache_run(c, sql, NULL, 0);
-        snprintf(sql, sizeof sql, "DELETE FROM recipe WHERE unixepoch() - max(created, tried) > %lld", (long long)max_age);
+        snprintf(sql, sizeof sql, "DELETE FROM recipe WHERE unixepoch() - max(created, tried) > %lld",
+                 (long long)max_age);
         if (rc == SQLITE_OK)
             rc = cache_run(c, sql, NULL, 0);
         for (unsigned k = 0; rc == SQLITE_OK && k < 2; k++) {
-            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", k ? "trial" : "footprint", (long long)max_age);
+            snprintf(sql, sizeof sql, "DELETE FROM %s WHERE unixepoch() - used > %lld", k ? "trial" : "footprint",
+                     (long long)max_age);
             rc = cache_run(c, sql, NULL, 0);
         }
     }
-    for (enum cache_kept k = 0; rc == SQLITE_OK && max_bytes >= 0 && k < CACHE_KEPT; k++) { /* footprints go first: they are made again in no time */
+    /* footprints go first: they are made again in no time */
+    for (enum cache_kept k = 0; rc == SQLITE_OK && max_bytes >= 0 && k < CACHE_KEPT; k++) {
         int64_t rest = max_bytes - (all_bytes(c) - kept_bytes(c, k));
         rc = cache_kept_trim(c, k, rest > 0 ? rest : 0);
     }
     for (;;) {
         for (size_t k = 0; rc == SQLITE_OK && k < sizeof orphans / sizeof *orphans; k++)
             rc = cache_run(c, orphans[k], NULL, 0);
-        if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes || !number(c, "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM recipe)"))
+        if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes ||
+            !number(c, "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM recipe)"))
             break;
-        rc = cache_run(c, "DELETE FROM recipe WHERE id IN (SELECT id FROM recipe ORDER BY state = 'recipe', created, id LIMIT (SELECT max(1, count(*) / 16) FROM recipe))", NULL, 0);
+        rc = cache_run(c,
+                       "DELETE FROM recipe WHERE id IN (SELECT id FROM recipe ORDER BY state = 'recipe', created, id "
+                       "LIMIT (SELECT max(1, count(*) / 16) FROM recipe))",
+                       NULL, 0);
         if (rc != SQLITE_OK)
             break;
         /* a sixteenth at a time: orphans are found by a walk over the tables */
@@ -270,8 +278,7 @@ static size_t compare(json_t *mine, json_t *stored, json_t *list)
     size_t n = 0;
     const char *key;
     json_t *v, *w;
-    json_object_foreach(mine, key, v)
-    {
+    json_object_foreach (mine, key, v) {
         w = json_object_get(stored, key);
         if (w && json_equal(v, w))
             continue;
@@ -279,8 +286,7 @@ static size_t compare(json_t *mine, json_t *stored, json_t *list)
         if (list)
             json_array_append_new(list, json_pack("{s:s, s:O, s:O?}", "factor", key, "mine", v, "stored", w));
     }
-    json_object_foreach(stored, key, w)
-    {
+    json_object_foreach (stored, key, w) {
         if (json_object_get(mine, key))
             continue;
         n++;

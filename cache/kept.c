@@ -1,8 +1,9 @@
 /* Bytes by key, bounded: footprints of launches, and the performance library; a table each.
  *
- * The bytes are the business of analysis/ and rewrite/ (which check them again). A row that does not match its checksum is deleted and is a miss. What a job has
- * found is written in one transaction; when all bodies of a table are over the limit, the least recently used go, down to seven
- * eighths of it. A hit renews `used` at most once an hour: reading does not mean writing.
+ * The bytes are the business of analysis/ and rewrite/ (which check them again). A row that does not match its checksum
+ * is deleted and is a miss. What a job has found is written in one transaction; when all bodies of a table are over the
+ * limit, the least recently used go, down to seven eighths of it. A hit renews `used` at most once an hour: reading
+ * does not mean writing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +37,8 @@ static int row_sum(const char *key, const void *p, size_t n, char sum[DT_SHA256_
     return cache_row_sum((const char *const[]){key, hex}, 2, sum);
 }
 
-int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len, struct dt_err *e)
+int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len,
+                   struct dt_err *e)
 {
     sqlite3_stmt *s;
     void *p = NULL;
@@ -80,7 +82,9 @@ static int put_one(struct cache *c, enum cache_kept kept, const struct cache_byt
     sqlite3_stmt *s;
     if (x->bytes > INT32_MAX / 4 || row_sum(x->key, x->p, x->bytes, sum) < 0)
         return SQLITE_NOMEM;
-    int rc = cache_prepare(c, SQL("INSERT OR REPLACE INTO", kept, "(key, body, sha256, used) VALUES (?1, ?2, ?3, unixepoch())"), text, 3, &s);
+    int rc = cache_prepare(
+        c, SQL("INSERT OR REPLACE INTO", kept, "(key, body, sha256, used) VALUES (?1, ?2, ?3, unixepoch())"), text, 3,
+        &s);
     if (rc != SQLITE_OK)
         return rc;
     rc = sqlite3_bind_blob64(s, 2, x->p, x->bytes, SQLITE_STATIC);
@@ -95,7 +99,8 @@ int cache_kept_trim(struct cache *c, enum cache_kept kept, int64_t bytes)
 {
     char text[400];
     snprintf(text, sizeof text,
-             "DELETE FROM %s WHERE key IN (SELECT key FROM (SELECT key, sum(length(body)) OVER (ORDER BY used DESC, key) AS upto "
+             "DELETE FROM %s WHERE key IN (SELECT key FROM (SELECT key, sum(length(body)) OVER (ORDER BY used DESC, "
+             "key) AS upto "
              "FROM %s) WHERE upto > %lld)",
              table[kept], table[kept], (long long)bytes);
     return cache_run(c, text, NULL, 0);
@@ -106,7 +111,8 @@ void cache_kept_size(struct cache *c, enum cache_kept kept, int64_t *ret_rows, i
 {
     sqlite3_stmt *s;
     *ret_rows = *ret_bytes = 0;
-    if (cache_prepare(c, SQL("SELECT count(*), coalesce(sum(length(body)), 0) FROM", kept, ""), NULL, 0, &s) == SQLITE_OK) {
+    if (cache_prepare(c, SQL("SELECT count(*), coalesce(sum(length(body)), 0) FROM", kept, ""), NULL, 0, &s) ==
+        SQLITE_OK) {
         if (sqlite3_step(s) == SQLITE_ROW) {
             *ret_rows = sqlite3_column_int64(s, 0);
             *ret_bytes = sqlite3_column_int64(s, 1);
@@ -122,7 +128,8 @@ static bool over(struct cache *c, enum cache_kept kept, int64_t max_bytes)
     return bytes > max_bytes;
 }
 
-int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes, struct dt_err *e)
+int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_bytes *v, size_t n, int64_t max_bytes,
+                   struct dt_err *e)
 {
     for (int again = 0;; again = 1) {
         int rc = cache_run(c, "BEGIN IMMEDIATE", NULL, 0), r = 0;

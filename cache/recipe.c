@@ -1,14 +1,17 @@
 /* Imported plans as recipes, and who owns what.
  *
- * A plan that comes from elsewhere is a claim: its PTX may be anything, and running it shows mistakes but not malice, as it may wait for one input. So an import
- * keeps of it the recipe, which rewrites were made of which launches (rewrite/recipe.c), and a digest of its modules and launches, and throws the rest away. The
- * worker that gets a graph of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and compares digests
- * (daemon/worker-recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe stays with the reason, for people to see; it is not tried again. A
- * refused one makes way for another that is imported later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is refused.
+ * A plan that comes from elsewhere is a claim: its PTX may be anything, and running it shows mistakes but not malice,
+ * as it may wait for one input. So an import keeps of it the recipe, which rewrites were made of which launches
+ * (rewrite/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a graph
+ * of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and compares
+ * digests (daemon/worker-recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe
+ * stays with the reason, for people to see; it is not tried again. A refused one makes way for another that is imported
+ * later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is refused.
  *
- * The digest is over the document with canonical names (rename.c): launches in order, each with the PTX of its module where that is used first, then other modules,
- * scratch buffers. Names of modules, times, words and machine code have no part in it. The PTX of modules that were posted has: kernels that are
- * equal but for their spelling have one signature, and still the recipe does not hold for them.
+ * The digest is over the document with canonical names (rename.c): launches in order, each with the PTX of its module
+ * where that is used first, then other modules, scratch buffers. Names of modules, times, words and machine code have
+ * no part in it. The PTX of modules that were posted has: kernels that are equal but for their spelling have one
+ * signature, and still the recipe does not hold for them.
  *
  * Owners: users who posted a graph of a signature; an entry of several belongs to all of them.
  */
@@ -54,8 +57,7 @@ static bool add_plan(struct dt_sha256 *h, const json_t *plan)
     const char *name;
     size_t i;
     bool ok = seen && rest;
-    json_array_foreach(json_object_get(plan, "launches"), i, v)
-    {
+    json_array_foreach (json_object_get(plan, "launches"), i, v) {
         json_t *l = ok && json_is_object(v) ? json_copy((json_t *)v) : NULL;
         const char *module = json_string_value(json_object_get(v, "module"));
         ok = ok && (l || !json_is_object(v));
@@ -64,8 +66,7 @@ static bool add_plan(struct dt_sha256 *h, const json_t *plan)
         ok = ok && add_json(h, l ? l : v) && (!module || add_module(h, modules, seen, module));
         json_decref(l);
     }
-    json_object_foreach((json_t *)modules, name, v)
-    {
+    json_object_foreach ((json_t *)modules, name, v) {
         const json_t *ptx = json_object_get(v, "ptx");
         if (ok && !json_object_get(seen, name))
             ok = json_object_set(rest, name, json_is_string(ptx) ? (json_t *)ptx : json_null()) == 0;
@@ -110,7 +111,8 @@ static int any(struct cache *c, const char *sql, const char *const *text)
     return rc == SQLITE_ROW ? 1 : rc == SQLITE_DONE ? 0 : -rc;
 }
 
-int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin, struct dt_err *e)
+int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *plan, const char *origin,
+                     struct dt_err *e)
 {
     const json_t *recipe = json_object_get(plan, "recipe");
     char digest[DT_SHA256_TEXT], sum[DT_SHA256_TEXT];
@@ -118,15 +120,26 @@ int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *p
     if (!body || cache_plan_digest(plan, digest) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
     const bool large = strlen(body) > RECIPE_MAX;
-    const char *kept = large ? "{}" : body, *text[] = {k->signature, k->device, k->toolchain, k->policy, digest, kept, sum, origin, large ? "refused" : "recipe",
+    const char *kept = large ? "{}" : body, *text[] = {k->signature,
+                                                       k->device,
+                                                       k->toolchain,
+                                                       k->policy,
+                                                       digest,
+                                                       kept,
+                                                       sum,
+                                                       origin,
+                                                       large ? "refused" : "recipe",
                                                        large ? "it has more bytes than any recipe" : ""};
     if (row_sum(k, digest, kept, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for a recipe");
     int there = any(c, "SELECT 1 FROM entry WHERE want = 'plan' AND " KEY, text);
     if (there == 0 && cache_run(c,
-                                "INSERT INTO recipe (signature, device, toolchain, policy, digest, body, sha256, origin, state, reason, created, tried, tries) "
-                                "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, unixepoch(), 0, 0) ON CONFLICT DO UPDATE SET digest = excluded.digest, body = excluded.body, "
-                                "sha256 = excluded.sha256, origin = excluded.origin, state = excluded.state, reason = excluded.reason, created = excluded.created, tried = 0, tries = 0 "
+                                "INSERT INTO recipe (signature, device, toolchain, policy, digest, body, sha256, "
+                                "origin, state, reason, created, tried, tries) "
+                                "VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, unixepoch(), 0, 0) ON CONFLICT DO "
+                                "UPDATE SET digest = excluded.digest, body = excluded.body, "
+                                "sha256 = excluded.sha256, origin = excluded.origin, state = excluded.state, reason = "
+                                "excluded.reason, created = excluded.created, tried = 0, tries = 0 "
                                 "WHERE state = 'refused' AND sha256 <> excluded.sha256",
                                 text, 10) != SQLITE_OK)
         there = -1;
@@ -140,18 +153,21 @@ int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, c
     sqlite3_stmt *s;
     json_t *doc = NULL;
     bool often = false;
-    if (cache_prepare(c, "SELECT digest, body, sha256, tries FROM recipe WHERE state = 'recipe' AND " KEY, text, 4, &s) != SQLITE_OK)
+    if (cache_prepare(c, "SELECT digest, body, sha256, tries FROM recipe WHERE state = 'recipe' AND " KEY, text, 4,
+                      &s) != SQLITE_OK)
         return 0;
     if (sqlite3_step(s) == SQLITE_ROW) {
         const char *d = cache_column(s, 0), *body = cache_column(s, 1);
         often = sqlite3_column_int64(s, 3) >= TRIES;
-        if (cache_is_sha256(d) && row_sum(k, d, body, sum) == 0 && !strcmp(sum, cache_column(s, 2)) && dt_json_load(body, strlen(body), &doc, NULL) == 0)
+        if (cache_is_sha256(d) && row_sum(k, d, body, sum) == 0 && !strcmp(sum, cache_column(s, 2)) &&
+            dt_json_load(body, strlen(body), &doc, NULL) == 0)
             memcpy(digest, d, DT_SHA256_TEXT);
     }
     sqlite3_finalize(s);
     if (doc && often)
         cache_recipe_done(c, k, "planning by it was begun several times and did not come to an end");
-    if (!doc || often || cache_run(c, "UPDATE recipe SET tries = tries + 1, tried = unixepoch() WHERE " KEY, text, 4) != SQLITE_OK) {
+    if (!doc || often ||
+        cache_run(c, "UPDATE recipe SET tries = tries + 1, tried = unixepoch() WHERE " KEY, text, 4) != SQLITE_OK) {
         json_decref(doc);
         return 0;
     }
@@ -170,7 +186,8 @@ void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *r
 
 static json_t *recipe_json(sqlite3_stmt *s)
 {
-    static const char *const name[] = {"signature", "device", "toolchain", "policy", "digest", "origin", "state", "reason"};
+    static const char *const name[] = {"signature", "device", "toolchain", "policy",
+                                       "digest",    "origin", "state",     "reason"};
     static const char *const figure[] = {"bytes", "created", "tried"};
     json_t *o = json_object();
     bool ok = o;
@@ -191,7 +208,8 @@ int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t
     sqlite3_stmt *s;
     int rc;
     snprintf(sql, sizeof sql,
-             "SELECT signature, device, toolchain, policy, digest, origin, state, reason, length(CAST(body AS BLOB)), created, tried FROM recipe %s "
+             "SELECT signature, device, toolchain, policy, digest, origin, state, reason, length(CAST(body AS BLOB)), "
+             "created, tried FROM recipe %s "
              "ORDER BY created DESC, id DESC LIMIT %u",
              signature ? "WHERE signature = ?1" : "", limit);
     if (cache_prepare(c, sql, &signature, signature != NULL, &s) != SQLITE_OK)

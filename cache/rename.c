@@ -5,9 +5,9 @@
  *
  *   analysis  launches[].name  edges[].producer .consumer .buffers[] and the keys of .independent_bytes
  *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
- * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules, buffers, scratch,
- * assumes.align, assumes.constant, verified.special.dropped; verified.special.range[];
- * and, between single quotes, in rewrites[].reason; of both, warnings[].launch .buffer
+ * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules,
+ * buffers, scratch, assumes.align, assumes.constant, verified.special.dropped; verified.special.range[]; and, between
+ * single quotes, in rewrites[].reason; of both, warnings[].launch .buffer
  *
  * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
  * is a name that a rewrite made (f0, t0): it stays, except that (storing) one that looks like a canonical name is
@@ -234,7 +234,9 @@ static int list(struct renamer *r, enum kind k, json_t *array)
     size_t i;
     json_t *v;
     int x;
-    json_array_foreach(array, i, v) if ((x = value(r, k, v)) < 0) return x;
+    json_array_foreach (array, i, v)
+        if ((x = value(r, k, v)) < 0)
+            return x;
     return 0;
 }
 
@@ -268,8 +270,9 @@ static int buffer_list(struct renamer *r, json_t *array)
     dt_free_ struct ranked *all = dt_calloc(n, sizeof *all);
     if (!all)
         return nomem(r);
-    json_array_foreach(array, i, v) all[i] =
-        (struct ranked){json_is_string(v) ? rank(r, BUFFER, json_string_value(v)) : SIZE_MAX, i, NULL, json_incref(v)};
+    json_array_foreach (array, i, v)
+        all[i] = (struct ranked){json_is_string(v) ? rank(r, BUFFER, json_string_value(v)) : SIZE_MAX, i, NULL,
+                                 json_incref(v)};
     qsort(all, n, sizeof *all, by_rank);
     for (i = 0; i < n; i++)
         json_array_set_new(array, i, all[i].v);
@@ -290,8 +293,7 @@ static int keys(struct renamer *r, enum kind k, json_t *obj, const char *key)
         free(all);
         return nomem(r);
     }
-    json_object_foreach(old, s, v)
-    {
+    json_object_foreach (old, s, v) {
         struct dt_str to = {0};
         if ((x = name(r, k, s, &to)) <= 0) {
             dt_str_done(&to);
@@ -330,7 +332,9 @@ static int argument(struct renamer *r, json_t *a)
     if ((x = member(r, BUFFER, a, "buffer")) < 0 ||
         (x = member(r, BUFFER, json_object_get(a, "tensor_map"), "buffer")) < 0)
         return x;
-    json_array_foreach(json_object_get(a, "pointers"), i, p) if ((x = member(r, BUFFER, p, "buffer")) < 0) return x;
+    json_array_foreach (json_object_get(a, "pointers"), i, p)
+        if ((x = member(r, BUFFER, p, "buffer")) < 0)
+            return x;
     return 0;
 }
 
@@ -345,7 +349,9 @@ static int launch(struct renamer *r, json_t *l)
         (x = member(r, BUFFER, json_object_get(copy, "from"), "buffer")) < 0 ||
         (x = member(r, BUFFER, json_object_get(copy, "to"), "buffer")) < 0)
         return x;
-    json_array_foreach(json_object_get(l, "args"), i, a) if ((x = argument(r, a)) < 0) return x;
+    json_array_foreach (json_object_get(l, "args"), i, a)
+        if ((x = argument(r, a)) < 0)
+            return x;
     return 0;
 }
 
@@ -432,20 +438,28 @@ static int document(struct renamer *r, json_t *doc)
     json_t *v, *assumes = json_object_get(doc, "assumes"), *original = json_object_get(doc, "original");
     size_t i;
     int x;
-    json_array_foreach(json_object_get(doc, "launches"), i, v) if ((x = launch(r, v)) < 0) return x;
-    json_array_foreach(json_object_get(original, "launches"), i, v) if ((x = launch(r, v)) < 0) return x;
-    json_array_foreach(json_object_get(doc, "edges"), i,
-                       v) if ((x = member(r, LAUNCH, v, "producer")) < 0 ||
-                              (x = member(r, LAUNCH, v, "consumer")) < 0 ||
-                              (x = buffer_list(r, json_object_get(v, "buffers"))) < 0 ||
-                              (x = keys(r, BUFFER, v, "independent_bytes")) < 0) return x;
-    json_array_foreach(json_object_get(doc, "rewrites"), i,
-                       v) if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
-                              (x = sentence(r, json_object_get(v, "reason"))) < 0) return x;
-    json_array_foreach(json_object_get(doc, "warnings"), i, v) if ((x = member(r, LAUNCH, v, "launch")) < 0 || (x = member(r, BUFFER, v, "buffer")) < 0) return x;
-    if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, MODULE, original, "modules")) < 0 || (x = keys(r, BUFFER, doc, "scratch")) < 0 ||
-        (x = keys(r, BUFFER, assumes, "align")) < 0 || (x = keys(r, BUFFER, assumes, "constant")) < 0 ||
-        (x = keys(r, BUFFER, special, "dropped")) < 0 || (x = buffer_list(r, json_object_get(special, "range"))) < 0)
+    json_array_foreach (json_object_get(doc, "launches"), i, v)
+        if ((x = launch(r, v)) < 0)
+            return x;
+    json_array_foreach (json_object_get(original, "launches"), i, v)
+        if ((x = launch(r, v)) < 0)
+            return x;
+    json_array_foreach (json_object_get(doc, "edges"), i, v)
+        if ((x = member(r, LAUNCH, v, "producer")) < 0 || (x = member(r, LAUNCH, v, "consumer")) < 0 ||
+            (x = buffer_list(r, json_object_get(v, "buffers"))) < 0 ||
+            (x = keys(r, BUFFER, v, "independent_bytes")) < 0)
+            return x;
+    json_array_foreach (json_object_get(doc, "rewrites"), i, v)
+        if ((x = list(r, LAUNCH, json_object_get(v, "launches"))) < 0 ||
+            (x = sentence(r, json_object_get(v, "reason"))) < 0)
+            return x;
+    json_array_foreach (json_object_get(doc, "warnings"), i, v)
+        if ((x = member(r, LAUNCH, v, "launch")) < 0 || (x = member(r, BUFFER, v, "buffer")) < 0)
+            return x;
+    if ((x = keys(r, MODULE, doc, "modules")) < 0 || (x = keys(r, MODULE, original, "modules")) < 0 ||
+        (x = keys(r, BUFFER, doc, "scratch")) < 0 || (x = keys(r, BUFFER, assumes, "align")) < 0 ||
+        (x = keys(r, BUFFER, assumes, "constant")) < 0 || (x = keys(r, BUFFER, special, "dropped")) < 0 ||
+        (x = buffer_list(r, json_object_get(special, "range"))) < 0)
         return x;
     if (json_is_string(json_object_get(doc, "name")) &&
         json_object_set_new(doc, "name", json_string(r->out ? r->g->name : "")) < 0)

@@ -105,12 +105,8 @@ static void buffer(struct sign *s, struct dt_str *out, uint32_t b, uint64_t offs
 static void argument(struct sign *s, struct dt_str *out, const struct dt_arg *a)
 {
     switch (a->kind) {
-    case DT_ARG_BUFFER:
-        buffer(s, out, a->buffer, a->offset);
-        break;
-    case DT_ARG_SCALAR:
-        dt_str_addf(out, " %s:%" PRIx64, dt_dtype_text(a->dtype), a->bits);
-        break;
+    case DT_ARG_BUFFER: buffer(s, out, a->buffer, a->offset); break;
+    case DT_ARG_SCALAR: dt_str_addf(out, " %s:%" PRIx64, dt_dtype_text(a->dtype), a->bits); break;
     case DT_ARG_BYTES:
         dt_str_add(out, " bytes:");
         for (uint32_t i = 0; i < a->nbytes; i++)
@@ -219,8 +215,7 @@ int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry,
     if (r == 0 && dt_sha256_init(&h) < 0)
         r = nomem(&s);
     if (r == 0) {
-        json_object_foreach(s.factors, key, v)
-        {
+        json_object_foreach (s.factors, key, v) {
             dt_sha256_addstr(&h, key);
             dt_sha256_addstr(&h, json_string_value(v));
         }

@@ -28,7 +28,10 @@ static char *default_path(void)
     const struct passwd *own = home && *home ? NULL : getpwuid(geteuid());
     char *s = NULL;
     int n = xdg && *xdg == '/' ? asprintf(&s, "%s/dovetail/cache.db", xdg)
-                               : asprintf(&s, "%s/.cache/dovetail/cache.db", own ? own->pw_dir : home && *home ? home : "/nonexistent");
+                               : asprintf(&s, "%s/.cache/dovetail/cache.db",
+                                          own             ? own->pw_dir
+                                          : home && *home ? home
+                                                          : "/nonexistent");
     return n < 0 ? NULL : s;
 }
 
@@ -152,7 +155,8 @@ static bool delete_row(struct cache *c, sqlite3_int64 id)
 static void touch(struct cache *c, sqlite3_int64 id)
 {
     sqlite3_stmt *s;
-    if (cache_prepare(c, "UPDATE entry SET hits = hits + 1, used = unixepoch() WHERE id = ?1", NULL, 0, &s) != SQLITE_OK)
+    if (cache_prepare(c, "UPDATE entry SET hits = hits + 1, used = unixepoch() WHERE id = ?1", NULL, 0, &s) !=
+        SQLITE_OK)
         return;
     sqlite3_bind_int64(s, 1, id);
     sqlite3_step(s);
@@ -404,8 +408,8 @@ json_t *cache_stats(struct cache *c)
         add(all, keys[i], 0);
     member(by, "analysis");
     member(by, "plan");
-    if (cache_prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0, &s) ==
-        SQLITE_OK) {
+    if (cache_prepare(c, "SELECT want, count(*), sum(length(CAST(body AS BLOB))) FROM entry GROUP BY want", NULL, 0,
+                      &s) == SQLITE_OK) {
         while (sqlite3_step(s) == SQLITE_ROW) {
             add(member(by, cache_column(s, 0)), "entries", sqlite3_column_int64(s, 1));
             add(member(by, cache_column(s, 0)), "bytes", sqlite3_column_int64(s, 2));
@@ -417,8 +421,9 @@ json_t *cache_stats(struct cache *c)
             add(member(by, cache_column(s, 0)), cache_column(s, 1), sqlite3_column_int64(s, 2));
         sqlite3_finalize(s);
     }
-    json_object_foreach(by, want, v) for (size_t i = 0; i < 5; i++)
-        add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
+    json_object_foreach (by, want, v)
+        for (size_t i = 0; i < 5; i++)
+            add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
     if (cache_prepare(c, "SELECT count(*) FROM graph", NULL, 0, &s) == SQLITE_OK) {
         if (sqlite3_step(s) == SQLITE_ROW)
             add(all, "graphs", sqlite3_column_int64(s, 0));
@@ -427,7 +432,8 @@ json_t *cache_stats(struct cache *c)
     for (enum cache_kept k = 0; k < CACHE_KEPT; k++) {
         int64_t rows, bytes;
         cache_kept_size(c, k, &rows, &bytes);
-        json_object_set_new(all, k == CACHE_TRIALS ? "trials" : "footprints", json_pack("{s:I, s:I}", "rows", (json_int_t)rows, "bytes", (json_int_t)bytes));
+        json_object_set_new(all, k == CACHE_TRIALS ? "trials" : "footprints",
+                            json_pack("{s:I, s:I}", "rows", (json_int_t)rows, "bytes", (json_int_t)bytes));
     }
     json_object_set_new(all, "path", json_string(c->path));
     json_object_set_new(all, "by_want", by);

@@ -1,5 +1,5 @@
-/* Where the work is done: by the service (libdovetail), or with --local by a worker of our own (local.c). Either way the outcome is the
- * document's text or a problem document.
+/* Where the work is done: by the service (libdovetail), or with --local by a worker of our own (local.c). Either way
+ * the outcome is the document's text or a problem document.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -103,7 +103,8 @@ static void on_event(const char *json, void *user)
 
 void backend_submit(struct cli *c, const char *want, const char *graph, size_t len, struct outcome *ret)
 {
-    static const char *const verbs[][2] = {{"plan", "optimize"}, {"analysis", "analyze"}, {"run", "run"}, {"explain", "explain"}};
+    static const char *const verbs[][2] = {
+        {"plan", "optimize"}, {"analysis", "analyze"}, {"run", "run"}, {"explain", "explain"}};
     memset(ret, 0, sizeof *ret);
     if (c->local) {
         for (size_t i = 0; i < sizeof verbs / sizeof *verbs; i++)
@@ -136,8 +137,8 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
     dovetail_close(d);
 }
 
-void backend_call(struct cli *c, const char *method, const char *path, const char *body, size_t len, const char *verb, const char *members,
-                  struct outcome *ret)
+void backend_call(struct cli *c, const char *method, const char *path, const char *body, size_t len, const char *verb,
+                  const char *members, struct outcome *ret)
 {
     memset(ret, 0, sizeof *ret);
     if (c->local) {
@@ -163,6 +164,7 @@ void backend_call(struct cli *c, const char *method, const char *path, const cha
 void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret)
 {
     char member[128];
-    snprintf(member, sizeof member, "\"signature\":\"%.80s\"", signature ? signature : ""); /* checked: nothing to escape */
+    /* checked: nothing to escape */
+    snprintf(member, sizeof member, "\"signature\":\"%.80s\"", signature ? signature : "");
     backend_call(c, "GET", path, NULL, 0, verb, signature ? member : NULL, ret);
 }

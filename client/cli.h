@@ -12,7 +12,8 @@
 struct cli {
     /* options, NULL or false where not given */
     bool json, local, maps, all_edges, whole, stale, calibrate;
-    const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump, *limit, *max_age, *max_bytes;
+    const char *socket, *device, *cache, *timeout, *output, *allow, *deny, *budget, *seed, *check, *schedule, *dump,
+        *limit, *max_age, *max_bytes;
     /* the verb's arguments */
     char **arg;
     int narg;
@@ -24,7 +25,7 @@ struct cli {
 
 /* What a request came to: a document, or a problem. */
 struct outcome {
-    char *text;  /* document, or problem document */
+    char *text; /* document, or problem document */
     size_t len;
     bool failed;
     char cache[8], signature[80], digest[80];
@@ -32,17 +33,19 @@ struct outcome {
 void outcome_done(struct outcome *o);
 
 /* ---- backend.c, local.c ------------------------------------------------------------------------------------------ */
-/* want as in the service's query ("plan", "analysis", "run", "explain"); graph text. Through the service, or with --local through a worker. */
+/* want as in the service's query ("plan", "analysis", "run", "explain"); graph text. Through the service, or with
+ * --local through a worker. */
 void backend_submit(struct cli *c, const char *want, const char *graph, size_t len, struct outcome *ret);
-/* One call of the service. With --local only `verb` counts: the worker's verb that says the same, with `members` (JSON text of further
- * members of its request, `"a": 1, "b": 2`, or NULL). */
-void backend_call(struct cli *c, const char *method, const char *path, const char *body, size_t len, const char *verb, const char *members,
-                  struct outcome *ret);
+/* One call of the service. With --local only `verb` counts: the worker's verb that says the same, with `members` (JSON
+ * text of further members of its request, `"a": 1, "b": 2`, or NULL). */
+void backend_call(struct cli *c, const char *method, const char *path, const char *body, size_t len, const char *verb,
+                  const char *members, struct outcome *ret);
 /* GET of a path; signature becomes the worker's member of that name, NULL: none. */
 void backend_get(struct cli *c, const char *path, const char *verb, const char *signature, struct outcome *ret);
-/* A request to a worker of our own: `members` is JSON text as above, the last of them `name` with the text value[0..len) if name is not NULL. */
-void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value, size_t len,
-                   struct outcome *ret);
+/* A request to a worker of our own: `members` is JSON text as above, the last of them `name` with the text
+ * value[0..len) if name is not NULL. */
+void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value,
+                   size_t len, struct outcome *ret);
 void outcome_error(struct outcome *ret, struct dt_err *e); /* empties e */
 json_t *options_json(const struct cli *c);
 
@@ -52,16 +55,16 @@ int graph_read(const char *path, char **ret, size_t *ret_len, struct dt_err *e);
 
 /* ---- output.c ---------------------------------------------------------------------------------------------------- */
 int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const json_t *doc, const struct outcome *o));
-int fail(struct cli *c, struct dt_err *e);             /* report, empty e, exit status */
+int fail(struct cli *c, struct dt_err *e); /* report, empty e, exit status */
 void progress(struct cli *c, const char *stage, const char *message, long done, long of);
 void progress_end(struct cli *c);
-void print_clean(FILE *f, const char *s); /* control characters as '?': names come from files */
+void print_clean(FILE *f, const char *s);            /* control characters as '?': names come from files */
 const char *jstr(const json_t *o, const char *name); /* "" if missing */
 double jnum(const json_t *o, const char *name);      /* 0 if missing */
 char *join(const json_t *list, const char *between, const char *empty); /* strings of a list; caller frees */
 
-/* DIR/NAME+ending as a file of DIR itself: `/`, `%`, control characters and a leading `.` of NAME, which is somebody's input, become %XX,
- * so that two names never share a file. Caller frees; NULL: memory. */
+/* DIR/NAME+ending as a file of DIR itself: `/`, `%`, control characters and a leading `.` of NAME, which is somebody's
+ * input, become %XX, so that two names never share a file. Caller frees; NULL: memory. */
 char *path_in(const char *dir, const char *name, const char *ending);
 
 struct table {
@@ -77,6 +80,7 @@ void print_recipes(const json_t *list); /* cmd-cache.c: imported plans, a line e
 
 /* ---- verbs ------------------------------------------------------------------------------------------------------- */
 typedef int verb_fn(struct cli *c);
-verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report, cmd_reprofile, cmd_trace;
+verb_fn cmd_analyze, cmd_optimize, cmd_run, cmd_explain, cmd_cache, cmd_devices, cmd_status, cmd_version, cmd_report,
+    cmd_reprofile, cmd_trace;
 
 #endif

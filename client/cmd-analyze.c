@@ -1,6 +1,6 @@
-/* dovetail analyze GRAPH: two tables for people. First the launches and how each fills the chosen device: blocks an SM holds, waves, idle
- * block slots. Then one line per edge: its classes, fan, pairs and components of blocks, evidence, hazards and buffers. Long names are cut in
- * the middle; --json prints the whole document instead.
+/* dovetail analyze GRAPH: two tables for people. First the launches and how each fills the chosen device: blocks an SM
+ * holds, waves, idle block slots. Then one line per edge: its classes, fan, pairs and components of blocks, evidence,
+ * hazards and buffers. Long names are cut in the middle; --json prints the whole document instead.
  */
 #include <stdlib.h>
 
@@ -16,8 +16,8 @@ static char *number(double v)
     return asprintf(&s, "%.0f", v) < 0 ? NULL : s;
 }
 
-/* Blocks an SM holds, waves, and the share of block slots in these waves that stay empty: by launch, and over all launches. A memset or copy
- * step (no registers) fills no SM. */
+/* Blocks an SM holds, waves, and the share of block slots in these waves that stay empty: by launch, and over all
+ * launches. A memset or copy step (no registers) fills no SM. */
 static void launches(struct cli *c, const json_t *list)
 {
     struct table t = {0};
@@ -25,9 +25,11 @@ static void launches(struct cli *c, const json_t *list)
     size_t i, kernels = 0;
     const json_t *l;
     table_row(&t, 8, "launch", ">blocks", ">threads", ">registers", ">shared", ">blocks/SM", ">waves", ">idle slots");
-    json_array_foreach(list, i, l) {
-        dt_free_ char *name = cut(jstr(l, "name"), NAME_MOST), *b = number(jnum(l, "blocks")), *n = number(jnum(l, "threads"));
-        dt_free_ char *r = number(jnum(l, "registers")), *s = number(jnum(l, "shared_bytes")), *w = number(jnum(l, "waves"));
+    json_array_foreach (list, i, l) {
+        dt_free_ char *name = cut(jstr(l, "name"), NAME_MOST), *b = number(jnum(l, "blocks")),
+                      *n = number(jnum(l, "threads"));
+        dt_free_ char *r = number(jnum(l, "registers")), *s = number(jnum(l, "shared_bytes")),
+                      *w = number(jnum(l, "waves"));
         dt_free_ char *per = number(jnum(l, "blocks_per_sm"));
         char idle[32];
         snprintf(idle, sizeof idle, "%.1f %%", jnum(l, "idle_slots") * 100);
@@ -54,13 +56,15 @@ static void edges(struct cli *c, const json_t *list)
     struct table t = {0};
     size_t i;
     const json_t *e;
-    table_row(&t, 8, "producer -> consumer", "classes", "fan", ">pairs", ">components", "evidence", "hazards", "through");
-    json_array_foreach(list, i, e) {
+    table_row(&t, 8, "producer -> consumer", "classes", "fan", ">pairs", ">components", "evidence", "hazards",
+              "through");
+    json_array_foreach (list, i, e) {
         char *name;
         dt_free_ char *from = cut(jstr(e, "producer"), NAME_MOST), *to = cut(jstr(e, "consumer"), NAME_MOST);
         dt_free_ char *classes = join(json_object_get(e, "classes"), ", ", "-");
         dt_free_ char *hazards = join(json_object_get(e, "hazards"), ", ", "-");
-        dt_free_ char *all = join(json_object_get(e, "buffers"), ", ", "-"), *buffers = all ? cut(all, LIST_MOST) : NULL;
+        dt_free_ char *all = join(json_object_get(e, "buffers"), ", ", "-"),
+                      *buffers = all ? cut(all, LIST_MOST) : NULL;
         dt_free_ char *pairs = number(jnum(e, "pairs")), *comps = number(jnum(e, "components"));
         if (asprintf(&name, "%s -> %s", from ? from : "", to ? to : "") < 0)
             break;
@@ -72,7 +76,8 @@ static void edges(struct cli *c, const json_t *list)
 
 static int human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
-    const json_t *dev = json_object_get(doc, "device"), *l = json_object_get(doc, "launches"), *e = json_object_get(doc, "edges");
+    const json_t *dev = json_object_get(doc, "device"), *l = json_object_get(doc, "launches"),
+                 *e = json_object_get(doc, "edges");
     printf("%zu launches, %zu edges on ", json_array_size(l), json_array_size(e));
     print_clean(stdout, jstr(dev, "name"));
     printf(" (%s, %.0f SMs); cache %s\n", jstr(dev, "arch"), jnum(dev, "sms"), o->cache);

@@ -2,10 +2,12 @@
  *
  *   stats                                   figures
  *   list [--limit N]                        entries, the last used first
- *   show SIGNATURE                          its entries, with what the signature is made of, and recipes that were imported for it
+ *   show SIGNATURE                          its entries, with what the signature is made of, and recipes that were
+ *                                           imported for it
  *   verify                                  every row against its checksum; exit status 1 when something is damaged
  *   gc [--max-age TIME] [--max-bytes SIZE]  removes what is damaged, too old, too much
- *   export -o FILE | import FILE            plans as JSON lines (cache/bundle.c), imported as recipes; `-` is stdout or stdin
+ *   export -o FILE | import FILE            plans as JSON lines (cache/bundle.c), imported as recipes; `-` is stdout or
+ *                                           stdin
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -20,8 +22,7 @@ static void flat(struct table *t, const char *prefix, const json_t *o)
 {
     const char *name;
     const json_t *v;
-    json_object_foreach((json_t *)o, name, v)
-    {
+    json_object_foreach ((json_t *)o, name, v) {
         dt_free_ char *key = NULL;
         if (asprintf(&key, "%s%s%s", prefix, *prefix ? "." : "", name) < 0)
             return;
@@ -60,8 +61,7 @@ void print_recipes(const json_t *list)
 {
     const json_t *v;
     size_t i;
-    json_array_foreach(list, i, v)
-    {
+    json_array_foreach (list, i, v) {
         bool waits = !strcmp(jstr(v, "state"), "recipe");
         printf("imported plan %s on ", jstr(v, "signature"));
         print_clean(stdout, jstr(v, "device"));
@@ -81,8 +81,7 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *list = json_object_get(doc, "entries"), *v;
     size_t i;
     table_row(&t, 6, "want", "signature", "device", ">bytes", ">unused for", ">hits");
-    json_array_foreach(list, i, v)
-    {
+    json_array_foreach (list, i, v) {
         char bytes[32], old[32], hits[32];
         snprintf(bytes, sizeof bytes, "%.0f", jnum(v, "bytes"));
         snprintf(hits, sizeof hits, "%.0f", jnum(v, "hits"));
@@ -91,8 +90,8 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
     }
     table_print(&t, c);
     print_recipes(json_object_get(doc, "recipes"));
-    printf("%zu of %.0f entries; footprints of %.0f launches, %.0f trials of rewrites\n", json_array_size(list), jnum(doc, "total"), jnum(doc, "footprints"),
-           jnum(doc, "trials"));
+    printf("%zu of %.0f entries; footprints of %.0f launches, %.0f trials of rewrites\n", json_array_size(list),
+           jnum(doc, "total"), jnum(doc, "footprints"), jnum(doc, "trials"));
     return 0;
 }
 
@@ -100,14 +99,12 @@ static int human_show(struct cli *c, const json_t *doc, const struct outcome *o)
 {
     const json_t *v;
     size_t i;
-    json_array_foreach(json_object_get(doc, "entries"), i, v)
-    {
+    json_array_foreach (json_object_get(doc, "entries"), i, v) {
         if (i)
             fputc('\n', stdout);
         human_flat(c, v, o);
     }
-    json_array_foreach(json_object_get(doc, "recipes"), i, v)
-    {
+    json_array_foreach (json_object_get(doc, "recipes"), i, v) {
         if (i || json_array_size(json_object_get(doc, "entries")))
             fputc('\n', stdout);
         human_flat(c, v, o);
@@ -119,8 +116,7 @@ static int human_verify(struct cli *c, const json_t *doc, const struct outcome *
 {
     const json_t *list = json_object_get(doc, "damaged"), *v;
     size_t i;
-    json_array_foreach(list, i, v)
-    {
+    json_array_foreach (list, i, v) {
         printf("damaged: %s ", jstr(v, "table"));
         print_clean(stdout, jstr(v, "key"));
         fputc('\n', stdout);
@@ -185,7 +181,8 @@ static int export(struct cli *c, struct dt_err *e)
     struct outcome o;
     json_t *doc = NULL;
     if (!c->output || (c->json && !strcmp(c->output, "-"))) {
-        dt_err_set(e, DT_E_USAGE, c->output ? "--json and -o - are both for stdout" : "usage: dovetail cache export -o FILE");
+        dt_err_set(e, DT_E_USAGE,
+                   c->output ? "--json and -o - are both for stdout" : "usage: dovetail cache export -o FILE");
         return fail(c, e);
     }
     backend_call(c, "GET", "/v1/cache/export", NULL, 0, "cache", "\"op\":\"export\"", &o);

@@ -9,17 +9,21 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     struct table t = {0};
     size_t i;
     table_row(&t, 5, "device", "name", "kind", "arch", ">SMs");
-    json_array_foreach(json_object_get(doc, "devices"), i, d) {
+    json_array_foreach (json_object_get(doc, "devices"), i, d) {
         char sms[32];
         snprintf(sms, sizeof sms, "%.0f", jnum(d, "sms"));
         table_row(&t, 5, jstr(d, "spec"), jstr(d, "name"), jstr(d, "kind"), jstr(d, "arch"), sms);
     }
     table_print(&t, c);
     const char *sharing = json_string_value(json_object_get(used, "sharing"));
-    printf("in use: %s%s\n", jstr(used, "name"), !sharing ? "" : !strcmp(sharing, "mig") ? " (a slice of a GPU, MIG)" : " (shared, through an MPS server)");
+    printf("in use: %s%s\n", jstr(used, "name"),
+           !sharing                  ? ""
+           : !strcmp(sharing, "mig") ? " (a slice of a GPU, MIG)"
+                                     : " (shared, through an MPS server)");
     const char *figures = json_string_value(json_object_get(doc, "figures"));
     if (figures && strcmp(figures, "stock")) {
-        printf("figures of the timing model: %s (", !strcmp(figures, "calibrated") ? "of a stored calibration" : "by DOVETAIL_SOFTGPU_FIGURES");
+        printf("figures of the timing model: %s (",
+               !strcmp(figures, "calibrated") ? "of a stored calibration" : "by DOVETAIL_SOFTGPU_FIGURES");
         print_clean(stdout, jstr(doc, "key"));
         puts(")");
     }
@@ -32,7 +36,7 @@ static int calibrated(struct cli *c, const json_t *doc, const struct outcome *o)
     json_t *figure;
     struct table t = {0};
     table_row(&t, 4, "figure", ">value", ">least", ">most");
-    json_object_foreach(json_object_get(doc, "calibration"), field, figure) {
+    json_object_foreach (json_object_get(doc, "calibration"), field, figure) {
         char v[3][32];
         snprintf(v[0], sizeof v[0], "%.4g", jnum(figure, "value"));
         snprintf(v[1], sizeof v[1], "%.4g", jnum(figure, "min"));
@@ -40,7 +44,8 @@ static int calibrated(struct cli *c, const json_t *doc, const struct outcome *o)
         table_row(&t, 4, field, v[0], v[1], v[2]);
     }
     table_print(&t, c);
-    printf("of %s, %s; kept in the cache\nDOVETAIL_SOFTGPU_FIGURES=%s\n", jstr(doc, "device"), jstr(doc, "method"), jstr(doc, "figures"));
+    printf("of %s, %s; kept in the cache\nDOVETAIL_SOFTGPU_FIGURES=%s\n", jstr(doc, "device"), jstr(doc, "method"),
+           jstr(doc, "figures"));
     return 0;
 }
 

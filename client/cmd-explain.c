@@ -1,5 +1,6 @@
-/* dovetail explain GRAPH|SIGNATURE: the documents in sentences: why an edge has its class and its evidence, why a rewrite was kept, refused or
- * dropped, and what the signature is made of. Of a graph, edges name the instructions that made them what they are. A signature is explained from what the cache holds, with canonical names.
+/* dovetail explain GRAPH|SIGNATURE: the documents in sentences: why an edge has its class and its evidence, why a
+ * rewrite was kept, refused or dropped, and what the signature is made of. Of a graph, edges name the instructions that
+ * made them what they are. A signature is explained from what the cache holds, with canonical names.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +14,7 @@ static bool has(const json_t *list, const char *what)
 {
     size_t i;
     const json_t *v;
-    json_array_foreach(list, i, v)
+    json_array_foreach (list, i, v)
         if (json_is_string(v) && !strcmp(json_string_value(v), what))
             return true;
     return false;
@@ -70,7 +71,7 @@ static void reasons(const json_t *e, const char *of)
 {
     const json_t *list = json_object_get(e, "reasons"), *r, *earlier;
     size_t i;
-    json_array_foreach(list, i, r) {
+    json_array_foreach (list, i, r) {
         const json_t *from = json_object_get(r, "from");
         const char *why = jstr(r, "why"), *step = jstr(r, "step");
         size_t k = 0;
@@ -80,7 +81,9 @@ static void reasons(const json_t *e, const char *of)
             continue;
         fputs("        ", stdout);
         print_clean(stdout, jstr(e, jstr(r, "side")));
-        printf(" %s ", !strcmp(jstr(r, "access"), "write") ? "writes" : !strcmp(jstr(r, "access"), "read") ? "reads" : "changes");
+        printf(" %s ", !strcmp(jstr(r, "access"), "write")  ? "writes"
+                       : !strcmp(jstr(r, "access"), "read") ? "reads"
+                                                            : "changes");
         print_clean(stdout, jstr(r, "buffer"));
         if (*step) {
             printf(": a %s of the whole range\n", step);
@@ -89,7 +92,8 @@ static void reasons(const json_t *e, const char *of)
         printf("%s, ", json_is_true(json_object_get(r, "loop")) ? " in a loop" : "");
         place(r);
         if (from) {
-            printf("            %s by ", !strcmp(why, "guard") ? "whether it does is decided" : "its address is formed");
+            printf("            %s by ",
+                   !strcmp(why, "guard") ? "whether it does is decided" : "its address is formed");
             if (*jstr(from, "buffer")) {
                 fputs("what ", stdout);
                 print_clean(stdout, jstr(from, "buffer"));
@@ -119,7 +123,8 @@ static void edge(const json_t *e)
     } else {
         printf("    hazards %s through ", hz);
         print_clean(stdout, bufs);
-        printf(": %.0f pairs of blocks in %.0f components, fan %s\n", jnum(e, "pairs"), jnum(e, "components"), jstr(e, "fan"));
+        printf(": %.0f pairs of blocks in %.0f components, fan %s\n", jnum(e, "pairs"), jnum(e, "components"),
+               jstr(e, "fan"));
         range(json_object_get(e, "producers_per_consumer"), "a consumer block needs", "producer blocks");
         range(json_object_get(e, "consumers_per_producer"), "a producer block feeds", "consumer blocks");
         reasons(e, "class");
@@ -128,15 +133,16 @@ static void edge(const json_t *e)
     }
     if (jnum(e, "independent_blocks") > 0)
         printf("    %.0f consumer blocks need nothing from the producer\n", jnum(e, "independent_blocks"));
-    json_object_foreach((json_t *)bytes, name, v) {
+    json_object_foreach ((json_t *)bytes, name, v) {
         printf("    %.0f bytes of ", json_number_value(v));
         print_clean(stdout, name);
         printf(" are read that nobody writes in between: they can be fetched early\n");
     }
     printf("    %s: %s\n", *ev ? ev : "-",
            !strcmp(ev, "proved") ? "no address and no guard depends on loaded data, so the map holds for all inputs"
-           : !strcmp(ev, "observed") ? "addresses or guards depend on buffers that are declared constant, whose content is hashed"
-                                     : "addresses or guards depend on data, so the map is a superset");
+           : !strcmp(ev, "observed")
+               ? "addresses or guards depend on buffers that are declared constant, whose content is hashed"
+               : "addresses or guards depend on data, so the map is a superset");
     reasons(e, "evidence");
     if (jnum(e, "reasons_left_out") > 0)
         printf("        and %.0f accesses more\n", jnum(e, "reasons_left_out"));
@@ -148,7 +154,10 @@ static void rewrite(const json_t *r)
     const char *verdict = jstr(r, "verdict"), *reason = jstr(r, "reason"), *level = jstr(r, "level");
     printf("%s%s%s of ", jstr(r, "kind"), *level ? ", level " : "", level);
     print_clean(stdout, launches);
-    printf(": %s%s", verdict, !strcmp(verdict, "refused") ? " (not legal, or not provably so)" : !strcmp(verdict, "dropped") ? " (legal, but no gain)" : "");
+    printf(": %s%s", verdict,
+           !strcmp(verdict, "refused")   ? " (not legal, or not provably so)"
+           : !strcmp(verdict, "dropped") ? " (legal, but no gain)"
+                                         : "");
     fputs(*reason ? ": " : "", stdout);
     print_clean(stdout, reason);
     fputc('\n', stdout);
@@ -156,10 +165,11 @@ static void rewrite(const json_t *r)
 
 static const char *factor_text(const char *f)
 {
-    static const char *const text[][2] = {{".kernel", "kernel text"}, {".geometry", "geometry"}, {".arguments", "arguments"},
-                                          {".shape", "size, role"}, {".content", "constant content"}, {"arch", "architecture"},
-                                          {"launches", "number of launches"}, {"format", "format of signatures"}, {"device", "device"},
-                                          {"toolchain", "toolchain"}, {"policy", "policy (options)"}};
+    static const char *const text[][2] = {
+        {".kernel", "kernel text"},         {".geometry", "geometry"},          {".arguments", "arguments"},
+        {".shape", "size, role"},           {".content", "constant content"},   {"arch", "architecture"},
+        {"launches", "number of launches"}, {"format", "format of signatures"}, {"device", "device"},
+        {"toolchain", "toolchain"},         {"policy", "policy (options)"}};
     for (size_t i = 0; i < sizeof text / sizeof *text; i++) {
         size_t n = strlen(f), k = strlen(text[i][0]);
         if (n >= k && !strcmp(f + n - k, text[i][0]))
@@ -177,11 +187,13 @@ static void nearest(const json_t *n, bool cached)
         printf("no other entry of the cache to compare with\n");
         return;
     }
-    printf("%s: nearest %sentry %s on ", cached ? "in the cache" : "missed the cache", cached ? "other " : "", jstr(e, "signature"));
+    printf("%s: nearest %sentry %s on ", cached ? "in the cache" : "missed the cache", cached ? "other " : "",
+           jstr(e, "signature"));
     print_clean(stdout, jstr(e, "device"));
     printf(" differs in %zu of %.0f factors\n", json_array_size(list), jnum(n, "factors"));
-    json_array_foreach(list, i, v) {
-        const char *f = jstr(v, "factor"), *name = jstr(v, "name"), *mine = jstr(v, "mine"), *stored = jstr(v, "stored");
+    json_array_foreach (list, i, v) {
+        const char *f = jstr(v, "factor"), *name = jstr(v, "name"), *mine = jstr(v, "mine"),
+                   *stored = jstr(v, "stored");
         if (i == 20) {
             printf("    and %zu more\n", json_array_size(list) - i);
             break;
@@ -204,13 +216,16 @@ static void nearest(const json_t *n, bool cached)
 
 static int human(struct cli *c, const json_t *doc, const struct outcome *o)
 {
-    const json_t *a = json_object_get(doc, "analysis"), *p = json_object_get(doc, "plan"), *f = json_object_get(doc, "factors");
+    const json_t *a = json_object_get(doc, "analysis"), *p = json_object_get(doc, "plan"),
+                 *f = json_object_get(doc, "factors");
     const json_t *v;
     const char *name;
     size_t i;
-    printf("signature %s%s\n", jstr(doc, "signature"), json_is_true(json_object_get(doc, "cached")) ? " (in the cache)" : "");
-    json_object_foreach((json_t *)f, name, v) {
-        dt_free_ char *text = json_is_string(v) ? dt_strdup(json_string_value(v)) : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    printf("signature %s%s\n", jstr(doc, "signature"),
+           json_is_true(json_object_get(doc, "cached")) ? " (in the cache)" : "");
+    json_object_foreach ((json_t *)f, name, v) {
+        dt_free_ char *text =
+            json_is_string(v) ? dt_strdup(json_string_value(v)) : json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
         printf("    %s ", name);
         print_clean(stdout, text ? text : "");
         fputc('\n', stdout);
@@ -220,20 +235,21 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     if (a)
         printf("\nEdges\n");
     bool lines = false, sources = false;
-    json_array_foreach(json_object_get(a, "edges"), i, v) {
+    json_array_foreach (json_object_get(a, "edges"), i, v) {
         const json_t *r;
         size_t k;
         edge(v);
-        json_array_foreach(json_object_get(v, "reasons"), k, r) {
+        json_array_foreach (json_object_get(v, "reasons"), k, r) {
             lines |= json_object_get(r, "ptx_line") != NULL;
             sources |= json_object_get(r, "source") != NULL;
         }
     }
     if (lines && !sources)
-        printf("PTX lines of a CUDA module are of what the compiler made of it; with \"-lineinfo\" among its options, source lines are named too.\n");
+        printf("PTX lines of a CUDA module are of what the compiler made of it; with \"-lineinfo\" among its options, "
+               "source lines are named too.\n");
     if (p)
         printf("\nRewrites\n");
-    json_array_foreach(json_object_get(p, "rewrites"), i, v)
+    json_array_foreach (json_object_get(p, "rewrites"), i, v)
         rewrite(v);
     if (p && !json_array_size(json_object_get(p, "rewrites")))
         printf("no rewrite was tried\n");
@@ -243,7 +259,8 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
 static int by_signature(struct cli *c, const char *sig)
 {
     struct outcome parts[2], o = {0}, near;
-    static const char *const what[2][3] = {{"analysis", "/v1/analyses/", "find-analysis"}, {"plan", "/v1/plans/", "find-plan"}};
+    static const char *const what[2][3] = {{"analysis", "/v1/analyses/", "find-analysis"},
+                                           {"plan", "/v1/plans/", "find-plan"}};
     json_t *doc = json_pack("{s:s, s:b}", "signature", sig, "cached", 1);
     int found = 0;
     for (int i = 0; i < 2; i++) {

@@ -1,6 +1,7 @@
 /* dovetail optimize GRAPH [-o DIR]: one line per rewrite that was tried, times of the graph and of the plan.
  *
- * -o DIR leaves the plan document as DIR/plan.json and every module as DIR/NAME.ptx, with what could leave DIR as %XX (path_in).
+ * -o DIR leaves the plan document as DIR/plan.json and every module as DIR/NAME.ptx, with what could leave DIR as %XX
+ * (path_in).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,12 +20,14 @@ static void times(const json_t *r, bool is_modeled, char *out, size_t n)
     const json_t *b = json_object_get(r, "before_us"), *a = json_object_get(r, "after_us");
     *out = 0;
     if (json_is_number(b) && json_is_number(a))
-        snprintf(out, n, "%s %.2f -> %.2f us", is_modeled ? "modeled" : "measured", json_number_value(b), json_number_value(a));
+        snprintf(out, n, "%s %.2f -> %.2f us", is_modeled ? "modeled" : "measured", json_number_value(b),
+                 json_number_value(a));
 }
 
 static void total(const char *what, const json_t *o, const char *more)
 {
-    printf("%-10s %9.2f us (%s), %.0f launches%s\n", what, jnum(o, "time_us"), jstr(o, "method"), jnum(o, "launches"), more);
+    printf("%-10s %9.2f us (%s), %.0f launches%s\n", what, jnum(o, "time_us"), jstr(o, "method"), jnum(o, "launches"),
+           more);
 }
 
 static int human(struct cli *c, const json_t *doc, const struct outcome *o)
@@ -33,18 +36,22 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *dev = json_object_get(doc, "device"), *ver = json_object_get(doc, "verified");
     struct table t = {0};
     size_t i;
-    printf("plan for %s (%s); cache %s\nsignature %s\n\n", jstr(dev, "name"), jstr(dev, "arch"), o->cache, jstr(doc, "signature"));
+    printf("plan for %s (%s); cache %s\nsignature %s\n\n", jstr(dev, "name"), jstr(dev, "arch"), o->cache,
+           jstr(doc, "signature"));
     if (json_array_size(json_object_get(doc, "rewrites"))) {
         table_row(&t, 5, "rewrite", "level", "launches", "verdict", "times, reason");
-        json_array_foreach(json_object_get(doc, "rewrites"), i, r) {
+        json_array_foreach (json_object_get(doc, "rewrites"), i, r) {
             char us[96], *why;
-            dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"), *launches = all ? cut(all, NAMES_MOST) : NULL;
+            dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"),
+                          *launches = all ? cut(all, NAMES_MOST) : NULL;
             times(r, modeled(base), us, sizeof us);
-            if (strcmp(jstr(r, "verdict"), "kept") && (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured ")))
+            if (strcmp(jstr(r, "verdict"), "kept") &&
+                (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured ")))
                 *us = 0; /* the reason has the times; that of a kept one has what its other levels would give */
             if (asprintf(&why, "%s%s%s", us, *us && *jstr(r, "reason") ? "; " : "", jstr(r, "reason")) < 0)
                 return 1;
-            table_row(&t, 5, jstr(r, "kind"), *jstr(r, "level") ? jstr(r, "level") : "-", launches, jstr(r, "verdict"), why);
+            table_row(&t, 5, jstr(r, "kind"), *jstr(r, "level") ? jstr(r, "level") : "-", launches, jstr(r, "verdict"),
+                      why);
             free(why);
         }
         table_print(&t, c);
@@ -56,12 +63,14 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
                  modeled(opt) ? " (modeled)" : "");
     total("baseline", base, "");
     total("optimized", opt, gain);
-    const char *races = json_is_true(json_object_get(ver, "races")) ? "; the posted launches race, so what they leave is luck" : "";
+    const char *races =
+        json_is_true(json_object_get(ver, "races")) ? "; the posted launches race, so what they leave is luck" : "";
     if (ver && json_is_true(json_object_get(ver, "unchanged"))) {
         printf("verified   nothing to verify: the plan is the posted launches%s\n", races);
     } else if (ver) {
         const json_t *part = json_object_get(ver, "sampled");
-        printf("verified   %s on %.0f inputs %s %.0f %s (%s)", json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
+        printf("verified   %s on %.0f inputs %s %.0f %s (%s)",
+               json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
                !strcmp(jstr(ver, "device"), "cuda") ? "and in" : "under", jnum(ver, "schedules"),
                !strcmp(jstr(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders", jstr(ver, "device"));
         if (part)
@@ -69,7 +78,8 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         puts(races);
     }
     if (json_object_get(doc, "measured"))
-        printf("measured   %.0f comparisons, %.0f known from the performance library\n", jnum(json_object_get(doc, "measured"), "comparisons"),
+        printf("measured   %.0f comparisons, %.0f known from the performance library\n",
+               jnum(json_object_get(doc, "measured"), "comparisons"),
                jnum(json_object_get(doc, "measured"), "library"));
     if (c->output)
         printf("written to %s\n", c->output);
@@ -86,11 +96,12 @@ static int leave(const char *dir, const json_t *doc, struct dt_err *e)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0)
         r = dt_write_file(path, text, strlen(text), e);
-    json_object_foreach(json_object_get(doc, "modules"), name, m) {
+    json_object_foreach (json_object_get(doc, "modules"), name, m) {
         const json_t *ptx = json_object_get(m, "ptx"), *src = ptx ? ptx : json_object_get(m, "cuda");
         dt_free_ char *p = path_in(dir, name, ptx ? ".ptx" : ".cu");
         if (r >= 0 && json_is_string(src))
-            r = p ? dt_write_file(p, json_string_value(src), json_string_length(src), e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+            r = p ? dt_write_file(p, json_string_value(src), json_string_length(src), e)
+                  : dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     return r;
 }

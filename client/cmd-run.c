@@ -1,5 +1,6 @@
-/* dovetail run GRAPH|PLAN [--seed N] [--dump DIR] [--check MODES] [--schedule N]: SHA-256 per output buffer, time and its method. The bytes of a dump come in the answer
- * as base64 and are written here, to DIR/BUFFER.bin, with what could leave DIR as %XX (path_in); with --json they stay out of what is printed.
+/* dovetail run GRAPH|PLAN [--seed N] [--dump DIR] [--check MODES] [--schedule N]: SHA-256 per output buffer, time and
+ * its method. The bytes of a dump come in the answer as base64 and are written here, to DIR/BUFFER.bin, with what could
+ * leave DIR as %XX (path_in); with --json they stay out of what is printed.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +16,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     size_t i;
     const json_t *b;
     table_row(&t, 4, "buffer", "role", ">bytes", "content");
-    json_array_foreach(json_object_get(doc, "outputs"), i, b) {
+    json_array_foreach (json_object_get(doc, "outputs"), i, b) {
         char bytes[32];
         snprintf(bytes, sizeof bytes, "%.0f", jnum(b, "bytes"));
         table_row(&t, 4, jstr(b, "buffer"), jstr(b, "role"), bytes, jstr(b, "sha256"));
@@ -34,7 +35,7 @@ static int dump(const char *dir, const json_t *doc, struct dt_err *e)
     size_t i;
     json_t *b;
     int r = dt_mkdirs(dir, e);
-    json_array_foreach(json_object_get(doc, "outputs"), i, b) {
+    json_array_foreach (json_object_get(doc, "outputs"), i, b) {
         const json_t *data = json_object_get(b, "data");
         size_t len = json_string_length(data);
         dt_free_ char *path = path_in(dir, jstr(b, "buffer"), ".bin");

@@ -9,10 +9,11 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         printf("a worker starts and answers, device %s\n", jstr(doc, "device"));
         return 0;
     }
-    printf("dovetaild %s: %s, device %s, up %.0f s, %.0f jobs queued, %.0f running\n", jstr(doc, "version"), jstr(doc, "status"),
-           jstr(doc, "device"), jnum(doc, "uptime_s"), jnum(doc, "queued"), jnum(doc, "running"));
-    json_array_foreach(json_object_get(doc, "workers"), i, w)
-        printf("worker %.0f: %s, %s, %.0f jobs so far\n", jnum(w, "pid"), jstr(w, "device"), jstr(w, "state"), jnum(w, "jobs"));
+    printf("dovetaild %s: %s, device %s, up %.0f s, %.0f jobs queued, %.0f running\n", jstr(doc, "version"),
+           jstr(doc, "status"), jstr(doc, "device"), jnum(doc, "uptime_s"), jnum(doc, "queued"), jnum(doc, "running"));
+    json_array_foreach (json_object_get(doc, "workers"), i, w)
+        printf("worker %.0f: %s, %s, %.0f jobs so far\n", jnum(w, "pid"), jstr(w, "device"), jstr(w, "state"),
+               jnum(w, "jobs"));
     return 0;
 }
 

@@ -1,7 +1,7 @@
 /* The command line: options, the table of verbs, help. Verbs are in cmd-*.c.
  *
- * Options may stand anywhere; which ones a verb takes is said by bits in its row, those of ANYWHERE go with all. Exit status
- * (contract.md §5): 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 anything else.
+ * Options may stand anywhere; which ones a verb takes is said by bits in its row, those of ANYWHERE go with all. Exit
+ * status (contract.md §5): 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 anything else.
  */
 #include <getopt.h>
 #include <locale.h>
@@ -13,10 +13,29 @@
 #include "client/cli.h"
 
 enum {
-    O_JSON = 1, O_SOCKET = 1 << 1, O_LOCAL = 1 << 2, O_DEVICE = 1 << 3, O_CACHE = 1 << 4, O_TIMEOUT = 1 << 5, O_MAPS = 1 << 6,
-    O_EDGES = 1 << 7, O_OUTPUT = 1 << 8, O_ALLOW = 1 << 9, O_DENY = 1 << 10, O_BUDGET = 1 << 11, O_SEED = 1 << 12,
-    O_DUMP = 1 << 13, O_HELP = 1 << 14, O_LIMIT = 1 << 15, O_AGE = 1 << 16, O_BYTES = 1 << 17, O_STALE = 1 << 18, O_CHECK = 1 << 19, O_SCHEDULE = 1 << 20,
-    O_CALIBRATE = 1 << 21, O_WHOLE = 1 << 22,
+    O_JSON = 1,
+    O_SOCKET = 1 << 1,
+    O_LOCAL = 1 << 2,
+    O_DEVICE = 1 << 3,
+    O_CACHE = 1 << 4,
+    O_TIMEOUT = 1 << 5,
+    O_MAPS = 1 << 6,
+    O_EDGES = 1 << 7,
+    O_OUTPUT = 1 << 8,
+    O_ALLOW = 1 << 9,
+    O_DENY = 1 << 10,
+    O_BUDGET = 1 << 11,
+    O_SEED = 1 << 12,
+    O_DUMP = 1 << 13,
+    O_HELP = 1 << 14,
+    O_LIMIT = 1 << 15,
+    O_AGE = 1 << 16,
+    O_BYTES = 1 << 17,
+    O_STALE = 1 << 18,
+    O_CHECK = 1 << 19,
+    O_SCHEDULE = 1 << 20,
+    O_CALIBRATE = 1 << 21,
+    O_WHOLE = 1 << 22,
 };
 #define ANYWHERE (O_JSON | O_SOCKET | O_LOCAL | O_DEVICE | O_CACHE | O_TIMEOUT | O_HELP)
 
@@ -34,20 +53,29 @@ static const struct opt {
     {"timeout", "SECONDS", O_TIMEOUT, offsetof(struct cli, timeout), "time limit of the job"},
     {"maps", NULL, O_MAPS, offsetof(struct cli, maps), "with the block maps of every edge"},
     {"all-edges", NULL, O_EDGES, offsetof(struct cli, all_edges), "also pairs of launches without any hazard"},
-    {"output", "PATH", O_OUTPUT, offsetof(struct cli, output), "-o: folder for plan.json and the modules, or the report's file"},
-    {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow), "allow what is off by itself: dataflow-fusion, reorder-atomics"},
+    {"output", "PATH", O_OUTPUT, offsetof(struct cli, output),
+     "-o: folder for plan.json and the modules, or the report's file"},
+    {"allow", "KIND,…", O_ALLOW, offsetof(struct cli, allow),
+     "allow what is off by itself: dataflow-fusion, reorder-atomics"},
     {"deny", "KIND,…", O_DENY, offsetof(struct cli, deny), "deny kinds of rewrites"},
     {"budget", "SECONDS", O_BUDGET, offsetof(struct cli, budget), "bound of the time for planning (default 120)"},
-    {"whole", NULL, O_WHOLE, offsetof(struct cli, whole), "verify every block, also of graphs that are verified by samples for their size"},
-    {"seed", "N", O_SEED, offsetof(struct cli, seed), "added to the seed of every fill, weights and constants excepted"},
-    {"check", "MODE,…", O_CHECK, offsetof(struct cli, check), "run with checks: race, uninit, barrier or all (software device)"},
-    {"schedule", "N", O_SCHEDULE, offsetof(struct cli, schedule), "run blocks and warps in the N-th shuffled order (software device)"},
+    {"whole", NULL, O_WHOLE, offsetof(struct cli, whole),
+     "verify every block, also of graphs that are verified by samples for their size"},
+    {"seed", "N", O_SEED, offsetof(struct cli, seed),
+     "added to the seed of every fill, weights and constants excepted"},
+    {"check", "MODE,…", O_CHECK, offsetof(struct cli, check),
+     "run with checks: race, uninit, barrier or all (software device)"},
+    {"schedule", "N", O_SCHEDULE, offsetof(struct cli, schedule),
+     "run blocks and warps in the N-th shuffled order (software device)"},
     {"dump", "DIR", O_DUMP, offsetof(struct cli, dump), "write DIR/BUFFER.bin for every output and inout buffer"},
     {"limit", "N", O_LIMIT, offsetof(struct cli, limit), "at most N"},
-    {"max-age", "TIME", O_AGE, offsetof(struct cli, max_age), "remove entries not used for so long: seconds, or 90m, 12h, 30d"},
-    {"max-bytes", "SIZE", O_BYTES, offsetof(struct cli, max_bytes), "then remove the least recently used above so many bytes: 500M, 2G"},
+    {"max-age", "TIME", O_AGE, offsetof(struct cli, max_age),
+     "remove entries not used for so long: seconds, or 90m, 12h, 30d"},
+    {"max-bytes", "SIZE", O_BYTES, offsetof(struct cli, max_bytes),
+     "then remove the least recently used above so many bytes: 500M, 2G"},
     {"stale", NULL, O_STALE, offsetof(struct cli, stale), "only graphs whose plan is of another toolchain"},
-    {"calibrate", NULL, O_CALIBRATE, offsetof(struct cli, calibrate), "measure the device's figures for the timing model, with --local"},
+    {"calibrate", NULL, O_CALIBRATE, offsetof(struct cli, calibrate),
+     "measure the device's figures for the timing model, with --local"},
     {"help", NULL, O_HELP, 0, "this text"},
 };
 #define NOPTS (sizeof opts / sizeof *opts)
@@ -60,14 +88,17 @@ static const struct verb {
     const char *help;
 } verbs[] = {
     {"analyze", "GRAPH", 1, 1, O_MAPS | O_EDGES, cmd_analyze, "which thread block needs what from which other"},
-    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_optimize, "a verified plan that is not slower"},
-    {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP | O_CHECK | O_SCHEDULE, cmd_run, "run it: SHA-256 per output buffer, time and its method"},
+    {"optimize", "GRAPH", 1, 1, O_OUTPUT | O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_optimize,
+     "a verified plan that is not slower"},
+    {"run", "GRAPH|PLAN", 1, 1, O_SEED | O_DUMP | O_CHECK | O_SCHEDULE, cmd_run,
+     "run it: SHA-256 per output buffer, time and its method"},
     {"explain", "GRAPH|SIGNATURE", 1, 1, O_ALLOW | O_DENY | O_BUDGET | O_WHOLE, cmd_explain,
      "why an edge has its class, why a rewrite was refused, which key factor missed"},
     {"report", "SIGNATURE", 1, 1, O_OUTPUT, cmd_report, "the plan under a signature as one HTML file, -o FILE.html"},
-    {"trace", "SIGNATURE", 1, 1, O_OUTPUT, cmd_trace, "the modelled timeline of graph and plan for Perfetto or chrome://tracing, -o FILE.json"},
-    {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE", 1, 2, O_OUTPUT | O_LIMIT | O_AGE | O_BYTES, cmd_cache,
-     "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE)"},
+    {"trace", "SIGNATURE", 1, 1, O_OUTPUT, cmd_trace,
+     "the modelled timeline of graph and plan for Perfetto or chrome://tracing, -o FILE.json"},
+    {"cache", "stats|list|show SIGNATURE|verify|gc|export|import FILE", 1, 2, O_OUTPUT | O_LIMIT | O_AGE | O_BYTES,
+     cmd_cache, "figures of the cache; its entries; check, clean up, carry elsewhere (-o FILE)"},
     {"reprofile", "", 0, 0, O_STALE | O_LIMIT, cmd_reprofile, "plan stored graphs again for this device and toolchain"},
     {"devices", "", 0, 0, O_CALIBRATE, cmd_devices, "devices of this machine"},
     {"status", "", 0, 0, 0, cmd_status, "how the service is"},
@@ -89,10 +120,12 @@ static void print_help(FILE *f)
     for (size_t o = 0; o < NOPTS; o++)
         if (ANYWHERE & opts[o].bit)
             fprintf(f, "  --%-8s %-8s %s\n", opts[o].name, opts[o].value ? opts[o].value : "", opts[o].help);
-    fprintf(f, "\nGRAPH is a file, or - for stdin. Exit status: 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 other.\n");
+    fprintf(f, "\nGRAPH is a file, or - for stdin. Exit status: 0 done, 2 wrong usage, 3 the graph was refused, 4 "
+               "infrastructure, 1 other.\n");
 }
 
-/* Read all options into c; 0, or the first error: what comes after it is read too, --json may be there. Sets *given to their bits. */
+/* Read all options into c; 0, or the first error: what comes after it is read too, --json may be there. Sets *given to
+ * their bits. */
 static int parse(int argc, char **argv, struct cli *c, int *given, struct dt_err *e)
 {
     struct option longs[NOPTS + 1];
@@ -105,10 +138,13 @@ static int parse(int argc, char **argv, struct cli *c, int *given, struct dt_err
         size_t i = 0;
         if (o == ':' || o == '?') {
             if (!r)
-                r = dt_err_set(e, DT_E_USAGE, o == ':' ? "%s needs a value" : "there is no option %s; see dovetail --help", argv[optind - 1]);
+                r = dt_err_set(e, DT_E_USAGE,
+                               o == ':' ? "%s needs a value" : "there is no option %s; see dovetail --help",
+                               argv[optind - 1]);
             continue;
         }
-        while (i < NOPTS && !(o == 256 + (int)i || (o == 'o' && opts[i].bit == O_OUTPUT) || (o == 'h' && opts[i].bit == O_HELP)))
+        while (i < NOPTS &&
+               !(o == 256 + (int)i || (o == 'o' && opts[i].bit == O_OUTPUT) || (o == 'h' && opts[i].bit == O_HELP)))
             i++;
         *given |= opts[i].bit;
         if (opts[i].value) {
@@ -148,8 +184,8 @@ static int check(struct cli *c, const struct verb *v, int given, struct dt_err *
         return dt_err_set(e, DT_E_USAGE, "--seed takes a number");
     if (c->schedule && (c->schedule[strspn(c->schedule, "0123456789")] || strlen(c->schedule) > 18))
         return dt_err_set(e, DT_E_USAGE, "--schedule takes a number");
-    if (c->limit && (c->limit[strspn(c->limit, "0123456789")] || strlen(c->limit) > 5 || strtol(c->limit, NULL, 10) < 1 ||
-                     strtol(c->limit, NULL, 10) > 10000))
+    if (c->limit && (c->limit[strspn(c->limit, "0123456789")] || strlen(c->limit) > 5 ||
+                     strtol(c->limit, NULL, 10) < 1 || strtol(c->limit, NULL, 10) > 10000))
         return dt_err_set(e, DT_E_USAGE, "--limit takes a number from 1 to 10000");
     int r = check_seconds("budget", c->budget, e);
     return r < 0 ? r : check_seconds("timeout", c->timeout, e);

@@ -2,8 +2,8 @@
  *
  *     example-plan PLAN.json     after `dovetail optimize GRAPH -o DIR`: DIR/plan.json
  *
- * It binds zeroed memory to every buffer, launches the plan three times into a stream, then as a CUDA graph, and says how long it took.
- * A real program has data there, and binds what it has anyway. Needs -ldovetail -lcuda.
+ * It binds zeroed memory to every buffer, launches the plan three times into a stream, then as a CUDA graph, and says
+ * how long it took. A real program has data there, and binds what it has anyway. Needs -ldovetail -lcuda.
  */
 #include <cuda.h>
 #include <stdio.h>

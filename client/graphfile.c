@@ -1,6 +1,7 @@
-/* Reading a graph or plan file. `{"file": "k.cu"}` in a module is replaced by the file's text, found relative to the graph's folder
- * (the current one for stdin): the service opens no path that a client names. By its ending the text becomes `ptx` or `cuda`. A document
- * without such members is posted byte for byte. Everything else is left to the service, which has the full checks.
+/* Reading a graph or plan file. `{"file": "k.cu"}` in a module is replaced by the file's text, found relative to the
+ * graph's folder (the current one for stdin): the service opens no path that a client names. By its ending the text
+ * becomes `ptx` or `cuda`. A document without such members is posted byte for byte. Everything else is left to the
+ * service, which has the full checks.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,7 +35,7 @@ static int resolve(const char *graph, json_t *doc, struct dt_err *e)
     const char *name;
     json_t *m;
     int changed = 0;
-    json_object_foreach(json_object_get(doc, "modules"), name, m) {
+    json_object_foreach (json_object_get(doc, "modules"), name, m) {
         const char *file = json_string_value(json_object_get(m, "file"));
         if (!file)
             continue;

@@ -1,8 +1,8 @@
-/* One request, one connection: connect, send, parse the answer with http_parser, close. A connection over a Unix socket costs some
- * microseconds, so none is kept and nothing has to be said about half-dead ones.
+/* One request, one connection: connect, send, parse the answer with http_parser, close. A connection over a Unix socket
+ * costs some microseconds, so none is kept and nothing has to be said about half-dead ones.
  *
- * The service may answer before it has read all of a large body (413); so sending stops at the first error and the answer is
- * read in any case. Answers are bounded (REPLY_MAX); a body can be taken line by line for event streams.
+ * The service may answer before it has read all of a large body (413); so sending stops at the first error and the
+ * answer is read in any case. Answers are bounded (REPLY_MAX); a body can be taken line by line for event streams.
  */
 #include "client/http.h"
 
@@ -150,8 +150,10 @@ static bool send_all(int fd, const char *p, size_t n)
 
 static int receive(int fd, struct exchange *x, struct dt_err *e)
 {
-    static const http_parser_settings settings = {.on_header_field = on_field, .on_header_value = on_value,
-                                                  .on_headers_complete = on_headers, .on_body = on_body,
+    static const http_parser_settings settings = {.on_header_field = on_field,
+                                                  .on_header_value = on_value,
+                                                  .on_headers_complete = on_headers,
+                                                  .on_body = on_body,
                                                   .on_message_complete = on_message};
     http_parser p;
     char buf[65536];
@@ -181,7 +183,8 @@ static int receive(int fd, struct exchange *x, struct dt_err *e)
 }
 
 int client_http(const char *socket, const char *method, const char *path, const void *body, size_t len, int silence_s,
-                void (*line)(char *line, size_t len, void *user), void *user, struct dovetail_reply *ret, struct dt_err *e)
+                void (*line)(char *line, size_t len, void *user), void *user, struct dovetail_reply *ret,
+                struct dt_err *e)
 {
     struct dovetail_reply reply = {0};
     struct exchange x = {.reply = &reply, .line = line, .user = user};
@@ -189,8 +192,8 @@ int client_http(const char *socket, const char *method, const char *path, const 
     int fd = connect_to(socket, silence_s, e);
     if (fd < 0)
         return fd;
-    dt_str_addf(&head, "%s %s HTTP/1.1\r\nHost: dovetail\r\nUser-Agent: libdovetail/%s\r\nConnection: close\r\n", method, path,
-                DOVETAIL_VERSION);
+    dt_str_addf(&head, "%s %s HTTP/1.1\r\nHost: dovetail\r\nUser-Agent: libdovetail/%s\r\nConnection: close\r\n",
+                method, path, DOVETAIL_VERSION);
     if (body)
         dt_str_addf(&head, "Content-Type: application/json\r\nContent-Length: %zu\r\n", len);
     dt_str_add(&head, "\r\n");

@@ -1,5 +1,5 @@
-/* The library's entry points: see dovetail.h. Each is one or a few HTTP exchanges (http.c); a problem of this side is put into the same
- * form as one of the service, so that a caller reads one kind of document.
+/* The library's entry points: see dovetail.h. Each is one or a few HTTP exchanges (http.c); a problem of this side is
+ * put into the same form as one of the service, so that a caller reads one kind of document.
  */
 #include "client/dovetail.h"
 
@@ -99,7 +99,9 @@ void dovetail_result_done(struct dovetail_result *r)
 /* Keep a problem of this side; empties e. */
 static int fail(struct dovetail *d, struct dt_err *e)
 {
-    int r = e->num == DT_E_NOMEM ? DOVETAIL_E_MEMORY : e->num == DT_E_NO_SERVICE ? DOVETAIL_E_SERVICE : DOVETAIL_E_PROTOCOL;
+    int r = e->num == DT_E_NOMEM        ? DOVETAIL_E_MEMORY
+            : e->num == DT_E_NO_SERVICE ? DOVETAIL_E_SERVICE
+                                        : DOVETAIL_E_PROTOCOL;
     free(d->problem);
     d->problem = dt_problem_json(e);
     dt_err_done(e);
@@ -178,8 +180,11 @@ int dovetail_post(struct dovetail *d, const char *want, const char *query, const
     if (n < 0)
         return n;
     if (r.status == 200) {
-        *ret = (struct dovetail_result){.document = take(&r.body), .len = r.len, .cache = take(&r.cache),
-                                        .signature = take(&r.signature), .digest = take(&r.digest)};
+        *ret = (struct dovetail_result){.document = take(&r.body),
+                                        .len = r.len,
+                                        .cache = take(&r.cache),
+                                        .signature = take(&r.signature),
+                                        .digest = take(&r.digest)};
     } else if (r.status == 202) {
         json_t *o = json_loads(r.body, 0, NULL);
         const char *id = json_string_value(json_object_get(o, "id"));
@@ -262,7 +267,8 @@ int dovetail_fetch(struct dovetail *d, const char *job, struct dovetail_result *
     if (r.status != 200)
         return refused_reply(d, &r);
     snprintf(path, sizeof path, "/v1/jobs/%s", job);
-    struct dovetail_result out = {.document = take(&r.body), .len = r.len, .cache = take(&r.cache), .job = dt_strdup(job)};
+    struct dovetail_result out = {
+        .document = take(&r.body), .len = r.len, .cache = take(&r.cache), .job = dt_strdup(job)};
     dovetail_reply_done(&r);
     if (!dovetail_request(d, "GET", path, NULL, 0, &s) && s.status == 200) {
         json_t *o = json_loads(s.body, 0, NULL);
@@ -340,8 +346,8 @@ int dovetail_find(struct dovetail *d, const char *want, const char *signature, c
         return n;
     if (r.status != 200)
         return refused_reply(d, &r);
-    *ret = (struct dovetail_result){.document = take(&r.body), .len = r.len, .cache = dt_strdup("hit"),
-                                    .signature = dt_strdup(signature)};
+    *ret = (struct dovetail_result){
+        .document = take(&r.body), .len = r.len, .cache = dt_strdup("hit"), .signature = dt_strdup(signature)};
     dovetail_reply_done(&r);
     return 0;
 }

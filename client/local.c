@@ -1,8 +1,9 @@
-/* --local: one request to a worker of our own, without the service. The worker is found in $DOVETAIL_WORKER, else beside the
- * command line (../daemon/dovetail-worker in the build tree, dovetail-worker in the same folder when installed).
+/* --local: one request to a worker of our own, without the service. The worker is found in $DOVETAIL_WORKER, else
+ * beside the command line (../daemon/dovetail-worker in the build tree, dovetail-worker in the same folder when
+ * installed).
  *
- * The time limit is kept by a timer whose signal kills the worker's process group: reading then meets the end of the pipe. A worker
- * that ends without an answer is `worker-lost`, one that ran into the limit `time-limit`.
+ * The time limit is kept by a timer whose signal kills the worker's process group: reading then meets the end of the
+ * pipe. A worker that ends without an answer is `worker-lost`, one that ran into the limit `time-limit`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +64,8 @@ static int start(struct cli *c, int *in, int *out, struct dt_err *e)
         }
         return DT_E_IO;
     }
-    char *args[] = {path, (char *)"--device", (char *)(c->device ? c->device : "auto"), (char *)"--cache", (char *)c->cache, NULL};
+    char *args[] = {
+        path, (char *)"--device", (char *)(c->device ? c->device : "auto"), (char *)"--cache", (char *)c->cache, NULL};
     if (!c->cache)
         args[3] = NULL;
     pid_t pid = fork();
@@ -139,8 +141,8 @@ static void converse(struct cli *c, int out, struct outcome *ret, struct dt_err 
     }
 }
 
-void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value, size_t len,
-                   struct outcome *ret)
+void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value,
+                   size_t len, struct outcome *ret)
 {
     struct dt_err e = {0};
     struct dt_str q = {0};

@@ -1,6 +1,6 @@
-/* What is printed: data on stdout (tables for people, or JSON), everything else on stderr. With --json stdout holds one JSON document:
- * the answer, or the problem document. Text that comes from graphs is cleaned of control characters before it reaches a
- * terminal. Progress is one line that is redrawn on a terminal, one line a stage otherwise.
+/* What is printed: data on stdout (tables for people, or JSON), everything else on stderr. With --json stdout holds one
+ * JSON document: the answer, or the problem document. Text that comes from graphs is cleaned of control characters
+ * before it reaches a terminal. Progress is one line that is redrawn on a terminal, one line a stage otherwise.
  */
 #include <ctype.h>
 #include <stdarg.h>
@@ -35,7 +35,7 @@ char *join(const json_t *list, const char *between, const char *empty)
     struct dt_str s = {0};
     size_t i;
     const json_t *v;
-    json_array_foreach(list, i, v)
+    json_array_foreach (list, i, v)
         dt_str_addf(&s, "%s%s", i ? between : "", json_string_value(v) ? json_string_value(v) : "?");
     if (!s.len)
         dt_str_add(&s, empty);
@@ -151,10 +151,11 @@ static void warnings(const json_t *doc)
         doc = json_object_get(doc, "plan");
         list = json_object_get(doc, "warnings");
     }
-    json_array_foreach(list, i, v) {
-        const char *launch = jstr(v, "launch"), *kernel = jstr(v, "kernel"), *buffer = jstr(v, "buffer"), *between = " (";
-        const char *part[] = {*launch ? "launch " : "", launch, *kernel ? ", kernel " : "", kernel, *buffer ? ", buffer " : "", buffer, *launch ? ": " : "",
-                              jstr(v, "message")};
+    json_array_foreach (list, i, v) {
+        const char *launch = jstr(v, "launch"), *kernel = jstr(v, "kernel"), *buffer = jstr(v, "buffer"),
+                   *between = " (";
+        const char *part[] = {*launch ? "launch " : "",   launch, *kernel ? ", kernel " : "", kernel,
+                              *buffer ? ", buffer " : "", buffer, *launch ? ": " : "",        jstr(v, "message")};
         fputs("dovetail: warning: ", stderr);
         print_clean(stderr, jstr(v, "code"));
         fputs(": ", stderr);

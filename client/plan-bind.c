@@ -1,8 +1,9 @@
-/* Device memory bound to a loaded plan: what the plan assumes of it is checked here, once, and the arguments of all launches are laid out.
+/* Device memory bound to a loaded plan: what the plan assumes of it is checked here, once, and the arguments of all
+ * launches are laid out.
  *
- * What is wrong for both ways is an error: an unknown name, a pointer to less memory than the buffer has, memory that is missing. What only the
- * plan cannot bear (`assumes` of contract.md §4: alignment, content of constant buffers; buffers that overlap) makes the
- * binding one of the posted launches, with the reason kept.
+ * What is wrong for both ways is an error: an unknown name, a pointer to less memory than the buffer has, memory that
+ * is missing. What only the plan cannot bear (`assumes` of contract.md §4: alignment, content of constant buffers;
+ * buffers that overlap) makes the binding one of the posted launches, with the reason kept.
  */
 #include <stdalign.h>
 #include <stdio.h>
@@ -18,9 +19,13 @@ enum { PIECE = 1 << 20 }; /* of constant content read at a time */
 
 static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
-static const struct dt_buffer *buffer(const struct dovetail_plan *p, uint32_t b) { return &p->side[PLAN_NEW].graph->buffer[b]; }
+static const struct dt_buffer *buffer(const struct dovetail_plan *p, uint32_t b)
+{
+    return &p->side[PLAN_NEW].graph->buffer[b];
+}
 
-/* Is there as much memory as the buffer has? Memory whose extent the driver does not tell counts as enough, if it is memory. */
+/* Is there as much memory as the buffer has? Memory whose extent the driver does not tell counts as enough, if it is
+ * memory. */
 static int reach(const struct dovetail_plan *p, uint32_t b, CUdeviceptr at, struct dt_err *e)
 {
     CUdeviceptr base = 0;
@@ -32,10 +37,11 @@ static int reach(const struct dovetail_plan *p, uint32_t b, CUdeviceptr at, stru
     if (p->cu->cuMemGetAddressRange(&base, &n, at) != CUDA_SUCCESS)
         return p->cu->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at) == CUDA_SUCCESS
                    ? 0
-                   : dt_err_set(e, DT_E_USAGE, "buffer %s: 0x%llx is no memory of the device", x->name, (unsigned long long)at);
+                   : dt_err_set(e, DT_E_USAGE, "buffer %s: 0x%llx is no memory of the device", x->name,
+                                (unsigned long long)at);
     if (x->bytes > n || at - base > n - x->bytes)
-        return dt_err_set(e, DT_E_USAGE, "buffer %s has %llu bytes; at 0x%llx there are %llu", x->name, (unsigned long long)x->bytes,
-                          (unsigned long long)at, (unsigned long long)(n - (at - base)));
+        return dt_err_set(e, DT_E_USAGE, "buffer %s has %llu bytes; at 0x%llx there are %llu", x->name,
+                          (unsigned long long)x->bytes, (unsigned long long)at, (unsigned long long)(n - (at - base)));
     return 0;
 }
 
@@ -72,7 +78,7 @@ static const char *missing(const struct dovetail_bound *b, const struct plan_sid
     return NULL;
 }
 
-/* ---- what the plan assumes ------------------------------------------------------------------------------------------------ */
+/* ---- what the plan assumes --------------------------------------------------------------------------------------- */
 
 struct range {
     CUdeviceptr at;
@@ -86,8 +92,8 @@ static int by_address(const void *a, const void *b)
     return x->at != y->at ? (x->at < y->at ? -1 : 1) : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* Buffers of the plan that share memory: two that nobody writes may. Everything that only the posted launches use counts as well, as it may be one
- * with what the plan writes. */
+/* Buffers of the plan that share memory: two that nobody writes may. Everything that only the posted launches use
+ * counts as well, as it may be one with what the plan writes. */
 static int apart(const struct dovetail_bound *b, struct dt_str *why, struct dt_err *e)
 {
     const struct dovetail_plan *p = b->plan;
@@ -101,7 +107,8 @@ static int apart(const struct dovetail_bound *b, struct dt_str *why, struct dt_e
     qsort(v, n, sizeof *v, by_address);
     for (uint32_t k = 0, widest = 0; k < n; k++) { /* widest: the one before that reaches furthest */
         if (k && v[k].at < v[widest].at + v[widest].n) {
-            dt_str_addf(why, "buffers %s and %s share memory", buffer(p, v[widest].buffer)->name, buffer(p, v[k].buffer)->name);
+            dt_str_addf(why, "buffers %s and %s share memory", buffer(p, v[widest].buffer)->name,
+                        buffer(p, v[k].buffer)->name);
             return 1;
         }
         if (v[k].at + v[k].n > v[widest].at + v[widest].n)
@@ -110,7 +117,8 @@ static int apart(const struct dovetail_bound *b, struct dt_str *why, struct dt_e
     return 0;
 }
 
-static int content(const struct dovetail_plan *p, CUdeviceptr at, uint64_t n, char text[DT_SHA256_TEXT], struct dt_err *e)
+static int content(const struct dovetail_plan *p, CUdeviceptr at, uint64_t n, char text[DT_SHA256_TEXT],
+                   struct dt_err *e)
 {
     dt_free_ uint8_t *piece = dt_malloc(n < PIECE ? n + 1 : PIECE);
     struct dt_sha256 h;
@@ -145,8 +153,7 @@ static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt
         }
     if ((r = apart(b, why, e)) != 0)
         return r;
-    json_object_foreach(json_object_get(g->assumes, "constant"), key, v)
-    {
+    json_object_foreach (json_object_get(g->assumes, "constant"), key, v) {
         uint32_t k = dt_graph_find_buffer(g, key);
         char text[DT_SHA256_TEXT];
         if (!b->at[k] && g->buffer[k].bytes)
@@ -161,7 +168,7 @@ static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt
     return 0;
 }
 
-/* ---- arguments ---------------------------------------------------------------------------------------------------------- */
+/* ---- arguments --------------------------------------------------------------------------------------------------- */
 
 static int tensor_map(const struct dovetail_bound *b, const struct dt_arg *a, CUtensorMap *to, struct dt_err *e)
 {
@@ -176,10 +183,10 @@ static int tensor_map(const struct dovetail_bound *b, const struct dt_arg *a, CU
             stride[i - 1] = m->stride[i];
     }
     return plan_cu(b->plan->cu,
-                   b->plan->cu->cuTensorMapEncodeTiled(to, (CUtensorMapDataType)m->type, m->rank, (void *)(uintptr_t)(b->at[a->buffer] + a->offset),
-                                                       dim, stride, box, step, (CUtensorMapInterleave)m->interleave,
-                                                       (CUtensorMapSwizzle)m->swizzle, (CUtensorMapL2promotion)m->l2,
-                                                       (CUtensorMapFloatOOBfill)m->fill),
+                   b->plan->cu->cuTensorMapEncodeTiled(
+                       to, (CUtensorMapDataType)m->type, m->rank, (void *)(uintptr_t)(b->at[a->buffer] + a->offset),
+                       dim, stride, box, step, (CUtensorMapInterleave)m->interleave, (CUtensorMapSwizzle)m->swizzle,
+                       (CUtensorMapL2promotion)m->l2, (CUtensorMapFloatOOBfill)m->fill),
                    "cuTensorMapEncodeTiled", e);
 }
 
@@ -246,7 +253,10 @@ static int bind(struct dovetail_bound *b, const struct dovetail_pointer *v, size
         if (!b->ready[PLAN_OLD]) {
             name = old->graph && !old->why ? missing(b, old) : NULL;
             r = dt_err_set(e, DT_E_UNSUPPORTED, "%s; and the original launches cannot run: %s%s", why.s,
-                           name ? "not bound is " : old->why ? old->why : "the plan does not have them", name ? name : "");
+                           name       ? "not bound is "
+                           : old->why ? old->why
+                                      : "the plan does not have them",
+                           name ? name : "");
         } else {
             b->why = dt_str_take(&why);
         }
@@ -266,7 +276,8 @@ void dovetail_bound_free(struct dovetail_bound *b)
     free(b);
 }
 
-int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n, struct dovetail_bound **ret, char **ret_problem)
+int dovetail_plan_bind(struct dovetail_plan *p, const struct dovetail_pointer *at, size_t n,
+                       struct dovetail_bound **ret, char **ret_problem)
 {
     struct dt_err e = {0};
     struct dovetail_bound *b = dt_calloc(1, sizeof *b);

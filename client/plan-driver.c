@@ -1,7 +1,9 @@
-/* The CUDA driver as a program that binds plans has it: libcuda.so.1, already loaded in most of them, by dlsym. NVIDIA's or the software device.
+/* The CUDA driver as a program that binds plans has it: libcuda.so.1, already loaded in most of them, by dlsym.
+ * NVIDIA's or the software device.
  *
- * The software device is known by an entry that no other has (softgpu/libcuda/extension.h), asked for by cuGetProcAddress.
- * One that is too old is refused by its version, and one that lacks an entry by the entry's name. The library stays open: drivers do not survive dlclose.
+ * The software device is known by an entry that no other has (softgpu/libcuda/extension.h), asked for by
+ * cuGetProcAddress. One that is too old is refused by its version, and one that lacks an entry by the entry's name. The
+ * library stays open: drivers do not survive dlclose.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -27,16 +29,16 @@ static int fill(struct plan_driver *t, struct dt_err *e)
     CUresult (*version)(int *) = (CUresult(*)(int *))dlsym(lib, "cuDriverGetVersion");
     int v = 0;
     if (version && version(&v) == CUDA_SUCCESS && v < OLDEST_DRIVER)
-        return dt_err_set(e, DT_E_NO_DEVICE, "the driver is of CUDA %d.%d: %d.%d or later is needed", v / 1000, v % 1000 / 10, OLDEST_DRIVER / 1000,
-                          OLDEST_DRIVER % 1000 / 10);
-#define SYM(name)                                                                                                                  \
-    t->name = (__typeof__(&name))dlsym(lib, SYMBOL(name));                                                                         \
-    if (!t->name)                                                                                                                  \
+        return dt_err_set(e, DT_E_NO_DEVICE, "the driver is of CUDA %d.%d: %d.%d or later is needed", v / 1000,
+                          v % 1000 / 10, OLDEST_DRIVER / 1000, OLDEST_DRIVER % 1000 / 10);
+#define SYM(name)                                                                                                      \
+    t->name = (__typeof__(&name))dlsym(lib, SYMBOL(name));                                                             \
+    if (!t->name)                                                                                                      \
         return dt_err_set(e, DT_E_NO_DEVICE, "libcuda.so.1 has no " SYMBOL(name) ": the driver is too old");
     PLAN_DRIVER(SYM)
 #undef SYM
-    CUresult (*look)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) =
-        (CUresult(*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))dlsym(lib, SYMBOL(cuGetProcAddress));
+    CUresult (*look)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *) = (CUresult(*)(
+        const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))dlsym(lib, SYMBOL(cuGetProcAddress));
     void *extension = NULL;
     driver.soft = look && look("dovetailDeviceModel", &extension, CUDA_VERSION, 0, NULL) == CUDA_SUCCESS && extension;
     return plan_cu(t, t->cuInit(0), "cuInit", e);
@@ -80,7 +82,9 @@ void plan_leave(const struct dovetail_plan *p)
 
 int plan_failed(struct dt_err *e, char **ret_problem)
 {
-    int code = e->num == DT_E_NOMEM ? DOVETAIL_E_MEMORY : e->num == DT_E_DEVICE || e->num == DT_E_NO_DEVICE ? DOVETAIL_E_DRIVER : DOVETAIL_E_REFUSED;
+    int code = e->num == DT_E_NOMEM                                ? DOVETAIL_E_MEMORY
+               : e->num == DT_E_DEVICE || e->num == DT_E_NO_DEVICE ? DOVETAIL_E_DRIVER
+                                                                   : DOVETAIL_E_REFUSED;
     if (ret_problem) {
         char *s = NULL;
         if (e->pointer && asprintf(&s, "%s: %s", e->pointer, e->detail ? e->detail : dt_err_text(e->num)) < 0)

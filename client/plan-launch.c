@@ -1,8 +1,9 @@
 /* Launches of a bound plan, into a stream or as a graph. Nothing is allocated on the way into a stream.
  *
- * Stream 0 of the plan is the caller's. The others wait at the start for what is in it, and it waits at the end for the last launch of each,
- * so that the whole stands in the caller's stream like one launch (and is captured like one). An event means its latest record at the time of the wait:
- * recording and waiting of one launch must not mix with those of another, hence the lock.
+ * Stream 0 of the plan is the caller's. The others wait at the start for what is in it, and it waits at the end for the
+ * last launch of each, so that the whole stands in the caller's stream like one launch (and is captured like one). An
+ * event means its latest record at the time of the wait: recording and waiting of one launch must not mix with those of
+ * another, hence the lock.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,10 +39,12 @@ static int launch(const struct dovetail_bound *b, int side, uint32_t i, CUstream
     if (l->kind == DT_MEMSET) {
         c = l->bytes ? cu->cuMemsetD8Async(b->at[l->dst] + l->dst_offset, l->value, l->bytes, stream) : CUDA_SUCCESS;
     } else if (l->kind == DT_COPY) {
-        c = l->bytes ? cu->cuMemcpyDtoDAsync(b->at[l->dst] + l->dst_offset, b->at[l->src] + l->src_offset, l->bytes, stream) : CUDA_SUCCESS;
+        c = l->bytes
+                ? cu->cuMemcpyDtoDAsync(b->at[l->dst] + l->dst_offset, b->at[l->src] + l->src_offset, l->bytes, stream)
+                : CUDA_SUCCESS;
     } else {
-        CUlaunchConfig cfg = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, stream, attr,
-                              attributes(l, attr)};
+        CUlaunchConfig cfg = {l->grid[0],  l->grid[1], l->grid[2], l->block[0], l->block[1],
+                              l->block[2], l->shared,  stream,     attr,        attributes(l, attr)};
         c = cu->cuLaunchKernelEx(&cfg, s->function[i], b->param[side][i], NULL);
     }
     return plan_cu(cu, c, l->name, e);
@@ -92,7 +95,8 @@ static bool go_back(struct dovetail_bound *b, const struct dt_err *why)
 {
     if (!b->ready[PLAN_OLD])
         return false;
-    if (!b->why && asprintf(&b->why, "the driver refused the plan: %s", why->detail ? why->detail : dt_err_text(why->num)) < 0)
+    if (!b->why &&
+        asprintf(&b->why, "the driver refused the plan: %s", why->detail ? why->detail : dt_err_text(why->num)) < 0)
         b->why = NULL;
     atomic_store(&b->side, PLAN_OLD);
     return true;
@@ -126,9 +130,10 @@ int dovetail_plan_launch(struct dovetail_bound *b, struct CUstream_st *stream, c
     return r < 0 ? plan_failed(&e, ret_problem) : 0;
 }
 
-/* ---- as a graph ---------------------------------------------------------------------------------------------------------- */
+/* ---- as a graph -------------------------------------------------------------------------------------------------- */
 
-static int add_node(const struct dovetail_bound *b, int side, uint32_t i, CUgraph graph, CUgraphNode *ret, struct dt_err *e)
+static int add_node(const struct dovetail_bound *b, int side, uint32_t i, CUgraph graph, CUgraphNode *ret,
+                    struct dt_err *e)
 {
     const struct plan_side *s = &b->plan->side[side];
     const struct plan_driver *cu = b->plan->cu;
@@ -137,17 +142,28 @@ static int add_node(const struct dovetail_bound *b, int side, uint32_t i, CUgrap
     if (l->kind != DT_KERNEL && !l->bytes) {
         c = cu->cuGraphAddEmptyNode(ret, graph, NULL, 0);
     } else if (l->kind == DT_MEMSET) {
-        CUDA_MEMSET_NODE_PARAMS n = {.dst = b->at[l->dst] + l->dst_offset, .value = l->value, .elementSize = 1, .width = l->bytes, .height = 1};
+        CUDA_MEMSET_NODE_PARAMS n = {
+            .dst = b->at[l->dst] + l->dst_offset, .value = l->value, .elementSize = 1, .width = l->bytes, .height = 1};
         c = cu->cuGraphAddMemsetNode(ret, graph, NULL, 0, &n, b->plan->ctx);
     } else if (l->kind == DT_COPY) {
-        CUDA_MEMCPY3D n = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                           .srcDevice = b->at[l->src] + l->src_offset, .dstDevice = b->at[l->dst] + l->dst_offset,
-                           .WidthInBytes = l->bytes, .Height = 1, .Depth = 1};
+        CUDA_MEMCPY3D n = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = b->at[l->src] + l->src_offset,
+                           .dstDevice = b->at[l->dst] + l->dst_offset,
+                           .WidthInBytes = l->bytes,
+                           .Height = 1,
+                           .Depth = 1};
         c = cu->cuGraphAddMemcpyNode(ret, graph, NULL, 0, &n, b->plan->ctx);
     } else {
-        CUDA_KERNEL_NODE_PARAMS n = {.func = s->function[i], .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2],
-                                     .blockDimX = l->block[0], .blockDimY = l->block[1], .blockDimZ = l->block[2],
-                                     .sharedMemBytes = l->shared, .kernelParams = b->param[side][i]};
+        CUDA_KERNEL_NODE_PARAMS n = {.func = s->function[i],
+                                     .gridDimX = l->grid[0],
+                                     .gridDimY = l->grid[1],
+                                     .gridDimZ = l->grid[2],
+                                     .blockDimX = l->block[0],
+                                     .blockDimY = l->block[1],
+                                     .blockDimZ = l->block[2],
+                                     .sharedMemBytes = l->shared,
+                                     .kernelParams = b->param[side][i]};
         CUlaunchAttribute attr[2];
         c = cu->cuGraphAddKernelNode(ret, graph, NULL, 0, &n);
         if (c == CUDA_SUCCESS && l->cluster[0]) { /* the first; edges say the rest */
@@ -167,7 +183,8 @@ static uint32_t before(const struct dt_graph *g, uint32_t i)
     return DT_NAME_NONE;
 }
 
-static int add_edges(const struct dovetail_bound *b, int side, uint32_t i, CUgraph graph, const CUgraphNode *node, struct dt_err *e)
+static int add_edges(const struct dovetail_bound *b, int side, uint32_t i, CUgraph graph, const CUgraphNode *node,
+                     struct dt_err *e)
 {
     const struct plan_driver *cu = b->plan->cu;
     const struct dt_graph *g = b->plan->side[side].graph;
@@ -180,12 +197,14 @@ static int add_edges(const struct dovetail_bound *b, int side, uint32_t i, CUgra
             how.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
             how.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
         }
-        r = plan_cu(cu, cu->cuGraphAddDependencies(graph, &node[first], &node[i], &how, 1), "cuGraphAddDependencies", e);
+        r = plan_cu(cu, cu->cuGraphAddDependencies(graph, &node[first], &node[i], &how, 1), "cuGraphAddDependencies",
+                    e);
     }
     for (uint32_t k = 0; k < l->nafter && r == 0; k++) {
         uint32_t j = dt_graph_find_launch(g, l->after[k]);
         if (g->launch[j].stream != l->stream) /* else the stream's own order has it */
-            r = plan_cu(cu, cu->cuGraphAddDependencies(graph, &node[j], &node[i], NULL, 1), "cuGraphAddDependencies", e);
+            r = plan_cu(cu, cu->cuGraphAddDependencies(graph, &node[j], &node[i], NULL, 1), "cuGraphAddDependencies",
+                        e);
     }
     return r;
 }
@@ -196,7 +215,8 @@ static int make_graph(const struct dovetail_bound *b, int side, CUgraph *ret, st
     const struct dt_graph *g = b->plan->side[side].graph;
     CUgraph graph = NULL;
     dt_free_ CUgraphNode *node = dt_calloc(g->nlaunch + 1, sizeof *node);
-    int r = node ? plan_cu(cu, cu->cuGraphCreate(&graph, 0), "cuGraphCreate", e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = node ? plan_cu(cu, cu->cuGraphCreate(&graph, 0), "cuGraphCreate", e)
+                 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t i = 0; i < g->nlaunch && r == 0; i++)
         if ((r = add_node(b, side, i, graph, &node[i], e)) == 0)
             r = add_edges(b, side, i, graph, node, e);

@@ -1,13 +1,15 @@
 /* A plan document becomes modules, functions, scratch memory, streams and events in a context.
  *
- * Two sides: the plan's launches, and the posted ones (member `original`; a plan that changes nothing has none). Each is read by graph/, which
- * checks everything that a document can say wrong; here is checked what only the modules know: how many arguments an entry takes and how
- * long they are (cuFuncGetParamInfo), since the driver would read that many bytes. A side that cannot run here says why and costs the
- * other nothing. A module that both sides use is loaded once: its variables are the same memory for both.
+ * Two sides: the plan's launches, and the posted ones (member `original`; a plan that changes nothing has none). Each
+ * is read by graph/, which checks everything that a document can say wrong; here is checked what only the modules know:
+ * how many arguments an entry takes and how long they are (cuFuncGetParamInfo), since the driver would read that many
+ * bytes. A side that cannot run here says why and costs the other nothing. A module that both sides use is loaded once:
+ * its variables are the same memory for both.
  *
- * A module that the plan changed was compared with the posted ones as machine code, which the document carries. That is what a real driver gets; where it does
- * not take it (another architecture), or there is none, the driver's compiler would make code that nobody has compared, and the plan cannot run here. On
- * the software device PTX is the machine code.
+ * A module that the plan changed was compared with the posted ones as machine code, which the document carries. That is
+ * what a real driver gets; where it does not take it (another architecture), or there is none, the driver's compiler
+ * would make code that nobody has compared, and the plan cannot run here. On the software device PTX is the machine
+ * code.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,15 +24,14 @@ enum { JIT_LOG = 4096 };
 
 static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
-/* ---- the document ------------------------------------------------------------------------------------------------------ */
+/* ---- the document ------------------------------------------------------------------------------------------------ */
 
 /* Does the plan change nothing? Then its launches are the posted ones. */
 static bool unchanged(json_t *doc)
 {
     size_t i;
     json_t *v;
-    json_array_foreach(json_object_get(doc, "rewrites"), i, v)
-    {
+    json_array_foreach (json_object_get(doc, "rewrites"), i, v) {
         const char *verdict = json_string_value(json_object_get(v, "verdict"));
         if (!verdict || !strcmp(verdict, "kept"))
             return false;
@@ -57,7 +58,7 @@ static int read_sides(struct dovetail_plan *p, const char *text, size_t len, str
     return r;
 }
 
-/* ---- modules and functions --------------------------------------------------------------------------------------------- */
+/* ---- modules and functions --------------------------------------------------------------------------------------- */
 
 static bool used(const struct dt_graph *g, uint32_t module)
 {
@@ -80,14 +81,18 @@ static bool changed(const struct dovetail_plan *p, const struct dt_module *m)
 }
 
 /* The module's image for the driver, with `code`: machine code, and nothing else will do. */
-static int image(const struct dovetail_plan *p, const struct dt_module *m, const void **ret, bool *ret_code, struct dt_err *e)
+static int image(const struct dovetail_plan *p, const struct dt_module *m, const void **ret, bool *ret_code,
+                 struct dt_err *e)
 {
     *ret = m->source;
     *ret_code = false;
     if (plan_soft() || !changed(p, m))
         return 0;
     if (!m->cubin)
-        return dt_err_set(e, DT_E_UNSUPPORTED, "module %s is the plan's own and carries no machine code: what the driver's compiler makes of it was never compared with the posted kernels", m->name);
+        return dt_err_set(e, DT_E_UNSUPPORTED,
+                          "module %s is the plan's own and carries no machine code: what the driver's compiler makes "
+                          "of it was never compared with the posted kernels",
+                          m->name);
     if (!dt_elf_whole(m->cubin, m->cubin_len))
         return dt_err_set(e, DT_E_UNSUPPORTED, "the machine code of module %s is no whole ELF file", m->name);
     *ret = m->cubin;
@@ -115,7 +120,8 @@ static int load_module(struct dovetail_plan *p, const struct dt_module *m, CUmod
     if (x < 0)
         return x;
     CUresult c = p->cu->cuModuleLoadDataEx(&n.module, code, 2, opt, val);
-    snprintf(what, sizeof what, "module %s%s", m->name, machine ? ", the machine code that was compared with the posted kernels" : "");
+    snprintf(what, sizeof what, "module %s%s", m->name,
+             machine ? ", the machine code that was compared with the posted kernels" : "");
     if (c != CUDA_SUCCESS) {
         struct dt_err mine = {0};
         int r = plan_cu(p->cu, c, what, &mine);
@@ -163,19 +169,23 @@ static int load_launch(struct dovetail_plan *p, struct plan_side *s, uint32_t i,
         else if (c != CUDA_SUCCESS || n != arg_bytes(&l->arg[k]))
             r = dt_err_set(e, DT_E_ARGS, "launch %s: argument %u does not fit its entry", l->name, k);
     }
-    if (r == 0 && l->shared) { /* the opt-in above 48 KB, for the most that any launch of the entry has; too much is refused here */
+    /* the opt-in above 48 KB, for the most that any launch of the entry has; too much is refused here */
+    if (r == 0 && l->shared) {
         uint32_t most = l->shared;
         for (uint32_t k = 0; k < i; k++)
             if (s->function[k] == s->function[i] && s->graph->launch[k].shared > most)
                 most = s->graph->launch[k].shared;
-        r = plan_cu(cu, cu->cuFuncSetAttribute(s->function[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)most), l->name, e);
+        r = plan_cu(cu,
+                    cu->cuFuncSetAttribute(s->function[i], CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)most),
+                    l->name, e);
     }
     if (r == 0 && (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2] > 8)
-        r = plan_cu(cu, cu->cuFuncSetAttribute(s->function[i], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), l->name, e);
+        r = plan_cu(cu, cu->cuFuncSetAttribute(s->function[i], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                    l->name, e);
     return r;
 }
 
-/* ---- streams and events ------------------------------------------------------------------------------------------------ */
+/* ---- streams and events ------------------------------------------------------------------------------------------ */
 
 static int make_streams(struct dovetail_plan *p, struct plan_side *s, struct dt_err *e)
 {
@@ -248,7 +258,7 @@ static int load_side(struct dovetail_plan *p, struct plan_side *s, struct dt_err
     return r < 0 ? r : make_streams(p, s, e);
 }
 
-/* ---- scratch ------------------------------------------------------------------------------------------------------------ */
+/* ---- scratch ----------------------------------------------------------------------------------------------------- */
 
 static int make_scratch(struct dovetail_plan *p, struct dt_err *e)
 {
@@ -268,7 +278,7 @@ static int make_scratch(struct dovetail_plan *p, struct dt_err *e)
     return r;
 }
 
-/* ---- the plan ------------------------------------------------------------------------------------------------------------ */
+/* ---- the plan ---------------------------------------------------------------------------------------------------- */
 
 static void side_done(struct dovetail_plan *p, struct plan_side *s)
 {
@@ -338,7 +348,7 @@ static int load(struct dovetail_plan *p, struct dt_err *e)
         return nomem(e);
     for (uint32_t b = 0; b < g->nbuffer; b++)
         p->align[b] = 1;
-    json_object_foreach(json_object_get(g->assumes, "align"), key, v)
+    json_object_foreach (json_object_get(g->assumes, "align"), key, v)
         p->align[dt_graph_find_buffer(g, key)] = (uint32_t)json_integer_value(v);
     bool some = false;
     for (int k = 0; k < PLAN_SIDES; k++) {
@@ -357,11 +367,13 @@ static int load(struct dovetail_plan *p, struct dt_err *e)
         some |= r == 0;
     }
     if (!some)
-        return dt_err_set(e, DT_E_DEVICE, "neither the plan nor the original launches can run here: %s", p->side[PLAN_NEW].why);
+        return dt_err_set(e, DT_E_DEVICE, "neither the plan nor the original launches can run here: %s",
+                          p->side[PLAN_NEW].why);
     return 0;
 }
 
-int dovetail_plan_load(const void *document, size_t len, struct CUctx_st *context, struct dovetail_plan **ret, char **ret_problem)
+int dovetail_plan_load(const void *document, size_t len, struct CUctx_st *context, struct dovetail_plan **ret,
+                       char **ret_problem)
 {
     struct dt_err e = {0};
     struct dovetail_plan *p = dt_calloc(1, sizeof *p);
@@ -395,9 +407,15 @@ int dovetail_plan_buffer(const struct dovetail_plan *p, unsigned number, struct 
     if (number >= p->nbuffer)
         return 0;
     const struct dt_buffer *b = &s[PLAN_NEW].graph->buffer[number];
-    bool old = s[PLAN_OLD].used && s[PLAN_OLD].used[number], new = s[PLAN_NEW].used && s[PLAN_NEW].used[number];
-    *ret = (struct dovetail_plan_buffer){.name = b->name, .role = dt_role_text(b->role), .bytes = b->bytes, .align = p->align[number],
-                                         .constant = b->constant, .needed = p->variable[number] ? 0 : new && !s[PLAN_NEW].why ? 2 : old};
+    bool old = s[PLAN_OLD].used && s[PLAN_OLD].used[number], new = s[PLAN_NEW].used &&s[PLAN_NEW].used[number];
+    *ret = (struct dovetail_plan_buffer){.name = b->name,
+                                         .role = dt_role_text(b->role),
+                                         .bytes = b->bytes,
+                                         .align = p->align[number],
+                                         .constant = b->constant,
+                                         .needed = p->variable[number]       ? 0
+                                                   : new && !s[PLAN_NEW].why ? 2
+                                                                             : old};
     return 1;
 }
 

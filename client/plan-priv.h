@@ -1,4 +1,5 @@
-/* Inside libdovetail: a loaded plan, and what it needs of the CUDA driver. See dovetail.h, "plans in a program of yours". */
+/* Inside libdovetail: a loaded plan, and what it needs of the CUDA driver. See dovetail.h, "plans in a program of
+ * yours". */
 #ifndef DT_CLIENT_PLAN_PRIV_H
 #define DT_CLIENT_PLAN_PRIV_H
 
@@ -11,15 +12,17 @@
 #include "client/dovetail.h"
 #include "graph/graph.h"
 
-#define PLAN_DRIVER(SYM)                                                                                                            \
-    SYM(cuInit) SYM(cuGetErrorName) SYM(cuCtxGetCurrent) SYM(cuCtxPushCurrent) SYM(cuCtxPopCurrent) SYM(cuModuleLoadDataEx)            \
-    SYM(cuModuleUnload) SYM(cuModuleGetFunction) SYM(cuModuleGetGlobal) SYM(cuFuncSetAttribute) SYM(cuFuncGetParamInfo)              \
-    SYM(cuMemAlloc) SYM(cuMemFree) SYM(cuMemGetAddressRange) SYM(cuPointerGetAttribute) SYM(cuMemcpyHtoD) SYM(cuMemcpyDtoH)          \
-    SYM(cuMemsetD8Async) SYM(cuMemcpyDtoDAsync) SYM(cuLaunchKernelEx) SYM(cuStreamCreate) SYM(cuStreamDestroy)                        \
-    SYM(cuStreamWaitEvent) SYM(cuEventCreate) SYM(cuEventDestroy) SYM(cuEventRecord) SYM(cuGraphCreate) SYM(cuGraphDestroy)          \
-    SYM(cuGraphAddKernelNode) SYM(cuGraphAddMemsetNode) SYM(cuGraphAddMemcpyNode) SYM(cuGraphAddDependencies)                        \
-    SYM(cuGraphAddEmptyNode)                              \
+/* clang-format off */
+#define PLAN_DRIVER(SYM)                                                                                               \
+    SYM(cuInit) SYM(cuGetErrorName) SYM(cuCtxGetCurrent) SYM(cuCtxPushCurrent) SYM(cuCtxPopCurrent)                    \
+    SYM(cuModuleLoadDataEx) SYM(cuModuleUnload) SYM(cuModuleGetFunction) SYM(cuModuleGetGlobal)                        \
+    SYM(cuFuncSetAttribute) SYM(cuFuncGetParamInfo) SYM(cuMemAlloc) SYM(cuMemFree) SYM(cuMemGetAddressRange)           \
+    SYM(cuPointerGetAttribute) SYM(cuMemcpyHtoD) SYM(cuMemcpyDtoH) SYM(cuMemsetD8Async) SYM(cuMemcpyDtoDAsync)         \
+    SYM(cuLaunchKernelEx) SYM(cuStreamCreate) SYM(cuStreamDestroy) SYM(cuStreamWaitEvent) SYM(cuEventCreate)           \
+    SYM(cuEventDestroy) SYM(cuEventRecord) SYM(cuGraphCreate) SYM(cuGraphDestroy) SYM(cuGraphAddKernelNode)            \
+    SYM(cuGraphAddMemsetNode) SYM(cuGraphAddMemcpyNode) SYM(cuGraphAddDependencies) SYM(cuGraphAddEmptyNode)           \
     SYM(cuGraphKernelNodeSetAttribute) SYM(cuTensorMapEncodeTiled)
+/* clang-format on */
 
 struct plan_driver {
 #define SYM(name) __typeof__(&name) name;
@@ -34,13 +37,14 @@ int plan_cu(const struct plan_driver *cu, CUresult r, const char *what, struct d
 
 /* One way to do the work: the plan's launches, or the posted ones. */
 struct plan_side {
-    struct dt_graph *graph;  /* NULL: the document has none */
-    char *why;               /* it cannot run here; NULL: it can */
-    CUfunction *function;    /* by launch; NULL for memsets and copies */
+    struct dt_graph *graph; /* NULL: the document has none */
+    char *why;              /* it cannot run here; NULL: it can */
+    CUfunction *function;   /* by launch; NULL for memsets and copies */
     uint32_t nstream;
-    CUstream *stream;        /* [0] is the caller's */
-    CUevent begin, *end;     /* where the caller's stream is; by launch: end of one that another stream waits for, else NULL */
-    bool *used;              /* by buffer */
+    CUstream *stream; /* [0] is the caller's */
+    /* where the caller's stream is; by launch: end of one that another stream waits for, else NULL */
+    CUevent begin, *end;
+    bool *used; /* by buffer */
 };
 enum { PLAN_NEW, PLAN_OLD, PLAN_SIDES };
 
@@ -57,8 +61,8 @@ struct dovetail_plan {
     struct plan_side side[PLAN_SIDES];
     struct plan_module *module;
     uint32_t nmodule;
-    uint32_t nbuffer;    /* both sides number these the same; scratch buffers of the plan come behind them */
-    CUdeviceptr *scratch; /* by scratch buffer */
+    uint32_t nbuffer;      /* both sides number these the same; scratch buffers of the plan come behind them */
+    CUdeviceptr *scratch;  /* by scratch buffer */
     CUdeviceptr *variable; /* by buffer: of a module's variable, else 0 */
     uint32_t *align;       /* by buffer */
     pthread_mutex_t lock;  /* events of a launch on several streams belong to one launch at a time; texts of bindings */
@@ -66,10 +70,10 @@ struct dovetail_plan {
 
 struct dovetail_bound {
     struct dovetail_plan *plan;
-    atomic_int side;         /* that runs */
-    char *why;               /* PLAN_OLD: why not the plan */
-    bool ready[PLAN_SIDES];  /* all its buffers are bound */
-    CUdeviceptr *at;         /* by buffer, scratch behind */
+    atomic_int side;           /* that runs */
+    char *why;                 /* PLAN_OLD: why not the plan */
+    bool ready[PLAN_SIDES];    /* all its buffers are bound */
+    CUdeviceptr *at;           /* by buffer, scratch behind */
     void ***param[PLAN_SIDES]; /* by launch: kernelParams */
     struct dt_arena arena;
 };

@@ -1,6 +1,6 @@
 /* /v1/cache/…: entries, verify, gc, export, import, nearest. The work is dtd_cache_op's, on a pool thread; the query
- * (or for import the body) becomes its arguments. What removes or brings entries is for admins (dtd_peer_admin); an export holds all
- * plans for them, for others those of graphs that they posted themselves.
+ * (or for import the body) becomes its arguments. What removes or brings entries is for admins (dtd_peer_admin); an
+ * export holds all plans for them, for others those of graphs that they posted themselves.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -104,7 +104,8 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *name, co
     bool own = !strcmp(name, "export") && !dtd_peer_admin(s, r);
     if (!e.num && own && dtd_peer_uid(r) == (uid_t)-1)
         dt_err_set(&e, DT_E_FORBIDDEN, "it is not known who asks");
-    if (!e.num && (own || !strcmp(name, "import")) && json_object_set_new(args, "uid", json_integer(dtd_peer_uid(r))) < 0)
+    if (!e.num && (own || !strcmp(name, "import")) &&
+        json_object_set_new(args, "uid", json_integer(dtd_peer_uid(r))) < 0)
         dt_err_set(&e, DT_E_NOMEM, "out of memory");
     if (e.num) {
         free(o);

@@ -1,5 +1,6 @@
-/* GET /v1/plans/SIGNATURE, /v1/analyses/SIGNATURE, /v1/cache: what the cache holds. Documents come with canonical names (b0, l0,
- * m0 …): a signature says nothing about the names of whoever posted the graph. SQLite is read on a pool thread.
+/* GET /v1/plans/SIGNATURE, /v1/analyses/SIGNATURE, /v1/cache: what the cache holds. Documents come with canonical names
+ * (b0, l0, m0 …): a signature says nothing about the names of whoever posted the graph. SQLite is read on a pool
+ * thread.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -13,8 +14,8 @@
 #include "daemon/trace.h"
 
 struct docs {
-    struct dtd_async a; /* first */
-    const char *want;   /* NULL: figures */
+    struct dtd_async a;                                       /* first */
+    const char *want;                                         /* NULL: figures */
     enum docs_form { FORM_JSON, FORM_HTML, FORM_TRACE } form; /* the document, a plan's report, its timelines */
     char signature[DT_SHA256_TEXT], device[192];
     int rc;
@@ -52,9 +53,11 @@ static void docs_after(struct dtd_async *a)
     if (d->rc < 0) {
         dtd_reply_problem(a->req, 0, NULL, &d->err);
     } else if (!d->rc) {
-        dtd_reply_err(a->req, DT_E_NOT_FOUND, "there is no %s with this signature%s", d->want, *d->device ? " and device" : "");
+        dtd_reply_err(a->req, DT_E_NOT_FOUND, "there is no %s with this signature%s", d->want,
+                      *d->device ? " and device" : "");
     } else {
-        dtd_reply_take(a->req, 200, d->form == FORM_HTML ? "text/html; charset=utf-8" : "application/json", NULL, d->text, strlen(d->text));
+        dtd_reply_take(a->req, 200, d->form == FORM_HTML ? "text/html; charset=utf-8" : "application/json", NULL,
+                       d->text, strlen(d->text));
         d->text = NULL;
     }
 }

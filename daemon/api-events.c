@@ -1,6 +1,6 @@
-/* GET /v1/jobs/ID/events: the events of a job as they come, one JSON object a line (application/x-ndjson), or as server-sent
- * events when the Accept header asks for text/event-stream. `?after=SEQ` (or Last-Event-ID) resumes behind a number. The stream
- * ends with the job. Events that fell out of the job's ring are not sent: a gap in `seq` shows it.
+/* GET /v1/jobs/ID/events: the events of a job as they come, one JSON object a line (application/x-ndjson), or as
+ * server-sent events when the Accept header asks for text/event-stream. `?after=SEQ` (or Last-Event-ID) resumes behind
+ * a number. The stream ends with the job. Events that fell out of the job's ring are not sent: a gap in `seq` shows it.
  */
 #include <ctype.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
-/* GET /v1/jobs, GET and DELETE /v1/jobs/ID, GET /v1/jobs/ID/result. `?wait=SECONDS` holds the answer back until the job has
- * ended or the time is over; the answer is the job as it is then.
+/* GET /v1/jobs, GET and DELETE /v1/jobs/ID, GET /v1/jobs/ID/result. `?wait=SECONDS` holds the answer back until the job
+ * has ended or the time is over; the answer is the job as it is then.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -14,7 +14,8 @@ static struct dtd_job *find(struct dtd_service *s, struct dtd_req *r)
 {
     struct dtd_job *j = dtd_jobs_find(&s->jobs, r->param[0]);
     if (!j)
-        dtd_reply_err(r, DT_E_NOT_FOUND, "there is no job %.60s (finished jobs are remembered for a while only)", r->param[0]);
+        dtd_reply_err(r, DT_E_NOT_FOUND, "there is no job %.60s (finished jobs are remembered for a while only)",
+                      r->param[0]);
     return j;
 }
 
@@ -123,13 +124,14 @@ void api_result(struct dtd_service *s, struct dtd_req *r)
     if (j->state == DTD_DONE) {
         char *copy = dt_memdup(j->result, j->result_len);
         dtd_reply_take(r, copy ? 200 : 503, "application/json",
-                       !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy, j->result_len);
+                       !strcmp(j->cache, "hit") ? "Dovetail-Cache: hit\r\n" : "Dovetail-Cache: miss\r\n", copy,
+                       j->result_len);
     } else if (j->problem) {
         json_t *o = json_loads(j->problem, 0, NULL);
         int status = (int)json_integer_value(json_object_get(o, "status"));
         json_decref(o);
-        dtd_reply_take(r, status >= 400 && status < 600 ? status : 500, "application/problem+json", NULL, dt_strdup(j->problem),
-                       strlen(j->problem));
+        dtd_reply_take(r, status >= 400 && status < 600 ? status : 500, "application/problem+json", NULL,
+                       dt_strdup(j->problem), strlen(j->problem));
     } else {
         dtd_reply_err(r, DT_E_NOT_FOUND, "the job is %s: there is no result yet", dtd_state_text(j->state));
     }

@@ -1,12 +1,12 @@
 /* POST /v1/jobs: a graph comes in; the document goes out at once when the cache has it, else a job.
  *
- * On a pool thread: parse and check the document (JSON only: kernels are the worker's business), digest it, look under the digest
- * for a signature and under the signature for the document, put the caller's names back. Back on the loop: 200 with the
- * document, or 202 with a job, shared by everybody who posts the same graph with the same options meanwhile. Graphs that
- * cannot be parsed are refused here, with the same problem document that the worker would give.
+ * On a pool thread: parse and check the document (JSON only: kernels are the worker's business), digest it, look under
+ * the digest for a signature and under the signature for the document, put the caller's names back. Back on the loop:
+ * 200 with the document, or 202 with a job, shared by everybody who posts the same graph with the same options
+ * meanwhile. Graphs that cannot be parsed are refused here, with the same problem document that the worker would give.
  *
- * The look-up needs the architecture, device key and toolchain of the worker for the device (its first answer brings them); before that, and
- * for want=run and want=explain, there is none: the worker looks itself.
+ * The look-up needs the architecture, device key and toolchain of the worker for the device (its first answer brings
+ * them); before that, and for want=run and want=explain, there is none: the worker looks itself.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -60,8 +60,8 @@ static const char *verb_of(const char *want, bool *ret_cached)
 }
 
 /* SHA-256 over everything that makes two posts the same job: document (members in any order), want, device, options. */
-int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options, char share[DT_SHA256_TEXT],
-                  struct dt_err *e)
+int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
+                  char share[DT_SHA256_TEXT], struct dt_err *e)
 {
     struct dt_sha256 h;
     dt_free_ char *text = json_dumps(graph, JSON_COMPACT | JSON_SORT_KEYS);
@@ -92,7 +92,8 @@ static void post_work(struct dtd_async *a)
         snprintf(limit, sizeof limit, " timeout=%.17g", p->opt.timeout);
     if (options && asprintf(&shared, "%s%s", options, limit) < 0)
         shared = NULL;
-    p->rc = shared ? dtd_share_key(g->json, p->want, p->device, shared, p->share, &p->err) : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+    p->rc = shared ? dtd_share_key(g->json, p->want, p->device, shared, p->share, &p->err)
+                   : dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
     if (p->rc >= 0 && cached && p->known && !g->is_plan) {
         struct dtd_lookup l = {p->want, p->arch, p->key, p->toolchain, &p->opt};
         json_t *doc = NULL;
@@ -132,7 +133,8 @@ static void post_after(struct dtd_async *a)
     }
     if (p->document) {
         struct dt_str h = {0};
-        dt_str_addf(&h, "Dovetail-Cache: hit\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n", p->signature, p->digest);
+        dt_str_addf(&h, "Dovetail-Cache: hit\r\nDovetail-Signature: %s\r\nDovetail-Digest: %s\r\n", p->signature,
+                    p->digest);
         s->cache_hits++;
         size_t n = strlen(p->document);
         dtd_reply_take(a->req, 200, "application/json", h.s, p->document, n);

@@ -66,8 +66,7 @@ static void reprofile_work(struct dtd_async *a)
     uv_mutex_unlock(&a->s->cache_lock);
     if (p->rc >= 0 && !(p->due = dt_calloc(json_array_size(list) + 1, sizeof *p->due)))
         p->rc = dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
-    json_array_foreach(list, i, v)
-    {
+    json_array_foreach (list, i, v) {
         json_t *graph = NULL;
         if (p->rc < 0)
             break;

@@ -14,11 +14,12 @@ void api_root(struct dtd_service *s, struct dtd_req *r)
 {
     json_t *list = json_array();
     for (const struct dtd_route *t = dtd_routes; t->path; t++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", http_method_str(t->method), "path", t->path, "what",
-                                              t->summary));
+        json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "method", http_method_str(t->method), "path", t->path,
+                                              "what", t->summary));
     dtd_reply_json(r, 200, NULL,
-                   json_pack("{s:s, s:s, s:[s], s:[s,s,s,s], s:o}", "server", "dovetaild", "version", DOVETAIL_VERSION, "api", "v1",
-                             "extensions", "want=run", "want=explain", "job-result", "timeout", "endpoints", list));
+                   json_pack("{s:s, s:s, s:[s], s:[s,s,s,s], s:o}", "server", "dovetaild", "version", DOVETAIL_VERSION,
+                             "api", "v1", "extensions", "want=run", "want=explain", "job-result", "timeout",
+                             "endpoints", list));
 }
 
 /* ---- health ----------------------------------------------------------------------------------------------------- */
@@ -113,7 +114,8 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     one(&o, "http_turned_away_total", "counter", "Connections over the limit.", (double)h->turned_away);
     metric(&o, "jobs_total", "counter", "Jobs that entered a state.");
     for (int i = 0; i < DTD_NSTATES; i++)
-        dt_str_addf(&o, "dovetail_jobs_total{state=\"%s\"} %llu\n", dtd_state_text(i), (unsigned long long)s->jobs.total[i]);
+        dt_str_addf(&o, "dovetail_jobs_total{state=\"%s\"} %llu\n", dtd_state_text(i),
+                    (unsigned long long)s->jobs.total[i]);
     metric(&o, "jobs", "gauge", "Jobs in a state now.");
     for (int i = 0; i < DTD_NSTATES; i++)
         dt_str_addf(&o, "dovetail_jobs{state=\"%s\"} %u\n", dtd_state_text(i), s->jobs.count[i]);
@@ -126,7 +128,8 @@ void api_metrics(struct dtd_service *s, struct dtd_req *r)
     one(&o, "workers_busy", "gauge", "Worker processes with a job.", p->busy);
     one(&o, "workers_started_total", "counter", "Worker processes started.", (double)p->started);
     one(&o, "workers_lost_total", "counter", "Worker processes that ended badly.", (double)p->lost);
-    one(&o, "workers_killed_total", "counter", "Worker processes killed: deadline, cancel, protocol.", (double)p->killed);
+    one(&o, "workers_killed_total", "counter", "Worker processes killed: deadline, cancel, protocol.",
+        (double)p->killed);
     size_t n = o.len;
     dtd_reply_take(r, 200, "text/plain; version=0.0.4; charset=utf-8", NULL, dt_str_take(&o), n);
 }

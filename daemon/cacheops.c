@@ -50,7 +50,8 @@ static int op_list(struct cache *c, const json_t *args, json_t **ret, struct dt_
     if (r < 0)
         return r;
     r = cache_list(c, sig, limit && limit <= 100000 ? (unsigned)limit : 1000, ret, e);
-    if (r >= 0 && sig && !json_array_size(json_object_get(*ret, "entries")) && !json_array_size(json_object_get(*ret, "recipes"))) {
+    if (r >= 0 && sig && !json_array_size(json_object_get(*ret, "entries")) &&
+        !json_array_size(json_object_get(*ret, "recipes"))) {
         json_decref(*ret);
         *ret = NULL;
         r = dt_err_set(e, DT_E_NOT_FOUND, "there is no entry with this signature");

@@ -1,8 +1,8 @@
 /* Options of dovetaild from defaults, a file, and the command line; config.def is the master copy.
  *
- * The file is a list of `name = value` lines; blank lines and `#` comments are skipped, an unknown name or a bad value is an
- * error that names the line: a misspelt limit must not be silently ignored. Later settings win, the command line is applied
- * after the file. Nothing is opened or created here, so that --check-config has no effect on the machine.
+ * The file is a list of `name = value` lines; blank lines and `#` comments are skipped, an unknown name or a bad value
+ * is an error that names the line: a misspelt limit must not be silently ignored. Later settings win, the command line
+ * is applied after the file. Nothing is opened or created here, so that --check-config has no effect on the machine.
  */
 #include "daemon/config.h"
 
@@ -147,7 +147,8 @@ int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e)
         snprintf(out, n, "auto");
     else if (ok && kind == 4 && !strncmp(spec, "soft", 4) && (!rest || *rest))
         snprintf(out, n, "soft:%s", rest ? rest : "h200");
-    else if (ok && kind == 4 && !strncmp(spec, "cuda", 4) && (!rest || (*rest && strspn(rest, "0123456789") == strlen(rest))))
+    else if (ok && kind == 4 && !strncmp(spec, "cuda", 4) &&
+             (!rest || (*rest && strspn(rest, "0123456789") == strlen(rest))))
         snprintf(out, n, "cuda:%s", rest ? rest : "0");
     else
         return dt_err_set(e, DT_E_USAGE, "the device must be auto, cuda[:N] or soft[:MODEL]");
@@ -180,7 +181,10 @@ static int admins(struct dtd_config *c, struct dt_err *e)
         if (g)
             a->gid = g->gr_gid;
         if (a->gid == getegid())
-            return dt_err_set(e, DT_E_USAGE, "admin_group = %s is the group that the socket will have: whoever may connect would be an admin", c->admin_group);
+            return dt_err_set(
+                e, DT_E_USAGE,
+                "admin_group = %s is the group that the socket will have: whoever may connect would be an admin",
+                c->admin_group);
         a->has_group = true;
     }
     for (const char *p = c->admin_uids ? c->admin_uids : ""; *p;) {
@@ -189,7 +193,9 @@ static int admins(struct dtd_config *c, struct dt_err *e)
         if (!n)
             break;
         if (a->nuid == DTD_MAX_ADMINS)
-            return dt_err_set(e, DT_E_USAGE, "admin_uids: more than %d users; make a group of them and give admin_group", DTD_MAX_ADMINS);
+            return dt_err_set(e, DT_E_USAGE,
+                              "admin_uids: more than %d users; make a group of them and give admin_group",
+                              DTD_MAX_ADMINS);
         if (!id_of(p, n, &a->uid[a->nuid]))
             return dt_err_set(e, DT_E_USAGE, "admin_uids: %.*s is no uid", (int)n, p);
         a->nuid++;

@@ -30,10 +30,11 @@ int dtd_config_set(struct dtd_config *c, const char *name, const char *value, st
 /* Lines NAME = VALUE; `where` names the file in errors. The first wrong line stops, with its number. */
 int dtd_config_parse(struct dtd_config *c, const char *text, const char *where, struct dt_err *e);
 int dtd_config_load(struct dtd_config *c, const char *path, struct dt_err *e);
-/* Fill in what depends on the surroundings (socket, worker, admins), and check the device's spelling. DT_E_USAGE: there is no such group, it is the one
- * that the socket will have, or a uid is no number. */
+/* Fill in what depends on the surroundings (socket, worker, admins), and check the device's spelling. DT_E_USAGE: there
+ * is no such group, it is the one that the socket will have, or a uid is no number. */
 int dtd_config_finish(struct dtd_config *c, struct dt_err *e);
-/* "soft" -> "soft:h200", "cuda" -> "cuda:0", NULL or "" -> "auto"; the rest as it is. DT_E_USAGE when it is no device spec. */
+/* "soft" -> "soft:h200", "cuda" -> "cuda:0", NULL or "" -> "auto"; the rest as it is. DT_E_USAGE when it is no device
+ * spec. */
 int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e);
 
 #endif

@@ -1,8 +1,8 @@
 /* Replies of the HTTP server: whole ones, problem documents (RFC 9457), and streams.
  *
- * A stream is sent chunked, or to an HTTP/1.0 client plain with the end of the connection as its end. A client that does not
- * read is given request_ms; a handler asks dtd_stream_full() and waits for `drained`, so that what is queued for one
- * connection stays bounded (a whole reply is one buffer that exists anyway).
+ * A stream is sent chunked, or to an HTTP/1.0 client plain with the end of the connection as its end. A client that
+ * does not read is given request_ms; a handler asks dtd_stream_full() and waits for `drained`, so that what is queued
+ * for one connection stays bounded (a whole reply is one buffer that exists anyway).
  */
 #include <jansson.h>
 #include <stdarg.h>
@@ -79,8 +79,8 @@ static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const cha
         c->http->count.by_class[status / 100]++;
     if (c->http->stopping)
         c->keep_alive = false;
-    dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\nCache-Control: no-store\r\n", status, dtd_http_reason(status),
-                DOVETAIL_VERSION);
+    dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\nCache-Control: no-store\r\n", status,
+                dtd_http_reason(status), DOVETAIL_VERSION);
     if (type)
         dt_str_addf(h, "Content-Type: %s\r\n", type);
     if (headers)

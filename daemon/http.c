@@ -1,13 +1,14 @@
 /* The HTTP server: accepting, reading, limits and time-outs. Replies are in http-reply.c.
  *
- * http_parser does the parsing; its callbacks only collect. When a message is complete the parser is paused, the request is
- * handed to `serve`, and bytes that arrive meanwhile wait in `pending` (at most PENDING_MAX, then reading stops). So a connection
- * has one request at a time, and a reply never overtakes another.
+ * http_parser does the parsing; its callbacks only collect. When a message is complete the parser is paused, the
+ * request is handed to `serve`, and bytes that arrive meanwhile wait in `pending` (at most PENDING_MAX, then reading
+ * stops). So a connection has one request at a time, and a reply never overtakes another.
  *
- * Limits: size of the header (HEADER_MAX, by the parser), of the target, of one body and of all bodies together, number of
- * connections. Time: a request must be complete within request_ms of its first byte, so a client that dribbles cannot hold
- * a connection; an idle one is closed after idle_ms. Both lengths of a body are honoured (Content-Length and chunked), a
- * message with both is refused (request smuggling). A broken request is answered once, then the connection ends.
+ * Limits: size of the header (HEADER_MAX, by the parser), of the target, of one body and of all bodies together, number
+ * of connections. Time: a request must be complete within request_ms of its first byte, so a client that dribbles
+ * cannot hold a connection; an idle one is closed after idle_ms. Both lengths of a body are honoured (Content-Length
+ * and chunked), a message with both is refused (request smuggling). A broken request is answered once, then the
+ * connection ends.
  *
  * Not here: TLS, HTTP/2, pipelined execution, ranges, compression.
  */
@@ -79,7 +80,8 @@ static void on_timer(uv_timer_t *t)
         c->started = false;
         c->state = CONN_SERVING;
         c->keep_alive = false;
-        dt_err_set(&e, DT_E_TIMEOUT, "the request was not complete within %u seconds", c->http->limit.request_ms / 1000);
+        dt_err_set(&e, DT_E_TIMEOUT, "the request was not complete within %u seconds",
+                   c->http->limit.request_ms / 1000);
         dtd_reply_problem(&c->req, 408, NULL, &e);
         return;
     }
@@ -234,7 +236,10 @@ static void refuse(struct dtd_conn *c, int status, const char *why)
     struct dt_err e = {0};
     c->keep_alive = false;
     c->state = CONN_SERVING;
-    dt_err_set(&e, status == 413 || status == 431 || status == 414 ? DT_E_TOO_LARGE : status == 503 ? DT_E_BUSY : DT_E_USAGE,
+    dt_err_set(&e,
+               status == 413 || status == 431 || status == 414 ? DT_E_TOO_LARGE
+               : status == 503                                 ? DT_E_BUSY
+                                                               : DT_E_USAGE,
                "%s", why);
     dtd_reply_problem(&c->req, status, NULL, &e);
 }
@@ -450,7 +455,8 @@ static int clear_path(const char *path, struct dt_err *e)
         close(fd);
     if (r < 0 && err == ECONNREFUSED && unlink(path) == 0)
         return 0;
-    return dt_err_set(e, DT_E_IO, "%s: %s", path, r < 0 && err != EAGAIN ? strerror(err) : "another service listens there");
+    return dt_err_set(e, DT_E_IO, "%s: %s", path,
+                      r < 0 && err != EAGAIN ? strerror(err) : "another service listens there");
 }
 
 int dtd_http_listen(struct dtd_http *s, const char *path, struct dt_err *e)

@@ -1,8 +1,8 @@
 /* HTTP/1.1 on a Unix socket: one request at a time per connection, everything bounded, nothing blocking.
  *
  * A complete request is handed to `serve`; the handler answers now or later with exactly one of dtd_reply… or
- * dtd_stream_begin … dtd_stream_end. When the client goes away first, req->gone (if set) is called and the request must not be
- * used again. All on the loop's thread.
+ * dtd_stream_begin … dtd_stream_end. When the client goes away first, req->gone (if set) is called and the request must
+ * not be used again. All on the loop's thread.
  */
 #ifndef DTD_HTTP_H
 #define DTD_HTTP_H
@@ -22,14 +22,14 @@ struct dtd_http;
 
 struct dtd_req {
     struct dtd_conn *conn;
-    void *user; /* of dtd_http_new */
+    void *user;      /* of dtd_http_new */
     unsigned method; /* HTTP_GET … */
     char *path;      /* decoded, owned by the connection */
     char *query;     /* as sent, without '?'; "" if none */
     char *body;      /* NUL-terminated; a handler may take it and set NULL */
     size_t body_len;
     bool accept_sse;
-    uint64_t last_event_id; /* header Last-Event-ID, 0 if none */
+    uint64_t last_event_id;            /* header Last-Event-ID, 0 if none */
     const char *param[DTD_MAX_PARAMS]; /* what `*` in the route matched */
     char pathbuf[1024];                /* where params point */
     void (*gone)(struct dtd_req *r);
@@ -54,7 +54,7 @@ int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*serve)
 int dtd_http_listen(struct dtd_http *h, const char *path, struct dt_err *e);
 /* Stop listening and remove the socket file; connections end after the reply they wait for, idle ones at once. */
 void dtd_http_stop(struct dtd_http *h);
-void dtd_http_drop(struct dtd_http *h); /* close every connection */
+void dtd_http_drop(struct dtd_http *h);             /* close every connection */
 struct dtd_http *dtd_http_free(struct dtd_http *h); /* after the loop has run dry */
 const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 
@@ -67,13 +67,14 @@ void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...) __attribute
 
 void dtd_stream_begin(struct dtd_req *r, const char *type);
 void dtd_stream_put(struct dtd_req *r, const char *p, size_t n); /* copies */
-bool dtd_stream_full(const struct dtd_req *r); /* the client is slow: wait for `drained` */
+bool dtd_stream_full(const struct dtd_req *r);                   /* the client is slow: wait for `drained` */
 void dtd_stream_end(struct dtd_req *r);
 
-/* ---- http-query.c: pure functions --------------------------------------------------------------------------------- */
+/* ---- http-query.c: pure functions -------------------------------------------------------------------------------- */
 /* Decode %XX (and '+' when plus) of s[0..n) into out; false: broken escape, a NUL, or it does not fit. */
 bool dtd_url_decode(const char *s, size_t n, bool plus, char *out, size_t cap);
-/* Walk a query: *pos starts as the query; 1 and name and value decoded, 0 at the end, DT_E_USAGE when broken or too long. */
+/* Walk a query: *pos starts as the query; 1 and name and value decoded, 0 at the end, DT_E_USAGE when broken or too
+ * long. */
 int dtd_query_next(const char **pos, char *name, size_t nname, char *value, size_t nvalue);
 /* Does `path` match `pattern` (`*` stands for one segment that is not empty)? Parameters are copied into buf. */
 bool dtd_path_match(const char *pattern, const char *path, char *buf, size_t nbuf, const char *param[DTD_MAX_PARAMS]);

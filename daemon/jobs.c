@@ -1,8 +1,9 @@
 /* See jobs.h for the state machine.
  *
- * Events are numbered from 1 within a job and kept in a ring of DTD_MAX_EVENTS, so that a reader resumes by number and a chatty
- * job costs bounded memory. Finished jobs are forgotten oldest first when there are more than max_finished or their results
- * hold more than max_result_bytes; a job that somebody watches stays. The job that just finished always stays, whatever its size.
+ * Events are numbered from 1 within a job and kept in a ring of DTD_MAX_EVENTS, so that a reader resumes by number and
+ * a chatty job costs bounded memory. Finished jobs are forgotten oldest first when there are more than max_finished or
+ * their results hold more than max_result_bytes; a job that somebody watches stays. The job that just finished always
+ * stays, whatever its size.
  */
 #include "daemon/jobs.h"
 
@@ -246,8 +247,8 @@ void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage,
     add_event(j, DTD_EV_PROGRESS, o);
 }
 
-void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
-                    char *result, size_t len)
+void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, const char *signature,
+                    const char *digest, char *result, size_t len)
 {
     snprintf(j->cache, sizeof j->cache, "%s", cache);
     snprintf(j->signature, sizeof j->signature, "%s", signature);
@@ -317,8 +318,8 @@ static void put(json_t *o, const char *name, json_t *v) { json_object_set_new(o,
 
 json_t *dtd_job_json(const struct dtd_job *j)
 {
-    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i}", "id", j->id, "state", state_names[j->state], "want", j->want, "device",
-                          j->device, "posts", (int)j->posts);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i}", "id", j->id, "state", state_names[j->state], "want", j->want,
+                          "device", j->device, "posts", (int)j->posts);
     json_t *links = json_object();
     if (!o || !links) {
         json_decref(o);

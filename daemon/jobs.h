@@ -1,4 +1,5 @@
-/* Jobs: what was posted, how far it is, what came of it. No I/O here: the pool moves jobs along, the HTTP side watches them.
+/* Jobs: what was posted, how far it is, what came of it. No I/O here: the pool moves jobs along, the HTTP side watches
+ * them.
  *
  *              post                start                done
  *     (none) ───────▶ queued ────────────────▶ running ───────▶ done
@@ -6,8 +7,8 @@
  *                       │  └── fail ─▶ failed ◀──┘  │   (no device; refused; worker lost; time limit)
  *                       └───── cancel ─▶ cancelled ◀┘   (DELETE; the service stops)
  *
- * done, failed and cancelled are final. Only transitions in the table in jobs.c happen; anything else is a bug (assert) or,
- * for cancel, answered with "already final".
+ * done, failed and cancelled are final. Only transitions in the table in jobs.c happen; anything else is a bug (assert)
+ * or, for cancel, answered with "already final".
  */
 #ifndef DTD_JOBS_H
 #define DTD_JOBS_H
@@ -44,17 +45,17 @@ struct dtd_watch { /* told after every event; zero-initialise; belongs to whoeve
 
 struct dtd_job {
     char id[40];
-    char share[72];  /* equal: same graph, options, device, want */
+    char share[72]; /* equal: same graph, options, device, want */
     char want[16], device[80];
     enum dtd_state state;
-    unsigned posts; /* how many posts share it */
-    struct dt_vec(struct dtd_owner) owner; /* who may cancel it */
-    double timeout; /* seconds, 0: the service's */
-    unsigned tries; /* workers that were dead when they were given the job */
+    unsigned posts;                               /* how many posts share it */
+    struct dt_vec(struct dtd_owner) owner;        /* who may cancel it */
+    double timeout;                               /* seconds, 0: the service's */
+    unsigned tries;                               /* workers that were dead when they were given the job */
     uint64_t created_ms, started_ms, finished_ms; /* since 1970 */
-    char *request;  /* body of the request frame; given to the worker at start */
+    char *request;                                /* body of the request frame; given to the worker at start */
     size_t request_len;
-    char *progress; /* JSON object or NULL */
+    char *progress;          /* JSON object or NULL */
     struct dtd_event *event; /* ring */
     unsigned nevent, first;
     uint64_t seq;
@@ -98,11 +99,11 @@ bool dtd_job_disown(struct dtd_job *j, unsigned uid); /* and does not any more; 
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j);
 void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage, const char *message, unsigned done,
                       unsigned of);
-void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
-                    char *result, size_t len);
+void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, const char *signature,
+                    const char *digest, char *result, size_t len);
 void dtd_job_fail(struct dtd_jobs *js, struct dtd_job *j, char *problem);
 void dtd_job_fail_err(struct dtd_jobs *js, struct dtd_job *j, struct dt_err *e); /* empties e */
-bool dtd_job_cancel(struct dtd_jobs *js, struct dtd_job *j, const char *why);   /* false: already final */
+bool dtd_job_cancel(struct dtd_jobs *js, struct dtd_job *j, const char *why);    /* false: already final */
 
 /* A watched job is not forgotten. */
 void dtd_job_watch(struct dtd_job *j, struct dtd_watch *w);

@@ -1,8 +1,9 @@
-/* See lookup.h. What an entry leaves out comes from the caller's graph: names, and the `buffers` member of a plan (fills and data that
- * are no constants are not part of the signature, so the stored ones are somebody else's).
+/* See lookup.h. What an entry leaves out comes from the caller's graph: names, and the `buffers` member of a plan
+ * (fills and data that are no constants are not part of the signature, so the stored ones are somebody else's).
  *
- * Warnings: stored are those that kernels, geometry and arguments give. Source lines, instructions and places in shared memory in them are those of the text
- * that was analysed: an entry says in `warnings_of` whose digest that is, and for a graph with another one, that has the same signature, they are left out.
+ * Warnings: stored are those that kernels, geometry and arguments give. Source lines, instructions and places in shared
+ * memory in them are those of the text that was analysed: an entry says in `warnings_of` whose digest that is, and for
+ * a graph with another one, that has the same signature, they are left out.
  */
 #include "daemon/lookup.h"
 
@@ -22,8 +23,8 @@ static int own_buffers(json_t *doc, const struct dt_graph *g)
     return r < 0 ? DT_E_NOMEM : 0;
 }
 
-/* Footprints (analysis, with maps) name buffers too: by canonical number in an entry, by the caller's names outside, in the order of its
- * buffers. */
+/* Footprints (analysis, with maps) name buffers too: by canonical number in an entry, by the caller's names outside, in
+ * the order of its buffers. */
 struct numbered {
     uint32_t buffer;
     json_t *v;
@@ -42,7 +43,7 @@ static int load_footprints(json_t *list, const struct dt_graph *g, const uint32_
     dt_free_ struct numbered *all = dt_calloc(n + 1, sizeof *all);
     if (!all)
         return DT_E_NOMEM;
-    json_array_foreach(list, i, v) {
+    json_array_foreach (list, i, v) {
         const json_t *number = json_object_get(v, "buffer");
         uint32_t b = 0;
         while (b < g->nbuffer && (!json_is_integer(number) || canon[b] != json_integer_value(number)))
@@ -63,10 +64,11 @@ static int store_footprints(json_t *list, const struct dt_graph *g, const uint32
 {
     size_t i;
     json_t *v;
-    json_array_foreach(list, i, v) {
+    json_array_foreach (list, i, v) {
         const char *name = json_string_value(json_object_get(v, "buffer"));
         uint32_t b = name ? dt_graph_find_buffer(g, name) : DT_NAME_NONE;
-        if (b == DT_NAME_NONE || canon[b] == DT_NAME_NONE || json_object_set_new(v, "buffer", json_integer(canon[b])) < 0)
+        if (b == DT_NAME_NONE || canon[b] == DT_NAME_NONE ||
+            json_object_set_new(v, "buffer", json_integer(canon[b])) < 0)
             return DT_E_INTERNAL;
     }
     return 0;
@@ -78,10 +80,10 @@ static int footprints(json_t *doc, struct dt_graph *g, int (*fn)(json_t *, const
     size_t i;
     json_t *l;
     bool some = false;
-    json_array_foreach(json_object_get(doc, "launches"), i, l)
+    json_array_foreach (json_object_get(doc, "launches"), i, l)
         some |= json_is_array(json_object_get(l, "footprints"));
     int r = some ? dt_graph_canon(g, &canon) : 0;
-    json_array_foreach(json_object_get(doc, "launches"), i, l)
+    json_array_foreach (json_object_get(doc, "launches"), i, l)
         if (r >= 0 && json_is_array(json_object_get(l, "footprints")))
             r = fn(json_object_get(l, "footprints"), g, canon.buffer);
     return r < 0 ? r : 0;
@@ -94,7 +96,7 @@ int dtd_warnings(json_t *doc, const struct dt_graph *g)
     size_t i;
     dt_graph_warnings(g, &w);
     w.failed |= !w.list && !(w.list = json_array());
-    json_array_foreach(kernels, i, v) {
+    json_array_foreach (kernels, i, v) {
         const char *name = json_string_value(json_object_get(v, "launch"));
         uint32_t l = name ? dt_graph_find_launch(g, name) : DT_NAME_NONE;
         if (l != DT_NAME_NONE && g->launch[l].kind == DT_KERNEL)
@@ -112,7 +114,7 @@ static void other_text(json_t *doc, const char *digest)
     json_t *v;
     size_t i;
     if (of && strcmp(of, digest))
-        json_array_foreach(json_object_get(doc, "warnings"), i, v) {
+        json_array_foreach (json_object_get(doc, "warnings"), i, v) {
             json_object_del(v, "line");
             json_object_del(v, "instruction");
             json_object_del(v, "place");
@@ -120,7 +122,8 @@ static void other_text(json_t *doc, const char *digest)
     json_object_del(doc, "warnings_of");
 }
 
-int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest, const char *signature, json_t **ret)
+int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
+                         const char *signature, json_t **ret)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *doc = NULL;
@@ -128,7 +131,8 @@ int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_
     if (!c || !policy || cache_get(c, &k, &doc, NULL) != 1)
         return 0;
     other_text(doc, digest);
-    if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0 || dtd_warnings(doc, g) < 0) {
+    if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0 ||
+        dtd_warnings(doc, g) < 0) {
         json_decref(doc);
         return 0;
     }
@@ -150,8 +154,8 @@ int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, 
     return dtd_lookup_signature(c, l, g, digest, signature, ret);
 }
 
-int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest, const char *signature,
-              const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e)
+int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
+              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e)
 {
     dt_free_ char *policy = dtd_policy(l->opt, l->want);
     json_t *copy = json_deep_copy(doc), *gj = dt_graph_to_json(g);
@@ -162,7 +166,8 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
         r = dt_err_set(e, DT_E_INTERNAL, "a footprint names a buffer that no launch uses");
     if (r >= 0 && recipe && json_object_set(copy, "recipe", recipe) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r >= 0 && json_array_size(json_object_get(copy, "warnings")) && json_object_set_new(copy, "warnings_of", json_string(digest)) < 0)
+    if (r >= 0 && json_array_size(json_object_get(copy, "warnings")) &&
+        json_object_set_new(copy, "warnings_of", json_string(digest)) < 0)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r >= 0) {
         struct cache_key k = {l->want, signature, l->device, l->toolchain, policy};

@@ -1,10 +1,11 @@
 /* dovetaild: options, start, stop.
  *
- * Start: options, cache, the default device's worker. Only when that worker has answered is the socket created, so that a client that
- * can connect is served. Stop (SIGTERM, SIGINT): no new connections, the socket file goes, queued jobs are cancelled, running
- * ones get drain_timeout seconds, replies under way are finished; a second signal ends the wait.
+ * Start: options, cache, the default device's worker. Only when that worker has answered is the socket created, so that
+ * a client that can connect is served. Stop (SIGTERM, SIGINT): no new connections, the socket file goes, queued jobs
+ * are cancelled, running ones get drain_timeout seconds, replies under way are finished; a second signal ends the wait.
  *
- * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or the socket cannot be created.
+ * Exit status: 0 stopped by a signal, 2 wrong usage or configuration, 4 no device, no cache, or the socket cannot be
+ * created.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -87,7 +88,8 @@ static void notify(const char *state)
     if (*to == '@')
         a.sun_path[0] = 0; /* abstract */
     int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
+    if (fd < 0 || sendto(fd, state, strlen(state), MSG_NOSIGNAL, (struct sockaddr *)&a,
+                         (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n)) < 0)
         dt_log(DT_LOG_WARN, "the service manager cannot be told: %s", strerror(errno));
     if (fd >= 0)
         close(fd);
@@ -137,9 +139,9 @@ static void on_ready(struct dtd_service *s, struct dt_err *why)
     dt_err_done(&e);
 }
 
-static const char usage[] =
-    "usage: dovetaild [--socket PATH] [--device auto|cuda[:N]|soft[:MODEL]] [--cache FILE] [--config FILE] [--check-config]\n"
-    "                 [--help] [--version]\n";
+static const char usage[] = "usage: dovetaild [--socket PATH] [--device auto|cuda[:N]|soft[:MODEL]] [--cache FILE] "
+                            "[--config FILE] [--check-config]\n"
+                            "                 [--help] [--version]\n";
 
 static void print_help(void)
 {
@@ -154,9 +156,9 @@ static void print_help(void)
 /* 0 go on, 1 done (exit 0), negative: error. */
 static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e)
 {
-    static const struct option longs[] = {{"socket", 1, NULL, 's'},  {"device", 1, NULL, 'd'},       {"cache", 1, NULL, 'c'},
-                                          {"config", 1, NULL, 'f'},  {"check-config", 0, NULL, 'k'}, {"help", 0, NULL, 'h'},
-                                          {"version", 0, NULL, 'v'}, {0}};
+    static const struct option longs[] = {
+        {"socket", 1, NULL, 's'},       {"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'},   {"config", 1, NULL, 'f'},
+        {"check-config", 0, NULL, 'k'}, {"help", 0, NULL, 'h'},   {"version", 0, NULL, 'v'}, {0}};
     const char *over[3] = {NULL, NULL, NULL}, *config = NULL;
     static const char *const names[3] = {"socket", "device", "cache"};
     bool check = false;
@@ -186,8 +188,9 @@ static int options(int argc, char **argv, struct dtd_config *c, struct dt_err *e
     if (r >= 0)
         r = dtd_config_finish(c, e);
     if (r >= 0 && check) {
-        printf("the configuration is right: socket %s, device %s; admins besides root and the service's user: group %s, users %s\n", c->socket, c->device,
-               c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none");
+        printf("the configuration is right: socket %s, device %s; admins besides root and the service's user: group "
+               "%s, users %s\n",
+               c->socket, c->device, c->admin_group ? c->admin_group : "none", c->admin_uids ? c->admin_uids : "none");
         return 1;
     }
     return r;

@@ -1,6 +1,6 @@
-/* See options.h. Lists are kept sorted and without doubles, so that `allow=a,b` and `allow=b,a` are one policy and one entry in
- * the cache. Kinds are checked for spelling of a name only: which kinds exist is the rewriter's business, and an unknown one is
- * refused there by name.
+/* See options.h. Lists are kept sorted and without doubles, so that `allow=a,b` and `allow=b,a` are one policy and one
+ * entry in the cache. Kinds are checked for spelling of a name only: which kinds exist is the rewriter's business, and
+ * an unknown one is refused there by name.
  */
 #include "daemon/options.h"
 
@@ -32,8 +32,9 @@ void dtd_options_done(struct dtd_options *o)
 /* What allow and deny may name: the kinds of contract.md §4, and the one permission that is none. */
 static bool known_kind(const char *s, size_t len)
 {
-    static const char *const kind[] = {"block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch",
-                                       "dead-blocks", "recompute", "dataflow-fusion", "reorder-atomics"};
+    static const char *const kind[] = {"block-fusion", "parallel-fusion",     "split",
+                                       "prefetch",     "programmatic-launch", "dead-blocks",
+                                       "recompute",    "dataflow-fusion",     "reorder-atomics"};
     for (size_t i = 0; i < sizeof kind / sizeof *kind; i++)
         if (strlen(kind[i]) == len && !strncmp(kind[i], s, len))
             return true;
@@ -140,8 +141,7 @@ int dtd_options_set(struct dtd_options *o, const char *name, const char *value, 
         return set_list(o->allow, &o->nallow, value, e);
     if (!strcmp(name, "deny"))
         return set_list(o->deny, &o->ndeny, value, e);
-    if (!strcmp(name, "budget"))
-    {
+    if (!strcmp(name, "budget")) {
         int r = set_seconds(&o->budget, name, value, e);
         o->budget = r == 0 ? budget_of(o->budget) : 0;
         return r;
@@ -163,7 +163,7 @@ static int list_from_json(char **list, unsigned *n, const json_t *j, struct dt_e
     const json_t *v;
     if (j && !json_is_array(j))
         return dt_err_set(e, DT_E_USAGE, "allow and deny are lists of names");
-    json_array_foreach(j, i, v) {
+    json_array_foreach (j, i, v) {
         if (!json_is_string(v))
             return dt_err_set(e, DT_E_USAGE, "allow and deny are lists of names");
         int r = add_kind(list, n, json_string_value(v), json_string_length(v), e);
@@ -248,6 +248,6 @@ char *dtd_policy(const struct dtd_options *o, const char *want)
 
 bool dtd_error_ends_worker(int num)
 {
-    return num == DT_E_BOUNDS || num == DT_E_TRAP || num == DT_E_DEADLOCK || num == DT_E_RACE || num == DT_E_UNINIT || num == DT_E_BARRIER ||
-           num == DT_E_TIMEOUT || num == DT_E_DEVICE || num == DT_E_NOMEM;
+    return num == DT_E_BOUNDS || num == DT_E_TRAP || num == DT_E_DEADLOCK || num == DT_E_RACE || num == DT_E_UNINIT ||
+           num == DT_E_BARRIER || num == DT_E_TIMEOUT || num == DT_E_DEVICE || num == DT_E_NOMEM;
 }

@@ -1,8 +1,10 @@
-/* Whose entries are whose: which users posted a graph of a signature (the table `owner` of the cache), so that an export can be filtered.
+/* Whose entries are whose: which users posted a graph of a signature (the table `owner` of the cache), so that an
+ * export can be filtered.
  *
- * A job that left a document is done only when its posters are written down (on a pool thread), so that an export that follows sees them; who joins the
- * job meanwhile is written in another turn. A job may be cancelled while that goes on. Hits are written where they are found (api-post.c). Trouble with
- * the cache costs the entry in the table, never the job. A graph that was stored and is planned again (api-reprofile.c) gets no owner by that.
+ * A job that left a document is done only when its posters are written down (on a pool thread), so that an export that
+ * follows sees them; who joins the job meanwhile is written in another turn. A job may be cancelled while that goes on.
+ * Hits are written where they are found (api-post.c). Trouble with the cache costs the entry in the table, never the
+ * job. A graph that was stored and is planned again (api-reprofile.c) gets no owner by that.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -49,7 +51,8 @@ static void own_after(struct dtd_async *a)
     dtd_finish(a->s, j, f->cache, f->signature, f->digest, document, f->len);
 }
 
-void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest, char *document, size_t len)
+void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
+                char *document, size_t len)
 {
     struct finish *f = *signature ? dt_calloc(1, sizeof *f) : NULL;
     for (size_t i = 0; f && i < j->owner.n; i++)

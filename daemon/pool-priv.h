@@ -18,11 +18,11 @@ struct dtd_worker {
     char device[80];
     enum worker_state state;
     uv_process_t process;
-    uv_pipe_t in, out; /* its stdin and stdout */
-    uv_timer_t timer;  /* deadline of what it is doing */
-    unsigned handles;  /* not yet closed */
+    uv_pipe_t in, out;                  /* its stdin and stdout */
+    uv_timer_t timer;                   /* deadline of what it is doing */
+    unsigned handles;                   /* not yet closed */
     bool exited, at_end, killed, hello; /* hello: it has answered once */
-    bool broke; /* killed because of what it sent: what it said last counts for nothing */
+    bool broke;                         /* killed because of what it sent: what it said last counts for nothing */
     int64_t exit_status;
     int signal;
     struct dtd_job *job;   /* BUSY; still queued until the worker's first frame */
@@ -54,7 +54,8 @@ struct dtd_pool {
     void (*ready)(struct dtd_service *s, struct dt_err *err);
 };
 
-bool worker_spawn(struct dtd_pool *p, const char *device); /* false: out of memory; else a worker, or its jobs have failed */
+/* false: out of memory; else a worker, or its jobs have failed */
+bool worker_spawn(struct dtd_pool *p, const char *device);
 void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
 void worker_ping(struct dtd_worker *w);                    /* IDLE */
 void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */

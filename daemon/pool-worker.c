@@ -1,14 +1,16 @@
 /* One worker process: starting it, its frames, its deadline, its end.
  *
- * The worker is started in a session of its own, so that a Ctrl-C for the service does not reach it and so that SIGKILL can be
- * sent to it and to the compilers it forked. Its first request is `devices`: the answer says what the cache needs to know.
+ * The worker is started in a session of its own, so that a Ctrl-C for the service does not reach it and so that SIGKILL
+ * can be sent to it and to the compilers it forked. Its first request is `devices`: the answer says what the cache
+ * needs to know.
  *
  * A worker is finished when its process is reaped *and* its pipe is at its end: an answer that was written before death
- * still counts. What a worker sends is bounded (most()) and checked: only who was asked may speak, each frame repeats the request's number, progress
- * is for jobs, an error has a code that there is, an answer has the members that it must have. A worker that breaks one of these is killed and the log says
- * which; a job that it had not begun goes to the next worker, one that it had begun fails. A problem document is made anew out of the worker's words.
- * An 'R' body starts with the small members and ends with "document"; the document is passed on as it is, without parsing
- * what may be hundreds of megabytes on the loop's thread.
+ * still counts. What a worker sends is bounded (most()) and checked: only who was asked may speak, each frame repeats
+ * the request's number, progress is for jobs, an error has a code that there is, an answer has the members that it must
+ * have. A worker that breaks one of these is killed and the log says which; a job that it had not begun goes to the
+ * next worker, one that it had begun fails. A problem document is made anew out of the worker's words. An 'R' body
+ * starts with the small members and ends with "document"; the document is passed on as it is, without parsing what may
+ * be hundreds of megabytes on the loop's thread.
  */
 #include <limits.h>
 #include <signal.h>
@@ -24,7 +26,7 @@
 #include "daemon/pool-priv.h"
 
 #define PROGRESS_MAX 65536
-#define SMALL_MAX (1u << 20) /* answers to `devices` and `ping` */
+#define SMALL_MAX (1u << 20)    /* answers to `devices` and `ping` */
 #define PROBLEM_MAX (64u << 20) /* a compile log in JSON */
 #define PING_MS 5000
 #define END_MS 3000
@@ -86,7 +88,8 @@ static void settle(struct dtd_worker *w)
     }
     if (w->signal || w->exit_status) {
         p->count.lost++;
-        dt_log(w->killed && !w->broke ? DT_LOG_INFO : DT_LOG_WARN, "worker %d (%s): %s", (int)w->process.pid, w->device, text);
+        dt_log(w->killed && !w->broke ? DT_LOG_INFO : DT_LOG_WARN, "worker %d (%s): %s", (int)w->process.pid, w->device,
+               text);
     }
     if (!w->hello && !(p->stopping && w->killed)) {
         struct dt_err e = {0};
@@ -165,7 +168,8 @@ static void start_job(struct dtd_worker *w)
     dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", w->job->id, w->job->want, w->job->device, (int)w->process.pid);
 }
 
-/* A request that is written is not yet read: the worker may be dead already. Its body is kept until the first frame comes. */
+/* A request that is written is not yet read: the worker may be dead already. Its body is kept until the first frame
+ * comes. */
 static void on_written(uv_write_t *r, int status)
 {
     struct out *o = r->data;
@@ -264,7 +268,8 @@ static json_t *split_result(const char *body, size_t len, const char **doc, size
 /* What the small part must be: it ends up in documents, headers and queries. */
 static bool plain_head(const json_t *o)
 {
-    const char *sum[] = {json_string_value(json_object_get(o, "signature")), json_string_value(json_object_get(o, "digest"))};
+    const char *sum[] = {json_string_value(json_object_get(o, "signature")),
+                         json_string_value(json_object_get(o, "digest"))};
     const char *cache = json_string_value(json_object_get(o, "cache"));
     bool ok = cache && (!strcmp(cache, "hit") || !strcmp(cache, "miss"));
     for (int k = 0; k < 2 && ok; k++)
@@ -318,7 +323,8 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
         if (copy) {
             memcpy(copy, doc, ndoc);
             copy[ndoc] = 0;
-            dtd_finish(p->service, j, text_of(head, "cache"), text_of(head, "signature"), text_of(head, "digest"), copy, ndoc);
+            dtd_finish(p->service, j, text_of(head, "cache"), text_of(head, "signature"), text_of(head, "digest"), copy,
+                       ndoc);
         } else {
             struct dt_err e = {0};
             dt_err_set(&e, DT_E_NOMEM, "out of memory for a result of %zu bytes", ndoc);
@@ -350,7 +356,8 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
         worker_kill(w, "its device does not answer");
     } else {
         struct dtd_job *j = w->job;
-        struct dt_err e = {.num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
+        struct dt_err e = {
+            .num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
         w->job = NULL;
         if (dtd_error_ends_worker(num)) /* it ends by itself: no job may be given to it */
             worker_end(w);
@@ -369,7 +376,8 @@ static void got_progress(struct dtd_worker *w, const char *body, size_t len)
     if (!*text_of(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
         broke(w, "its progress is not understood");
     else
-        dtd_job_progress(&w->pool->service->jobs, w->job, text_of(o, "stage"), text_of(o, "message"), (unsigned)done, (unsigned)of);
+        dtd_job_progress(&w->pool->service->jobs, w->job, text_of(o, "stage"), text_of(o, "message"), (unsigned)done,
+                         (unsigned)of);
     json_decref(o);
 }
 
@@ -499,8 +507,12 @@ bool worker_spawn(struct dtd_pool *p, const char *device)
         {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&w->out},
         {.flags = UV_INHERIT_FD, .data.fd = 2},
     };
-    uv_process_options_t o = {.file = s->cfg.worker, .args = args, .exit_cb = on_process_exit, .flags = UV_PROCESS_DETACHED,
-                              .stdio = io, .stdio_count = 3};
+    uv_process_options_t o = {.file = s->cfg.worker,
+                              .args = args,
+                              .exit_cb = on_process_exit,
+                              .flags = UV_PROCESS_DETACHED,
+                              .stdio = io,
+                              .stdio_count = 3};
     int r = uv_spawn(s->loop, &w->process, &o);
     if (r < 0) {
         dt_err_set(&w->refusal, DT_E_NO_DEVICE, "%s: %s", s->cfg.worker, uv_strerror(r));

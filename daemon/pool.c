@@ -1,9 +1,10 @@
 /* See pool.h for the life of a worker. Frames and processes are in pool-worker.c; here is who gets which job.
  *
- * Rules: one worker per device at a time; queued jobs are served oldest first per device. A device that nobody asked for before
- * gets a worker when a slot is free, or when an idle worker of another device can be ended. A worker that dies or is killed
- * costs exactly the job it had. The default device's worker is restarted after a pause that doubles from 100 ms to 10 s while
- * it keeps failing to start; jobs for a device whose worker cannot start fail with its reason.
+ * Rules: one worker per device at a time; queued jobs are served oldest first per device. A device that nobody asked
+ * for before gets a worker when a slot is free, or when an idle worker of another device can be ended. A worker that
+ * dies or is killed costs exactly the job it had. The default device's worker is restarted after a pause that doubles
+ * from 100 ms to 10 s while it keeps failing to start; jobs for a device whose worker cannot start fail with its
+ * reason.
  */
 #include "daemon/pool-priv.h"
 
@@ -125,7 +126,8 @@ void dtd_pool_kick(struct dtd_pool *p)
                 continue;
             if (!worker_spawn(p, j->device))
                 break;
-            next = p->service->jobs.head; /* a start that fails at once fails jobs, which may be forgotten: begin again */
+            /* a start that fails at once fails jobs, which may be forgotten: begin again */
+            next = p->service->jobs.head;
             continue;
         }
         for (struct dtd_worker *o = p->workers; o; o = o->next)

@@ -24,8 +24,8 @@ struct dtd_pool;
 struct dtd_device {
     char arch[16], key[192], toolchain[192];
     char figures[16]; /* of its timing model: stock, calibrated, given; "" for a GPU */
-    json_t *info;    /* the "device" member of documents */
-    json_t *devices; /* all devices of the machine */
+    json_t *info;     /* the "device" member of documents */
+    json_t *devices;  /* all devices of the machine */
 };
 
 struct dtd_pool_counts {
@@ -36,11 +36,13 @@ struct dtd_pool_counts {
 int dtd_pool_new(struct dtd_service *s, struct dtd_pool **ret, struct dt_err *e);
 /* Start the default device's worker; `ready` is called once: err NULL when it answers, else why it never will. */
 void dtd_pool_start(struct dtd_pool *p, void (*ready)(struct dtd_service *s, struct dt_err *err));
-void dtd_pool_kick(struct dtd_pool *p);                       /* give queued jobs to workers */
-void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j);  /* the job is no longer wanted: its worker, if any, is killed */
+void dtd_pool_kick(struct dtd_pool *p); /* give queued jobs to workers */
+/* the job is no longer wanted: its worker, if any, is killed */
+void dtd_pool_cancel(struct dtd_pool *p, struct dtd_job *j);
 const struct dtd_device *dtd_pool_device(const struct dtd_pool *p, const char *spec); /* NULL: not known yet */
 
-/* Ask the default worker for a sign of life. fn is called once, perhaps at once; ok: it answered, or is busy within its time. */
+/* Ask the default worker for a sign of life. fn is called once, perhaps at once; ok: it answered, or is busy within its
+ * time. */
 struct dtd_ping {
     void (*fn)(struct dtd_ping *p, bool ok, const char *what);
     struct dtd_ping *next;

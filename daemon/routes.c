@@ -1,7 +1,8 @@
-/* What the service answers: one row an endpoint. `*` stands for one segment of the path, handed to the handler as a parameter.
+/* What the service answers: one row an endpoint. `*` stands for one segment of the path, handed to the handler as a
+ * parameter.
  *
- * A path that exists with another method gets 405 and an Allow header; HEAD is GET without a body; everything else is 404. To
- * add an endpoint: a row here, a handler in an api-*.c, and its place in schema/ and in docs.
+ * A path that exists with another method gets 405 and an Allow header; HEAD is GET without a body; everything else is
+ * 404. To add an endpoint: a row here, a handler in an api-*.c, and its place in schema/ and in docs.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -23,13 +24,17 @@ const struct dtd_route dtd_routes[] = {
     {HTTP_GET, "/v1/analyses/*", api_analysis, "an analysis by signature, with canonical names; device=…"},
     {HTTP_GET, "/v1/devices", api_devices, "devices of this machine, and the workers"},
     {HTTP_GET, "/v1/cache", api_cache, "figures of the cache"},
-    {HTTP_GET, "/v1/cache/entries", api_cache_entries, "what the cache holds; limit=N, signature=… (then with factors)"},
+    {HTTP_GET, "/v1/cache/entries", api_cache_entries,
+     "what the cache holds; limit=N, signature=… (then with factors)"},
     {HTTP_GET, "/v1/cache/verify", api_cache_verify, "every row checked against its checksum"},
-    {HTTP_POST, "/v1/cache/gc", api_cache_gc, "for admins: remove what is damaged, max_age=SECONDS old, or over max_bytes=N"},
+    {HTTP_POST, "/v1/cache/gc", api_cache_gc,
+     "for admins: remove what is damaged, max_age=SECONDS old, or over max_bytes=N"},
     {HTTP_GET, "/v1/cache/export", api_cache_export, "plans as JSON lines: all for admins, their own for others"},
     {HTTP_POST, "/v1/cache/import", api_cache_import, "take in what export gave, as recipes; for admins"},
-    {HTTP_GET, "/v1/cache/nearest/*", api_cache_nearest, "the entry nearest to a signature, and the key factors that differ; want=plan|analysis"},
-    {HTTP_POST, "/v1/reprofile", api_reprofile, "plan stored graphs again that have no plan of this device and toolchain; stale=1, limit=N"},
+    {HTTP_GET, "/v1/cache/nearest/*", api_cache_nearest,
+     "the entry nearest to a signature, and the key factors that differ; want=plan|analysis"},
+    {HTTP_POST, "/v1/reprofile", api_reprofile,
+     "plan stored graphs again that have no plan of this device and toolchain; stale=1, limit=N"},
     {HTTP_GET, "/healthz", api_healthz, "200 when loop and worker answer, else 503"},
     {HTTP_GET, "/metrics", api_metrics, "figures for Prometheus"},
     {0, NULL, NULL, NULL},

@@ -24,7 +24,7 @@ struct dtd_service {
     struct dtd_http *http;
     struct dtd_jobs jobs;
     struct dtd_pool *pool;
-    struct cache *cache;   /* under cache_lock */
+    struct cache *cache; /* under cache_lock */
     uv_mutex_t cache_lock;
     uint64_t cache_hits, cache_misses; /* of posts */
     uint64_t start_us;
@@ -35,12 +35,14 @@ struct dtd_service {
 struct dtd_async {
     struct dtd_service *s;
     struct dtd_req *req; /* NULL in `after` when the client has gone */
-    void (*work)(struct dtd_async *a);  /* on a pool thread: must not touch req or the service, the cache (locked) and cfg excepted */
+    /* on a pool thread: must not touch req or the service, the cache (locked) and cfg excepted */
+    void (*work)(struct dtd_async *a);
     void (*after)(struct dtd_async *a); /* on the loop's thread */
     void (*release)(struct dtd_async *a);
     uv_work_t handle;
 };
-/* Queue `a`, usually the first member of something larger; `release` frees it. Without a request, `work` is skipped where there is no thread. */
+/* Queue `a`, usually the first member of something larger; `release` frees it. Without a request, `work` is skipped
+ * where there is no thread. */
 void dtd_async_start(struct dtd_async *a);
 
 /* ---- routes.c --------------------------------------------------------------------------------------------------- */
@@ -54,17 +56,17 @@ struct dtd_route {
 extern const struct dtd_route dtd_routes[]; /* ends with path NULL */
 
 /* ---- handlers --------------------------------------------------------------------------------------------------- */
-void api_root(struct dtd_service *s, struct dtd_req *r);         /* api-status.c */
+void api_root(struct dtd_service *s, struct dtd_req *r); /* api-status.c */
 void api_healthz(struct dtd_service *s, struct dtd_req *r);
 void api_metrics(struct dtd_service *s, struct dtd_req *r);
 void api_devices(struct dtd_service *s, struct dtd_req *r);
-void api_post_job(struct dtd_service *s, struct dtd_req *r);     /* api-post.c */
-void api_jobs(struct dtd_service *s, struct dtd_req *r);         /* api-jobs.c */
+void api_post_job(struct dtd_service *s, struct dtd_req *r); /* api-post.c */
+void api_jobs(struct dtd_service *s, struct dtd_req *r);     /* api-jobs.c */
 void api_job(struct dtd_service *s, struct dtd_req *r);
 void api_cancel(struct dtd_service *s, struct dtd_req *r);
 void api_result(struct dtd_service *s, struct dtd_req *r);
-void api_events(struct dtd_service *s, struct dtd_req *r);       /* api-events.c */
-void api_plan(struct dtd_service *s, struct dtd_req *r);         /* api-docs.c */
+void api_events(struct dtd_service *s, struct dtd_req *r); /* api-events.c */
+void api_plan(struct dtd_service *s, struct dtd_req *r);   /* api-docs.c */
 void api_report(struct dtd_service *s, struct dtd_req *r);
 void api_trace(struct dtd_service *s, struct dtd_req *r);
 void api_analysis(struct dtd_service *s, struct dtd_req *r);
@@ -79,16 +81,20 @@ void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
 
 void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c */
 /* api-post.c: equal for posts that may share a job. */
-int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options, char share[DT_SHA256_TEXT],
-                  struct dt_err *e);
+int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
+                  char share[DT_SHA256_TEXT], struct dt_err *e);
 
-/* own.c: the job is done, once those who posted it are written down as owners of the signature's entries. Takes `document`. */
-void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest, char *document, size_t len);
+/* own.c: the job is done, once those who posted it are written down as owners of the signature's entries. Takes
+ * `document`. */
+void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
+                char *document, size_t len);
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
-uid_t dtd_peer_uid(const struct dtd_req *r);      /* (uid_t)-1: not known */
-bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r); /* root, the service's user, or whom the configuration names */
-#define DTD_ADMINS_ONLY "only root, the service's user and those whom admin_group or admin_uids of its configuration names may "
+uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */
+/* root, the service's user, or whom the configuration names */
+bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r);
+#define DTD_ADMINS_ONLY                                                                                                \
+    "only root, the service's user and those whom admin_group or admin_uids of its configuration names may "
 
 void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o); /* takes o; NULL: out of memory */
 

@@ -67,8 +67,7 @@ static int side(json_t *events, int pid, const json_t *plan, const char *which, 
                           "this plan has no timeline: it was made by an older dovetail; plan the graph again");
     snprintf(title, sizeof title, "%s (%.60s)", which, method ? method : "?");
     ok = meta(events, pid, 0, "process_name", title);
-    json_array_foreach(times, i, v)
-    {
+    json_array_foreach (times, i, v) {
         double a = json_number_value(json_array_get(v, 0)), b = json_number_value(json_array_get(v, 1));
         const json_t *l = json_array_get(launches, i);
         const char *name = json_string_value(json_object_get(l, "name"));

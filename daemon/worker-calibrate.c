@@ -1,8 +1,10 @@
 /* Calibrating the timing model to this worker's device, and keeping what was found in the cache.
  *
- * One row a device (its key: name, SMs, driver) and toolchain; a new calibration replaces it. `figures` of the document is what DOVETAIL_SOFTGPU_FIGURES takes, so
- * that the software device models this GPU elsewhere. Where the GPU is, by name and SMs and not a slice or share of it, the very one that a model is of, the row says so,
- * and from then on that model has its newest figures in every worker with this cache (wrk_calibrated), unless the environment says what figures it has.
+ * One row a device (its key: name, SMs, driver) and toolchain; a new calibration replaces it. `figures` of the document
+ * is what DOVETAIL_SOFTGPU_FIGURES takes, so that the software device models this GPU elsewhere. Where the GPU is, by
+ * name and SMs and not a slice or share of it, the very one that a model is of, the row says so, and from then on that
+ * model has its newest figures in every worker with this cache (wrk_calibrated), unless the environment says what
+ * figures it has.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +16,16 @@
 #include "daemon/worker.h"
 #include "device/calibrate.h"
 
-/* Names as drivers give them. Sister products (PCIe cards, NVL, other memory) have other names, and are not what the model is of. */
+/* Names as drivers give them. Sister products (PCIe cards, NVL, other memory) have other names, and are not what the
+ * model is of. */
 static const struct {
     const char *model, *name;
     unsigned sms;
-} gpus[] = {{"a100", "NVIDIA A100-SXM4-80GB", 108}, {"h100", "NVIDIA H100 80GB HBM3", 132}, {"h200", "NVIDIA H200", 132}, {"l4", "NVIDIA L4", 58}, {"b200", "NVIDIA B200", 148}};
+} gpus[] = {{"a100", "NVIDIA A100-SXM4-80GB", 108},
+            {"h100", "NVIDIA H100 80GB HBM3", 132},
+            {"h200", "NVIDIA H200", 132},
+            {"l4", "NVIDIA L4", 58},
+            {"b200", "NVIDIA B200", 148}};
 
 static void place(const struct dev_info *i, char *out, size_t n)
 {
@@ -44,7 +51,8 @@ bool wrk_calibrated(struct wrk *w)
     const char *figures = json_string_value(json_object_get(doc, "figures"));
     if (figures && *figures)
         dt_str_addf(&text, "%s:%s", model, figures);
-    bool ok = text.s && !text.failed && setenv("DOVETAIL_SOFTGPU_FIGURES", text.s, 1) == 0; /* read when the device's library is opened */
+    /* read when the device's library is opened */
+    bool ok = text.s && !text.failed && setenv("DOVETAIL_SOFTGPU_FIGURES", text.s, 1) == 0;
     dt_str_done(&text);
     json_decref(doc);
     return ok;
@@ -55,8 +63,11 @@ static json_t *document(struct wrk *w, const struct dev_calibration *c)
     json_t *rows = json_object();
     dt_free_ char *text = dev_figures_text(c);
     for (unsigned i = 0; rows && i < c->n; i++)
-        json_object_set_new(rows, c->figure[i].field, json_pack("{s:f, s:f, s:f}", "value", c->figure[i].value, "min", c->figure[i].lo, "max", c->figure[i].hi));
-    return json_pack("{s:s, s:s, s:i, s:s, s:o}", "device", w->key, "method", c->method, "repeats", (int)c->repeats, "figures", text ? text : "", "calibration", rows);
+        json_object_set_new(
+            rows, c->figure[i].field,
+            json_pack("{s:f, s:f, s:f}", "value", c->figure[i].value, "min", c->figure[i].lo, "max", c->figure[i].hi));
+    return json_pack("{s:s, s:s, s:i, s:s, s:o}", "device", w->key, "method", c->method, "repeats", (int)c->repeats,
+                     "figures", text ? text : "", "calibration", rows);
 }
 
 int wrk_calibrate(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)

@@ -1,8 +1,10 @@
-/* Footprints of launches, and trials of rewrites, that this worker has found or read: in memory, and behind that in the cache's file.
+/* Footprints of launches, and trials of rewrites, that this worker has found or read: in memory, and behind that in the
+ * cache's file.
  *
- * analysis/ and rewrite/ ask for a key and get bytes, from memory or from the file, whoever of all workers put them there; what they find out they put, and that
- * is written to the file in one transaction when the analysis, or the planning, is over. Memory is bounded, the least recently used goes first. Trouble with the file
- * is a miss: it is logged once and the work is done.
+ * analysis/ and rewrite/ ask for a key and get bytes, from memory or from the file, whoever of all workers put them
+ * there; what they find out they put, and that is written to the file in one transaction when the analysis, or the
+ * planning, is over. Memory is bounded, the least recently used goes first. Trouble with the file is a miss: it is
+ * logged once and the work is done.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +18,8 @@
 
 #define MEMORY_BYTES (UINT64_C(64) << 20)
 #define FILE_BYTES (INT64_C(256) << 20) /* of each kind */
-#define BAD 20 /* entries that the log tells of, for what they are */
-#define BUCKETS 1024 /* a power of two */
+#define BAD 20                          /* entries that the log tells of, for what they are */
+#define BUCKETS 1024                    /* a power of two */
 
 struct kept {
     struct kept *next;
@@ -117,7 +119,8 @@ static void bad(void *user, const char *key, const char *why)
 {
     const struct view *v = user;
     if (v->m->bad++ < BAD)
-        dt_log(DT_LOG_WARN, "kept %s %.23s is not used: %s%s", v->kind == CACHE_TRIALS ? "trial" : "footprint", key, why, v->m->bad == BAD ? "; no more of these are told" : "");
+        dt_log(DT_LOG_WARN, "kept %s %.23s is not used: %s%s", v->kind == CACHE_TRIALS ? "trial" : "footprint", key,
+               why, v->m->bad == BAD ? "; no more of these are told" : "");
 }
 
 static int get(void *user, const char *key, void **ret, size_t *ret_len)

@@ -4,10 +4,11 @@
  *                      │ miss
  *                  compile, parse PTX ─▶ signature known? document? ─hit─▶ remember the digest, answer
  *                      │ miss
- *                  block maps (ana_run) ─▶ [plan: by an imported recipe (worker-recipe.c), else by search (rw_plan)] ─▶ store with canonical names ─▶ answer
+ *                  block maps (ana_run) ─▶ [plan: by an imported recipe (worker-recipe.c), else by search (rw_plan)] ─▶
+ *                  store with canonical names ─▶ answer
  *
- * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded. Trouble with
- * the cache never fails a request; it is logged and the work is done.
+ * Each step is taken at most once a request: explain wants both documents and shares what was compiled and recorded.
+ * Trouble with the cache never fails a request; it is logged and the work is done.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,7 +20,8 @@
 #include "daemon/worker.h"
 #include "rewrite/rewrite.h"
 
-/* Planning without --budget stops here with the best so far: well before the service's limit for a job (600 s) would lose it all. */
+/* Planning without --budget stops here with the best so far: well before the service's limit for a job (600 s) would
+ * lose it all. */
 #define DEFAULT_BUDGET_S 120
 #define RECIPES 20 /* that explain tells of */
 
@@ -50,7 +52,8 @@ static int job_init(struct job *j, struct wrk *w, json_t *graph, const struct dt
     if (r < 0)
         return r;
     if (j->g->is_plan)
-        return dt_err_set(e, DT_E_GRAPH, "this is a plan, not a graph: it can be run, but neither analysed nor optimised");
+        return dt_err_set(e, DT_E_GRAPH,
+                          "this is a plan, not a graph: it can be run, but neither analysed nor optimised");
     wrk_open_cache(w);
     return wrk_open(w, e);
 }
@@ -83,7 +86,8 @@ static int need_analysis(struct job *j, bool all, struct dt_err *e)
     if (j->ana && (j->ana_all || !all))
         return 0;
     j->ana = ana_free(j->ana);
-    struct ana_options o = {.all_edges = all, .memo = wrk_memo(j->w, CACHE_FOOTPRINTS), .progress = wrk_progress, .user = j->w};
+    struct ana_options o = {
+        .all_edges = all, .memo = wrk_memo(j->w, CACHE_FOOTPRINTS), .progress = wrk_progress, .user = j->w};
     j->ana_all = all;
     int r = ana_run(j->w->dev, j->prog, &o, &j->ana, e);
     if (r >= 0)
@@ -106,8 +110,13 @@ static int plan(struct job *j, json_t **ret_doc, json_t **ret_recipe, struct dt_
 {
     const struct dtd_options *o = j->opt, plain = {0};
     const struct dev_info *info = dev_info(j->w->dev);
-    struct rw_options ro = {.allow = (const char *const *)o->allow, .nallow = o->nallow, .deny = (const char *const *)o->deny,
-                            .ndeny = o->ndeny, .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S, .progress = wrk_progress, .user = j->w};
+    struct rw_options ro = {.allow = (const char *const *)o->allow,
+                            .nallow = o->nallow,
+                            .deny = (const char *const *)o->deny,
+                            .ndeny = o->ndeny,
+                            .budget_s = o->budget > 0 ? o->budget : DEFAULT_BUDGET_S,
+                            .progress = wrk_progress,
+                            .user = j->w};
     dt_free_ char *stamp = NULL, *policy = dtd_policy(o, "plan");
     if (!policy || asprintf(&stamp, "%s; %s", j->w->key, j->w->toolchain) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -199,7 +208,8 @@ int wrk_optimize(struct wrk *w, json_t *graph, const struct dtd_options *o, stru
     return answer(w, graph, o, "plan", a, e);
 }
 
-/* Plan stored graphs again that have no plan of this device and toolchain, one after the other; one that fails does not stop the others. */
+/* Plan stored graphs again that have no plan of this device and toolchain, one after the other; one that fails does not
+ * stop the others. */
 int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     json_int_t limit = json_integer_value(json_object_get(in, "limit")), planned = 0, failed = 0;
@@ -209,11 +219,12 @@ int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct
     if (r >= 0)
         r = wrk_open(w, e);
     if (r >= 0)
-        r = cache_stale(w->cache, dev_info(w->dev)->arch, w->key, w->toolchain, json_is_true(json_object_get(in, "stale")),
-                        limit > 0 && limit <= 10000 ? (unsigned)limit : 100, &list, e);
+        r = cache_stale(w->cache, dev_info(w->dev)->arch, w->key, w->toolchain,
+                        json_is_true(json_object_get(in, "stale")), limit > 0 && limit <= 10000 ? (unsigned)limit : 100,
+                        &list, e);
     if (r < 0)
         return r;
-    json_array_foreach(list, i, v) {
+    json_array_foreach (list, i, v) {
         struct wrk_answer one = {0};
         struct dt_err why = {0};
         json_t *graph = NULL;
@@ -235,12 +246,14 @@ int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct
         }
         dt_err_done(&why);
     }
-    a->document = json_pack("{s:I, s:I, s:I}", "due", (json_int_t)json_array_size(list), "planned", planned, "failed", failed);
+    a->document =
+        json_pack("{s:I, s:I, s:I}", "due", (json_int_t)json_array_size(list), "planned", planned, "failed", failed);
     json_decref(list);
     return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-/* Which entry would have been hit by a hair, and what differs: the cause of a miss. Factors get the caller's names. NULL: there is none. */
+/* Which entry would have been hit by a hair, and what differs: the cause of a miss. Factors get the caller's names.
+ * NULL: there is none. */
 static json_t *nearest(struct job *j)
 {
     dt_free_ char *policy = dtd_policy(j->opt, "plan");
@@ -251,7 +264,7 @@ static json_t *nearest(struct job *j)
     if (!j->w->cache || !policy || cache_nearest(j->w->cache, &k, j->factors, &o, NULL) != 1)
         return NULL;
     bool names = dt_graph_canon(j->g, &canon) >= 0;
-    json_array_foreach(json_object_get(o, "differs"), i, v) {
+    json_array_foreach (json_object_get(o, "differs"), i, v) {
         const char *f = json_string_value(json_object_get(v, "factor"));
         char *end;
         unsigned long n = strtoul(f + 1, &end, 10);
@@ -266,7 +279,8 @@ static json_t *nearest(struct job *j)
     return o;
 }
 
-/* Lines are those of the text that was posted: made each time, never stored. What cannot be compiled any more is explained without them. */
+/* Lines are those of the text that was posted: made each time, never stored. What cannot be compiled any more is
+ * explained without them. */
 static void reasons(struct job *j, json_t *analysis)
 {
     struct dt_err why = {0};
@@ -275,7 +289,8 @@ static void reasons(struct job *j, json_t *analysis)
     dt_err_done(&why);
 }
 
-/* Both documents, the analysis with reasons, the nearest other entry, imported recipes of the signature, and its factors. */
+/* Both documents, the analysis with reasons, the nearest other entry, imported recipes of the signature, and its
+ * factors. */
 int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
 {
     struct job j = {0};
@@ -291,13 +306,14 @@ int wrk_explain(struct wrk *w, json_t *graph, const struct dtd_options *o, struc
         a->hit = r == 1 && r2 == 1;
         snprintf(a->digest, sizeof a->digest, "%s", j.digest);
         snprintf(a->signature, sizeof a->signature, "%s", j.signature);
-        a->document = json_pack("{s:s, s:s, s:b, s:O, s:O}", "signature", j.signature, "digest", j.digest, "cached", a->hit,
-                                "analysis", analysis, "plan", plan);
+        a->document = json_pack("{s:s, s:s, s:b, s:O, s:O}", "signature", j.signature, "digest", j.digest, "cached",
+                                a->hit, "analysis", analysis, "plan", plan);
         json_t *near = a->document ? nearest(&j) : NULL;
         if (near)
             json_object_set_new(a->document, "nearest", near);
         json_t *recipes = NULL; /* that were imported for it */
-        if (a->document && w->cache && cache_recipes(w->cache, j.signature, RECIPES, &recipes, NULL) == 0 && json_array_size(recipes))
+        if (a->document && w->cache && cache_recipes(w->cache, j.signature, RECIPES, &recipes, NULL) == 0 &&
+            json_array_size(recipes))
             json_object_set(a->document, "recipes", recipes);
         json_decref(recipes);
         if (a->document && j.factors)

@@ -1,11 +1,13 @@
 /* Verb run: run a graph or a plan once, hash what it leaves, time it.
  *
- * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once, and each output
- * and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if what it assumes holds for this
- * binding: alignment of buffers and content of constants are checked, and one that does not fit is refused, naming the assumption; so is one whose streams and `after` do not hold
- * every hazard (rewrite/waits.c). On a real device what runs of the plan is machine code that was compared with the posted kernels, when it was planned or here (rewrite/machine-code.c);
- * where that cannot be said the posted launches run instead, with a warning, and `fallback` in the answer says why. `dump` adds the bytes as base64. `check` (or the document's own member of that name) and
- * `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
+ * Buffers get their fills (contract.md §2; seed added to all but weights and constants), every step is launched once,
+ * and each output and inout buffer is read back and hashed before the timing replays touch them. A plan is run only if
+ * what it assumes holds for this binding: alignment of buffers and content of constants are checked, and one that does
+ * not fit is refused, naming the assumption; so is one whose streams and `after` do not hold every hazard
+ * (rewrite/waits.c). On a real device what runs of the plan is machine code that was compared with the posted kernels,
+ * when it was planned or here (rewrite/machine-code.c); where that cannot be said the posted launches run instead, with
+ * a warning, and `fallback` in the answer says why. `dump` adds the bytes as base64. `check` (or the document's own
+ * member of that name) and `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,7 +29,8 @@ static int broken(struct dt_err *e, const char *kind, const char *buffer, const 
     dt_str_add(&at, "/assumes");
     dt_pointer_add(&at, kind);
     dt_pointer_add(&at, buffer);
-    int r = dt_err_at(e, DT_E_GRAPH, at.s ? at.s : "", "the plan assumes something that does not hold for buffer %s: %s", buffer, what);
+    int r = dt_err_at(e, DT_E_GRAPH, at.s ? at.s : "",
+                      "the plan assumes something that does not hold for buffer %s: %s", buffer, what);
     dt_str_done(&at);
     return r;
 }
@@ -37,7 +40,7 @@ static int check_assumes(const json_t *assumes, const struct dt_graph *g, struct
 {
     const char *name;
     json_t *v;
-    json_object_foreach(json_object_get(assumes, "align"), name, v) {
+    json_object_foreach (json_object_get(assumes, "align"), name, v) {
         uint32_t b = dt_graph_find_buffer(g, name);
         json_int_t align = json_integer_value(v);
         dev_ptr at = 0;
@@ -46,7 +49,7 @@ static int check_assumes(const json_t *assumes, const struct dt_graph *g, struct
         if (align <= 0 || dev_run_buffer(run, b, &at) < 0 || at % (uint64_t)align)
             return broken(e, "align", name, "its alignment");
     }
-    json_object_foreach(json_object_get(assumes, "constant"), name, v) {
+    json_object_foreach (json_object_get(assumes, "constant"), name, v) {
         char text[DT_SHA256_TEXT];
         uint32_t b = dt_graph_find_buffer(g, name);
         if (b == DT_NAME_NONE)
@@ -132,8 +135,8 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
         return r;
     }
     *ret = json_pack("{s:s, s:s, s:o, s:f, s:f, s:s, s:i, s:I, s:o}", "name", g->name ? g->name : "", "kind",
-                     g->is_plan ? "plan" : "graph", "outputs", outputs, "time_us", t.time_us, "ci95_us", t.ci95_us, "method",
-                     t.method, "launches", (int)t.launches, "seed", (json_int_t)o->seed, "device",
+                     g->is_plan ? "plan" : "graph", "outputs", outputs, "time_us", t.time_us, "ci95_us", t.ci95_us,
+                     "method", t.method, "launches", (int)t.launches, "seed", (json_int_t)o->seed, "device",
                      dev_info_to_json(dev_info(w->dev)));
     return *ret ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
@@ -149,8 +152,10 @@ static int posted(json_t *doc, struct dt_graph **ret, struct dt_err *e)
     return r;
 }
 
-/* On a real device: what runs must be code that was compared. 1: the plan may run; 0: its posted launches may, *ret_old, `why`. */
-static int may_run(const struct wrk *w, struct dt_graph *g, json_t *doc, struct dt_graph **ret_old, struct dt_str *why, struct dt_err *e)
+/* On a real device: what runs must be code that was compared. 1: the plan may run; 0: its posted launches may,
+ * *ret_old, `why`. */
+static int may_run(const struct wrk *w, struct dt_graph *g, json_t *doc, struct dt_graph **ret_old, struct dt_str *why,
+                   struct dt_err *e)
 {
     int r = g->is_plan && strcmp(dev_info(w->dev)->kind, "soft") ? posted(doc, ret_old, e) : 0;
     if (r < 0 || !*ret_old)
@@ -162,7 +167,8 @@ static int may_run(const struct wrk *w, struct dt_graph *g, json_t *doc, struct 
 static int say_fallback(json_t *doc, const char *why, struct dt_err *e)
 {
     struct dt_warnings w = {.list = json_incref(json_object_get(doc, "warnings"))};
-    dt_warn(&w, json_pack("{s:s, s:o, s:s}", "code", "fallback", "message", json_sprintf("the posted launches ran, not the plan's: %s", why), "pointer", "/original"));
+    dt_warn(&w, json_pack("{s:s, s:o, s:s}", "code", "fallback", "message",
+                          json_sprintf("the posted launches ran, not the plan's: %s", why), "pointer", "/original"));
     bool ok = dt_warnings_put(&w, doc) == 0 && json_object_set_new(doc, "fallback", json_string(why)) == 0;
     return ok ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }

@@ -1,12 +1,14 @@
 /* dovetail-worker: one process per device, started by the service or by the command line with --local.
  *
- * It reads request frames from fd 0 and answers on fd 1 (base/wire.h). At start both are moved to other numbers: fd 0 becomes
- * /dev/null and fd 1 the log (stderr), so that what a kernel, a compiler or a driver prints cannot get between the frames.
+ * It reads request frames from fd 0 and answers on fd 1 (base/wire.h). At start both are moved to other numbers: fd 0
+ * becomes /dev/null and fd 1 the log (stderr), so that what a kernel, a compiler or a driver prints cannot get between
+ * the frames.
  *
- * Protection: it dies with its parent; no core files; on the software device its memory is limited, so that a graph cannot
- * exhaust the machine. A job that hangs is killed from outside. After an error that may leave the device's context unusable
- * (dtd_error_ends_worker) it answers and ends; whoever needs the device starts a new one. So it does after a ping that found the device, by a synchronisation,
- * with any error at all: a fault that came late, a device that is gone.
+ * Protection: it dies with its parent; no core files; on the software device its memory is limited, so that a graph
+ * cannot exhaust the machine. A job that hangs is killed from outside. After an error that may leave the device's
+ * context unusable (dtd_error_ends_worker) it answers and ends; whoever needs the device starts a new one. So it does
+ * after a ping that found the device, by a synchronisation, with any error at all: a fault that came late, a device
+ * that is gone.
  *
  * Exit status: 0 end of requests or such an error, 2 wrong usage, 4 the pipe is broken.
  */
@@ -41,9 +43,16 @@ static const struct verb {
     wrk_verb *fn;
     bool graph; /* takes one */
 } verbs[] = {
-    {"analyze", wrk_analyze, true}, {"optimize", wrk_optimize, true}, {"run", wrk_run, true},    {"explain", wrk_explain, true},
-    {"devices", wrk_devices, false}, {"ping", wrk_ping, false},        {"cache", wrk_cache, false},
-    {"find-analysis", wrk_find_analysis, false}, {"find-plan", wrk_find_plan, false}, {"report", wrk_report, false},
+    {"analyze", wrk_analyze, true},
+    {"optimize", wrk_optimize, true},
+    {"run", wrk_run, true},
+    {"explain", wrk_explain, true},
+    {"devices", wrk_devices, false},
+    {"ping", wrk_ping, false},
+    {"cache", wrk_cache, false},
+    {"find-analysis", wrk_find_analysis, false},
+    {"find-plan", wrk_find_plan, false},
+    {"report", wrk_report, false},
     {"trace", wrk_trace, false},
     {"reprofile", wrk_reprofile, false},
     {"calibrate", wrk_calibrate, false},
@@ -86,8 +95,8 @@ int wrk_open(struct wrk *w, struct dt_err *e)
     } else {
         snprintf(w->key, sizeof w->key, "%s; %u SMs; driver %d", i->name, i->sms, i->driver_version);
     }
-    snprintf(w->toolchain, sizeof w->toolchain, "dovetail %s; rewriter %s; nvrtc %s; nvjitlink %s", DOVETAIL_VERSION, RW_VERSION,
-             nvrtc ? nvrtc : "none", link ? link : "none");
+    snprintf(w->toolchain, sizeof w->toolchain, "dovetail %s; rewriter %s; nvrtc %s; nvjitlink %s", DOVETAIL_VERSION,
+             RW_VERSION, nvrtc ? nvrtc : "none", link ? link : "none");
     return 0;
 }
 
@@ -118,9 +127,13 @@ int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct w
         dt_log(DT_LOG_WARN, "devices: %s", ignored.detail ? ignored.detail : "");
     dt_err_done(&ignored);
     const char *given = getenv("DOVETAIL_SOFTGPU_FIGURES");
-    const char *figures = w->calibrated ? "calibrated" : strcmp(dev_info(w->dev)->kind, "soft") ? NULL : given && *given ? "given" : "stock";
-    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device", dev_info_to_json(dev_info(w->dev)),
-                            "arch", dev_info(w->dev)->arch, "key", w->key, "toolchain", w->toolchain, "figures", figures, "devices", list);
+    const char *figures = w->calibrated                            ? "calibrated"
+                          : strcmp(dev_info(w->dev)->kind, "soft") ? NULL
+                          : given && *given                        ? "given"
+                                                                   : "stock";
+    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
+                            dev_info_to_json(dev_info(w->dev)), "arch", dev_info(w->dev)->arch, "key", w->key,
+                            "toolchain", w->toolchain, "figures", figures, "devices", list);
     return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
@@ -203,12 +216,13 @@ void wrk_progress(const char *stage, const char *message, unsigned done, unsigne
 {
     struct wrk *w = user;
     uint64_t now = dt_now_us();
-    if (!strncmp(stage, w->last_stage, sizeof w->last_stage - 1) && done != of && now - w->last_progress_us < PROGRESS_EVERY_US)
+    if (!strncmp(stage, w->last_stage, sizeof w->last_stage - 1) && done != of &&
+        now - w->last_progress_us < PROGRESS_EVERY_US)
         return;
     w->last_progress_us = now;
     snprintf(w->last_stage, sizeof w->last_stage, "%s", stage);
-    json_t *o = json_pack("{s:s, s:s, s:i, s:i}", "stage", stage, "message", message ? message : "", "done", (int)done, "of",
-                          (int)of);
+    json_t *o = json_pack("{s:s, s:s, s:i, s:i}", "stage", stage, "message", message ? message : "", "done", (int)done,
+                          "of", (int)of);
     dt_free_ char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
     json_decref(o);
     if (text && dt_wire_write(w->out, 'P', w->number, text, strlen(text)) < 0)
@@ -275,7 +289,8 @@ static int request(struct wrk *w, const char *body, size_t len)
     if (r < 0) {
         if (!e.num)
             dt_err_set(&e, r, "%s", dt_err_text(r));
-        bool useless = dtd_error_ends_worker(e.num) || (v && v->fn == wrk_ping); /* a device that does not come through a synchronisation will not later either */
+        /* a device that does not come through a synchronisation will not later either */
+        bool useless = dtd_error_ends_worker(e.num) || (v && v->fn == wrk_ping);
         ret = r == DT_E_IO && !a.document ? DT_E_IO : send_error(w, &e) < 0 ? DT_E_IO : useless;
     }
     dt_err_done(&e);
@@ -336,7 +351,8 @@ int main(int argc, char **argv)
     }
     wrk_memo_done(&w);
     cache_close(w.cache);
-    if (dev_hung(w.dev)) /* the driver's own clean-up would wait for the kernel; the end of the process takes it off the device */
+    /* the driver's own clean-up would wait for the kernel; the end of the process takes it off the device */
+    if (dev_hung(w.dev))
         _exit(4);
     dev_close(w.dev);
     return r < 0 ? 4 : 0;

@@ -18,7 +18,7 @@ struct wrk {
     struct wrk_memo *memo;  /* worker-memo.c */
     bool calibrated;        /* the software device has the figures of a stored calibration */
     char key[192], toolchain[192];
-    int out; /* frames go here */
+    int out;         /* frames go here */
     uint32_t number; /* of the request that they answer */
     uint64_t last_progress_us;
     char last_stage[32];
@@ -31,9 +31,11 @@ void wrk_memo_done(struct wrk *w);
 
 struct ana_result;
 struct rw_options;
-/* worker-recipe.c. 1: *ret_plan was made by the imported recipe of the key, which is *ret_recipe (new references); 0: there is none, or it does not hold; negative: error. */
-int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
-                       json_t **ret_plan, json_t **ret_recipe, struct dt_err *e);
+/* worker-recipe.c. 1: *ret_plan was made by the imported recipe of the key, which is *ret_recipe (new references); 0:
+ * there is none, or it does not hold; negative: error. */
+int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const struct dev_prog *p,
+                       const struct ana_result *a, const struct rw_options *o, json_t **ret_plan, json_t **ret_recipe,
+                       struct dt_err *e);
 
 /* What a verb gives back. */
 struct wrk_answer {
@@ -49,9 +51,10 @@ void wrk_progress(const char *stage, const char *message, unsigned done, unsigne
 /* Verbs: `in` is the request's graph, or for a verb that takes none the whole request. */
 typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e);
 wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* worker-plan.c */
-wrk_verb wrk_run;                                /* worker-run.c */
-wrk_verb wrk_calibrate;                          /* worker-calibrate.c */
-/* Before a software device is opened: give its model the figures of a calibration that the cache has of its GPU, by the environment. False: there is none. */
+wrk_verb wrk_run;                                               /* worker-run.c */
+wrk_verb wrk_calibrate;                                         /* worker-calibrate.c */
+/* Before a software device is opened: give its model the figures of a calibration that the cache has of its GPU, by the
+ * environment. False: there is none. */
 bool wrk_calibrated(struct wrk *w);
 wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* worker.c */
 

@@ -1,19 +1,26 @@
-/* Is the float arithmetic of a changed kernel that of the posted ones? Told from machine code, as the assembler left both.
+/* Is the float arithmetic of a changed kernel that of the posted ones? Told from machine code, as the assembler left
+ * both.
  *
- * Each float instruction has a shape: opcode, all modifier bits, the sign of a product, for minimum and maximum which; for a comparison what it tells apart, whichever way round
- * it is written. Registers, halves and places of constants are no part of it. A use is a shape, an operand of it (the two factors or summands are one), its sign, and one thing that
- * its value comes from: a float instruction of some shape, a constant by value, or elsewhere (a load, a parameter, integers, bits). A CALL of a subroutine has the shape of all that is
- * in there. What is compared, line by line of the posted PTX:
+ * Each float instruction has a shape: opcode, all modifier bits, the sign of a product, for minimum and maximum which;
+ * for a comparison what it tells apart, whichever way round it is written. Registers, halves and places of constants
+ * are no part of it. A use is a shape, an operand of it (the two factors or summands are one), its sign, and one thing
+ * that its value comes from: a float instruction of some shape, a constant by value, or elsewhere (a load, a parameter,
+ * integers, bits). A CALL of a subroutine has the shape of all that is in there. What is compared, line by line of the
+ * posted PTX:
  *
- *   new       a float instruction that the posted line has not, or a use that it has not, is refused. So is one without a posted line. (One exception: the posted line has
- *             all its own, and the same shape with the same uses is elsewhere in the posted kernel: the assembler says of merged equal instructions one line or another.)
- *   missing   a shape that the posted line has must be in the changed kernel at that line; or anywhere, with all its uses: equal ones were merged; or the changed kernel's PTX has
- *             no such line any more, or has it where nobody needs its value.
+ *   new       a float instruction that the posted line has not, or a use that it has not, is refused. So is one without
+ *             a posted line. (One exception: the posted line has all its own, and the same shape with the same uses is
+ *             elsewhere in the posted kernel: the assembler says of merged equal instructions one line or another.)
+ *   missing   a shape that the posted line has must be in the changed kernel at that line; or anywhere, with all its
+ *             uses: equal ones were merged; or the changed kernel's PTX has no such line any more, or has it where
+ *             nobody needs its value.
  *
- * An integer that a rewrite knows, a number of blocks, is converted by the assembler itself: a constant may stand where the posted line has a converted integer.
- * Sets, not numbers: unrolled and peeled loops are the same. An instruction of constants alone is folded at will and no more than a constant.
+ * An integer that a rewrite knows, a number of blocks, is converted by the assembler itself: a constant may stand where
+ * the posted line has a converted integer. Sets, not numbers: unrolled and peeled loops are the same. An instruction of
+ * constants alone is folded at will and no more than a constant.
  *
- * What it does not do: integers, bits, addresses, which path is taken, which registers values wait in. That the assembler routes values right is taken from it.
+ * What it does not do: integers, bits, addresses, which path is taken, which registers values wait in. That the
+ * assembler routes values right is taken from it.
  */
 #include "device/machine-priv.h"
 
@@ -25,7 +32,7 @@
 
 #define NO_LINE UINT64_MAX
 
-/* ---- sets ------------------------------------------------------------------------------------------------------------------------ */
+/* ---- sets -------------------------------------------------------------------------------------------------------- */
 
 static bool mine(const struct side *s, uint32_t k) { return s->shape[k] && s->c.block[s->c.block_of[k]].func == 0; }
 
@@ -39,7 +46,10 @@ static uint32_t unique(uint64_t *v, uint32_t n)
     return m;
 }
 
-static bool has(const uint64_t *v, uint32_t n, uint64_t x) { return n && bsearch(&x, v, n, sizeof x, machine_order) != NULL; }
+static bool has(const uint64_t *v, uint32_t n, uint64_t x)
+{
+    return n && bsearch(&x, v, n, sizeof x, machine_order) != NULL;
+}
 
 /* What s has, into the sets of `to`. */
 static int index_side(const struct side *s, struct side *to)
@@ -84,8 +94,8 @@ static bool is_zero(const struct sass_opnd *o) { return o->kind == SASS_REG && o
 
 static bool is_minus_zero(const struct sass_opnd *o) { return is_zero(o) && o->neg; }
 
-/* Does instruction k but turn or drop a sign, or make a NaN canonical? The assembler makes it of `neg` and `abs` where their value is needed in a register, and says the line of who needs
- * it: a store, the joint. */
+/* Does instruction k but turn or drop a sign, or make a NaN canonical? The assembler makes it of `neg` and `abs` where
+ * their value is needed in a register, and says the line of who needs it: a store, the joint. */
 static bool is_sign(const struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
@@ -110,7 +120,7 @@ static uint64_t whole(const struct side *s, uint32_t k)
     return machine_mix(s->shape[k], h);
 }
 
-/* ---- lines that are needed ------------------------------------------------------------------------------------------------------- */
+/* ---- lines that are needed --------------------------------------------------------------------------------------- */
 
 struct needed {
     const struct ptx_function *f;
@@ -137,10 +147,12 @@ static bool has_effect(const struct ptx_inst *i)
 {
     if (i->op == PTX_OP_OPAQUE)
         return true;
-    return ptx_op_info(i->op)->flags & (PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE);
+    return ptx_op_info(i->op)->flags & (PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH |
+                                        PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE);
 }
 
-/* Marks the instructions of f whose value reaches a store, a branch, another thread. Registers as a whole: more than need be. */
+/* Marks the instructions of f whose value reaches a store, a branch, another thread. Registers as a whole: more than
+ * need be. */
 static int mark(struct needed *w)
 {
     w->reg = dt_calloc((size_t)w->f->nreg + 1, 1);
@@ -151,7 +163,8 @@ static int mark(struct needed *w)
         w->more = false;
         for (uint32_t k = w->f->ninst; k-- > 0;) {
             const struct ptx_inst *i = &w->f->inst[k];
-            if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO)
+            if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+                i->op == PTX_OP_CALLPROTO)
                 continue;
             w->wanted = has_effect(i);
             if (!w->wanted)
@@ -165,7 +178,7 @@ static int mark(struct needed *w)
     return 0;
 }
 
-/* ---- comparison ------------------------------------------------------------------------------------------------------------------ */
+/* ---- comparison -------------------------------------------------------------------------------------------------- */
 
 static uint64_t line_key(unsigned part, uint32_t line) { return (uint64_t)part << 32 | line; }
 
@@ -276,24 +289,29 @@ static bool line_complete(const struct compare *x, unsigned group, uint32_t line
     for (unsigned p = group; p < x->nparts; p++) {
         const struct side *t = &x->was[p];
         for (uint32_t k = 0; k < t->c.n && t->group == group; k++)
-            if (mine(t, k) && t->c.line[k] == line && !has(x->now.at, x->now.nat, machine_mix(line_key(group, line), t->shape[k])))
+            if (mine(t, k) && t->c.line[k] == line &&
+                !has(x->now.at, x->now.nat, machine_mix(line_key(group, line), t->shape[k])))
                 return false;
     }
     return true;
 }
 
-/* Is instruction k a step of an integer division as the assembler writes one: 1 / (float)divisor, rounded to an integer again? Asked of what has no posted line, since rewrites
- * divide block numbers, and of lines where the PTX divides integers: of known ones, in the changed kernel, the steps are others. What is taken for one would be missed at its own
- * line. */
+/* Is instruction k a step of an integer division as the assembler writes one: 1 / (float)divisor, rounded to an integer
+ * again? Asked of what has no posted line, since rewrites divide block numbers, and of lines where the PTX divides
+ * integers: of known ones, in the changed kernel, the steps are others. What is taken for one would be missed at its
+ * own line. */
 static bool divides_integers(const struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
     bool fits = sass_is(i, "I2F") || sass_is(i, "MUFU") || sass_is(i, "F2I");
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && fits; u++)
-        fits = sass_is(i, "MUFU") ? s->use[u].kind == FROM_FLOAT && sass_is(&s->c.inst[s->use[u].value], "I2F") : s->use[u].kind != FROM_FLOAT;
+        fits = sass_is(i, "MUFU") ? s->use[u].kind == FROM_FLOAT && sass_is(&s->c.inst[s->use[u].value], "I2F")
+                                  : s->use[u].kind != FROM_FLOAT;
     struct dt_str text = {0};
     sass_print(i, &text);
-    fits = fits && text.s && (strstr(text.s, "I2F.U32.RP ") || strstr(text.s, "I2F.RP ") || strstr(text.s, "MUFU.RCP ") || strstr(text.s, "F2I.FTZ.U32.TRUNC.NTZ "));
+    fits = fits && text.s &&
+           (strstr(text.s, "I2F.U32.RP ") || strstr(text.s, "I2F.RP ") || strstr(text.s, "MUFU.RCP ") ||
+            strstr(text.s, "F2I.FTZ.U32.TRUNC.NTZ "));
     dt_str_done(&text);
     return fits;
 }
@@ -320,12 +338,14 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
     bool there = has(t->at, t->nat, machine_mix(line, s->shape[k])), uses = there;
     uint32_t odd = s->first[k];
     for (uint32_t u = s->first[k]; u < s->first[k + 1] && uses; odd = u++)
-        uses = has(t->used, t->nused, machine_mix(line, s->use[u].key)) || has(t->used, t->nused, machine_mix(line, s->use[u].loose)) ||
+        uses = has(t->used, t->nused, machine_mix(line, s->use[u].key)) ||
+               has(t->used, t->nused, machine_mix(line, s->use[u].loose)) ||
                (s->use[u].kind == FROM_CONST && has(t->used, t->nused, machine_mix(line, s->use[u].folded)));
     if (uses || (elsewhere(s, k, t) && line_complete(x, p, line)))
         return 1;
     say(s, k, why);
-    dt_str_addf(why, " of '%s' line %u (%s) is %s", t->part->entry, line, t->part->file, there ? "fed by " : "new there");
+    dt_str_addf(why, " of '%s' line %u (%s) is %s", t->part->entry, line, t->part->file,
+                there ? "fed by " : "new there");
     if (there)
         say_use(s, &s->use[odd], why);
     dt_str_add(why, ": posted are ");
@@ -334,7 +354,8 @@ static int is_posted(const struct compare *x, uint32_t k, struct dt_str *why)
 }
 
 /* How often instructions like k of `like` are in the changed kernel, and at how many posted lines. */
-static void count_signs(const struct compare *x, const struct side *like, uint32_t k, uint32_t *ret_now, uint32_t *ret_was)
+static void count_signs(const struct compare *x, const struct side *like, uint32_t k, uint32_t *ret_now,
+                        uint32_t *ret_was)
 {
     uint64_t want = whole(like, k), last = NO_LINE;
     for (uint32_t i = 0; i < x->now.c.n; i++)
@@ -371,7 +392,8 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
         if (now >= was)
             return 1;
         say(t, k, why);
-        dt_str_addf(why, " of '%s' line %u (%s): %u of %u such changes of sign are left", t->part->entry, t->c.line[k], t->part->file, now, was);
+        dt_str_addf(why, " of '%s' line %u (%s): %u of %u such changes of sign are left", t->part->entry, t->c.line[k],
+                    t->part->file, now, was);
         return 0;
     }
     if (has(x->now.at, x->now.nat, machine_mix(key, t->shape[k])) || elsewhere(t, k, &x->now))
@@ -379,7 +401,8 @@ static int is_kept(const struct compare *x, unsigned p, uint32_t k, struct dt_st
     if (converts(t, k) || (x->know_needed && !has(x->needed, x->nneeded, key)))
         return 1;
     say(t, k, why);
-    dt_str_addf(why, " of '%s' line %u (%s) is gone though its value is needed", t->part->entry, t->c.line[k], t->part->file);
+    dt_str_addf(why, " of '%s' line %u (%s) is gone though its value is needed", t->part->entry, t->c.line[k],
+                t->part->file);
     return 0;
 }
 
@@ -402,8 +425,8 @@ static int compare(struct compare *x, struct dt_str *why, struct dt_err *e)
     return 1;
 }
 
-int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char *ptx, size_t nptx, const struct dev_part *part, unsigned nparts, struct dt_str *why,
-                   struct dt_err *e)
+int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char *ptx, size_t nptx,
+                   const struct dev_part *part, unsigned nparts, struct dt_str *why, struct dt_err *e)
 {
     struct dev_part now = {.cubin = cubin, .len = len, .entry = entry};
     struct compare x = {.was = dt_calloc(nparts ? nparts : 1, sizeof *x.was), .nparts = nparts};

@@ -1,21 +1,25 @@
 /* The timing model's figures (softgpu/models.def, docs/TIMING.md), fitted to the device at hand.
  *
- * Each figure is a difference: the same work twice, once with more of one thing, so that everything else falls out. Times are events', medians of
- * REPEATS. Every formula is the model's own closed form, so on the software device its figures come back; on a real GPU they are those with
- * which the model gives the measured time.
+ * Each figure is a difference: the same work twice, once with more of one thing, so that everything else falls out.
+ * Times are events', medians of REPEATS. Every formula is the model's own closed form, so on the software device its
+ * figures come back; on a real GPU they are those with which the model gives the measured time.
  *
  *   launch_us        N more empty launches on a stream                         time / N
  *   event_us         an event record after each of N launches                  time / N - launch_us
- *   block_start_ns   W more waves of empty blocks in one launch                time / W - what the block's instructions take
+ *   block_start_ns   W more waves of empty blocks in one launch                time / W - what the block's instructions
+ *                    take
  *   graph_launch_us  N more empty nodes in a chain, a graph                    time / N - block start
- *   dram_sustained   reading 6 instead of 3 times the L2                       bytes / time, over the peak by clock and bus width
+ *   dram_sustained   reading 6 instead of 3 times the L2                       bytes / time, over the peak by clock and
+ *                    bus width
  *   l2_gbps          reading an eighth of the L2 K more times                  bytes / time
  *   fp32_lanes …     a loop of independent operations, all SMs full            operations / (time x SMs x clock)
- *   l2_near_ns, l2_far_ns   one thread follows four chains of pointers in 2 MB     time / steps, the mean of both halves
+ *   l2_near_ns, l2_far_ns   one thread follows four chains of pointers in 2 MB     time / steps, the mean of both
+ *                           halves
  *   dram_latency_ns  the same over several times the L2, which was streamed before likewise, as far as it misses
  *
- * Launches that are cheaper than what they launch hide (launch_us below graph_launch_us + block start): then the period is that sum. Four chains side by side are what
- * the model takes every thread to have in flight, and what a GPU then has: a step of all four takes one latency on both. The copy rate and L1 are not fitted.
+ * Launches that are cheaper than what they launch hide (launch_us below graph_launch_us + block start): then the period
+ * is that sum. Four chains side by side are what the model takes every thread to have in flight, and what a GPU then
+ * has: a step of all four takes one latency on both. The copy rate and L1 are not fitted.
  */
 #include <math.h>
 #include <stdio.h>
@@ -42,8 +46,8 @@ struct lab {
     int repeats;     /* REPEATS; a modelled time is always the same: 1 */
 };
 
-/* ---- kernels ------------------------------------------------------------------------------------------------------ */
-static const struct op { /* one instruction, over and over; how many units of work a lane does */
+/* ---- kernels ----------------------------------------------------------------------------------------------------- */
+static const struct op {                     /* one instruction, over and over; how many units of work a lane does */
     const char *name, *figure, *type, *text; /* text: mnemonic of one with n operands; NULL: mma */
     unsigned operands;
     double lane_ops;
@@ -60,10 +64,15 @@ enum { NOPS = sizeof ops / sizeof *ops };
 
 static void op_kernel(struct dt_str *s, const struct op *o)
 {
-    dt_str_addf(s, ".visible .entry %s(.param .u64 p, .param .u32 n)\n{\n.reg .%s %%a<8>; .reg .b32 %%r<4>; .reg .b64 %%rd<2>; .reg .pred %%q; .reg .f32 %%c<32>;\n"
-                   "ld.param.u64 %%rd1, [p]; ld.param.u32 %%r1, [n]; mov.u32 %%r2, 0;\n", o->name, o->type);
+    dt_str_addf(s,
+                ".visible .entry %s(.param .u64 p, .param .u32 n)\n{\n.reg .%s %%a<8>; .reg .b32 %%r<4>; .reg .b64 "
+                "%%rd<2>; .reg .pred %%q; .reg .f32 %%c<32>;\n"
+                "ld.param.u64 %%rd1, [p]; ld.param.u32 %%r1, [n]; mov.u32 %%r2, 0;\n",
+                o->name, o->type);
     /* other numbers in every register and thread: ptxas makes one of equal ones */
-    const char *to = !strcmp(o->type, "f32") ? "cvt.rn.f32.u32" : !strcmp(o->type, "f64") ? "cvt.rn.f64.u32" : "mov.b32";
+    const char *to = !strcmp(o->type, "f32")   ? "cvt.rn.f32.u32"
+                     : !strcmp(o->type, "f64") ? "cvt.rn.f64.u32"
+                                               : "mov.b32";
     dt_str_add(s, "mov.u32 %r3, %tid.x;\n");
     for (unsigned i = 0; i < 8; i++)
         dt_str_addf(s, "mad.lo.u32 %%r3, %%r3, 5, 7; %s %%a%u, %%r3; ", to, i);
@@ -73,7 +82,9 @@ static void op_kernel(struct dt_str *s, const struct op *o)
     for (unsigned i = 0; i < UNROLL; i++) {
         unsigned k = i % 8, c = i % 8 * 4;
         if (!o->text) /* eight sums, each its own */
-            dt_str_addf(s, "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%c%u,%%c%u,%%c%u,%%c%u}, {%%a0,%%a1,%%a2,%%a3}, {%%a4,%%a5}, {%%c%u,%%c%u,%%c%u,%%c%u};\n",
+            dt_str_addf(s,
+                        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%%c%u,%%c%u,%%c%u,%%c%u}, "
+                        "{%%a0,%%a1,%%a2,%%a3}, {%%a4,%%a5}, {%%c%u,%%c%u,%%c%u,%%c%u};\n",
                         c, c + 1, c + 2, c + 3, c, c + 1, c + 2, c + 3);
         else
             dt_str_addf(s, "%s %%a%u", o->text, k);
@@ -89,7 +100,10 @@ static void op_kernel(struct dt_str *s, const struct op *o)
     for (unsigned i = 1; i < (mma ? 32u : 8u); i++)
         dt_str_addf(s, "add.%s %%%s0, %%%s0, %%%s%u; ", type, reg, reg, reg, i);
     dt_str_addf(s, "\nsetp.ne.%s %%q, %%%s0, %s; @%%q bra D; st.global.%s [%%rd1], %%%s0;", type, reg,
-                !strcmp(type, "f32") ? "0f42F6E979" : !strcmp(type, "f64") ? "0d405EDD2F1A9FBE77" : "305419896", type, reg);
+                !strcmp(type, "f32")   ? "0f42F6E979"
+                : !strcmp(type, "f64") ? "0d405EDD2F1A9FBE77"
+                                       : "305419896",
+                type, reg);
     dt_str_add(s, "\nD: ret;\n}\n");
 }
 
@@ -98,22 +112,29 @@ static const char reader[] =
     ".visible .entry reads(.param .u64 p, .param .u64 n, .param .u32 k)\n{\n"
     ".reg .b64 %rd<12>; .reg .b32 %r<12>; .reg .pred %q; .reg .b32 %v<8>;\n"
     "ld.param.u64 %rd1, [p]; ld.param.u64 %rd2, [n]; ld.param.u32 %r1, [k]; mov.u32 %r2, 0; mov.u32 %v4, 0;\n"
-    "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r3, %r4, %r5; mov.u32 %r7, %nctaid.x; mul.lo.u32 %r8, %r7, %r4;\n"
+    "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r3, %r4, %r5; mov.u32 %r7, "
+    "%nctaid.x; mul.lo.u32 %r8, %r7, %r4;\n"
     "cvt.u64.u32 %rd3, %r6; cvt.u64.u32 %rd4, %r8; shl.b64 %rd7, %rd4, 4;\n"
     "A: mov.u64 %rd5, %rd3; shl.b64 %rd6, %rd3, 4; add.s64 %rd6, %rd1, %rd6;\n"
-    "B: ld.global.cg.v4.u32 {%v0,%v1,%v2,%v3}, [%rd6]; xor.b32 %v4, %v4, %v0; xor.b32 %v4, %v4, %v1; xor.b32 %v4, %v4, %v2; xor.b32 %v4, %v4, %v3;\n"
+    "B: ld.global.cg.v4.u32 {%v0,%v1,%v2,%v3}, [%rd6]; xor.b32 %v4, %v4, %v0; xor.b32 %v4, %v4, %v1; xor.b32 %v4, %v4, "
+    "%v2; xor.b32 %v4, %v4, %v3;\n"
     "add.s64 %rd5, %rd5, %rd4; add.s64 %rd6, %rd6, %rd7; setp.lt.u64 %q, %rd5, %rd2; @%q bra B;\n"
     "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, %r1; @%q bra A;\n"
     "setp.ne.u32 %q, %v4, 305419896; @%q bra D; st.global.u32 [%rd1], %v4;\nD: ret;\n}\n";
 
 /* Node i of n lies in line(i) of 2^bits lines at p, and holds the address of node i + 4. */
-static const char links[] =
-    ".visible .entry links(.param .u64 p, .param .u32 n, .param .u32 mask)\n{\n.reg .b64 %rd<6>; .reg .b32 %r<12>; .reg .pred %q;\n"
-    "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [mask]; mov.u32 %r3, %ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r3, %r4, %r5;\n"
-    "setp.ge.u32 %q, %r6, %r1; @%q bra D; add.u32 %r7, %r6, 4; setp.lt.u32 %q, %r7, %r1; @%q bra N; sub.u32 %r7, %r7, %r1;\n"
-    "N: mul.lo.u32 %r6, %r6, 2654435761; and.b32 %r6, %r6, %r2; shr.u32 %r8, %r6, 9; xor.b32 %r6, %r6, %r8; mul.lo.u32 %r6, %r6, 40503; and.b32 %r6, %r6, %r2;\n"
-    "mul.lo.u32 %r7, %r7, 2654435761; and.b32 %r7, %r7, %r2; shr.u32 %r8, %r7, 9; xor.b32 %r7, %r7, %r8; mul.lo.u32 %r7, %r7, 40503; and.b32 %r7, %r7, %r2;\n"
-    "mul.wide.u32 %rd2, %r6, 128; add.s64 %rd2, %rd1, %rd2; mul.wide.u32 %rd3, %r7, 128; add.s64 %rd3, %rd1, %rd3; st.global.u64 [%rd2], %rd3;\nD: ret;\n}\n";
+static const char links[] = ".visible .entry links(.param .u64 p, .param .u32 n, .param .u32 mask)\n{\n.reg .b64 "
+                            "%rd<6>; .reg .b32 %r<12>; .reg .pred %q;\n"
+                            "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [mask]; mov.u32 %r3, "
+                            "%ctaid.x; mov.u32 %r4, %ntid.x; mov.u32 %r5, %tid.x; mad.lo.u32 %r6, %r3, %r4, %r5;\n"
+                            "setp.ge.u32 %q, %r6, %r1; @%q bra D; add.u32 %r7, %r6, 4; setp.lt.u32 %q, %r7, %r1; @%q "
+                            "bra N; sub.u32 %r7, %r7, %r1;\n"
+                            "N: mul.lo.u32 %r6, %r6, 2654435761; and.b32 %r6, %r6, %r2; shr.u32 %r8, %r6, 9; xor.b32 "
+                            "%r6, %r6, %r8; mul.lo.u32 %r6, %r6, 40503; and.b32 %r6, %r6, %r2;\n"
+                            "mul.lo.u32 %r7, %r7, 2654435761; and.b32 %r7, %r7, %r2; shr.u32 %r8, %r7, 9; xor.b32 %r7, "
+                            "%r7, %r8; mul.lo.u32 %r7, %r7, 40503; and.b32 %r7, %r7, %r2;\n"
+                            "mul.wide.u32 %rd2, %r6, 128; add.s64 %rd2, %rd1, %rd2; mul.wide.u32 %rd3, %r7, 128; "
+                            "add.s64 %rd3, %rd1, %rd3; st.global.u64 [%rd2], %rd3;\nD: ret;\n}\n";
 
 static uint32_t line_of(uint32_t i, uint32_t mask) /* as the kernel has it; every number of `mask` once */
 {
@@ -125,18 +146,22 @@ static uint32_t line_of(uint32_t i, uint32_t mask) /* as the kernel has it; ever
 enum { STEPS = 16 }; /* of each chain, in one turn of the loop */
 static void chase_kernel(struct dt_str *s)
 {
-    dt_str_add(s, ".visible .entry chase(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u32 n)\n{\n.reg .b64 %rd<5>; .reg .b32 %r<3>; .reg .pred %q;\n"
-                  "ld.param.u64 %rd0, [a]; ld.param.u64 %rd1, [b]; ld.param.u64 %rd2, [c]; ld.param.u64 %rd3, [d]; ld.param.u32 %r1, [n]; mov.u32 %r2, 0;\nL:\n");
+    dt_str_add(s, ".visible .entry chase(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d, .param .u32 "
+                  "n)\n{\n.reg .b64 %rd<5>; .reg .b32 %r<3>; .reg .pred %q;\n"
+                  "ld.param.u64 %rd0, [a]; ld.param.u64 %rd1, [b]; ld.param.u64 %rd2, [c]; ld.param.u64 %rd3, [d]; "
+                  "ld.param.u32 %r1, [n]; mov.u32 %r2, 0;\nL:\n");
     for (unsigned i = 0; i < STEPS * 4; i++)
         dt_str_addf(s, "ld.global.cg.u64 %%rd%u, [%%rd%u];\n", i % 4, i % 4);
     dt_str_add(s, "add.u32 %r2, %r2, 1; setp.lt.u32 %q, %r2, %r1; @%q bra L;\n"
-                  "add.s64 %rd4, %rd0, %rd1; add.s64 %rd4, %rd4, %rd2; add.s64 %rd4, %rd4, %rd3; setp.ne.u64 %q, %rd4, 12345; @%q bra D; st.global.u64 [%rd0], %rd4;\nD: ret;\n}\n");
+                  "add.s64 %rd4, %rd0, %rd1; add.s64 %rd4, %rd4, %rd2; add.s64 %rd4, %rd4, %rd3; setp.ne.u64 %q, %rd4, "
+                  "12345; @%q bra D; st.global.u64 [%rd0], %rd4;\nD: ret;\n}\n");
 }
 
 char *dev_calibration_kernels(unsigned cc)
 {
     struct dt_str s = {0};
-    dt_str_addf(&s, ".version 7.0\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n", cc < 80 ? 75u : 80u);
+    dt_str_addf(&s, ".version 7.0\n.target sm_%u\n.address_size 64\n.visible .entry empty()\n{\nret;\n}\n",
+                cc < 80 ? 75u : 80u);
     dt_str_add(&s, reader);
     dt_str_add(&s, links);
     chase_kernel(&s);
@@ -153,13 +178,15 @@ static int load(struct lab *l, struct dt_err *e)
 }
 
 /* ---- one launch, many, a chain ---------------------------------------------------------------------------------- */
-static int launch(struct lab *l, const char *entry, unsigned blocks, unsigned threads, const void *params, size_t n, struct dt_err *e)
+static int launch(struct lab *l, const char *entry, unsigned blocks, unsigned threads, const void *params, size_t n,
+                  struct dt_err *e)
 {
     struct dev_device *d = l->d;
     CUfunction f = NULL;
     int err = dev_function(d, l->mod->mod, entry, 0, &f, e);
     CUlaunchConfig c = {blocks, 1, 1, threads, 1, 1, 0, l->stream, NULL, 0};
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n,
+                     CU_LAUNCH_PARAM_END};
     return err < 0 ? err : dev_cu(d, d->cu->cuLaunchKernelEx(&c, f, NULL, n ? extra : NULL), entry, e);
 }
 
@@ -177,13 +204,15 @@ static int chain(struct lab *l, const struct work *w, CUgraphExec *ret, struct d
     struct dev_device *d = l->d;
     CUgraph g = NULL;
     CUgraphNode node = NULL, last;
-    CUDA_KERNEL_NODE_PARAMS p = {.gridDimX = w->blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = w->threads, .blockDimY = 1, .blockDimZ = 1};
+    CUDA_KERNEL_NODE_PARAMS p = {
+        .gridDimX = w->blocks, .gridDimY = 1, .gridDimZ = 1, .blockDimX = w->threads, .blockDimY = 1, .blockDimZ = 1};
     int err = dev_function(d, l->mod->mod, w->entry, 0, &p.func, e);
     if (!err)
         err = dev_cu(d, d->cu->cuGraphCreate(&g, 0), "cuGraphCreate", e);
     for (unsigned i = 0; i < w->times && !err; i++) {
         last = node;
-        err = dev_cu(d, d->cu->cuGraphAddKernelNode(&node, g, i ? &last : NULL, i ? 1 : 0, &p), "cuGraphAddKernelNode", e);
+        err = dev_cu(d, d->cu->cuGraphAddKernelNode(&node, g, i ? &last : NULL, i ? 1 : 0, &p), "cuGraphAddKernelNode",
+                     e);
     }
     if (!err)
         err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(ret, g, 0), "cuGraphInstantiate", e);
@@ -217,7 +246,8 @@ static int timed(struct lab *l, const struct work *w, CUgraphExec x, CUevent ext
 }
 
 /* Microseconds that `more` takes beyond `less`, `repeats` times into us; on a real device both run once before. */
-static int difference(struct lab *l, const struct work *less, const struct work *more, double us[REPEATS], struct dt_err *e)
+static int difference(struct lab *l, const struct work *less, const struct work *more, double us[REPEATS],
+                      struct dt_err *e)
 {
     const struct work *w[2] = {less, more};
     CUgraphExec x[2] = {NULL, NULL};
@@ -241,7 +271,7 @@ static int difference(struct lab *l, const struct work *less, const struct work 
     return err;
 }
 
-/* ---- figures ------------------------------------------------------------------------------------------------------ */
+/* ---- figures ----------------------------------------------------------------------------------------------------- */
 /* value = a + b * us, or where rate is not 0: rate / us. */
 static void add(struct dev_calibration *c, const char *field, double us[REPEATS], double a, double b, double rate)
 {
@@ -337,7 +367,8 @@ static int moving(struct lab *l, uint64_t *ret_bytes, struct dev_calibration *c,
     return err;
 }
 
-/* Four chains of pointers through the first 2^bits lines of 128 bytes; `first`, NULL: nothing, is launched before them every time. */
+/* Four chains of pointers through the first 2^bits lines of 128 bytes; `first`, NULL: nothing, is launched before them
+ * every time. */
 static int chasing(struct lab *l, unsigned bits, const struct work *first, double us[REPEATS], struct dt_err *e)
 {
     enum { NODES = 8192, LESS = 32, MORE = 96 }; /* 4 x MORE x STEPS nodes are visited, each once */

@@ -7,7 +7,7 @@
 enum { DEV_FIGURES = 16 };
 struct dev_calibration {
     struct dev_figure {
-        const char *field; /* of softgpu/models.def */
+        const char *field;    /* of softgpu/models.def */
         double value, lo, hi; /* median, least and most of the repetitions */
     } figure[DEV_FIGURES];
     unsigned n, repeats;
@@ -15,7 +15,8 @@ struct dev_calibration {
 };
 /* Some seconds. The device should have nothing else to do. */
 int dev_calibrate(struct dev_device *d, struct dev_calibration *ret, struct dt_err *e);
-/* The kernels that it launches, PTX for this compute capability (90). Caller frees; NULL: memory. For tests: the loops must survive ptxas. */
+/* The kernels that it launches, PTX for this compute capability (90). Caller frees; NULL: memory. For tests: the loops
+ * must survive ptxas. */
 char *dev_calibration_kernels(unsigned cc);
 /* "launch_us=2.5,…": what DOVETAIL_SOFTGPU_FIGURES takes. Caller frees; NULL: memory. */
 char *dev_figures_text(const struct dev_calibration *c);

@@ -1,15 +1,19 @@
 /* The machine code that a plan carries, on a device.
  *
- * A plan's kernels were compared, as machine code of one assembler, with the posted ones (docs/BITS.md). Another assembler, or another version of it,
- * may make other code of the same PTX, and the driver's compiler is one. So on a real device a module that carries code is
+ * A plan's kernels were compared, as machine code of one assembler, with the posted ones (docs/BITS.md). Another
+ * assembler, or another version of it, may make other code of the same PTX, and the driver's compiler is one. So on a
+ * real device a module that carries code is
  *
- *   1. what nvJitLink makes of its PTX here, where that is byte for byte the code that is carried; it is that code, and no stranger's bytes go to the driver;
- *   2. the same where it is other code, or none is carried, if comparing it again with what the same nvJitLink makes of the posted modules finds the same arithmetic: rewrite/machine-code.c
+ *   1. what nvJitLink makes of its PTX here, where that is byte for byte the code that is carried; it is that code, and
+ *   no stranger's bytes go to the driver;
+ *   2. the same where it is other code, or none is carried, if comparing it again with what the same nvJitLink makes of
+ *   the posted modules finds the same arithmetic: rewrite/machine-code.c
  *      (rw_carried) does that and puts it in the place of the carried code;
  *   3. the carried code, where no nvJitLink is at hand, if it is for this architecture and the driver takes it;
  *   4. nothing, else. The posted launches run then (daemon/worker-run.c).
  *
- * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads what is carried (client/plan-load.c).
+ * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads what is carried
+ * (client/plan-load.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +35,8 @@ bool dev_assembler_of(const void *cubin, size_t n, char version[32])
 }
 
 /* What the assembler here makes of it. DT_E_NO_COMPILER: there is none, or it does not know the device. */
-static int assemble(const struct dev_device *d, const char *ptx, size_t len, void **ret, size_t *ret_len, struct dt_err *e)
+static int assemble(const struct dev_device *d, const char *ptx, size_t len, void **ret, size_t *ret_len,
+                    struct dt_err *e)
 {
     const char *at = dev_directive(ptx, len, ".target");
     char target[32], arch[16];
@@ -45,8 +50,10 @@ static void other_code(const struct dt_module *m, const void *ours, size_t n, st
     char then[32], now[32];
     bool known = dev_assembler_of(m->cubin, m->cubin_len, then);
     dev_assembler_of(ours, n, now);
-    dt_str_addf(why, "the plan's kernels were compared with the posted ones as nvJitLink %s made them; of module '%s' nvJitLink %s makes other code here", known ? then : "of an unknown version",
-                m->name, now);
+    dt_str_addf(why,
+                "the plan's kernels were compared with the posted ones as nvJitLink %s made them; of module '%s' "
+                "nvJitLink %s makes other code here",
+                known ? then : "of an unknown version", m->name, now);
 }
 
 /* Without an assembler: does the driver take the code that is carried? */
@@ -59,7 +66,8 @@ static int taken(struct dev_device *d, const struct dt_module *m, struct dt_str 
     int r = dev_use(d, e);
     if (r < 0)
         return r;
-    r = dev_cu(d, d->cu->cuModuleLoadDataEx(&mod, m->cubin, 0, NULL, NULL), "the machine code that was compared", &inner);
+    r = dev_cu(d, d->cu->cuModuleLoadDataEx(&mod, m->cubin, 0, NULL, NULL), "the machine code that was compared",
+               &inner);
     if (r == 0)
         d->cu->cuModuleUnload(mod);
     else
@@ -68,7 +76,8 @@ static int taken(struct dev_device *d, const struct dt_module *m, struct dt_str 
     return r == 0;
 }
 
-int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, size_t *ret_len, struct dt_str *why, struct dt_err *e)
+int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, size_t *ret_len, struct dt_str *why,
+                struct dt_err *e)
 {
     void *mine = NULL;
     size_t n = 0;
@@ -86,7 +95,10 @@ int dev_carried(struct dev_device *d, const struct dt_module *m, void **ret, siz
         return 1;
     }
     if (!m->cubin)
-        dt_str_addf(why, "the plan changed module '%s' and carries no machine code of it: nobody has compared what would run here with the posted kernels", m->name);
+        dt_str_addf(why,
+                    "the plan changed module '%s' and carries no machine code of it: nobody has compared what would "
+                    "run here with the posted kernels",
+                    m->name);
     else if (r == 0)
         other_code(m, mine, n, why);
     *ret = mine;
@@ -104,7 +116,9 @@ int dev_image_carried(struct dev_device *d, const struct dev_module *m, CUmodule
     if (r == 0 && (n != m->cubin_len || memcmp(mine, m->cubin, n)))
         r = dt_err_set(e, DT_E_UNSUPPORTED, "the assembler here makes other machine code than was compared");
     else if (r == DT_E_NO_COMPILER)
-        r = dt_elf_whole(code, m->cubin_len) ? 0 : dt_err_set(e, DT_E_GRAPH, "the plan's machine code is no whole ELF file");
+        r = dt_elf_whole(code, m->cubin_len)
+                ? 0
+                : dt_err_set(e, DT_E_GRAPH, "the plan's machine code is no whole ELF file");
     else if (r < 0)
         dt_err_move(e, &why);
     else

@@ -1,16 +1,19 @@
 /* Arithmetic made explicit where the original leans on the assembler's contraction.
  *
- * A kernel with unmodified mul and add that ptxas contracts has no explicit form in its text; identity.c sees that `.rn` changes its code.
- * Here the contraction is written out, fma.rn for a product and the sums that take it, by a few policies in turn, and the first whose
- * machine code is byte for byte that of the original is the entry from then on: equal code is the proof, no policy needs to be right.
+ * A kernel with unmodified mul and add that ptxas contracts has no explicit form in its text; identity.c sees that
+ * `.rn` changes its code. Here the contraction is written out, fma.rn for a product and the sums that take it, by a few
+ * policies in turn, and the first whose machine code is byte for byte that of the original is the entry from then on:
+ * equal code is the proof, no policy needs to be right.
  *
  *   mul.f32 %m, %a, %b;              (left to die)
  *   sub.f32 %d, %c, %m;       ->     neg.f32 %n, %a; fma.rn.f32 %d, %n, %b, %c;
  *
- * A program's modules are taken in explicit form from the start (prog.c): the software device then gives the bits of the hardware, and what
- * is fused from them is the same arithmetic. dev_explicit is for a single entry where the whole module has no such form.
+ * A program's modules are taken in explicit form from the start (prog.c): the software device then gives the bits of
+ * the hardware, and what is fused from them is the same arithmetic. dev_explicit is for a single entry where the whole
+ * module has no such form.
  *
- * Only inside a basic block, with operands unchanged in between. What is contracted across blocks finds no equal and is refused.
+ * Only inside a basic block, with operands unchanged in between. What is contracted across blocks finds no equal and is
+ * refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +23,8 @@
 
 struct policy {
     enum { ALL_USES, ANY_USE, ONE_USE } uses; /* of the product: all are sums; some are; there is one */
-    bool second;  /* of two products prefer the second operand */
-    bool negate_b; /* c - a b: negate the second factor */
+    bool second;                              /* of two products prefer the second operand */
+    bool negate_b;                            /* c - a b: negate the second factor */
 };
 static const struct policy policies[] = {{ALL_USES, false, false}, {ALL_USES, false, true}, {ALL_USES, true, false},
                                          {ALL_USES, true, true},   {ONE_USE, false, false}, {ONE_USE, true, false},
@@ -47,8 +50,9 @@ static bool open_sum(const struct ptx_inst *i)
 
 static bool open_mul(const struct ptx_inst *i)
 {
-    return i->op == PTX_OP_MUL && i->ntype && ptx_type_is_float(i->type[0]) && ptx_mod_of(i, PTX_MC_RND) == PTX_M_NONE &&
-           !ptx_has(i, PTX_M_SAT) && i->pred == PTX_NO_REG && i->nopnd == 3 && i->opnd[0].kind == PTX_O_REG;
+    return i->op == PTX_OP_MUL && i->ntype && ptx_type_is_float(i->type[0]) &&
+           ptx_mod_of(i, PTX_MC_RND) == PTX_M_NONE && !ptx_has(i, PTX_M_SAT) && i->pred == PTX_NO_REG &&
+           i->nopnd == 3 && i->opnd[0].kind == PTX_O_REG;
 }
 
 static void count_use(uint32_t reg, bool write, void *user)
@@ -77,7 +81,8 @@ static void on_write(uint32_t reg, bool write, void *user)
     }
 }
 
-static const struct ptx_inst *product_of(const struct work *w, const struct ptx_inst *i, unsigned k, const struct policy *p)
+static const struct ptx_inst *product_of(const struct work *w, const struct ptx_inst *i, unsigned k,
+                                         const struct policy *p)
 {
     const struct ptx_opnd *o = &i->opnd[k];
     if (o->kind != PTX_O_REG || o->reg >= w->nreg || !w->reg[o->reg].inst)
@@ -109,8 +114,15 @@ static bool negate(struct work *w, struct out *out, const struct ptx_inst *i, st
         return false;
     two[0] = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = r};
     two[1] = *o;
-    out->p[out->n++] = (struct ptx_inst){.op = PTX_OP_NEG, .nopnd = 2, .ntype = 1, .vec = i->vec, .pred = PTX_NO_REG,
-                                         .type = {i->type[0]}, .opnd = two, .from = i->from, .from_line = i->from_line};
+    out->p[out->n++] = (struct ptx_inst){.op = PTX_OP_NEG,
+                                         .nopnd = 2,
+                                         .ntype = 1,
+                                         .vec = i->vec,
+                                         .pred = PTX_NO_REG,
+                                         .type = {i->type[0]},
+                                         .opnd = two,
+                                         .from = i->from,
+                                         .from_line = i->from_line};
     *o = two[0];
     return true;
 }
@@ -169,7 +181,8 @@ static int contract_function(struct ptx_function *f, const struct policy *p)
             n++;
         else
             out.p[out.n++] = *i;
-        if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO)
+        if (i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+            i->op == PTX_OP_CALLPROTO)
             continue;
         ptx_inst_regs(i, on_write, &w);
         if (open_mul(i) && i->opnd[0].reg < w.nreg) {
@@ -223,7 +236,8 @@ static int find_policy(const struct ptx_module *m, const char *entry, const char
     for (size_t k = 0; r == 0 && found < 0 && k < sizeof policies / sizeof policies[0]; k++) {
         if (ptx_clone(m, entry, &one, NULL) < 0)
             break;
-        if (contract_module(one, &policies[k]) > 0 && code_of(one, arch, &got, &ngot) == 0 && dev_same_code(want, nwant, got, ngot))
+        if (contract_module(one, &policies[k]) > 0 && code_of(one, arch, &got, &ngot) == 0 &&
+            dev_same_code(want, nwant, got, ngot))
             found = (int)k;
         free(got);
         got = NULL;

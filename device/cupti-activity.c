@@ -1,11 +1,14 @@
-/* Activity records of CUPTI, decoded into struct dev_trace. Nothing here calls CUPTI: records come from buffers, a GPU's or a test's.
+/* Activity records of CUPTI, decoded into struct dev_trace. Nothing here calls CUPTI: records come from buffers, a
+ * GPU's or a test's.
  *
- * Layouts: the newest version that this cupti_activity.h knows. CUPTI only appends to a record and steps from one to the next by its own size, so older
- * and newer libraries are read alike as long as what is used lies where it always did; the assertions below hold that for the versions of CUDA 12 and 13. Fields
- * past the end of an older record are not read.
+ * Layouts: the newest version that this cupti_activity.h knows. CUPTI only appends to a record and steps from one to
+ * the next by its own size, so older and newer libraries are read alike as long as what is used lies where it always
+ * did; the assertions below hold that for the versions of CUDA 12 and 13. Fields past the end of an older record are
+ * not read.
  *
- * An external id is a record of its own, of the API call; kernel and call share the correlation id. One graph launch is one call, so all its
- * nodes share one, and the graph node id tells them apart. Records come in any order, across buffers too: joined and sorted at the end.
+ * An external id is a record of its own, of the API call; kernel and call share the correlation id. One graph launch is
+ * one call, so all its nodes share one, and the graph node id tells them apart. Records come in any order, across
+ * buffers too: joined and sorted at the end.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -17,7 +20,8 @@
 #include "base/alloc.h"
 #include "device/profile.h"
 
-#define SAME(a, b, field) _Static_assert(offsetof(a, field) == offsetof(b, field), #field " of " #a " lies elsewhere in " #b)
+#define SAME(a, b, field)                                                                                              \
+    _Static_assert(offsetof(a, field) == offsetof(b, field), #field " of " #a " lies elsewhere in " #b)
 #define KERNEL(field) SAME(CUpti_ActivityKernel9, CUpti_ActivityKernel10, field)
 KERNEL(registersPerThread);
 KERNEL(start);
@@ -53,11 +57,20 @@ static int kernel(struct dev_trace *t, const CUpti_ActivityKernel10 *k)
     struct dev_record *r = more(t);
     if (!r)
         return DT_E_NOMEM;
-    *r = (struct dev_record){.what = DEV_ACT_KERNEL, .start_ns = k->start, .end_ns = k->end, .graph_node = k->graphNodeId, .correlation = k->correlationId,
-                             .stream = k->streamId, .graph = k->graphId, .registers = k->registersPerThread, .local_bytes = k->localMemoryPerThread,
-                             .shared_static = (uint32_t)k->staticSharedMemory, .shared_dynamic = (uint32_t)k->dynamicSharedMemory,
+    *r = (struct dev_record){.what = DEV_ACT_KERNEL,
+                             .start_ns = k->start,
+                             .end_ns = k->end,
+                             .graph_node = k->graphNodeId,
+                             .correlation = k->correlationId,
+                             .stream = k->streamId,
+                             .graph = k->graphId,
+                             .registers = k->registersPerThread,
+                             .local_bytes = k->localMemoryPerThread,
+                             .shared_static = (uint32_t)k->staticSharedMemory,
+                             .shared_dynamic = (uint32_t)k->dynamicSharedMemory,
                              .grid = {(uint32_t)k->gridX, (uint32_t)k->gridY, (uint32_t)k->gridZ},
-                             .block = {(uint32_t)k->blockX, (uint32_t)k->blockY, (uint32_t)k->blockZ}, .cluster = {k->clusterX, k->clusterY, k->clusterZ}};
+                             .block = {(uint32_t)k->blockX, (uint32_t)k->blockY, (uint32_t)k->blockZ},
+                             .cluster = {k->clusterX, k->clusterY, k->clusterZ}};
     if (k->name) {
         size_t n = strnlen(k->name, sizeof r->name - 1);
         memcpy(r->name, k->name, n);
@@ -80,16 +93,28 @@ int dev_activity_add(struct dev_trace *t, const void *record)
         const CUpti_ActivityMemset4 *m = record;
         if (!(r = more(t)))
             return DT_E_NOMEM;
-        *r = (struct dev_record){.what = DEV_ACT_MEMSET, .start_ns = m->start, .end_ns = m->end, .bytes = m->bytes, .correlation = m->correlationId,
-                                 .stream = m->streamId, .graph = m->graphId, .graph_node = m->graphNodeId};
+        *r = (struct dev_record){.what = DEV_ACT_MEMSET,
+                                 .start_ns = m->start,
+                                 .end_ns = m->end,
+                                 .bytes = m->bytes,
+                                 .correlation = m->correlationId,
+                                 .stream = m->streamId,
+                                 .graph = m->graphId,
+                                 .graph_node = m->graphNodeId};
         return 0;
     }
     case CUPTI_ACTIVITY_KIND_MEMCPY: {
         const CUpti_ActivityMemcpy6 *m = record;
         if (!(r = more(t)))
             return DT_E_NOMEM;
-        *r = (struct dev_record){.what = DEV_ACT_COPY, .start_ns = m->start, .end_ns = m->end, .bytes = m->bytes, .correlation = m->correlationId,
-                                 .stream = m->streamId, .graph = m->graphId, .graph_node = m->graphNodeId};
+        *r = (struct dev_record){.what = DEV_ACT_COPY,
+                                 .start_ns = m->start,
+                                 .end_ns = m->end,
+                                 .bytes = m->bytes,
+                                 .correlation = m->correlationId,
+                                 .stream = m->streamId,
+                                 .graph = m->graphId,
+                                 .graph_node = m->graphNodeId};
         return 0;
     }
     case CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION: {

@@ -21,13 +21,17 @@ struct dev_tracer *dev_trace_cancel(struct dev_tracer *t) { return NULL; }
 void dev_trace_done(struct dev_trace *t) {}
 struct dev_span dev_activity_span(const struct dev_trace *t, uint64_t external) { return (struct dev_span){0}; }
 
-int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user, struct dev_counters *ret, bool *ret_retry, struct dt_err *e)
+int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user, struct dev_counters *ret,
+              bool *ret_retry, struct dt_err *e)
 {
     if (ret_retry)
         *ret_retry = false;
     return none(e);
 }
 
-int dev_count_passes(const char *chip, const char *const *metric, size_t n, size_t *ret_passes, struct dt_err *e) { return none(e); }
+int dev_count_passes(const char *chip, const char *const *metric, size_t n, size_t *ret_passes, struct dt_err *e)
+{
+    return none(e);
+}
 
 const char *const dev_counter_name[DEV_COUNTERS];

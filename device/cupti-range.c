@@ -1,13 +1,16 @@
 /* Hardware counters of one range, by CUPTI's range profiler: what was moved and how busy the SMs were.
  *
- * Host part, no GPU needed: chip name, host object, metrics added, config image, number of passes. Target part: a range profiler object on the context,
- * counter data image, SetConfig, then {Start, PushRange, launch, PopRange, Stop} until all passes are in (the six metrics need one on the chips
- * named in profile.h), DecodeData, evaluation by the host object. User ranges with user replay: CUPTI saves and restores nothing and serialises nothing, so
- * kernels that wait for each other are safe; what is launched must be fit to run again when more than one pass is needed.
+ * Host part, no GPU needed: chip name, host object, metrics added, config image, number of passes. Target part: a range
+ * profiler object on the context, counter data image, SetConfig, then {Start, PushRange, launch, PopRange, Stop} until
+ * all passes are in (the six metrics need one on the chips named in profile.h), DecodeData, evaluation by the host
+ * object. User ranges with user replay: CUPTI saves and restores nothing and serialises nothing, so kernels that wait
+ * for each other are safe; what is launched must be fit to run again when more than one pass is needed.
  *
- * Counters are a privilege on most machines. Any refusal is DT_E_PROFILER with the reason: whoever asked goes on with times alone.
+ * Counters are a privilege on most machines. Any refusal is DT_E_PROFILER with the reason: whoever asked goes on with
+ * times alone.
  *
- * <cupti_profiler_host.h> includes <string> for nothing, which C has not: the build puts an empty file of that name on this folder's path.
+ * <cupti_profiler_host.h> includes <string> for nothing, which C has not: the build puts an empty file of that name on
+ * this folder's path.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,8 +22,8 @@
 #define MAX_PASSES 8
 
 const char *const dev_counter_name[DEV_COUNTERS] = {
-    "gpu__time_duration.sum", "sm__cycles_active.avg", "sm__warps_active.avg.pct_of_peak_sustained_active", "dram__bytes_read.sum", "dram__bytes_write.sum",
-    "lts__t_sectors_lookup_miss.sum"};
+    "gpu__time_duration.sum", "sm__cycles_active.avg", "sm__warps_active.avg.pct_of_peak_sustained_active",
+    "dram__bytes_read.sum",   "dram__bytes_write.sum", "lts__t_sectors_lookup_miss.sum"};
 
 struct range {
     const struct dev_cupti *c;
@@ -31,25 +34,29 @@ struct range {
     bool initialized;
 };
 
-#define PARAMS(type, ...) (type){.structSize = type##_STRUCT_SIZE, __VA_ARGS__}
+#define PARAMS(type, ...)                                                                                              \
+    (type) { .structSize = type##_STRUCT_SIZE, __VA_ARGS__ }
 /* CALL(function's name without cupti, its parameters): into err */
 #define CALL(name, p) err = dev_cupti_error(c, c->cupti##name(p), "cupti" #name, ret_retry, e)
 
-static int host_part(struct range *r, const char *chip, const uint8_t *available, const char *const *metric, size_t n, bool *ret_retry, struct dt_err *e)
+static int host_part(struct range *r, const char *chip, const uint8_t *available, const char *const *metric, size_t n,
+                     bool *ret_retry, struct dt_err *e)
 {
     const struct dev_cupti *c = r->c;
     const char **names = (const char **)(uintptr_t)metric;
     int err;
-    CUpti_Profiler_Host_Initialize_Params init = PARAMS(CUpti_Profiler_Host_Initialize_Params, .profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER,
-                                                        .pChipName = chip, .pCounterAvailabilityImage = available);
+    CUpti_Profiler_Host_Initialize_Params init =
+        PARAMS(CUpti_Profiler_Host_Initialize_Params, .profilerType = CUPTI_PROFILER_TYPE_RANGE_PROFILER,
+               .pChipName = chip, .pCounterAvailabilityImage = available);
     CALL(ProfilerHostInitialize, &init);
     if (err < 0)
         return err;
     r->host = init.pHostObject;
-    CUpti_Profiler_Host_ConfigAddMetrics_Params add =
-        PARAMS(CUpti_Profiler_Host_ConfigAddMetrics_Params, .pHostObject = r->host, .ppMetricNames = names, .numMetrics = n);
+    CUpti_Profiler_Host_ConfigAddMetrics_Params add = PARAMS(
+        CUpti_Profiler_Host_ConfigAddMetrics_Params, .pHostObject = r->host, .ppMetricNames = names, .numMetrics = n);
     CALL(ProfilerHostConfigAddMetrics, &add);
-    CUpti_Profiler_Host_GetConfigImageSize_Params size = PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params, .pHostObject = r->host);
+    CUpti_Profiler_Host_GetConfigImageSize_Params size =
+        PARAMS(CUpti_Profiler_Host_GetConfigImageSize_Params, .pHostObject = r->host);
     if (!err)
         CALL(ProfilerHostGetConfigImageSize, &size);
     if (err < 0)
@@ -59,7 +66,8 @@ static int host_part(struct range *r, const char *chip, const uint8_t *available
     if (!r->config)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for the counters' configuration");
     CUpti_Profiler_Host_GetConfigImage_Params image =
-        PARAMS(CUpti_Profiler_Host_GetConfigImage_Params, .pHostObject = r->host, .configImageSize = r->nconfig, .pConfigImage = r->config);
+        PARAMS(CUpti_Profiler_Host_GetConfigImage_Params, .pHostObject = r->host, .configImageSize = r->nconfig,
+               .pConfigImage = r->config);
     CALL(ProfilerHostGetConfigImage, &image);
     CUpti_Profiler_Host_GetNumOfPasses_Params passes =
         PARAMS(CUpti_Profiler_Host_GetNumOfPasses_Params, .configImageSize = r->nconfig, .pConfigImage = r->config);
@@ -77,7 +85,8 @@ static int open_range(bool host, struct range *r, struct dt_err *e)
         return err;
     const struct dev_cupti *c = r->c;
     if (c->no_range)
-        return dt_err_set(e, DT_E_PROFILER, "this CUPTI has no range profiler (%s); CUDA 12.6 or later has", c->no_range);
+        return dt_err_set(e, DT_E_PROFILER, "this CUPTI has no range profiler (%s); CUDA 12.6 or later has",
+                          c->no_range);
     if (host) /* it would look for a driver */
         return 0;
     CUpti_Profiler_Initialize_Params init = PARAMS(CUpti_Profiler_Initialize_Params, .pPriv = NULL);
@@ -123,7 +132,8 @@ static int target_part(struct range *r, struct dev_device *d, bool *ret_retry, s
     r->profiler = enable.pRangeProfilerObject;
     CUpti_RangeProfiler_GetCounterDataSize_Params size =
         PARAMS(CUpti_RangeProfiler_GetCounterDataSize_Params, .pRangeProfilerObject = r->profiler,
-               .pMetricNames = (const char **)(uintptr_t)dev_counter_name, .numMetrics = DEV_COUNTERS, .maxNumOfRanges = 1, .maxNumRangeTreeNodes = 1);
+               .pMetricNames = (const char **)(uintptr_t)dev_counter_name, .numMetrics = DEV_COUNTERS,
+               .maxNumOfRanges = 1, .maxNumRangeTreeNodes = 1);
     CALL(RangeProfilerGetCounterDataSize, &size);
     if (err < 0)
         return err;
@@ -131,20 +141,23 @@ static int target_part(struct range *r, struct dev_device *d, bool *ret_retry, s
     r->data = dt_calloc(1, r->ndata + 1);
     if (!r->data)
         return dt_err_set(e, DT_E_NOMEM, "out of memory for the counters");
-    CUpti_RangeProfiler_CounterDataImage_Initialize_Params init = PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params, .pRangeProfilerObject = r->profiler,
-                                                                         .counterDataSize = r->ndata, .pCounterData = r->data);
+    CUpti_RangeProfiler_CounterDataImage_Initialize_Params init =
+        PARAMS(CUpti_RangeProfiler_CounterDataImage_Initialize_Params, .pRangeProfilerObject = r->profiler,
+               .counterDataSize = r->ndata, .pCounterData = r->data);
     CALL(RangeProfilerCounterDataImageInitialize, &init);
     return err;
 }
 
-static int collect(struct range *r, struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user, bool *ret_retry, struct dt_err *e)
+static int collect(struct range *r, struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user,
+                   bool *ret_retry, struct dt_err *e)
 {
     const struct dev_cupti *c = r->c;
     int err = 0;
     CUpti_RangeProfiler_SetConfig_Params set =
-        PARAMS(CUpti_RangeProfiler_SetConfig_Params, .pRangeProfilerObject = r->profiler, .configSize = r->nconfig, .pConfig = r->config,
-               .counterDataImageSize = r->ndata, .pCounterDataImage = r->data, .range = CUPTI_UserRange, .replayMode = CUPTI_UserReplay,
-               .maxRangesPerPass = 1, .numNestingLevels = 1, .minNestingLevel = 1, .passIndex = 0, .targetNestingLevel = 1);
+        PARAMS(CUpti_RangeProfiler_SetConfig_Params, .pRangeProfilerObject = r->profiler, .configSize = r->nconfig,
+               .pConfig = r->config, .counterDataImageSize = r->ndata, .pCounterDataImage = r->data,
+               .range = CUPTI_UserRange, .replayMode = CUPTI_UserReplay, .maxRangesPerPass = 1, .numNestingLevels = 1,
+               .minNestingLevel = 1, .passIndex = 0, .targetNestingLevel = 1);
     CALL(RangeProfilerSetConfig, &set);
     bool all = false;
     for (size_t pass = 0; !err && !all; pass++) {
@@ -153,21 +166,25 @@ static int collect(struct range *r, struct dev_device *d, int (*fn)(void *, stru
         CALL(RangeProfilerStart, &PARAMS(CUpti_RangeProfiler_Start_Params, .pRangeProfilerObject = r->profiler));
         if (err < 0)
             break;
-        CALL(RangeProfilerPushRange, &PARAMS(CUpti_RangeProfiler_PushRange_Params, .pRangeProfilerObject = r->profiler, .pRangeName = "pass"));
+        CALL(RangeProfilerPushRange,
+             &PARAMS(CUpti_RangeProfiler_PushRange_Params, .pRangeProfilerObject = r->profiler, .pRangeName = "pass"));
         if (!err)
             err = fn(user, e);
         if (!err)
             err = dev_sync(d, e);
-        CUpti_RangeProfiler_PopRange_Params pop = PARAMS(CUpti_RangeProfiler_PopRange_Params, .pRangeProfilerObject = r->profiler);
+        CUpti_RangeProfiler_PopRange_Params pop =
+            PARAMS(CUpti_RangeProfiler_PopRange_Params, .pRangeProfilerObject = r->profiler);
         if (!err)
             CALL(RangeProfilerPopRange, &pop);
-        CUpti_RangeProfiler_Stop_Params stop = PARAMS(CUpti_RangeProfiler_Stop_Params, .pRangeProfilerObject = r->profiler);
+        CUpti_RangeProfiler_Stop_Params stop =
+            PARAMS(CUpti_RangeProfiler_Stop_Params, .pRangeProfilerObject = r->profiler);
         CUptiResult stopped = c->cuptiRangeProfilerStop(&stop); /* also after an error */
         if (!err)
             err = dev_cupti_error(c, stopped, "cuptiRangeProfilerStop", ret_retry, e);
         all = stop.isAllPassSubmitted;
     }
-    CUpti_RangeProfiler_DecodeData_Params decode = PARAMS(CUpti_RangeProfiler_DecodeData_Params, .pRangeProfilerObject = r->profiler);
+    CUpti_RangeProfiler_DecodeData_Params decode =
+        PARAMS(CUpti_RangeProfiler_DecodeData_Params, .pRangeProfilerObject = r->profiler);
     if (!err)
         CALL(RangeProfilerDecodeData, &decode);
     if (!err && decode.numOfRangeDropped)
@@ -175,7 +192,8 @@ static int collect(struct range *r, struct dev_device *d, int (*fn)(void *, stru
     return err;
 }
 
-int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user, struct dev_counters *ret, bool *ret_retry, struct dt_err *e)
+int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *user, struct dev_counters *ret,
+              bool *ret_retry, struct dt_err *e)
 {
     struct range r = {0};
     uint8_t *available = NULL;
@@ -192,8 +210,10 @@ int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *us
     CUpti_Device_GetChipName_Params chip = PARAMS(CUpti_Device_GetChipName_Params, .deviceIndex = (size_t)d->dev);
     if (!err)
         CALL(DeviceGetChipName, &chip);
-    /* What this user may count here: asked twice, for the size and for the image. Where it refuses, so would everything later. */
-    CUpti_Profiler_GetCounterAvailability_Params have = PARAMS(CUpti_Profiler_GetCounterAvailability_Params, .ctx = d->ctx);
+    /* What this user may count here: asked twice, for the size and for the image. Where it refuses, so would everything
+     * later. */
+    CUpti_Profiler_GetCounterAvailability_Params have =
+        PARAMS(CUpti_Profiler_GetCounterAvailability_Params, .ctx = d->ctx);
     if (!err)
         CALL(ProfilerGetCounterAvailability, &have);
     if (!err && !(available = dt_calloc(1, have.counterAvailabilityImageSize + 1)))
@@ -208,9 +228,10 @@ int dev_count(struct dev_device *d, int (*fn)(void *, struct dt_err *), void *us
     if (!err)
         err = collect(&r, d, fn, user, ret_retry, e);
     struct dev_counters got = {0};
-    CUpti_Profiler_Host_EvaluateToGpuValues_Params value =
-        PARAMS(CUpti_Profiler_Host_EvaluateToGpuValues_Params, .pHostObject = r.host, .pCounterDataImage = r.data, .counterDataImageSize = r.ndata, .rangeIndex = 0,
-               .ppMetricNames = (const char **)(uintptr_t)dev_counter_name, .numMetrics = DEV_COUNTERS, .pMetricValues = got.value);
+    CUpti_Profiler_Host_EvaluateToGpuValues_Params value = PARAMS(
+        CUpti_Profiler_Host_EvaluateToGpuValues_Params, .pHostObject = r.host, .pCounterDataImage = r.data,
+        .counterDataImageSize = r.ndata, .rangeIndex = 0, .ppMetricNames = (const char **)(uintptr_t)dev_counter_name,
+        .numMetrics = DEV_COUNTERS, .pMetricValues = got.value);
     if (!err)
         CALL(ProfilerHostEvaluateToGpuValues, &value);
     if (!err)

@@ -1,13 +1,16 @@
-/* CUPTI: opened by dlopen, and tracing of kernels, memsets and copies (kind CONCURRENT_KERNEL: kernels are not serialised by it).
+/* CUPTI: opened by dlopen, and tracing of kernels, memsets and copies (kind CONCURRENT_KERNEL: kernels are not
+ * serialised by it).
  *
- * Order, as the manual's samples have it: subscribe (one subscriber a process; a debugger or profiler holds it where we get error 39), register the buffer
- * callbacks, enable kinds; launch; synchronise, flush, disable, unsubscribe. Driver API records are enabled because external ids are attached to those
- * only. CUPTI calls back without a user pointer, from a thread of its own: hence the static state, under a lock.
+ * Order, as the manual's samples have it: subscribe (one subscriber a process; a debugger or profiler holds it where we
+ * get error 39), register the buffer callbacks, enable kinds; launch; synchronise, flush, disable, unsubscribe. Driver
+ * API records are enabled because external ids are attached to those only. CUPTI calls back without a user pointer,
+ * from a thread of its own: hence the static state, under a lock.
  *
  * Buffers are 1 MB, at most 64 at a time; one that cannot be had makes CUPTI drop records, and the trace says how many.
  *
- * libcupti opens "libcuda.so.1" by itself. Where ours is loaded, the dynamic linker would give it that one, so a process that has opened the
- * software device never opens CUPTI for tracing. The host's part of the counters opens no driver and may be used anywhere.
+ * libcupti opens "libcuda.so.1" by itself. Where ours is loaded, the dynamic linker would give it that one, so a
+ * process that has opened the software device never opens CUPTI for tracing. The host's part of the counters opens no
+ * driver and may be used anywhere.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -22,8 +25,12 @@
 #define MAX_BUFFERS 64
 #define OLDEST 18 /* CUDA 12.0 */
 
-static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, CUPTI_ACTIVITY_KIND_DRIVER, CUPTI_ACTIVITY_KIND_OVERHEAD,
-                                           CUPTI_ACTIVITY_KIND_MEMSET, CUPTI_ACTIVITY_KIND_MEMCPY, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
+static const CUpti_ActivityKind kinds[] = {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                           CUPTI_ACTIVITY_KIND_DRIVER,
+                                           CUPTI_ACTIVITY_KIND_OVERHEAD,
+                                           CUPTI_ACTIVITY_KIND_MEMSET,
+                                           CUPTI_ACTIVITY_KIND_MEMCPY,
+                                           CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL};
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
 static struct {
@@ -47,7 +54,9 @@ int dev_cupti_error(const struct dev_cupti *c, CUptiResult r, const char *what, 
     if (r == CUPTI_SUCCESS)
         return 0;
     switch (r) {
-    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED: why = ": another profiler or a debugger has this process"; break;
+    case CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED:
+        why = ": another profiler or a debugger has this process";
+        break;
     case CUPTI_ERROR_INSUFFICIENT_PRIVILEGES:
     case CUPTI_ERROR_VIRTUALIZED_DEVICE_INSUFFICIENT_PRIVILEGES:
         why = ": this user may not read the counters (the driver's parameter NVreg_RestrictProfilingToAdminUsers)";
@@ -73,14 +82,15 @@ static int fill(struct dev_cupti *c, struct dt_err *e)
     c->lib = dev_find_library(sonames);
     if (!c->lib)
         return dt_err_set(e, DT_E_PROFILER, "there is no CUPTI (libcupti.so.13) on this machine");
-    /* It opens these by their names alone, which the linker does not find beside it (in NVIDIA's wheels); once open they are found. They stay open. */
+    /* It opens these by their names alone, which the linker does not find beside it (in NVIDIA's wheels); once open
+     * they are found. They stay open. */
     for (size_t i = 0; i < sizeof beside / sizeof *beside; i++)
         dev_find_library(beside[i]);
-#define CUPTI(name)                                                                                                                \
-    if (!(c->name = (__typeof__(&name))dlsym(c->lib, #name)))                                                                      \
+#define CUPTI(name)                                                                                                    \
+    if (!(c->name = (__typeof__(&name))dlsym(c->lib, #name)))                                                          \
         return dt_err_set(e, DT_E_PROFILER, "libcupti has no " #name);
-#define RANGE(name)                                                                                                                \
-    if (!(c->name = (__typeof__(&name))dlsym(c->lib, #name)) && !c->no_range)                                                      \
+#define RANGE(name)                                                                                                    \
+    if (!(c->name = (__typeof__(&name))dlsym(c->lib, #name)) && !c->no_range)                                          \
         c->no_range = #name;
 #include "device/cupti.def"
 #undef CUPTI
@@ -114,13 +124,14 @@ int dev_cupti_open(bool host, const struct dev_cupti **ret, struct dt_err *e)
     return err;
 }
 
-/* ---- callbacks ---------------------------------------------------------------------------------------------------- */
+/* ---- callbacks --------------------------------------------------------------------------------------------------- */
 static void CUPTIAPI ignore(void *user, CUpti_CallbackDomain domain, CUpti_CallbackId id, const void *data) {}
 
 static void CUPTIAPI wanted(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     pthread_mutex_lock(&state.lock);
-    *buffer = state.buffers < MAX_BUFFERS ? aligned_alloc(64, BUFFER_BYTES) : NULL; /* malloc'd memory that CUPTI writes: no hook */
+    /* malloc'd memory that CUPTI writes: no hook */
+    *buffer = state.buffers < MAX_BUFFERS ? aligned_alloc(64, BUFFER_BYTES) : NULL;
     state.buffers += *buffer != NULL;
     pthread_mutex_unlock(&state.lock);
     *size = *buffer ? BUFFER_BYTES : 0;
@@ -132,7 +143,8 @@ static void CUPTIAPI completed(CUcontext ctx, uint32_t stream, uint8_t *buffer, 
     CUpti_Activity *record = NULL;
     size_t dropped = 0;
     pthread_mutex_lock(&state.lock);
-    while (valid && buffer && state.cupti.cuptiActivityGetNextRecord(buffer, valid < size ? valid : size, &record) == CUPTI_SUCCESS)
+    while (valid && buffer &&
+           state.cupti.cuptiActivityGetNextRecord(buffer, valid < size ? valid : size, &record) == CUPTI_SUCCESS)
         if (state.tracing && dev_activity_add(&state.trace, record) < 0)
             state.trace.dropped++;
     if (state.tracing && state.cupti.cuptiActivityGetNumDroppedRecords(ctx, stream, &dropped) == CUPTI_SUCCESS)
@@ -142,7 +154,7 @@ static void CUPTIAPI completed(CUcontext ctx, uint32_t stream, uint8_t *buffer, 
     free(buffer);
 }
 
-/* ---- tracing ------------------------------------------------------------------------------------------------------ */
+/* ---- tracing ----------------------------------------------------------------------------------------------------- */
 static int stop(struct dev_tracer *t, bool keep, struct dev_trace *ret, struct dt_err *e)
 {
     const struct dev_cupti *c = &state.cupti;

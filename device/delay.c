@@ -1,8 +1,10 @@
-/* Blocks that begin late, on a real GPU: whose order nobody can choose, but many orders of which show when some blocks sleep first.
+/* Blocks that begin late, on a real GPU: whose order nobody can choose, but many orders of which show when some blocks
+ * sleep first.
  *
- * Some instructions at the head of every entry hash the block's number with the low bits of the device's clock and let about one block in four sleep, up to 15 times
- * 2 microseconds: other blocks every time. What a plan relies on without having ordered it then shows as other bytes. On the software device the clock stands
- * still within a launch, and its own shuffled orders do this better.
+ * Some instructions at the head of every entry hash the block's number with the low bits of the device's clock and let
+ * about one block in four sleep, up to 15 times 2 microseconds: other blocks every time. What a plan relies on without
+ * having ordered it then shows as other bytes. On the software device the clock stands still within a launch, and its
+ * own shuffled orders do this better.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,12 +12,16 @@
 #include "base/str.h"
 #include "device/device.h"
 
-static const char delay[] = "\n{ .reg .b32 %dvd<8>; .reg .pred %dvp;\n"
-                            "mov.u32 %dvd0, %ctaid.x; mov.u32 %dvd1, %ctaid.y; mov.u32 %dvd2, %ctaid.z; mov.u32 %dvd3, %globaltimer_lo; shr.u32 %dvd3, %dvd3, 10;\n"
-                            "mad.lo.u32 %dvd0, %dvd1, 40503, %dvd0; mad.lo.u32 %dvd0, %dvd2, 69069, %dvd0; xor.b32 %dvd0, %dvd0, %dvd3; mul.lo.u32 %dvd0, %dvd0, 2654435761;\n"
-                            "shr.u32 %dvd4, %dvd0, 30; setp.ne.u32 %dvp, %dvd4, 0; @%dvp bra DVGO; shr.u32 %dvd5, %dvd0, 26; and.b32 %dvd5, %dvd5, 15;\n"
-                            "DVSLEEP: setp.eq.u32 %dvp, %dvd5, 0; @%dvp bra DVGO; nanosleep.u32 2000; sub.u32 %dvd5, %dvd5, 1; bra DVSLEEP;\n"
-                            "DVGO: }\n";
+static const char delay[] =
+    "\n{ .reg .b32 %dvd<8>; .reg .pred %dvp;\n"
+    "mov.u32 %dvd0, %ctaid.x; mov.u32 %dvd1, %ctaid.y; mov.u32 %dvd2, %ctaid.z; mov.u32 %dvd3, %globaltimer_lo; "
+    "shr.u32 %dvd3, %dvd3, 10;\n"
+    "mad.lo.u32 %dvd0, %dvd1, 40503, %dvd0; mad.lo.u32 %dvd0, %dvd2, 69069, %dvd0; xor.b32 %dvd0, %dvd0, %dvd3; "
+    "mul.lo.u32 %dvd0, %dvd0, 2654435761;\n"
+    "shr.u32 %dvd4, %dvd0, 30; setp.ne.u32 %dvp, %dvd4, 0; @%dvp bra DVGO; shr.u32 %dvd5, %dvd0, 26; and.b32 %dvd5, "
+    "%dvd5, 15;\n"
+    "DVSLEEP: setp.eq.u32 %dvp, %dvd5, 0; @%dvp bra DVGO; nanosleep.u32 2000; sub.u32 %dvd5, %dvd5, 1; bra DVSLEEP;\n"
+    "DVGO: }\n";
 
 char *dev_delayed_ptx(const char *ptx)
 {

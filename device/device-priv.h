@@ -1,4 +1,5 @@
-/* What stays inside device/: finding libraries and helper programs, the compiler child, the open device, the driver's table. */
+/* What stays inside device/: finding libraries and helper programs, the compiler child, the open device, the driver's
+ * table. */
 #ifndef DT_DEVICE_PRIV_H
 #define DT_DEVICE_PRIV_H
 
@@ -10,10 +11,11 @@
 
 /* ---- find.c ---- */
 /* A file that the build or an installation put beside this program: the environment variable `env` names it, else
- * DIR/../`folder`/`name` and DIR/../lib/dovetail/`name` of every parent of the running program. Caller frees; NULL: not found. */
+ * DIR/../`folder`/`name` and DIR/../lib/dovetail/`name` of every parent of the running program. Caller frees; NULL: not
+ * found. */
 char *dev_find_ours(const char *env, const char *folder, const char *name);
-/* dlopen one of the NULL-terminated sonames: DOVETAIL_CUDA_LIBS, CUDA_HOME, the toolkit of the build, then the system's own search.
- * NULL if none is there. */
+/* dlopen one of the NULL-terminated sonames: DOVETAIL_CUDA_LIBS, CUDA_HOME, the toolkit of the build, then the system's
+ * own search. NULL if none is there. */
 void *dev_find_library(const char *const *soname);
 
 /* ---- child.c: the confined compiler ---- */
@@ -22,8 +24,8 @@ struct dev_reply { /* what the child said; the strings are owned */
     size_t result_len;
     bool missing; /* the library is not on this machine */
 };
-/* One job: 'N' NVRTC (options, source), 'J' nvJitLink (options, PTX), 'V' and 'W' their versions. 0 when the child answered, else
- * DT_E_TIMEOUT, DT_E_COMPILE (it crashed), DT_E_NO_COMPILER (it is not installed), DT_E_IO. */
+/* One job: 'N' NVRTC (options, source), 'J' nvJitLink (options, PTX), 'V' and 'W' their versions. 0 when the child
+ * answered, else DT_E_TIMEOUT, DT_E_COMPILE (it crashed), DT_E_NO_COMPILER (it is not installed), DT_E_IO. */
 int dev_child(char job, const char *const *option, unsigned noption, const char *text, size_t len, unsigned timeout_ms,
               struct dev_reply *ret, struct dt_err *e);
 void dev_reply_done(struct dev_reply *r);
@@ -31,8 +33,8 @@ void dev_reply_done(struct dev_reply *r);
 /* ---- nvjitlink.c ---- */
 /* What follows a directive of a module's head (".target"), which no comment holds; NULL: it has none. */
 const char *dev_directive(const char *ptx, size_t len, const char *name);
-/* A copy of the text with another .version ("9.0"; what follows the number is not looked at). PTX from a newer compiler mostly
- * needs none of what the newer version added. NULL: it has none, or memory is out. Caller frees. */
+/* A copy of the text with another .version ("9.0"; what follows the number is not looked at). PTX from a newer compiler
+ * mostly needs none of what the newer version added. NULL: it has none, or memory is out. Caller frees. */
 char *dev_with_version(const char *ptx, size_t len, const char *version);
 
 /* ---- symbols.c: the driver, opened once a process and kept ---- */
@@ -59,7 +61,7 @@ struct dev_device {
     CUcontext ctx;
     struct dev_info info;
     unsigned deadline_ms;
-    uint64_t limit; /* of dev_set_limit */
+    uint64_t limit;      /* of dev_set_limit */
     uint64_t generation; /* counts resets: handles of an older one are dead */
     uint64_t seed;
     bool race_check;
@@ -75,18 +77,21 @@ int dev_use(struct dev_device *d, struct dt_err *e); /* make its context current
 int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e);
 /* Wait until the event is reached, at most the deadline. */
 int dev_wait_event(struct dev_device *d, CUevent ev, struct dt_err *e);
-int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t shared, CUfunction *ret, struct dt_err *e);
+int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t shared, CUfunction *ret,
+                 struct dt_err *e);
 /* What the driver says of a loaded function; spills count as stack. */
 int dev_function_resources(struct dev_device *d, CUfunction f, struct dev_resources *ret, struct dt_err *e);
 
 /* ---- image.c: a module's PTX, or machine code made of it, into the driver ---- */
-/* What ptxas is asked for: the device's architecture, with the suffix of the module's .target word where it is for that device alone. DT_E_PTX: no
- * architecture; DT_E_UNSUPPORTED: for another device. */
+/* What ptxas is asked for: the device's architecture, with the suffix of the module's .target word where it is for that
+ * device alone. DT_E_PTX: no architecture; DT_E_UNSUPPORTED: for another device. */
 int dev_arch_for(const struct dev_info *i, const char *target, char arch[16], struct dt_err *e);
 int dev_image_load(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_cubin, struct dt_err *e);
-int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, struct dt_err *e); /* the driver compiles */
+/* the driver compiles */
+int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, struct dt_err *e);
 /* By nvJitLink alone; *ret_final: an error that the driver's compiler will not mend. */
-int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final, struct dt_err *e);
+int dev_image_cubin(struct dev_device *d, const char *ptx, size_t len, CUmodule *ret, bool *ret_final,
+                    struct dt_err *e);
 
 /* carried.c: of a module with m->cubin, on a real device. */
 int dev_image_carried(struct dev_device *d, const struct dev_module *m, CUmodule *ret, struct dt_err *e);

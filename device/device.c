@@ -1,8 +1,9 @@
 /* Opening a device, what it is, and what its errors mean.
  *
- * One code path for a real GPU and the software device: whatever differs hangs on the extension entries, which only ours has. A device is
- * used through its primary context. After a fault a CUDA context is dead (sticky error): dev_reset starts over. Errors of kernels come back as
- * DT_E_BOUNDS, DT_E_TRAP …; on the software device with kernel, block, thread and PTX line.
+ * One code path for a real GPU and the software device: whatever differs hangs on the extension entries, which only
+ * ours has. A device is used through its primary context. After a fault a CUDA context is dead (sticky error):
+ * dev_reset starts over. Errors of kernels come back as DT_E_BOUNDS, DT_E_TRAP …; on the software device with kernel,
+ * block, thread and PTX line.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,8 +21,10 @@ static const char *hint(CUresult r)
 {
     switch (r) {
     case CUDA_ERROR_STUB_LIBRARY: return "this libcuda.so.1 is the toolkit's stub, not a driver";
-    case CUDA_ERROR_DEVICE_UNAVAILABLE: return "the GPU is in exclusive or prohibited mode, or another process has taken it";
-    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH: return "the driver's kernel module and its library differ: reboot or reinstall it";
+    case CUDA_ERROR_DEVICE_UNAVAILABLE:
+        return "the GPU is in exclusive or prohibited mode, or another process has taken it";
+    case CUDA_ERROR_SYSTEM_DRIVER_MISMATCH:
+        return "the driver's kernel module and its library differ: reboot or reinstall it";
     case CUDA_ERROR_SYSTEM_NOT_READY: return "the system is not ready, NVSwitch's fabric manager perhaps: try later";
     case CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE: return "the CUDA compatibility package does not support this GPU";
     case CUDA_ERROR_MPS_CONNECTION_FAILED:
@@ -37,7 +40,8 @@ static const char *hint(CUresult r)
 int dev_use(struct dev_device *d, struct dt_err *e)
 {
     if (d->hung)
-        return dt_err_set(e, DT_E_TIMEOUT, "a kernel on the device does not end: this process can do nothing with it any more");
+        return dt_err_set(e, DT_E_TIMEOUT,
+                          "a kernel on the device does not end: this process can do nothing with it any more");
     CUresult r = d->cu->cuCtxSetCurrent(d->ctx);
     return r == CUDA_SUCCESS ? 0 : dev_cu(d, r, "cuCtxSetCurrent", e);
 }
@@ -78,7 +82,10 @@ static int cu_error(const struct dev_driver *cu, CUresult r, const char *what, s
     cu->cuGetErrorName(r, &name);
     cu->cuGetErrorString(r, &words);
     const char *more = hint(r);
-    return dt_err_set(e, code_of(r), "%s: %s (%s)", what, name ? name : "unknown error", more ? more : words ? words : "no description");
+    return dt_err_set(e, code_of(r), "%s: %s (%s)", what, name ? name : "unknown error",
+                      more    ? more
+                      : words ? words
+                              : "no description");
 }
 
 int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
@@ -91,7 +98,8 @@ int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
     return cu_error(d->cu, r, what, e);
 }
 
-/* No attribute says it: A100, Hopper and Blackwell's B200 have two (white papers; softgpu/models.def has the sources), others one. */
+/* No attribute says it: A100, Hopper and Blackwell's B200 have two (white papers; softgpu/models.def has the sources),
+ * others one. */
 static unsigned l2_halves(unsigned major, unsigned minor)
 {
     return (major == 8 && minor == 0) || major == 9 || major == 10 ? 2 : 1;
@@ -103,8 +111,8 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
     int major = 0, minor = 0;
     const char *model = NULL;
     CUresult r = cu->cuDeviceGetName(i.name, sizeof i.name, dev);
-#define ATTR(to, name)                                                                                                             \
-    if (r == CUDA_SUCCESS)                                                                                                         \
+#define ATTR(to, name)                                                                                                 \
+    if (r == CUDA_SUCCESS)                                                                                             \
     r = cu->cuDeviceGetAttribute((int *)&(to), CU_DEVICE_ATTRIBUTE_##name, dev)
     ATTR(major, COMPUTE_CAPABILITY_MAJOR);
     ATTR(minor, COMPUTE_CAPABILITY_MINOR);
@@ -126,9 +134,11 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
         r = cu->dovetailDeviceL2Halves(&i.l2_halves, dev);
     if (r != CUDA_SUCCESS)
         return cu_error(cu, r, "reading the device's attributes", e);
-    /* A MIG slice has a name of its own ("NVIDIA H200 MIG 1g.18gb") and its own number of SMs; a slice may be an MPS server's too. */
+    /* A MIG slice has a name of its own ("NVIDIA H200 MIG 1g.18gb") and its own number of SMs; a slice may be an MPS
+     * server's too. */
     int mps = 0;
-    if (cu->cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, dev) != CUDA_SUCCESS) /* a driver that does not know it */
+    /* a driver that does not know it */
+    if (cu->cuDeviceGetAttribute(&mps, CU_DEVICE_ATTRIBUTE_MPS_ENABLED, dev) != CUDA_SUCCESS)
         mps = 0;
     snprintf(i.sharing, sizeof i.sharing, "%s", strstr(i.name, " MIG ") ? "mig" : mps > 0 ? "mps" : "");
     i.cc_major = (unsigned)major;
@@ -177,7 +187,8 @@ static int find(const char *spec, const struct dev_driver **ret_cu, CUdevice *re
         return find_soft(spec + 5, ret_cu, ret, e);
     if (!strcmp(spec, "cuda"))
         return find_real(0, ret_cu, ret, e);
-    if (!strncmp(spec, "cuda:", 5) && spec[5] && strlen(spec + 5) < 4 && strspn(spec + 5, "0123456789") == strlen(spec + 5))
+    if (!strncmp(spec, "cuda:", 5) && spec[5] && strlen(spec + 5) < 4 &&
+        strspn(spec + 5, "0123456789") == strlen(spec + 5))
         return find_real((unsigned)strtoul(spec + 5, NULL, 10), ret_cu, ret, e);
     return dt_err_set(e, DT_E_NO_DEVICE, "\"%.40s\" is no device: auto, cuda, cuda:N, soft or soft:MODEL", spec);
 }
@@ -192,8 +203,10 @@ static int settle(struct dev_device *d, struct dt_err *e)
     }
     int err = dev_use(d, e);
     CUexecAffinityParam part = {0};
-    if (!err && d->cu->cuCtxGetExecAffinity && d->cu->cuCtxGetExecAffinity(&part, CU_EXEC_AFFINITY_TYPE_SM_COUNT) == CUDA_SUCCESS &&
-        part.param.smCount.val && part.param.smCount.val < d->info.sms) { /* an MPS client that gets a part of the GPU */
+    if (!err && d->cu->cuCtxGetExecAffinity &&
+        d->cu->cuCtxGetExecAffinity(&part, CU_EXEC_AFFINITY_TYPE_SM_COUNT) == CUDA_SUCCESS &&
+        /* an MPS client that gets a part of the GPU */
+        part.param.smCount.val && part.param.smCount.val < d->info.sms) {
         d->info.sms = part.param.smCount.val;
         snprintf(d->info.sharing, sizeof d->info.sharing, "mps");
     }
@@ -212,7 +225,8 @@ int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e)
     if (!d)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     const char *ms = getenv("DOVETAIL_KERNEL_TIMEOUT_MS");
-    d->deadline_ms = ms && *ms && strspn(ms, "0123456789") == strlen(ms) ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
+    d->deadline_ms =
+        ms && *ms && strspn(ms, "0123456789") == strlen(ms) ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
     int r = find(spec, &d->cu, &d->dev, e);
     if (!r)
         r = read_info(d->cu, d->dev, &d->info, e);
@@ -239,10 +253,7 @@ struct dev_device *dev_close(struct dev_device *d)
 
 bool dev_hung(const struct dev_device *d) { return d && d->hung; }
 
-const struct dev_info *dev_info(const struct dev_device *d)
-{
-    return &d->info;
-}
+const struct dev_info *dev_info(const struct dev_device *d) { return &d->info; }
 
 int dev_reset(struct dev_device *d, struct dt_err *e)
 {
@@ -287,13 +298,19 @@ int dev_set_checks(struct dev_device *d, const char *modes, struct dt_err *e)
         return dt_err_set(e, DT_E_UNSUPPORTED, "the checking modes need the software device");
     CUresult c = d->cu->dovetailSetChecks(modes);
     if (c == CUDA_ERROR_INVALID_VALUE)
-        return dt_err_set(e, DT_E_USAGE, "the checking modes are race, uninit, barrier, all and none; not \"%.60s\"", modes ? modes : "");
+        return dt_err_set(e, DT_E_USAGE, "the checking modes are race, uninit, barrier, all and none; not \"%.60s\"",
+                          modes ? modes : "");
     return dev_cu(d, c, "dovetailSetChecks", e);
 }
 
 static struct dev_finding finding(const struct dovetail_fault *f)
 {
-    struct dev_finding x = {.is = f->num != 0, .line = f->line, .bytes = f->bytes, .address = f->address, .has_other = f->has_other, .other_line = f->other_line};
+    struct dev_finding x = {.is = f->num != 0,
+                            .line = f->line,
+                            .bytes = f->bytes,
+                            .address = f->address,
+                            .has_other = f->has_other,
+                            .other_line = f->other_line};
     memcpy(x.block, f->block, sizeof x.block);
     memcpy(x.thread, f->thread, sizeof x.thread);
     memcpy(x.other_block, f->other_block, sizeof x.other_block);

@@ -1,4 +1,5 @@
-/* Cubins as ELF files: sections by name and relocations. Every offset is checked before it is followed: a cubin may come from anywhere. */
+/* Cubins as ELF files: sections by name and relocations. Every offset is checked before it is followed: a cubin may
+ * come from anywhere. */
 #include "device/machine-priv.h"
 
 #include <elf.h>
@@ -14,8 +15,12 @@ bool elf_section(const struct elf_file *f, unsigned i, struct elf_section *ret)
     bool bytes = s.sh_type != SHT_NOBITS;
     if (bytes && (s.sh_offset > f->n || s.sh_size > f->n - s.sh_offset))
         return false;
-    *ret = (struct elf_section){.name = s.sh_name < f->nnames ? f->names + s.sh_name : "", .p = bytes ? f->p + s.sh_offset : NULL, .size = s.sh_size,
-                                .type = s.sh_type, .link = s.sh_link, .info = s.sh_info};
+    *ret = (struct elf_section){.name = s.sh_name < f->nnames ? f->names + s.sh_name : "",
+                                .p = bytes ? f->p + s.sh_offset : NULL,
+                                .size = s.sh_size,
+                                .type = s.sh_type,
+                                .link = s.sh_link,
+                                .info = s.sh_info};
     return true;
 }
 
@@ -31,8 +36,8 @@ bool elf_open(struct elf_file *f, const void *p, size_t n)
     memcpy(&h, p, sizeof h);
     f->shoff = h.e_shoff;
     f->nsection = h.e_shnum;
-    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 || h.e_shentsize != sizeof(Elf64_Shdr) ||
-        !elf_section(f, h.e_shstrndx, &s) || !s.p || !s.size || s.p[s.size - 1])
+    if (memcmp(h.e_ident, ELFMAG, SELFMAG) || h.e_ident[EI_CLASS] != ELFCLASS64 ||
+        h.e_shentsize != sizeof(Elf64_Shdr) || !elf_section(f, h.e_shstrndx, &s) || !s.p || !s.size || s.p[s.size - 1])
         return false;
     f->names = (const char *)s.p;
     f->nnames = s.size;

@@ -1,11 +1,13 @@
 /* Where things are: our own helper files, and NVIDIA's libraries.
  *
- * Ours (the software libcuda, the compiler child) are never found through LD_LIBRARY_PATH or PATH: an environment variable names one for
- * tests, else they lie where the build or the package put them, relative to the running program. Every parent directory is tried, so
- * that a test program deep in a build tree finds the same file as build/daemon/dovetaild.
+ * Ours (the software libcuda, the compiler child) are never found through LD_LIBRARY_PATH or PATH: an environment
+ * variable names one for tests, else they lie where the build or the package put them, relative to the running program.
+ * Every parent directory is tried, so that a test program deep in a build tree finds the same file as
+ * build/daemon/dovetaild.
  *
- * NVIDIA's are found in this order: DOVETAIL_CUDA_LIBS (directories, separated by ':'; the wheels in a virtual environment),
- * CUDA_HOME, the toolkit that the build used, and what the dynamic linker finds by soname. Nothing here is linked against.
+ * NVIDIA's are found in this order: DOVETAIL_CUDA_LIBS (directories, separated by ':'; the wheels in a virtual
+ * environment), CUDA_HOME, the toolkit that the build used, and what the dynamic linker finds by soname. Nothing here
+ * is linked against.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -42,7 +44,8 @@ char *dev_find_ours(const char *env, const char *folder, const char *name)
 static void *open_in(const char *dir, size_t len, const char *soname)
 {
     char path[PATH_MAX];
-    if (!len || (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)len, dir, soname) >= sizeof path || access(path, R_OK))
+    if (!len || (size_t)snprintf(path, sizeof path, "%.*s/%s", (int)len, dir, soname) >= sizeof path ||
+        access(path, R_OK))
         return NULL;
     return dlopen(path, RTLD_NOW | RTLD_LOCAL);
 }

@@ -1,18 +1,22 @@
 /* Arithmetic identity: no product and sum may be contracted that were not in the original.
  *
- * PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction: ptxas may make an FFMA of a
- * mul.f32 and an add.f32 that meet in one kernel, and does so, also when only the store between them goes away. A product that carries
- * .rn is never contracted, whatever it meets (tried for f32, f64, f16, f16x2, bf16: ptxas 13.0). So where products and sums of a kernel can meet every
- * emitted mul carries .rn, and sums stay as they are: `.rn` on them also stops harmless things (1 + ex2(x) is known to be positive, and a division
- * by it then shorter). That must not change the original's own code either: the entry is printed both ways, assembled both ways, and the machine code
- * compared byte for byte (nvcc contracts before it writes PTX, so this ordinarily holds; PTX from elsewhere may lean on ptxas: contract.c).
+ * PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction: ptxas may make an
+ * FFMA of a mul.f32 and an add.f32 that meet in one kernel, and does so, also when only the store between them goes
+ * away. A product that carries .rn is never contracted, whatever it meets (tried for f32, f64, f16, f16x2, bf16: ptxas
+ * 13.0). So where products and sums of a kernel can meet every emitted mul carries .rn, and sums stay as they are:
+ * `.rn` on them also stops harmless things (1 + ex2(x) is known to be positive, and a division by it then shorter).
+ * That must not change the original's own code either: the entry is printed both ways, assembled both ways, and the
+ * machine code compared byte for byte (nvcc contracts before it writes PTX, so this ordinarily holds; PTX from
+ * elsewhere may lean on ptxas: contract.c).
  *
- * Where no open product reaches an open sum nothing can be contracted within the kernel, and nothing is changed: `.rn` alone would undo other
- * things (a * b * 0.5f is one FMUL.D2, mul.rn.f32 makes two FMULs of it). Between kernels that are put into one, values are hidden (rewrite/inline.c) or
- * handed over behind a barrier. A product reaches what its register is copied to, through shared and local memory, too, since stores are forwarded to loads; not
- * what is computed of it, and not through `xor` of two registers.
- * Without nvJitLink nothing can be compared: an entry is then taken only where none reaches one.
- * What this does not see: what else ptxas combines. That is for whoever compares the machine code of the posted kernels and of the new one.
+ * Where no open product reaches an open sum nothing can be contracted within the kernel, and nothing is changed: `.rn`
+ * alone would undo other things (a * b * 0.5f is one FMUL.D2, mul.rn.f32 makes two FMULs of it). Between kernels that
+ * are put into one, values are hidden (rewrite/inline.c) or handed over behind a barrier. A product reaches what its
+ * register is copied to, through shared and local memory, too, since stores are forwarded to loads; not what is
+ * computed of it, and not through `xor` of two registers.
+ * Without nvJitLink nothing can be compared: an entry is then taken only where none reaches one. What this does not
+ * see: what else ptxas combines. That is for whoever compares the machine code of the posted kernels and of the new
+ * one.
  */
 #include <elf.h>
 #include <stdlib.h>
@@ -43,7 +47,7 @@ unsigned dev_round_muls(struct ptx_function *f)
     return n;
 }
 
-/* ---- machine code ---------------------------------------------------------------------------------------------------- */
+/* ---- machine code ------------------------------------------------------------------------------------------------ */
 
 struct elf {
     const uint8_t *p;
@@ -113,7 +117,7 @@ bool dev_same_code(const void *a, size_t na, const void *b, size_t nb)
     return found && found == other;
 }
 
-/* ---- does an open product reach an open sum? ---------------------------------------------------------------------------- */
+/* ---- does an open product reach an open sum? --------------------------------------------------------------------- */
 
 struct reach {
     bool *reg; /* by register: it may hold an open product */
@@ -141,22 +145,19 @@ static bool copies(const struct ptx_inst *i)
     case PTX_OP_MOV:
     case PTX_OP_SELP:
     case PTX_OP_NEG:
-    case PTX_OP_ABS:
-        return true;
+    case PTX_OP_ABS: return true;
     case PTX_OP_CVT:
-    case PTX_OP_SETP:
-        return false;
-    case PTX_OP_XOR:
-        return i->opnd[1].kind != PTX_O_REG || i->opnd[2].kind != PTX_O_REG;
-    default:
-        return !i->ntype || !ptx_type_is_float(i->type[0]);
+    case PTX_OP_SETP: return false;
+    case PTX_OP_XOR: return i->opnd[1].kind != PTX_O_REG || i->opnd[2].kind != PTX_O_REG;
+    default: return !i->ntype || !ptx_type_is_float(i->type[0]);
     }
 }
 
 /* One instruction; true: it is an open sum of an open product. */
 static bool follow(const struct ptx_inst *i, struct reach *w)
 {
-    unsigned flags = i->space == PTX_GLOBAL || i->space == PTX_PARAM ? 0 : ptx_op_info(i->op)->flags & (PTX_F_READS | PTX_F_WRITES);
+    unsigned flags =
+        i->space == PTX_GLOBAL || i->space == PTX_PARAM ? 0 : ptx_op_info(i->op)->flags & (PTX_F_READS | PTX_F_WRITES);
     bool access = ptx_op_info(i->op)->flags & PTX_F_READS;
     w->carries = false;
     ptx_inst_regs(i, on_read, w);
@@ -165,7 +166,8 @@ static bool follow(const struct ptx_inst *i, struct reach *w)
     if ((flags & PTX_F_WRITES) && w->carries && !w->memory)
         w->memory = w->changed = true;
     w->opens = i->op == PTX_OP_MUL ? open_to_contraction(i)
-               : access ? (flags & PTX_F_READS) && w->memory : w->carries && copies(i);
+               : access            ? (flags & PTX_F_READS) && w->memory
+                                   : w->carries && copies(i);
     ptx_inst_regs(i, on_write, w);
     return false;
 }
@@ -226,7 +228,8 @@ enum dev_identity dev_identity(const struct ptx_module *m, const char *entry, co
         changed += dev_round_muls(one->func[k]);
     if (!changed || ptx_print(one, &after) < 0 || before.failed || after.failed)
         goto done;
-    if (dev_assemble(before.s, before.len, arch, &x, &nx, NULL) < 0 || dev_assemble(after.s, after.len, arch, &y, &ny, NULL) < 0)
+    if (dev_assemble(before.s, before.len, arch, &x, &nx, NULL) < 0 ||
+        dev_assemble(after.s, after.len, arch, &y, &ny, NULL) < 0)
         goto done;
     out = dev_same_code(x, nx, y, ny) ? DEV_IDENTICAL : DEV_CONTRACTED;
 done:

@@ -1,13 +1,18 @@
 /* A module as a driver takes it. The software device takes the PTX. A real one is given machine code:
  *
- *   1. nvJitLink assembles the PTX for the device's own architecture, "sm_90a" where the module's .target is the device's with that suffix. It is the ptxas that
- *      passed the module (prog.c) and that proved what contraction leaves alone (contract.c), its registers are those that are reported, and it runs in a
+ *   1. nvJitLink assembles the PTX for the device's own architecture, "sm_90a" where the module's .target is the
+ *   device's with that suffix. It is the ptxas that
+ *      passed the module (prog.c) and that proved what contraction leaves alone (contract.c), its registers are those
+ *      that are reported, and it runs in a
  *      confined child with a deadline, which the driver's compiler does not.
- *   2. Where nvJitLink is missing, does not know the architecture or refuses, or the driver does not take its machine code (an older driver, a newer
- *      toolkit), the driver gets the PTX and compiles it; at the version of PTX that it knows, if it says that the text's is too new.
+ *   2. Where nvJitLink is missing, does not know the architecture or refuses, or the driver does not take its machine
+ *   code (an older driver, a newer
+ *      toolkit), the driver gets the PTX and compiles it; at the version of PTX that it knows, if it says that the
+ *      text's is too new.
  *
- * When neither works the error has the words of both. nvJitLink past its deadline ends it: the driver's compiler cannot be stopped. Machine code is kept by digest
- * of PTX, architecture and compiler (memo.c), for the life of the process; not on disk, where somebody might change it.
+ * When neither works the error has the words of both. nvJitLink past its deadline ends it: the driver's compiler cannot
+ * be stopped. Machine code is kept by digest of PTX, architecture and compiler (memo.c), for the life of the process;
+ * not on disk, where somebody might change it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +79,8 @@ int dev_image_ptx(struct dev_device *d, const char *ptx, size_t len, CUmodule *r
     CUresult c = load(d, ptx, log, ret);
     if (c == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) { /* the driver's own: PTX 9.0 came with CUDA 13.0, 8.4 with 12.4 */
         char version[32];
-        snprintf(version, sizeof version, "%d.%d", d->info.driver_version / 1000 - 4, d->info.driver_version % 1000 / 10);
+        snprintf(version, sizeof version, "%d.%d", d->info.driver_version / 1000 - 4,
+                 d->info.driver_version % 1000 / 10);
         dt_free_ char *older = dev_with_version(ptx, len, version);
         if (older)
             c = load(d, older, log, ret);
@@ -115,7 +121,8 @@ int dev_image_load(struct dev_device *d, const char *ptx, size_t len, CUmodule *
     if (r < 0 && !final) {
         r = dev_image_ptx(d, ptx, len, ret, &text);
         if (r < 0) {
-            dt_err_set(e, r, "%s; as machine code by nvJitLink: %s", text.detail ? text.detail : dt_err_text(r), code.detail ? code.detail : "no");
+            dt_err_set(e, r, "%s; as machine code by nvJitLink: %s", text.detail ? text.detail : dt_err_text(r),
+                       code.detail ? code.detail : "no");
             if (text.log || code.log)
                 dt_err_log(e, text.log ? text.log : code.log);
         }

@@ -35,10 +35,12 @@ struct code {
     struct code_ctx {
         uint32_t call, parent; /* through which CALL a search went in, and what was before */
         uint32_t depth;
-    } *ctx;
+    } * ctx;
     uint32_t nctx, ctx_cap;
     uint32_t *file, *line; /* by instruction; line 0: none */
-    struct { char name[80]; } *files; /* of the line table, from 1 */
+    struct {
+        char name[80];
+    } * files; /* of the line table, from 1 */
     uint32_t nfiles;
     uint64_t steps; /* of searches; bounded */
     struct seen {
@@ -64,13 +66,15 @@ struct origins {
 /* Read .text.ENTRY of a cubin. 0, or an error; 1 and `why`: there is something that this reader does not know. */
 int code_read(struct code *c, const void *cubin, size_t len, const char *entry, struct dt_str *why, struct dt_err *e);
 void code_done(struct code *c);
-/* What defines register reg of instruction at's operands, through moves and selects. 0; 1: too much to say; DT_E_NOMEM. */
+/* What defines register reg of instruction at's operands, through moves and selects. 0; 1: too much to say;
+ * DT_E_NOMEM. */
 int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsigned half, struct origins *out);
-/* The lines of every instruction, from .nv_debug_line_sass (posted: of the PTX itself) or .debug_line. 0, DT_E_NOMEM, 1: there is none. */
+/* The lines of every instruction, from .nv_debug_line_sass (posted: of the PTX itself) or .debug_line. 0, DT_E_NOMEM,
+ * 1: there is none. */
 struct elf_file;
 int code_lines(struct code *c, const struct elf_file *f, unsigned text, bool posted);
 
-/* ---- float instructions (shapes.c) --------------------------------------------------------------------------------------- */
+/* ---- float instructions (shapes.c) ------------------------------------------------------------------------------- */
 struct use { /* one origin of one operand */
     uint32_t inst;
     uint8_t slot, kind, half, sign; /* sign: 1 negated, 2 absolute value */
@@ -106,7 +110,7 @@ void side_done(struct side *s);
 unsigned machine_idle(const struct sass_inst *i);
 int machine_order(const void *a, const void *b); /* of uint64_t, for qsort */
 
-/* ---- ELF (elf.c) ------------------------------------------------------------------------------------------------------- */
+/* ---- ELF (elf.c) ------------------------------------------------------------------------------------------------- */
 struct elf_file {
     const uint8_t *p;
     size_t n;

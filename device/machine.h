@@ -1,5 +1,6 @@
-/* Machine code of NVIDIA GPUs as ptxas writes it: a reader of our own (sass.c, sass-ops.def), where values come from (sass-flow.c), which line of PTX an instruction was
- * made of (sass-lines.c), and whether the float arithmetic of one kernel is that of others (arithmetic.c). No disassembler is needed. */
+/* Machine code of NVIDIA GPUs as ptxas writes it: a reader of our own (sass.c, sass-ops.def), where values come from
+ * (sass-flow.c), which line of PTX an instruction was made of (sass-lines.c), and whether the float arithmetic of one
+ * kernel is that of others (arithmetic.c). No disassembler is needed. */
 #ifndef DT_DEVICE_MACHINE_H
 #define DT_DEVICE_MACHINE_H
 
@@ -13,7 +14,8 @@
 /* In code of dev_assemble_lines a line's number in .debug_line has so many bits; above them is its file's. */
 #define DEV_LINE_BITS 20
 
-/* One posted module by itself: its cubin (assembled with -lineinfo), the entry in it, and the name that `.file` gives its text in the changed kernel. */
+/* One posted module by itself: its cubin (assembled with -lineinfo), the entry in it, and the name that `.file` gives
+ * its text in the changed kernel. */
 struct dev_part {
     const char *file;
     const void *cubin;
@@ -21,16 +23,29 @@ struct dev_part {
     const char *entry;
 };
 
-/* Is the float arithmetic of `entry` in `cubin` that of the parts it was made of? Both with -lineinfo; in the changed kernel `.loc` leads from each instruction to a line of
- * a part's PTX. `ptx` (may be NULL) is the changed kernel's text: a line of it whose value nobody needs may be missing from the machine code. 1: the same. 0: not, or not
- * known: `why` names the instruction, the posted line and what differs. */
-int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char *ptx, size_t nptx, const struct dev_part *part, unsigned nparts, struct dt_str *why,
-                   struct dt_err *e);
+/* Is the float arithmetic of `entry` in `cubin` that of the parts it was made of? Both with -lineinfo; in the changed
+ * kernel `.loc` leads from each instruction to a line of a part's PTX. `ptx` (may be NULL) is the changed kernel's
+ * text: a line of it whose value nobody needs may be missing from the machine code. 1: the same. 0: not, or not known:
+ * `why` names the instruction, the posted line and what differs. */
+int dev_arithmetic(const void *cubin, size_t len, const char *entry, const char *ptx, size_t nptx,
+                   const struct dev_part *part, unsigned nparts, struct dt_str *why, struct dt_err *e);
 
-/* ---- the reader ------------------------------------------------------------------------------------------------------ */
+/* ---- the reader -------------------------------------------------------------------------------------------------- */
 
 enum sass_class {
-    SASS_OTHER, SASS_FLOAT, SASS_MOVE, SASS_SELECT, SASS_IMAD, SASS_CS2R, SASS_ATOMIC, SASS_CALL, SASS_BRANCH, SASS_RETURN, SASS_EXIT, SASS_JUMP /* to who knows where */
+    /* to who knows where */
+    SASS_OTHER,
+    SASS_FLOAT,
+    SASS_MOVE,
+    SASS_SELECT,
+    SASS_IMAD,
+    SASS_CS2R,
+    SASS_ATOMIC,
+    SASS_CALL,
+    SASS_BRANCH,
+    SASS_RETURN,
+    SASS_EXIT,
+    SASS_JUMP
 };
 enum sass_kind { SASS_NONE, SASS_REG, SASS_UREG, SASS_IMM, SASS_CONST };
 #define SASS_RZ 255
@@ -69,7 +84,8 @@ struct sass_inst {
 bool sass_knows(unsigned sm);
 /* False: the opcode is not in the table; ret->op is NULL then. */
 bool sass_decode(const uint64_t word[2], struct sass_inst *ret);
-/* As a disassembler has it, for people and for tests: of a float instruction everything but reuse; immediates as bits. */
+/* As a disassembler has it, for people and for tests: of a float instruction everything but reuse; immediates as
+ * bits. */
 void sass_print(const struct sass_inst *i, struct dt_str *out);
 /* Where a branch or call at `at` (bytes from the section's start) goes. */
 uint64_t sass_target(const struct sass_inst *i, uint64_t at, unsigned sm);

@@ -1,17 +1,23 @@
 /* Arms measured in turns: pass by pass, rotating, so that drift of clocks and temperature falls on all of them alike.
  *
- *   1. Passes of every arm for 0.3 s, so that the clocks have risen, and a few more before each set of rounds, so that nothing is loaded or compiled inside a
- *      measured pass. Rounds during which something disturbed the device are measured again, up to three times in all; the verdict is on the last.
- *   2. `reps` rounds. Each pass lies between two events on its first stream; where a cold L2 is asked for, twice its size is overwritten
+ *   1. Passes of every arm for 0.3 s, so that the clocks have risen, and a few more before each set of rounds, so that
+ *   nothing is loaded or compiled inside a
+ *      measured pass. Rounds during which something disturbed the device are measured again, up to three times in all;
+ *      the verdict is on the last.
+ *   2. `reps` rounds. Each pass lies between two events on its first stream; where a cold L2 is asked for, twice its
+ *   size is overwritten
  *      before the first event. Ratios to the first arm are taken within a round.
- *   3. The same under CUPTI, fewer rounds: a pass is then the time from the first start to the last end of what it ran, its steps are the durations of their
- *      records, and the slowdown by tracing is told (events with over events without). Graphs are instantiated anew for it, as node ids are given then.
+ *   3. The same under CUPTI, fewer rounds: a pass is then the time from the first start to the last end of what it ran,
+ *   its steps are the durations of their
+ *      records, and the slowdown by tracing is told (events with over events without). Graphs are instantiated anew for
+ *      it, as node ids are given then.
  *
- * By which of the two a pass is published: CUPTI, unless tracing slowed passes down by more than a tenth, as it does where a graph has many tiny nodes:
- * then events, and the method says so.
+ * By which of the two a pass is published: CUPTI, unless tracing slowed passes down by more than a tenth, as it does
+ * where a graph has many tiny nodes: then events, and the method says so.
  *
- * A record is known to be step i by its place: records of one pass in order of start, each taken by the first free step with its entry's name and grid.
- * Steps that are equal in both and run side by side may swap: their times are those of one kernel.
+ * A record is known to be step i by its place: records of one pass in order of start, each taken by the first free step
+ * with its entry's name and grid. Steps that are equal in both and run side by side may swap: their times are those of
+ * one kernel.
  */
 #include <math.h>
 #include <stdio.h>
@@ -95,7 +101,7 @@ static int build(struct bench *b, bool anew, struct dt_err *e)
     return err;
 }
 
-/* ---- what CUPTI saw ----------------------------------------------------------------------------------------------- */
+/* ---- what CUPTI saw ---------------------------------------------------------------------------------------------- */
 static bool fits(const struct dev_record *r, const struct dt_launch *l)
 {
     if (l->kind == DT_MEMSET)
@@ -103,11 +109,13 @@ static bool fits(const struct dev_record *r, const struct dt_launch *l)
     if (l->kind == DT_COPY)
         return r->what == DEV_ACT_COPY && r->bytes == l->bytes;
     size_t n = strnlen(l->entry, sizeof r->name - 1);
-    return r->what == DEV_ACT_KERNEL && strlen(r->name) == n && !memcmp(r->name, l->entry, n) && !memcmp(r->grid, l->grid, sizeof r->grid);
+    return r->what == DEV_ACT_KERNEL && strlen(r->name) == n && !memcmp(r->name, l->entry, n) &&
+           !memcmp(r->grid, l->grid, sizeof r->grid);
 }
 
 /* Times of the steps of pass `mark`, into us[step * reps + round]; false: a step has no record. */
-static bool steps_of(const struct dev_trace *t, uint64_t mark, const struct dt_graph *g, bool *taken, double *us, unsigned reps, unsigned round, uint32_t *registers)
+static bool steps_of(const struct dev_trace *t, uint64_t mark, const struct dt_graph *g, bool *taken, double *us,
+                     unsigned reps, unsigned round, uint32_t *registers)
 {
     uint32_t found = 0;
     memset(taken, 0, g->nlaunch);
@@ -127,7 +135,8 @@ static bool steps_of(const struct dev_trace *t, uint64_t mark, const struct dt_g
     return found == g->nlaunch;
 }
 
-static int understand(struct bench *b, const struct dev_trace *t, unsigned reps, struct dev_measured *ret, char *why, size_t nwhy, struct dt_err *e)
+static int understand(struct bench *b, const struct dev_trace *t, unsigned reps, struct dev_measured *ret, char *why,
+                      size_t nwhy, struct dt_err *e)
 {
     for (unsigned a = 0; a < b->narm; a++) {
         const struct dt_graph *g = b->arm[a].run->prog->graph;
@@ -162,7 +171,8 @@ static int understand(struct bench *b, const struct dev_trace *t, unsigned reps,
             free(step);
             free(registers);
             if (!err)
-                snprintf(why, nwhy, "CUPTI's records do not cover every launch (%zu records, %llu dropped)", t->nrecord, (unsigned long long)t->dropped);
+                snprintf(why, nwhy, "CUPTI's records do not cover every launch (%zu records, %llu dropped)", t->nrecord,
+                         (unsigned long long)t->dropped);
         }
         if (err < 0)
             return err;
@@ -207,7 +217,8 @@ static int traced(struct bench *b, struct dev_measured *ret, struct dev_verdict 
     return err < 0 ? err : build(b, true, e);
 }
 
-/* An idle GPU lowers its clocks, and small passes with gaps between raise them slowly: work until they have had time to rise. */
+/* An idle GPU lowers its clocks, and small passes with gaps between raise them slowly: work until they have had time to
+ * rise. */
 static int awake(struct bench *b, struct dt_err *e)
 {
     uint64_t start = dt_now_us();
@@ -220,8 +231,9 @@ static int awake(struct bench *b, struct dt_err *e)
     return err;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------------------------- */
-static int modelled(struct dev_device *d, const struct dev_arm *arm, unsigned narm, struct dev_measured *ret, struct dt_err *e)
+/* ---- the whole --------------------------------------------------------------------------------------------------- */
+static int modelled(struct dev_device *d, const struct dev_arm *arm, unsigned narm, struct dev_measured *ret,
+                    struct dt_err *e)
 {
     for (unsigned a = 0; a < narm; a++) {
         struct dev_measured *m = &ret[a];
@@ -229,7 +241,8 @@ static int modelled(struct dev_device *d, const struct dev_arm *arm, unsigned na
         uint32_t n = arm[a].run->prog->graph->nlaunch;
         m->idle_us = -1;
         m->step_us = dt_calloc(n + 1, sizeof *m->step_us);
-        int err = m->step_us ? dev_run_time(arm[a].run, 1, &t, m->step_us, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+        int err =
+            m->step_us ? dev_run_time(arm[a].run, 1, &t, m->step_us, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
         if (err < 0)
             return err;
         dev_stats(&t.time_us, 1, &m->time);
@@ -254,14 +267,15 @@ static void judge(struct bench *b, struct dev_measured *ret, double noise, struc
         const struct dev_stats *s = &ret[a].time;
         if (v->publish && s->hi - s->lo > 2 * noise * s->median) {
             v->publish = false;
-            snprintf(v->why, sizeof v->why, "the 95 %% interval of arm %u is %.3f to %.3f us round %.3f: over %.0f %% either way", a, s->lo, s->hi, s->median,
-                     noise * 100);
+            snprintf(v->why, sizeof v->why,
+                     "the 95 %% interval of arm %u is %.3f to %.3f us round %.3f: over %.0f %% either way", a, s->lo,
+                     s->hi, s->median, noise * 100);
         }
     }
 }
 
-int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, const struct dev_measure_options *o, struct dev_measured *ret,
-                struct dev_verdict *v, struct dt_err *e)
+int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, const struct dev_measure_options *o,
+                struct dev_measured *ret, struct dev_verdict *v, struct dt_err *e)
 {
     struct bench b = {.d = d, .arm = arm, .narm = narm, .warm = o->warm_up ? o->warm_up : WARM_UP, .cold = o->cold};
     b.reps = o->reps ? o->reps < MAX_REPS ? o->reps : MAX_REPS : REPS;
@@ -287,7 +301,8 @@ int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, 
         err = dev_cu(d, d->cu->cuEventCreate(&b.ev[i], CU_EVENT_DEFAULT), "cuEventCreate", e);
     if (!err && o->cold) {
         b.flush_bytes = 2 * (size_t)d->info.l2_bytes;
-        err = dev_cu(d, d->cu->cuMemAlloc(&b.flush, b.flush_bytes ? b.flush_bytes : 1), "memory to overwrite the L2", e);
+        err =
+            dev_cu(d, d->cu->cuMemAlloc(&b.flush, b.flush_bytes ? b.flush_bytes : 1), "memory to overwrite the L2", e);
     }
     if (!err)
         err = build(&b, false, e);
@@ -317,7 +332,8 @@ int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, 
     bool all = true; /* by one method, or they do not compare */
     for (unsigned a = 0; a < narm && !err; a++) {
         if (ret[a].overhead > MOST_OVERHEAD)
-            snprintf(v->trace, sizeof v->trace, "tracing made arm %u %.2f times as long: passes are timed by events", a, ret[a].overhead);
+            snprintf(v->trace, sizeof v->trace, "tracing made arm %u %.2f times as long: passes are timed by events", a,
+                     ret[a].overhead);
         all = all && ret[a].overhead <= MOST_OVERHEAD && !strcmp(ret[a].method, "measured:cupti");
     }
     for (unsigned a = 0; a < narm && !err && !all; a++) {

@@ -1,7 +1,8 @@
 /* Measuring: candidates against a baseline, side by side, with intervals, under watch.
  *
- * Nothing measured here is believed without its interval and its verdict: a run during which clocks moved, the chip was slowed down, or another process used the
- * GPU is noisy, its figures are for looking at and may not be published. On the software device times are modelled and have no noise.
+ * Nothing measured here is believed without its interval and its verdict: a run during which clocks moved, the chip was
+ * slowed down, or another process used the GPU is noisy, its figures are for looking at and may not be published. On
+ * the software device times are modelled and have no noise.
  */
 #ifndef DT_DEVICE_MEASURE_H
 #define DT_DEVICE_MEASURE_H
@@ -11,7 +12,8 @@
 
 /* ---- numbers (stats.c) ----------------------------------------------------------------------------------------- */
 struct dev_stats {
-    double median, lo, hi; /* lo, hi: 95 % interval of the median by order statistics; least and most where n < 6, which is less than 95 % */
+    /* lo, hi: 95 % interval of the median by order statistics; least and most where n < 6, which is less than 95 % */
+    double median, lo, hi;
     double min, max;
     unsigned n;
 };
@@ -21,11 +23,11 @@ double dev_rank_correlation(const double *x, const double *y, unsigned n);
 
 /* ---- the device's state (watch.c): NVML, by dlopen ------------------------------------------------------------- */
 struct dev_state {
-    bool known;             /* NVML answered */
+    bool known; /* NVML answered */
     unsigned sm_mhz, mem_mhz, max_sm_mhz, celsius, milliwatts;
-    uint64_t reasons;       /* nvmlClocksEventReasons */
-    unsigned others;        /* processes with a context on this GPU besides one, which is us */
-    bool mig;               /* the GPU is cut into slices: neighbours share what is not this slice's */
+    uint64_t reasons; /* nvmlClocksEventReasons */
+    unsigned others;  /* processes with a context on this GPU besides one, which is us */
+    bool mig;         /* the GPU is cut into slices: neighbours share what is not this slice's */
 };
 void dev_state(struct dev_device *d, struct dev_state *ret);
 /* What of it disturbs a measurement between two looks, in words; NULL: nothing. `text` is used for the answer. */
@@ -59,9 +61,10 @@ struct dev_verdict {
     char trace[256]; /* why there is no trace; empty: there is one, or none was asked for */
     struct dev_state before, after;
 };
-/* Arms take turns, pass by pass, the order rotating. ret[narm]: release with dev_measured_done. A noisy device is no error: see the verdict. */
-int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, const struct dev_measure_options *o, struct dev_measured *ret,
-                struct dev_verdict *v, struct dt_err *e);
+/* Arms take turns, pass by pass, the order rotating. ret[narm]: release with dev_measured_done. A noisy device is no
+ * error: see the verdict. */
+int dev_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, const struct dev_measure_options *o,
+                struct dev_measured *ret, struct dev_verdict *v, struct dt_err *e);
 void dev_measured_done(struct dev_measured *m);
 
 #endif

@@ -1,8 +1,9 @@
 /* Results of the compilers kept for the life of the process, by SHA-256 of everything that went in.
  *
- * Compiling is pure: the same text, options, target and compiler give the same bytes. A worker sees the same module several times (the
- * analysis, the baseline, each candidate that keeps it). A ring of a fixed number of entries and of 256 MiB, the oldest replaced first; an entry over
- * 8 MiB is not kept. Out of memory is a miss. Not for sharing between processes: cache/ does that.
+ * Compiling is pure: the same text, options, target and compiler give the same bytes. A worker sees the same module
+ * several times (the analysis, the baseline, each candidate that keeps it). A ring of a fixed number of entries and of
+ * 256 MiB, the oldest replaced first; an entry over 8 MiB is not kept. Out of memory is a miss. Not for sharing between
+ * processes: cache/ does that.
  */
 #include <pthread.h>
 #include <stdlib.h>

@@ -1,6 +1,7 @@
 /* Memory, modules and single launches: thin over the driver API, with errors as DT_E_*.
  *
- * For the recorder and for tests; whole graphs go through run.c. A launch is asynchronous, its fault comes out of dev_sync().
+ * For the recorder and for tests; whole graphs go through run.c. A launch is asynchronous, its fault comes out of
+ * dev_sync().
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,7 +45,8 @@ int dev_set(struct dev_device *d, dev_ptr to, uint8_t value, uint64_t bytes, str
     return r < 0 || !bytes ? r : dev_cu(d, d->cu->cuMemsetD8Async(to, value, bytes, NULL), "cuMemsetD8Async", e);
 }
 
-static int load(struct dev_device *d, const char *ptx, size_t len, bool by_driver, struct dev_module_handle **ret, struct dt_err *e)
+static int load(struct dev_device *d, const char *ptx, size_t len, bool by_driver, struct dev_module_handle **ret,
+                struct dt_err *e)
 {
     int r = dev_use(d, e);
     if (r < 0)
@@ -68,7 +70,8 @@ int dev_module_load(struct dev_device *d, const char *ptx, size_t len, struct de
     return load(d, ptx, len, false, ret, e);
 }
 
-int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct dev_module_handle **ret, struct dt_err *e)
+int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct dev_module_handle **ret,
+                       struct dt_err *e)
 {
     int r = dev_use(d, e);
     if (!m->cubin || d->cu->soft || r < 0)
@@ -85,7 +88,8 @@ int dev_module_load_of(struct dev_device *d, const struct dev_module *m, struct 
     return r;
 }
 
-int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret, struct dt_err *e)
+int dev_module_load_ptx(struct dev_device *d, const char *ptx, size_t len, struct dev_module_handle **ret,
+                        struct dt_err *e)
 {
     return load(d, ptx, len, true, ret, e);
 }
@@ -99,8 +103,8 @@ void dev_module_unload(struct dev_device *d, struct dev_module_handle *m)
     free(m);
 }
 
-int dev_module_variable(struct dev_device *d, struct dev_module_handle *m, const char *name, dev_ptr *ret, uint64_t *ret_bytes,
-                        struct dt_err *e)
+int dev_module_variable(struct dev_device *d, struct dev_module_handle *m, const char *name, dev_ptr *ret,
+                        uint64_t *ret_bytes, struct dt_err *e)
 {
     CUdeviceptr p = 0;
     size_t n = 0;
@@ -120,7 +124,8 @@ int dev_module_variable(struct dev_device *d, struct dev_module_handle *m, const
 }
 
 /* A function that may be launched with so much dynamic shared memory. */
-int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t shared, CUfunction *ret, struct dt_err *e)
+int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t shared, CUfunction *ret,
+                 struct dt_err *e)
 {
     CUfunction f = NULL;
     int now = 0, r;
@@ -129,11 +134,12 @@ int dev_function(struct dev_device *d, CUmodule m, const char *entry, uint32_t s
         return dt_err_set(e, DT_E_NO_ENTRY, "the module has no entry \"%.200s\"", entry);
     r = dev_cu(d, c, "cuModuleGetFunction", e);
     if (!r && shared)
-        r = dev_cu(d, d->cu->cuFuncGetAttribute(&now, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f), "cuFuncGetAttribute",
-                   e);
+        r = dev_cu(d, d->cu->cuFuncGetAttribute(&now, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, f),
+                   "cuFuncGetAttribute", e);
     if (!r && shared > (uint32_t)now &&
         d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared) != CUDA_SUCCESS)
-        r = dt_err_set(e, DT_E_LAUNCH, "%u bytes of dynamic shared memory are more than %s allows", shared, d->info.name);
+        r = dt_err_set(e, DT_E_LAUNCH, "%u bytes of dynamic shared memory are more than %s allows", shared,
+                       d->info.name);
     if (!r)
         *ret = f;
     return r;
@@ -144,11 +150,14 @@ int dev_function_resources(struct dev_device *d, CUfunction f, struct dev_resour
     int regs = 0, shared = 0, local = 0;
     int r = dev_cu(d, d->cu->cuFuncGetAttribute(&regs, CU_FUNC_ATTRIBUTE_NUM_REGS, f), "cuFuncGetAttribute", e);
     if (!r)
-        r = dev_cu(d, d->cu->cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f), "cuFuncGetAttribute", e);
+        r = dev_cu(d, d->cu->cuFuncGetAttribute(&shared, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, f), "cuFuncGetAttribute",
+                   e);
     if (!r)
-        r = dev_cu(d, d->cu->cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f), "cuFuncGetAttribute", e);
+        r = dev_cu(d, d->cu->cuFuncGetAttribute(&local, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, f), "cuFuncGetAttribute",
+                   e);
     if (!r)
-        *ret = (struct dev_resources){.registers = (uint32_t)regs, .shared_static = (uint32_t)shared, .stack_bytes = (uint32_t)local};
+        *ret = (struct dev_resources){
+            .registers = (uint32_t)regs, .shared_static = (uint32_t)shared, .stack_bytes = (uint32_t)local};
     return r;
 }
 
@@ -170,7 +179,8 @@ int dev_launch(struct dev_device *d, struct dev_module_handle *m, const char *en
     if (r < 0)
         return r;
     if (cluster && (uint64_t)cluster[0] * cluster[1] * cluster[2] > 8) {
-        r = dev_cu(d, d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), "cuFuncSetAttribute", e);
+        r = dev_cu(d, d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                   "cuFuncSetAttribute", e);
         if (r < 0)
             return r;
     }

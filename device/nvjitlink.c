@@ -1,13 +1,13 @@
-/* PTX to machine code by nvJitLink (ptxas as a library) in a confined child (child.c), for two ends: proof that ptxas takes what a
- * rewrite made, and the registers, shared memory, spills and stack of each entry.
+/* PTX to machine code by nvJitLink (ptxas as a library) in a confined child (child.c), for two ends: proof that ptxas
+ * takes what a rewrite made, and the registers, shared memory, spills and stack of each entry.
  *
  * The figures are read off the verbose log:
  *     ptxas info    : Compiling entry function 'NAME' for 'sm_90'
  *     ptxas         .     S bytes stack frame, P bytes spill stores, L bytes spill loads
  *     ptxas info    : Used R registers, used B barriers, M bytes smem
- * (smem: static, without what the system reserves). Where nvJitLink is missing, registers are estimated from liveness (pressure
- * in bytes / 4, and a few for addresses and the stack pointer) and `estimated` is set.
- * Results are kept by digest (memo.c): log and cubin apart, since the log is asked for much more often.
+ * (smem: static, without what the system reserves). Where nvJitLink is missing, registers are estimated from liveness
+ * (pressure in bytes / 4, and a few for addresses and the stack pointer) and `estimated` is set. Results are kept by
+ * digest (memo.c): log and cubin apart, since the log is asked for much more often.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,9 @@ const char *dev_directive(const char *ptx, size_t len, const char *name)
     const char *end = ptx + len;
     size_t n = strlen(name);
     for (const char *p = ptx; (size_t)(end - p) > n; p++) {
-        const char *close = p[0] == '/' && p[1] == '/' ? memchr(p, '\n', (size_t)(end - p)) : p[0] == '/' && p[1] == '*' ? memmem(p + 2, (size_t)(end - p - 2), "*/", 2) : p;
+        const char *close = p[0] == '/' && p[1] == '/'   ? memchr(p, '\n', (size_t)(end - p))
+                            : p[0] == '/' && p[1] == '*' ? memmem(p + 2, (size_t)(end - p - 2), "*/", 2)
+                                                         : p;
         if (!close)
             return NULL;
         if (close != p) {
@@ -80,7 +82,8 @@ static char *with_version_of(const char *ptx, size_t len, const char *refusal)
     return mine ? dev_with_version(ptx, len, mine + strlen("current version is '")) : NULL;
 }
 
-/* "a" or "f" when the module's .target is `arch` with that suffix: code for sm_90a runs on an sm_90 device, but assembles as sm_90a only. */
+/* "a" or "f" when the module's .target is `arch` with that suffix: code for sm_90a runs on an sm_90 device, but
+ * assembles as sm_90a only. */
 static const char *suffix_of(const char *ptx, size_t len, const char *arch)
 {
     const char *t = dev_directive(ptx, len, ".target");
@@ -90,8 +93,9 @@ static const char *suffix_of(const char *ptx, size_t len, const char *arch)
     return t[n] == 'a' ? "a" : t[n] == 'f' ? "f" : "";
 }
 
-/* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file changes and the line's number stays.
- * A text that no rewrite made loses its own .loc, each line staying where it is: what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. */
+/* `.loc FILE LINE` with the file's number in the line, too (DEV_LINE_BITS): ptxas 13.0 makes no row where only the file
+ * changes and the line's number stays. A text that no rewrite made loses its own .loc, each line staying where it is:
+ * what counts are its lines, and ptxas looks at .loc more closely with -lineinfo. */
 static char *with_files_in_lines(const char *ptx, size_t len)
 {
     static const char emitted[] = ".file 1 \"" PTX_ORIGIN_GLUE "\"";
@@ -120,8 +124,8 @@ static char *with_files_in_lines(const char *ptx, size_t len)
 }
 
 /* Log and cubin, each may be NULL. lines: the cubin with line tables (-lineinfo). */
-static int assemble(const char *ptx, size_t len, const char *arch, bool lines, char **ret_log, void **ret_cubin, size_t *ret_len,
-                    struct dt_err *e)
+static int assemble(const char *ptx, size_t len, const char *arch, bool lines, char **ret_log, void **ret_cubin,
+                    size_t *ret_len, struct dt_err *e)
 {
     char target[32], log_key[DT_SHA256_TEXT], bin_key[DT_SHA256_TEXT];
     struct dev_reply reply = {0};
@@ -175,7 +179,8 @@ static int assemble(const char *ptx, size_t len, const char *arch, bool lines, c
     }
     if (!reply.result) {
         r = reply.missing ? DT_E_NO_COMPILER : DT_E_PTX;
-        dt_err_set(e, r, reply.missing ? "%.600s (%s)" : "ptxas refuses the module: %.600s", reply.error, target + strlen("-arch="));
+        dt_err_set(e, r, reply.missing ? "%.600s (%s)" : "ptxas refuses the module: %.600s", reply.error,
+                   target + strlen("-arch="));
         if (!reply.missing)
             dt_err_log(e, reply.error);
         dev_reply_done(&reply);
@@ -205,7 +210,8 @@ int dev_assemble(const char *ptx, size_t len, const char *arch, void **ret_cubin
     return assemble(ptx, len, arch, false, NULL, ret_cubin, ret_len, e);
 }
 
-int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len, struct dt_err *e)
+int dev_assemble_lines(const char *ptx, size_t len, const char *arch, void **ret_cubin, size_t *ret_len,
+                       struct dt_err *e)
 {
     return assemble(ptx, len, arch, true, NULL, ret_cubin, ret_len, e);
 }
@@ -229,7 +235,8 @@ static bool read_log(const char *log, const char *entry, struct dev_resources *r
     struct dev_resources res = {0};
     bool in = false, found = false;
     for (const char *line = log; *line;) {
-        const char *end = strchrnul(line, '\n'), *name = memmem(line, (size_t)(end - line), "Compiling entry function '", 26);
+        const char *end = strchrnul(line, '\n'),
+                   *name = memmem(line, (size_t)(end - line), "Compiling entry function '", 26);
         if (name) {
             name += 26;
             in = !strncmp(name, entry, strlen(entry)) && name[strlen(entry)] == '\'';
@@ -280,8 +287,11 @@ static int estimate(const char *ptx, size_t len, const char *entry, struct dev_r
     if (!r) {
         uint32_t regs = (live.max_pressure_bytes + 3) / 4 + 6;
         uint32_t most = f->maxnreg ? f->maxnreg : 255;
-        *ret = (struct dev_resources){.registers = regs < 16 ? 16 : regs > most ? most : regs,
-                                      .shared_static = static_shared(f), .estimated = true};
+        *ret = (struct dev_resources){.registers = regs < 16     ? 16
+                                                   : regs > most ? most
+                                                                 : regs,
+                                      .shared_static = static_shared(f),
+                                      .estimated = true};
     }
     ptx_live_done(&live);
     ptx_cfg_done(&cfg);

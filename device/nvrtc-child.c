@@ -1,9 +1,10 @@
 /* dovetail-nvrtc: one compile or link job on hostile text, confined, then gone. Protocol: child.c.
  *
- * Confinement, in order: dies with its parent; no core, no file growth, limited CPU time, memory and descriptors; no new privileges; a
- * network namespace of its own where the kernel lets it have one; then the library is opened, and Landlock leaves read access to the
- * toolkit's library and include directories and to the system's libraries, nothing else. On a kernel without Landlock (< 5.13) a source
- * that could name a file outside the toolkit is refused by its text (could_read_files).
+ * Confinement, in order: dies with its parent; no core, no file growth, limited CPU time, memory and descriptors; no
+ * new privileges; a network namespace of its own where the kernel lets it have one; then the library is opened, and
+ * Landlock leaves read access to the toolkit's library and include directories and to the system's libraries, nothing
+ * else. On a kernel without Landlock (< 5.13) a source that could name a file outside the toolkit is refused by its
+ * text (could_read_files).
  *
  * It does not decide what options are fine: options.c did. It adds the include paths of the toolkit that it found.
  */
@@ -36,15 +37,9 @@ __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void) { return 1; }
 #endif
 
-static int say(char type, const char *text, size_t len)
-{
-    return dt_wire_write(1, type, 0, text, len) < 0 ? 1 : 0;
-}
+static int say(char type, const char *text, size_t len) { return dt_wire_write(1, type, 0, text, len) < 0 ? 1 : 0; }
 
-static int say_str(char type, const char *text)
-{
-    return say(type, text, strlen(text));
-}
+static int say_str(char type, const char *text) { return say(type, text, strlen(text)); }
 
 static void limit(int what, rlim_t v)
 {
@@ -70,8 +65,8 @@ static void confine_early(unsigned timeout_ms)
 
 static void allow(int rules, const char *dir)
 {
-    struct landlock_path_beneath_attr a = {.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE | LANDLOCK_ACCESS_FS_READ_DIR |
-                                                             LANDLOCK_ACCESS_FS_EXECUTE};
+    struct landlock_path_beneath_attr a = {.allowed_access = LANDLOCK_ACCESS_FS_READ_FILE |
+                                                             LANDLOCK_ACCESS_FS_READ_DIR | LANDLOCK_ACCESS_FS_EXECUTE};
     a.parent_fd = open(dir, O_PATH | O_CLOEXEC);
     if (a.parent_fd < 0)
         return;
@@ -79,7 +74,8 @@ static void allow(int rules, const char *dir)
     close(a.parent_fd);
 }
 
-/* Every file system right that this kernel's version knows is taken away, but for reading these. False: no Landlock here. */
+/* Every file system right that this kernel's version knows is taken away, but for reading these. False: no Landlock
+ * here. */
 static bool confine_files(const struct opts *dirs)
 {
     static const char *const system_dirs[] = {"/lib", "/lib64", "/usr/lib", "/usr/lib64"};
@@ -101,8 +97,9 @@ static bool confine_files(const struct opts *dirs)
     return ok;
 }
 
-/* Used only where there is no Landlock, and strict for that reason: an include must be `#include <name>` in plain sight, below the
- * toolkit's directories; spellings that hide a directive (line splices, digraphs, trigraphs) and __has_include refuse the source. */
+/* Used only where there is no Landlock, and strict for that reason: an include must be `#include <name>` in plain
+ * sight, below the toolkit's directories; spellings that hide a directive (line splices, digraphs, trigraphs) and
+ * __has_include refuse the source. */
 static bool could_read_files(const char *s)
 {
     if (strstr(s, "\\\n") || strstr(s, "\\\r") || strstr(s, "??") || strstr(s, "%:") || strstr(s, "__has_"))
@@ -120,8 +117,12 @@ static bool could_read_files(const char *s)
 /* The directories around the library: its own, and the include directories of a toolkit or of the wheels. */
 static void around(void *symbol, struct opts *dirs, struct opts *include)
 {
-    static const char *const rel[] = {"", "/../include", "/../../include", "/../../../include",
-                                      "/../../cuda_runtime/include", "/../../cuda_cccl/include"};
+    static const char *const rel[] = {"",
+                                      "/../include",
+                                      "/../../include",
+                                      "/../../../include",
+                                      "/../../cuda_runtime/include",
+                                      "/../../cuda_cccl/include"};
     Dl_info info;
     char lib[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
     if (!dladdr(symbol, &info) || !realpath(info.dli_fname, lib))
@@ -135,7 +136,8 @@ static void around(void *symbol, struct opts *dirs, struct opts *include)
                 continue;
         }
         snprintf(path, sizeof path, "%s%s", lib, rel[i]);
-        if (!realpath(path, real) || !strcmp(real, "/usr/include") || !strcmp(real, "/usr/local/include")) /* not the system's */
+        /* not the system's */
+        if (!realpath(path, real) || !strcmp(real, "/usr/include") || !strcmp(real, "/usr/local/include"))
             continue;
         dt_push(dirs, dt_strdup(real));
         char *o = NULL;
@@ -294,7 +296,8 @@ int main(int argc, char **argv)
             if (!dt_push(&option, body))
                 _exit(1);
             break;
-        /* _exit: what is left to free goes with the process; no library's destructors, no leak check that may not trace us */
+        /* _exit: what is left to free goes with the process; no library's destructors, no leak check that may not trace
+         * us */
         case 'V':
         case 'N': _exit(nvrtc(type, body, &option));
         case 'W':

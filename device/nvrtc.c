@@ -1,8 +1,9 @@
 /* CUDA C++ to PTX, by NVRTC in a confined child (child.c).
  *
- * Options are checked against the allow-list (options.c), the target is the device's. What the compiler says comes back as the log of a
- * DT_E_COMPILE. Equal source, options, target and compiler version give the same PTX, so results are kept (memo.c).
- * Does not look at the PTX: it is as hostile as the source (inline asm passes unchecked) and goes through the parser like any other.
+ * Options are checked against the allow-list (options.c), the target is the device's. What the compiler says comes back
+ * as the log of a DT_E_COMPILE. Equal source, options, target and compiler version give the same PTX, so results are
+ * kept (memo.c). Does not look at the PTX: it is as hostile as the source (inline asm passes unchecked) and goes
+ * through the parser like any other.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -34,17 +35,12 @@ static const char *version_of(int which)
     return *versions.text[which] ? versions.text[which] : NULL;
 }
 
-const char *dev_nvrtc_version(void)
-{
-    return version_of(0);
-}
+const char *dev_nvrtc_version(void) { return version_of(0); }
 
-const char *dev_nvjitlink_version(void)
-{
-    return version_of(1);
-}
+const char *dev_nvjitlink_version(void) { return version_of(1); }
 
-/* With -lineinfo the PTX names the source as a file of the current folder. It is no file, and equal input gives equal PTX: "kernel.cu". */
+/* With -lineinfo the PTX names the source as a file of the current folder. It is no file, and equal input gives equal
+ * PTX: "kernel.cu". */
 static size_t plain_file_name(char *ptx, size_t len)
 {
     static const char end[] = "/" DEV_SOURCE_NAME "\"";
@@ -66,8 +62,11 @@ static size_t plain_file_name(char *ptx, size_t len)
 /* NVRTC's log does not say what to do about a file that was written for nvcc. */
 static const char *for_the_host(const char *log)
 {
-    bool host = log && (strstr(log, "cannot open source file") || strstr(log, "host functions are not allowed") || strstr(log, "__host__ function is not"));
-    return host ? "; a module is the device's code alone: take out what is for the host (its headers, main), or post the PTX of `nvcc -ptx`" : "";
+    bool host = log && (strstr(log, "cannot open source file") || strstr(log, "host functions are not allowed") ||
+                        strstr(log, "__host__ function is not"));
+    return host ? "; a module is the device's code alone: take out what is for the host (its headers, main), or post "
+                  "the PTX of `nvcc -ptx`"
+                : "";
 }
 
 int dev_compile_cuda(const char *source, size_t len, const char *const *option, unsigned noption, const char *arch,
@@ -96,7 +95,8 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
     const char *version = dev_nvrtc_version();
     if (!version) {
         free(all.p);
-        return dt_err_set(e, DT_E_NO_COMPILER, "NVRTC is not on this machine: CUDA C++ cannot be compiled, PTX can be posted");
+        return dt_err_set(e, DT_E_NO_COMPILER,
+                          "NVRTC is not on this machine: CUDA C++ cannot be compiled, PTX can be posted");
     }
     r = dt_sha256_init(&h);
     if (r < 0) {
@@ -124,7 +124,8 @@ int dev_compile_cuda(const char *source, size_t len, const char *const *option, 
         *ret_len = reply.result_len;
         reply.result = NULL;
     } else {
-        r = dt_err_set(e, reply.missing ? DT_E_NO_COMPILER : DT_E_COMPILE, "NVRTC %s: %s%s", version, reply.error, for_the_host(reply.log));
+        r = dt_err_set(e, reply.missing ? DT_E_NO_COMPILER : DT_E_COMPILE, "NVRTC %s: %s%s", version, reply.error,
+                       for_the_host(reply.log));
         if (reply.log)
             dt_err_log(e, reply.log);
     }

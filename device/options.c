@@ -1,9 +1,9 @@
 /* Which options a graph may give to NVRTC.
  *
- * An allow-list: options change what is computed, never what is read or written outside the program. So no include paths, no target
- * (the device says it), no files (`--time=`, `--create-pch=` …), no pass-through to ptxas or the linker. A row matches a whole
- * option, or with `=` everything up to it, the rest being checked by its kind. `-D` and `-U` take their word behind them or as the
- * next option.
+ * An allow-list: options change what is computed, never what is read or written outside the program. So no include
+ * paths, no target (the device says it), no files (`--time=`, `--create-pch=` …), no pass-through to ptxas or the
+ * linker. A row matches a whole option, or with `=` everything up to it, the rest being checked by its kind. `-D` and
+ * `-U` take their word behind them or as the next option.
  */
 #include <ctype.h>
 #include <string.h>
@@ -87,7 +87,8 @@ int dev_check_options(const char *const *option, unsigned n, struct dt_err *e)
         if (!ok)
             return dt_err_set(e, DT_E_COMPILE, "the compiler option \"%.200s\" is not allowed%s", o,
                               strstr(o, "arch") ? ": the device says the target (--device)"
-                              : *o == '-' && o[1] == 'I' ? ": nothing outside the document is read; CUDA's own headers are found without"
+                              : *o == '-' && o[1] == 'I'
+                                  ? ": nothing outside the document is read; CUDA's own headers are found without"
                               : *o == '-' && o[1] == 'O' ? ": device code is always optimised"
                                                          : "");
     }

@@ -1,11 +1,15 @@
-/* In which order a plan's launches run: what each follows, by its stream and by `after`; and orders that are all allowed.
+/* In which order a plan's launches run: what each follows, by its stream and by `after`; and orders that are all
+ * allowed.
  *
  *   A launch follows the launch before it on its stream, and every launch that its `after` names. Nothing else.
- *   An ordinary edge: it starts when the other has ended. A programmatic edge, from the launch before it on its stream, both kernels: it may start when
- *   the other's blocks have triggered, and only griddepcontrol.wait waits for its end; that `after` names that launch too adds nothing.
+ *   An ordinary edge: it starts when the other has ended. A programmatic edge, from the launch before it on its stream,
+ *   both kernels: it may start when
+ *   the other's blocks have triggered, and only griddepcontrol.wait waits for its end; that `after` names that launch
+ *   too adds nothing.
  *
- * Every edge goes to an earlier launch, so there are no cycles (graph/launch.c refuses other names). The CUDA graph (time.c), the streams
- * (run.c), the modelled timeline and the static check of waits (rewrite/waits.c) all take their edges from here.
+ * Every edge goes to an earlier launch, so there are no cycles (graph/launch.c refuses other names). The CUDA graph
+ * (time.c), the streams (run.c), the modelled timeline and the static check of waits (rewrite/waits.c) all take their
+ * edges from here.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -53,7 +57,8 @@ int dev_order_new(const struct dt_graph *g, struct dev_order *ret)
         uint32_t before = last[l->stream];
         o.at[i] = n;
         if (before)
-            add(&o, o.at[i], &n, before - 1, l->programmatic && l->kind == DT_KERNEL && g->launch[before - 1].kind == DT_KERNEL);
+            add(&o, o.at[i], &n, before - 1,
+                l->programmatic && l->kind == DT_KERNEL && g->launch[before - 1].kind == DT_KERNEL);
         for (uint32_t k = 0; k < l->nafter; k++)
             add(&o, o.at[i], &n, l->after_at[k], false);
         last[l->stream] = i + 1;

@@ -1,20 +1,22 @@
-/* A graph made ready: modules compiled, parsed, verified and assembled; every launch checked against its entry and the device.
+/* A graph made ready: modules compiled, parsed, verified and assembled; every launch checked against its entry and the
+ * device.
  *
- * What is refused here, with a JSON pointer, is what would fail or mean something else later: entries that do not exist (DT_E_NO_ENTRY),
- * arguments that do not fit the parameters (DT_E_ARGS), impossible geometry or shared memory (DT_E_LAUNCH), calls of functions that
- * nothing defines (device-side launches among them), and modules for another GPU (DT_E_UNSUPPORTED). PTX that ptxas refuses is
- * refused too (DT_E_PTX), where ptxas is at hand.
+ * What is refused here, with a JSON pointer, is what would fail or mean something else later: entries that do not exist
+ * (DT_E_NO_ENTRY), arguments that do not fit the parameters (DT_E_ARGS), impossible geometry or shared memory
+ * (DT_E_LAUNCH), calls of functions that nothing defines (device-side launches among them), and modules for another GPU
+ * (DT_E_UNSUPPORTED). PTX that ptxas refuses is refused too (DT_E_PTX), where ptxas is at hand.
  *
- * Functions that no launch needs are left out before anything looks closer (narrow): a file of templates has hundreds, and ptxas a minute's work
- * with them. Only the syntax of these is checked.
+ * Functions that no launch needs are left out before anything looks closer (narrow): a file of templates has hundreds,
+ * and ptxas a minute's work with them. Only the syntax of these is checked.
  *
  * PTX that leans on ptxas to contract is written out (contract.c), see write_out.
  *
- * Modules are independent of each other: two threads take them in turn (compile.c's children do the work). Progress is reported from the
- * calling thread only. The first module in document order that fails gives the error, whatever order they ran in.
+ * Modules are independent of each other: two threads take them in turn (compile.c's children do the work). Progress is
+ * reported from the calling thread only. The first module in document order that fails gives the error, whatever order
+ * they ran in.
  *
- * A program may be derived from another (dev_prog_derive): planning makes hundreds that differ in one launch. A module's text and its parsed form
- * are a unit, counted by the programs that use it.
+ * A program may be derived from another (dev_prog_derive): planning makes hundreds that differ in one launch. A
+ * module's text and its parsed form are a unit, counted by the programs that use it.
  *
  * Kernel parameters are laid out as PTX does: each at the next multiple of its alignment.
  */
@@ -81,13 +83,15 @@ static int check_externs(const struct ptx_module *m, struct dt_err *e)
             ok = !strcmp(f->name, known[k]);
         if (ok)
             continue;
-        if (strstr(f->name, "cudaLaunchDevice") || strstr(f->name, "cudaGetParameterBuffer") || !strncmp(f->name, "__cudaCDP", 9))
+        if (strstr(f->name, "cudaLaunchDevice") || strstr(f->name, "cudaGetParameterBuffer") ||
+            !strncmp(f->name, "__cudaCDP", 9))
             return dt_err_set(e, DT_E_UNSUPPORTED, "device-side launches are not supported (%.200s)", f->name);
         return dt_err_set(e, DT_E_UNSUPPORTED, "the module calls %.200s, which nothing defines", f->name);
     }
     for (uint32_t i = 0; i < m->nvar; i++)
         if (m->var[i]->is_extern && m->var[i]->space != PTX_SHARED)
-            return dt_err_set(e, DT_E_UNSUPPORTED, "the module uses the variable %.200s of another module", m->var[i]->name);
+            return dt_err_set(e, DT_E_UNSUPPORTED, "the module uses the variable %.200s of another module",
+                              m->var[i]->name);
     return 0;
 }
 
@@ -141,9 +145,10 @@ static struct dev_unit *same_unit(const struct build *b, uint32_t at)
     return NULL;
 }
 
-/* Put the text without the functions that no launch of module `at` needs in place of the unit's; its full text goes to *ret_ptx, its IR to
- * *ret_ir. 1 when there was nothing to leave out. */
-static int narrow(const struct dt_graph *g, uint32_t at, struct dev_unit *u, char **ret_ptx, size_t *ret_len, struct ptx_module **ret_ir)
+/* Put the text without the functions that no launch of module `at` needs in place of the unit's; its full text goes to
+ * *ret_ptx, its IR to *ret_ir. 1 when there was nothing to leave out. */
+static int narrow(const struct dt_graph *g, uint32_t at, struct dev_unit *u, char **ret_ptx, size_t *ret_len,
+                  struct ptx_module **ret_ir)
 {
     const char **entry = dt_calloc(g->nlaunch + 1, sizeof *entry);
     struct ptx_module *ir = NULL;
@@ -168,9 +173,9 @@ static int narrow(const struct dt_graph *g, uint32_t at, struct dev_unit *u, cha
     return r == DT_E_NOMEM ? r : 1;
 }
 
-/* Where ptxas contracts products and sums that the text leaves open, the text with the contractions written out is the module from here on:
- * its machine code is the same, and the software device then computes the same bits. (NVRTC contracts before it writes PTX, but not all:
- * tests/corpus/rows.) */
+/* Where ptxas contracts products and sums that the text leaves open, the text with the contractions written out is the
+ * module from here on: its machine code is the same, and the software device then computes the same bits. (NVRTC
+ * contracts before it writes PTX, but not all: tests/corpus/rows.) */
 static int write_out(struct dev_unit *u)
 {
     struct ptx_module *m = dev_explicit_module(u->ir, u->arch), *again = NULL;
@@ -179,7 +184,8 @@ static int write_out(struct dev_unit *u)
         return 0;
     int r = ptx_print(m, &text);
     ptx_module_free(m);
-    if (r == 0 && !text.failed && (r = ptx_parse(text.s, text.len, &again, NULL)) == 0) { /* so that lines are those of the text */
+    /* so that lines are those of the text */
+    if (r == 0 && !text.failed && (r = ptx_parse(text.s, text.len, &again, NULL)) == 0) {
         free(u->ptx);
         u->len = text.len;
         u->ptx = dt_str_take(&text);
@@ -190,7 +196,8 @@ static int write_out(struct dev_unit *u)
     return r == DT_E_NOMEM ? r : 0;
 }
 
-/* Can the unit be loaded and run? 1: as far as can be said without ptxas, which is missing or too slow (dev_resources estimates later). */
+/* Can the unit be loaded and run? 1: as far as can be said without ptxas, which is missing or too slow (dev_resources
+ * estimates later). */
 static int closer_look(const struct build *b, struct dev_unit *u, struct dt_err *e)
 {
     int r = check_externs(u->ir, e);
@@ -204,8 +211,8 @@ static int closer_look(const struct build *b, struct dev_unit *u, struct dt_err 
     return 1;
 }
 
-/* Instructions say which posted text they come from: a text that a rewrite emitted names others, any other is itself one. Who posts an emitted text
- * posts a text as good as any. */
+/* Instructions say which posted text they come from: a text that a rewrite emitted names others, any other is itself
+ * one. Who posts an emitted text posts a text as good as any. */
 static int mark_origins(const struct build *b, struct dev_unit *u)
 {
     char text[DT_SHA256_TEXT], first[13] = "";
@@ -246,8 +253,8 @@ static void make_module(struct build *b, unsigned i)
             u->ptx[src->len] = 0;
         }
     } else {
-        j->r = dev_compile_cuda(src->source, src->len, src->option, src->noption, b->d->info.arch, COMPILE_MS, &u->ptx, &u->len,
-                                &j->err);
+        j->r = dev_compile_cuda(src->source, src->len, src->option, src->noption, b->d->info.arch, COMPILE_MS, &u->ptx,
+                                &u->len, &j->err);
     }
     if (!j->r)
         j->r = ptx_parse(u->ptx, u->len, &u->ir, &j->err);
@@ -259,7 +266,8 @@ static void make_module(struct build *b, unsigned i)
         char *ptx = NULL;
         int less = narrow(b->p->graph, i, u, &ptx, &len, &ir);
         j->r = less == DT_E_NOMEM ? less : closer_look(b, u, &j->err);
-        if (less == 0 && j->r < 0 && j->r != DT_E_NOMEM) { /* what was left out may have been needed: the whole has the word */
+        /* what was left out may have been needed: the whole has the word */
+        if (less == 0 && j->r < 0 && j->r != DT_E_NOMEM) {
             ptx_module_free(u->ir);
             free(u->ptx);
             u->ptx = ptx;
@@ -380,15 +388,17 @@ static int find_entry(const struct dev_prog *p, uint32_t at, struct dev_step *s,
     char hint[320] = "";
     if (meant)
         snprintf(hint, sizeof hint, "; C++ calls it \"%.200s\" (extern \"C\" in the source keeps a name)", meant);
-    int r = refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"%s; it has %s", p->graph->module[l->module].name,
-                   l->entry, hint, names.len ? names.s : "none (a template is one when it is instantiated)");
+    int r = refuse(e, DT_E_NO_ENTRY, at, "entry", "module %.100s has no entry \"%.100s\"%s; it has %s",
+                   p->graph->module[l->module].name, l->entry, hint,
+                   names.len ? names.s : "none (a template is one when it is instantiated)");
     dt_str_done(&names);
     return r;
 }
 
-/* A scalar of the right size whose kind cannot be meant. Compilers declare floats as .fN and integers as .uN or .sN (nvcc, LLVM), structs and hand-written code
- * as .bN, which takes anything. So a float for an integer parameter is a mistake. An integer for a float parameter may be a float's bits, as somebody has
- * them who captured a launch and knows sizes only; but 1 … 0x7fffff (an f32) or -1 … -0x7fffff are no such: subnormal, or a NaN with its sign. */
+/* A scalar of the right size whose kind cannot be meant. Compilers declare floats as .fN and integers as .uN or .sN
+ * (nvcc, LLVM), structs and hand-written code as .bN, which takes anything. So a float for an integer parameter is a
+ * mistake. An integer for a float parameter may be a float's bits, as somebody has them who captured a launch and knows
+ * sizes only; but 1 … 0x7fffff (an f32) or -1 … -0x7fffff are no such: subnormal, or a NaN with its sign. */
 static bool wrong_kind(const struct dt_arg *a, const struct ptx_var *v)
 {
     enum ptx_type t = v->type;
@@ -400,7 +410,8 @@ static bool wrong_kind(const struct dt_arg *a, const struct ptx_var *v)
         return false;
     if (real != (t == PTX_F32 || t == PTX_F64))
         return real || (a->dtype <= DT_U64 && ((bits < (t == PTX_F32 ? UINT64_C(1) << 23 : UINT64_C(1) << 52)) ||
-                                               (a->dtype == DT_I32 && bits > 0xff800000) || (a->dtype == DT_I64 && bits > UINT64_C(0xfff0000000000000))));
+                                               (a->dtype == DT_I32 && bits > 0xff800000) ||
+                                               (a->dtype == DT_I64 && bits > UINT64_C(0xfff0000000000000))));
     return false;
 }
 
@@ -413,7 +424,8 @@ static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at,
     if (!offset)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (l->narg != s->entry->nparam)
-        return refuse(e, DT_E_ARGS, at, "args", "%.100s takes %u arguments, %u are given", l->entry, s->entry->nparam, l->narg);
+        return refuse(e, DT_E_ARGS, at, "args", "%.100s takes %u arguments, %u are given", l->entry, s->entry->nparam,
+                      l->narg);
     for (uint32_t i = 0; i < l->narg; i++) {
         const struct dt_arg *a = &l->arg[i];
         const struct ptx_var *v = s->entry->param[i];
@@ -435,19 +447,25 @@ static int check_args(const struct dev_info *d, struct dev_prog *p, uint32_t at,
             if (dev_tensor_map_check(a))
                 return refuse(e, DT_E_ARGS, at, member, "the tensor map: %s", dev_tensor_map_check(a));
             if (align < 64)
-                return refuse(e, DT_E_ARGS, at, member, "a tensor map wants a parameter at a multiple of 64 bytes, %.100s is at one of %llu", v->name,
-                              (unsigned long long)align);
+                return refuse(e, DT_E_ARGS, at, member,
+                              "a tensor map wants a parameter at a multiple of 64 bytes, %.100s is at one of %llu",
+                              v->name, (unsigned long long)align);
         }
         if (have != v->bytes)
             return refuse(e, DT_E_ARGS, at, member, "%s has %llu bytes, the parameter %.100s has %llu",
-                          a->kind == DT_ARG_BUFFER ? "an address" : a->kind == DT_ARG_TENSOR_MAP ? "a tensor map" : "the argument", (unsigned long long)have, v->name,
-                          (unsigned long long)v->bytes);
+                          a->kind == DT_ARG_BUFFER       ? "an address"
+                          : a->kind == DT_ARG_TENSOR_MAP ? "a tensor map"
+                                                         : "the argument",
+                          (unsigned long long)have, v->name, (unsigned long long)v->bytes);
         if (wrong_kind(a, v))
-            return refuse(e, DT_E_ARGS, at, member, "%s for the parameter %.100s, which is .%s%s", a->kind == DT_ARG_BUFFER ? "an address" : dt_dtype_text(a->dtype), v->name,
-                          ptx_type_text(v->type), a->kind == DT_ARG_BUFFER ? "" : ": give that kind; bits can be given as \"bytes\"");
+            return refuse(e, DT_E_ARGS, at, member, "%s for the parameter %.100s, which is .%s%s",
+                          a->kind == DT_ARG_BUFFER ? "an address" : dt_dtype_text(a->dtype), v->name,
+                          ptx_type_text(v->type),
+                          a->kind == DT_ARG_BUFFER ? "" : ": give that kind; bits can be given as \"bytes\"");
         for (uint32_t k = 0; a->kind == DT_ARG_BYTES && k < a->npointer; k++)
             if (a->pointer[k].at > a->nbytes || a->nbytes - a->pointer[k].at < 8)
-                return refuse(e, DT_E_ARGS, at, member, "a pointer at byte %u is outside the argument", a->pointer[k].at);
+                return refuse(e, DT_E_ARGS, at, member, "a pointer at byte %u is outside the argument",
+                              a->pointer[k].at);
     }
     s->param_offset = offset;
     s->param_total = (uint32_t)end;
@@ -462,18 +480,19 @@ static int check_geometry(const struct dev_info *d, uint32_t at, struct dev_step
     uint64_t threads = 1, blocks = 1, limit = 1, size = 1;
     for (int i = 0; i < 3; i++) {
         if (!l->grid[i] || l->grid[i] > most_grid[i])
-            return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of %u x %u x %u is impossible", l->grid[0], l->grid[1], l->grid[2]);
+            return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of %u x %u x %u is impossible", l->grid[0], l->grid[1],
+                          l->grid[2]);
         if (!l->block[i] || l->block[i] > most_block[i])
-            return refuse(e, DT_E_LAUNCH, at, "block", "a block of %u x %u x %u threads is impossible", l->block[0], l->block[1],
-                          l->block[2]);
+            return refuse(e, DT_E_LAUNCH, at, "block", "a block of %u x %u x %u threads is impossible", l->block[0],
+                          l->block[1], l->block[2]);
         threads *= l->block[i];
         blocks *= l->grid[i];
         if (blocks > INT32_MAX)
             return refuse(e, DT_E_LAUNCH, at, "grid", "a grid of more than %d blocks is not supported", INT32_MAX);
         limit *= f->maxntid[i] ? f->maxntid[i] : 1;
         if (f->reqntid[0] && (f->reqntid[i] ? f->reqntid[i] : 1) != l->block[i])
-            return refuse(e, DT_E_LAUNCH, at, "block", "%.100s requires blocks of %u x %u x %u threads", l->entry, f->reqntid[0],
-                          f->reqntid[1] ? f->reqntid[1] : 1, f->reqntid[2] ? f->reqntid[2] : 1);
+            return refuse(e, DT_E_LAUNCH, at, "block", "%.100s requires blocks of %u x %u x %u threads", l->entry,
+                          f->reqntid[0], f->reqntid[1] ? f->reqntid[1] : 1, f->reqntid[2] ? f->reqntid[2] : 1);
     }
     if (threads > 1024 || (f->maxntid[0] && threads > limit))
         return refuse(e, DT_E_LAUNCH, at, "block", "%llu threads a block are more than the %llu that are possible",
@@ -488,7 +507,8 @@ static int check_geometry(const struct dev_info *d, uint32_t at, struct dev_step
         if (d->cc_major < 9)
             return refuse(e, DT_E_LAUNCH, at, "cluster", "%s has no thread block clusters", d->name);
         if (!c || l->grid[i] % c || (req && c != req) || size > 16)
-            return refuse(e, DT_E_LAUNCH, at, "cluster", "the cluster does not fit the grid or the entry, or is over 16 blocks");
+            return refuse(e, DT_E_LAUNCH, at, "cluster",
+                          "the cluster does not fit the grid or the entry, or is over 16 blocks");
     }
     return 0;
 }
@@ -497,7 +517,8 @@ static const char *limit_of(const struct dev_info *d, const struct dev_step *s, 
 {
     uint64_t warps = (s->threads + 31) / 32, per_warp = (s->res.registers * 32 + 255) / 256 * 256;
     uint64_t by_threads = d->max_threads_sm / (warps * 32), best = d->max_blocks_sm;
-    uint64_t by_regs = per_warp ? d->regs_sm / 4 / per_warp * 4 / warps : best, by_shared = d->shared_sm / (shared + d->shared_reserved + 1);
+    uint64_t by_regs = per_warp ? d->regs_sm / 4 / per_warp * 4 / warps : best,
+             by_shared = d->shared_sm / (shared + d->shared_reserved + 1);
     const char *limit = "blocks";
     if (by_threads < best)
         best = by_threads, limit = "threads";
@@ -515,20 +536,30 @@ static int check_cluster(struct dev_device *d, CUfunction f, uint32_t at, const 
     const uint32_t *c = l->cluster[0] ? l->cluster : s->entry->reqnctapercluster;
     CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                               .value.clusterDim = {c[0], c[1] ? c[1] : 1, c[2] ? c[2] : 1}};
-    CUlaunchConfig cfg = {.gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2], .blockDimX = l->block[0], .blockDimY = l->block[1],
-                          .blockDimZ = l->block[2], .sharedMemBytes = l->shared, .attrs = &attr, .numAttrs = 1};
+    CUlaunchConfig cfg = {.gridDimX = l->grid[0],
+                          .gridDimY = l->grid[1],
+                          .gridDimZ = l->grid[2],
+                          .blockDimX = l->block[0],
+                          .blockDimY = l->block[1],
+                          .blockDimZ = l->block[2],
+                          .sharedMemBytes = l->shared,
+                          .attrs = &attr,
+                          .numAttrs = 1};
     uint32_t size = attr.value.clusterDim.x * attr.value.clusterDim.y * attr.value.clusterDim.z;
     int n = 0, r = 0;
     if (size > 8)
-        r = dev_cu(d, d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1), "cuFuncSetAttribute", e);
+        r = dev_cu(d, d->cu->cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                   "cuFuncSetAttribute", e);
     if (!r)
         r = dev_cu(d, d->cu->cuOccupancyMaxActiveClusters(&n, f, &cfg), "cuOccupancyMaxActiveClusters", e);
     if (!r && n < 1)
-        r = refuse(e, DT_E_LAUNCH, at, "cluster", "not one cluster of %u blocks of %.100s fits %s", size, l->entry, d->info.name);
+        r = refuse(e, DT_E_LAUNCH, at, "cluster", "not one cluster of %u blocks of %.100s fits %s", size, l->entry,
+                   d->info.name);
     return r;
 }
 
-static int check_resources(struct build *b, struct dev_module_handle *m, uint32_t at, struct dev_step *s, struct dt_err *e)
+static int check_resources(struct build *b, struct dev_module_handle *m, uint32_t at, struct dev_step *s,
+                           struct dt_err *e)
 {
     const struct dt_launch *l = s->launch;
     const struct dev_module *mod = &b->p->module[l->module];
@@ -624,8 +655,8 @@ int dev_prog_new(struct dev_device *d, const struct dt_graph *g, dev_progress fn
     return dev_prog_derive(d, g, NULL, fn, user, ret, e);
 }
 
-int dev_prog_derive(struct dev_device *d, const struct dt_graph *g, const struct dev_prog *base, dev_progress fn, void *user,
-                    struct dev_prog **ret, struct dt_err *e)
+int dev_prog_derive(struct dev_device *d, const struct dt_graph *g, const struct dev_prog *base, dev_progress fn,
+                    void *user, struct dev_prog **ret, struct dt_err *e)
 {
     struct dev_prog *p = dt_calloc(1, sizeof *p);
     struct build b = {.d = d, .p = p, .base = base};

@@ -1,12 +1,15 @@
 /* A program on a device: buffers, modules, one pass over the launches.
  *
- * All buffers lie in one arena, each at a multiple of 512 bytes with at least 512 bytes of nothing behind it (and before the first), so that a
- * recorder can number bytes by one subtraction. On the software device only the buffers themselves may be touched: an overrun
- * faults. On a real one red zones are only distance. A buffer MODULE::name is the module's variable and lies where the module was loaded.
+ * All buffers lie in one arena, each at a multiple of 512 bytes with at least 512 bytes of nothing behind it (and
+ * before the first), so that a recorder can number bytes by one subtraction. On the software device only the buffers
+ * themselves may be touched: an overrun faults. On a real one red zones are only distance. A buffer MODULE::name is the
+ * module's variable and lies where the module was loaded.
  *
- * A pass launches each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a pass begins when all earlier
- * work is done and ends with a wait. The order of the calls is that of the document. On the software device with a schedule, what may run side by side on a GPU does so there
- * too, blocks of one launch between those of the other, as a graph (dev_run_beside); samples of blocks come launch by launch, in another order that streams and `after` allow.
+ * A pass launches each step on its stream; `after` becomes an event wait. Streams do not block each other otherwise; a
+ * pass begins when all earlier work is done and ends with a wait. The order of the calls is that of the document. On
+ * the software device with a schedule, what may run side by side on a GPU does so there too, blocks of one launch
+ * between those of the other, as a graph (dev_run_beside); samples of blocks come launch by launch, in another order
+ * that streams and `after` allow.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +30,8 @@ static int place(struct dev_run *r, struct dt_err *e)
             continue;
         r->addr[i] = at;
         if (g->buffer[i].bytes > DT_MAX_TOTAL_BYTES - at)
-            return dt_err_set(e, DT_E_TOO_LARGE, "the buffers are over %llu bytes together", (unsigned long long)DT_MAX_TOTAL_BYTES);
+            return dt_err_set(e, DT_E_TOO_LARGE, "the buffers are over %llu bytes together",
+                              (unsigned long long)DT_MAX_TOTAL_BYTES);
         at = (at + g->buffer[i].bytes + RED + ALIGN - 1) / ALIGN * ALIGN;
     }
     r->arena_bytes = at;
@@ -35,7 +39,8 @@ static int place(struct dev_run *r, struct dt_err *e)
     CUdeviceptr base = 0;
     CUresult c = d->cu->soft ? d->cu->dovetailArenaAlloc(&base, at) : d->cu->cuMemAlloc(&base, at);
     if (c == CUDA_ERROR_OUT_OF_MEMORY)
-        return dt_err_set(e, DT_E_NOMEM, "the buffers need %llu bytes, more than %s has free", (unsigned long long)at, d->info.name);
+        return dt_err_set(e, DT_E_NOMEM, "the buffers need %llu bytes, more than %s has free", (unsigned long long)at,
+                          d->info.name);
     int err = dev_cu(d, c, "allocating the buffers", e);
     if (err < 0)
         return err;
@@ -73,11 +78,13 @@ static int load(struct dev_run *r, const bool *wanted, struct dt_err *e)
             continue;
         err = dev_function(d, r->module[l->module]->mod, l->entry, l->shared, &r->function[i], e);
         if (!err && d->cu->soft && !p->step[i].res.estimated)
-            err = dev_cu(d, d->cu->dovetailFuncSetResources(r->function[i], p->step[i].res.registers), "dovetailFuncSetResources", e);
+            err = dev_cu(d, d->cu->dovetailFuncSetResources(r->function[i], p->step[i].res.registers),
+                         "dovetailFuncSetResources", e);
         uint64_t cluster = (uint64_t)l->cluster[0] * l->cluster[1] * l->cluster[2];
         if (!err && cluster > 8)
-            err = dev_cu(d, d->cu->cuFuncSetAttribute(r->function[i], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
-                         "cuFuncSetAttribute", e);
+            err = dev_cu(
+                d, d->cu->cuFuncSetAttribute(r->function[i], CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
+                "cuFuncSetAttribute", e);
     }
     for (uint32_t i = 0; i < g->nbuffer && !err; i++) {
         const struct dt_buffer *b = &g->buffer[i];
@@ -100,7 +107,8 @@ static int order(struct dev_run *r, struct dt_err *e)
     int err = 0;
     for (uint32_t i = 0; i < g->nlaunch; i++) {
         if (g->launch[i].stream >= MAX_STREAMS)
-            return dt_err_set(e, DT_E_GRAPH, "launch %.200s: a plan may use streams 0 to %d", g->launch[i].name, MAX_STREAMS - 1);
+            return dt_err_set(e, DT_E_GRAPH, "launch %.200s: a plan may use streams 0 to %d", g->launch[i].name,
+                              MAX_STREAMS - 1);
         if (g->launch[i].stream >= r->nstream)
             r->nstream = g->launch[i].stream + 1;
     }
@@ -123,7 +131,8 @@ int dev_run_new(struct dev_device *d, const struct dev_prog *p, struct dev_run *
     return dev_run_new_for(d, p, NULL, ret, e);
 }
 
-int dev_run_new_for(struct dev_device *d, const struct dev_prog *p, const bool *wanted, struct dev_run **ret, struct dt_err *e)
+int dev_run_new_for(struct dev_device *d, const struct dev_prog *p, const bool *wanted, struct dev_run **ret,
+                    struct dt_err *e)
 {
     const struct dt_graph *g = p->graph;
     struct dev_run *r = dt_calloc(1, sizeof *r);
@@ -232,15 +241,21 @@ static int fill(struct dev_run *r, uint32_t i, uint64_t seed_add, int poison, st
     if (!b->bytes || r->kept[i])
         return 0;
     if (poisoned || b->fill.kind == DT_FILL_ZERO || b->fill.kind == DT_FILL_NONE) {
-        int err = dev_set(r->dev, r->addr[i], poisoned ? (uint8_t)poison : b->fill.kind == DT_FILL_ZERO ? 0 : 0xff, b->bytes, e);
-        /* a pattern that shows reads before writes is no content; with poison the buffers have it that nobody fills from outside */
+        int err = dev_set(r->dev, r->addr[i],
+                          poisoned                       ? (uint8_t)poison
+                          : b->fill.kind == DT_FILL_ZERO ? 0
+                                                         : 0xff,
+                          b->bytes, e);
+        /* a pattern that shows reads before writes is no content; with poison the buffers have it that nobody fills
+         * from outside */
         if (!err && r->dev->cu->soft && b->module < 0 && (poison >= 0 ? poisoned : b->fill.kind == DT_FILL_NONE))
             err = dev_cu(r->dev, r->dev->cu->dovetailForget(r->addr[i], b->bytes), "dovetailForget", e);
         return err;
     }
     dt_free_ uint8_t *p = dt_malloc(b->bytes);
     if (!p)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes, b->name);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory for %llu bytes of buffer %.200s", (unsigned long long)b->bytes,
+                          b->name);
     dt_fill_bytes(b, seed_add, p);
     int err = dev_upload(r->dev, r->addr[i], p, b->bytes, e);
     r->kept[i] = !err && (b->role == DT_WEIGHT || b->constant); /* no launch may write it */
@@ -305,9 +320,12 @@ static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
     struct dev_device *d = r->dev;
     CUstream stream = r->stream[l->stream];
     if (l->kind == DT_MEMSET)
-        return dev_cu(d, d->cu->cuMemsetD8Async(r->addr[l->dst] + l->dst_offset, l->value, l->bytes, stream), l->name, e);
+        return dev_cu(d, d->cu->cuMemsetD8Async(r->addr[l->dst] + l->dst_offset, l->value, l->bytes, stream), l->name,
+                      e);
     if (l->kind == DT_COPY)
-        return dev_cu(d, d->cu->cuMemcpyDtoDAsync(r->addr[l->dst] + l->dst_offset, r->addr[l->src] + l->src_offset, l->bytes, stream),
+        return dev_cu(d,
+                      d->cu->cuMemcpyDtoDAsync(r->addr[l->dst] + l->dst_offset, r->addr[l->src] + l->src_offset,
+                                               l->bytes, stream),
                       l->name, e);
     size_t n = s->param_total;
     dt_free_ uint8_t *params = dt_malloc(n + 1);
@@ -330,11 +348,14 @@ static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
     }
     if (r->some && r->some[i].block) {
         const struct dev_some *some = &r->some[i];
-        err = dev_cu(d, d->cu->dovetailNextBlocks(some->block, some->n, some->unique_read_bytes, some->unique_write_bytes), "dovetailNextBlocks", e);
+        err = dev_cu(d,
+                     d->cu->dovetailNextBlocks(some->block, some->n, some->unique_read_bytes, some->unique_write_bytes),
+                     "dovetailNextBlocks", e);
         if (err < 0)
             return err;
     }
-    CUlaunchConfig cfg = {l->grid[0], l->grid[1], l->grid[2], l->block[0], l->block[1], l->block[2], l->shared, stream, attr, nattr};
+    CUlaunchConfig cfg = {l->grid[0],  l->grid[1], l->grid[2], l->block[0], l->block[1],
+                          l->block[2], l->shared,  stream,     attr,        nattr};
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
     return dev_cu(d, d->cu->cuLaunchKernelEx(&cfg, r->function[i], NULL, n ? extra : NULL), l->name, e);
 }
@@ -350,8 +371,8 @@ int dev_run_select(struct dev_run *r, const struct dev_some *some, struct dt_err
 int dev_run_step(struct dev_run *r, uint32_t step, struct dt_err *e)
 {
     int err = dev_run_live(r, e);
-    if (!err && (step >= r->prog->graph->nlaunch ||
-                 (r->prog->graph->launch[step].kind == DT_KERNEL && !r->function[step])))
+    if (!err &&
+        (step >= r->prog->graph->nlaunch || (r->prog->graph->launch[step].kind == DT_KERNEL && !r->function[step])))
         err = dt_err_set(e, DT_E_USAGE, "step %u is not loaded", step);
     if (!err)
         err = launch_step(r, step, e);
@@ -400,7 +421,8 @@ int dev_run_once(struct dev_run *r, struct dt_err *e)
     dt_free_ uint32_t *sequence = dt_calloc((size_t)g->nlaunch + 1, sizeof *sequence);
     struct dev_order o = {0};
     int err = dev_run_live(r, e);
-    if (!err && (!sequence || dev_order_new(g, &o) < 0 || dev_order_shuffle(g, &o, d->cu->soft ? d->seed : 0, sequence) < 0))
+    if (!err &&
+        (!sequence || dev_order_new(g, &o) < 0 || dev_order_shuffle(g, &o, d->cu->soft ? d->seed : 0, sequence) < 0))
         err = dt_err_set(e, DT_E_NOMEM, "out of memory");
     dev_order_done(&o);
     for (uint32_t step = 0; step < g->nlaunch && !err; step++) {

@@ -1,8 +1,10 @@
 /* One kernel's machine code: sections, instructions, blocks, subroutines.
  *
- * Subroutines (the slow paths of division and square root, which the assembler shares between all that need them, and functions) are what CALL leads to; RET returns behind
- * the CALL. They lie behind the entry in the same section (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). A CALL from where no RET is reached is a branch: so
- * ptxas leaves loops for sm_80. A block belongs to one function; code that two functions run into is not known here, nor are indirect branches.
+ * Subroutines (the slow paths of division and square root, which the assembler shares between all that need them, and
+ * functions) are what CALL leads to; RET returns behind the CALL. They lie behind the entry in the same section
+ * (ptxas), or in sections of their own (nvJitLink: CALL.ABS with a relocation). A CALL from where no RET is reached is
+ * a branch: so ptxas leaves loops for sm_80. A block belongs to one function; code that two functions run into is not
+ * known here, nor are indirect branches.
  */
 #include "device/machine-priv.h"
 
@@ -14,16 +16,22 @@
 #define MOST_INST 262144
 #define MOST_TEXTS 64
 
-/* ---- blocks and functions ------------------------------------------------------------------------------------------------- */
+/* ---- blocks and functions ---------------------------------------------------------------------------------------- */
 
-static bool ends(const struct sass_inst *i) { return i->op->cls == SASS_BRANCH || i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN; }
+static bool ends(const struct sass_inst *i)
+{
+    return i->op->cls == SASS_BRANCH || i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN;
+}
 
 /* Does a branch depend on more than its guard? bits 87-90: a predicate as an operand */
 static bool sure(const struct sass_inst *i) { return sass_always(i) && (i->hi >> 23 & 15) == SASS_PT; }
 
 struct load {
     struct elf_file f;
-    struct { unsigned section; uint32_t first, n; } text[MOST_TEXTS];
+    struct {
+        unsigned section;
+        uint32_t first, n;
+    } text[MOST_TEXTS];
     unsigned ntext;
 };
 
@@ -40,7 +48,8 @@ static bool grow(struct code *c, uint32_t n)
 static int load_text(struct code *c, struct load *l, unsigned section, struct dt_str *why)
 {
     struct elf_section text;
-    if (!elf_section(&l->f, section, &text) || !text.p || !text.size || text.size % 16 || text.size / 16 > MOST_INST - c->n || l->ntext == MOST_TEXTS) {
+    if (!elf_section(&l->f, section, &text) || !text.p || !text.size || text.size % 16 ||
+        text.size / 16 > MOST_INST - c->n || l->ntext == MOST_TEXTS) {
         dt_str_add(why, "there is machine code that cannot be read");
         return 1;
     }
@@ -140,7 +149,8 @@ static bool returns(const struct code *c, uint32_t at, uint8_t *mark, uint32_t *
 static int far_branches(struct code *c)
 {
     static const struct sass_op branch = {0x144, "CALL.REL", SASS_BRANCH, "-P", "", ""};
-    dt_free_ uint8_t *mark = dt_calloc((size_t)c->n + 1, 1), *known = dt_calloc((size_t)c->n + 1, 1); /* known: 1 returns, 2 does not */
+    /* known: 1 returns, 2 does not */
+    dt_free_ uint8_t *mark = dt_calloc((size_t)c->n + 1, 1), *known = dt_calloc((size_t)c->n + 1, 1);
     dt_free_ uint32_t *stack = dt_calloc(2 * (size_t)c->n + 2, sizeof *stack);
     if (!mark || !known || !stack)
         return DT_E_NOMEM;
@@ -192,7 +202,9 @@ static unsigned after(const struct code *c, uint32_t b, uint32_t out[2])
     unsigned n = 0;
     if (i->op->cls == SASS_BRANCH)
         out[n++] = c->block_of[c->to[c->block[b].last]];
-    bool falls = i->op->cls == SASS_BRANCH ? !sure(i) : i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN ? !sure(i) : true;
+    bool falls = i->op->cls == SASS_BRANCH                              ? !sure(i)
+                 : i->op->cls == SASS_EXIT || i->op->cls == SASS_RETURN ? !sure(i)
+                                                                        : true;
     if (falls && b + 1 < c->nblock)
         out[n++] = b + 1;
     return n;
@@ -310,7 +322,7 @@ int code_read(struct code *c, const void *cubin, size_t len, const char *entry, 
         dt_str_addf(why, "there is no machine code of '%s' to read", entry);
         return 1;
     }
-    memcpy(&flags, l.f.p + 48, 4);                           /* e_flags */
+    memcpy(&flags, l.f.p + 48, 4);                       /* e_flags */
     c->sm = (l.f.p[8] >= 8 ? flags >> 8 : flags) & 0xff; /* the ELF's ABI version says where */
     if (!sass_knows(c->sm)) {
         dt_str_addf(why, "the reader of machine code does not know sm_%u", c->sm);

@@ -1,9 +1,11 @@
 /* Where a register's value comes from.
  *
- * Origins are searched backward from a use, block by block. What a search carries is the register and a predicate that is known: a use under @P0 does not see a definition
- * under @!P0, and the definitions under @P0 and @!P0 together hide what was before. A CALL is passed through its subroutine, from each RET; what enters a subroutine at its
- * start comes from behind the CALL, or, for a use inside, from the caller (FROM_CALLER). Moves are passed: MOV, IMAD of two zeros, SEL, FSEL, R2UR; constants are known by value:
- * immediates, the zero register, HFMA2 of two zeros, CS2R of zero, constant bank 2. All else is FROM_ELSEWHERE: loads, parameters, integers, bits.
+ * Origins are searched backward from a use, block by block. What a search carries is the register and a predicate that
+ * is known: a use under @P0 does not see a definition under @!P0, and the definitions under @P0 and @!P0 together hide
+ * what was before. A CALL is passed through its subroutine, from each RET; what enters a subroutine at its start comes
+ * from behind the CALL, or, for a use inside, from the caller (FROM_CALLER). Moves are passed: MOV, IMAD of two zeros,
+ * SEL, FSEL, R2UR; constants are known by value: immediates, the zero register, HFMA2 of two zeros, CS2R of zero,
+ * constant bank 2. All else is FROM_ELSEWHERE: loads, parameters, integers, bits.
  */
 #include "device/machine-priv.h"
 
@@ -17,7 +19,7 @@
 #define MOST_DEPTH 8
 #define ANY 16 /* no predicate is known */
 
-struct item { /* search reg in block b, from instruction at back (at excluded) */
+struct item {            /* search reg in block b, from instruction at back (at excluded) */
     uint32_t b, at, ctx; /* ctx: the CALL through which the search entered a subroutine */
     uint16_t reg;
     bool uniform, neg, abs;
@@ -115,7 +117,10 @@ static void push(struct search *s, struct item i)
     s->p[s->n++] = i;
 }
 
-static bool zero(const struct sass_opnd *o) { return (o->kind == SASS_REG && o->reg == SASS_RZ) || (o->kind == SASS_IMM && !o->value); }
+static bool zero(const struct sass_opnd *o)
+{
+    return (o->kind == SASS_REG && o->reg == SASS_RZ) || (o->kind == SASS_IMM && !o->value);
+}
 
 /* The search goes on at operand o of the move at instruction k. */
 static void through(struct search *s, const struct item *i, uint32_t k, const struct sass_opnd *o)
@@ -137,7 +142,9 @@ static void through(struct search *s, const struct item *i, uint32_t k, const st
         next.reg = o->reg;
         next.b = s->c->block_of[k];
         next.at = k;
-        next.known = (uint8_t)(m->dst_kind == SASS_UREG && m->guard != SASS_PT ? ANY : m->guard == SASS_PT ? i->known : m->guard | (m->guard_not ? 8 : 0));
+        next.known = (uint8_t)(m->dst_kind == SASS_UREG && m->guard != SASS_PT ? ANY
+                               : m->guard == SASS_PT                           ? i->known
+                                                                               : m->guard | (m->guard_not ? 8 : 0));
         push(s, next);
     }
 }
@@ -149,7 +156,8 @@ static void defined(struct search *s, const struct item *i, uint32_t k)
     const struct sass_opnd *o = d->src;
     switch (d->op->cls) {
     case SASS_FLOAT:
-        if (d->nsrc == 3 && zero(&o[0]) && zero(&o[1]) && o[2].kind == SASS_IMM && (d->op->code == 0x031 || d->op->code == 0x035))
+        if (d->nsrc == 3 && zero(&o[0]) && zero(&o[1]) && o[2].kind == SASS_IMM &&
+            (d->op->code == 0x031 || d->op->code == 0x035))
             found(s, i, FROM_CONST, o[2].value, false, false);
         else
             found(s, i, FROM_FLOAT, k, false, false);
@@ -277,11 +285,17 @@ int code_origins(struct code *c, uint32_t at, bool uniform, unsigned reg, unsign
         return 0;
     c->seen.now++;
     c->seen.used = 0;
-    push(&s, (struct item){.b = c->block_of[at], .at = at, .ctx = CODE_NONE, .reg = (uint16_t)reg, .uniform = uniform, .half = (uint8_t)half,
+    push(&s, (struct item){.b = c->block_of[at],
+                           .at = at,
+                           .ctx = CODE_NONE,
+                           .reg = (uint16_t)reg,
+                           .uniform = uniform,
+                           .half = (uint8_t)half,
                            .known = (uint8_t)(u->guard == SASS_PT ? ANY : u->guard | (u->guard_not ? 8 : 0))});
     while (s.n && c->steps < MOST_STEPS && !s.failed && !out->failed) {
         struct item i = s.p[--s.n];
-        uint64_t key = (uint64_t)i.at << 44 ^ (uint64_t)(i.ctx & 0xfffff) << 24 ^ (uint64_t)i.reg << 16 ^ (uint64_t)i.known << 8 ^ (uint64_t)(i.uniform | i.neg << 1 | i.abs << 2);
+        uint64_t key = (uint64_t)i.at << 44 ^ (uint64_t)(i.ctx & 0xfffff) << 24 ^ (uint64_t)i.reg << 16 ^
+                       (uint64_t)i.known << 8 ^ (uint64_t)(i.uniform | i.neg << 1 | i.abs << 2);
         if (!seen(c, key))
             walk(&s, i);
     }

@@ -5,8 +5,9 @@
  *
  * (dev_assemble_lines puts the file's number into the line's upper bits, see there: they are taken off again.)
  *
- * A program is a header (lengths, smallest step, line base and range, names of files) and opcodes that move an address and a line along. Its start address is relocated: the
- * section of code that it is about is that of the relocation's symbol. A row says where a line begins; it lasts to the next row's address.
+ * A program is a header (lengths, smallest step, line base and range, names of files) and opcodes that move an address
+ * and a line along. Its start address is relocated: the section of code that it is about is that of the relocation's
+ * symbol. A row says where a line begins; it lasts to the next row's address.
  */
 #include "device/machine-priv.h"
 
@@ -53,9 +54,9 @@ static uint64_t leb(struct reader *r, bool is_signed)
 
 struct rows {
     struct code *c;
-    bool here;        /* this sequence is about our code */
+    bool here; /* this sequence is about our code */
     bool any;
-    uint64_t from;    /* address of the last row */
+    uint64_t from; /* address of the last row */
     uint32_t file, line;
     bool open, posted;
 };
@@ -102,7 +103,8 @@ static int names(struct code *c, struct reader *r, uint32_t *ret_base)
     return 0;
 }
 
-static void extended(const struct elf_file *f, unsigned section, unsigned text, struct reader *r, struct rows *w, uint64_t *address)
+static void extended(const struct elf_file *f, unsigned section, unsigned text, struct reader *r, struct rows *w,
+                     uint64_t *address)
 {
     uint64_t n = leb(r, false), start = r->at;
     unsigned op = (unsigned)fixed(r, 1), where = 0;
@@ -122,7 +124,8 @@ static void extended(const struct elf_file *f, unsigned section, unsigned text, 
 }
 
 /* One unit: header and program. */
-static int unit(struct code *c, const struct elf_file *f, unsigned section, unsigned text, struct reader *r, struct rows *w)
+static int unit(struct code *c, const struct elf_file *f, unsigned section, unsigned text, struct reader *r,
+                struct rows *w)
 {
     uint64_t length = fixed(r, 4);
     struct reader u = {r->p, r->at, r->end, false};

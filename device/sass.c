@@ -1,12 +1,15 @@
 /* Machine code read: 128 bits an instruction, as all NVIDIA GPUs from Volta to Hopper have it.
  *
- *   0-8 opcode   9-11 form   12-15 guard   16-23 destination   24-31 first source   32-63 second: register, immediate or constant bank, by form
- *   64-71 third  72-104 signs, predicates, modifiers   105-125 scheduling (stall, barriers, reuse): no meaning for values
+ *   0-8 opcode   9-11 form   12-15 guard   16-23 destination   24-31 first source   32-63 second: register, immediate
+ *                                                              or constant bank, by form
+ *   64-71 third  72-104 signs, predicates, modifiers   105-125 scheduling (stall, barriers, reuse): no meaning for
+ *                                                      values
  *
- * Forms: 1 three registers; 2, 3, 7: the third source is immediate, constant, uniform, and stands at 32, the second at 64; 4, 5, 6: the second is. Signs go with the place:
- * 72, 73 with 24; 63, 62 with 32; 75, 74 with 64 (halves: 84, 83), each negation and absolute value.
- * The table (sass-ops.def) says of each opcode what it writes and, of those that compute with floats, what they read and how their modifiers are named. All bits that
- * are no operand, sign or predicate are kept as `mods`, named or not: two instructions are the same operation only if all of them are equal.
+ * Forms: 1 three registers; 2, 3, 7: the third source is immediate, constant, uniform, and stands at 32, the second at
+ * 64; 4, 5, 6: the second is. Signs go with the place: 72, 73 with 24; 63, 62 with 32; 75, 74 with 64 (halves: 84, 83),
+ * each negation and absolute value. The table (sass-ops.def) says of each opcode what it writes and, of those that
+ * compute with floats, what they read and how their modifiers are named. All bits that are no operand, sign or
+ * predicate are kept as `mods`, named or not: two instructions are the same operation only if all of them are equal.
  *
  * What it does not do: other generations, reuse flags, addresses.
  */
@@ -30,10 +33,7 @@ static const struct sass_op *find(unsigned code)
     return NULL;
 }
 
-bool sass_knows(unsigned sm)
-{
-    return sm == 75 || sm == 80 || sm == 86 || sm == 87 || sm == 89 || sm == 90;
-}
+bool sass_knows(unsigned sm) { return sm == 75 || sm == 80 || sm == 86 || sm == 87 || sm == 89 || sm == 90; }
 
 static unsigned bits(const struct sass_inst *i, unsigned at, unsigned n)
 {
@@ -48,7 +48,8 @@ static void forget(uint64_t mask[2], unsigned at, unsigned n)
 }
 
 /* The operand that stands at bit 24, 32 or 64. What it takes of the instruction is struck from mask. */
-static void operand(const struct sass_inst *i, unsigned at, bool half, unsigned width, bool plain, uint64_t mask[2], struct sass_opnd *o)
+static void operand(const struct sass_inst *i, unsigned at, bool half, unsigned width, bool plain, uint64_t mask[2],
+                    struct sass_opnd *o)
 {
     unsigned form = bits(i, 9, 3), neg = at == 24 ? 72 : at == 32 ? 63 : half ? 84 : 75;
     *o = (struct sass_opnd){.kind = SASS_REG, .width = (uint8_t)width, .reg = (uint16_t)bits(i, at, 8)};
@@ -94,9 +95,17 @@ static unsigned place(char letter, unsigned form)
 {
     bool third = form == 2 || form == 3 || form == 7; /* the third source stands at 32 */
     switch (letter) {
-    case 'a': case 'R': case 'H': case 'm': return 24;
-    case 'b': case 'T': case 'J': return third ? 64 : 32;
-    case 'c': case 'V': case 'K': case 'o': return third ? 32 : 64;
+    case 'a':
+    case 'R':
+    case 'H':
+    case 'm': return 24;
+    case 'b':
+    case 'T':
+    case 'J': return third ? 64 : 32;
+    case 'c':
+    case 'V':
+    case 'K':
+    case 'o': return third ? 32 : 64;
     case 'C': return 64;
     default: return 32;
     }
@@ -119,15 +128,20 @@ static void destination(struct sass_inst *i, uint64_t mask[2])
     i->dst_kind = *d == '-' ? SASS_NONE : uniform ? SASS_UREG : SASS_REG;
     i->dst = (uint8_t)bits(i, 16, uniform ? 6 : 8);
     switch (*d) {
-    case 'd': case 'v': width = 2; break;
+    case 'd':
+    case 'v': width = 2; break;
     case 'q': width = 4; break;
-    case 'm': case 'n': width = size_of(size); break;
+    case 'm':
+    case 'n': width = size_of(size); break;
     case 'h': width = bits(i, 76, 1) ? 4 : 2; break;
     case 'i': width = bits(i, 75, 1) || i->op->code == 0x03d ? 4 : 2; break;
     case 'l': width = 1U << bits(i, 72, 2); break;
     case 'c': width = bits(i, 75, 2) == 3 ? 2 : 1; break;
     case 's': width = bits(i, 80, 1) ? 2 : 1; break;
-    case 'y': width = 2; i->dst_kind = bits(i, 70, 1) ? SASS_NONE : SASS_REG; break;
+    case 'y':
+        width = 2;
+        i->dst_kind = bits(i, 70, 1) ? SASS_NONE : SASS_REG;
+        break;
     case 'a': width = size == 2 || size == 5 ? 2 : 1; break;
     case 't': i->dst_kind = bits(i, 9, 3) == 7 ? SASS_NONE : SASS_REG; break;
     default: break;
@@ -151,8 +165,12 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
     uint64_t mask[2] = {~UINT64_C(0xffff), (UINT64_C(1) << 41) - 1};
     unsigned code = bits(&i, 0, 9), kind = bits(&i, 87, 4);
     if (code == 0x03e)
-        code = kind == 9 ? (bits(&i, 73, 1) ? F2FP_TO8H_ : F2FP_TO8_) : kind == 4 ? F2FP_FROM8_ : bits(&i, 78, 1) ? F2FP_MERGE_ : code;
-    bool other = (code == 0x03c && bits(&i, 73, 1)) || (code == 0x03e && kind); /* sparse matrices; a conversion that nobody has seen */
+        code = kind == 9         ? (bits(&i, 73, 1) ? F2FP_TO8H_ : F2FP_TO8_)
+               : kind == 4       ? F2FP_FROM8_
+               : bits(&i, 78, 1) ? F2FP_MERGE_
+                                 : code;
+    /* sparse matrices; a conversion that nobody has seen */
+    bool other = (code == 0x03c && bits(&i, 73, 1)) || (code == 0x03e && kind);
     i.op = other ? NULL : find(code);
     i.guard = (uint8_t)bits(&i, 12, 3);
     i.guard_not = bits(&i, 15, 1);
@@ -166,7 +184,10 @@ bool sass_decode(const uint64_t word[2], struct sass_inst *ret)
             }
             unsigned at = place(*s, form);
             bool half = strchr("HIJKE", *s) != NULL;
-            unsigned width = strchr("RSTV", *s) ? 2 : *s == 'A' ? (bits(&i, 84, 2) == 3 ? 2 : 1) : strchr("mno", *s) ? mma_width(&i, *s) : 1;
+            unsigned width = strchr("RSTV", *s)  ? 2
+                             : *s == 'A'         ? (bits(&i, 84, 2) == 3 ? 2 : 1)
+                             : strchr("mno", *s) ? mma_width(&i, *s)
+                                                 : 1;
             if (i.op->code == 0x03f && *s == 'V')
                 width = 4;
             if (at == 24 && *i.op->dst == 'u' && i.op->code == 0x087) { /* USEL */
@@ -194,7 +215,7 @@ uint64_t sass_target(const struct sass_inst *i, uint64_t at, unsigned sm)
     return at + 16 + (uint64_t)(words * 4);
 }
 
-/* ---- text ------------------------------------------------------------------------------------------------------------------- */
+/* ---- text -------------------------------------------------------------------------------------------------------- */
 
 static void print_mods(const struct sass_inst *i, struct dt_str *out)
 {
@@ -227,7 +248,8 @@ static void print_mods(const struct sass_inst *i, struct dt_str *out)
 
 static void print_operand(const struct sass_opnd *o, char letter, bool bytes, struct dt_str *out)
 {
-    static const char *const half[] = {"", ".F32", ".H0_H0", ".H1_H1"}, *const byte[] = {"", ".B1", ".B2", ".B3"}, *const word[] = {"", ".H1", ".?", ".?"};
+    static const char *const half[] = {"", ".F32", ".H0_H0", ".H1_H1"}, *const byte[] = {"", ".B1", ".B2", ".B3"},
+                             *const word[] = {"", ".H1", ".?", ".?"};
     dt_str_add(out, o->neg ? "-" : "");
     dt_str_add(out, o->abs ? "|" : "");
     if (o->kind == SASS_REG && o->reg == SASS_RZ)

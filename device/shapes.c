@@ -1,8 +1,11 @@
-/* A kernel's float instructions as shapes, and their uses: what device/arithmetic.c compares. See there for what they are.
+/* A kernel's float instructions as shapes, and their uses: what device/arithmetic.c compares. See there for what they
+ * are.
  *
- * A shape is opcode and all modifier bits; HFMA2.MMA is HFMA2 in another pipe. The sign of a product is one, whichever factor carries it, and goes to its constant where it has one.
- * Comparisons are the same whichever way round they are written, and, where they make predicates, if they are turned into their complement: who uses the predicate turns with them.
- * A subroutine's shape is that of all its instructions and uses; what enters it from the caller is a use of the CALL.
+ * A shape is opcode and all modifier bits; HFMA2.MMA is HFMA2 in another pipe. The sign of a product is one, whichever
+ * factor carries it, and goes to its constant where it has one. Comparisons are the same whichever way round they are
+ * written, and, where they make predicates, if they are turned into their complement: who uses the predicate turns with
+ * them. A subroutine's shape is that of all its instructions and uses; what enters it from the caller is a use of the
+ * CALL.
  */
 #include "device/machine-priv.h"
 
@@ -16,7 +19,19 @@
 static bool commutes(const struct sass_inst *i)
 {
     switch (i->op->code) {
-    case 0x009: case 0x020: case 0x021: case 0x023: case 0x028: case 0x029: case 0x02b: case 0x030: case 0x031: case 0x032: case 0x035: case 0x040: case 0x03e: return true;
+    case 0x009:
+    case 0x020:
+    case 0x021:
+    case 0x023:
+    case 0x028:
+    case 0x029:
+    case 0x02b:
+    case 0x030:
+    case 0x031:
+    case 0x032:
+    case 0x035:
+    case 0x040:
+    case 0x03e: return true;
     default: return CODE_SETP(i->op->code);
     }
 }
@@ -29,7 +44,8 @@ static bool is_product(const struct sass_inst *i)
     return c == 0x020 || c == 0x023 || c == 0x028 || c == 0x02b || c == 0x031 || c == 0x032 || c == 0x035;
 }
 
-/* HFMA2 of one and the same: a sum, or a product, that the assembler puts into another pipe. The operand that does nothing, 3: none. */
+/* HFMA2 of one and the same: a sum, or a product, that the assembler puts into another pipe. The operand that does
+ * nothing, 3: none. */
 unsigned machine_idle(const struct sass_inst *i)
 {
     if (!i->op || (i->op->code != 0x031 && i->op->code != 0x035))
@@ -101,8 +117,10 @@ static int operand_uses(struct side *s, uint32_t k, unsigned q)
     int r = 0;
     if (q == machine_idle(i))
         return 0;
-    uint8_t slot = (uint8_t)(commutes(i) && (q < 2 || machine_idle(i) < 2) ? 0 : q), sign = (uint8_t)(o->neg | o->abs << 1);
-    bool imm = o->kind == SASS_IMM || (o->kind == SASS_REG && o->reg == SASS_RZ) || (o->kind == SASS_UREG && o->reg == SASS_URZ);
+    uint8_t slot = (uint8_t)(commutes(i) && (q < 2 || machine_idle(i) < 2) ? 0 : q),
+            sign = (uint8_t)(o->neg | o->abs << 1);
+    bool imm = o->kind == SASS_IMM || (o->kind == SASS_REG && o->reg == SASS_RZ) ||
+               (o->kind == SASS_UREG && o->reg == SASS_URZ);
     bool bank = o->kind == SASS_CONST && o->bank == 2 && o->reg == SASS_URZ && o->value + 4u * o->width <= s->c.nbank2;
     for (unsigned w = 0; w < o->width && !r; w++) {
         from.n = 0;
@@ -145,7 +163,8 @@ static unsigned comparison(unsigned c, bool turn)
     return least;
 }
 
-/* Signs: of a product they are one, and go to its constant if it has one; of other constants they are taken into the value. */
+/* Signs: of a product they are one, and go to its constant if it has one; of other constants they are taken into the
+ * value. */
 static unsigned settle_signs(struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
@@ -181,7 +200,11 @@ static uint64_t shape_of(struct side *s, uint32_t k)
 {
     const struct sass_inst *i = &s->c.inst[k];
     unsigned code = i->op->code;
-    uint64_t lo = i->mods[0], hi = i->mods[1], h = machine_mix(1, machine_idle(i) < 2 ? 0x030 : machine_idle(i) == 2 ? 0x032 : code == 0x035 ? 0x031 : code);
+    uint64_t lo = i->mods[0], hi = i->mods[1],
+             h = machine_mix(1, machine_idle(i) < 2    ? 0x030
+                                : machine_idle(i) == 2 ? 0x032
+                                : code == 0x035        ? 0x031
+                                                       : code);
     if (s->c.call[k] != CODE_NONE)
         return machine_mix(2, s->c.func[s->c.call[k]].shape);
     if (i->op->cls == SASS_ATOMIC)
@@ -189,7 +212,8 @@ static uint64_t shape_of(struct side *s, uint32_t k)
     if (CODE_SETP(code) || code == 0x00a || code == 0x033) {
         h = machine_mix(h, comparison(hi >> 12 & 15, CODE_SETP(code)));
         hi &= ~(UINT64_C(15) << 12);
-        hi &= code == 0x033 || code == 0x034 ? ~(UINT64_C(3) << 5) : ~(UINT64_C(3) << 10); /* and, or, xor with another predicate */
+        /* and, or, xor with another predicate */
+        hi &= code == 0x033 || code == 0x034 ? ~(UINT64_C(3) << 5) : ~(UINT64_C(3) << 10);
     }
     if (code == 0x009 || code == 0x040) { /* which of the two, by a predicate that is always true */
         unsigned p = i->hi >> 23 & 15;
@@ -206,10 +230,14 @@ static void key_uses(struct side *s, uint32_t k)
     for (uint32_t u = s->first[k]; u < s->first[k + 1]; u++) {
         struct use *x = &s->use[u];
         uint64_t value = x->kind == FROM_FLOAT ? s->shape[x->value] : x->kind == FROM_CONST ? x->value : 0;
-        x->key = machine_mix(machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), x->kind | x->half << 8), x->sign), value);
+        x->key = machine_mix(
+            machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), x->kind | x->half << 8), x->sign), value);
         bool converted = x->kind == FROM_FLOAT && from_integer(&s->c.inst[x->value]);
         x->folded = converted || x->kind == FROM_CONST ? machine_mix(machine_mix(s->shape[k], x->slot), 9) : 0;
-        x->loose = x->kind == FROM_FLOAT ? machine_mix(machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), FROM_ELSEWHERE), x->sign), 0) : x->key;
+        x->loose =
+            x->kind == FROM_FLOAT
+                ? machine_mix(machine_mix(machine_mix(machine_mix(s->shape[k], x->slot), FROM_ELSEWHERE), x->sign), 0)
+                : x->key;
     }
 }
 
@@ -229,7 +257,10 @@ static int read_function(struct side *s, uint32_t f)
                     continue;
                 r = code_origins(c, k, false, reg, 0, &from);
                 for (uint32_t n = 0; n < from.n && !r; n++)
-                    r = use_new(s, (struct use){.inst = k, .kind = from.p[n].kind, .value = from.p[n].value, .sign = (uint8_t)(from.p[n].neg | from.p[n].abs << 1)});
+                    r = use_new(s, (struct use){.inst = k,
+                                                .kind = from.p[n].kind,
+                                                .value = from.p[n].value,
+                                                .sign = (uint8_t)(from.p[n].neg | from.p[n].abs << 1)});
                 free(from.p);
             }
         }

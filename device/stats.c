@@ -1,8 +1,8 @@
 /* Medians with an interval that assumes nothing about the distribution, and rank correlation.
  *
- * The interval of a median is a pair of order statistics: of n values, the number below the true median is binomial (n, 1/2), so [x(j), x(n + 1 - j)] covers it
- * with probability 1 - 2 P(B < j) (David and Nagaraja, Order Statistics, 7.1). j is the largest for which that is 95 % or more; there is none below
- * n = 6, and the least and the most are given.
+ * The interval of a median is a pair of order statistics: of n values, the number below the true median is binomial (n,
+ * 1/2), so [x(j), x(n + 1 - j)] covers it with probability 1 - 2 P(B < j) (David and Nagaraja, Order Statistics, 7.1).
+ * j is the largest for which that is 95 % or more; there is none below n = 6, and the least and the most are given.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -28,7 +28,12 @@ void dev_stats(double *v, unsigned n, struct dev_stats *ret)
         j = k + 1;
     }
     j = j ? j : 1;
-    *ret = (struct dev_stats){.median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2, .lo = v[j - 1], .hi = v[n - j], .min = v[0], .max = v[n - 1], .n = n};
+    *ret = (struct dev_stats){.median = n % 2 ? v[n / 2] : (v[n / 2 - 1] + v[n / 2]) / 2,
+                              .lo = v[j - 1],
+                              .hi = v[n - j],
+                              .min = v[0],
+                              .max = v[n - 1],
+                              .n = n};
 }
 
 struct ranked {

@@ -1,9 +1,10 @@
 /* The time of one pass, as a CUDA graph: what beating plain stream launches would not prove.
  *
- * The graph has one explicit node a step, and the edges of order.c, programmatic ones among them. On a real device the graph is
- * replayed: warm-up, then `reps` replays between two events; the median, and as confidence 1.57 times the interquartile range over the root of
- * the number (95 % for a median). Times of single steps come from a second graph with an event record after every node, in program
- * order. On the software device one replay is enough, because its time is modelled and always the same; steps come from dovetailGraphNodeTime.
+ * The graph has one explicit node a step, and the edges of order.c, programmatic ones among them. On a real device the
+ * graph is replayed: warm-up, then `reps` replays between two events; the median, and as confidence 1.57 times the
+ * interquartile range over the root of the number (95 % for a median). Times of single steps come from a second graph
+ * with an event record after every node, in program order. On the software device one replay is enough, because its
+ * time is modelled and always the same; steps come from dovetailGraphNodeTime.
  *
  * Not done: CUPTI.
  */
@@ -35,14 +36,21 @@ static int add_node(struct dev_run *r, uint32_t i, CUgraph graph, const CUgraphN
     const struct dev_step *s = &r->prog->step[i];
     struct dev_device *d = r->dev;
     if (l->kind == DT_MEMSET) {
-        CUDA_MEMSET_NODE_PARAMS p = {.dst = r->addr[l->dst] + l->dst_offset, .value = l->value, .elementSize = 1, .width = l->bytes,
+        CUDA_MEMSET_NODE_PARAMS p = {.dst = r->addr[l->dst] + l->dst_offset,
+                                     .value = l->value,
+                                     .elementSize = 1,
+                                     .width = l->bytes,
                                      .height = 1};
         return dev_cu(d, d->cu->cuGraphAddMemsetNode(ret, graph, dep, ndep, &p, d->ctx), l->name, e);
     }
     if (l->kind == DT_COPY) {
-        CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = r->addr[l->src] + l->src_offset,
-                           .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = r->addr[l->dst] + l->dst_offset,
-                           .WidthInBytes = l->bytes, .Height = 1, .Depth = 1};
+        CUDA_MEMCPY3D p = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .srcDevice = r->addr[l->src] + l->src_offset,
+                           .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                           .dstDevice = r->addr[l->dst] + l->dst_offset,
+                           .WidthInBytes = l->bytes,
+                           .Height = 1,
+                           .Depth = 1};
         return dev_cu(d, d->cu->cuGraphAddMemcpyNode(ret, graph, dep, ndep, &p, d->ctx), l->name, e);
     }
     size_t n = s->param_total;
@@ -53,13 +61,20 @@ static int add_node(struct dev_run *r, uint32_t i, CUgraph graph, const CUgraphN
     if (err < 0)
         return dt_err_set(e, err, "launch %.200s: its arguments cannot be bound", l->name);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
-    CUDA_KERNEL_NODE_PARAMS p = {.func = r->function[i], .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2],
-                                 .blockDimX = l->block[0], .blockDimY = l->block[1], .blockDimZ = l->block[2],
-                                 .sharedMemBytes = l->shared, .extra = n ? extra : NULL};
+    CUDA_KERNEL_NODE_PARAMS p = {.func = r->function[i],
+                                 .gridDimX = l->grid[0],
+                                 .gridDimY = l->grid[1],
+                                 .gridDimZ = l->grid[2],
+                                 .blockDimX = l->block[0],
+                                 .blockDimY = l->block[1],
+                                 .blockDimZ = l->block[2],
+                                 .sharedMemBytes = l->shared,
+                                 .extra = n ? extra : NULL};
     err = dev_cu(d, d->cu->cuGraphAddKernelNode(ret, graph, dep, ndep, &p), l->name, e);
     if (!err && l->cluster[0]) {
         CUkernelNodeAttrValue v = {.clusterDim = {l->cluster[0], l->cluster[1], l->cluster[2]}};
-        err = dev_cu(d, d->cu->cuGraphKernelNodeSetAttribute(*ret, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v), l->name, e);
+        err = dev_cu(d, d->cu->cuGraphKernelNodeSetAttribute(*ret, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v), l->name,
+                     e);
     }
     return err;
 }
@@ -72,8 +87,11 @@ static int connect(struct dev_run *r, const struct dev_order *o, uint32_t first,
     struct dev_device *d = r->dev;
     int err = 0;
     for (uint32_t k = o->at[i]; k < o->at[i + 1] && !err; k++)
-        err = o->after[k] < first ? 0 : dev_cu(d, d->cu->cuGraphAddDependencies(r->graph, &r->node[o->after[k]], &r->node[i], o->early[k] ? &programmatic : NULL, 1),
-                     r->prog->graph->launch[i].name, e);
+        err = o->after[k] < first ? 0
+                                  : dev_cu(d,
+                                           d->cu->cuGraphAddDependencies(r->graph, &r->node[o->after[k]], &r->node[i],
+                                                                         o->early[k] ? &programmatic : NULL, 1),
+                                           r->prog->graph->launch[i].name, e);
     return err;
 }
 
@@ -121,7 +139,8 @@ int dev_run_beside(struct dev_run *r, uint32_t first, uint32_t n, struct dt_err 
     if (!err)
         err = dev_sync(d, e);
     if (err < 0 && d->cu->dovetailGetFault(&f) == CUDA_SUCCESS && f.num)
-        while (i + 1 < first + n && (r->prog->graph->launch[i].kind != DT_KERNEL || strcmp(r->prog->graph->launch[i].entry, f.kernel)))
+        while (i + 1 < first + n &&
+               (r->prog->graph->launch[i].kind != DT_KERNEL || strcmp(r->prog->graph->launch[i].entry, f.kernel)))
             i++;
     return dev_run_fault(r, i, err, e);
 }
@@ -197,7 +216,8 @@ int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct
     if (strcmp(r->dev->info.kind, "soft") || !r->exec)
         return dt_err_set(e, DT_E_UNSUPPORTED, "there is no modelled timeline");
     for (uint32_t i = 0; i < r->prog->graph->nlaunch && !err; i++)
-        err = dev_cu(r->dev, r->dev->cu->dovetailGraphNodeTime(r->exec, r->node[i], &start_us[i], &end_us[i]), "dovetailGraphNodeTime", e);
+        err = dev_cu(r->dev, r->dev->cu->dovetailGraphNodeTime(r->exec, r->node[i], &start_us[i], &end_us[i]),
+                     "dovetailGraphNodeTime", e);
     return err;
 }
 
@@ -222,7 +242,8 @@ static int measure_steps(struct dev_run *r, unsigned reps, double *step_us, stru
     for (uint32_t i = 0; i < n && !err; i++) {
         err = add_node(r, i, graph, &node, 1, &step, e);
         if (!err)
-            err = dev_cu(d, d->cu->cuGraphAddEventRecordNode(&node, graph, &step, 1, ev[i + 1]), "cuGraphAddEventRecordNode", e);
+            err = dev_cu(d, d->cu->cuGraphAddEventRecordNode(&node, graph, &step, 1, ev[i + 1]),
+                         "cuGraphAddEventRecordNode", e);
     }
     if (!err)
         err = dev_cu(d, d->cu->cuGraphInstantiateWithFlags(&exec, graph, 0), "cuGraphInstantiate", e);
@@ -279,7 +300,7 @@ int dev_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret, double 
     return !err && step_us ? measure_steps(r, reps < 20 ? reps : 20, step_us, e) : err;
 }
 
-/* ---- from costs -------------------------------------------------------------------------------------------------------- */
+/* ---- from costs -------------------------------------------------------------------------------------------------- */
 
 int dev_run_cost(struct dev_run *r, uint32_t step, struct dev_cost *ret, struct dt_err *e)
 {
@@ -311,8 +332,8 @@ bool dev_cost_fits(struct dev_device *d, const struct dev_prog *p, uint32_t step
     return c->known && d->cu->dovetailCheckWork(&w, p->step[step].blocks, p->step[step].threads) == CUDA_SUCCESS;
 }
 
-int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret, double *step_us,
-                   double *start_us, double *end_us, struct dt_err *e)
+int dev_model_time(struct dev_device *d, const struct dev_prog *p, const struct dev_cost *cost, struct dev_time *ret,
+                   double *step_us, double *start_us, double *end_us, struct dt_err *e)
 {
     const struct dt_graph *g = p->graph;
     uint32_t n = g->nlaunch;

@@ -1,13 +1,15 @@
-/* How the GPU is while it is measured: clocks, what slows it down, who else uses it. By NVML, opened with dlopen; without it the state is not known,
- * and a measurement is judged by its own spread alone.
+/* How the GPU is while it is measured: clocks, what slows it down, who else uses it. By NVML, opened with dlopen;
+ * without it the state is not known, and a measurement is judged by its own spread alone.
  *
- * nvml.h is no part of the CUDA wheels, so the few entries are declared here, as NVIDIA's NVML API reference has them; their binary interface is
- * versioned (_v2, _v3) and stable. The GPU is found by its PCI bus id: NVML knows nothing of CUDA_VISIBLE_DEVICES and numbers otherwise.
+ * nvml.h is no part of the CUDA wheels, so the few entries are declared here, as NVIDIA's NVML API reference has them;
+ * their binary interface is versioned (_v2, _v3) and stable. The GPU is found by its PCI bus id: NVML knows nothing of
+ * CUDA_VISIBLE_DEVICES and numbers otherwise.
  *
- * What disturbs: slowdown by hardware, heat or power brake; the software's power cap when it moved the SM clock; a clock that moved by over 5 %; another
- * process with a context. In a container the process ids are those of the host, so ours is not looked for: one process is taken to be us, and another one to be the
- * MPS server where the device is one's. On a MIG slice the processes of that slice count, found by the UUID that CUDA gives it; those of the other slices share
- * power and clocks, which are watched.
+ * What disturbs: slowdown by hardware, heat or power brake; the software's power cap when it moved the SM clock; a
+ * clock that moved by over 5 %; another process with a context. In a container the process ids are those of the host,
+ * so ours is not looked for: one process is taken to be us, and another one to be the MPS server where the device is
+ * one's. On a MIG slice the processes of that slice count, found by the UUID that CUDA gives it; those of the other
+ * slices share power and clocks, which are watched.
  */
 #include <dlfcn.h>
 #include <pthread.h>
@@ -25,22 +27,23 @@ struct nvml_process { /* nvmlProcessInfo_t of _v2 and _v3 */
     unsigned gpu_instance, compute_instance;
 };
 enum { SM_CLOCK = 1, MEM_CLOCK = 2 };
-enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_POWER_BRAKE = 0x80 }; /* nvmlClocksEventReason… */
+/* nvmlClocksEventReason… */
+enum { SW_POWER_CAP = 0x4, HW_SLOWDOWN = 0x8, SW_THERMAL = 0x20, HW_THERMAL = 0x40, HW_POWER_BRAKE = 0x80 };
 enum { INSUFFICIENT_SIZE = 7 };
 #define MOVED 0.05
 
 /* ENTRY(member, symbol, parameters): all return 0 for success */
-#define ENTRIES(ENTRY)                                                                                                             \
-    ENTRY(init, nvmlInit_v2, (void))                                                                                               \
-    ENTRY(by_uuid, nvmlDeviceGetHandleByUUID, (const char *, nvmlDevice_t *))                                                      \
-    ENTRY(by_bus, nvmlDeviceGetHandleByPciBusId_v2, (const char *, nvmlDevice_t *))                                                \
-    ENTRY(clock, nvmlDeviceGetClockInfo, (nvmlDevice_t, int, unsigned *))                                                          \
-    ENTRY(max_clock, nvmlDeviceGetMaxClockInfo, (nvmlDevice_t, int, unsigned *))                                                   \
-    ENTRY(temperature, nvmlDeviceGetTemperature, (nvmlDevice_t, int, unsigned *))                                                  \
-    ENTRY(power, nvmlDeviceGetPowerUsage, (nvmlDevice_t, unsigned *))                                                              \
-    ENTRY(reasons, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t, unsigned long long *))                                   \
-    ENTRY(old_reasons, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t, unsigned long long *))                            \
-    ENTRY(processes, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, struct nvml_process *))                   \
+#define ENTRIES(ENTRY)                                                                                                 \
+    ENTRY(init, nvmlInit_v2, (void))                                                                                   \
+    ENTRY(by_uuid, nvmlDeviceGetHandleByUUID, (const char *, nvmlDevice_t *))                                          \
+    ENTRY(by_bus, nvmlDeviceGetHandleByPciBusId_v2, (const char *, nvmlDevice_t *))                                    \
+    ENTRY(clock, nvmlDeviceGetClockInfo, (nvmlDevice_t, int, unsigned *))                                              \
+    ENTRY(max_clock, nvmlDeviceGetMaxClockInfo, (nvmlDevice_t, int, unsigned *))                                       \
+    ENTRY(temperature, nvmlDeviceGetTemperature, (nvmlDevice_t, int, unsigned *))                                      \
+    ENTRY(power, nvmlDeviceGetPowerUsage, (nvmlDevice_t, unsigned *))                                                  \
+    ENTRY(reasons, nvmlDeviceGetCurrentClocksEventReasons, (nvmlDevice_t, unsigned long long *))                       \
+    ENTRY(old_reasons, nvmlDeviceGetCurrentClocksThrottleReasons, (nvmlDevice_t, unsigned long long *))                \
+    ENTRY(processes, nvmlDeviceGetComputeRunningProcesses_v3, (nvmlDevice_t, unsigned *, struct nvml_process *))       \
     ENTRY(mig, nvmlDeviceGetMigMode, (nvmlDevice_t, unsigned *, unsigned *))
 
 static struct {
@@ -71,7 +74,8 @@ static bool slice(struct dev_device *d, nvmlDevice_t *ret)
     if (!nvml.by_uuid || !d->cu->cuDeviceGetUuid || d->cu->cuDeviceGetUuid(&u, d->dev) != CUDA_SUCCESS)
         return false;
     for (int i = 0; i < 16; i++)
-        n += (size_t)snprintf(text + n, sizeof text - n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", (unsigned char)u.bytes[i]);
+        n += (size_t)snprintf(text + n, sizeof text - n, "%s%02x", i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                              (unsigned char)u.bytes[i]);
     return !nvml.by_uuid(text, ret);
 }
 
@@ -84,7 +88,8 @@ void dev_state(struct dev_device *d, struct dev_state *ret)
     unsigned pending = 0, now = 0;
     *ret = s;
     pthread_once(&nvml.once, load);
-    if (d->cu->soft || !nvml.there || !d->cu->cuDeviceGetPCIBusId || d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) != CUDA_SUCCESS || nvml.by_bus(bus, &dev))
+    if (d->cu->soft || !nvml.there || !d->cu->cuDeviceGetPCIBusId ||
+        d->cu->cuDeviceGetPCIBusId(bus, sizeof bus, d->dev) != CUDA_SUCCESS || nvml.by_bus(bus, &dev))
         return;
     s.known = nvml.clock && !nvml.clock(dev, SM_CLOCK, &s.sm_mhz);
     if (nvml.clock)
@@ -114,17 +119,19 @@ const char *dev_disturbed(const struct dev_state *a, const struct dev_state *b, 
 {
     uint64_t reasons = a->reasons | b->reasons;
     const char *why = reasons & (HW_SLOWDOWN | HW_THERMAL | HW_POWER_BRAKE) ? "the hardware slowed the chip down"
-                      : reasons & SW_THERMAL                               ? "the driver slowed the chip down for its temperature"
-                                                                           : NULL;
+                      : reasons & SW_THERMAL ? "the driver slowed the chip down for its temperature"
+                                             : NULL;
     if (!a->known || !b->known)
         return NULL;
     double lo = a->sm_mhz < b->sm_mhz ? a->sm_mhz : b->sm_mhz, hi = a->sm_mhz > b->sm_mhz ? a->sm_mhz : b->sm_mhz;
     if (why)
         snprintf(text, n, "%s (clock event reasons 0x%llx)", why, (unsigned long long)reasons);
     else if (hi > 0 && hi - lo > MOVED * hi)
-        snprintf(text, n, "the SM clock went from %u to %u MHz%s", a->sm_mhz, b->sm_mhz, reasons & SW_POWER_CAP ? " (power cap)" : "");
+        snprintf(text, n, "the SM clock went from %u to %u MHz%s", a->sm_mhz, b->sm_mhz,
+                 reasons & SW_POWER_CAP ? " (power cap)" : "");
     else if (a->others || b->others)
-        snprintf(text, n, "%u other process%s on this GPU", a->others > b->others ? a->others : b->others, (a->others | b->others) > 1 ? "es are" : " is");
+        snprintf(text, n, "%u other process%s on this GPU", a->others > b->others ? a->others : b->others,
+                 (a->others | b->others) > 1 ? "es are" : " is");
     else
         return NULL;
     return text;

@@ -1,9 +1,10 @@
-/* Where an address lies, in the words of the graph: messages about stray accesses name buffers and offsets, not addresses.
+/* Where an address lies, in the words of the graph: messages about stray accesses name buffers and offsets, not
+ * addresses.
  *
- * Addresses differ from run to run, and tell a reader nothing; "0 bytes past the end of buffer 'x' of 256 bytes" does. The nearest
- * buffer is the one with the least distance to the accessed bytes; over 2^32 bytes away it is none. Numbers below 4096 are called null
- * pointers; others that are near nothing are printed, as they come from data or arguments. Of shared, local and parameter memory the device
- * itself says the offset.
+ * Addresses differ from run to run, and tell a reader nothing; "0 bytes past the end of buffer 'x' of 256 bytes" does.
+ * The nearest buffer is the one with the least distance to the accessed bytes; over 2^32 bytes away it is none. Numbers
+ * below 4096 are called null pointers; others that are near nothing are printed, as they come from data or arguments.
+ * Of shared, local and parameter memory the device itself says the offset.
  */
 #include <inttypes.h>
 #include <string.h>
@@ -34,17 +35,19 @@ void dev_where(const struct dt_graph *g, const dev_ptr *addr, dev_ptr at, uint64
     else if (at < addr[b])
         dt_str_addf(out, "%" PRIu64 " bytes before buffer '%s'", addr[b] - at, g->buffer[b].name);
     else if (at >= addr[b] + g->buffer[b].bytes)
-        dt_str_addf(out, "%" PRIu64 " bytes past the end of buffer '%s' of %" PRIu64 " bytes", at - addr[b] - g->buffer[b].bytes,
-                    g->buffer[b].name, g->buffer[b].bytes);
+        dt_str_addf(out, "%" PRIu64 " bytes past the end of buffer '%s' of %" PRIu64 " bytes",
+                    at - addr[b] - g->buffer[b].bytes, g->buffer[b].name, g->buffer[b].bytes);
     else
-        dt_str_addf(out, "at offset %" PRIu64 " of buffer '%s' of %" PRIu64 " bytes%s", at - addr[b], g->buffer[b].name, g->buffer[b].bytes,
-                    bytes > addr[b] + g->buffer[b].bytes - at ? ", over its end" : "");
+        dt_str_addf(out, "at offset %" PRIu64 " of buffer '%s' of %" PRIu64 " bytes%s", at - addr[b], g->buffer[b].name,
+                    g->buffer[b].bytes, bytes > addr[b] + g->buffer[b].bytes - at ? ", over its end" : "");
 }
 
-/* The device's sentence without what it says of addresses: up to the instruction. "kernel k, …, PTX line 9: ld.global.u32 …" */
+/* The device's sentence without what it says of addresses: up to the instruction. "kernel k, …, PTX line 9:
+ * ld.global.u32 …" */
 static size_t up_to_instruction(const char *text)
 {
-    const char *line = strstr(text, "PTX line "), *colon = line ? strchr(line, ':') : NULL, *end = colon ? strstr(colon + 1, ": ") : NULL;
+    const char *line = strstr(text, "PTX line "), *colon = line ? strchr(line, ':') : NULL,
+               *end = colon ? strstr(colon + 1, ": ") : NULL;
     return end ? (size_t)(end - text) : 0;
 }
 

@@ -165,8 +165,7 @@ static int one(struct g_parser *p, json_t *obj, const struct g_at *at, struct dt
     int r = g_object(p, obj, at);
     if (r < 0)
         return r;
-    json_object_foreach(obj, key, v)
-    {
+    json_object_foreach (obj, key, v) {
         enum dt_dtype found;
         if (strcmp(key, "buffer") && strcmp(key, "bytes") && strcmp(key, "tensor_map") && !g_dtype(key, &found))
             continue;

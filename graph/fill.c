@@ -76,17 +76,10 @@ void dt_fill_range(const struct dt_buffer *b, uint64_t seed_add, uint64_t first,
     const struct dt_fill *f = &b->fill;
     bool fixed = b->role == DT_WEIGHT || b->constant;
     switch (f->kind) {
-    case DT_FILL_UNIFORM:
-        uniform(f, f->seed + (fixed ? 0 : seed_add), first, n, out);
-        break;
-    case DT_FILL_ZERO:
-        memset(out, 0, n);
-        break;
-    case DT_FILL_DATA:
-        memcpy(out, f->data + first, n);
-        break;
-    default:
-        memset(out, 0xff, n);
+    case DT_FILL_UNIFORM: uniform(f, f->seed + (fixed ? 0 : seed_add), first, n, out); break;
+    case DT_FILL_ZERO: memset(out, 0, n); break;
+    case DT_FILL_DATA: memcpy(out, f->data + first, n); break;
+    default: memset(out, 0xff, n);
     }
 }
 

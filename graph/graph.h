@@ -47,12 +47,14 @@ struct dt_module {
     bool is_ptx;
     const char **option; /* CUDA C++ only */
     unsigned noption;
-    const uint8_t *cubin; /* plans: what the assembler that assumes.machine_code names made of it; NULL: none. Its digest is checked, nothing else */
+    /* plans: what the assembler that assumes.machine_code names made of it; NULL: none. Its digest is checked, nothing
+     * else */
+    const uint8_t *cubin;
     size_t cubin_len;
 };
 
 #define DT_TENSOR_PACKED 13 /* CUtensorMapDataType from here on: 16 elements are a unit */
-struct dt_tensor_map { /* cuTensorMapEncodeTiled, in the numbering of cuda.h; [i] is 1 (stride 0) from `rank` on */
+struct dt_tensor_map {      /* cuTensorMapEncodeTiled, in the numbering of cuda.h; [i] is 1 (stride 0) from `rank` on */
     uint8_t type, rank, interleave, swizzle, l2, fill;
     uint64_t dim[5], stride[5]; /* elements; bytes between neighbours along dimension i, [0] is not used */
     uint16_t box[5];
@@ -73,7 +75,7 @@ struct dt_arg {
     struct dt_patch {
         uint32_t at, buffer;
         uint64_t offset;
-    } *pointer; /* BYTES: addresses patched in */
+    } * pointer; /* BYTES: addresses patched in */
     uint32_t npointer;
     const struct dt_tensor_map *map; /* TENSOR_MAP */
 };
@@ -85,7 +87,7 @@ struct dt_launch {
     uint32_t module;
     const char *entry;
     uint32_t grid[3], block[3], cluster[3]; /* cluster 0,0,0: none */
-    uint32_t shared; /* dynamic shared memory, bytes */
+    uint32_t shared;                        /* dynamic shared memory, bytes */
     struct dt_arg *arg;
     uint32_t narg;
     /* MEMSET: dst, bytes, value (one byte). COPY: src -> dst, bytes */
@@ -132,17 +134,20 @@ struct dt_graph {
 int dt_graph_parse(const char *text, size_t len, struct dt_graph **ret, struct dt_err *e);
 int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /* takes a reference of its own; do not
                                                                                 * change doc while the graph lives */
-/* posted.c: the posted launches that a plan document carries (without `original` its own), as a graph document with the modules they use. NULL: memory. */
+/* posted.c: the posted launches that a plan document carries (without `original` its own), as a graph document with the
+ * modules they use. NULL: memory. */
 json_t *dt_plan_posted(json_t *doc);
 void dt_graph_free(struct dt_graph *g);
 
-/* The document again, canonical: members in the order of contract.md, defaults written out. New reference, NULL: memory. */
+/* The document again, canonical: members in the order of contract.md, defaults written out. New reference, NULL:
+ * memory. */
 json_t *dt_graph_to_json(const struct dt_graph *g);
 json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b);
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l);
 
-/* Warnings (warnings.c): {"code", "message", "pointer" …} of contract.md §4, the first DT_MAX_WARNINGS of them, in a document as `warnings` and, where there
- * are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken goes with dt_warnings_put. */
+/* Warnings (warnings.c): {"code", "message", "pointer" …} of contract.md §4, the first DT_MAX_WARNINGS of them, in a
+ * document as `warnings` and, where there are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken goes
+ * with dt_warnings_put. */
 #define DT_MAX_WARNINGS 20
 struct dt_warnings {
     json_t *list; /* NULL: none yet */
@@ -150,24 +155,25 @@ struct dt_warnings {
     uint64_t left_out;
     bool failed; /* out of memory */
 };
-void dt_warn(struct dt_warnings *w, json_t *warning);          /* takes it over; NULL: memory */
-int dt_warnings_put(struct dt_warnings *w, json_t *doc);       /* empties w; DT_E_NOMEM */
-void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w); /* those that the document alone shows; a plan has none */
+void dt_warn(struct dt_warnings *w, json_t *warning);    /* takes it over; NULL: memory */
+int dt_warnings_put(struct dt_warnings *w, json_t *doc); /* empties w; DT_E_NOMEM */
+/* those that the document alone shows; a plan has none */
+void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w);
 
-/* SHA-256 of the canonical form: names replaced by order of first use (launches in program order; buffers and modules by first
- * use in launches; unused ones left out), module text and options, geometry, arguments, buffer sizes, roles, constant content.
- * Fills of non-constant buffers are not part of it. */
+/* SHA-256 of the canonical form: names replaced by order of first use (launches in program order; buffers and modules
+ * by first use in launches; unused ones left out), module text and options, geometry, arguments, buffer sizes, roles,
+ * constant content. Fills of non-constant buffers are not part of it. */
 int dt_graph_digest(const struct dt_graph *g, char text[DT_SHA256_TEXT], struct dt_err *e);
 
-/* The same order as names: canonical name of each buffer ("b0"…), module ("m0"…), launch ("l0"…), by index; DT_NAME_NONE for
- * what no launch uses. Arrays of nbuffer, nmodule, nlaunch numbers in the graph's arena. */
+/* The same order as names: canonical name of each buffer ("b0"…), module ("m0"…), launch ("l0"…), by index;
+ * DT_NAME_NONE for what no launch uses. Arrays of nbuffer, nmodule, nlaunch numbers in the graph's arena. */
 struct dt_canon {
     uint32_t *buffer, *module, *launch;
 };
 int dt_graph_canon(struct dt_graph *g, struct dt_canon *ret);
 
-/* Content a buffer starts a run with: n = buffer.bytes bytes into `out`. seed_add is added to the fill's seed (weights and
- * constants excepted). Exactly contract.md §2. */
+/* Content a buffer starts a run with: n = buffer.bytes bytes into `out`. seed_add is added to the fill's seed (weights
+ * and constants excepted). Exactly contract.md §2. */
 void dt_fill_bytes(const struct dt_buffer *b, uint64_t seed_add, uint8_t *out);
 /* n bytes of it from byte `first`, which is a multiple of 8. */
 void dt_fill_range(const struct dt_buffer *b, uint64_t seed_add, uint64_t first, uint64_t n, uint8_t *out);

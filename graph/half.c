@@ -113,14 +113,9 @@ double g_float_value(uint64_t bits, enum dt_dtype t)
 {
     double d;
     switch (t) {
-    case DT_F64:
-        memcpy(&d, &bits, 8);
-        return d;
-    case DT_F32:
-        return (double)float32((uint32_t)bits);
-    case DT_BF16:
-        return (double)float32((uint32_t)bits << 16);
-    default:
-        return (double)dt_f16_to_f32((uint16_t)bits);
+    case DT_F64: memcpy(&d, &bits, 8); return d;
+    case DT_F32: return (double)float32((uint32_t)bits);
+    case DT_BF16: return (double)float32((uint32_t)bits << 16);
+    default: return (double)dt_f16_to_f32((uint16_t)bits);
     }
 }

@@ -198,7 +198,8 @@ static int plan_members(struct g_parser *p, json_t *o, const struct g_at *at, st
     size_t size = json_array_size(v);
     if (size > p->g->nlaunch)
         return g_bad(p, DT_E_GRAPH, here, "%zu names, but only %u launches come before", size, p->g->nlaunch);
-    if (!(l->after = dt_new_array(&p->g->arena, const char *, size)) || !(l->after_at = dt_new_array(&p->g->arena, uint32_t, size)))
+    if (!(l->after = dt_new_array(&p->g->arena, const char *, size)) ||
+        !(l->after_at = dt_new_array(&p->g->arena, uint32_t, size)))
         return g_nomem(p);
     for (size_t i = 0; i < size; i++) {
         const char *text;

@@ -41,22 +41,15 @@ int g_nomem(struct g_parser *p) { return dt_err_set(p->e, DT_E_NOMEM, "out of me
 static const char *type_text(json_t *v)
 {
     switch (v ? (int)json_typeof(v) : -1) {
-    case JSON_OBJECT:
-        return "an object";
-    case JSON_ARRAY:
-        return "an array";
-    case JSON_STRING:
-        return "a string";
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
     case JSON_INTEGER:
-    case JSON_REAL:
-        return "a number";
+    case JSON_REAL: return "a number";
     case JSON_TRUE:
-    case JSON_FALSE:
-        return "true or false";
-    case JSON_NULL:
-        return "null";
-    default:
-        return "nothing";
+    case JSON_FALSE: return "true or false";
+    case JSON_NULL: return "null";
+    default: return "nothing";
     }
 }
 

@@ -52,7 +52,8 @@ static int no_files(struct g_parser *p, json_t *v, const struct g_at *at)
         "reads the file and does so)");
 }
 
-/* A plan's machine code: {"cubin": base64, "cubin_sha256": its digest}. A bit that has changed would run as something else, or not be noticed at all. */
+/* A plan's machine code: {"cubin": base64, "cubin_sha256": its digest}. A bit that has changed would run as something
+ * else, or not be noticed at all. */
 static int machine_code(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_module *m)
 {
     const struct g_at *here = G_KEY(at, "cubin"), *there = G_KEY(at, "cubin_sha256");
@@ -78,7 +79,8 @@ static int machine_code(struct g_parser *p, json_t *v, const struct g_at *at, st
     if (dt_sha256_text(out, (size_t)got, text) < 0)
         return g_nomem(p);
     if (strcmp(text, sum))
-        return g_bad(p, DT_E_GRAPH, here, "the machine code is damaged: its digest is %s, the plan says %.80s", text, sum);
+        return g_bad(p, DT_E_GRAPH, here, "the machine code is damaged: its digest is %s, the plan says %.80s", text,
+                     sum);
     m->cubin = out;
     m->cubin_len = (size_t)got;
     return 0;
@@ -139,8 +141,7 @@ int g_parse_modules(struct g_parser *p, json_t *v, const struct g_at *at)
         return g_bad(p, DT_E_TOO_LARGE, at, "%zu modules; the limit is %d", n, DT_MAX_MODULES);
     if (!(p->g->module = dt_new_array(&p->g->arena, struct dt_module, n)))
         return g_nomem(p);
-    json_object_foreach(v, key, o)
-    {
+    json_object_foreach (v, key, o) {
         struct dt_module *m = &p->g->module[p->g->nmodule];
         const struct g_at *here = G_KEY(at, key);
         if ((r = name_ok(p, key, here, &m->name)) < 0)
@@ -219,7 +220,8 @@ static int fill(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_
         (r = g_string(p, m, G_KEY(at, "dtype"), &t)) < 0)
         return r;
     if (!g_dtype(t, &f->dtype))
-        return g_bad(p, DT_E_GRAPH, G_KEY(at, "dtype"), "there is no element type '%s' (i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64)", t);
+        return g_bad(p, DT_E_GRAPH, G_KEY(at, "dtype"),
+                     "there is no element type '%s' (i8, u8, i16, u16, i32, u32, i64, u64, f16, bf16, f32, f64)", t);
     if ((m = json_object_get(v, "seed")) &&
         (r = g_number(p, m, G_KEY(at, "seed"), 0, UINT64_MAX, DT_E_GRAPH, &f->seed)) < 0)
         return r;
@@ -339,8 +341,7 @@ int g_parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, bool s
     if (g->nbuffer)
         memcpy(all, g->buffer, g->nbuffer * sizeof *all);
     g->buffer = all;
-    json_object_foreach(v, key, o)
-    {
+    json_object_foreach (v, key, o) {
         const struct g_at *here = G_KEY(at, key);
         if ((r = buffer(p, o, here, scratch, &all[g->nbuffer])) < 0)
             return r;
@@ -364,8 +365,10 @@ static bool looks_like_plan(json_t *doc)
     for (size_t k = 0; k < sizeof top / sizeof *top; k++)
         if (json_object_get(doc, top[k]))
             return true;
-    json_array_foreach(json_object_get(doc, "launches"), i, l) for (size_t k = 0; k < sizeof each / sizeof *each;
-                                                                    k++) if (json_object_get(l, each[k])) return true;
+    json_array_foreach (json_object_get(doc, "launches"), i, l)
+        for (size_t k = 0; k < sizeof each / sizeof *each; k++)
+            if (json_object_get(l, each[k]))
+                return true;
     return false;
 }
 
@@ -376,13 +379,14 @@ static int assembler(struct g_parser *p, json_t *v, const struct g_at *at)
     json_t *o;
     int r = g_object(p, v, at);
     for (int i = 0; i < 3 && r >= 0; i++)
-        if ((r = g_need(p, v, at, member[i], &o)) >= 0 && (r = g_string(p, o, G_KEY(at, member[i]), &text)) >= 0 && strlen(text) > 64)
+        if ((r = g_need(p, v, at, member[i], &o)) >= 0 && (r = g_string(p, o, G_KEY(at, member[i]), &text)) >= 0 &&
+            strlen(text) > 64)
             r = g_bad(p, DT_E_TOO_LARGE, G_KEY(at, member[i]), "over 64 characters");
     return r < 0 ? r : 0;
 }
 
-/* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed", "machine_code": {"assembler": …, "version": …,
- * "arch": …}}, all optional. */
+/* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed",
+ * "machine_code": {"assembler": …, "version": …, "arch": …}}, all optional. */
 int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
 {
     const char *key, *text;
@@ -397,8 +401,7 @@ int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
     const struct g_at *here = G_KEY(at, "align");
     if (align && (r = g_object(p, align, here)) < 0)
         return r;
-    json_object_foreach(align, key, o)
-    {
+    json_object_foreach (align, key, o) {
         const struct g_at *member = G_KEY(here, key);
         if ((b = dt_names_get(&p->buffers, key, strlen(key))) == DT_NAME_NONE)
             return g_bad(p, DT_E_GRAPH, member, "there is no buffer '%s'", key);
@@ -410,8 +413,7 @@ int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
     here = G_KEY(at, "constant");
     if (constant && (r = g_object(p, constant, here)) < 0)
         return r;
-    json_object_foreach(constant, key, o)
-    {
+    json_object_foreach (constant, key, o) {
         const struct g_at *member = G_KEY(here, key);
         if ((b = dt_names_get(&p->buffers, key, strlen(key))) == DT_NAME_NONE)
             return g_bad(p, DT_E_GRAPH, member, "there is no buffer '%s'", key);

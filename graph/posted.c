@@ -1,15 +1,17 @@
 /* The posted launches that a plan document carries beside its own (member `original`), as a graph document.
  *
- * `original` has the launches, and of their modules those that the plan does not have: the others are the plan's, by name. Whoever cannot run the plan runs
- * these: libdovetail (client/plan-load.c) and verb run (daemon/worker-run.c); and the plan's machine code is held against theirs (rewrite/machine-code.c).
- * Nothing is checked here but what is needed to find it: the result is for dt_graph_from_json.
+ * `original` has the launches, and of their modules those that the plan does not have: the others are the plan's, by
+ * name. Whoever cannot run the plan runs these: libdovetail (client/plan-load.c) and verb run (daemon/worker-run.c);
+ * and the plan's machine code is held against theirs (rewrite/machine-code.c). Nothing is checked here but what is
+ * needed to find it: the result is for dt_graph_from_json.
  */
 #include <string.h>
 
 #include "base/alloc.h"
 #include "graph-priv.h"
 
-/* Take module `name` over: the posted launches' own, else the plan's. Where there is none the reader of the result says so. */
+/* Take module `name` over: the posted launches' own, else the plan's. Where there is none the reader of the result says
+ * so. */
 static bool take(json_t *to, const char *name, const json_t *own, const json_t *plan)
 {
     json_t *m = json_object_get(own, name);
@@ -21,16 +23,18 @@ json_t *dt_plan_posted(json_t *doc)
 {
     json_t *o = json_object_get(doc, "original"), *l, *v;
     o = json_is_object(o) ? o : doc;
-    json_t *own = json_object_get(o, "modules"), *plan = json_object_get(doc, "modules"), *buffers = json_object_get(doc, "buffers"), *launches = json_object_get(o, "launches");
+    json_t *own = json_object_get(o, "modules"), *plan = json_object_get(doc, "modules"),
+           *buffers = json_object_get(doc, "buffers"), *launches = json_object_get(o, "launches");
     json_t *modules = json_object(), *g = json_object();
     const char *name;
     size_t i;
     bool ok = modules && g;
-    json_array_foreach(launches, i, l) {
+    json_array_foreach (launches, i, l) {
         if (ok && (name = json_string_value(json_object_get(l, "module"))))
             ok = take(modules, name, own, plan);
     }
-    json_object_foreach(buffers, name, v) { /* MODULE::variable: a copy or memset may use it without a kernel of its module */
+    /* MODULE::variable: a copy or memset may use it without a kernel of its module */
+    json_object_foreach (buffers, name, v) {
         const char *colon = strstr(name, "::");
         dt_free_ char *module = ok && colon ? dt_memdup(name, (size_t)(colon - name) + 1) : NULL;
         if (module)
@@ -38,7 +42,8 @@ json_t *dt_plan_posted(json_t *doc)
         if (ok && colon)
             ok = module && take(modules, module, own, plan);
     }
-    ok = ok && json_object_set_new(g, "dovetail", json_integer(1)) == 0 && json_object_set(g, "modules", modules) == 0 && (!buffers || json_object_set(g, "buffers", buffers) == 0) &&
+    ok = ok && json_object_set_new(g, "dovetail", json_integer(1)) == 0 &&
+         json_object_set(g, "modules", modules) == 0 && (!buffers || json_object_set(g, "buffers", buffers) == 0) &&
          (!launches || json_object_set(g, "launches", launches) == 0);
     json_decref(modules);
     if (!ok) {

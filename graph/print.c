@@ -126,15 +126,9 @@ static json_t *argument(const struct dt_graph *g, const struct dt_arg *a)
     json_t *v = json_object();
     bool failed = !v;
     switch (a->kind) {
-    case DT_ARG_BUFFER:
-        place(g, v, a->buffer, a->offset, &failed);
-        break;
-    case DT_ARG_SCALAR:
-        put(v, dt_dtype_text(a->dtype), scalar(a), &failed);
-        break;
-    case DT_ARG_TENSOR_MAP:
-        put(v, "tensor_map", g_print_tensor_map(g, a), &failed);
-        break;
+    case DT_ARG_BUFFER: place(g, v, a->buffer, a->offset, &failed); break;
+    case DT_ARG_SCALAR: put(v, dt_dtype_text(a->dtype), scalar(a), &failed); break;
+    case DT_ARG_TENSOR_MAP: put(v, "tensor_map", g_print_tensor_map(g, a), &failed); break;
     case DT_ARG_BYTES:
         put(v, "bytes", encoded(a->bytes, a->nbytes, true), &failed);
         if (a->npointer) {

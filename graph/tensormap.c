@@ -1,24 +1,28 @@
-/* The argument {"tensor_map": {…}}: what cuTensorMapEncodeTiled takes, under the names that cuda.h gives its parameters, with `buffer` (and `offset`)
- * for globalAddress.
+/* The argument {"tensor_map": {…}}: what cuTensorMapEncodeTiled takes, under the names that cuda.h gives its
+ * parameters, with `buffer` (and `offset`) for globalAddress.
  *
- *   {"buffer": NAME, "offset": N, "tensorDataType": T, "tensorRank": R, "globalDim": [R], "globalStrides": [R - 1], "boxDim": [R],
+ *   {"buffer": NAME, "offset": N, "tensorDataType": T, "tensorRank": R, "globalDim": [R], "globalStrides": [R - 1],
+ *   "boxDim": [R],
  *    "elementStrides": [R], "interleave": I, "swizzle": S, "l2Promotion": P, "oobFill": F}
  *
- * T, I, S, P and F are numbers of cuda.h's enumerations or their names; I, S, P and F may be left out (…_NONE), elementStrides too (ones). Dimension 0 is
- * the contiguous one, strides are bytes between neighbours along dimension 1, 2, …, and the whole tensor lies inside the buffer.
+ * T, I, S, P and F are numbers of cuda.h's enumerations or their names; I, S, P and F may be left out (…_NONE),
+ * elementStrides too (ones). Dimension 0 is the contiguous one, strides are bytes between neighbours along dimension 1,
+ * 2, …, and the whole tensor lies inside the buffer.
  *
- * Each field is held to its own range here; what fields ask of each other (alignment, swizzle and box) is ptx/tensormap.c's, and is said when the
- * program is made (device/prog.c).
+ * Each field is held to its own range here; what fields ask of each other (alignment, swizzle and box) is
+ * ptx/tensormap.c's, and is said when the program is made (device/prog.c).
  */
 #include <string.h>
 
 #include "graph-priv.h"
 
-static const char *const types[] = {
-    "UINT8",    "UINT16",       "UINT32",   "INT32",        "UINT64",         "INT64",           "FLOAT16",        "FLOAT32", "FLOAT64",
-    "BFLOAT16", "FLOAT32_FTZ", "TFLOAT32", "TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B", "16U6_ALIGN16B", NULL};
+static const char *const types[] = {"UINT8",         "UINT16",   "UINT32",       "INT32",        "UINT64",
+                                    "INT64",         "FLOAT16",  "FLOAT32",      "FLOAT64",      "BFLOAT16",
+                                    "FLOAT32_FTZ",   "TFLOAT32", "TFLOAT32_FTZ", "16U4_ALIGN8B", "16U4_ALIGN16B",
+                                    "16U6_ALIGN16B", NULL};
 static const char *const interleaves[] = {"NONE", "16B", "32B", NULL};
-static const char *const swizzles[] = {"NONE", "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B", "128B_ATOM_64B", NULL};
+static const char *const swizzles[] = {"NONE",          "32B", "64B", "128B", "128B_ATOM_32B", "128B_ATOM_32B_FLIP_8B",
+                                       "128B_ATOM_64B", NULL};
 static const char *const promotions[] = {"NONE", "L2_64B", "L2_128B", "L2_256B", NULL};
 static const char *const fills[] = {"NONE", "NAN_REQUEST_ZERO_FMA", NULL};
 
@@ -64,7 +68,8 @@ static int choose(struct g_parser *p, json_t *obj, const struct g_at *at, const 
 }
 
 /* `n` whole numbers from lo to hi. */
-static int numbers(struct g_parser *p, json_t *obj, const struct g_at *at, const char *key, size_t n, uint64_t lo, uint64_t hi, uint64_t *ret)
+static int numbers(struct g_parser *p, json_t *obj, const struct g_at *at, const char *key, size_t n, uint64_t lo,
+                   uint64_t hi, uint64_t *ret)
 {
     json_t *v;
     const struct g_at *here = G_KEY(at, key);
@@ -84,7 +89,8 @@ uint64_t dt_tensor_map_row_bytes(const struct dt_tensor_map *m)
     return m->type < DT_TENSOR_PACKED ? m->dim[0] * bytes[m->type] : (m->dim[0] + 15) / 16 * bytes[m->type];
 }
 
-static int inside(struct g_parser *p, const struct g_at *at, const struct dt_tensor_map *m, uint64_t offset, const struct dt_buffer *b)
+static int inside(struct g_parser *p, const struct g_at *at, const struct dt_tensor_map *m, uint64_t offset,
+                  const struct dt_buffer *b)
 {
     uint64_t left = b->bytes - offset, row = dt_tensor_map_row_bytes(m);
     bool ok = row <= left;
@@ -94,7 +100,8 @@ static int inside(struct g_parser *p, const struct g_at *at, const struct dt_ten
         left -= ok ? (m->dim[i] - 1) * m->stride[i] : 0;
     }
     return ok ? 0
-              : g_bad(p, DT_E_GRAPH, G_KEY(at, "globalDim"), "the tensor leaves buffer '%s', which has %llu bytes from offset %llu on", b->name,
+              : g_bad(p, DT_E_GRAPH, G_KEY(at, "globalDim"),
+                      "the tensor leaves buffer '%s', which has %llu bytes from offset %llu on", b->name,
                       (unsigned long long)(b->bytes - offset), (unsigned long long)offset);
 }
 
@@ -104,7 +111,8 @@ int g_parse_tensor_map(struct g_parser *p, json_t *v, const struct g_at *at, str
     uint64_t n, num[5];
     struct dt_tensor_map *m = dt_new(&p->g->arena, struct dt_tensor_map);
     int r = m ? g_object(p, v, at) : g_nomem(p);
-    if (r < 0 || (r = g_need(p, v, at, "buffer", &b)) < 0 || (r = g_buffer_ref(p, b, G_KEY(at, "buffer"), &a->buffer)) < 0 ||
+    if (r < 0 || (r = g_need(p, v, at, "buffer", &b)) < 0 ||
+        (r = g_buffer_ref(p, b, G_KEY(at, "buffer"), &a->buffer)) < 0 ||
         (r = g_offset(p, v, at, a->buffer, &a->offset)) < 0 || (r = g_need(p, v, at, "tensorRank", &rank)) < 0 ||
         (r = g_number(p, rank, G_KEY(at, "tensorRank"), 1, 5, DT_E_GRAPH, &n)) < 0)
         return r;
@@ -178,6 +186,7 @@ void dt_tensor_map_text(const struct dt_tensor_map *m, struct dt_str *out)
 {
     dt_str_addf(out, "type %u rank %u", m->type, m->rank);
     for (unsigned i = 0; i < m->rank; i++)
-        dt_str_addf(out, " %llu*%llu box %u step %u", (unsigned long long)m->dim[i], (unsigned long long)m->stride[i], m->box[i], m->step[i]);
+        dt_str_addf(out, " %llu*%llu box %u step %u", (unsigned long long)m->dim[i], (unsigned long long)m->stride[i],
+                    m->box[i], m->step[i]);
     dt_str_addf(out, " interleave %u swizzle %u l2 %u fill %u", m->interleave, m->swizzle, m->l2, m->fill);
 }

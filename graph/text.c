@@ -1,4 +1,5 @@
-/* Hex, in which a graph document carries arguments: pairs of digits of either case. (Content and machine code are base64: base/base64.h.)
+/* Hex, in which a graph document carries arguments: pairs of digits of either case. (Content and machine code are
+ * base64: base/base64.h.)
  */
 #include "graph-priv.h"
 

@@ -1,13 +1,16 @@
-/* Warnings: what a document says that is probably not meant. Objects as contract.md §4 has them: code, message, pointer, and launch where it is about one.
+/* Warnings: what a document says that is probably not meant. Objects as contract.md §4 has them: code, message,
+ * pointer, and launch where it is about one.
  *
  * Here are those that the document alone shows, made anew for every post, since pointers and names are the poster's:
  *
- *   unknown-member   a member that nobody reads, at any level: `smem` for `shared`. Which members are known depends on what the object is: a memset has
- *                    no `grid`, an i32 no `offset`
- *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be compared
+ *   unknown-member   a member that nobody reads, at any level: `smem` for `shared`. Which members are known depends on
+ *                    what the object is: a memset has no `grid`, an i32 no `offset`
+ *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
+ *                    compared
  *
- * What kernels do is analysis/warnings.c's and the gate's. A list holds DT_MAX_WARNINGS at most and counts the others, so that a hostile document gets no
- * answer larger than itself. Plans have no such warnings: they are not written by hand, and other versions may say more in them.
+ * What kernels do is analysis/warnings.c's and the gate's. A list holds DT_MAX_WARNINGS at most and counts the others,
+ * so that a hostile document gets no answer larger than itself. Plans have no such warnings: they are not written by
+ * hand, and other versions may say more in them.
  *
  * The document has been parsed before (parse.c): types are right where a member is known.
  */
@@ -17,7 +20,7 @@
 #include "base/pointer.h"
 #include "graph-priv.h"
 
-#define KEY_SHOWN 64      /* bytes of a member's name that a message repeats, and */
+#define KEY_SHOWN 64       /* bytes of a member's name that a message repeats, and */
 #define POINTER_SHOWN 1024 /* of a pointer: beyond that it ends at the object */
 
 void dt_warn(struct dt_warnings *w, json_t *warning)
@@ -63,19 +66,20 @@ static json_t *unknown(const struct g_at *at, const char *key, const char *what,
     else
         dt_str_addf(&text, "%s has no such member: it is ignored (known: %s)", what, list);
     json_t *o = where.failed || text.failed ? NULL
-                                            : json_pack("{s:s, s:s, s:s, s:s*}", "code", "unknown-member", "message", text.s, "pointer", where.s ? where.s : "",
-                                                        "launch", launch);
+                                            : json_pack("{s:s, s:s, s:s, s:s*}", "code", "unknown-member", "message",
+                                                        text.s, "pointer", where.s ? where.s : "", "launch", launch);
     dt_str_done(&where);
     dt_str_done(&text);
     return o;
 }
 
 /* The members of `o` that are not on the list, "a, b, c". */
-static void members(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *what, const char *list, const char *launch)
+static void members(struct dt_warnings *w, json_t *o, const struct g_at *at, const char *what, const char *list,
+                    const char *launch)
 {
     const char *key;
     json_t *v;
-    json_object_foreach(o, key, v) {
+    json_object_foreach (o, key, v) {
         if (known(list, key))
             continue;
         if (json_array_size(w->list) < DT_MAX_WARNINGS)
@@ -95,14 +99,16 @@ static void argument(struct dt_warnings *w, json_t *o, const struct g_at *at, co
         members(w, o, at, "a buffer argument", "buffer, offset", launch);
     } else if ((v = json_object_get(o, "bytes"))) {
         members(w, o, at, "a bytes argument", "bytes, pointers", launch);
-        json_array_foreach(json_object_get(o, "pointers"), i, p)
+        json_array_foreach (json_object_get(o, "pointers"), i, p)
             members(w, p, G_INDEX(G_KEY(at, "pointers"), i), "a pointer in bytes", "at, buffer, offset", launch);
     } else if ((v = json_object_get(o, "tensor_map"))) {
         members(w, o, at, "a tensor_map argument", "tensor_map", launch);
         members(w, v, G_KEY(at, "tensor_map"), "a tensor map",
-                "buffer, offset, tensorDataType, tensorRank, globalDim, globalStrides, boxDim, elementStrides, interleave, swizzle, l2Promotion, oobFill", launch);
+                "buffer, offset, tensorDataType, tensorRank, globalDim, globalStrides, boxDim, elementStrides, "
+                "interleave, swizzle, l2Promotion, oobFill",
+                launch);
     } else {
-        json_object_foreach(o, key, v)
+        json_object_foreach (o, key, v)
             if (g_dtype(key, &t)) {
                 members(w, o, at, "a scalar argument", key, launch);
                 break;
@@ -125,14 +131,15 @@ static void step(struct dt_warnings *w, json_t *o, const struct g_at *at, const 
         members(w, json_object_get(copy, "to"), G_KEY(here, "to"), "a place", "buffer, offset", name);
     } else {
         members(w, o, at, "a launch", "name, module, entry, grid, block, cluster, shared, args, cooperative", name);
-        json_array_foreach(json_object_get(o, "args"), i, a)
+        json_array_foreach (json_object_get(o, "args"), i, a)
             argument(w, a, G_INDEX(G_KEY(at, "args"), i), name);
     }
 }
 
 void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
 {
-    const struct g_at *modules = G_KEY(NULL, "modules"), *buffers = G_KEY(NULL, "buffers"), *launches = G_KEY(NULL, "launches");
+    const struct g_at *modules = G_KEY(NULL, "modules"), *buffers = G_KEY(NULL, "buffers"),
+                      *launches = G_KEY(NULL, "launches");
     const char *key;
     json_t *v;
     size_t i;
@@ -140,19 +147,23 @@ void dt_graph_warnings(const struct dt_graph *g, struct dt_warnings *w)
     if (g->is_plan)
         return;
     members(w, g->json, NULL, "a graph", "dovetail, name, modules, buffers, launches, check", NULL);
-    json_object_foreach(json_object_get(g->json, "modules"), key, v)
-        members(w, v, G_KEY(modules, key), "a module", json_object_get(v, "cuda") ? "cuda, options" : "ptx, options", NULL);
-    json_object_foreach(json_object_get(g->json, "buffers"), key, v) {
+    json_object_foreach (json_object_get(g->json, "modules"), key, v)
+        members(w, v, G_KEY(modules, key), "a module", json_object_get(v, "cuda") ? "cuda, options" : "ptx, options",
+                NULL);
+    json_object_foreach (json_object_get(g->json, "buffers"), key, v) {
         const struct g_at *at = G_KEY(buffers, key);
         json_t *fill = json_object_get(v, "fill");
         members(w, v, at, "a buffer", "bytes, role, constant, fill, data", NULL);
-        members(w, fill, G_KEY(at, "fill"), "a fill", json_object_get(fill, "zero") ? "zero" : "uniform, dtype, seed", NULL);
+        members(w, fill, G_KEY(at, "fill"), "a fill", json_object_get(fill, "zero") ? "zero" : "uniform, dtype, seed",
+                NULL);
     }
-    json_array_foreach(json_object_get(g->json, "launches"), i, v)
+    json_array_foreach (json_object_get(g->json, "launches"), i, v)
         step(w, v, G_INDEX(launches, i), g->launch[i].name);
     for (uint32_t b = 0; b < g->nbuffer; b++)
         out |= g->buffer[b].role == DT_OUTPUT || g->buffer[b].role == DT_INOUT;
     if (!out)
         dt_warn(w, json_pack("{s:s, s:s, s:s}", "code", "no-output", "message",
-                             "no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be compared", "pointer", "/buffers"));
+                             "no buffer is an output or inout: nothing that the graph computes is looked at, and "
+                             "nothing can be compared",
+                             "pointer", "/buffers"));
 }

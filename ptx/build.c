@@ -1,9 +1,9 @@
 /* Building and copying modules: for instrumenters and rewrites.
  *
- * Everything lives in the module's arena. Names given out by ptx_reg_new and ptx_label_new are unique in the function. ptx_append_text
- * reads statements with the parser against a scope that is kept with the function (ptx_function.scope) and brought up to date
- * with what was added by other means, so that many small appends cost what they add. Text that does not parse leaves the
- * function's instructions as they were.
+ * Everything lives in the module's arena. Names given out by ptx_reg_new and ptx_label_new are unique in the function.
+ * ptx_append_text reads statements with the parser against a scope that is kept with the function (ptx_function.scope)
+ * and brought up to date with what was added by other means, so that many small appends cost what they add. Text that
+ * does not parse leaves the function's instructions as they were.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,7 +95,8 @@ struct ptx_var *ptx_var_new(struct ptx_module *m, struct ptx_function *owner, co
     struct ptx_var *v = dt_new(&m->arena, struct ptx_var);
     bool ok = v && (v->name = dt_arena_strdup(&m->arena, name)) && (v->dim = dt_new(&m->arena, uint64_t));
     if (ok)
-        ok = owner ? PTX_GROW(&m->arena, owner->var, owner->nvar, owner->var_cap) : PTX_GROW(&m->arena, m->var, m->nvar, m->var_cap);
+        ok = owner ? PTX_GROW(&m->arena, owner->var, owner->nvar, owner->var_cap)
+                   : PTX_GROW(&m->arena, m->var, m->nvar, m->var_cap);
     if (!ok)
         return NULL;
     v->space = (uint8_t)space;
@@ -118,7 +119,8 @@ struct ptx_var *ptx_var_new(struct ptx_module *m, struct ptx_function *owner, co
     return v;
 }
 
-struct ptx_var *ptx_param_new(struct ptx_function *f, const char *name, enum ptx_type type, uint64_t bytes, uint32_t align)
+struct ptx_var *ptx_param_new(struct ptx_function *f, const char *name, enum ptx_type type, uint64_t bytes,
+                              uint32_t align)
 {
     struct dt_arena *a = &f->module->arena;
     struct ptx_var *v = dt_new(a, struct ptx_var), **list = dt_new_array(a, struct ptx_var *, (size_t)f->nparam + 1);
@@ -175,10 +177,12 @@ struct ptx_scope *ptx_function_scope(struct ptx_function *f)
     }
     /* module scope goes under the function's: bindings of depth 0 are inserted only where the name is free */
     for (; sc->seen_var < m->nvar; sc->seen_var++)
-        if (!take(sc, m->var[sc->seen_var]->name, 0, (struct ptx_bind){.kind = PTX_BIND_VAR, .var = m->var[sc->seen_var]}))
+        if (!take(sc, m->var[sc->seen_var]->name, 0,
+                  (struct ptx_bind){.kind = PTX_BIND_VAR, .var = m->var[sc->seen_var]}))
             return NULL;
     for (; sc->seen_func < m->nfunc; sc->seen_func++)
-        if (!take(sc, m->func[sc->seen_func]->name, 0, (struct ptx_bind){.kind = PTX_BIND_FUNC, .func = m->func[sc->seen_func]}))
+        if (!take(sc, m->func[sc->seen_func]->name, 0,
+                  (struct ptx_bind){.kind = PTX_BIND_FUNC, .func = m->func[sc->seen_func]}))
             return NULL;
         else
             prefer_body(sc, m->func[sc->seen_func]);
@@ -188,7 +192,8 @@ struct ptx_scope *ptx_function_scope(struct ptx_function *f)
             return NULL;
     }
     for (; sc->seen_fvar < f->nvar; sc->seen_fvar++)
-        if (!take(sc, f->var[sc->seen_fvar]->name, 1, (struct ptx_bind){.kind = PTX_BIND_VAR, .var = f->var[sc->seen_fvar]}))
+        if (!take(sc, f->var[sc->seen_fvar]->name, 1,
+                  (struct ptx_bind){.kind = PTX_BIND_VAR, .var = f->var[sc->seen_fvar]}))
             return NULL;
     for (; sc->seen_reg < f->nreg; sc->seen_reg++)
         if (!take(sc, f->reg[sc->seen_reg].name, 1, (struct ptx_bind){.kind = PTX_BIND_REG, .reg = sc->seen_reg}))

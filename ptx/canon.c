@@ -1,9 +1,10 @@
 /* Canonical names: one function printed so that only what it does shows, for the signature.
  *
- * Registers are %r0 %r1 …, labels L0 L1 …, variables of the function v0 …, its parameters p0 …, variables of module scope g0 …, device functions
- * f0 …, each numbered by first appearance; the function's own name is left out. Registers keep their declared types. What the
- * function uses stands before it, each printed in the same way. Names that mean something outside stay: functions without a
- * body (vprintf, __assertfail), extern variables other than shared memory. The text is for hashing; it need not parse.
+ * Registers are %r0 %r1 …, labels L0 L1 …, variables of the function v0 …, its parameters p0 …, variables of module
+ * scope g0 …, device functions f0 …, each numbered by first appearance; the function's own name is left out. Registers
+ * keep their declared types. What the function uses stands before it, each printed in the same way. Names that mean
+ * something outside stay: functions without a body (vprintf, __assertfail), extern variables other than shared memory.
+ * The text is for hashing; it need not parse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,10 @@
 
 struct ptx_namer {
     const struct ptx_use *use;
-    uint32_t *reg, *label;       /* number + 1, 0: not seen */
-    uint32_t *reg_order;         /* by number */
+    uint32_t *reg, *label; /* number + 1, 0: not seen */
+    uint32_t *reg_order;   /* by number */
     uint32_t nreg, nlabel, nvar;
-    struct dt_names var;         /* of the function's own scope */
+    struct dt_names var; /* of the function's own scope */
     const struct ptx_var **var_order;
     uint32_t var_cap;
     struct dt_arena arena;

@@ -1,11 +1,12 @@
 /* Basic blocks, dominators, post-dominators.
  *
- * A block starts at the function's start, at a run of labels, and after a branch or terminator. An unpredicated bra, brx, ret, exit or trap
- * does not fall through; brx.idx goes to every label of its list. Falling off the end is the exit.
- * Dominators by Semi-NCA (Georgiadis, Tarjan): depth-first numbers, semidominators with path compression, then nearest common
- * ancestors; nothing is recursive. Post-dominators are dominators of the reversed graph from a virtual exit; blocks that never reach it
- * (endless loops) have none.
- * Not here: what an opaque statement might jump to. A function that has one is not understood, and its users must refuse it.
+ * A block starts at the function's start, at a run of labels, and after a branch or terminator. An unpredicated bra,
+ * brx, ret, exit or trap does not fall through; brx.idx goes to every label of its list. Falling off the end is the
+ * exit. Dominators by Semi-NCA (Georgiadis, Tarjan): depth-first numbers, semidominators with path compression, then
+ * nearest common ancestors; nothing is recursive. Post-dominators are dominators of the reversed graph from a virtual
+ * exit; blocks that never reach it (endless loops) have none.
+ * Not here: what an opaque statement might jump to. A function that has one is not understood, and its users must
+ * refuse it.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -19,7 +20,10 @@ struct graph { /* successors of n nodes, rows of to[] */
     uint32_t n, *at, *to;
 };
 
-static bool ends_block(const struct ptx_inst *i) { return ptx_op_info(i->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR); }
+static bool ends_block(const struct ptx_inst *i)
+{
+    return ptx_op_info(i->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR);
+}
 
 static bool falls_through(const struct ptx_inst *i)
 {
@@ -61,7 +65,13 @@ static int dominators(const struct graph *g, const struct graph *rev, uint32_t r
     uint32_t count = 1, top = 0, *mem = dt_calloc((n + 1) * 8, sizeof *mem);
     if (!mem)
         return DT_E_NOMEM;
-    struct snca s = {mem, mem + (n + 1), mem + 2 * (n + 1), mem + 3 * (n + 1), mem + 4 * (n + 1), mem + 5 * (n + 1), mem + 6 * (n + 1)};
+    struct snca s = {mem,
+                     mem + (n + 1),
+                     mem + 2 * (n + 1),
+                     mem + 3 * (n + 1),
+                     mem + 4 * (n + 1),
+                     mem + 5 * (n + 1),
+                     mem + 6 * (n + 1)};
     uint32_t *next = mem + 7 * (n + 1);
     for (uint32_t v = 0; v < n; v++)
         idom[v] = NONE;
@@ -197,7 +207,8 @@ static int build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_er
         return DT_E_NOMEM;
     uint32_t nb = 0;
     for (uint32_t i = 0; i < f->ninst; i++) {
-        bool starts = !i || ends_block(&f->inst[i - 1]) || (f->inst[i].op == PTX_OP_LABEL && f->inst[i - 1].op != PTX_OP_LABEL);
+        bool starts =
+            !i || ends_block(&f->inst[i - 1]) || (f->inst[i].op == PTX_OP_LABEL && f->inst[i - 1].op != PTX_OP_LABEL);
         nb += starts;
         cfg->block_of[i] = nb - 1;
     }
@@ -218,7 +229,8 @@ static int build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_er
         g.at[b + 1] = g.at[b];
         x.block = b;
         if (!successors(f, place, &x))
-            return dt_err_set(e, DT_E_PTX, "line %u: branch to a label that is not there", f->inst[cfg->block[b].last].line);
+            return dt_err_set(e, DT_E_PTX, "line %u: branch to a label that is not there",
+                              f->inst[cfg->block[b].last].line);
         if (x.failed)
             return DT_E_NOMEM;
     }

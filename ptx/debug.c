@@ -1,12 +1,15 @@
 /* Debug information (PTX ISA §11.5): what of it is kept, and the source line of an instruction.
  *
- *   .file N "name"[, time, size]                                          names file N, anywhere in the module, often at its end
- *   .loc N line column[, function_name label[+n], inlined_at N line col]  holds for what follows, up to the next .loc of the function
+ *   .file N "name"[, time, size]                                          names file N, anywhere in the module, often
+ *   at its end
+ *   .loc N line column[, function_name label[+n], inlined_at N line col]  holds for what follows, up to the next .loc
+ *   of the function
  *   .section NAME { … }                                                   eaten
  *
- * It says nothing about what the code does: printing, cloning and signatures leave it out (the .loc of rewritten functions are origin.c's). It is kept
- * beside the instructions for messages: which line of the CUDA source is this PTX line. A .loc with line 0 means "no line". Where
- * a function was inlined, the place where that happened is kept too (the innermost one).
+ * It says nothing about what the code does: printing, cloning and signatures leave it out (the .loc of rewritten
+ * functions are origin.c's). It is kept beside the instructions for messages: which line of the CUDA source is this PTX
+ * line. A .loc with line 0 means "no line". Where a function was inlined, the place where that happened is kept too
+ * (the innermost one).
  */
 #include <string.h>
 
@@ -146,6 +149,7 @@ bool ptx_source_of(const struct ptx_function *f, const struct ptx_inst *i, struc
     if (!i->line || !lo || !f->loc[lo - 1].src_line)
         return false;
     const struct ptx_loc *l = &f->loc[lo - 1];
-    *ret = (struct ptx_source){name_of(f->module, l->file), l->src_line, l->at_line ? name_of(f->module, l->at_file) : NULL, l->at_line};
+    *ret = (struct ptx_source){name_of(f->module, l->file), l->src_line,
+                               l->at_line ? name_of(f->module, l->at_file) : NULL, l->at_line};
     return ret->file && strcmp(ret->file, PTX_ORIGIN_GLUE) != 0;
 }

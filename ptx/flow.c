@@ -1,9 +1,9 @@
 /* Live registers (backward data flow over bit sets), and the register pressure that follows from them.
  *
- * Per block: used before defined, and defined; then in = use | (out & ~def), out = union of the successors' in, swept backward over a worklist
- * until nothing changes. A predicated write does not end a value's life. Pressure counts what is live before each
- * instruction, 4 bytes at least per value and none for predicates, which have registers of their own.
- * The sets' size is checked before they are allocated.
+ * Per block: used before defined, and defined; then in = use | (out & ~def), out = union of the successors' in, swept
+ * backward over a worklist until nothing changes. A predicated write does not end a value's life. Pressure counts what
+ * is live before each instruction, 4 bytes at least per value and none for predicates, which have registers of their
+ * own. The sets' size is checked before they are allocated.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -117,9 +117,12 @@ static int build(const struct ptx_function *f, const struct ptx_cfg *cfg, struct
     uint32_t n = cfg->nblock;
     l->words = f->nreg / 64 + 1;
     if ((uint64_t)l->words * 8 * 4 * (n + 1) > MAX_BYTES)
-        return dt_err_set(e, DT_E_TOO_LARGE, "function %s is too large for liveness: %u registers, %u blocks", f->name, f->nreg, n);
-    uint64_t **rows = dt_new_array(&l->arena, uint64_t *, (size_t)n * 2 + 2), **tmp = dt_calloc((size_t)n * 2 + 2, sizeof *tmp);
-    uint64_t *mem = dt_new_array(&l->arena, uint64_t, (size_t)l->words * n * 2 + 1), *scratch = dt_calloc((size_t)l->words * (n * (size_t)2 + 1), 8);
+        return dt_err_set(e, DT_E_TOO_LARGE, "function %s is too large for liveness: %u registers, %u blocks", f->name,
+                          f->nreg, n);
+    uint64_t **rows = dt_new_array(&l->arena, uint64_t *, (size_t)n * 2 + 2),
+             **tmp = dt_calloc((size_t)n * 2 + 2, sizeof *tmp);
+    uint64_t *mem = dt_new_array(&l->arena, uint64_t, (size_t)l->words * n * 2 + 1),
+             *scratch = dt_calloc((size_t)l->words * (n * (size_t)2 + 1), 8);
     int r = rows && tmp && mem && scratch ? 0 : DT_E_NOMEM;
     if (r >= 0) {
         l->in = rows;

@@ -1,9 +1,9 @@
 /* Characters to tokens.
  *
- * The text ends with a NUL that is not part of it, so the scanner needs no bounds checks inside a token. Comments are white
- * space; a carriage return is too. Numbers (§4.5): decimal, 0x, 0b, octal, each with an optional U; 0f and 0d with the bits of a
- * float in hex; decimal floating point. A number with the top bit clear is S64, else U64, whatever its suffix: only constant
- * expressions could see the difference, and printing needs no suffix then.
+ * The text ends with a NUL that is not part of it, so the scanner needs no bounds checks inside a token. Comments are
+ * white space; a carriage return is too. Numbers (§4.5): decimal, 0x, 0b, octal, each with an optional U; 0f and 0d
+ * with the bits of a float in hex; decimal floating point. A number with the top bit clear is S64, else U64, whatever
+ * its suffix: only constant expressions could see the difference, and printing needs no suffix then.
  * A `.word` takes its `::word` parts with it. Not here: what a word means (words.c).
  */
 #include <stdlib.h>
@@ -13,8 +13,14 @@
 
 enum { C_ID = 1, C_DIGIT = 2, C_HEX = 4 };
 static const uint8_t class[256] = {
-    ['a' ... 'f'] = C_ID | C_HEX, ['g' ... 'z'] = C_ID, ['A' ... 'F'] = C_ID | C_HEX, ['G' ... 'Z'] = C_ID,
-    ['0' ... '9'] = C_ID | C_DIGIT | C_HEX, ['_'] = C_ID, ['$'] = C_ID, ['%'] = 0,
+    ['a' ... 'f'] = C_ID | C_HEX,
+    ['g' ... 'z'] = C_ID,
+    ['A' ... 'F'] = C_ID | C_HEX,
+    ['G' ... 'Z'] = C_ID,
+    ['0' ... '9'] = C_ID | C_DIGIT | C_HEX,
+    ['_'] = C_ID,
+    ['$'] = C_ID,
+    ['%'] = 0,
 };
 #define IS(c, k) (class[(unsigned char)(c)] & (k))
 
@@ -90,7 +96,8 @@ static void number(struct ptx_lexer *lx)
         over |= __builtin_mul_overflow(t->val, (uint64_t)base, &t->val);
         over |= __builtin_add_overflow(t->val, (uint64_t)digit(*p++), &t->val);
     }
-    if ((base == 10 || base == 8) && ((*p == '.' && IS(p[1], C_DIGIT)) || (*p | 32) == 'e' || (*p == '.' && !IS(p[1], C_ID)))) {
+    if ((base == 10 || base == 8) &&
+        ((*p == '.' && IS(p[1], C_DIGIT)) || (*p | 32) == 'e' || (*p == '.' && !IS(p[1], C_ID)))) {
         char buf[64], *stop;
         size_t n = 0;
         for (p = start; n < sizeof buf - 1 && (IS(*p, C_DIGIT) || *p == '.' || (*p | 32) == 'e' ||

@@ -1,8 +1,8 @@
 /* The tables behind ops.def, mods.def, types.def and sregs.def, and the small questions asked of them.
  *
- * TY_* are sets of types (bit t is enum ptx_type t) and MC(X) sets of modifier classes, for the columns of ops.def. They live
- * here because only this table needs them: everybody else reads struct ptx_op_info.
- * Not here: the look-up from text, which the parser owns (words.c).
+ * TY_* are sets of types (bit t is enum ptx_type t) and MC(X) sets of modifier classes, for the columns of ops.def.
+ * They live here because only this table needs them: everybody else reads struct ptx_op_info. Not here: the look-up
+ * from text, which the parser owns (words.c).
  */
 #include "ptx/ptx.h"
 
@@ -30,7 +30,7 @@
 #define TY_MEM (TY_BITS | TY_INT | TY_BYTE | TY_F32_64 | T(F16) | T(F16X2) | T(BF16) | T(BF16X2) | T(B128))
 #define TY_ATOM (TY_BITS | TY_INT | TY_FLOAT | T(B128))
 #define TY_CVT                                                                                                         \
-    (TY_INT | TY_BYTE | TY_BITS | TY_FLOAT | T(TF32) | T(E4M3X2) | T(E5M2X2) | T(E2M1X2) | T(E2M3X2) | T(E3M2X2) |      \
+    (TY_INT | TY_BYTE | TY_BITS | TY_FLOAT | T(TF32) | T(E4M3X2) | T(E5M2X2) | T(E2M1X2) | T(E2M3X2) | T(E3M2X2) |     \
      T(UE8M0X2) | T(E4M3X4) | T(E5M2X4) | T(E2M1X4) | T(E2M3X4) | T(E3M2X4))
 
 #define MC_CACHE (MC(COP) | MC(L1) | MC(L2) | MC(HINT) | MC(L2SIZE))
@@ -45,7 +45,8 @@ static const struct ptx_op_info ops[PTX_OP_COUNT] = {
     [PTX_OP_PRAGMA] = {".pragma", PTX_F_NODST, -1, "", 0, 0, 0, 0},
     [PTX_OP_BRANCHTARGETS] = {".branchtargets", PTX_F_NODST, -1, "L", 0, 0, 0, 0},
     [PTX_OP_CALLPROTO] = {".callprototype", PTX_F_NODST, -1, "L", 0, 0, 0, 0},
-    [PTX_OP_OPAQUE] = {"", PTX_F_READS | PTX_F_WRITES | PTX_F_SIDE | PTX_F_CONVERGENT | PTX_F_NODST, -1, "", 0, 0, 0, 0},
+    [PTX_OP_OPAQUE] = {"", PTX_F_READS | PTX_F_WRITES | PTX_F_SIDE | PTX_F_CONVERGENT | PTX_F_NODST, -1, "", 0, 0, 0,
+                       0},
 #define OP(NAME, mnemonic, shape, ntype, T0, T1, MODS, FLAGS, ADDR)                                                    \
     [PTX_OP_##NAME] = {mnemonic, FLAGS, ADDR, shape, ntype, T0, T1, MODS},
 #include "ptx/ops.def"

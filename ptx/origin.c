@@ -6,10 +6,11 @@
  *   .loc 2 17 0                                what follows is line 17 of it
  *   mul.f32 %p3, %p1, %p2;
  *
- * So an assembler's line table (-lineinfo) leads from machine code to the posted instruction. An instruction carries its origin: a posted
- * module's are marked when it is made ready (ptx_origin_text), copies keep them, from module to module (ptx_append, ptx_clone), and a module that
- * a rewrite emits (ptx_module.origins) prints them. Read again (ptx_origin_read) they name the posted text, not the text read: what was fused
- * twice still says where it came from. A posted text's own .loc has nothing to do with this (debug.c).
+ * So an assembler's line table (-lineinfo) leads from machine code to the posted instruction. An instruction carries
+ * its origin: a posted module's are marked when it is made ready (ptx_origin_text), copies keep them, from module to
+ * module (ptx_append, ptx_clone), and a module that a rewrite emits (ptx_module.origins) prints them. Read again
+ * (ptx_origin_read) they name the posted text, not the text read: what was fused twice still says where it came from. A
+ * posted text's own .loc has nothing to do with this (debug.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,7 +64,9 @@ bool ptx_origin_read(struct ptx_module *m)
         uint32_t at = 0, line = 0;
         for (uint32_t n = 0; n < f->ninst; n++) {
             struct ptx_inst *i = &f->inst[n];
-            for (; at < f->nloc && (f->loc[at].line < i->line || (f->loc[at].line == i->line && f->loc[at].col < i->col)); at++)
+            for (;
+                 at < f->nloc && (f->loc[at].line < i->line || (f->loc[at].line == i->line && f->loc[at].col < i->col));
+                 at++)
                 line = file_of(m, f->loc[at].file, &text) == 2 ? f->loc[at].src_line : 0;
             i->from = line ? text : 0;
             i->from_line = line;
@@ -88,11 +91,12 @@ void ptx_origin_copy(const struct ptx_module *m, struct ptx_module *to)
     }
 }
 
-/* ---- printing ------------------------------------------------------------------------------------------------------------ */
+/* ---- printing ---------------------------------------------------------------------------------------------------- */
 
 static bool is_code(const struct ptx_inst *i)
 {
-    return i->op != PTX_OP_LABEL && i->op != PTX_OP_PRAGMA && i->op != PTX_OP_BRANCHTARGETS && i->op != PTX_OP_CALLPROTO;
+    return i->op != PTX_OP_LABEL && i->op != PTX_OP_PRAGMA && i->op != PTX_OP_BRANCHTARGETS &&
+           i->op != PTX_OP_CALLPROTO;
 }
 
 static uint32_t number(const struct ptx_origins *o, uint64_t text)
@@ -121,7 +125,8 @@ int ptx_put_origins(struct dt_str *out, const struct ptx_module *m, struct ptx_o
     return 0;
 }
 
-void ptx_put_loc(struct dt_str *out, const struct ptx_origins *o, const struct ptx_inst *i, const struct ptx_inst **last)
+void ptx_put_loc(struct dt_str *out, const struct ptx_origins *o, const struct ptx_inst *i,
+                 const struct ptx_inst **last)
 {
     const struct ptx_inst *was = *last;
     if (!is_code(i) || (was && was->from_line == i->from_line && (was->from == i->from || !i->from_line)))

@@ -1,9 +1,10 @@
 /* Declarations: variables with initialisers, parameters, registers (§5).
  *
- * Sizes are checked before anything is allocated: an initialised variable must fit the module's memory limit, an uninitialised
- * one costs only its record. Initialisers fill the flat image as C does (inner braces align to their dimension). A symbol
- * in one becomes a relocation of 8 bytes: `sym`, `sym+8`, `generic(sym)`, or in .b8 arrays the eight masked bytes 0xFF(sym), 0xFF00(sym), …
- * Registers in function parameters (`.func (.reg .u32 r)`, PTX 1) are refused.
+ * Sizes are checked before anything is allocated: an initialised variable must fit the module's memory limit, an
+ * uninitialised one costs only its record. Initialisers fill the flat image as C does (inner braces align to their
+ * dimension). A symbol in one becomes a relocation of 8 bytes: `sym`, `sym+8`, `generic(sym)`, or in .b8 arrays the
+ * eight masked bytes 0xFF(sym), 0xFF00(sym), … Registers in function parameters (`.func (.reg .u32 r)`, PTX 1) are
+ * refused.
  */
 #include <string.h>
 
@@ -124,7 +125,7 @@ static bool store(struct ptx_var *v, uint64_t at, uint64_t bits, unsigned type)
 
 struct init {
     struct ptx_var *v;
-    uint64_t cap, end; /* bytes allocated; elements written, for [] */
+    uint64_t cap, end;            /* bytes allocated; elements written, for [] */
     uint64_t stride[MAX_DIM + 2]; /* elements per step of a dimension */
     unsigned levels;
     bool open; /* first dimension not given */
@@ -171,7 +172,8 @@ static int add_reloc(struct ptx_parser *ps, struct init *in, struct ptx_reloc r,
             return ptx_perr(ps, "only single-byte masks of a symbol are known, in arrays of bytes");
         if (shift) {
             struct ptx_reloc *last = v->nreloc ? &v->reloc[v->nreloc - 1] : NULL;
-            if (!last || last->at + shift / 8 != r.at || last->var != r.var || last->func != r.func || last->addend != r.addend)
+            if (!last || last->at + shift / 8 != r.at || last->var != r.var || last->func != r.func ||
+                last->addend != r.addend)
                 return ptx_perr(ps, "the bytes of a symbol must follow one another");
             return 0;
         }
@@ -261,8 +263,9 @@ static int parse_init(struct ptx_parser *ps, struct ptx_var *v)
         return ptx_perr(ps, "this variable cannot have an initialiser");
     if (!in.open) {
         if (v->bytes > PTX_MAX_ARENA / 4 || ps->m->arena.used > PTX_MAX_ARENA)
-            return dt_err_set(ps->e, DT_E_TOO_LARGE, "line %u, column %u: initialised variable %s of %llu bytes is too large",
-                              ps->lx.t.line, ps->lx.t.col, v->name, (unsigned long long)v->bytes);
+            return dt_err_set(ps->e, DT_E_TOO_LARGE,
+                              "line %u, column %u: initialised variable %s of %llu bytes is too large", ps->lx.t.line,
+                              ps->lx.t.col, v->name, (unsigned long long)v->bytes);
         v->init = dt_arena_alloc(&ps->m->arena, v->bytes);
         if (!v->init)
             return ptx_nomem(ps);
@@ -354,7 +357,8 @@ static int bind_var(struct ptx_parser *ps, struct ptx_var *v, const struct ptx_t
     if (nameless)
         return 0;
     int r = ptx_bind_add(sc, sc->depth, sym, (struct ptx_bind){.kind = PTX_BIND_VAR, .var = v});
-    if (r == 1 && !sc->depth && sc->sym[sym].bind->kind == PTX_BIND_VAR && (v->is_extern || sc->sym[sym].bind->var->is_extern)) {
+    if (r == 1 && !sc->depth && sc->sym[sym].bind->kind == PTX_BIND_VAR &&
+        (v->is_extern || sc->sym[sym].bind->var->is_extern)) {
         if (!v->is_extern)
             sc->sym[sym].bind->var = v;
         r = 0;

@@ -1,8 +1,8 @@
 /* Constant expressions (§4.6): what may stand where an immediate stands.
  *
- * Precedence climbing over 64-bit values that are signed or unsigned as in C; a plain literal, optionally negated, takes the
- * short way. Floating-point constants may be negated, added, subtracted, multiplied and divided (in double precision); 0f…
- * keeps its own bits. Depth is bounded.
+ * Precedence climbing over 64-bit values that are signed or unsigned as in C; a plain literal, optionally negated,
+ * takes the short way. Floating-point constants may be negated, added, subtracted, multiplied and divided (in double
+ * precision); 0f… keeps its own bits. Depth is bounded.
  */
 #include <string.h>
 
@@ -33,7 +33,10 @@ static double as_double(struct val v)
     return v.type == PTX_S64 ? (double)(int64_t)v.bits : (double)v.bits;
 }
 
-static struct val integer(uint64_t bits, bool is_unsigned) { return (struct val){bits, is_unsigned ? PTX_U64 : PTX_S64}; }
+static struct val integer(uint64_t bits, bool is_unsigned)
+{
+    return (struct val){bits, is_unsigned ? PTX_U64 : PTX_S64};
+}
 
 static int primary(struct ptx_parser *ps, struct val *ret)
 {

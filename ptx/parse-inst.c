@@ -1,9 +1,9 @@
 /* Statements of a function body: instructions, labels, local directives (§4.3, §9.2).
  *
- * An instruction is read as words (mnemonic, then modifiers, types and spaces in any order) and operands. What a row of ops.def
- * says about words decides between known and opaque: an unknown mnemonic, or a word its row does not allow, makes the
- * statement opaque; wrong operands of a known instruction are errors. Operand classes are checked by verify.c.
- * Nested `{ }` are read in a loop, not by recursion.
+ * An instruction is read as words (mnemonic, then modifiers, types and spaces in any order) and operands. What a row of
+ * ops.def says about words decides between known and opaque: an unknown mnemonic, or a word its row does not allow,
+ * makes the statement opaque; wrong operands of a known instruction are errors. Operand classes are checked by
+ * verify.c. Nested `{ }` are read in a loop, not by recursion.
  */
 #include <string.h>
 
@@ -333,8 +333,8 @@ static bool put_word(struct ptx_inst *i, const struct ptx_op_info *info, struct 
 
 /* ---- statements */
 
-/* The tokens up to `;` as text, white space folded; names are resolved (and collected) when `o` is given. The first token's
- * text may lack its dot, which `dot` says. */
+/* The tokens up to `;` as text, white space folded; names are resolved (and collected) when `o` is given. The first
+ * token's text may lack its dot, which `dot` says. */
 static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, const char **ret)
 {
     struct dt_str s = {0};
@@ -379,7 +379,9 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
             x.kind = PTX_O_FUNC;
             x.func = b.func;
         }
-        dt_str_add(&s, b.kind == PTX_BIND_REG ? ps->f->reg[b.reg].name : b.kind == PTX_BIND_VAR ? b.var->name : b.func->name);
+        dt_str_add(&s, b.kind == PTX_BIND_REG   ? ps->f->reg[b.reg].name
+                       : b.kind == PTX_BIND_VAR ? b.var->name
+                                                : b.func->name);
         if (*n == UINT16_MAX) {
             r = ptx_perr(ps, "too many operands");
             break;
@@ -402,7 +404,8 @@ static int verbatim(struct ptx_parser *ps, struct ptx_opnd **o, unsigned *n, con
 
 static int opaque(struct ptx_parser *ps, struct ptx_inst *i, const struct ptx_lexer *start)
 {
-    struct ptx_inst x = {.op = PTX_OP_OPAQUE, .vec = 1, .pred = i->pred, .pred_neg = i->pred_neg, .line = i->line, .col = i->col};
+    struct ptx_inst x = {
+        .op = PTX_OP_OPAQUE, .vec = 1, .pred = i->pred, .pred_neg = i->pred_neg, .line = i->line, .col = i->col};
     unsigned n = 0;
     ps->lx = *start;
     int r = verbatim(ps, &x.opnd, &n, &x.text);

@@ -1,9 +1,9 @@
 /* Modules: header, linkage, functions, everything around the statements (§2, §10 to §11).
  *
- * ptx_parse copies the text (so that it ends with a NUL), reads it in one pass, and then points uses of a forward declaration at the
- * definition. Memory is bounded by PTX_MAX_ARENA whatever counts and sizes the text claims; recursion by PTX_MAX_DEPTH.
- * `, debug` is dropped, debug information kept beside the code (debug.c). Errors carry line and column.
- * Not here: operand classes and meaning (verify.c).
+ * ptx_parse copies the text (so that it ends with a NUL), reads it in one pass, and then points uses of a forward
+ * declaration at the definition. Memory is bounded by PTX_MAX_ARENA whatever counts and sizes the text claims;
+ * recursion by PTX_MAX_DEPTH. `, debug` is dropped, debug information kept beside the code (debug.c). Errors carry line
+ * and column. Not here: operand classes and meaning (verify.c).
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,8 @@ int ptx_unexpected(struct ptx_parser *ps, const char *wanted)
         return ptx_perr(ps, "%s", ps->lx.bad);
     if (t->kind == PTX_TK_EOF)
         return ptx_perr(ps, "%s expected, but the text ends", wanted);
-    return ptx_perr(ps, "%s expected, not '%s%.*s'", wanted, t->kind == PTX_TK_DOT ? "." : "", t->len > 60 ? 60 : (int)t->len, t->s);
+    return ptx_perr(ps, "%s expected, not '%s%.*s'", wanted, t->kind == PTX_TK_DOT ? "." : "",
+                    t->len > 60 ? 60 : (int)t->len, t->s);
 }
 
 bool ptx_is_dot(const struct ptx_parser *ps, const char *word)
@@ -183,7 +184,9 @@ static int parse_pragma(struct ptx_parser *ps, const char **to)
     }
     dt_str_addc(&s, ';');
     if (r >= 0 && (r = ptx_expect(ps, ';')) >= 0)
-        r = s.failed ? ptx_nomem(ps) : *to && strlen(*to) > 4096 ? ptx_perr(ps, "too many pragmas") : add_text(ps, to, s.s);
+        r = s.failed                    ? ptx_nomem(ps)
+            : *to && strlen(*to) > 4096 ? ptx_perr(ps, "too many pragmas")
+                                        : add_text(ps, to, s.s);
     dt_str_done(&s);
     return r;
 }
@@ -456,7 +459,8 @@ static int parse_item(struct ptx_parser *ps)
     struct ptx_word w = {0};
     if (ps->lx.t.kind == PTX_TK_DOT)
         w = ptx_word_find(ps->lx.t.s, ps->lx.t.len);
-    if (w.kind == PTX_W_SPACE && (w.value == PTX_GLOBAL || w.value == PTX_CONST || w.value == PTX_SHARED || w.value == PTX_LOCAL)) {
+    if (w.kind == PTX_W_SPACE &&
+        (w.value == PTX_GLOBAL || w.value == PTX_CONST || w.value == PTX_SHARED || w.value == PTX_LOCAL)) {
         ptx_next(ps);
         return ptx_parse_var(ps, l, w.value);
     }

@@ -1,10 +1,11 @@
 /* Modules to text, canonically: the same module always gives the same bytes, and parsing them gives the same module.
  *
- * Order: header, prototypes that initialisers need, variables, functions, aliases. Instruction words: mnemonic, modifiers up to PTX_M_TO
- * in row order, spaces, the other modifiers, vector, types. Only registers that instructions name are declared: those called
- * prefix + number as one range `.reg .b32 %r<N>;` where the prefix has one type and the numbers are dense, else one by one, all sorted.
- * Trailing zeros of initialisers are left out.
- * Where instructions come from is said in modules that ask for it (origin.c). canon.c prints through the same functions with other names. Not here: anything that checks.
+ * Order: header, prototypes that initialisers need, variables, functions, aliases. Instruction words: mnemonic,
+ * modifiers up to PTX_M_TO in row order, spaces, the other modifiers, vector, types. Only registers that instructions
+ * name are declared: those called prefix + number as one range `.reg .b32 %r<N>;` where the prefix has one type and the
+ * numbers are dense, else one by one, all sorted. Trailing zeros of initialisers are left out.
+ * Where instructions come from is said in modules that ask for it (origin.c). canon.c prints through the same functions
+ * with other names. Not here: anything that checks.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -158,7 +159,8 @@ static void put_opaque(struct ptx_printer *p, const struct ptx_inst *i)
     const char *from = i->text;
     unsigned k = 0;
     bool first = true;
-    for (ptx_lex_init(&lx, i->text, strlen(i->text)); lx.t.kind != PTX_TK_EOF && lx.t.kind != PTX_TK_BAD; first = false) {
+    for (ptx_lex_init(&lx, i->text, strlen(i->text)); lx.t.kind != PTX_TK_EOF && lx.t.kind != PTX_TK_BAD;
+         first = false) {
         struct ptx_tok t = lx.t;
         if (!first && t.kind == PTX_TK_IDENT && k < i->nopnd) {
             const char *name = opnd_name(p->f, &i->opnd[k]);

@@ -12,14 +12,19 @@ struct ptx_word {
     uint16_t value;
 };
 struct ptx_word ptx_word_find(const char *s, size_t len); /* without the dot */
-/* Operation of a mnemonic, PTX_OP_COUNT if none. *ret_longest: most words of a mnemonic that starts with this first word. */
+/* Operation of a mnemonic, PTX_OP_COUNT if none. *ret_longest: most words of a mnemonic that starts with this first
+ * word. */
 enum ptx_op ptx_mnemonic_find(const char *s, size_t len, unsigned *ret_longest);
 enum ptx_sreg ptx_sreg_find(const char *s, size_t len); /* without the percent sign */
 const char *ptx_space_text(unsigned space);
 
 /* ---- lex.c ----------------------------------------------------------------------------------------------------- */
 enum ptx_tok_kind {
-    PTX_TK_EOF, PTX_TK_IDENT, PTX_TK_DOT /* .word, without the dot */, PTX_TK_NUM, PTX_TK_STRING /* with its quotes */,
+    PTX_TK_EOF,
+    PTX_TK_IDENT,
+    PTX_TK_DOT /* .word, without the dot */,
+    PTX_TK_NUM,
+    PTX_TK_STRING /* with its quotes */,
     PTX_TK_PUNCT, /* val: the character; << >> && || == != <= >= as PTX_P2(a, b) */
     PTX_TK_BAD,
 };
@@ -72,7 +77,8 @@ struct ptx_sym {
     struct ptx_bind *bind;
     struct ptx_range *range;
     struct ptx_label_bind *label;
-    uint32_t taken, used, mentioned; /* function serials: name taken there; module-scope name used there; word of an opaque statement */
+    /* function serials: name taken there; module-scope name used there; word of an opaque statement */
+    uint32_t taken, used, mentioned;
     uint32_t suffix;
 };
 struct ptx_scope {
@@ -82,8 +88,8 @@ struct ptx_scope {
     uint32_t nsym, sym_cap;
     struct ptx_module *m;
     struct ptx_function *f;
-    uint32_t serial; /* of the function */
-    unsigned depth;  /* 0 module, 1 function, 2… nested */
+    uint32_t serial;      /* of the function */
+    unsigned depth;       /* 0 module, 1 function, 2… nested */
     unsigned range_depth; /* deepest scope with a range */
     struct ptx_bind *binds[PTX_MAX_DEPTH + 1];
     struct ptx_range *ranges[PTX_MAX_DEPTH + 1];
@@ -103,7 +109,8 @@ int ptx_range_add(struct ptx_scope *sc, const char *prefix, size_t len, unsigned
 /* What a name means here; makes the register if it is one of a range. kind NONE: nothing. */
 int ptx_lookup(struct ptx_scope *sc, const char *s, size_t len, struct ptx_bind *ret);
 int ptx_label_ref(struct ptx_scope *sc, const char *s, size_t len, uint32_t line, uint32_t col, uint32_t *ret);
-int ptx_label_def(struct ptx_scope *sc, const char *s, size_t len, uint32_t line, uint32_t col, uint32_t *ret); /* 1: twice */
+/* 1: twice */
+int ptx_label_def(struct ptx_scope *sc, const char *s, size_t len, uint32_t line, uint32_t col, uint32_t *ret);
 int ptx_scope_open(struct ptx_scope *sc); /* 1: too deep */
 int ptx_scope_close(struct ptx_scope *sc);
 uint32_t ptx_label_final(const struct ptx_scope *sc, uint32_t label);
@@ -123,11 +130,13 @@ struct ptx_parser {
     struct ptx_scope *sc;
     struct dt_err *e;
     const char *text; /* the whole of it */
-    unsigned depth; /* of recursion: expressions, initialisers */
-    uint16_t *sel;  /* where the operand at hand may have a video selector: that of it; else NULL */
+    unsigned depth;   /* of recursion: expressions, initialisers */
+    uint16_t *sel;    /* where the operand at hand may have a video selector: that of it; else NULL */
 };
-int ptx_perr(struct ptx_parser *ps, const char *fmt, ...) __attribute__((format(printf, 2, 3))); /* at the current token */
-int ptx_perr_at(struct ptx_parser *ps, uint32_t line, uint32_t col, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/* at the current token */
+int ptx_perr(struct ptx_parser *ps, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int ptx_perr_at(struct ptx_parser *ps, uint32_t line, uint32_t col, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
 int ptx_nomem(struct ptx_parser *ps);
 static inline void ptx_next(struct ptx_parser *ps) { ptx_lex_next(&ps->lx); }
 static inline bool ptx_is(const struct ptx_parser *ps, int c)
@@ -159,7 +168,8 @@ int ptx_parse_debug(struct ptx_parser *ps, bool *ret_was);
 uint16_t ptx_sel_parse(const char *s, size_t n); /* without the dot; 0: no selector */
 struct ptx_opnd ptx_sel_opnd(const uint16_t sel[PTX_SELS]);
 void ptx_put_sel(struct dt_str *out, uint16_t sel); /* with the dot; nothing for 0 */
-const char *ptx_video_wrong(const struct ptx_inst *i); /* what is wrong with words and selectors; NULL: nothing. Operands are there */
+/* what is wrong with words and selectors; NULL: nothing. Operands are there */
+const char *ptx_video_wrong(const struct ptx_inst *i);
 
 /* use.c: what a function needs, transitively, in order of first appearance (module-scope variables, functions) */
 struct ptx_use {
@@ -179,7 +189,8 @@ static inline bool ptx_use_has_func(const struct ptx_use *u, const struct ptx_fu
 {
     return dt_names_get(&u->func_at, f->name, __builtin_strlen(f->name)) != DT_NAME_NONE;
 }
-int ptx_print_some(const struct ptx_module *m, const struct ptx_use *use, struct dt_str *out); /* use NULL: everything */
+/* use NULL: everything */
+int ptx_print_some(const struct ptx_module *m, const struct ptx_use *use, struct dt_str *out);
 
 /* origin.c */
 struct ptx_origins { /* the texts that a module's instructions come from; .file of text[k] is k + 2 */
@@ -188,8 +199,11 @@ struct ptx_origins { /* the texts that a module's instructions come from; .file 
     uint32_t n, cap;
 };
 int ptx_put_origins(struct dt_str *out, const struct ptx_module *m, struct ptx_origins *o);
-void ptx_put_loc(struct dt_str *out, const struct ptx_origins *o, const struct ptx_inst *i, const struct ptx_inst **last); /* where it changes; *last NULL at first */
-void ptx_origin_copy(const struct ptx_module *m, struct ptx_module *to); /* `to` is a copy of it, or of some of its functions */
+/* where it changes; *last NULL at first */
+void ptx_put_loc(struct dt_str *out, const struct ptx_origins *o, const struct ptx_inst *i,
+                 const struct ptx_inst **last);
+/* `to` is a copy of it, or of some of its functions */
+void ptx_origin_copy(const struct ptx_module *m, struct ptx_module *to);
 
 /* print.c */
 struct ptx_namer; /* canonical names, canon.c */

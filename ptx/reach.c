@@ -1,7 +1,8 @@
-/* The functions that a kernel may run: a walk over its calls that visits each function once, so recursion and wide call graphs cost nothing.
+/* The functions that a kernel may run: a walk over its calls that visits each function once, so recursion and wide call
+ * graphs cost nothing.
  *
- * A declaration stands for the function of its name that has a body. Calls through registers, and of what has no body, are said (`unknown`), not followed;
- * nor are functions whose address is taken.
+ * A declaration stands for the function of its name that has a body. Calls through registers, and of what has no body,
+ * are said (`unknown`), not followed; nor are functions whose address is taken.
  */
 #include "ptx/reach.h"
 

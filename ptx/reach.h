@@ -1,4 +1,5 @@
-/* What runs when a function runs: itself and every function that it may call. Whoever asks whether a kernel has an instruction asks all of them. */
+/* What runs when a function runs: itself and every function that it may call. Whoever asks whether a kernel has an
+ * instruction asks all of them. */
 #ifndef DT_PTX_REACH_H
 #define DT_PTX_REACH_H
 
@@ -16,7 +17,8 @@ const struct ptx_function *ptx_callee(const struct ptx_inst *call);
 int ptx_reach_build(const struct ptx_function *f, struct ptx_reach *ret); /* 0 or DT_E_NOMEM */
 void ptx_reach_done(struct ptx_reach *r);
 
-/* Is there an instruction for which fn holds, in f or what it calls? 1, 0 or DT_E_NOMEM. Calls are instructions, too; `unknown` alone makes nothing hold. */
+/* Is there an instruction for which fn holds, in f or what it calls? 1, 0 or DT_E_NOMEM. Calls are instructions, too;
+ * `unknown` alone makes nothing hold. */
 int ptx_reach_any(const struct ptx_function *f, bool (*fn)(const struct ptx_inst *, void *), void *user);
 
 #endif

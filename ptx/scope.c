@@ -1,15 +1,17 @@
-/* Names while text is read: shadowing, ranges of registers, forward labels, and the renaming that flattens nested scopes.
+/* Names while text is read: shadowing, ranges of registers, forward labels, and the renaming that flattens nested
+ * scopes.
  *
- * Every name is interned once; the interned symbol holds a stack of bindings, innermost first, and each scope a list of the
- * bindings it made, so that opening is free and closing costs what was declared in it.
+ * Every name is interned once; the interned symbol holds a stack of bindings, innermost first, and each scope a list of
+ * the bindings it made, so that opening is free and closing costs what was declared in it.
  *
- * Ranges (`.reg .b32 %r<100000>`) declare nothing: a register is made when it is first named, so a hostile count costs nothing.
- * Labels may be used before they are defined and are local to their scope. A use makes a provisional label in the scope of
- * the use; at the end of the scope, an undefined one moves to the scope around it, or becomes an alias of the label of that
- * name there. What is still undefined at the end of the function is an error (found by the parser).
- * Renaming: a name that the function has already taken gets "_1", "_2", … behind it. A name of module scope may be taken
- * over by the function's own scope unless the function has already used it. A word of an opaque statement that means nothing there may be a
- * keyword or a label: nothing but a label takes it as a name afterwards. Text that has no shadowing is never renamed.
+ * Ranges (`.reg .b32 %r<100000>`) declare nothing: a register is made when it is first named, so a hostile count costs
+ * nothing. Labels may be used before they are defined and are local to their scope. A use makes a provisional label in
+ * the scope of the use; at the end of the scope, an undefined one moves to the scope around it, or becomes an alias of
+ * the label of that name there. What is still undefined at the end of the function is an error (found by the parser).
+ * Renaming: a name that the function has already taken gets "_1", "_2", … behind it. A name of module scope may be
+ * taken over by the function's own scope unless the function has already used it. A word of an opaque statement that
+ * means nothing there may be a keyword or a label: nothing but a label takes it as a name afterwards. Text that has no
+ * shadowing is never renamed.
  *
  * The same structure, kept with a function (ptx_function.scope), serves ptx_append_text.
  */
@@ -122,7 +124,8 @@ int ptx_range_add(struct ptx_scope *sc, const char *prefix, size_t len, unsigned
     struct ptx_sym *s = &sc->sym[sym];
     if (s->range && s->range->depth == sc->depth)
         return 1;
-    *r = (struct ptx_range){(uint8_t)sc->depth, (uint8_t)type, (uint8_t)vec, count, sym, s->range, sc->ranges[sc->depth]};
+    *r = (struct ptx_range){(uint8_t)sc->depth, (uint8_t)type,        (uint8_t)vec, count, sym,
+                            s->range,           sc->ranges[sc->depth]};
     s->range = r;
     sc->ranges[sc->depth] = r;
     if (sc->depth > sc->range_depth)
@@ -207,7 +210,8 @@ static struct ptx_label_bind *label_here(struct ptx_scope *sc, const char *s, si
         return b;
     uint32_t label;
     b = dt_new(&sc->arena, struct ptx_label_bind);
-    if (!b || !PTX_GROW(&sc->arena, sc->linfo, sc->nlinfo, sc->linfo_cap) || ptx_label_add(sc->f, sc->sym[sym].name, &label) < 0)
+    if (!b || !PTX_GROW(&sc->arena, sc->linfo, sc->nlinfo, sc->linfo_cap) ||
+        ptx_label_add(sc->f, sc->sym[sym].name, &label) < 0)
         return NULL;
     sc->linfo[sc->nlinfo++] = (struct ptx_label_info){sym, label, line, col, false};
     *b = (struct ptx_label_bind){sym, label, (uint8_t)sc->depth, sc->sym[sym].label, sc->labels[sc->depth]};

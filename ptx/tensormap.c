@@ -1,8 +1,9 @@
 /* Tensor maps: bytes, requirements, rows of a box, swizzle.
  *
- * Swizzle (PTX §5.5.7) exchanges atoms within a span of shared memory: the number of the atom in its span is exclusive-ored with the address
- * bits from 7 up, so the pattern depends on the address, not on where the box begins. A row that is shorter than the span still takes a
- * whole span. 32B+8B-flip also exchanges the 8-byte halves of 16 bytes wherever bit 7 is set.
+ * Swizzle (PTX §5.5.7) exchanges atoms within a span of shared memory: the number of the atom in its span is
+ * exclusive-ored with the address bits from 7 up, so the pattern depends on the address, not on where the box begins. A
+ * row that is shorter than the span still takes a whole span. 32B+8B-flip also exchanges the 8-byte halves of 16 bytes
+ * wherever bit 7 is set.
  *
  * Not here: im2col, and rows of interleaved layouts (ptx_tensormap_check knows their requirements only).
  */
@@ -22,8 +23,8 @@ void ptx_tensormap_unit(enum ptx_tm_type t, unsigned *ret_elements, unsigned *re
 
 enum ptx_type ptx_tensormap_type(enum ptx_tm_type t)
 {
-    static const uint8_t type[PTX_TM_TYPES] = {PTX_U8, PTX_U16, PTX_U32, PTX_S32, PTX_U64, PTX_S64, PTX_F16, PTX_F32,
-                                               PTX_F64, PTX_BF16, PTX_F32, PTX_F32, PTX_F32};
+    static const uint8_t type[PTX_TM_TYPES] = {PTX_U8,  PTX_U16, PTX_U32,  PTX_S32, PTX_U64, PTX_S64, PTX_F16,
+                                               PTX_F32, PTX_F64, PTX_BF16, PTX_F32, PTX_F32, PTX_F32};
     return (enum ptx_type)type[t];
 }
 
@@ -31,7 +32,8 @@ static uint32_t span(const struct ptx_tensormap *m) { return m->swizzle ? 16u <<
 
 const char *ptx_tensormap_check(const struct ptx_tensormap *m)
 {
-    if (m->type >= PTX_TM_TYPES || m->interleave > 2 || m->swizzle > PTX_TM_SWIZZLE_128B || m->atom > PTX_TM_ATOM_64B || m->l2 > 3 || m->fill > 1)
+    if (m->type >= PTX_TM_TYPES || m->interleave > 2 || m->swizzle > PTX_TM_SWIZZLE_128B || m->atom > PTX_TM_ATOM_64B ||
+        m->l2 > 3 || m->fill > 1)
         return "a field has no such value";
     if (m->rank < 1 || m->rank > 5)
         return "the rank is not 1 to 5";
@@ -78,7 +80,7 @@ const char *ptx_tensormap_check(const struct ptx_tensormap *m)
     return NULL;
 }
 
-/* ---- the 128 bytes ------------------------------------------------------------------------------------------------ */
+/* ---- the 128 bytes ----------------------------------------------------------------------------------------------- */
 static void put(uint8_t *p, uint64_t v, unsigned n)
 {
     for (unsigned i = 0; i < n; i++)
@@ -118,7 +120,13 @@ bool ptx_tensormap_decode(const uint8_t in[PTX_TENSORMAP_BYTES], struct ptx_tens
 {
     if (get(in + 28, 4) != MAGIC)
         return false;
-    struct ptx_tensormap m = {.address = get(in, 8), .type = in[80], .interleave = in[81], .swizzle = in[82], .atom = in[83], .l2 = in[84], .fill = in[85]};
+    struct ptx_tensormap m = {.address = get(in, 8),
+                              .type = in[80],
+                              .interleave = in[81],
+                              .swizzle = in[82],
+                              .atom = in[83],
+                              .l2 = in[84],
+                              .fill = in[85]};
     m.rank = (uint8_t)(in[79] < 254 ? in[79] + 1 : 255);
     for (unsigned i = 0; i < 5; i++) {
         m.dim[i] = get(in + 8 + 4 * i, 4) + 1;
@@ -130,7 +138,7 @@ bool ptx_tensormap_decode(const uint8_t in[PTX_TENSORMAP_BYTES], struct ptx_tens
     return true;
 }
 
-/* ---- rows ------------------------------------------------------------------------------------------------------------ */
+/* ---- rows -------------------------------------------------------------------------------------------------------- */
 static uint32_t count(const struct ptx_tensormap *m, unsigned i) { return (m->box[i] + m->step[i] - 1) / m->step[i]; }
 
 uint32_t ptx_tensormap_rows(const struct ptx_tensormap *m)
@@ -161,7 +169,7 @@ uint32_t ptx_tensormap_row_pitch(const struct ptx_tensormap *m)
     return row < span(m) ? span(m) : row;
 }
 
-uint32_t ptx_tensormap_box_bytes(const struct ptx_tensormap *m) 
+uint32_t ptx_tensormap_box_bytes(const struct ptx_tensormap *m)
 {
     uint64_t n = (uint64_t)row_bytes(m) * ptx_tensormap_rows(m);
     return n > UINT32_MAX ? UINT32_MAX : (uint32_t)n;
@@ -180,7 +188,8 @@ struct ptx_tm_row ptx_tensormap_row(const struct ptx_tensormap *m, const int32_t
             return r;
         r.address += (uint64_t)at * m->stride[i];
     }
-    int64_t first = coord[0] / (int64_t)elements, end = first + m->box[0] / elements, all = (int64_t)((m->dim[0] + elements - 1) / elements);
+    int64_t first = coord[0] / (int64_t)elements, end = first + m->box[0] / elements,
+            all = (int64_t)((m->dim[0] + elements - 1) / elements);
     int64_t lo = first < 0 ? 0 : first, hi = end < all ? end : all;
     if (lo >= hi)
         return r;

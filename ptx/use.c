@@ -1,7 +1,9 @@
-/* What a function needs of its module: variables and functions, transitively, in order of first appearance. A module's text without the rest.
+/* What a function needs of its module: variables and functions, transitively, in order of first appearance. A module's
+ * text without the rest.
  *
- * A worklist of functions; for each, every operand of every instruction, then the symbols in the initialisers of the variables
- * found. An alias brings its target. Variables of a function's own scope are its own and not listed. Linear in the text of what is used.
+ * A worklist of functions; for each, every operand of every instruction, then the symbols in the initialisers of the
+ * variables found. An alias brings its target. Variables of a function's own scope are its own and not listed. Linear
+ * in the text of what is used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -75,9 +77,11 @@ void ptx_use_done(struct ptx_use *u)
     dt_arena_done(&u->arena);
 }
 
-/* Everything that is not a function stays: variables are buffers of the graph, aliases and debug information name functions. So what
- * they name stays as well, except for labels inside functions, which debug sections of some generators have: ptxas says so. */
-int ptx_narrow(const struct ptx_module *m, const char *text, size_t len, const char *const *entry, size_t n, char **ret, size_t *ret_len)
+/* Everything that is not a function stays: variables are buffers of the graph, aliases and debug information name
+ * functions. So what they name stays as well, except for labels inside functions, which debug sections of some
+ * generators have: ptxas says so. */
+int ptx_narrow(const struct ptx_module *m, const char *text, size_t len, const char *const *entry, size_t n, char **ret,
+               size_t *ret_len)
 {
     struct ptx_use u = {0};
     const struct ptx_function *first = NULL;

@@ -1,10 +1,11 @@
 /* Is a module well formed: for parsed text and for what rewrites have built.
  *
- * Per instruction: words against its row of ops.def, operands against the row's shape (the letters are explained there), register classes
- * against types (§6.4: .bN registers take any type of their width; integers of either sign mix; floats do not mix with integers; ld, st and
- * cvt may use wider registers), special registers in mov and cvt only, spaces of named addresses, arguments of calls, constant
- * offsets into parameters. Per function: labels defined once and where they are used, names that differ. Opaque statements pass.
- * Not here: whether a target has the instruction, alignment, what ptxas alone knows.
+ * Per instruction: words against its row of ops.def, operands against the row's shape (the letters are explained
+ * there), register classes against types (§6.4: .bN registers take any type of their width; integers of either sign
+ * mix; floats do not mix with integers; ld, st and cvt may use wider registers), special registers in mov and cvt only,
+ * spaces of named addresses, arguments of calls, constant offsets into parameters. Per function: labels defined once
+ * and where they are used, names that differ. Opaque statements pass. Not here: whether a target has the instruction,
+ * alignment, what ptxas alone knows.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -93,8 +94,9 @@ static int check_bounds(const struct check *c, const struct ptx_opnd *o)
     int r = 0;
     if (o->kind == PTX_O_VEC || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG))
         for (unsigned k = 0; k < o->n && r >= 0; k++)
-            r = o->elem[k].kind == PTX_O_VEC || o->elem[k].kind == PTX_O_ADDR ? bad(c, "operand inside a vector is no scalar")
-                                                                              : check_bounds(c, &o->elem[k]);
+            r = o->elem[k].kind == PTX_O_VEC || o->elem[k].kind == PTX_O_ADDR
+                    ? bad(c, "operand inside a vector is no scalar")
+                    : check_bounds(c, &o->elem[k]);
     return r;
 }
 
@@ -109,13 +111,13 @@ static int check_imm(const struct check *c, const struct ptx_opnd *o, unsigned t
 }
 
 /* A value of `type` (times `scale` wide). */
-static int check_value(const struct check *c, const struct ptx_opnd *o, unsigned type, unsigned scale, bool wider, bool dst)
+static int check_value(const struct check *c, const struct ptx_opnd *o, unsigned type, unsigned scale, bool wider,
+                       bool dst)
 {
     bool moves = c->i->op == PTX_OP_MOV || c->i->op == PTX_OP_CVT;
     switch (o->kind) {
     case PTX_O_REG: return check_reg(c, o, type, scale, wider);
-    case PTX_O_SINK:
-        return dst || c->i->op == PTX_OP_SHFL ? 0 : bad(c, "'_' is no value");
+    case PTX_O_SINK: return dst || c->i->op == PTX_OP_SHFL ? 0 : bad(c, "'_' is no value");
     case PTX_O_IMM: return dst ? bad(c, "a constant is no destination") : check_imm(c, o, type);
     case PTX_O_SREG:
         if (dst || !moves)
@@ -130,7 +132,8 @@ static int check_value(const struct check *c, const struct ptx_opnd *o, unsigned
         if (dst)
             return bad(c, "an address is no destination");
         return kind_of(type) == K_FLOAT || kind_of(type) == K_PRED || ptx_type_bytes(type) < 4
-                   ? bad(c, "an address does not fit .%s", ptx_type_text(type)) : 0;
+                   ? bad(c, "an address does not fit .%s", ptx_type_text(type))
+                   : 0;
     default: return bad(c, "wrong operand");
     }
 }
@@ -183,7 +186,8 @@ static int check_addr(const struct check *c, const struct ptx_opnd *o, unsigned 
         if (kind_of(r->type) == K_FLOAT || (n != 8 && !(n == 4 && narrow)) || r->vec > 1)
             return bad(c, "%s is .%s, which cannot hold an address", r->name, ptx_type_text(r->type));
     } else if (o->base_kind == PTX_O_VAR) {
-        if (!space_fits(space, o->var->space) || (space == PTX_GENERIC && o->var->space == PTX_PARAM && (i->op == PTX_OP_LD || i->op == PTX_OP_ST)))
+        if (!space_fits(space, o->var->space) ||
+            (space == PTX_GENERIC && o->var->space == PTX_PARAM && (i->op == PTX_OP_LD || i->op == PTX_OP_ST)))
             return bad(c, "%s is .%s", o->var->name, ptx_space_text(o->var->space));
         uint64_t n = i->ntype ? (uint64_t)ptx_type_bytes(i->type[0]) * i->vec : 0;
         if (o->var->space == PTX_PARAM && o->var->bytes && (i->op == PTX_OP_LD || i->op == PTX_OP_ST) &&
@@ -193,7 +197,10 @@ static int check_addr(const struct check *c, const struct ptx_opnd *o, unsigned 
     return 0;
 }
 
-static int check_label(const struct check *c, const struct ptx_opnd *o) { return o->kind == PTX_O_LABEL ? 0 : bad(c, "operand is no label"); }
+static int check_label(const struct check *c, const struct ptx_opnd *o)
+{
+    return o->kind == PTX_O_LABEL ? 0 : bad(c, "operand is no label");
+}
 
 static int check_pred(const struct check *c, const struct ptx_opnd *o, bool dst)
 {
@@ -214,10 +221,12 @@ static int check_letter(const struct check *c, char letter, const struct ptx_opn
     switch (letter) {
     case 'd':
     case 'x':
-        return o->kind == PTX_O_VEC ? check_vector(c, o, t0, letter == 'x', true) : check_value(c, o, t0, 1, letter == 'x', true);
+        return o->kind == PTX_O_VEC ? check_vector(c, o, t0, letter == 'x', true)
+                                    : check_value(c, o, t0, 1, letter == 'x', true);
     case 's':
     case 'y':
-        return o->kind == PTX_O_VEC ? check_vector(c, o, t0, letter == 'y', false) : check_value(c, o, t0, 1, letter == 'y', false);
+        return o->kind == PTX_O_VEC ? check_vector(c, o, t0, letter == 'y', false)
+                                    : check_value(c, o, t0, 1, letter == 'y', false);
     case 'w': return check_value(c, o, t0, wide ? 2 : 1, false, true);
     case 'W': return check_value(c, o, t0, wide ? 2 : 1, false, false);
     case 't':
@@ -233,7 +242,10 @@ static int check_letter(const struct check *c, char letter, const struct ptx_opn
     case 'R': return o->kind == PTX_O_REG ? check_reg(c, o, t0, 1, false) : bad(c, "operand is no register");
     case 'k':
     case 'i': return o->kind == PTX_O_IMM ? 0 : bad(c, "operand is no constant");
-    case 'v': return o->kind == PTX_O_REG || o->kind == PTX_O_VEC || o->kind == PTX_O_SINK || o->kind == PTX_O_IMM ? 0 : bad(c, "wrong operand");
+    case 'v':
+        return o->kind == PTX_O_REG || o->kind == PTX_O_VEC || o->kind == PTX_O_SINK || o->kind == PTX_O_IMM
+                   ? 0
+                   : bad(c, "wrong operand");
     case 'o': return 0;
     case 'a': return check_addr(c, o, (*naddr)++);
     case 'L': return check_label(c, o);
@@ -271,7 +283,8 @@ static int check_operands(const struct check *c, const char *shape)
 
 /* ---- calls */
 
-static int check_args(const struct check *c, const struct ptx_opnd *list, struct ptx_var **param, uint32_t n, const char *what)
+static int check_args(const struct check *c, const struct ptx_opnd *list, struct ptx_var **param, uint32_t n,
+                      const char *what)
 {
     if (list->kind != PTX_O_VEC)
         return bad(c, "call without a list of %s", what);
@@ -279,7 +292,8 @@ static int check_args(const struct check *c, const struct ptx_opnd *list, struct
         return bad(c, "call with %u %s where %u are declared", list->n, what, n);
     for (unsigned k = 0; k < list->n; k++) {
         const struct ptx_opnd *o = &list->elem[k];
-        if (o->kind == PTX_O_VAR ? o->var->space != PTX_PARAM || o->off : o->kind != PTX_O_REG && o->kind != PTX_O_IMM && o->kind != PTX_O_SINK)
+        if (o->kind == PTX_O_VAR ? o->var->space != PTX_PARAM || o->off
+                                 : o->kind != PTX_O_REG && o->kind != PTX_O_IMM && o->kind != PTX_O_SINK)
             return bad(c, "wrong operand of a call");
         if (param && o->kind == PTX_O_VAR && o->var->bytes != param[k]->bytes && param[k]->bytes)
             return bad(c, "%s does not have the size of %s", o->var->name, param[k]->name);
@@ -311,7 +325,8 @@ static int check_words(const struct check *c, const struct ptx_op_info *info)
 {
     const struct ptx_inst *i = c->i;
     int n = i->ntype;
-    if (i->nmod > PTX_MAX_MODS || n > PTX_MAX_TYPES || (info->ntype >= 0 ? n != info->ntype : n < 1 || n > -info->ntype))
+    if (i->nmod > PTX_MAX_MODS || n > PTX_MAX_TYPES ||
+        (info->ntype >= 0 ? n != info->ntype : n < 1 || n > -info->ntype))
         return bad(c, "%s with %d types", info->mnemonic, n);
     for (int k = 0; k < n; k++) {
         uint64_t allowed = k == 0 ? info->types0 : info->types1;
@@ -326,7 +341,8 @@ static int check_words(const struct check *c, const struct ptx_op_info *info)
     if ((i->space && !(info->flags & PTX_F_SPACE)) || (i->space2 && !(info->flags & PTX_F_SPACE2)) ||
         i->space >= PTX_SPACE_COUNT || i->space2 >= PTX_SPACE_COUNT)
         return bad(c, "%s does not take a state space", info->mnemonic);
-    if (i->vec != 1 && ((i->vec != 2 && i->vec != 4 && i->vec != 8) || !(info->mods >> PTX_MC_VEC & 1)) && i->op != PTX_OP_MOV)
+    if (i->vec != 1 && ((i->vec != 2 && i->vec != 4 && i->vec != 8) || !(info->mods >> PTX_MC_VEC & 1)) &&
+        i->op != PTX_OP_MOV)
         return bad(c, "%s does not take .v%u", info->mnemonic, i->vec);
     return 0;
 }
@@ -336,9 +352,11 @@ static int check_rules(const struct check *c)
 {
     const struct ptx_inst *i = c->i;
     unsigned compare = 0, hint = ptx_has(i, PTX_M_L2_HINT), half = ptx_mod_of(i, PTX_MC_HALF) != PTX_M_NONE;
-    bool logic = ptx_mod_of(i, PTX_MC_BOOL) != PTX_M_NONE, order = ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_RELEASE);
+    bool logic = ptx_mod_of(i, PTX_MC_BOOL) != PTX_M_NONE,
+         order = ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_RELEASE);
     unsigned t = i->ntype ? i->type[0] : PTX_T_NONE;
-    if ((i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_MOV) && (t == PTX_F16 || t == PTX_F16X2 || t == PTX_BF16 || t == PTX_BF16X2))
+    if ((i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_MOV) &&
+        (t == PTX_F16 || t == PTX_F16X2 || t == PTX_BF16 || t == PTX_BF16X2))
         return bad(c, "%s does not take .%s", ptx_op_info(i->op)->mnemonic, ptx_type_text(t));
     if ((i->op == PTX_OP_LD || i->op == PTX_OP_ST) && order != (ptx_mod_of(i, PTX_MC_SCOPE) != PTX_M_NONE))
         return bad(c, order ? "a scope is wanted" : "a scope without .relaxed, .acquire or .release");
@@ -349,7 +367,9 @@ static int check_rules(const struct check *c)
             compare += ptx_mod_class(i->mod[k]) == PTX_MC_CMP || i->mod[k] == PTX_M_LO || i->mod[k] == PTX_M_HI;
         if (compare != 1 || ptx_has(i, PTX_M_WIDE))
             return bad(c, "one comparison is wanted");
-        return i->nopnd == 3u + i->dst2 + logic ? 0 : bad(c, logic ? "a predicate to combine with is missing" : "a predicate without .and, .or or .xor");
+        return i->nopnd == 3u + i->dst2 + logic
+                   ? 0
+                   : bad(c, logic ? "a predicate to combine with is missing" : "a predicate without .and, .or or .xor");
     case PTX_OP_MUL:
     case PTX_OP_MAD:
     case PTX_OP_MADC:
@@ -358,27 +378,36 @@ static int check_rules(const struct check *c)
         /* fall through */
     case PTX_OP_ADD:
     case PTX_OP_SUB:
-        return kind_of(t) == K_INT && (ptx_mod_of(i, PTX_MC_RND) != PTX_M_NONE || ptx_has(i, PTX_M_FTZ)) ? bad(c, "integers are not rounded") : 0;
+        return kind_of(t) == K_INT && (ptx_mod_of(i, PTX_MC_RND) != PTX_M_NONE || ptx_has(i, PTX_M_FTZ))
+                   ? bad(c, "integers are not rounded")
+                   : 0;
     case PTX_OP_CVT:
-        return i->ntype > 1 && ((kind_of(t) == K_INT && kind_of(i->type[1]) == K_FLOAT) || (kind_of(t) == K_FLOAT && kind_of(i->type[1]) == K_INT)) &&
+        return i->ntype > 1 &&
+                       ((kind_of(t) == K_INT && kind_of(i->type[1]) == K_FLOAT) ||
+                        (kind_of(t) == K_FLOAT && kind_of(i->type[1]) == K_INT)) &&
                        ptx_mod_of(i, PTX_MC_RND) == PTX_M_NONE
-                   ? bad(c, "a rounding is wanted") : 0;
+                   ? bad(c, "a rounding is wanted")
+                   : 0;
     case PTX_OP_MUL24:
     case PTX_OP_MAD24: return half && !ptx_has(i, PTX_M_WIDE) ? 0 : bad(c, ".lo or .hi is wanted");
     case PTX_OP_CVTA:
     case PTX_OP_ISSPACEP: return i->space != PTX_GENERIC ? 0 : bad(c, "a state space is wanted");
     case PTX_OP_LD:
     case PTX_OP_ST:
-        if ((i->space == PTX_PARAM || i->space == PTX_PARAM_FUNC) && (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) ||
-                                                                     ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_RELEASE)))
+        if ((i->space == PTX_PARAM || i->space == PTX_PARAM_FUNC) &&
+            (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_ACQUIRE) ||
+             ptx_has(i, PTX_M_RELEASE)))
             return bad(c, "parameters are not volatile, and nobody waits for them");
         if ((i->op == PTX_OP_ST && ptx_has(i, PTX_M_ACQUIRE)) || (i->op == PTX_OP_LD && ptx_has(i, PTX_M_RELEASE)))
             return bad(c, "a load does not release, a store does not acquire");
-        return i->nopnd == 2 + hint ? 0 : bad(c, hint ? "a cache policy is missing" : "a cache policy without .L2::cache_hint");
+        return i->nopnd == 2 + hint
+                   ? 0
+                   : bad(c, hint ? "a cache policy is missing" : "a cache policy without .L2::cache_hint");
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_ARRIVE:
     case PTX_OP_BARRIER_SYNC:
-    case PTX_OP_BARRIER_ARRIVE: return i->opnd[0].kind != PTX_O_IMM || i->opnd[0].bits < 16 ? 0 : bad(c, "barriers are 0 to 15");
+    case PTX_OP_BARRIER_ARRIVE:
+        return i->opnd[0].kind != PTX_O_IMM || i->opnd[0].bits < 16 ? 0 : bad(c, "barriers are 0 to 15");
     default: return 0;
     }
 }

@@ -1,11 +1,13 @@
-/* Selectors of the video instructions: which half-words or bytes of their operands they work on (PTX ISA, "Video Instructions").
+/* Selectors of the video instructions: which half-words or bytes of their operands they work on (PTX ISA, "Video
+ * Instructions").
  *
- *     vadd2.s32.s32.s32  d.h0, a.h13, b.h02, c;      lane 0: half-word 3 of (a, b) + half-word 2; lane 1 of d is that of c
+ *     vadd2.s32.s32.s32  d.h0, a.h13, b.h02, c;      lane 0: half-word 3 of (a, b) + half-word 2; lane 1 of d is that
+ *                                                    of c
  *
- * On d a mask, the lanes that are computed, from the highest on; on a and b, for each lane from the highest on, one of the lanes of a
- * (0 to n - 1) and b (n to 2 n - 1). Without: all; .h10 or .b3210; .h32 or .b7654. The constants of a row's shape letter `k` hold
- * them (ptx.h), so that whoever copies or compares instructions by their operands has them too.
- * What is legal here was compared with ptxas. Not here: what the instructions compute (softgpu/exec-video.c).
+ * On d a mask, the lanes that are computed, from the highest on; on a and b, for each lane from the highest on, one of
+ * the lanes of a (0 to n - 1) and b (n to 2 n - 1). Without: all; .h10 or .b3210; .h32 or .b7654. The constants of a
+ * row's shape letter `k` hold them (ptx.h), so that whoever copies or compares instructions by their operands has them
+ * too. What is legal here was compared with ptxas. Not here: what the instructions compute (softgpu/exec-video.c).
  */
 #include <string.h>
 
@@ -15,7 +17,10 @@
 
 static unsigned count(unsigned sel) { return sel >> 12 & 7; }
 static unsigned digit(unsigned sel, unsigned k) { return sel >> 3 * k & 7; }
-static uint16_t sel_of(const struct ptx_inst *i, unsigned k) { return (uint16_t)(i->opnd[i->nopnd - 1].bits >> 16 * k); }
+static uint16_t sel_of(const struct ptx_inst *i, unsigned k)
+{
+    return (uint16_t)(i->opnd[i->nopnd - 1].bits >> 16 * k);
+}
 
 unsigned ptx_video_lanes(enum ptx_op op)
 {

@@ -1,9 +1,10 @@
 /* From words of PTX text to rows of the .def tables.
  *
- * Three open-addressing tables (modifiers, types and spaces; mnemonics; special registers), filled once from the .def files at
- * the first look-up (pthread_once, so that many threads may parse). At most half full; keys are string constants.
- * A mnemonic of several words ("bar.warp.sync") is one key; its first word remembers how many words the longest has, so that
- * the parser tries the longest first. Synonyms that print as another spelling are listed here, in aliases[].
+ * Three open-addressing tables (modifiers, types and spaces; mnemonics; special registers), filled once from the .def
+ * files at the first look-up (pthread_once, so that many threads may parse). At most half full; keys are string
+ * constants. A mnemonic of several words ("bar.warp.sync") is one key; its first word remembers how many words the
+ * longest has, so that the parser tries the longest first. Synonyms that print as another spelling are listed here, in
+ * aliases[].
  */
 #include <pthread.h>
 #include <string.h>
@@ -23,17 +24,27 @@ static const struct {
     const char *text;
     uint8_t space;
 } spaces[] = {
-    {"global", PTX_GLOBAL}, {"shared", PTX_SHARED}, {"shared::cta", PTX_SHARED}, {"shared::cluster", PTX_SHARED_CLUSTER},
-    {"local", PTX_LOCAL}, {"const", PTX_CONST}, {"param", PTX_PARAM}, {"param::entry", PTX_PARAM},
-    {"param::func", PTX_PARAM_FUNC}, {"reg", PTX_REG},
+    {"global", PTX_GLOBAL},
+    {"shared", PTX_SHARED},
+    {"shared::cta", PTX_SHARED},
+    {"shared::cluster", PTX_SHARED_CLUSTER},
+    {"local", PTX_LOCAL},
+    {"const", PTX_CONST},
+    {"param", PTX_PARAM},
+    {"param::entry", PTX_PARAM},
+    {"param::func", PTX_PARAM_FUNC},
+    {"reg", PTX_REG},
 };
 static const struct {
     const char *text;
     uint16_t op;
 } aliases[] = {
-    {"bar.cta.sync", PTX_OP_BAR_SYNC},         {"bar.cta.arrive", PTX_OP_BAR_ARRIVE},
-    {"bar.cta.red", PTX_OP_BAR_RED},           {"barrier.cta.sync", PTX_OP_BARRIER_SYNC},
-    {"barrier.cta.arrive", PTX_OP_BARRIER_ARRIVE}, {"barrier.cta.red", PTX_OP_BARRIER_RED},
+    {"bar.cta.sync", PTX_OP_BAR_SYNC},
+    {"bar.cta.arrive", PTX_OP_BAR_ARRIVE},
+    {"bar.cta.red", PTX_OP_BAR_RED},
+    {"barrier.cta.sync", PTX_OP_BARRIER_SYNC},
+    {"barrier.cta.arrive", PTX_OP_BARRIER_ARRIVE},
+    {"barrier.cta.red", PTX_OP_BARRIER_RED},
 };
 
 static uint32_t hash(const char *s, size_t n)

@@ -4,16 +4,18 @@
  *     one after the other   8 rounds, 192 threads idle in each, a barrier between
  *     abreast               2 rounds of 4: threads 0 … 63 run one block, 64 … 127 the next, …
  *
- * A phase may do that if its body is all its threads' own or their warps': no barrier and no shared memory of its own (each block would need a number and
- * a piece for itself, a cluster's ranks one each; such bodies stay in the loop), and whole warps, so that no warp holds threads of two blocks. Nothing else is asked: blocks of one
- * launch are independent (`self-conflict` and `ordered-access` of legal.def), and were free to run at once.
+ * A phase may do that if its body is all its threads' own or their warps': no barrier and no shared memory of its own
+ * (each block would need a number and a piece for itself, a cluster's ranks one each; such bodies stay in the loop),
+ * and whole warps, so that no warp holds threads of two blocks. Nothing else is asked: blocks of one launch are
+ * independent (`self-conflict` and `ordered-access` of legal.def), and were free to run at once.
  *
- * The fused block gets more threads than its largest body where a phase has use for them and nothing is pushed out: as long as all fused blocks of an SM
- * together have THREADS threads, so that one thread may have 64 registers. Where ptxas wants more, or no barrier number is left for the phases that then
- * count, the block is as large as its largest body (`narrow`).
+ * The fused block gets more threads than its largest body where a phase has use for them and nothing is pushed out: as
+ * long as all fused blocks of an SM together have THREADS threads, so that one thread may have 64 registers. Where
+ * ptxas wants more, or no barrier number is left for the phases that then count, the block is as large as its largest
+ * body (`narrow`).
  *
- * Block number of thread t in round r of the list: the (r * width + t / threads)-th, its thread number t % threads; the last round's surplus threads skip
- * it, whole groups at a time. join.c emits that.
+ * Block number of thread t in round r of the list: the (r * width + t / threads)-th, its thread number t % threads; the
+ * last round's surplus threads skip it, whole groups at a time. join.c emits that.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -21,7 +23,8 @@
 
 static bool may(const struct rw_body *b)
 {
-    return b->f && b->threads && b->threads % 32 == 0 && !b->ranks && !b->barriers && !b->barrier_ids && !b->nshared && !b->shared_bytes && !b->cp_async;
+    return b->f && b->threads && b->threads % 32 == 0 && !b->ranks && !b->barriers && !b->barrier_ids && !b->nshared &&
+           !b->shared_bytes && !b->cp_async;
 }
 
 static void set(struct rw_cand *c, uint32_t threads)
@@ -35,7 +38,8 @@ static void set(struct rw_cand *c, uint32_t threads)
 
 void rw_abreast(struct rw_cand *c)
 {
-    uint32_t least = 0, sms = c->dev->sms ? c->dev->sms : 1, room = THREADS / ((c->comps.n + sms - 1) / sms + !c->comps.n), t;
+    uint32_t least = 0, sms = c->dev->sms ? c->dev->sms : 1,
+             room = THREADS / ((c->comps.n + sms - 1) / sms + !c->comps.n), t;
     for (uint32_t s = 0; s < c->nbody; s++)
         if (c->body[s].threads > least)
             least = c->body[s].threads;

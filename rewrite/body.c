@@ -1,15 +1,16 @@
 /* What one entry contains that a rewrite must know: read off its PTX once per candidate.
  *
- * Each forbidden thing (enum rw_fact) is recorded at the first place where it occurs; the predicates of legal-body.c turn
- * that into a refusal. Device functions that the entry calls are read too: they may compute, load and store, but nothing that
- * belongs to a block (barriers, shared variables, thread and block numbers), since that is the caller's to rename.
+ * Each forbidden thing (enum rw_fact) is recorded at the first place where it occurs; the predicates of legal-body.c
+ * turn that into a refusal. Device functions that the entry calls are read too: they may compute, load and store, but
+ * nothing that belongs to a block (barriers, shared variables, thread and block numbers), since that is the caller's to
+ * rename.
  *
  * Shared memory: static arrays are laid out one after another by their alignment, dynamic shared memory follows (every
  * `extern .shared` name starts at the same place, as on the device).
  *
  * A module-scope .global variable may only be one whose address reaches nothing but loads (tables of math functions):
- * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels; one that holds
- * addresses, or that is a buffer of the graph, cannot be copied.
+ * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels; one
+ * that holds addresses, or that is a buffer of the graph, cannot be copied.
  *
  * A cluster counts where it is launched in one and its text has something of it; else it is like any other.
  *
@@ -61,8 +62,8 @@ bool rw_is_block_barrier(unsigned op)
 static bool uses_cluster(const struct ptx_inst *i)
 {
     bool moves = i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM || i->op == PTX_OP_RED;
-    return i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE || i->op == PTX_OP_BARRIER_CLUSTER_WAIT || i->op == PTX_OP_MAPA || i->op == PTX_OP_GETCTARANK ||
-           (moves && i->space == PTX_SHARED_CLUSTER);
+    return i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE || i->op == PTX_OP_BARRIER_CLUSTER_WAIT || i->op == PTX_OP_MAPA ||
+           i->op == PTX_OP_GETCTARANK || (moves && i->space == PTX_SHARED_CLUSTER);
 }
 
 /* Instructions whose effects outlive their place: asynchronous copies, memory barriers, matrix groups, and register
@@ -76,16 +77,15 @@ static bool is_async(const struct ptx_inst *i)
     case PTX_OP_FENCE_MBARRIER_INIT:
     case PTX_OP_FENCE_PROXY:
     case PTX_OP_MEMBAR_PROXY:
-    case PTX_OP_ELECT:
-        return true;
-    default:
-        break;
+    case PTX_OP_ELECT: return true;
+    default: break;
     }
     if (i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH) /* nobody waits for it, and no byte is different */
         return false;
     const char *m = ptx_op_info(i->op)->mnemonic;
-    static const char *const prefix[] = {"mbarrier.", "cp.async.bulk", "cp.reduce", "st.async", "red.async", "wgmma.",
-                                         "setmaxnreg", "tensormap.", "tcgen05", "clusterlaunchcontrol"};
+    static const char *const prefix[] = {
+        "mbarrier.", "cp.async.bulk", "cp.reduce",  "st.async", "red.async",
+        "wgmma.",    "setmaxnreg",    "tensormap.", "tcgen05",  "clusterlaunchcontrol"};
     for (size_t k = 0; k < sizeof prefix / sizeof prefix[0]; k++)
         if (!strncmp(m, prefix[k], strlen(prefix[k])))
             return true;
@@ -170,7 +170,8 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
     }
     if (o->kind == PTX_O_SREG) {
         unsigned flags = ptx_sreg_flags(o->sreg);
-        bool cluster = o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK && s->clusters; /* the launch says */
+        /* the launch says */
+        bool cluster = o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK && s->clusters;
         if (cluster)
             found(b, RW_CLUSTER, i->line, ptx_sreg_text(o->sreg));
         if (cluster && !top)
@@ -210,8 +211,7 @@ static void scan_opnd(struct scan *s, const struct ptx_function *f, const struct
                     found(b, RW_PARAM_ADDRESS, i->line, v->name);
         }
         break;
-    default:
-        break;
+    default: break;
     }
 }
 
@@ -283,7 +283,7 @@ static int scan_function(struct scan *s, const struct ptx_function *f, bool top,
     return 0;
 }
 
-/* ---- shared memory ------------------------------------------------------------------------------------------------ */
+/* ---- shared memory ----------------------------------------------------------------------------------------------- */
 
 static bool names_var(const struct ptx_inst *i, void *user)
 {

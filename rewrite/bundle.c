@@ -1,11 +1,13 @@
-/* What the gate does not let through, kept so that somebody can look at it, and the part of the gate that looks at text.
+/* What the gate does not let through, kept so that somebody can look at it, and the part of the gate that looks at
+ * text.
  *
- * Every kernel that was put together goes through rw_text: it is verified, printed, and must parse to what prints the same. What fails here, at
- * the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race or wait (choose.c) leaves a folder under
- * $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason.
- * Where there is a kernel but no plan with it yet, plan.json is the original with this kernel as one more module: to run it is to compile
- * all modules, so it is refused for the same reason. The worker sets the variable to `bundles` beside the cache where nobody else has; empty, nothing is
- * left. The newest KEPT stay. A folder that cannot be written is no error.
+ * Every kernel that was put together goes through rw_text: it is verified, printed, and must parse to what prints the
+ * same. What fails here, at the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race or
+ * wait (choose.c) leaves a folder under $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and `plan.json`,
+ * both for `dovetail run`, and `what.txt`, the reason. Where there is a kernel but no plan with it yet, plan.json is
+ * the original with this kernel as one more module: to run it is to compile all modules, so it is refused for the same
+ * reason. The worker sets the variable to `bundles` beside the cache where nobody else has; empty, nothing is left. The
+ * newest KEPT stay. A folder that cannot be written is no error.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -38,10 +40,12 @@ static unsigned count(const char *base, char ret_oldest[17])
     unsigned n = 0;
     for (const struct dirent *x; d && (x = readdir(d)) != NULL;) {
         struct stat st;
-        dt_free_ char *what = strlen(x->d_name) == 16 && strspn(x->d_name, "0123456789abcdef") == 16 ? path_of(base, x->d_name, 2) : NULL;
+        dt_free_ char *what =
+            strlen(x->d_name) == 16 && strspn(x->d_name, "0123456789abcdef") == 16 ? path_of(base, x->d_name, 2) : NULL;
         if (!what || stat(what, &st) < 0)
             continue;
-        if (!n++ || st.st_mtim.tv_sec < first.tv_sec || (st.st_mtim.tv_sec == first.tv_sec && st.st_mtim.tv_nsec < first.tv_nsec)) {
+        if (!n++ || st.st_mtim.tv_sec < first.tv_sec ||
+            (st.st_mtim.tv_sec == first.tv_sec && st.st_mtim.tv_nsec < first.tv_nsec)) {
             first = st.st_mtim;
             memcpy(ret_oldest, x->d_name, 17);
         }
@@ -71,7 +75,8 @@ static void make_room(const char *base)
 static void leave(json_t *original, json_t *plan, const char *what)
 {
     const char *base = getenv("DOVETAIL_BUNDLES");
-    dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL, *second = plan ? json_dumps(plan, JSON_INDENT(1)) : NULL;
+    dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL,
+                  *second = plan ? json_dumps(plan, JSON_INDENT(1)) : NULL;
     const char *const text[] = {first, second, what};
     char digest[DT_SHA256_TEXT];
     json_decref(original);

@@ -1,20 +1,25 @@
-/* Which rewrites are kept: candidates in order of promise, each built, timed against what there is, verified, and taken when faster.
+/* Which rewrites are kept: candidates in order of promise, each built, timed against what there is, verified, and taken
+ * when faster.
  *
  *   state 0 = the posted graph; repeat, kind after kind in the registry's order:
  *     for every candidate of the kind (edit.c) in the newest state, most promising first:
  *       open (facts, legality, a bound); for each level: build, try S and T alone (trial.c), time
- *       the fastest level, if by more than the noise faster than the newest state (more block orders tried, new launches analysed) is the newest
+ *       the fastest level, if by more than the noise faster than the newest state (more block orders tried, new
+ *       launches analysed) is the newest
  *       state: start over
- *   until nothing is left or the budget, less the time of the last verification, is spent. Then what was kept is looked at again, whether
+ *   until nothing is left or the budget, less the time of the last verification, is spent. Then what was kept is looked
+ *   at again, whether
  *   the whole is faster without it (rivals.c), and the newest state is verified in full
  *   against the original; while that fails, states are popped, so what is returned has always passed.
  *
- * Where a recipe is followed (recipe.c), what it names is tried instead of all that, in the same way. Every candidate that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and what
- * one kind made is there for the others.
- * Names of launches identify a candidate across states: one that was dropped or refused for what its kernels are is not tried
- * again; one that stood in the wrong order is, since another rewrite may have cleared the way.
- * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the times: bounds from launches' own
- * times come first, what they leave is measured beside the newest state (compare.c), and the plan beside the posted launches in the end.
+ * Where a recipe is followed (recipe.c), what it names is tried instead of all that, in the same way. Every candidate
+ * that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop,
+ * and what one kind made is there for the others.
+ * Names of launches identify a candidate across states: one that was dropped or refused for what its kernels are is not
+ * tried again; one that stood in the wrong order is, since another rewrite may have cleared the way. Deterministic on
+ * the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the
+ * times: bounds from launches' own times come first, what they leave is measured beside the newest state (compare.c),
+ * and the plan beside the posted launches in the end.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -27,7 +32,7 @@ void rw_say(const struct rw_options *o, const char *message, unsigned done, unsi
         o->progress("rewrite", message, done, of, o->user);
 }
 
-/* ---- entries --------------------------------------------------------------------------------------------------------- */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 
 /* Names of the launches, as an entry has them. NULL: memory. */
 static json_t *names_of(const struct rw_state *s, const uint32_t *launch, uint32_t n)
@@ -59,11 +64,13 @@ static char *steady(char *text)
     return text;
 }
 
-/* A kind of two passes has one entry for a candidate: what the other pass said of it stays beside what this one says. */
+/* A kind of two passes has one entry for a candidate: what the other pass said of it stays beside what this one
+ * says. */
 static void merge(struct rw_entry *x, enum rw_verdict v, struct dt_str *reason)
 {
     struct dt_str both = {0};
-    bool first = v == RW_REFUSED && x->verdict == RW_REFUSED, news = reason && reason->len && !(x->reason && strstr(x->reason, reason->s));
+    bool first = v == RW_REFUSED && x->verdict == RW_REFUSED,
+         news = reason && reason->len && !(x->reason && strstr(x->reason, reason->s));
     if (news && first)
         dt_str_add(&both, reason->s);
     if (x->reason)
@@ -78,9 +85,11 @@ static void merge(struct rw_entry *x, enum rw_verdict v, struct dt_str *reason)
     }
 }
 
-/* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in p->entry. */
-static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, const char *level,
-                  enum rw_verdict v, struct dt_str *reason, double before, double after, size_t *ret_at, struct dt_err *e)
+/* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in
+ * p->entry. */
+static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch,
+                  const char *level, enum rw_verdict v, struct dt_str *reason, double before, double after,
+                  size_t *ret_at, struct dt_err *e)
 {
     struct rw_entry n = {.kind = w->name}, *x;
     json_t *names = names_of(&p->state.p[p->state.n - 1], launch, nlaunch);
@@ -96,7 +105,9 @@ static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32
         }
         x = &p->entry.p[p->entry.n - 1];
     }
-    bool other = x->tried && !(x->tried & rw_rewrite_bit(w)), again = other && v == RW_REFUSED && rw_rewrite_bit(w) < x->tried; /* the later pass came first */
+    /* the later pass came first */
+    bool other = x->tried && !(x->tried & rw_rewrite_bit(w)),
+         again = other && v == RW_REFUSED && rw_rewrite_bit(w) < x->tried;
     x->tried |= rw_rewrite_bit(w);
     if (again) {
         dt_str_done(reason);
@@ -104,7 +115,8 @@ static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32
     }
     if (other)
         merge(x, v, reason);
-    if (other && v != RW_KEPT && x->verdict == RW_DROPPED && (v != RW_DROPPED || x->after_us <= after)) { /* what is told of is the better one */
+    /* what is told of is the better one */
+    if (other && v != RW_KEPT && x->verdict == RW_DROPPED && (v != RW_DROPPED || x->after_us <= after)) {
         free(x->reason);
         x->reason = reason && reason->len ? steady(dt_str_take(reason)) : NULL;
         return 0;
@@ -132,9 +144,13 @@ static bool name_taken(const struct rw_planner *p, const char *name)
     return false;
 }
 
-static bool same_text(const struct dt_str *s, const char *text, size_t len) { return s->len == len && !memcmp(s->s, text, len); }
+static bool same_text(const struct dt_str *s, const char *text, size_t len)
+{
+    return s->len == len && !memcmp(s->s, text, len);
+}
 
-/* Modules of T: one of the newest state, or of a part before it, that has the text, else a new name. How many new ones. */
+/* Modules of T: one of the newest state, or of a part before it, that has the text, else a new name. How many new
+ * ones. */
 static unsigned name_modules(struct rw_planner *p, struct rw_edit *x)
 {
     const struct dt_graph *g = x->now->graph;
@@ -165,15 +181,16 @@ static unsigned name_modules(struct rw_planner *p, struct rw_edit *x)
     return fresh;
 }
 
-/* ---- one candidate ------------------------------------------------------------------------------------------------------ */
+/* ---- one candidate ----------------------------------------------------------------------------------------------- */
 
 static const char *how(const struct rw_state *s)
 {
     return strncmp(s->time.method, "modeled", 7) ? "measured" : "modeled";
 }
 
-/* May a map, or that there is no hazard somewhere, rest on what a constant buffer holds? Not only a pair's own hazards count: a hazard that
- * is not there, and an access under a data-dependent guard at an address from a table, do as well. */
+/* May a map, or that there is no hazard somewhere, rest on what a constant buffer holds? Not only a pair's own hazards
+ * count: a hazard that is not there, and an access under a data-dependent guard at an address from a table, do as
+ * well. */
 static bool rests_on_constants(const struct ana_result *r)
 {
     bool constant = false, open = false;
@@ -204,10 +221,14 @@ static bool fatal(int r)
 }
 
 /* Is it only the candidate that failed? Then `why` gets the words, and the result is 1. */
-static int refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why, struct dt_err *e)
+static int refused(int r, const char *what, struct dt_err *mine, const char *otherwise, struct dt_str *why,
+                   struct dt_err *e)
 {
     if (r < 0 && !fatal(r)) {
-        dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what, mine->detail ? mine->detail : otherwise ? otherwise : dt_err_text(r));
+        dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what,
+                    mine->detail ? mine->detail
+                    : otherwise  ? otherwise
+                                 : dt_err_text(r));
         r = 1;
     }
     if (r < 0)
@@ -250,10 +271,10 @@ static int analyse(struct rw_planner *p, const struct rw_edit *x, struct rw_stat
     return ana_run(p->dev, next->prog, &o, &next->ana, e);
 }
 
-/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error. *ret_fresh: how many names of
- * modules are new. *ret_wrong: it was its trial that failed. */
-static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial, struct rw_state *next, unsigned *ret_fresh,
-                 bool *ret_wrong, struct dt_str *why, struct dt_err *e)
+/* Build, try and time the candidate at one level. 0: *next is there; 1: refused, `why` says so; negative: error.
+ * *ret_fresh: how many names of modules are new. *ret_wrong: it was its trial that failed. */
+static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct rw_trial *trial, struct rw_state *next,
+                 unsigned *ret_fresh, bool *ret_wrong, struct dt_str *why, struct dt_err *e)
 {
     struct dt_err mine = {0};
     uint32_t first = 0;
@@ -291,12 +312,13 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
 }
 
 /* Verify the state quickly and analyse it. 0, 1: refused, negative: error. */
-static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next, struct dt_str *why,
-                  struct dt_err *e)
+static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial *trial, struct rw_state *next,
+                  struct dt_str *why, struct dt_err *e)
 {
     struct dt_err bad = {0};
-    int r = trial->want || trial->known ? rw_trial_finish(trial, &bad)
-                                        : rw_verify_plan(p->dev, p->ref, next->prog, next->ana, p->sample ? 0 : 1, 2, NULL, &bad);
+    int r = trial->want || trial->known
+                ? rw_trial_finish(trial, &bad)
+                : rw_verify_plan(p->dev, p->ref, next->prog, next->ana, p->sample ? 0 : 1, 2, NULL, &bad);
     bool verified = r == 0;
     if (verified) {
         r = next->ana ? 0 : analyse(p, x, next, &bad);
@@ -304,7 +326,10 @@ static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial
     bool analysed = verified && r == 0;
     if (analysed)
         r = rw_waits_check(p->dev, next->prog, next->ana, p->state.p[0].prog, &bad);
-    const char *what = !verified ? "verification" : !analysed ? "analysis of the new launch" : r == DT_E_GRAPH ? "stream-order" : "analysis before griddepcontrol.wait";
+    const char *what = !verified         ? "verification"
+                       : !analysed       ? "analysis of the new launch"
+                       : r == DT_E_GRAPH ? "stream-order"
+                                         : "analysis before griddepcontrol.wait";
     r = refused(rw_recover(p->dev, r, &bad), what, &bad, verified ? NULL : "the results differ", why, e);
     if (r == 1)
         rw_bundle(p->state.p[0].prog, next->prog, why->s ? why->s : "");
@@ -321,13 +346,13 @@ static void add(struct dt_str *why, const char *more)
 /* How the level compares with what there is. */
 static void loses(struct dt_str *why, const char *level, const struct rw_state *now, const struct rw_state *next)
 {
-    dt_str_addf(why, "%s%s%s%s%s %.2f → %.2f us", why->len ? "; " : "", level ? "level " : "", level ? level : "", level ? " " : "", how(next),
-                now->time.time_us, next->time.time_us);
+    dt_str_addf(why, "%s%s%s%s%s %.2f → %.2f us", why->len ? "; " : "", level ? "level " : "", level ? level : "",
+                level ? " " : "", how(next), now->time.time_us, next->time.time_us);
 }
 
 /* What the rival makes of the same launches: would it be at least as fast? 1: it would, `why` says so. */
-static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const uint32_t *launch, uint32_t nlaunch, struct rw_state *best, struct dt_str *why,
-                  struct dt_err *e)
+static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const uint32_t *launch, uint32_t nlaunch,
+                  struct rw_state *best, struct dt_str *why, struct dt_err *e)
 {
     const struct rw_state *now = &p->state.p[p->state.n - 1];
     struct rw_state other = {0};
@@ -353,7 +378,8 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
         r = refused(still < 0 ? still : 0, "measuring", &mine, NULL, &no, e);
     }
     if (r == 0 && !still) {
-        dt_str_addf(why, "%sby %s instead %s %.2f us", why->len ? "; " : "", rival->name, how(&other), other.time.time_us);
+        dt_str_addf(why, "%sby %s instead %s %.2f us", why->len ? "; " : "", rival->name, how(&other),
+                    other.time.time_us);
         r = 1;
     } else {
         r = r == 1 ? 0 : r;
@@ -367,7 +393,8 @@ static int beaten(struct rw_planner *p, const struct rw_rewrite *rival, const ui
 }
 
 /* 1 kept, 0 not, negative error. The fastest of its levels, of equal ones the nearest; or that of `way`. */
-static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch, const struct rw_way *way, struct dt_err *e)
+static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch,
+                    const struct rw_way *way, struct dt_err *e)
 {
     static const char *const no_levels[] = {NULL, NULL};
     const char *const *levels = w->levels ? w->levels : no_levels, *level = NULL;
@@ -394,7 +421,8 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         goto done;
     if (r == 1) {
         bool timed = verdict == RW_DROPPED;
-        r = record(p, w, launch, nlaunch, NULL, verdict, &why, timed ? x.before_us : 0, timed ? x.after_us : 0, NULL, e);
+        r = record(p, w, launch, nlaunch, NULL, verdict, &why, timed ? x.before_us : 0, timed ? x.after_us : 0, NULL,
+                   e);
         goto done;
     }
     verdict = RW_REFUSED;
@@ -495,7 +523,7 @@ done:
     return r;
 }
 
-/* ---- the order of tries -------------------------------------------------------------------------------------------------- */
+/* ---- the order of tries ------------------------------------------------------------------------------------------ */
 
 static int by_promise(const void *x, const void *y)
 {
@@ -513,7 +541,8 @@ static int by_promise(const void *x, const void *y)
 }
 
 /* What a test wants looked at although no rewrite would propose it. */
-static int propose_besides(const struct rw_state *s, const struct rw_rewrite *w, struct rw_proposals *ret, struct dt_err *e)
+static int propose_besides(const struct rw_state *s, const struct rw_rewrite *w, struct rw_proposals *ret,
+                           struct dt_err *e)
 {
 #ifdef RW_TEST_HOOKS
     const char *at = rw_hooks.propose;
@@ -536,8 +565,8 @@ static int propose_besides(const struct rw_state *s, const struct rw_rewrite *w,
     return 0;
 }
 
-static int propose(const struct rw_state *s, const struct rw_planner *p, const struct rw_rewrite *w, struct rw_proposals *ret,
-                   struct dt_err *e)
+static int propose(const struct rw_state *s, const struct rw_planner *p, const struct rw_rewrite *w,
+                   struct rw_proposals *ret, struct dt_err *e)
 {
     memset(ret, 0, sizeof *ret);
     int r = w->propose(s, p->opt, ret, e);
@@ -561,10 +590,12 @@ static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const stru
     const struct rw_entry *n = names ? find_entry(p, w->name, names) : NULL;
     bool banned = names && rw_banned(p, w->name, names);
     json_decref(names);
-    return banned || (n && (n->tried & rw_rewrite_bit(w)) && !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
+    return banned || (n && (n->tried & rw_rewrite_bit(w)) &&
+                      !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
 }
 
-int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n, const struct rw_way *way, struct dt_str *why, struct dt_err *e)
+int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
+           const struct rw_way *way, struct dt_str *why, struct dt_err *e)
 {
     struct rw_proposals l;
     bool known = false, old = false;
@@ -580,7 +611,9 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
     if (r < 0)
         return r;
     if (!known || old)
-        return dt_str_add(why, known ? "these launches were tried in this way before" : "nothing of the kind is to be done with these launches"), 0;
+        return dt_str_add(why, known ? "these launches were tried in this way before"
+                                     : "nothing of the kind is to be done with these launches"),
+               0;
     json_t *names = names_of(&p->state.p[p->state.n - 1], launch, n); /* the state is another afterwards */
     if (!names)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -622,7 +655,8 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             continue;
         if (rw_late(p)) {
             struct dt_str why = {0};
-            dt_str_addf(&why, "budget: the time for planning was over before this %s was tried", v->nlaunch == 2 ? "pair" : "candidate");
+            dt_str_addf(&why, "budget: the time for planning was over before this %s was tried",
+                        v->nlaunch == 2 ? "pair" : "candidate");
             r = record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
             dt_str_done(&why);
             continue;
@@ -693,7 +727,8 @@ static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
 static bool library_right(const struct rw_state *s, const struct dev_cost *ran)
 {
     for (uint32_t l = 0; s->cost && l < s->graph->nlaunch; l++)
-        if (s->cost[l].kept && (s->cost[l].instructions != ran[l].instructions || memcmp(s->cost[l].work, ran[l].work, sizeof ran[l].work)))
+        if (s->cost[l].kept && (s->cost[l].instructions != ran[l].instructions ||
+                                memcmp(s->cost[l].work, ran[l].work, sizeof ran[l].work)))
             return false;
     return true;
 }
@@ -747,7 +782,8 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
     return 0; /* no change: the plan is the original */
 }
 
-/* The plan's times and the posted launches' from one measurement; if that does not find it faster, nothing is changed. */
+/* The plan's times and the posted launches' from one measurement; if that does not find it faster, nothing is
+ * changed. */
 static int measure_final(struct rw_planner *p, struct dt_err *e)
 {
     struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
@@ -764,8 +800,8 @@ static int measure_final(struct rw_planner *p, struct dt_err *e)
         struct rw_state *s = &p->state.p[p->state.n - 1];
         struct rw_entry *x = &p->entry.p[s->entry];
         struct dt_str text = {0};
-        dt_str_addf(&text, "it gained, but the plan beside the posted launches: measured %.2f → %.2f us%s%s", first->time.time_us, plan_us,
-                    why.len ? "; " : "", why.len ? why.s : "");
+        dt_str_addf(&text, "it gained, but the plan beside the posted launches: measured %.2f → %.2f us%s%s",
+                    first->time.time_us, plan_us, why.len ? "; " : "", why.len ? why.s : "");
         free(x->reason);
         x->reason = dt_str_take(&text);
         x->verdict = RW_DROPPED;
@@ -786,7 +822,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     int some = anything(p, e);
     if (some < 0)
         return some;
-    r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->sample, p->sampled_cost, &p->original, &p->ref, &p->snaps, e)
+    r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->sample, p->sampled_cost, &p->original,
+                                    &p->ref, &p->snaps, e)
              : rw_original_check(p->dev, first->prog, first->ana, p->sample, p->sampled_cost, false, &p->original, e);
     if (r < 0 || (r = rw_state_first(p, first, e)) < 0 || !some)
         return r;
@@ -802,7 +839,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (r < 0 || p->strayed.len)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */
-    if ((r = verify_final(p, inputs, p->original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again && rw_measures(p))
+    if ((r = verify_final(p, inputs, p->original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again &&
+        rw_measures(p))
         r = measure_final(p, e);
     return r;
 }

@@ -1,39 +1,49 @@
-/* Block fusion at level `cluster`: the blocks of a thread-block cluster run a component together, the intermediate is in their shared memory.
+/* Block fusion at level `cluster`: the blocks of a thread-block cluster run a component together, the intermediate is
+ * in their shared memory.
  *
  *   before                                   after, in clusters of 4: rank r of cluster k
- *   gemm<<<(4, 16), 256>>>(x, w, h)          gemm's block (r, k) into its own shared memory; barrier.cluster; softmax's blocks of row panel k that are
- *   softmax<<<64, 128>>>(h, y)               r's, which load from the rank that has the bytes; barrier.cluster; the block exits
+ *   gemm<<<(4, 16), 256>>>(x, w, h)          gemm's block (r, k) into its own shared memory; barrier.cluster; softmax's
+ *                                            blocks of row panel k that are
+ *   softmax<<<64, 128>>>(h, y)               r's, which load from the rank that has the bytes; barrier.cluster; the
+ *                                            block exits
  *
- * One block that runs a whole component leaves all SMs but one idle; here the component keeps as many blocks as it is given ranks. Each phase's
- * list of blocks is cut into runs of equal length, the first ranks get one each (rw_cluster_lists). The barrier between the phases is of the whole cluster, with
- * release and acquire, so everything that was ordered by the launch's end still is: intermediates that stay in global memory, and WAR and WAW. A second one
- * keeps a block's shared memory there until nobody reads it any more; without intermediates in shared memory there is none.
+ * One block that runs a whole component leaves all SMs but one idle; here the component keeps as many blocks as it is
+ * given ranks. Each phase's list of blocks is cut into runs of equal length, the first ranks get one each
+ * (rw_cluster_lists). The barrier between the phases is of the whole cluster, with release and acquire, so everything
+ * that was ordered by the launch's end still is: intermediates that stay in global memory, and WAR and WAW. A second
+ * one keeps a block's shared memory there until nobody reads it any more; without intermediates in shared memory there
+ * is none.
  *
- * Whose byte is it? The footprint of a rank is the same shape for all ranks (fit.c), and rank r's begins r * step behind that of rank 0, along a row of tiles or
- * down a column of them. So the offset o in the component's footprint gives
+ * Whose byte is it? The footprint of a rank is the same shape for all ranks (fit.c), and rank r's begins r * step
+ * behind that of rank 0, along a row of tiles or down a column of them. So the offset o in the component's footprint
+ * gives
  *
  *   contiguous              rank = o / step            place = o % step
  *   rows, beside each other rank = o % pitch / step    place = o / pitch * width + o % pitch % step
  *   rows, one below another rank = o / step            place = o % step / pitch * width + o % pitch
  *
- * which is checked on every recorded interval, and what is otherwise stays in global memory. A load becomes mapa and ld.shared::cluster.
+ * which is checked on every recorded interval, and what is otherwise stays in global memory. A load becomes mapa and
+ * ld.shared::cluster.
  *
- * A body that uses clusters itself, posted so or fused before, goes on in clusters of that size: rank r of the fused cluster is rank r of its cluster, of which
- * a component has one (`clusters`). Its numbers are its own (copy.c), its barriers stay, and threads that it has not, and ranks of a component
- * without a cluster of it, pass as many (join.c). So a chain has a barrier of the cluster between all of its phases, and what the phases before had in shared
- * memory lies where the phases behind have theirs, but for the intermediate between the two.
+ * A body that uses clusters itself, posted so or fused before, goes on in clusters of that size: rank r of the fused
+ * cluster is rank r of its cluster, of which a component has one (`clusters`). Its numbers are its own (copy.c), its
+ * barriers stay, and threads that it has not, and ranks of a component without a cluster of it, pass as many (join.c).
+ * So a chain has a barrier of the cluster between all of its phases, and what the phases before had in shared memory
+ * lies where the phases behind have theirs, but for the intermediate between the two.
  *
- * Where a rank's consumers need its own producers alone, shared memory is its own, as at level `shared`; and where a launch in clusters is followed by one that all of its
- * pairs are so with, a barrier of the block stands between, and none at the end.
+ * Where a rank's consumers need its own producers alone, shared memory is its own, as at level `shared`; and where a
+ * launch in clusters is followed by one that all of its pairs are so with, a barrier of the block stands between, and
+ * none at the end.
  *
- * Needs sm_90 (`cluster_device`), room for all blocks of a cluster at once (`cluster_room`), and what block fusion needs.
+ * Needs sm_90 (`cluster_device`), room for all blocks of a cluster at once (`cluster_room`), and what block fusion
+ * needs.
  */
 #include "rewrite/join-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- clusters of a body's own -------------------------------------------------------------------------------------------- */
+/* ---- clusters of a body's own ------------------------------------------------------------------------------------ */
 
 uint32_t rw_cluster_shape(const struct dt_launch *l, const struct ptx_function *f, uint32_t ret[3])
 {
@@ -110,7 +120,8 @@ bool rw_cluster_conflict(const struct rw_cand *c, uint32_t s)
         v.n = 0;
         wrong = l->access[k].widened && l->access[k].writes;
         for (uint32_t i = 0; i < l->nblock && !wrong; i++) {
-            uint32_t x = i % b->grid[0] / b->cluster[0], y = i / b->grid[0] % b->grid[1] / b->cluster[1], z = i / b->grid[0] / b->grid[1] / b->cluster[2];
+            uint32_t x = i % b->grid[0] / b->cluster[0], y = i / b->grid[0] % b->grid[1] / b->cluster[1],
+                     z = i / b->grid[0] / b->grid[1] / b->cluster[2];
             uint32_t at = x + b->grid[0] * (y + b->grid[1] * z); /* some number of its own */
             for (uint32_t t = 0; t < l->block[i].ntouch; t++) {
                 const struct ana_touch *q = &l->block[i].touch[t];
@@ -129,14 +140,15 @@ bool rw_cluster_conflict(const struct rw_cand *c, uint32_t s)
     return wrong;
 }
 
-/* ---- who runs what ---------------------------------------------------------------------------------------------------------- */
+/* ---- who runs what ----------------------------------------------------------------------------------------------- */
 
 static uint32_t up(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
 uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], double *ret_us)
 {
     const struct rw_comps *q = &c->comps;
-    uint32_t most = q->list[0].max > q->list[1].max ? q->list[0].max : q->list[1].max, best = 0, own = rw_cluster_own(c);
+    uint32_t most = q->list[0].max > q->list[1].max ? q->list[0].max : q->list[1].max, best = 0,
+             own = rw_cluster_own(c);
     double least = 0;
     for (uint32_t size = own ? own : 2; own ? size == own : size <= RW_CLUSTER_MAX && size <= most; size++) {
         double longest = 0, all = 0;
@@ -219,7 +231,8 @@ bool rw_cluster_own_pairs(const struct rw_cand *c)
 {
     const struct ana_rows *any = &c->edge->any;
     const struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
-    if (!c->body[0].ranks || c->body[1].ranks) /* what the second has to do with other ranks is behind a barrier of its cluster */
+    /* what the second has to do with other ranks is behind a barrier of its cluster */
+    if (!c->body[0].ranks || c->body[1].ranks)
         return false;
     uint32_t *rank = dt_calloc((size_t)c->body[0].step->blocks + 1, sizeof *rank);
     bool own = rank != NULL && any->row;
@@ -228,13 +241,14 @@ bool rw_cluster_own_pairs(const struct rw_cand *c)
             rank[p->col[i]] = k;
     for (uint32_t k = 0; k < c->comps.n && own; k++)
         for (uint32_t i = q->row[k]; i < q->row[k + 1]; i++)
-            for (uint32_t x = q->col[i] < any->nrow ? any->row[q->col[i]] : 0; q->col[i] < any->nrow && x < any->row[q->col[i] + 1]; x++)
+            for (uint32_t x = q->col[i] < any->nrow ? any->row[q->col[i]] : 0;
+                 q->col[i] < any->nrow && x < any->row[q->col[i] + 1]; x++)
                 own = own && rank[any->col[x]] == k;
     free(rank);
     return own;
 }
 
-/* ---- whose byte it is --------------------------------------------------------------------------------------------------------- */
+/* ---- whose byte it is -------------------------------------------------------------------------------------------- */
 
 struct place {
     uint64_t rank, at;
@@ -250,7 +264,8 @@ static struct place place_of(const struct rw_redirect *r, uint64_t o)
     return (struct place){x / r->step, row * r->width + x % r->step};
 }
 
-bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const struct ana_set *box, const uint64_t *base, uint32_t align, struct dt_str *why)
+bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const struct ana_set *box, const uint64_t *base,
+                       uint32_t align, struct dt_str *why)
 {
     uint32_t n = c->comps.n, first = UINT32_MAX;
     r->owners = 1;
@@ -279,8 +294,8 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
             struct rw_redirect own = *r;
             own.owners = 1;
             uint64_t mine = place_of(&own, box[i].iv[k].lo - base[i]).at; /* where the rank itself puts it */
-            if (box[i].iv[k].lo < zero || lo + len > (UINT64_C(1) << 30) || p.rank != i % c->cluster || q.rank != p.rank || p.at != mine ||
-                q.at != p.at + len - 1 || q.at >= r->bytes) {
+            if (box[i].iv[k].lo < zero || lo + len > (UINT64_C(1) << 30) || p.rank != i % c->cluster ||
+                q.rank != p.rank || p.at != mine || q.at != p.at + len - 1 || q.at >= r->bytes) {
                 dt_str_add(why, "the ranks of a cluster do not have equal parts of its footprint at equal distances");
                 return false;
             }
@@ -289,12 +304,13 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
     return true;
 }
 
-/* ---- a load, or a store, of the consumer ------------------------------------------------------------------------------------------ */
+/* ---- a load, or a store, of the consumer ------------------------------------------------------------------------- */
 
 /* out = v / by, and v = v % by where `rest` */
 static int divide(struct rw_join *j, const char *out, const char *v, uint32_t by, bool rest)
 {
-    int r = (by & (by - 1)) == 0 ? rw_emit(j, "shr.u32 %s, %s, %d;", out, v, __builtin_ctz(by)) : rw_emit(j, "div.u32 %s, %s, %u;", out, v, by);
+    int r = (by & (by - 1)) == 0 ? rw_emit(j, "shr.u32 %s, %s, %d;", out, v, __builtin_ctz(by))
+                                 : rw_emit(j, "div.u32 %s, %s, %u;", out, v, by);
     if (r < 0 || !rest)
         return r;
     if ((by & (by - 1)) == 0)
@@ -306,7 +322,8 @@ static int divide(struct rw_join *j, const char *out, const char *v, uint32_t by
     return r < 0 ? r : rw_emit(j, "sub.s32 %s, %s, %s;", v, v, rw_rname(j, t));
 }
 
-int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred, bool neg)
+int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred,
+                       bool neg)
 {
     uint32_t rank = ptx_reg_new(j->f, PTX_B32, "dt_rk"), row = ptx_reg_new(j->f, PTX_B32, "dt_q");
     if (rank == PTX_NO_REG || row == PTX_NO_REG)

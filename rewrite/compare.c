@@ -1,15 +1,17 @@
 /* Which of two states is faster?
  *
- * On the software device times are modelled and have no noise: the newer one is, if by more than a thousandth.
- * On a real device the two are measured together (device/measure.h): both as CUDA graphs, filled alike, passes in turns, so that what clocks and temperature do
- * falls on both; medians and their 95 % intervals by CUPTI, or by events. The newer one is faster if the 95 % interval of the ratio, pass by pass, is above 1 as a
- * whole, and its median is the less. A measurement that was disturbed (clocks, heat, other processes, a wide interval) decides nothing: then it is not, and
+ * On the software device times are modelled and have no noise: the newer one is, if by more than a thousandth. On a
+ * real device the two are measured together (device/measure.h): both as CUDA graphs, filled alike, passes in turns, so
+ * that what clocks and temperature do falls on both; medians and their 95 % intervals by CUPTI, or by events. The newer
+ * one is faster if the 95 % interval of the ratio, pass by pass, is above 1 as a whole, and its median is the less. A
+ * measurement that was disturbed (clocks, heat, other processes, a wide interval) decides nothing: then it is not, and
  * `why` says what it was.
  *
  * Both states get the times of that measurement, so that what is said of them compares.
  *
- * Where an earlier measurement of the same launches decides (times.c), none is made: the newer state's time is then what there was, less that gain, and
- * `why` says where it comes from. The plan beside the posted launches, in the end, is measured always.
+ * Where an earlier measurement of the same launches decides (times.c), none is made: the newer state's time is then
+ * what there was, less that gain, and `why` says where it comes from. The plan beside the posted launches, in the end,
+ * is measured always.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -24,7 +26,8 @@ bool rw_measures(const struct rw_planner *p) { return strcmp(dev_info(p->dev)->k
 
 static void take(struct rw_state *s, const struct dev_measured *m)
 {
-    s->time = (struct dev_time){.time_us = m->time.median, .ci95_us = (m->time.hi - m->time.lo) / 2, .launches = s->graph->nlaunch};
+    s->time = (struct dev_time){
+        .time_us = m->time.median, .ci95_us = (m->time.hi - m->time.lo) / 2, .launches = s->graph->nlaunch};
     snprintf(s->time.method, sizeof s->time.method, "%s", m->method);
 }
 
@@ -54,7 +57,8 @@ static int steps(struct rw_state *s, struct dev_run *run, const struct dev_measu
 }
 
 /* What the library knows, as times of the two. 1; 0: it does not fit them; negative: error. */
-static int known(struct rw_state *now, struct rw_state *next, const struct rw_times *t, struct dt_str *why, struct dt_err *e)
+static int known(struct rw_state *now, struct rw_state *next, const struct rw_times *t, struct dt_str *why,
+                 struct dt_err *e)
 {
     bool timed = now->time.launches > 0;
     const struct dev_time *of = timed ? &now->time : &next->time;
@@ -62,13 +66,16 @@ static int known(struct rw_state *now, struct rw_state *next, const struct rw_ti
     if (!of->launches || us <= 0 || (t->lo > 0 && !now->step_us && !next->step_us))
         return 0;
     struct rw_state *s = timed ? next : now;
-    s->time = (struct dev_time){.time_us = us, .ci95_us = sqrt(of->ci95_us * of->ci95_us + half * half), .launches = s->graph->nlaunch};
+    s->time = (struct dev_time){
+        .time_us = us, .ci95_us = sqrt(of->ci95_us * of->ci95_us + half * half), .launches = s->graph->nlaunch};
     snprintf(s->time.method, sizeof s->time.method, "%s", of->method);
-    dt_str_addf(why, "from the performance library: a gain of %.2f us, 95 %% interval %.2f to %.2f", t->gain, t->lo, t->hi);
+    dt_str_addf(why, "from the performance library: a gain of %.2f us, 95 %% interval %.2f to %.2f", t->gain, t->lo,
+                t->hi);
     if (t->lo <= 0 || next->step_us)
         return 1;
     uint32_t n = next->graph->nlaunch, at = 0;
-    double *step = dt_calloc((size_t)n + 1, sizeof *step), *begin = dt_calloc((size_t)n + 1, sizeof *begin), *end = dt_calloc((size_t)n + 1, sizeof *end);
+    double *step = dt_calloc((size_t)n + 1, sizeof *step), *begin = dt_calloc((size_t)n + 1, sizeof *begin),
+           *end = dt_calloc((size_t)n + 1, sizeof *end);
     if (!step || !begin || !end) {
         free(step);
         free(begin);
@@ -76,7 +83,8 @@ static int known(struct rw_state *now, struct rw_state *next, const struct rw_ti
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     for (uint32_t k = 0; k < n; k++) {
-        uint32_t was = at < t->n && t->launch[at] == k ? DT_NAME_NONE : dt_graph_find_launch(now->graph, next->graph->launch[k].name);
+        uint32_t was = at < t->n && t->launch[at] == k ? DT_NAME_NONE
+                                                       : dt_graph_find_launch(now->graph, next->graph->launch[k].name);
         step[k] = was != DT_NAME_NONE ? now->step_us[was] : at < t->n ? t->us[at++] : 0;
         begin[k] = k ? end[k - 1] : 0;
         end[k] = begin[k] + step[k];
@@ -90,7 +98,8 @@ static int known(struct rw_state *now, struct rw_state *next, const struct rw_ti
     return 1;
 }
 
-static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct rw_times *keep, struct dt_str *why, struct dt_err *e)
+static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct rw_times *keep,
+                    struct dt_str *why, struct dt_err *e)
 {
     struct rw_state *s[2] = {now, next};
     struct dev_arm arm[2] = {{0}};
@@ -108,13 +117,15 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
     if (r == 0 && !v.publish)
         dt_str_addf(why, "the measurement was noisy: %s", v.why);
     else if (r == 0 && !faster && m[1].time.median < m[0].time.median)
-        dt_str_addf(why, "inside the noise: the 95 %% interval of the ratio is %.4f to %.4f", m[1].ratio.lo, m[1].ratio.hi);
+        dt_str_addf(why, "inside the noise: the 95 %% interval of the ratio is %.4f to %.4f", m[1].ratio.lo,
+                    m[1].ratio.hi);
     for (int k = 0; k < 2 && r == 0; k++) {
         take(s[k], &m[k]);
         if (k && faster)
             r = steps(s[k], arm[k].run, &m[k], e);
     }
-    if (r == 0 && v.publish && keep) { /* from the least to the most by either method: where they do not agree, nothing is decided */
+    /* from the least to the most by either method: where they do not agree, nothing is decided */
+    if (r == 0 && v.publish && keep) {
         double by_time = m[0].time.median - m[1].time.median;
         keep->gain = m[1].gain.median;
         keep->lo = fmin(m[1].gain.lo, by_time);
@@ -130,9 +141,11 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
     return r < 0 ? rw_recover(p->dev, r, e) : faster;
 }
 
-int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e)
+int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
+                  struct dt_err *e)
 {
-    int r = rw_measures(p) ? measured(p, now, next, NULL, why, e) : next->time.time_us < now->time.time_us * (1 - NOISE);
+    int r =
+        rw_measures(p) ? measured(p, now, next, NULL, why, e) : next->time.time_us < now->time.time_us * (1 - NOISE);
     return r < 0 ? r : RW_FORCED ? 1 : r;
 }
 

@@ -1,12 +1,14 @@
 /* From a block map to the fused grid: connected components and the lists of blocks that each fused block runs.
  *
- * Two blocks are in one component when a chain of pairs (RAW, WAR or WAW: the union) joins them; blocks without a pair are
- * components of their own; blocks of a cluster that a body uses are in one. So no byte that one component's blocks touch in conflict is touched by another's, across the two
- * launches; within one launch legal.c refuses conflicts altogether. Components are numbered by size, largest first (a long one
- * that starts last would be a tail), then by their first producer, then first consumer.
+ * Two blocks are in one component when a chain of pairs (RAW, WAR or WAW: the union) joins them; blocks without a pair
+ * are components of their own; blocks of a cluster that a body uses are in one. So no byte that one component's blocks
+ * touch in conflict is touched by another's, across the two launches; within one launch legal.c refuses conflicts
+ * altogether. Components are numbered by size, largest first (a long one that starts last would be a tail), then by
+ * their first producer, then first consumer.
  *
- * A phase's list is affine, col(k, j) = a + b k + c j, where it can be; otherwise the kernel reads it from a table in constant
- * memory: `row` (n + 1 entries) where the components differ in size, then `col`, in 16 bits where all numbers fit.
+ * A phase's list is affine, col(k, j) = a + b k + c j, where it can be; otherwise the kernel reads it from a table in
+ * constant memory: `row` (n + 1 entries) where the components differ in size, then `col`, in 16 bits where all numbers
+ * fit.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -81,12 +83,14 @@ static void unite_clusters(uint32_t *up, uint32_t base, const struct rw_body *b,
 {
     for (uint32_t i = 0; i < n && b->ranks; i++) {
         uint32_t x = i % b->grid[0], y = i / b->grid[0] % b->grid[1], z = i / b->grid[0] / b->grid[1];
-        unite(up, base + i, base + x - x % b->cluster[0] + b->grid[0] * (y - y % b->cluster[1] + b->grid[1] * (z - z % b->cluster[2])));
+        unite(up, base + i,
+              base + x - x % b->cluster[0] +
+                  b->grid[0] * (y - y % b->cluster[1] + b->grid[1] * (z - z % b->cluster[2])));
     }
 }
 
-int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers, const struct rw_body *body,
-                   struct rw_comps *ret, struct dt_err *e)
+int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
+                   const struct rw_body *body, struct rw_comps *ret, struct dt_err *e)
 {
     uint64_t total = (uint64_t)producers + consumers;
     if (total > (1u << 28))

@@ -1,14 +1,16 @@
 /* What buffers hold: the type of their elements, and whether their values may decide addresses, trip counts, branches.
  *
- * The type. A fill has one. Else the kernels say: a load of a float type is that; what is loaded as bits or as an unsigned number is what it is used as, found
- * by following registers backwards from the instructions that compute through moves, selections and shuffles (types()). 16 bits that become an f32 are
- * a bf16. What goes through shared memory has the types that are loaded from there. A tensor map names its type. Floats that disagree, or nothing at
+ * The type. A fill has one. Else the kernels say: a load of a float type is that; what is loaded as bits or as an
+ * unsigned number is what it is used as, found by following registers backwards from the instructions that compute
+ * through moves, selections and shuffles (types()). 16 bits that become an f32 are a bf16. What goes through shared
+ * memory has the types that are loaded from there. A tensor map names its type. Floats that disagree, or nothing at
  * all: unknown.
  *
- * What values decide. Per entry and register the set of arguments whose content the value may have been made of, flow-insensitive (as prov.c has it for
- * addresses): loads bring the content of what the address may reach, shared and local memory are one cell, calls and instructions that nobody knows
- * mix everything and count as addresses. Where such a register is an address, it decides addresses; where it is the condition of a branch, branches,
- * and trip counts if the branch stands in a loop: between the target and the place of a branch backwards. What one launch stores is
+ * What values decide. Per entry and register the set of arguments whose content the value may have been made of,
+ * flow-insensitive (as prov.c has it for addresses): loads bring the content of what the address may reach, shared and
+ * local memory are one cell, calls and instructions that nobody knows mix everything and count as addresses. Where such
+ * a register is an address, it decides addresses; where it is the condition of a branch, branches, and trip counts if
+ * the branch stands in a loop: between the target and the place of a branch backwards. What one launch stores is
  * content for others: the sets are carried from buffer to buffer over the whole graph, in any order.
  *
  * Not followed: control. A number that is chosen by a branch is one of the numbers that were there.
@@ -44,7 +46,8 @@ struct reader {
 };
 
 static uint32_t bit(enum rw_kind k) { return UINT32_C(1) << k; }
-#define FLOATS (bit(RW_KIND_F64) | bit(RW_KIND_F32) | bit(RW_KIND_F16) | bit(RW_KIND_BF16) | bit(RW_KIND_E4M3) | bit(RW_KIND_E5M2))
+#define FLOATS                                                                                                         \
+    (bit(RW_KIND_F64) | bit(RW_KIND_F32) | bit(RW_KIND_F16) | bit(RW_KIND_BF16) | bit(RW_KIND_E4M3) | bit(RW_KIND_E5M2))
 
 unsigned rw_kind_bytes(enum rw_kind k)
 {
@@ -56,34 +59,51 @@ static uint32_t kind_of_type(unsigned t)
 {
     switch (t) {
     case PTX_F64: return bit(RW_KIND_F64);
-    case PTX_F32: case PTX_TF32: case PTX_F32X2: return bit(RW_KIND_F32);
-    case PTX_F16: case PTX_F16X2: return bit(RW_KIND_F16);
-    case PTX_BF16: case PTX_BF16X2: return bit(RW_KIND_BF16);
-    case PTX_E4M3: case PTX_E4M3X2: case PTX_E4M3X4: return bit(RW_KIND_E4M3);
-    case PTX_E5M2: case PTX_E5M2X2: case PTX_E5M2X4: return bit(RW_KIND_E5M2);
-    case PTX_U64: case PTX_S64: return bit(RW_KIND_I64);
-    case PTX_U32: case PTX_S32: return bit(RW_KIND_I32);
-    case PTX_U16: case PTX_S16: case PTX_U16X2: case PTX_S16X2: return bit(RW_KIND_I16);
-    case PTX_U8: case PTX_S8: return bit(RW_KIND_I8);
+    case PTX_F32:
+    case PTX_TF32:
+    case PTX_F32X2: return bit(RW_KIND_F32);
+    case PTX_F16:
+    case PTX_F16X2: return bit(RW_KIND_F16);
+    case PTX_BF16:
+    case PTX_BF16X2: return bit(RW_KIND_BF16);
+    case PTX_E4M3:
+    case PTX_E4M3X2:
+    case PTX_E4M3X4: return bit(RW_KIND_E4M3);
+    case PTX_E5M2:
+    case PTX_E5M2X2:
+    case PTX_E5M2X4: return bit(RW_KIND_E5M2);
+    case PTX_U64:
+    case PTX_S64: return bit(RW_KIND_I64);
+    case PTX_U32:
+    case PTX_S32: return bit(RW_KIND_I32);
+    case PTX_U16:
+    case PTX_S16:
+    case PTX_U16X2:
+    case PTX_S16X2: return bit(RW_KIND_I16);
+    case PTX_U8:
+    case PTX_S8: return bit(RW_KIND_I8);
     default: return 0;
     }
 }
 
 static bool plain(const struct ptx_inst *i)
 {
-    return i->op != PTX_OP_LABEL && i->op != PTX_OP_PRAGMA && i->op != PTX_OP_BRANCHTARGETS && i->op != PTX_OP_CALLPROTO;
+    return i->op != PTX_OP_LABEL && i->op != PTX_OP_PRAGMA && i->op != PTX_OP_BRANCHTARGETS &&
+           i->op != PTX_OP_CALLPROTO;
 }
 
 /* ---- what registers are used as ---------------------------------------------------------------------------------- */
 
 static bool passes(const struct ptx_inst *i)
 {
-    return i->op == PTX_OP_MOV || i->op == PTX_OP_SELP || i->op == PTX_OP_SHFL || i->op == PTX_OP_PRMT || i->op == PTX_OP_SLCT || i->op == PTX_OP_MOVMATRIX;
+    return i->op == PTX_OP_MOV || i->op == PTX_OP_SELP || i->op == PTX_OP_SHFL || i->op == PTX_OP_PRMT ||
+           i->op == PTX_OP_SLCT || i->op == PTX_OP_MOVMATRIX;
 }
 
 static bool matrix(const struct ptx_inst *i)
 {
-    return i->op == PTX_OP_MMA || i->op == PTX_OP_MMA_SP || i->op == PTX_OP_MMA_SP_ORDERED || i->op == PTX_OP_WMMA_MMA || i->op == PTX_OP_WGMMA_MMA_ASYNC;
+    return i->op == PTX_OP_MMA || i->op == PTX_OP_MMA_SP || i->op == PTX_OP_MMA_SP_ORDERED ||
+           i->op == PTX_OP_WMMA_MMA || i->op == PTX_OP_WGMMA_MMA_ASYNC;
 }
 
 /* What operand `at` is taken for. */
@@ -101,8 +121,9 @@ static uint32_t operand_kind(const struct ptx_inst *i, unsigned at)
         if (*shape == '?' || (*shape == 'q' && !i->dst2))
             continue;
         if (k++ == at)
-            return *shape == 't' || *shape == 'z' ? kind_of_type(i->type[i->ntype - 1])
-                   : strchr("suydxwWDR", *shape) && *shape != 'u' ? kind_of_type(i->type[0]) : 0;
+            return *shape == 't' || *shape == 'z'                 ? kind_of_type(i->type[i->ntype - 1])
+                   : strchr("suydxwWDR", *shape) && *shape != 'u' ? kind_of_type(i->type[0])
+                                                                  : 0;
     }
     return 0;
 }
@@ -223,7 +244,8 @@ static bool own_param(const struct reader *r, const struct ptx_inst *i)
 static void simple(struct reader *r, const struct ptx_inst *i, unsigned flags)
 {
     uint64_t values = 0, loaded = 0;
-    bool far = i->space == PTX_GLOBAL || i->space == PTX_GENERIC || i->space == PTX_CONST, near = i->space != PTX_GLOBAL && i->space != PTX_CONST;
+    bool far = i->space == PTX_GLOBAL || i->space == PTX_GENERIC || i->space == PTX_CONST,
+         near = i->space != PTX_GLOBAL && i->space != PTX_CONST;
     uint64_t where = far ? rw_prov_of(&r->body, i) : 0;
     for (unsigned k = 0; k < i->nopnd; k++) {
         if (i->opnd[k].kind == PTX_O_ADDR)
@@ -260,9 +282,11 @@ static void step(struct reader *r, uint32_t n)
         join(r, &r->out->branch, r->in);
         if (r->loop[n])
             join(r, &r->out->trip, r->in);
-    } else if (i->op == PTX_OP_LD || i->op == PTX_OP_LDU || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM || i->op == PTX_OP_RED) {
+    } else if (i->op == PTX_OP_LD || i->op == PTX_OP_LDU || i->op == PTX_OP_ST || i->op == PTX_OP_ATOM ||
+               i->op == PTX_OP_RED) {
         simple(r, i, flags);
-    } else if (flags & (PTX_F_READS | PTX_F_WRITES)) { /* copies, matrix loads and the like: operands beside the data are places and sizes */
+    } else if (flags & (PTX_F_READS | PTX_F_WRITES)) {
+        /* copies, matrix loads and the like: operands beside the data are places and sizes */
         uint64_t where = rw_prov_of(&r->body, i);
         join(r, &r->out->address, r->in);
         join(r, &r->cell, where | r->in);
@@ -300,7 +324,11 @@ static int loops(struct reader *r, struct dt_arena *a, struct dt_err *e)
 
 static uint32_t whole_of(unsigned bytes)
 {
-    return bytes == 8 ? bit(RW_KIND_I64) : bytes == 4 ? bit(RW_KIND_I32) : bytes == 2 ? bit(RW_KIND_I16) : bytes == 1 ? bit(RW_KIND_I8) : 0;
+    return bytes == 8   ? bit(RW_KIND_I64)
+           : bytes == 4 ? bit(RW_KIND_I32)
+           : bytes == 2 ? bit(RW_KIND_I16)
+           : bytes == 1 ? bit(RW_KIND_I8)
+                        : 0;
 }
 
 /* What accesses to global memory take its bytes for. */
@@ -361,7 +389,8 @@ static bool alike(const struct dt_launch *a, const struct dt_launch *b)
         return false;
     for (uint32_t k = 0; k < a->narg; k++)
         if (a->arg[k].kind != b->arg[k].kind || a->arg[k].npointer != b->arg[k].npointer ||
-            (a->arg[k].npointer && memcmp(a->arg[k].pointer, b->arg[k].pointer, a->arg[k].npointer * sizeof *a->arg[k].pointer)))
+            (a->arg[k].npointer &&
+             memcmp(a->arg[k].pointer, b->arg[k].pointer, a->arg[k].npointer * sizeof *a->arg[k].pointer)))
             return false;
     return true;
 }
@@ -443,9 +472,10 @@ static void launch_facts(struct pass *p, const struct dt_graph *g, const struct 
 
 static enum rw_kind decide(const struct dt_buffer *b, uint32_t kind)
 {
-    static const enum rw_kind fill[] = {[DT_I8] = RW_KIND_I8, [DT_I16] = RW_KIND_I16, [DT_I32] = RW_KIND_I32, [DT_I64] = RW_KIND_I64,
-                                        [DT_U8] = RW_KIND_I8, [DT_U16] = RW_KIND_I16, [DT_U32] = RW_KIND_I32, [DT_U64] = RW_KIND_I64,
-                                        [DT_F16] = RW_KIND_F16, [DT_BF16] = RW_KIND_BF16, [DT_F32] = RW_KIND_F32, [DT_F64] = RW_KIND_F64};
+    static const enum rw_kind fill[] = {
+        [DT_I8] = RW_KIND_I8,   [DT_I16] = RW_KIND_I16,   [DT_I32] = RW_KIND_I32, [DT_I64] = RW_KIND_I64,
+        [DT_U8] = RW_KIND_I8,   [DT_U16] = RW_KIND_I16,   [DT_U32] = RW_KIND_I32, [DT_U64] = RW_KIND_I64,
+        [DT_F16] = RW_KIND_F16, [DT_BF16] = RW_KIND_BF16, [DT_F32] = RW_KIND_F32, [DT_F64] = RW_KIND_F64};
     if (b->fill.kind == DT_FILL_UNIFORM)
         return fill[b->fill.dtype];
     uint32_t one = kind & FLOATS ? kind & FLOATS : kind;
@@ -459,7 +489,8 @@ int rw_contents(const struct dev_prog *p, struct rw_contents *ret, struct dt_err
 {
     const struct dt_graph *g = p->graph;
     struct dt_vec(struct facts) facts = {0};
-    uint32_t *of = dt_calloc((size_t)g->nlaunch + 1, sizeof *of), *kind = dt_calloc((size_t)g->nbuffer + 1, sizeof *kind);
+    uint32_t *of = dt_calloc((size_t)g->nlaunch + 1, sizeof *of),
+             *kind = dt_calloc((size_t)g->nbuffer + 1, sizeof *kind);
     struct rw_contents *c = dt_calloc((size_t)g->nbuffer + 1, sizeof *c);
     int r = of && kind && c ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t l = 0; r == 0 && l < g->nlaunch; l++) {

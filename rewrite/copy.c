@@ -5,11 +5,16 @@
  *   mov.u32 %r2, %ntid.x;               mov.u32 %r2, 256;              geometry is the original's
  *   mov.u32 %r3, %cluster_ctarank;      mov.u32 %r3, RANK;             a cluster of its own keeps its ranks
  *   ret;  exit;                         bra END;                       the phase's end
- *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is larger
- *   mul.f32 …                           mul.rn.f32 …                   where a sum of the body can meet it: nothing is contracted anew (device/identity.c)
- *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers go
- *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared memory
- *   ld.global.f32 %f1, [%rd4]; in clusters    mapa.shared::cluster.u32 %s, …; ld.shared::cluster.f32 %f1, [%s];     of the rank that has it
+ *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is
+ *                                                                      larger
+ *   mul.f32 …                           mul.rn.f32 …                   where a sum of the body can meet it: nothing is
+ *                                                                      contracted anew (device/identity.c)
+ *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers
+ *                                                                      go
+ *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared
+ *                                       memory
+ *   ld.global.f32 %f1, [%rd4]; in clusters    mapa.shared::cluster.u32 %s, …; ld.shared::cluster.f32 %f1, [%s];     of
+ *                                             the rank that has it
  *   mov.u32 %r3, As;                    mov.u32 %r3, dt_smem+OFFSET;   all shared arrays are parts of one
  *   ld.param.u64 %rd1, [h];             mov.u64 %rd1, OFFSET;          where no access to the argument's buffer remains
  *
@@ -36,9 +41,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
 {
     uint32_t off = 0;
     switch (o->kind) {
-    case PTX_O_REG:
-        o->reg = p->reg[o->reg];
-        break;
+    case PTX_O_REG: o->reg = p->reg[o->reg]; break;
     case PTX_O_ADDR:
         if (o->base_kind == PTX_O_REG)
             o->reg = p->reg[o->reg];
@@ -50,12 +53,11 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
             return dt_err_set(j->e, DT_E_INTERNAL, "a variable was not mapped");
         o->off += off;
         break;
-    case PTX_O_LABEL:
-        o->label = p->label[o->label];
-        break;
+    case PTX_O_LABEL: o->label = p->label[o->label]; break;
     case PTX_O_FUNC:
         for (size_t k = 0; k < j->funcs.n; k++)
-            if (j->funcs.p[k].open == p->open && !strcmp(j->funcs.p[k].from->name, o->func->name) && j->funcs.p[k].from->module == o->func->module) {
+            if (j->funcs.p[k].open == p->open && !strcmp(j->funcs.p[k].from->name, o->func->name) &&
+                j->funcs.p[k].from->module == o->func->module) {
                 o->func = j->funcs.p[k].to;
                 return 0;
             }
@@ -73,8 +75,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
         }
         break;
     }
-    default:
-        break;
+    default: break;
     }
     return 0;
 }
@@ -94,30 +95,14 @@ static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned 
     if (comp < 0 || comp > 2)
         return imm; /* the fourth element is 0 */
     switch (sreg) {
-    case PTX_SR_NTID:
-        imm.bits = b->block[comp];
-        return imm;
-    case PTX_SR_NCTAID:
-        imm.bits = b->grid[comp];
-        return imm;
-    case PTX_SR_NCLUSTERID:
-        imm.bits = b->grid[comp] / (b->ranks ? b->cluster[comp] : 1);
-        return imm;
-    case PTX_SR_CLUSTER_NCTAID:
-        imm.bits = b->ranks ? b->cluster[comp] : 1;
-        return imm;
-    case PTX_SR_TID:
-        reg.reg = p->tid[comp];
-        break;
-    case PTX_SR_CLUSTERID:
-        reg.reg = p->cluster_of[comp];
-        break;
-    case PTX_SR_CLUSTER_CTAID:
-        reg.reg = p->in_cluster[comp];
-        break;
-    default:
-        reg.reg = p->ctaid[comp];
-        break;
+    case PTX_SR_NTID: imm.bits = b->block[comp]; return imm;
+    case PTX_SR_NCTAID: imm.bits = b->grid[comp]; return imm;
+    case PTX_SR_NCLUSTERID: imm.bits = b->grid[comp] / (b->ranks ? b->cluster[comp] : 1); return imm;
+    case PTX_SR_CLUSTER_NCTAID: imm.bits = b->ranks ? b->cluster[comp] : 1; return imm;
+    case PTX_SR_TID: reg.reg = p->tid[comp]; break;
+    case PTX_SR_CLUSTERID: reg.reg = p->cluster_of[comp]; break;
+    case PTX_SR_CLUSTER_CTAID: reg.reg = p->in_cluster[comp]; break;
+    default: reg.reg = p->ctaid[comp]; break;
     }
     if (reg.reg == PTX_NO_REG)
         return imm; /* a dimension of 1 */
@@ -131,10 +116,7 @@ static bool is_geometry(const struct ptx_opnd *o)
             (o->sreg >= PTX_SR_CLUSTERID && o->sreg <= PTX_SR_CLUSTER_NCTARANK));
 }
 
-static int append(struct rw_join *j, const struct ptx_inst *i)
-{
-    return ptx_append(j->f, *i) ? 0 : nomem(j);
-}
+static int append(struct rw_join *j, const struct ptx_inst *i) { return ptx_append(j->f, *i) ? 0 : nomem(j); }
 
 /* v as a type holds it, in a register that may be wider. */
 static uint64_t held(enum ptx_type t, uint64_t v)
@@ -176,7 +158,8 @@ static int copy_geometry(struct rw_join *j, struct rw_phase *p, struct ptx_inst 
     }
     if (i->opnd[1].kind == PTX_O_IMM && ptx_type_bytes(i->type[0]))
         i->opnd[1].bits = held(i->type[0], i->opnd[1].bits);
-    if (i->op == PTX_OP_CVT && i->opnd[1].kind == PTX_O_IMM) { /* `cvt.u8.u32 %r1, %ntid.x` fills its register, of whatever size */
+    /* `cvt.u8.u32 %r1, %ntid.x` fills its register, of whatever size */
+    if (i->op == PTX_OP_CVT && i->opnd[1].kind == PTX_O_IMM) {
         unsigned size = i->opnd[0].kind == PTX_O_REG ? ptx_type_bytes(j->f->reg[i->opnd[0].reg].type) : 0;
         i->op = PTX_OP_MOV;
         i->ntype = 1;
@@ -231,11 +214,8 @@ void rw_drop_hints(struct ptx_inst *i)
         case PTX_MC_L1:
         case PTX_MC_L2:
         case PTX_MC_HINT:
-        case PTX_MC_L2SIZE:
-            ptx_clear_mod(i, i->mod[k]);
-            break;
-        default:
-            break;
+        case PTX_MC_L2SIZE: ptx_clear_mod(i, i->mod[k]); break;
+        default: break;
         }
 }
 
@@ -259,7 +239,8 @@ static int redirection(const struct rw_join *j, const struct rw_phase *p, const 
 
 /* A register with the shared address of [reg + off]; *ret_off is what remains to be added. */
 static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw_redirect *r, uint32_t base,
-                          uint32_t origin, const struct ptx_inst *i, const struct ptx_opnd *a, uint32_t *ret_reg, int64_t *ret_off)
+                          uint32_t origin, const struct ptx_inst *i, const struct ptx_opnd *a, uint32_t *ret_reg,
+                          int64_t *ret_off)
 {
     bool away = j->c->cluster && p->side == 1 && !r->own;
     int x;
@@ -284,7 +265,8 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
         return x;
     if (away) {
         if ((x = rw_emit(j, "sub.s32 %s, %s, %s;", rw_rname(j, s), rw_rname(j, s), rw_rname(j, base))) < 0 ||
-            (a->off && (x = rw_emit(j, "add.s32 %s, %s, %lld;", rw_rname(j, s), rw_rname(j, s), (long long)(int32_t)a->off)) < 0) ||
+            (a->off && (x = rw_emit(j, "add.s32 %s, %s, %lld;", rw_rname(j, s), rw_rname(j, s),
+                                    (long long)(int32_t)a->off)) < 0) ||
             (x = rw_cluster_address(j, r, s, origin, i->pred, i->pred_neg)) < 0)
             return x;
     } else if (!r->pitch) {
@@ -323,11 +305,13 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
 static const struct dt_arg *dropped_arg(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *o)
 {
     const struct rw_body *b = &j->c->body[p->side];
-    if (o->op != PTX_OP_LD || o->space != PTX_PARAM || j->c->level == RW_LEVEL_GLOBAL || o->opnd[1].base_kind != PTX_O_VAR)
+    if (o->op != PTX_OP_LD || o->space != PTX_PARAM || j->c->level == RW_LEVEL_GLOBAL ||
+        o->opnd[1].base_kind != PTX_O_VAR)
         return NULL;
     for (uint32_t n = 0; n < b->f->nparam && n < 62; n++)
         for (uint32_t r = 0; r < j->c->nredirect; r++)
-            if (b->f->param[n] == o->opnd[1].var && j->c->redirect[r].drop_arg && ((j->c->redirect[r].args[p->side] >> n) & 1))
+            if (b->f->param[n] == o->opnd[1].var && j->c->redirect[r].drop_arg &&
+                ((j->c->redirect[r].args[p->side] >> n) & 1))
                 return &b->step->launch->arg[n];
     return NULL;
 }
@@ -396,12 +380,9 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     switch (o->op) {
     case PTX_OP_LABEL:
     case PTX_OP_PRAGMA:
-    case PTX_OP_BRANCHTARGETS:
-        p->nknown = 0;
-        return append(j, &i);
+    case PTX_OP_BRANCHTARGETS: p->nknown = 0; return append(j, &i);
     case PTX_OP_RET:
-    case PTX_OP_EXIT:
-        return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
+    case PTX_OP_EXIT: return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
     case PTX_OP_BRA:
         if (p->mask && rw_inline_again(j->c->in, b->f, p->at)) /* this round is all */
             return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
@@ -409,14 +390,10 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     case PTX_OP_BAR_SYNC:
     case PTX_OP_BAR_RED:
     case PTX_OP_BARRIER_SYNC:
-    case PTX_OP_BARRIER_RED:
-        return copy_barrier(j, p, &i);
+    case PTX_OP_BARRIER_RED: return copy_barrier(j, p, &i);
     case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* warps need not be whole behind a thread that has left */
-    case PTX_OP_BARRIER_CLUSTER_WAIT:
-        ptx_clear_mod(&i, PTX_M_ALIGNED);
-        break;
-    default:
-        break;
+    case PTX_OP_BARRIER_CLUSTER_WAIT: ptx_clear_mod(&i, PTX_M_ALIGNED); break;
+    default: break;
     }
     if ((o->op == PTX_OP_MOV || o->op == PTX_OP_CVT) && o->nopnd > 1 && is_geometry(&o->opnd[1])) {
         x = copy_geometry(j, p, &i);
@@ -443,7 +420,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     return 0;
 }
 
-/* A device function: names mapped, arithmetic made explicit, loads without .nc (whatever they point to may be written now). */
+/* A device function: names mapped, arithmetic made explicit, loads without .nc (whatever they point to may be written
+ * now). */
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f)
 {
     for (uint32_t n = 0; n < f->ninst; n++) {
@@ -517,7 +495,8 @@ int rw_copy_body(struct rw_join *j, struct rw_phase *p)
         unsigned mask = p->mask ? p->mask[n] : 0;
         int r = 0;
         p->at = n;
-        if (!p->mask || o->op == PTX_OP_LABEL || (mask && (rw_inline_parts(o) == 1 || rw_inline_joint(j->c, p->side, o))))
+        if (!p->mask || o->op == PTX_OP_LABEL ||
+            (mask && (rw_inline_parts(o) == 1 || rw_inline_joint(j->c, p->side, o))))
             r = copy_inst(j, p, o);
         else if (mask)
             r = copy_parts(j, p, o, mask);

@@ -4,26 +4,31 @@
  *   gemm0<<<(8, 32), 256>>>(x, h)    memset(t0, 0)                          on a stream of its own
  *   gemm1<<<(8, 32), 256>>>(h, y)    gemm0+gemm1<<<512, 256>>>(x, h, y, t0)
  *
- *   a block:  v = t0.ticket++                                        the virtual block number; bodies in program order, so producers come first
- *             wait until flag f has all its signals, for each f of v's list        ld.acquire.gpu, at most RW_FLOW_POLLS times, then an assertion that names f
+ *   a block:  v = t0.ticket++                                        the virtual block number; bodies in program order,
+ *                                                                    so producers come first
+ *             wait until flag f has all its signals, for each f of v's list        ld.acquire.gpu, at most
+ *             RW_FLOW_POLLS times, then an assertion that names f
  *             the body that v belongs to, as in parallel fusion
  *             barrier; fence.acq_rel.gpu; red.release.gpu flag(v) += 1
  *
- * A block waits only for lower tickets. They have been drawn, so their blocks are resident, and the one with the lowest ticket that has not ended waits
- * for nobody: it ends, whatever number of blocks is resident and in whatever order the hardware starts them.
+ * A block waits only for lower tickets. They have been drawn, so their blocks are resident, and the one with the lowest
+ * ticket that has not ended waits for nobody: it ends, whatever number of blocks is resident and in whatever order the
+ * hardware starts them.
  *
- * Flags. Blocks with the same consumers share a flag: a class of the partition that the rows of the block maps (RAW, WAR and WAW, all pairs of
- * launches) make of them. A row is then a union of whole classes, so a consumer waits for all blocks of each class that its rows meet, and for no other. A map
- * that is a superset makes it wait for more.
+ * Flags. Blocks with the same consumers share a flag: a class of the partition that the rows of the block maps (RAW,
+ * WAR and WAW, all pairs of launches) make of them. A row is then a union of whole classes, so a consumer waits for all
+ * blocks of each class that its rows meet, and for no other. A map that is a superset makes it wait for more.
  *
- * Ticket and flags are in a scratch buffer of its own, which a memset of the plan clears before each run, on another stream: a replay begins with
- * zeros, whatever became of the run before. Runs of one plan share its scratch as they share its intermediates, and follow each other.
+ * Ticket and flags are in a scratch buffer of its own, which a memset of the plan clears before each run, on another
+ * stream: a replay begins with zeros, whatever became of the run before. Runs of one plan share its scratch as they
+ * share its intermediates, and follow each other.
  *
- * Legal when the rows below hold: what parallel fusion asks of the bodies, no launch on a path between them (`order`), all maps known pair by pair, and
- * lists that hold what they promise (`flags`: looked at again in the numbers that are printed, and once more in the plan's text by waits.c).
- * What could break it: a block that signals before its last store is out (a barrier and a fence stand before), a count that is not reached (the spin is
- * bounded), loads that may return what was there before (.nc goes), blocks that talk already (refused).
- * The new launch is one that talks: nothing moves, joins or leaves out its blocks any more. Off unless it is allowed by name.
+ * Legal when the rows below hold: what parallel fusion asks of the bodies, no launch on a path between them (`order`),
+ * all maps known pair by pair, and lists that hold what they promise (`flags`: looked at again in the numbers that are
+ * printed, and once more in the plan's text by waits.c). What could break it: a block that signals before its last
+ * store is out (a barrier and a fence stand before), a count that is not reached (the spin is bounded), loads that may
+ * return what was there before (.nc goes), blocks that talk already (refused). The new launch is one that talks:
+ * nothing moves, joins or leaves out its blocks any more. Off unless it is allowed by name.
  */
 #include "rewrite/flow.h"
 
@@ -34,14 +39,28 @@
 #define WINDOW 4 /* launches in a row that are proposed together, at most */
 
 static const struct rw_legal rows[] = {
-    RW_LEGAL_ROW(plain_launches),    RW_LEGAL_ROW(clusters),
-    RW_LEGAL_ROW(opaque),           RW_LEGAL_ROW(order),
-    RW_LEGAL_ROW(block_maps),        RW_LEGAL_ROW(self_conflict),    RW_LEGAL_ROW(ordered_access),
-    RW_LEGAL_ROW(side_effects),      RW_LEGAL_ROW(float_atomics),    RW_LEGAL_ROW(machine_registers),
-    RW_LEGAL_ROW(functions),         RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
-    RW_LEGAL_ROW(targets),           RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
-    RW_LEGAL_ROW(barrier_numbers),   RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(active_mask),
-    RW_LEGAL_ROW(async),             RW_LEGAL_ROW(flags),            RW_LEGAL_ROW(constant_space),
+    RW_LEGAL_ROW(plain_launches),
+    RW_LEGAL_ROW(clusters),
+    RW_LEGAL_ROW(opaque),
+    RW_LEGAL_ROW(order),
+    RW_LEGAL_ROW(block_maps),
+    RW_LEGAL_ROW(self_conflict),
+    RW_LEGAL_ROW(ordered_access),
+    RW_LEGAL_ROW(side_effects),
+    RW_LEGAL_ROW(float_atomics),
+    RW_LEGAL_ROW(machine_registers),
+    RW_LEGAL_ROW(functions),
+    RW_LEGAL_ROW(module_variables),
+    RW_LEGAL_ROW(parameters),
+    RW_LEGAL_ROW(targets),
+    RW_LEGAL_ROW(uniform_barriers),
+    RW_LEGAL_ROW(uniform_collectives),
+    RW_LEGAL_ROW(barrier_numbers),
+    RW_LEGAL_ROW(thread_counts),
+    RW_LEGAL_ROW(active_mask),
+    RW_LEGAL_ROW(async),
+    RW_LEGAL_ROW(flags),
+    RW_LEGAL_ROW(constant_space),
     RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
@@ -52,15 +71,16 @@ bool rw_legal_block_maps(const struct rw_cand *c, struct dt_str *why)
         for (uint32_t s = 0; s < t; s++) {
             const struct ana_edge *x = ana_find_edge(c->ana, c->launch[s], c->launch[t]);
             if (x && !ana_rows_kept(&x->any)) {
-                dt_str_addf(why, "the map of '%s' and '%s' has %llu pairs, too many to keep", c->prog->graph->launch[c->launch[s]].name,
-                            c->prog->graph->launch[c->launch[t]].name, (unsigned long long)x->pairs);
+                dt_str_addf(why, "the map of '%s' and '%s' has %llu pairs, too many to keep",
+                            c->prog->graph->launch[c->launch[s]].name, c->prog->graph->launch[c->launch[t]].name,
+                            (unsigned long long)x->pairs);
                 return false;
             }
         }
     return true;
 }
 
-/* ---- flags from block maps ------------------------------------------------------------------------------------------------ */
+/* ---- flags from block maps --------------------------------------------------------------------------------------- */
 
 /* Split the classes of the blocks [base, …) by a row: members and others go apart. */
 struct parts {
@@ -161,7 +181,8 @@ static int make_flags(struct rw_cand *c, struct dt_err *e)
             uint32_t row = b - c->beside[t];
             for (uint32_t s = 0; s < t; s++) {
                 const struct ana_rows *r = rows_of(c, s, t);
-                for (uint32_t k = r && row < r->nrow ? r->row[row] : 0; r && row < r->nrow && k < r->row[row + 1]; k++) {
+                for (uint32_t k = r && row < r->nrow ? r->row[row] : 0; r && row < r->nrow && k < r->row[row + 1];
+                     k++) {
                     uint32_t flag = f->signal[c->beside[s] + r->col[k]];
                     if (seen[flag] != b) {
                         seen[flag] = b;
@@ -200,8 +221,9 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
                     while (i < f->wait_at[v + 1] && f->wait[i] != flag)
                         i++;
                     if (i == f->wait_at[v + 1]) {
-                        dt_str_addf(why, "block %u of '%s' does not wait for block %u of '%s'", b, c->prog->graph->launch[c->launch[t]].name,
-                                    r->col[k], c->prog->graph->launch[c->launch[s]].name);
+                        dt_str_addf(why, "block %u of '%s' does not wait for block %u of '%s'", b,
+                                    c->prog->graph->launch[c->launch[t]].name, r->col[k],
+                                    c->prog->graph->launch[c->launch[s]].name);
                         return false;
                     }
                 }
@@ -209,12 +231,13 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
-/* ---- candidates -------------------------------------------------------------------------------------------------------------- */
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 static bool plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
-    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter && !s->ana->launch[launch].self_conflict;
+    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter &&
+           !s->ana->launch[launch].self_conflict;
 }
 
 static bool hazard(const struct rw_state *s, uint32_t a, uint32_t b)
@@ -223,7 +246,8 @@ static bool hazard(const struct rw_state *s, uint32_t a, uint32_t b)
     return x && x->pairs;
 }
 
-/* Pairs with a hazard, and rows of up to WINDOW launches each of which has one with another before it; long rows first. */
+/* Pairs with a hazard, and rows of up to WINDOW launches each of which has one with another before it; long rows
+ * first. */
 static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
 {
     uint32_t n = s->graph->nlaunch;
@@ -250,7 +274,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-/* ---- one of them ---------------------------------------------------------------------------------------------------------- */
+/* ---- one of them ------------------------------------------------------------------------------------------------- */
 
 static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
@@ -265,10 +289,14 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     for (uint32_t k = 0; x->now->cost && k < x->now->graph->nlaunch; k++)
         all += x->now->cost[k].known ? x->now->cost[k].instructions : 0;
     if (all > whole)
-        return dt_str_add(why, "sample: the graph is too large to be run whole, and blocks that wait for each other cannot run alone"), 1;
-    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->nbody + 1)) || !(c->flow = dt_new_array(&c->arena, struct rw_flow, 1)))
+        return dt_str_add(why, "sample: the graph is too large to be run whole, and blocks that wait for each other "
+                               "cannot run alone"),
+               1;
+    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->nbody + 1)) ||
+        !(c->flow = dt_new_array(&c->arena, struct rw_flow, 1)))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (!rw_legal_rows(rows, NROWS, c, why)) /* what the block takes, and the flags, are not known yet, and asked again */
+    /* what the block takes, and the flags, are not known yet, and asked again */
+    if (!rw_legal_rows(rows, NROWS, c, why))
         return 1;
     for (uint32_t s = 0; s < c->nbody; s++) {
         uint64_t end = (uint64_t)c->beside[s] + c->body[s].step->blocks;
@@ -304,8 +332,10 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     dt_str_add(&name, "flags");
     for (uint32_t s = 0; s < c->nbody; s++)
         dt_str_addf(&name, "+%s", x->now->graph->launch[c->launch[s]].name);
-    json_t *clear = name.failed ? NULL : json_pack("{s:s,s:i,s:{s:s,s:i,s:I,s:i}}", "name", name.s, "stream", STREAM, "memset",
-                                                   "buffer", scratch, "offset", 0, "bytes", (json_int_t)rw_flow_scratch_bytes(c->flow), "value", 0);
+    json_t *clear =
+        name.failed ? NULL
+                    : json_pack("{s:s,s:i,s:{s:s,s:i,s:I,s:i}}", "name", name.s, "stream", STREAM, "memset", "buffer",
+                                scratch, "offset", 0, "bytes", (json_int_t)rw_flow_scratch_bytes(c->flow), "value", 0);
     dt_str_done(&name);
     if (!rw_edit_add(x, clear) || rw_edit_scratch(x, scratch, rw_flow_scratch_bytes(c->flow)) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -328,7 +358,8 @@ static void close_edit(struct rw_edit *x)
 
 const struct rw_rewrite rw_dataflow_fusion = {
     .name = "dataflow-fusion",
-    .needs = "launches with hazards, all of whose block maps are known; rows of rewrite/legal.def about what they contain; to be allowed by name",
+    .needs = "launches with hazards, all of whose block maps are known; rows of rewrite/legal.def about what they "
+             "contain; to be allowed by name",
     .keeps = "what every block computes; each pair of the block maps, by a flag",
     .on = false,
     .propose = propose,

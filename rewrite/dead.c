@@ -6,16 +6,18 @@
  *   half<<<64, 256>>>(x, y)     who reads y reads its first half     half<<<32, 256>>>(x, y)
  *   memset(z), nobody reads z                       gone
  *
- * A byte is live behind a launch when it leaves the graph (every buffer but intermediates and scratch: outputs, but also inputs that are written and
- * module variables), or a later launch reads it before one writes it for certain. A block is dead when it writes, surely or perhaps, no live
- * byte. Reads count at their widest: all blocks of the later launch, data-dependent addresses as the whole buffer; only sure writes kill.
- * So the last launches come first, and what only they kept alive follows from round to round.
+ * A byte is live behind a launch when it leaves the graph (every buffer but intermediates and scratch: outputs, but
+ * also inputs that are written and module variables), or a later launch reads it before one writes it for certain. A
+ * block is dead when it writes, surely or perhaps, no live byte. Reads count at their widest: all blocks of the later
+ * launch, data-dependent addresses as the whole buffer; only sure writes kill. So the last launches come first, and
+ * what only they kept alive follows from round to round.
  *
- * The live blocks are launched alone: by a smaller grid where they are its first columns, rows and layers and the kernel does not look at its grid's
- * size; else one body whose block numbers are affine in the launch's, or read from a table (comps.c, join.c). Nothing left: no launch.
+ * The live blocks are launched alone: by a smaller grid where they are its first columns, rows and layers and the
+ * kernel does not look at its grid's size; else one body whose block numbers are affine in the launch's, or read from a
+ * table (comps.c, join.c). Nothing left: no launch.
  *
- * Legal when the rows below hold. What could break it: an effect that is no write of the map (a trap, a talk between blocks, printing), hence those
- * rows; a read that the map does not show.
+ * Legal when the rows below hold. What could break it: an effect that is no write of the map (a trap, a talk between
+ * blocks, printing), hence those rows; a read that the map does not show.
  */
 #include "rewrite/join-priv.h"
 
@@ -28,20 +30,23 @@ static const struct rw_legal always[] = {
     RW_LEGAL_ROW(functions),
     RW_LEGAL_ROW(nobody_reads),
 };
-static const struct rw_legal parted[] = { /* where some blocks stay */
+static const struct rw_legal parted[] = {
+    /* where some blocks stay */
     RW_LEGAL_ROW(plain_launches),
     RW_LEGAL_ROW(self_conflict),
     RW_LEGAL_ROW(ordered_access),
     RW_LEGAL_ROW(machine_registers),
 };
-static const struct rw_legal listed[] = { /* where block numbers change */
-    RW_LEGAL_ROW(module_variables),    RW_LEGAL_ROW(parameters),      RW_LEGAL_ROW(targets),       RW_LEGAL_ROW(uniform_barriers),
-    RW_LEGAL_ROW(uniform_collectives), RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts), RW_LEGAL_ROW(active_mask),
-    RW_LEGAL_ROW(async),               RW_LEGAL_ROW(constant_space),  RW_LEGAL_ROW(shared_space),
+static const struct rw_legal listed[] = {
+    /* where block numbers change */
+    RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),          RW_LEGAL_ROW(targets),
+    RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives), RW_LEGAL_ROW(barrier_numbers),
+    RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(active_mask),         RW_LEGAL_ROW(async),
+    RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
 };
 #define N(rows) (sizeof(rows) / sizeof(rows)[0])
 
-/* ---- what is live ------------------------------------------------------------------------------------------------------ */
+/* ---- what is live ------------------------------------------------------------------------------------------------ */
 
 static struct ana_set whole(struct dt_arena *a, const struct dt_graph *g, uint32_t buffer)
 {
@@ -53,7 +58,10 @@ static struct ana_set whole(struct dt_arena *a, const struct dt_graph *g, uint32
     return s;
 }
 
-static bool leaves(const struct dt_buffer *b) { return (b->role != DT_INTERMEDIATE && b->role != DT_SCRATCH) || b->module >= 0; }
+static bool leaves(const struct dt_buffer *b)
+{
+    return (b->role != DT_INTERMEDIATE && b->role != DT_SCRATCH) || b->module >= 0;
+}
 
 /* What the launch reads of the buffer, at its widest. */
 static struct ana_set reads_of(struct dt_arena *a, const struct dt_graph *g, const struct ana_access *x)
@@ -146,7 +154,7 @@ bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
     return ok;
 }
 
-/* ---- candidates ---------------------------------------------------------------------------------------------------------- */
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
 {
@@ -179,7 +187,8 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
         pass(&a, s, k, live);
     list->row = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
     list->col = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
-    bool fetches = rw_prefetches(s->prog->step[x->launch[0]].entry), ok = live && list->row && list->col && !dt_arena_failed(&a);
+    bool fetches = rw_prefetches(s->prog->step[x->launch[0]].entry),
+         ok = live && list->row && list->col && !dt_arena_failed(&a);
     for (uint32_t b = 0; ok && b < l->nblock; b++)
         if (is_live(&l->block[b], live, fetches) && !(RW_SPOILT("live") && b == 0)) {
             list->col[c->comps.n++] = b;
@@ -212,9 +221,10 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     return 0;
 }
 
-/* ---- the launch that is left ------------------------------------------------------------------------------------------------ */
+/* ---- the launch that is left ------------------------------------------------------------------------------------- */
 
-/* The smallest grid from block 0 on that has all live blocks. True: that is less than there is, and the kernel does not see it. */
+/* The smallest grid from block 0 on that has all live blocks. True: that is less than there is, and the kernel does not
+ * see it. */
 static bool clip(const struct rw_cand *c, uint32_t grid[3], bool *ret_exact)
 {
     const struct rw_body *b = &c->body[0];
@@ -251,7 +261,8 @@ static int unread(struct rw_edit *x, const struct rw_cand *c, const uint32_t *gr
         }
         for (uint32_t t = 0; !stays && t < l->block[b].ntouch; t++) {
             const struct ana_touch *y = &l->block[b].touch[t];
-            lost[y->buffer] = ana_set_union(&x->arena, lost[y->buffer], ana_set_union(&x->arena, y->must_write, y->may_write));
+            lost[y->buffer] =
+                ana_set_union(&x->arena, lost[y->buffer], ana_set_union(&x->arena, y->must_write, y->may_write));
         }
     }
     for (uint32_t b = 0; lost && b < nb; b++) {
@@ -283,7 +294,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     int r;
     (void)level;
     if (!c->comps.n)
-        return dt_str_addf(why, "nobody reads what it writes"), unread(x, c, NULL) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
+        return dt_str_addf(why, "nobody reads what it writes"),
+               unread(x, c, NULL) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
     dt_str_addf(why, "%u of %u blocks write what somebody reads", c->comps.n, of);
     if (clips && exact)
         return clipped(x, c, grid, e);
@@ -293,7 +305,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
         r = 1;
     } else if ((r = rw_legal_rows(listed, N(listed), c, &no) ? rw_identity(c, &no, e) : 1) == 0) {
         rw_name_entry(c);
-        if ((r = rw_join(c, e)) == 0 && (r = rw_resources(c, &no, e)) == 0 && (r = rw_fuse_part(c, x, e)) == 0 && unread(x, c, NULL) < 0)
+        if ((r = rw_join(c, e)) == 0 && (r = rw_resources(c, &no, e)) == 0 && (r = rw_fuse_part(c, x, e)) == 0 &&
+            unread(x, c, NULL) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
     if (r == 1 && clips) /* the numbers of blocks cannot be changed: some dead ones stay */

@@ -1,7 +1,8 @@
 /* Graphs as documents on the way to the plan: every module as PTX, the launches S of an edit replaced by T.
  *
- * The new graph is made as JSON and read back by graph/, so that what the plan will say is exactly what was analysed, verified and
- * timed. T stands where the first of S stood (order.c says where the others go). Whoever was `after` a launch of S is after all of T.
+ * The new graph is made as JSON and read back by graph/, so that what the plan will say is exactly what was analysed,
+ * verified and timed. T stands where the first of S stood (order.c says where the others go). Whoever was `after` a
+ * launch of S is after all of T.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -42,7 +43,8 @@ static json_t *frame(const struct dev_prog *p, const bool *gone, const struct rw
         if (used(g, k, gone) || used_by_parts(x, g->module[k].name))
             ok = put(modules, g->module[k].name, json_pack("{s:s%}", "ptx", p->module[k].ptx, p->module[k].len));
     for (uint32_t k = 0; ok && k < g->nbuffer; k++)
-        ok = put(g->buffer[k].role == DT_SCRATCH ? scratch : buffers, g->buffer[k].name, dt_buffer_to_json(g, &g->buffer[k]));
+        ok = put(g->buffer[k].role == DT_SCRATCH ? scratch : buffers, g->buffer[k].name,
+                 dt_buffer_to_json(g, &g->buffer[k]));
     ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_string(g->name ? g->name : "graph")) &&
          put(doc, "modules", json_incref(modules)) && put(doc, "buffers", json_incref(buffers));
     if (ok && json_object_size(scratch))
@@ -135,7 +137,8 @@ json_t *rw_edit_graph(const struct rw_edit *x)
     for (size_t k = 0; ok && k < x->part.n; k++) {
         struct rw_part *part = &x->part.p[k];
         ok = put(part->launch, "name", unique_name(x, gone, k)) &&
-             (!part->follows || put(part->launch, "after", json_pack("[O]", json_object_get(x->part.p[part->follows - 1].launch, "name")))) &&
+             (!part->follows || put(part->launch, "after",
+                                    json_pack("[O]", json_object_get(x->part.p[part->follows - 1].launch, "name")))) &&
              (!part->ptx.len || (put(part->launch, "module", json_string(part->module)) &&
                                  put(json_object_get(doc, "modules"), part->module,
                                      json_pack("{s:s%}", "ptx", part->ptx.s, part->ptx.len))));

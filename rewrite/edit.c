@@ -5,8 +5,8 @@
  *   build     T, at a level: launch documents with the text of their modules (rw_edit_add)
  *   close     the rewrite's own data goes
  *
- * The planner (choose.c) goes through this for every rewrite alike; document.c writes the new graph down. An edit borrows the state and
- * changes nothing of it.
+ * The planner (choose.c) goes through this for every rewrite alike; document.c writes the new graph down. An edit
+ * borrows the state and changes nothing of it.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -66,7 +66,8 @@ int rw_edit_scratch(struct rw_edit *x, const char *name, uint64_t bytes)
 
 int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes)
 {
-    struct rw_promise v = {.launch = dt_new_array(&l->arena, uint32_t, n + 1), .nlaunch = n, .size = size, .bytes = bytes};
+    struct rw_promise v = {
+        .launch = dt_new_array(&l->arena, uint32_t, n + 1), .nlaunch = n, .size = size, .bytes = bytes};
     if (!v.launch)
         return DT_E_NOMEM;
     memcpy(v.launch, launch, n * sizeof *launch);

@@ -1,21 +1,24 @@
 /* Which intermediates of a pair can live in shared memory, and where in it.
  *
- * Per component, the footprint of buffer B is every byte that the component's producer blocks write (surely or perhaps), as recorded.
- * It is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a constant `pitch`; the smaller of the
- * two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) % pitch of the region.
+ * Per component, the footprint of buffer B is every byte that the component's producer blocks write (surely or
+ * perhaps), as recorded. It is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a
+ * constant `pitch`; the smaller of the two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) %
+ * pitch of the region.
  *
  * Conditions, each checked on every recorded footprint (legality.md, Joining bodies 6):
- *   reads       the component's consumers read a subset of what its own producers write for certain (not of the fitted box)
+ *   reads       the component's consumers read a subset of what its own producers write for certain (not of the fitted
+ *               box)
  *   sites       every access that may reach B reaches B alone, is a plain ld or st, and its address is stored nowhere
  *   widths      base, pitch and width are multiples of the widest access, so that no access straddles a row
  *   addresses   none depends on data (a widened access is the whole buffer)
  *   producers   do not read B, no atomics on either side
  *   consumers   that write B write inside the footprint: they store to both places
- * At level `cluster` a footprint is a rank's: of the component's producer blocks that it runs. Where reads are in that of their own rank, all is as without
- * clusters (`own`); else they must be in those of all ranks together, and cluster.c says whose shared memory a byte is in.
- * The producer's global store stays (keep_global) unless B is an intermediate that no other launch reads from it. When nothing of
- * B's buffer is left in the fused kernel and its pointer only goes through additions, the argument goes as well (drop_arg).
- * What does not fit takes the `global` level; `no_redirect` says why.
+ * At level `cluster` a footprint is a rank's: of the component's producer blocks that it runs. Where reads are in that
+ * of their own rank, all is as without clusters (`own`); else they must be in those of all ranks together, and
+ * cluster.c says whose shared memory a byte is in. The producer's global store stays (keep_global) unless B is an
+ * intermediate that no other launch reads from it. When nothing of B's buffer is left in the fused kernel and its
+ * pointer only goes through additions, the argument goes as well (drop_arg). What does not fit takes the `global`
+ * level; `no_redirect` says why.
  */
 #include "rewrite/flow.h"
 
@@ -53,8 +56,8 @@ static bool has_address(const struct ptx_inst *i)
     return false;
 }
 
-/* A buffer's address in argument k is had by `ld.param.u64` alone: the argument is the address, or a struct whose one address it is, which is
- * read by itself (a compiler that passes arrays as structs of address and shape does that). */
+/* A buffer's address in argument k is had by `ld.param.u64` alone: the argument is the address, or a struct whose one
+ * address it is, which is read by itself (a compiler that passes arrays as structs of address and shape does that). */
 static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
 {
     const struct dt_launch *l = b->step->launch;
@@ -79,11 +82,14 @@ static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
             int64_t off = o->off < 0 || o->off > DT_MAX_ARG_BYTES ? (int64_t)at : o->off; /* outside of all: bad */
             int64_t end = off + (int64_t)ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
             bool apart = end <= (int64_t)at || off >= (int64_t)at + 8;
-            bool alone = o->off == (int64_t)at && i->opnd[0].kind == PTX_O_REG && ptx_type_bytes(i->type[0]) == 8 && i->vec <= 1;
+            bool alone =
+                o->off == (int64_t)at && i->opnd[0].kind == PTX_O_REG && ptx_type_bytes(i->type[0]) == 8 && i->vec <= 1;
             bad = o->kind == PTX_O_VAR || i->op != PTX_OP_LD || i->space != PTX_PARAM || !(apart || alone);
         }
         if (bad) {
-            dt_str_addf(why, "'%s' reads the struct with the buffer's address otherwise than field by field (PTX line %u)", l->name, i->line);
+            dt_str_addf(why,
+                        "'%s' reads the struct with the buffer's address otherwise than field by field (PTX line %u)",
+                        l->name, i->line);
             return false;
         }
     }
@@ -120,7 +126,8 @@ bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint3
             return false;
         }
         if (!plain) {
-            dt_str_addf(why, "'%s' %s it by `%s` (PTX line %u)", l->name, m & args ? "touches" : "may touch", ptx_op_info(i->op)->mnemonic, i->line);
+            dt_str_addf(why, "'%s' %s it by `%s` (PTX line %u)", l->name, m & args ? "touches" : "may touch",
+                        ptx_op_info(i->op)->mnemonic, i->line);
             return false;
         }
         uint32_t w = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
@@ -182,8 +189,7 @@ bool rw_only_addresses(const struct rw_body *b, uint64_t args)
             if (first != 3 || !(wide || ptx_has(i, PTX_M_WIDE)))
                 return false;
             break;
-        default:
-            return false;
+        default: return false;
         }
     }
     return true;
@@ -229,12 +235,15 @@ static bool own_bytes(const struct foot *f, uint32_t n, struct dt_arena *a, stru
             return dt_str_add(why, "the consumer writes it outside what the producer wrote"), false;
     for (uint32_t i = 0; i < n; i++)
         if (!ana_set_contains(all.must, f[i].read))
-            return dt_str_add(why, "a consumer block reads bytes that its own producer blocks do not write for certain"), false;
+            return dt_str_add(why,
+                              "a consumer block reads bytes that its own producer blocks do not write for certain"),
+                   false;
     return true;
 }
 
 /* One region for all components: contiguous or rows at a pitch. base[]: where each one's footprint begins. */
-static bool fit_boxes(const struct ana_set *box, uint64_t *base, uint32_t n, uint32_t align, struct rw_redirect *r, struct dt_str *why)
+static bool fit_boxes(const struct ana_set *box, uint64_t *base, uint32_t n, uint32_t align, struct rw_redirect *r,
+                      struct dt_str *why)
 {
     uint64_t hull = 0, pitch = 0, width = 0, rows = 0;
     bool rowsfit = true;
@@ -359,7 +368,8 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         out = dt_err_set(e, DT_E_NOMEM, "out of memory");
         goto done;
     }
-    if (!own || !fit_boxes(box, base, n, align, &r, why) || (c->cluster && !r.own && !rw_cluster_owners(c, &r, box, base, align, why)))
+    if (!own || !fit_boxes(box, base, n, align, &r, why) ||
+        (c->cluster && !r.own && !rw_cluster_owners(c, &r, box, base, align, why)))
         goto done;
     if (r.own && ranks > 1 && box[0].n && box[1].n && base[1] > base[0] && base[1] - base[0] < INT32_MAX)
         r.step = (uint32_t)(base[1] - base[0]);
@@ -375,8 +385,8 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         for (uint32_t j = 0; j < x->nbuffer; j++)
             r.keep_global |= x->buffer[j] == buffer;
     }
-    r.drop_arg = !r.keep_global && !ca->writes && rw_args_whole(c, r.args) && rw_only_addresses(&c->body[0], r.args[0]) &&
-                 rw_only_addresses(&c->body[1], r.args[1]);
+    r.drop_arg = !r.keep_global && !ca->writes && rw_args_whole(c, r.args) &&
+                 rw_only_addresses(&c->body[0], r.args[0]) && rw_only_addresses(&c->body[1], r.args[1]);
     *ret = r;
     out = 1;
 done:

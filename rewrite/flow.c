@@ -1,17 +1,21 @@
 /* Flags between blocks of one launch: the static check, the table, and the text around the bodies.
  *
- *   if (t == 0) slot = atom.relaxed.gpu.add(scratch, 1);  barrier;  v = slot          v >= n: the scratch was not cleared: assertion, "flag:4294967295"
+ *   if (t == 0) slot = atom.relaxed.gpu.add(scratch, 1);  barrier;  v = slot          v >= n: the scratch was not
+ *                                                                   cleared: assertion, "flag:4294967295"
  *   for (i = wait_at[v] + t; i < wait_at[v + 1]; i += threads)                         each flag by one thread
  *       for (polls = 0; ld.acquire.gpu(flag(wait[i])) < count[wait[i]]; polls++)
- *           if (polls == RW_FLOW_POLLS) assertion, "flag:N"                            __assertfail: the driver prints it, and so does the software device
+ *           if (polls == RW_FLOW_POLLS) assertion, "flag:N"                            __assertfail: the driver prints
+ *           it, and so does the software device
  *           nanosleep 200
- *   barrier                                                                            what one thread acquired is everybody's
+ *   barrier                                                                            what one thread acquired is
+ *   everybody's
  *   … bodies …
  *   barrier;  if (t == 0 && signal[v] is a flag) { fence.acq_rel.gpu; red.release.gpu.add(flag(signal[v]), 1); }
  *
- * Why it is ordered (PTX memory model, causality order): stores and loads of all threads of the producer come before its barrier, the barrier before
- * thread 0's fence and release, the release is read by a thread of the consumer with acquire at the same scope, and that comes before the
- * consumer's barrier and so before what its other threads do. The fence is more than the release needs; it costs little and does not lean on cumulativity.
+ * Why it is ordered (PTX memory model, causality order): stores and loads of all threads of the producer come before
+ * its barrier, the barrier before thread 0's fence and release, the release is read by a thread of the consumer with
+ * acquire at the same scope, and that comes before the consumer's barrier and so before what its other threads do. The
+ * fence is more than the release needs; it costs little and does not lean on cumulativity.
  */
 #include "rewrite/flow.h"
 
@@ -68,7 +72,7 @@ bool rw_flow_signals(const struct rw_cand *c, uint32_t body)
     return false;
 }
 
-/* ---- the table ----------------------------------------------------------------------------------------------------------- */
+/* ---- the table --------------------------------------------------------------------------------------------------- */
 
 static uint32_t signal_at(void) { return HEAD; }
 static uint32_t rows_at(const struct rw_flow *f) { return signal_at() + 2 * f->n; }
@@ -182,7 +186,7 @@ int rw_flow_declare(struct rw_join *j)
     return 0;
 }
 
-/* ---- the text ------------------------------------------------------------------------------------------------------------ */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 
 static const char *reg(struct rw_join *j, enum ptx_type t, const char *hint)
 {
@@ -211,51 +215,62 @@ int rw_flow_begin(struct rw_join *j, unsigned barrier)
     uint32_t got = ptx_label_new(j->f, "GOT"), next = ptx_label_new(j->f, "WAIT"), poll = ptx_label_new(j->f, "POLL"),
              met = ptx_label_new(j->f, "MET"), over = ptx_label_new(j->f, "OVER"), run = ptx_label_new(j->f, "RUN");
     uint32_t pr = ptx_reg_new(j->f, PTX_PRED, "dt_p");
-    const char *wide = reg(j, PTX_B64, "dt_w"), *i = reg(j, PTX_U32, "dt_i"), *end = reg(j, PTX_U32, "dt_n"), *want = reg(j, PTX_U32, "dt_c"),
-               *have = reg(j, PTX_U32, "dt_h"), *polls = reg(j, PTX_U32, "dt_q"), *T = rw_rname(j, j->t), *K = rw_rname(j, j->k);
+    const char *wide = reg(j, PTX_B64, "dt_w"), *i = reg(j, PTX_U32, "dt_i"), *end = reg(j, PTX_U32, "dt_n"),
+               *want = reg(j, PTX_U32, "dt_c"), *have = reg(j, PTX_U32, "dt_h"), *polls = reg(j, PTX_U32, "dt_q"),
+               *T = rw_rname(j, j->t), *K = rw_rname(j, j->k);
     int r;
     f->tail = ptx_label_new(j->f, "TAIL");
     f->fail = ptx_label_new(j->f, "FAIL");
     f->base = ptx_reg_new(j->f, PTX_B64, "dt_f");
     f->words = ptx_reg_new(j->f, PTX_B64, "dt_tab");
     f->flag = ptx_reg_new(j->f, PTX_U32, "dt_flag");
-    if (dt_arena_failed(&j->m->arena) || !wide || !i || !end || !want || !have || !polls || pr == PTX_NO_REG || f->flag == PTX_NO_REG)
+    if (dt_arena_failed(&j->m->arena) || !wide || !i || !end || !want || !have || !polls || pr == PTX_NO_REG ||
+        f->flag == PTX_NO_REG)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     const char *F = rw_rname(j, f->base), *P = rw_rname(j, pr), *FLAG = rw_rname(j, f->flag), *smem = j->smem->name;
     /* the ticket */
-    if ((r = rw_emit(j, "ld.param.u64 %s, [%s];", F, f->scratch->name)) < 0 || (r = rw_emit(j, "cvta.to.global.u64 %s, %s;", F, F)) < 0 ||
-        (r = rw_emit(j, "mov.u64 %s, %s;", rw_rname(j, f->words), f->table->name)) < 0 || (r = rw_emit(j, "setp.ne.u32 %s, %s, 0;", P, T)) < 0 ||
-        (r = rw_emit_bra(j, got, pr, false)) < 0 || (r = rw_emit(j, "atom.relaxed.gpu.global.add.u32 %s, [%s], 1;", K, F)) < 0 ||
+    if ((r = rw_emit(j, "ld.param.u64 %s, [%s];", F, f->scratch->name)) < 0 ||
+        (r = rw_emit(j, "cvta.to.global.u64 %s, %s;", F, F)) < 0 ||
+        (r = rw_emit(j, "mov.u64 %s, %s;", rw_rname(j, f->words), f->table->name)) < 0 ||
+        (r = rw_emit(j, "setp.ne.u32 %s, %s, 0;", P, T)) < 0 || (r = rw_emit_bra(j, got, pr, false)) < 0 ||
+        (r = rw_emit(j, "atom.relaxed.gpu.global.add.u32 %s, [%s], 1;", K, F)) < 0 ||
         (r = rw_emit(j, "st.shared.u32 [%s+%u], %s;", smem, f->slot_at, K)) < 0 || (r = rw_emit_label(j, got)) < 0 ||
-        (r = rw_emit_phase_barrier(j, barrier)) < 0 || (r = rw_emit(j, "ld.shared.u32 %s, [%s+%u];", K, smem, f->slot_at)) < 0 ||
+        (r = rw_emit_phase_barrier(j, barrier)) < 0 ||
+        (r = rw_emit(j, "ld.shared.u32 %s, [%s+%u];", K, smem, f->slot_at)) < 0 ||
         (r = rw_emit(j, "mov.u32 %s, -1;", FLAG)) < 0 || (r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, K, f->n)) < 0 ||
         (r = rw_emit_bra(j, f->fail, pr, false)) < 0)
         return r;
     /* the waits */
-    if ((r = emit_lookup(j, i, rows_at(f), K, wide)) < 0 || (r = rw_emit(j, "ld.const.u16 %s, [%s+%u];", end, wide, rows_at(f) + 2)) < 0 ||
+    if ((r = emit_lookup(j, i, rows_at(f), K, wide)) < 0 ||
+        (r = rw_emit(j, "ld.const.u16 %s, [%s+%u];", end, wide, rows_at(f) + 2)) < 0 ||
         (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, i, end)) < 0 || (r = rw_emit_bra(j, run, pr, false)) < 0 ||
         (r = rw_emit(j, "add.s32 %s, %s, %s;", i, i, T)) < 0 || (r = rw_emit_label(j, next)) < 0 ||
         (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, i, end)) < 0 || (r = rw_emit_bra(j, over, pr, false)) < 0 ||
-        (r = emit_lookup(j, FLAG, waits_at(f), i, wide)) < 0 || (r = emit_lookup(j, want, counts_at(f), FLAG, wide)) < 0 ||
-        (r = emit_flag(j, wide, FLAG)) < 0 || (r = rw_emit(j, "mov.u32 %s, 0;", polls)) < 0 || (r = rw_emit_label(j, poll)) < 0 ||
+        (r = emit_lookup(j, FLAG, waits_at(f), i, wide)) < 0 ||
+        (r = emit_lookup(j, want, counts_at(f), FLAG, wide)) < 0 || (r = emit_flag(j, wide, FLAG)) < 0 ||
+        (r = rw_emit(j, "mov.u32 %s, 0;", polls)) < 0 || (r = rw_emit_label(j, poll)) < 0 ||
         (r = rw_emit(j, "ld.acquire.gpu.global.u32 %s, [%s+%u];", have, wide, RW_FLOW_STRIDE)) < 0 ||
         (r = rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, have, want)) < 0 || (r = rw_emit_bra(j, met, pr, false)) < 0 ||
-        (r = rw_emit(j, "add.s32 %s, %s, 1;", polls, polls)) < 0 || (r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, polls, RW_FLOW_POLLS)) < 0 ||
+        (r = rw_emit(j, "add.s32 %s, %s, 1;", polls, polls)) < 0 ||
+        (r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, polls, RW_FLOW_POLLS)) < 0 ||
         (r = rw_emit_bra(j, f->fail, pr, false)) < 0 || (r = rw_emit(j, "nanosleep.u32 200;")) < 0 ||
         (r = rw_emit_bra(j, poll, PTX_NO_REG, false)) < 0 || (r = rw_emit_label(j, met)) < 0 ||
-        (r = rw_emit(j, "add.s32 %s, %s, %u;", i, i, j->c->threads)) < 0 || (r = rw_emit_bra(j, next, PTX_NO_REG, false)) < 0 ||
-        (r = rw_emit_label(j, over)) < 0 || (r = rw_emit_phase_barrier(j, barrier)) < 0)
+        (r = rw_emit(j, "add.s32 %s, %s, %u;", i, i, j->c->threads)) < 0 ||
+        (r = rw_emit_bra(j, next, PTX_NO_REG, false)) < 0 || (r = rw_emit_label(j, over)) < 0 ||
+        (r = rw_emit_phase_barrier(j, barrier)) < 0)
         return r;
     return rw_emit_label(j, run);
 }
 
-/* __assertfail("…", "flag", number, entry, 1): "… in ENTRY, flag:17" on the software device, "flag:17: ENTRY: block: … Assertion `…` failed." on another. */
+/* __assertfail("…", "flag", number, entry, 1): "… in ENTRY, flag:17" on the software device, "flag:17: ENTRY: block: …
+ * Assertion `…` failed." on another. */
 static int emit_fail(struct rw_join *j)
 {
     static const char *const file = "flag";
     struct rw_flow *f = j->c->flow;
     char say[160];
-    size_t said = (size_t)snprintf(say, sizeof say, "dataflow-fusion: it has not come after %u polls", RW_FLOW_POLLS) + 1;
+    size_t said =
+        (size_t)snprintf(say, sizeof say, "dataflow-fusion: it has not come after %u polls", RW_FLOW_POLLS) + 1;
     size_t entry_at = said + strlen(file) + 1, bytes = entry_at + strlen(j->c->entry) + 1;
     struct ptx_var *text = data(j, "says", bytes, 1);
     const char *a = reg(j, PTX_B64, "dt_s"), *b = reg(j, PTX_B64, "dt_s");
@@ -272,11 +287,14 @@ static int emit_fail(struct rw_join *j)
             return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     }
     if ((r = rw_emit_label(j, f->fail)) < 0 || (r = rw_emit(j, "mov.u64 %s, %s;", a, text->name)) < 0 ||
-        (r = rw_emit(j, "cvta.const.u64 %s, %s;", a, a)) < 0 || (r = rw_emit(j, "st.param.b64 [dt_fail0], %s;", a)) < 0 ||
-        (r = rw_emit(j, "add.s64 %s, %s, %zu;", b, a, said)) < 0 || (r = rw_emit(j, "st.param.b64 [dt_fail1], %s;", b)) < 0 ||
+        (r = rw_emit(j, "cvta.const.u64 %s, %s;", a, a)) < 0 ||
+        (r = rw_emit(j, "st.param.b64 [dt_fail0], %s;", a)) < 0 ||
+        (r = rw_emit(j, "add.s64 %s, %s, %zu;", b, a, said)) < 0 ||
+        (r = rw_emit(j, "st.param.b64 [dt_fail1], %s;", b)) < 0 ||
         (r = rw_emit(j, "st.param.b32 [dt_fail2], %s;", rw_rname(j, f->flag))) < 0 ||
-        (r = rw_emit(j, "add.s64 %s, %s, %zu;", b, a, entry_at)) < 0 || (r = rw_emit(j, "st.param.b64 [dt_fail3], %s;", b)) < 0 ||
-        (r = rw_emit(j, "mov.u64 %s, 1;", b)) < 0 || (r = rw_emit(j, "st.param.b64 [dt_fail4], %s;", b)) < 0 ||
+        (r = rw_emit(j, "add.s64 %s, %s, %zu;", b, a, entry_at)) < 0 ||
+        (r = rw_emit(j, "st.param.b64 [dt_fail3], %s;", b)) < 0 || (r = rw_emit(j, "mov.u64 %s, 1;", b)) < 0 ||
+        (r = rw_emit(j, "st.param.b64 [dt_fail4], %s;", b)) < 0 ||
         (r = rw_emit(j, "call.uni __assertfail, (dt_fail0, dt_fail1, dt_fail2, dt_fail3, dt_fail4);")) < 0)
         return r;
     return rw_emit(j, "trap;");
@@ -292,12 +310,14 @@ int rw_flow_end(struct rw_join *j, unsigned barrier)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     const char *P = rw_rname(j, pr), *FLAG = rw_rname(j, f->flag);
     if ((r = rw_emit_label(j, f->tail)) < 0 || (r = rw_emit_phase_barrier(j, barrier)) < 0 ||
-        (r = rw_emit(j, "setp.ne.u32 %s, %s, 0;", P, rw_rname(j, j->t))) < 0 || (r = rw_emit_bra(j, done, pr, false)) < 0 ||
+        (r = rw_emit(j, "setp.ne.u32 %s, %s, 0;", P, rw_rname(j, j->t))) < 0 ||
+        (r = rw_emit_bra(j, done, pr, false)) < 0 ||
         (r = emit_lookup(j, FLAG, signal_at(), rw_rname(j, j->k), wide)) < 0 ||
-        (r = rw_emit(j, "setp.eq.u32 %s, %s, %u;", P, FLAG, RW_FLOW_NONE)) < 0 || (r = rw_emit_bra(j, done, pr, false)) < 0 ||
-        (r = emit_flag(j, wide, FLAG)) < 0 || (r = rw_emit(j, "fence.acq_rel.gpu;")) < 0 ||
-        (r = rw_emit(j, "red.release.gpu.global.add.u32 [%s+%u], 1;", wide, RW_FLOW_STRIDE)) < 0 || (r = rw_emit_label(j, done)) < 0 ||
-        (r = rw_emit(j, "ret;")) < 0)
+        (r = rw_emit(j, "setp.eq.u32 %s, %s, %u;", P, FLAG, RW_FLOW_NONE)) < 0 ||
+        (r = rw_emit_bra(j, done, pr, false)) < 0 || (r = emit_flag(j, wide, FLAG)) < 0 ||
+        (r = rw_emit(j, "fence.acq_rel.gpu;")) < 0 ||
+        (r = rw_emit(j, "red.release.gpu.global.add.u32 [%s+%u], 1;", wide, RW_FLOW_STRIDE)) < 0 ||
+        (r = rw_emit_label(j, done)) < 0 || (r = rw_emit(j, "ret;")) < 0)
         return r;
     return emit_fail(j);
 }

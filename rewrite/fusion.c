@@ -1,18 +1,20 @@
 /* Block fusion: one launch whose blocks run a component's producer blocks, a barrier, and its consumer blocks.
  *
  *   before                                after
- *   gemm<<<(4, 2), 256>>>(x, w, h)        gemm+gelu<<<8, 256>>>(x, w, y)     block k: gemm's block k, barrier, gelu's blocks 4k … 4k+3
+ *   gemm<<<(4, 2), 256>>>(x, w, h)        gemm+gelu<<<8, 256>>>(x, w, y)     block k: gemm's block k, barrier, gelu's
+ *                                         blocks 4k … 4k+3
  *   gelu<<<32, 256>>>(h, y)
  *
- * Level `shared`: the intermediate h lives in shared memory (fit.c says when); level `global`: it stays in its buffer, and the
- * block's barrier orders it (loads and stores of one block, through L1/L2). Level `cluster`: the blocks of a thread-block cluster run the component together
- * (cluster.c). Level `register` is something else: inline.c.
+ * Level `shared`: the intermediate h lives in shared memory (fit.c says when); level `global`: it stays in its buffer,
+ * and the block's barrier orders it (loads and stores of one block, through L1/L2). Level `cluster`: the blocks of a
+ * thread-block cluster run the component together (cluster.c). Level `register` is something else: inline.c.
  *
- * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a component
- * producers come before consumers with a barrier between, and what each block computes is unchanged (.rn, device/identity.c).
- * What could break it: a hazard that the map does not show (hence no cross-block talk, no unknown instruction), threads that do not
- * reach a barrier (vary.c), a launch between the two (order.c), arithmetic contracted across the bodies (device/identity.c).
- * The fused launch is a launch: the new graph is analysed again, and it fuses further.
+ * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a
+ * component producers come before consumers with a barrier between, and what each block computes is unchanged (.rn,
+ * device/identity.c). What could break it: a hazard that the map does not show (hence no cross-block talk, no unknown
+ * instruction), threads that do not reach a barrier (vary.c), a launch between the two (order.c), arithmetic contracted
+ * across the bodies (device/identity.c). The fused launch is a launch: the new graph is analysed again, and it fuses
+ * further.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -24,7 +26,10 @@ static bool put(json_t *o, const char *key, json_t *v) { return v && json_object
 
 const char *rw_level_text(enum rw_level l)
 {
-    return l <= RW_LEVEL_PROLOGUE ? "register" : l == RW_LEVEL_SHARED ? "shared" : l == RW_LEVEL_CLUSTER ? "cluster" : "global";
+    return l <= RW_LEVEL_PROLOGUE  ? "register"
+           : l == RW_LEVEL_SHARED  ? "shared"
+           : l == RW_LEVEL_CLUSTER ? "cluster"
+                                   : "global";
 }
 
 int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
@@ -62,7 +67,8 @@ int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev
         return dt_err_set(e, DT_E_INTERNAL, "launches %u and %u have no edge", producer, consumer);
     if (!c->body[0].f || !c->body[1].f || !ana_rows_kept(&c->edge->any))
         return 0; /* plain_launches or block_map refuses it */
-    r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, c->body, &c->comps, e);
+    r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, c->body, &c->comps,
+                       e);
     rw_abreast(c);
     return r;
 }
@@ -83,7 +89,8 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     struct dt_err mine = {0};
     int r = dev_resources(c->ptx.s, c->ptx.len, c->entry, c->dev->arch, &c->res, &mine);
     if (r == DT_E_PTX || r == DT_E_COMPILE) {
-        dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s", mine.detail ? mine.detail : "?");
+        dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s",
+                    mine.detail ? mine.detail : "?");
         rw_bundle_kernel(c->prog, c->ptx.s, why->s ? why->s : "");
         dt_err_done(&mine);
         return 1;
@@ -110,8 +117,8 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     return 0;
 }
 
-/* All bodies with arithmetic that no assembler may contract otherwise: as they are, where products and sums can meet with .rn (join does that), or
- * with their contractions written out. 1: refused. */
+/* All bodies with arithmetic that no assembler may contract otherwise: as they are, where products and sums can meet
+ * with .rn (join does that), or with their contractions written out. 1: refused. */
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     for (uint32_t s = 0; s < c->nbody; s++) {
@@ -130,11 +137,17 @@ int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
             continue;
         const char *name = c->body[s].step->launch->name;
         if (id == DEV_CONTRACTED)
-            dt_str_addf(why, "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; joined, they could be contracted "
-                             "otherwise", name);
+            dt_str_addf(why,
+                        "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; joined, they could be "
+                        "contracted "
+                        "otherwise",
+                        name);
         else
-            dt_str_addf(why, "arithmetic-identity: '%s' has unmodified mul and add, and without nvJitLink nobody can say that `.rn` "
-                             "leaves its code the same", name);
+            dt_str_addf(
+                why,
+                "arithmetic-identity: '%s' has unmodified mul and add, and without nvJitLink nobody can say that `.rn` "
+                "leaves its code the same",
+                name);
         return 1;
     }
     return 0;
@@ -159,7 +172,8 @@ static const char *plain_name(const char *entry, size_t *len)
     return best;
 }
 
-/* "fused_gemm_gelu", of a chain "fused_gemm_gelu_sum". Equal pairs of a model's layers get equal names, and so equal text. */
+/* "fused_gemm_gelu", of a chain "fused_gemm_gelu_sum". Equal pairs of a model's layers get equal names, and so equal
+ * text. */
 void rw_name_entry(struct rw_cand *c)
 {
     size_t at = (size_t)snprintf(c->entry, sizeof c->entry, "fused");
@@ -205,7 +219,8 @@ static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err
     if ((r = rw_fit(c, e)) < 0)
         return r;
     if (!rw_layout(c, &room)) {
-        dt_str_addf(&c->no_redirect, "%sintermediates stay in global memory: %s", c->no_redirect.len ? "; " : "", room.s ? room.s : "");
+        dt_str_addf(&c->no_redirect, "%sintermediates stay in global memory: %s", c->no_redirect.len ? "; " : "",
+                    room.s ? room.s : "");
         c->nredirect = 0;
         dt_str_done(&room);
         if (!rw_layout(c, &room))
@@ -246,7 +261,8 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
             return r;
         c->level = level;
         if (!c->nredirect)
-            dt_str_addf(why, "shared level: %s", c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
+            dt_str_addf(why, "shared level: %s",
+                        c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
         else if (!rw_layout(c, &room))
             dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
         bool ok = c->nredirect && !room.len && rw_legal_check(c, why);
@@ -277,8 +293,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         json_t *from = json_object_get(l, "args"), *a;
         size_t i;
         ok = l != NULL;
-        json_array_foreach(from, i, a)
-        {
+        json_array_foreach (from, i, a) {
             bool keep = i > 62 || ((c->arg_keep[s] >> i) & 1);
             if (keep && ok && !c->arg_same[s][i])
                 ok = json_array_append(args, a) == 0;
@@ -290,10 +305,17 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
     ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
          put(o, "args", json_incref(args));
     if (host)
-        ok = ok && put(o, "grid", json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1], (json_int_t)host->grid[2])) &&
-             put(o, "block", json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1], (json_int_t)host->block[2])) &&
+        ok = ok &&
+             put(o, "grid",
+                 json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1],
+                           (json_int_t)host->grid[2])) &&
+             put(o, "block",
+                 json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1],
+                           (json_int_t)host->block[2])) &&
              put(o, "shared", json_integer(host->shared)) &&
-             (!host->cluster[0] || put(o, "cluster", json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1], (json_int_t)host->cluster[2])));
+             (!host->cluster[0] || put(o, "cluster",
+                                       json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1],
+                                                 (json_int_t)host->cluster[2])));
     else
         ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
              (!c->cluster || put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
@@ -319,7 +341,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
     return 0;
 }
 
-/* ---- the descriptor ---------------------------------------------------------------------------------------------------- */
+/* ---- the descriptor ---------------------------------------------------------------------------------------------- */
 
 /* Has the kernel what makes a guest (inline-map.c), as far as a look at its instructions can tell? */
 static bool looks_pointwise(const struct ptx_function *f)
@@ -328,15 +350,17 @@ static bool looks_pointwise(const struct ptx_function *f)
         const struct ptx_inst *i = &f->inst[n];
         if (i->op == PTX_OP_OPAQUE)
             return false;
-        if (i->op > PTX_OP_OPAQUE && ((ptx_op_info(i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_ATOMIC | PTX_F_CALL)) ||
-                                      i->space == PTX_SHARED || i->space2 == PTX_SHARED))
+        if (i->op > PTX_OP_OPAQUE &&
+            ((ptx_op_info(i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_ATOMIC | PTX_F_CALL)) ||
+             i->space == PTX_SHARED || i->space2 == PTX_SHARED))
             return false;
     }
     return f != NULL;
 }
 
-/* Every pair of kernels with a hazard; for clusters, of components with more than one block of one of them. First those whose consumer may be an epilogue, of a kernel that is none itself before others; then the fewer
- * blocks in a component, the better. */
+/* Every pair of kernels with a hazard; for clusters, of components with more than one block of one of them. First those
+ * whose consumer may be an epilogue, of a kernel that is none itself before others; then the fewer blocks in a
+ * component, the better. */
 static int propose_some(const struct rw_state *s, bool cluster, struct rw_proposals *ret, struct dt_err *e)
 {
     int r = 0;
@@ -347,19 +371,22 @@ static int propose_some(const struct rw_state *s, bool cluster, struct rw_propos
         struct rw_comps comps = {0};
         uint64_t bytes = 0;
         bool some = !cluster;
-        if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL || !x->pairs)
+        if (s->graph->launch[x->producer].kind != DT_KERNEL || s->graph->launch[x->consumer].kind != DT_KERNEL ||
+            !x->pairs)
             continue;
         for (int i = 0; i < 2 && !some; i++) /* one that is in clusters already */
             some = rw_cluster_shape(&s->graph->launch[pair[i]], s->prog->step[pair[i]].entry, (uint32_t[3]){0}) > 0;
         if (ana_rows_kept(&x->any)) {
-            r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, NULL, &comps, e);
+            r = rw_comps_build(&a, &x->any, s->prog->step[x->producer].blocks, s->prog->step[x->consumer].blocks, NULL,
+                               &comps, e);
             if (r == 0)
                 size = comps.list[0].max + comps.list[1].max;
             some = some || comps.list[0].max > 1 || comps.list[1].max > 1;
         }
         for (uint32_t j = 0; j < x->nbuffer; j++)
             bytes += s->graph->buffer[x->buffer[j]].bytes;
-        if (!cluster && ana_rows_pairs(&x->raw) && looks_pointwise(s->prog->step[x->consumer].entry)) /* before it is joined to something behind it */
+        /* before it is joined to something behind it */
+        if (!cluster && ana_rows_pairs(&x->raw) && looks_pointwise(s->prog->step[x->consumer].entry))
             size = looks_pointwise(s->prog->step[x->producer].entry) ? 1 : 0;
         if (r == 0 && some && rw_propose(ret, pair, 2, size, bytes) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -374,7 +401,8 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     return propose_some(s, false, ret, e);
 }
 
-static int propose_clusters(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
+static int propose_clusters(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret,
+                            struct dt_err *e)
 {
     (void)o;
     return propose_some(s, true, ret, e);
@@ -382,10 +410,11 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
 
 #define BOUND 4.0
 
-/* A fused block runs its component's blocks one after the other. With per-block times from the launches themselves (divided by
- * how many blocks share an SM) the fused launch takes about the longest component, and about all components over all SMs. A block
- * that follows another in the same fused block starts sooner than one that is launched, so this overestimates; only where it is over
- * BOUND times what both take now, the gap between launches included, the candidate is not built. */
+/* A fused block runs its component's blocks one after the other. With per-block times from the launches themselves
+ * (divided by how many blocks share an SM) the fused launch takes about the longest component, and about all components
+ * over all SMs. A block that follows another in the same fused block starts sooner than one that is launched, so this
+ * overestimates; only where it is over BOUND times what both take now, the gap between launches included, the candidate
+ * is not built. */
 void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
 {
     for (int k = 0; k < 2; k++) {
@@ -407,7 +436,8 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
     for (uint32_t k = 0; k < c->comps.n; k++) {
         double t = 0;
         for (int i = 0; i < 2; i++)
-            t += block[i] * ((c->comps.list[i].row[k + 1] - c->comps.list[i].row[k] + c->abreast[i] - 1) / c->abreast[i]);
+            t += block[i] *
+                 ((c->comps.list[i].row[k + 1] - c->comps.list[i].row[k] + c->abreast[i] - 1) / c->abreast[i]);
         total += t;
         if (t > longest)
             longest = t;
@@ -422,17 +452,19 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
 }
 
 /* Level `cluster` is a pass of its own behind the rewrites that leave a launch free to be joined, or started early. */
-static const char *const levels[] = {"register", "register", "shared", "global", NULL}, *const late_levels[] = {"cluster", NULL};
+static const char *const levels[] = {"register", "register", "shared", "global", NULL}, *const late_levels[] = {
+                                                                                            "cluster", NULL};
 static const enum rw_level level_of[] = {RW_LEVEL_EPILOGUE, RW_LEVEL_PROLOGUE, RW_LEVEL_SHARED, RW_LEVEL_GLOBAL};
 
 struct fusion {
     struct rw_cand c;
-    bool may[RW_LEVEL_GLOBAL + 1]; /* by level: worth building */
-    struct dt_str joined;          /* why the bodies are not joined */
+    bool may[RW_LEVEL_GLOBAL + 1];       /* by level: worth building */
+    struct dt_str joined;                /* why the bodies are not joined */
     struct dt_str near[RW_LEVEL_SHARED]; /* why the one is not inlined into the other */
 };
 
-/* May the bodies be joined, and is it not far too slow? One block for a component, and a cluster for one, each with an estimate of its own. */
+/* May the bodies be joined, and is it not far too slow? One block for a component, and a cluster for one, each with an
+ * estimate of its own. */
 static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_verdict, struct dt_str *why)
 {
     const struct rw_state *now = x->now;
@@ -460,10 +492,12 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
     if (may)
         return;
     *ret_verdict = RW_DROPPED;
-    dt_str_addf(why, "%s %.2f → about %.2f us for the two%s: %u components, of up to %u producer and %u consumer blocks one after the other, on %u SMs (estimated "
-                     "from the launches' own times, not built)",
-                strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, cluster ? " in clusters" : "",
-                c->comps.n, c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
+    dt_str_addf(why,
+                "%s %.2f → about %.2f us for the two%s: %u components, of up to %u producer and %u consumer blocks one "
+                "after the other, on %u SMs (estimated "
+                "from the launches' own times, not built)",
+                strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us,
+                cluster ? " in clusters" : "", c->comps.n, c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
 }
 
 /* Why nothing is tried. That most kernels are not pointwise is no news, nor is the same again. */
@@ -523,7 +557,8 @@ static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct d
         return r;
     for (int s = 0; s < 2; s++)
         if (c->own[s] && !strcmp(c->dev->kind, "soft"))
-            dt_str_addf(&x->hint, " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
+            dt_str_addf(&x->hint,
+                        " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
                         c->prog->graph->launch[c->launch[s]].name);
     return rw_fuse_part(c, x, e);
 }
@@ -555,7 +590,8 @@ const struct rw_rewrite rw_block_fusion = {
 
 const struct rw_rewrite rw_cluster_fusion = {
     .name = "block-fusion",
-    .needs = "components of the block map small enough for a cluster of blocks, sm_90 and later; every row of rewrite/legal.def",
+    .needs = "components of the block map small enough for a cluster of blocks, sm_90 and later; every row of "
+             "rewrite/legal.def",
     .keeps = "what every block computes; the order of blocks in conflict",
     .on = true,
     .levels = late_levels,

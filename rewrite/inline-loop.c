@@ -5,10 +5,11 @@
  *     ld v, [x + 4i]; … st [y + 4i], w;                  mov v, element; … st [y + 4i], w;
  *     i = i + stride;  @(i < n) bra HEAD;                bra END
  *
- * What the text carries from one round into the next must be inductions: registers that each round adds one thing to, a constant or a
- * register that the loop does not change; their value in round r is r times that more than at the loop's begin. The add is done in every
- * round that is followed by another (it dominates each branch back), and there is no loop within the loop. Nothing is
- * stored behind it. That the thread makes this round is known from its trace; so no earlier round has left the loop.
+ * What the text carries from one round into the next must be inductions: registers that each round adds one thing to, a
+ * constant or a register that the loop does not change; their value in round r is r times that more than at the loop's
+ * begin. The add is done in every round that is followed by another (it dominates each branch back), and there is no
+ * loop within the loop. Nothing is stored behind it. That the thread makes this round is known from its trace; so no
+ * earlier round has left the loop.
  */
 #include "rewrite/inline-priv.h"
 
@@ -85,7 +86,8 @@ static bool always(const struct rw_inline *n, const struct ptx_function *f, cons
     return good;
 }
 
-static bool is_induction(const struct rw_inline *n, const struct ptx_function *f, const struct ptx_cfg *c, uint32_t reg, uint32_t *ret_add)
+static bool is_induction(const struct rw_inline *n, const struct ptx_function *f, const struct ptx_cfg *c, uint32_t reg,
+                         uint32_t *ret_add)
 {
     static const uint8_t types[] = {PTX_S32, PTX_U32, PTX_S64, PTX_U64};
     struct defs d = defs_of(n, f, reg, false);
@@ -102,12 +104,14 @@ static bool is_induction(const struct rw_inline *n, const struct ptx_function *f
     bool whole = false;
     for (unsigned k = 0; k < sizeof types; k++)
         whole |= i->type[0] == types[k];
-    if (i->op != PTX_OP_ADD || !whole || i->nmod || i->nopnd != 3 || ptx_type_bytes(i->type[0]) != ptx_type_bytes(f->reg[reg].type))
+    if (i->op != PTX_OP_ADD || !whole || i->nmod || i->nopnd != 3 ||
+        ptx_type_bytes(i->type[0]) != ptx_type_bytes(f->reg[reg].type))
         return false;
     if (i->opnd[1].kind != PTX_O_REG || i->opnd[1].reg != reg)
         return false;
     *ret_add = d.last;
-    return i->opnd[2].kind == PTX_O_IMM || (i->opnd[2].kind == PTX_O_REG && i->opnd[2].reg != reg && !defs_of(n, f, i->opnd[2].reg, false).n);
+    return i->opnd[2].kind == PTX_O_IMM ||
+           (i->opnd[2].kind == PTX_O_REG && i->opnd[2].reg != reg && !defs_of(n, f, i->opnd[2].reg, false).n);
 }
 
 int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
@@ -137,10 +141,13 @@ int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     }
     for (uint32_t k = 0; k < f->ninst; k++) {
         const struct ptx_inst *i = &f->inst[k];
-        if (i->op == PTX_OP_BRX_IDX || (i->op == PTX_OP_BRA && n->in_loop[k] && label[i->opnd[0].label] <= k && !rw_inline_again(n, f, k)))
-            rw_no(c, RW_NO_own_ways, "a loop of '%s' has another one in it (PTX line %u)", rw_launch_name(c, n->guest), i->line);
+        if (i->op == PTX_OP_BRX_IDX ||
+            (i->op == PTX_OP_BRA && n->in_loop[k] && label[i->opnd[0].label] <= k && !rw_inline_again(n, f, k)))
+            rw_no(c, RW_NO_own_ways, "a loop of '%s' has another one in it (PTX line %u)", rw_launch_name(c, n->guest),
+                  i->line);
         if (i->op == PTX_OP_ST && rw_is_global_access(i) && !n->in_loop[k])
-            rw_no(c, RW_NO_own_ways, "'%s' stores (PTX line %u) outside of the loop that its elements are in", rw_launch_name(c, n->guest), i->line);
+            rw_no(c, RW_NO_own_ways, "'%s' stores (PTX line %u) outside of the loop that its elements are in",
+                  rw_launch_name(c, n->guest), i->line);
     }
     ptx_cfg_done(&cfg);
     return 0;
@@ -181,7 +188,8 @@ int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
         if (is_induction(n, f, &cfg, reg, &add))
             n->induction[n->ninduction++] = (struct rw_induction){reg, add};
         else
-            rw_no(c, RW_NO_own_ways, "'%s' carries %s from one round of its loop to the next", rw_launch_name(c, n->guest), f->reg[reg].name);
+            rw_no(c, RW_NO_own_ways, "'%s' carries %s from one round of its loop to the next",
+                  rw_launch_name(c, n->guest), f->reg[reg].name);
     }
     r = set ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
     free(set);

@@ -1,16 +1,19 @@
 /* What a pointwise guest is to its host: the buffer they share, and what else they touch.
  *
- * Units. What passes from one to the other is the largest vector that all their accesses are made of: what the host moves at once is some
- * units, and so is what a thread of the guest has (inline-threads.c). The guest's text runs once for each.
+ * Units. What passes from one to the other is the largest vector that all their accesses are made of: what the host
+ * moves at once is some units, and so is what a thread of the guest has (inline-threads.c). The guest's text runs once
+ * for each.
  *
- * Epilogue (the guest consumes): the bytes that the guest's threads read are among those that the host stores, each by one store of one thread; so
- * each of these threads runs once, with a value nobody changes any more. Where the host stores more, an element is the guest's if its digits are numbers of
- * threads: one that has none by its own guard does nothing, then as before. Prologue (the guest produces): bytes that the host reads are bytes that
- * the guest surely stores, each once; a thread runs as often as the host loads, which nobody sees, since it writes nothing else.
+ * Epilogue (the guest consumes): the bytes that the guest's threads read are among those that the host stores, each by
+ * one store of one thread; so each of these threads runs once, with a value nobody changes any more. Where the host
+ * stores more, an element is the guest's if its digits are numbers of threads: one that has none by its own guard does
+ * nothing, then as before. Prologue (the guest produces): bytes that the host reads are bytes that the guest surely
+ * stores, each once; a thread runs as often as the host loads, which nobody sees, since it writes nothing else.
  *
- * Bystanders. The guest now runs among the host's threads: whatever else one of the two writes, the other does not touch (bytes, over all
- * blocks). What the guest reads and writes itself must be private to each of its elements: then their order does not matter. A host that reads the shared
- * buffer too (a product with a beta) keeps its loads and its stores, and the guest may not write there.
+ * Bystanders. The guest now runs among the host's threads: whatever else one of the two writes, the other does not
+ * touch (bytes, over all blocks). What the guest reads and writes itself must be private to each of its elements: then
+ * their order does not matter. A host that reads the shared buffer too (a product with a beta) keeps its loads and its
+ * stores, and the guest may not write there.
  */
 #include "rewrite/inline-priv.h"
 
@@ -55,12 +58,13 @@ int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_
     return r < 0 ? r : 0;
 }
 
-/* ---- what the guest is ----------------------------------------------------------------------------------------------- */
+/* ---- what the guest is ------------------------------------------------------------------------------------------- */
 
 static void pointwise(struct rw_cand *c)
 {
     const struct rw_body *b = &c->body[c->in->guest];
-    static const enum rw_fact never[] = {RW_ASYNC, RW_CLUSTER, RW_SIDE, RW_ORDERED, RW_MACHINE, RW_LANE, RW_ACTIVEMASK, RW_BARRIER_REG, RW_BARRIER_SPLIT};
+    static const enum rw_fact never[] = {RW_ASYNC, RW_CLUSTER,    RW_SIDE,        RW_ORDERED,      RW_MACHINE,
+                                         RW_LANE,  RW_ACTIVEMASK, RW_BARRIER_REG, RW_BARRIER_SPLIT};
     const char *n = rw_launch_name(c, c->in->guest);
     if (b->barriers)
         rw_no(c, RW_NO_pointwise, "'%s' has barriers", n);
@@ -72,14 +76,14 @@ static void pointwise(struct rw_cand *c)
         rw_no(c, RW_NO_pointwise, "'%s' sets the carry flag, and '%s' reads it", n, rw_launch_name(c, c->in->host));
     for (unsigned k = 0; k < sizeof never / sizeof *never; k++)
         if (b->find[never[k]].set)
-            rw_no(c, RW_NO_pointwise, "'%s' has `%.60s` (PTX line %u)", n, b->find[never[k]].what ? b->find[never[k]].what : "?",
-               b->find[never[k]].line);
+            rw_no(c, RW_NO_pointwise, "'%s' has `%.60s` (PTX line %u)", n,
+                  b->find[never[k]].what ? b->find[never[k]].what : "?", b->find[never[k]].line);
     for (uint32_t k = 0; k < c->ana->launch[c->launch[c->in->guest]].naccess; k++)
         if (c->ana->launch[c->launch[c->in->guest]].access[k].atomics)
             rw_no(c, RW_NO_pointwise, "'%s' has atomics", n);
 }
 
-/* ---- bytes ----------------------------------------------------------------------------------------------------------- */
+/* ---- bytes ------------------------------------------------------------------------------------------------------- */
 
 struct rw_uses rw_inline_uses(const struct rw_cand *c, int side, uint32_t buffer, struct dt_arena *a)
 {
@@ -120,7 +124,8 @@ static void buffers(struct rw_cand *c, struct dt_arena *a)
         if (!ana_set_overlaps(p.write, q.read))
             continue;
         if (n->buffer != UINT32_MAX)
-            rw_no(c, RW_NO_one_buffer, "data flows through '%s' and '%s'", g->buffer[n->buffer].name, g->buffer[b].name);
+            rw_no(c, RW_NO_one_buffer, "data flows through '%s' and '%s'", g->buffer[n->buffer].name,
+                  g->buffer[b].name);
         n->buffer = b;
     }
     if (n->buffer == UINT32_MAX)
@@ -138,17 +143,20 @@ static void bystanders(struct rw_cand *c, struct dt_arena *a)
         struct rw_uses p = rw_inline_uses(c, 0, b, a), q = rw_inline_uses(c, 1, b, a);
         if (b == n->buffer) {
             n->in_place = q.write.n != 0;
-            if (p.read.n && (n->host == 1 || q.write.n)) /* what a host reads of it stays as it is, if nobody writes there meanwhile */
+            /* what a host reads of it stays as it is, if nobody writes there meanwhile */
+            if (p.read.n && (n->host == 1 || q.write.n))
                 rw_no(c, RW_NO_bystanders, "'%s' reads '%s' too", rw_launch_name(c, 0), g->buffer[b].name);
             if (q.write.n && n->host == 1)
                 rw_no(c, RW_NO_bystanders, "'%s' writes '%s' too", rw_launch_name(c, 1), g->buffer[b].name);
             continue;
         }
         if (ana_set_overlaps(p.read, q.write) || ana_set_overlaps(p.write, q.write))
-            rw_no(c, RW_NO_bystanders, "'%s' writes bytes of '%s' that '%s' %s, and the two would run at one time", rw_launch_name(c, 1), g->buffer[b].name,
-               rw_launch_name(c, 0), ana_set_overlaps(p.read, q.write) ? "reads" : "writes");
+            rw_no(c, RW_NO_bystanders, "'%s' writes bytes of '%s' that '%s' %s, and the two would run at one time",
+                  rw_launch_name(c, 1), g->buffer[b].name, rw_launch_name(c, 0),
+                  ana_set_overlaps(p.read, q.write) ? "reads" : "writes");
         if (n->host == 1 && p.write.n)
-            rw_no(c, RW_NO_bystanders, "'%s' writes '%s' too, and would do so more than once", rw_launch_name(c, 0), g->buffer[b].name);
+            rw_no(c, RW_NO_bystanders, "'%s' writes '%s' too, and would do so more than once", rw_launch_name(c, 0),
+                  g->buffer[b].name);
     }
 }
 
@@ -167,16 +175,17 @@ static void readers(struct rw_cand *c, struct dt_arena *a)
         who = c->prog->graph->launch[x->consumer].name;
     }
     if (need && n->host == 1)
-        rw_no(c, RW_NO_no_other_reader, "'%s' is needed by %s%s%s as well", c->prog->graph->buffer[n->buffer].name, *who == 't' ? "" : "'", who,
-           *who == 't' ? "" : "'");
+        rw_no(c, RW_NO_no_other_reader, "'%s' is needed by %s%s%s as well", c->prog->graph->buffer[n->buffer].name,
+              *who == 't' ? "" : "'", who, *who == 't' ? "" : "'");
     struct rw_uses p = rw_inline_uses(c, 0, n->buffer, a), q = rw_inline_uses(c, 1, n->buffer, a);
     n->keep_store = need || p.read.n; /* a host that reads it too may read what another of its threads stored */
-    if (n->in_place) /* what it writes back stands there in the end, if it is everything */
+    if (n->in_place)                  /* what it writes back stands there in the end, if it is everything */
         n->keep_store = !same_set(p.must, q.must);
-    n->drop_arg = !n->keep_store && !n->in_place && rw_args_whole(c, n->args) && rw_only_addresses(&c->body[n->guest], n->args[n->guest]);
+    n->drop_arg = !n->keep_store && !n->in_place && rw_args_whole(c, n->args) &&
+                  rw_only_addresses(&c->body[n->guest], n->args[n->guest]);
 }
 
-/* ---- sites ----------------------------------------------------------------------------------------------------------- */
+/* ---- sites ------------------------------------------------------------------------------------------------------- */
 
 bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i)
 {
@@ -212,14 +221,16 @@ static void units(struct rw_cand *c, int side)
             continue;
         uint32_t elem = ptx_type_bytes(i->type[0]), comps = i->vec ? i->vec : 1;
         if (i->opnd[i->op == PTX_OP_LD ? 1 : 0].base_kind != PTX_O_REG)
-            rw_no(c, RW_NO_plain_sites, "'%s' touches it at no register's address (PTX line %u)", rw_launch_name(c, side), i->line);
+            rw_no(c, RW_NO_plain_sites, "'%s' touches it at no register's address (PTX line %u)",
+                  rw_launch_name(c, side), i->line);
         if (!n->elem)
             n->elem = elem;
         if (elem != n->elem)
-            rw_no(c, RW_NO_same_widths, "'%s' moves %u bytes at once (PTX line %u), '%s' %u", rw_launch_name(c, side), elem, i->line, rw_launch_name(c, n->guest),
-               n->elem);
+            rw_no(c, RW_NO_same_widths, "'%s' moves %u bytes at once (PTX line %u), '%s' %u", rw_launch_name(c, side),
+                  elem, i->line, rw_launch_name(c, n->guest), n->elem);
         else if (!exact(b, i, elem))
-            rw_no(c, RW_NO_same_widths, "'%s' has %u bytes in a register of another size (PTX line %u)", rw_launch_name(c, side), elem, i->line);
+            rw_no(c, RW_NO_same_widths, "'%s' has %u bytes in a register of another size (PTX line %u)",
+                  rw_launch_name(c, side), elem, i->line);
         n->unit = common(comps, n->unit);
         if (side == n->guest)
             n->joint[n->njoint++] = (struct rw_joint){.inst = k, .comps = (uint8_t)comps};
@@ -240,13 +251,15 @@ static void sites(struct rw_cand *c)
     n->joint = dt_new_array(&c->arena, struct rw_joint, c->body[n->guest].f->ninst + 1);
     for (int s = 0; s < 2 && n->joint && !n->no[RW_NO_plain_sites]; s++)
         units(c, s ? n->host : n->guest);
-    if (!n->no[RW_NO_plain_sites] && !rw_only_addresses(&c->body[n->host], n->args[n->host])) /* inline.c follows it by its additions */
-        rw_no(c, RW_NO_plain_sites, "'%s' does more with the buffer's address than add to it", rw_launch_name(c, n->host));
+    /* inline.c follows it by its additions */
+    if (!n->no[RW_NO_plain_sites] && !rw_only_addresses(&c->body[n->host], n->args[n->host]))
+        rw_no(c, RW_NO_plain_sites, "'%s' does more with the buffer's address than add to it",
+              rw_launch_name(c, n->host));
     if (!n->njoint)
         rw_no(c, RW_NO_plain_sites, "'%s' touches it at no instruction of its own", rw_launch_name(c, n->guest));
 }
 
-/* ---- the host ------------------------------------------------------------------------------------------------------------ */
+/* ---- the host ---------------------------------------------------------------------------------------------------- */
 
 struct stores {
     struct rw_cand *c;
@@ -262,7 +275,8 @@ static int on_store(const struct ana_trace_box *b, void *user)
             if (t->writes && t->buffer[k] == s->c->in->buffer) {
                 s->bytes += (uint64_t)b->ext[0] * b->ext[1] * b->ext[2] * t->bytes * (uint64_t)t->times[k];
                 if (t->evidence != ANA_PROVED)
-                    rw_no(s->c, RW_NO_stored_once, "'%s' takes addresses from what a buffer holds", rw_launch_name(s->c, s->c->in->host));
+                    rw_no(s->c, RW_NO_stored_once, "'%s' takes addresses from what a buffer holds",
+                          rw_launch_name(s->c, s->c->in->host));
             }
     }
     return 0;
@@ -276,20 +290,23 @@ static int host_map(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     const char *buffer = c->prog->graph->buffer[n->buffer].name;
     if (n->host == 1) {
         if (!ana_set_contains(p.must, q.read))
-            rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write for certain", rw_launch_name(c, 1), buffer, rw_launch_name(c, 0));
+            rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write for certain",
+                  rw_launch_name(c, 1), buffer, rw_launch_name(c, 0));
         return 0;
     }
     if (!same_set(p.write, p.must))
         rw_no(c, RW_NO_stored_once, "'%s' writes some bytes of '%s' only perhaps", rw_launch_name(c, 0), buffer);
     else if (!ana_set_contains(p.must, q.read))
-        rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write", rw_launch_name(c, 1), buffer, rw_launch_name(c, 0));
+        rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write", rw_launch_name(c, 1), buffer,
+              rw_launch_name(c, 0));
     n->partial = !same_set(p.must, q.read);
     if (rw_refused(n))
         return 0;
     struct stores s = {.c = c};
     int r = rw_inline_trace(c, n->host, RW_NO_stored_once, on_store, &s, e);
     if (r == 0 && !rw_refused(n) && s.bytes != ana_set_bytes(p.must))
-        rw_no(c, RW_NO_stored_once, "'%s' stores some byte of '%s' more than once: a later value counts", rw_launch_name(c, 0), buffer);
+        rw_no(c, RW_NO_stored_once, "'%s' stores some byte of '%s' more than once: a later value counts",
+              rw_launch_name(c, 0), buffer);
     return r;
 }
 

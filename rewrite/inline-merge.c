@@ -1,17 +1,20 @@
 /* One text for several elements of a guest's thread.
  *
- * The lanes of a vector take the same steps at places side by side. Where their slices are one program but for constants, it stands once, and
- * the constants are computed from the slot:
+ * The lanes of a vector take the same steps at places side by side. Where their slices are one program but for
+ * constants, it stands once, and the constants are computed from the slot:
  *
- *     slot 1:  ld.global.f32 f, [w+4];          slot 3:  ld.global.f32 f, [w+12];         all:  add a, w, 4 * slot; ld.global.f32 f, [a];
- *     slot 0:  setp.lt p, i, n;                 slot 2:  add j, i, 256; setp.lt p, j, n;  all:  add j, i, 128 * slot; setp.lt p, j, n;
+ *     slot 1:  ld.global.f32 f, [w+4];          slot 3:  ld.global.f32 f, [w+12];         all:  add a, w, 4 * slot;
+ *                                                        ld.global.f32 f, [a];
+ *     slot 0:  setp.lt p, i, n;                 slot 2:  add j, i, 256; setp.lt p, j, n;  all:  add j, i, 128 * slot;
+ *                                                        setp.lt p, j, n;
  *
- * A slice is the template of its group, the longest that is left; others join that match it. Two slices match when, in the order of the text, what has an order
- * is alike (accesses, branches, predicated instructions, definitions of registers that have several), and what their operands are
- * computed from is alike, wherever it stands: pure instructions with one definition, compared as expressions. So it does not matter how a compiler has
- * mixed the lanes. An immediate of add and or, or the offset of an access, may differ; `x` matches `x + c` and `x | c`, whose constant then is 0.
- * The constants of a group must be sums of the slot's digits. Slices with loops are left alone, and a template computes nothing later than where it
- * is used: each definition dominates its uses.
+ * A slice is the template of its group, the longest that is left; others join that match it. Two slices match when, in
+ * the order of the text, what has an order is alike (accesses, branches, predicated instructions, definitions of
+ * registers that have several), and what their operands are computed from is alike, wherever it stands: pure
+ * instructions with one definition, compared as expressions. So it does not matter how a compiler has mixed the lanes.
+ * An immediate of add and or, or the offset of an access, may differ; `x` matches `x + c` and `x | c`, whose constant
+ * then is 0. The constants of a group must be sums of the slot's digits. Slices with loops are left alone, and a
+ * template computes nothing later than where it is used: each definition dominates its uses.
  */
 #include "rewrite/inline-priv.h"
 
@@ -38,8 +41,8 @@ struct match {
     struct rw_cand *c;
     const struct ptx_function *f;
     struct ptx_cfg cfg;
-    int64_t *def;       /* per register: where it is defined, NONE, MANY */
-    bool *free;         /* per instruction: a pure one */
+    int64_t *def; /* per register: where it is defined, NONE, MANY */
+    bool *free;   /* per instruction: a pure one */
     uint32_t *label;
     uint32_t *map, *inv; /* registers of the template -> of the other; of those with an order also back */
     struct undo *trail;
@@ -47,12 +50,12 @@ struct match {
     struct param param[PARAMS];
     unsigned nparam;
     uint64_t members;
-    unsigned t, s;      /* slots: template, other */
+    unsigned t, s; /* slots: template, other */
     unsigned work, depth;
     bool oom;
 };
 
-/* ---- what is known of the text --------------------------------------------------------------------------------------------- */
+/* ---- what is known of the text ----------------------------------------------------------------------------------- */
 
 static void on_def(uint32_t reg, bool write, void *user)
 {
@@ -93,14 +96,16 @@ static void look(struct match *m)
         if (i->op <= PTX_OP_OPAQUE || i->pred != PTX_NO_REG || !i->nopnd)
             continue;
         unsigned flags = ptx_op_info(i->op)->flags;
-        if ((flags & PTX_F_NODST) || ((flags & ~(unsigned)(PTX_F_DST2 | PTX_F_SPACE | PTX_F_SPACE2 | PTX_F_CTA | PTX_F_ORDERED)) && !parameter(i)))
+        if ((flags & PTX_F_NODST) ||
+            ((flags & ~(unsigned)(PTX_F_DST2 | PTX_F_SPACE | PTX_F_SPACE2 | PTX_F_CTA | PTX_F_ORDERED)) &&
+             !parameter(i)))
             continue;
         ptx_inst_regs(i, on_single, &s);
         m->free[n] = s.all;
     }
 }
 
-/* ---- undoing ----------------------------------------------------------------------------------------------------------------- */
+/* ---- undoing ----------------------------------------------------------------------------------------------------- */
 
 static bool note(struct match *m, struct undo u)
 {
@@ -167,15 +172,15 @@ static bool differs(struct match *m, uint32_t n, unsigned k, int64_t have, int64
     return true;
 }
 
-/* ---- expressions --------------------------------------------------------------------------------------------------------------- */
+/* ---- expressions ------------------------------------------------------------------------------------------------- */
 
 static bool regs(struct match *m, uint32_t t, uint32_t s);
 
 static bool sum_like(const struct ptx_inst *i)
 {
     static const uint8_t whole[] = {PTX_S32, PTX_U32, PTX_B32, PTX_S64, PTX_U64, PTX_B64};
-    return (i->op == PTX_OP_ADD || i->op == PTX_OP_OR) && memchr(whole, i->type[0], sizeof whole) && i->nmod == 0 && i->ntype == 1 && i->nopnd == 3 &&
-           i->pred == PTX_NO_REG && i->opnd[1].kind == PTX_O_REG &&
+    return (i->op == PTX_OP_ADD || i->op == PTX_OP_OR) && memchr(whole, i->type[0], sizeof whole) && i->nmod == 0 &&
+           i->ntype == 1 && i->nopnd == 3 && i->pred == PTX_NO_REG && i->opnd[1].kind == PTX_O_REG &&
            i->opnd[2].kind == PTX_O_IMM && (i->opnd[2].imm_type == PTX_S64 || i->opnd[2].imm_type == PTX_U64);
 }
 
@@ -184,16 +189,13 @@ static bool operand(struct match *m, uint32_t n, unsigned k, const struct ptx_op
     if (t->kind != s->kind || t->neg != s->neg || t->comp != s->comp)
         return false;
     switch (t->kind) {
-    case PTX_O_REG:
-        return regs(m, t->reg, s->reg);
+    case PTX_O_REG: return regs(m, t->reg, s->reg);
     case PTX_O_IMM:
         if (t->imm_type == s->imm_type && t->bits == s->bits)
             return !sum_like(&m->f->inst[n]) || differs(m, n, k, (int64_t)t->bits, (int64_t)s->bits);
         return m->free[n] && k == 2 && sum_like(&m->f->inst[n]) && differs(m, n, k, (int64_t)t->bits, (int64_t)s->bits);
-    case PTX_O_SREG:
-        return t->sreg == s->sreg;
-    case PTX_O_VAR:
-        return t->var == s->var && t->off == s->off;
+    case PTX_O_SREG: return t->sreg == s->sreg;
+    case PTX_O_VAR: return t->var == s->var && t->off == s->off;
     case PTX_O_ADDR:
         return t->base_kind == PTX_O_VAR && s->base_kind == PTX_O_VAR && t->var == s->var && t->off == s->off;
     case PTX_O_VEC:
@@ -201,10 +203,8 @@ static bool operand(struct match *m, uint32_t n, unsigned k, const struct ptx_op
             if (t->n != s->n || !operand(m, n, k, &t->elem[q], &s->elem[q]))
                 return false;
         return true;
-    case PTX_O_SINK:
-        return true;
-    default:
-        return false;
+    case PTX_O_SINK: return true;
+    default: return false;
     }
 }
 
@@ -234,8 +234,9 @@ static bool same_word(struct ptx_inst t, struct ptx_inst s)
         ptx_clear_mod(&t, vec[k]);
         ptx_clear_mod(&s, vec[k]);
     }
-    return t.op == s.op && t.nopnd == s.nopnd && t.nmod == s.nmod && !memcmp(t.mod, s.mod, sizeof *t.mod * t.nmod) && t.ntype == s.ntype &&
-           !memcmp(t.type, s.type, t.ntype) && t.space == s.space && t.space2 == s.space2 && t.dst2 == s.dst2;
+    return t.op == s.op && t.nopnd == s.nopnd && t.nmod == s.nmod && !memcmp(t.mod, s.mod, sizeof *t.mod * t.nmod) &&
+           t.ntype == s.ntype && !memcmp(t.type, s.type, t.ntype) && t.space == s.space && t.space2 == s.space2 &&
+           t.dst2 == s.dst2;
 }
 
 /* Not accesses, not branches. */
@@ -276,7 +277,7 @@ static bool regs(struct match *m, uint32_t t, uint32_t s)
     return good;
 }
 
-/* ---- what has an order ----------------------------------------------------------------------------------------------------------- */
+/* ---- what has an order ------------------------------------------------------------------------------------------- */
 
 static bool ordered(const struct match *m, unsigned slot, uint32_t n)
 {
@@ -296,15 +297,17 @@ static bool access(struct match *m, uint32_t nt, uint32_t ns)
 {
     const struct rw_inline *in = m->c->in;
     const struct ptx_inst *t = &m->f->inst[nt], *s = &m->f->inst[ns];
-    unsigned mt = in->slice[m->t][nt], ms = in->slice[m->s][ns], ft = (unsigned)__builtin_ctz(mt), fs = (unsigned)__builtin_ctz(ms);
+    unsigned mt = in->slice[m->t][nt], ms = in->slice[m->s][ns], ft = (unsigned)__builtin_ctz(mt),
+             fs = (unsigned)__builtin_ctz(ms);
     unsigned v = t->op == PTX_OP_LD ? 0 : 1, a = 1 - v, count = (unsigned)__builtin_popcount(mt);
     bool joint = rw_inline_joint(m->c, in->guest, t);
-    if (!same_word(*t, *s) || joint != rw_inline_joint(m->c, in->guest, s) || mt >> ft != (1u << count) - 1 || ms >> fs != (1u << count) - 1 ||
-        (count & (count - 1)) || ft % count || fs % count || !predicates(m, t, s))
+    if (!same_word(*t, *s) || joint != rw_inline_joint(m->c, in->guest, s) || mt >> ft != (1u << count) - 1 ||
+        ms >> fs != (1u << count) - 1 || (count & (count - 1)) || ft % count || fs % count || !predicates(m, t, s))
         return false;
     const struct ptx_opnd *at = &t->opnd[a], *as = &s->opnd[a];
     int64_t bytes = ptx_type_bytes(t->type[0]), ot = at->off + ft * bytes, os = as->off + fs * bytes;
-    if (!joint && (at->base_kind != as->base_kind || (at->base_kind == PTX_O_VAR && (at->var != as->var || ot != os)) || at->base_kind == PTX_O_NONE))
+    if (!joint && (at->base_kind != as->base_kind || (at->base_kind == PTX_O_VAR && (at->var != as->var || ot != os)) ||
+                   at->base_kind == PTX_O_NONE))
         return false;
     if (!joint && at->base_kind == PTX_O_REG &&
         (ptx_type_bytes(m->f->reg[at->reg].type) != 8 || !regs(m, at->reg, as->reg) || !differs(m, nt, a, ot, os)))
@@ -355,7 +358,7 @@ static bool whole(struct match *m)
     }
 }
 
-/* ---- the template ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the template ------------------------------------------------------------------------------------------------ */
 
 struct uses {
     struct match *m;
@@ -461,7 +464,8 @@ static void gather(struct match *m, struct rw_group *g)
         m->nparam = had;
     }
     in->slot_group[m->t] = (uint8_t)in->ngroup;
-    *g = (struct rw_group){.slot = m->t, .members = m->members, .param = dt_new_array(&m->c->arena, struct rw_param, m->nparam + 1)};
+    *g = (struct rw_group){
+        .slot = m->t, .members = m->members, .param = dt_new_array(&m->c->arena, struct rw_param, m->nparam + 1)};
     for (unsigned k = 0; k < m->nparam && g->param; k++) {
         struct rw_param *p = &g->param[g->nparam];
         bool moves = false;

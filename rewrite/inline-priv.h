@@ -1,12 +1,13 @@
-/* A pointwise kernel (the guest) inlined where another (the host) stores or loads the element that the two share: inline-map.c finds
- * out what holds, with inline-threads.c (who has which element), inline-loop.c and inline-slice.c (what of the guest each needs) and
- * inline-merge.c (which of that is one text); inline.c emits. */
+/* A pointwise kernel (the guest) inlined where another (the host) stores or loads the element that the two share:
+ * inline-map.c finds out what holds, with inline-threads.c (who has which element), inline-loop.c and inline-slice.c
+ * (what of the guest each needs) and inline-merge.c (which of that is one text); inline.c emits. */
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
 
 #include "rewrite/rewrite-priv.h"
 
-enum rw_number { RW_TID, RW_CTAID, RW_SLOT, RW_ROUND }; /* of the guest: thread, block, which of a thread's elements, in which round of its loop */
+/* of the guest: thread, block, which of a thread's elements, in which round of its loop */
+enum rw_number { RW_TID, RW_CTAID, RW_SLOT, RW_ROUND };
 struct rw_digit { /* offset = origin + sum of step * number */
     enum rw_number of;
     int comp;        /* x, y, z */
@@ -22,8 +23,8 @@ enum rw_inline_no {
     RW_NO_COUNT
 };
 
-/* The shared buffer is passed on in units: so many elements of `elem` bytes side by side. What a thread of the guest has is one or more slots of
- * a unit each. */
+/* The shared buffer is passed on in units: so many elements of `elem` bytes side by side. What a thread of the guest
+ * has is one or more slots of a unit each. */
 #define RW_SLOTS 64
 #define RW_DIGITS 12
 struct rw_joint { /* an instruction of the guest that the units pass through */
@@ -32,15 +33,16 @@ struct rw_joint { /* an instruction of the guest that the units pass through */
     uint8_t slot[8]; /* of each unit of it */
 };
 
-struct rw_induction { /* a register of the loop that each round adds something to */
+struct rw_induction {  /* a register of the loop that each round adds something to */
     uint32_t reg, add; /* the add: [reg or a copy of it], reg, what */
 };
-struct rw_param { /* a constant of a slice that is its group's template: operand `opnd` (an address: its offset) of instruction `inst` */
+/* a constant of a slice that is its group's template: operand `opnd` (an address: its offset) of instruction `inst` */
+struct rw_param {
     uint32_t inst;
     unsigned opnd;
     int64_t base, by[RW_DIGITS]; /* base + sum of by * digit */
 };
-struct rw_group { /* slots whose slices are one text (inline-merge.c) */
+struct rw_group {  /* slots whose slices are one text (inline-merge.c) */
     unsigned slot; /* whose slice stands for them */
     uint64_t members;
     struct rw_param *param;
@@ -56,21 +58,22 @@ struct rw_inline {
     unsigned njoint;
     unsigned nslot;
     int64_t at[RW_SLOTS]; /* what each slot's offsets begin at; ascending */
-    uint32_t loop;       /* that the elements are in: 1 + the first instruction of its header; 0: none */
-    bool *in_loop;       /* per instruction of the guest */
+    uint32_t loop;        /* that the elements are in: 1 + the first instruction of its header; 0: none */
+    bool *in_loop;        /* per instruction of the guest */
     struct rw_induction *induction;
     unsigned ninduction;
-    uint8_t **slice;     /* per slot: per instruction of the guest, which components stay (inline-slice.c); NULL: all of it */
+    /* per slot: per instruction of the guest, which components stay (inline-slice.c); NULL: all of it */
+    uint8_t **slice;
     struct rw_group *group;
     unsigned ngroup;
     uint8_t slot_group[RW_SLOTS];
-    int64_t origin;      /* byte offset where every digit is 0; there need be no such thread */
+    int64_t origin;                   /* byte offset where every digit is 0; there need be no such thread */
     struct rw_digit digit[RW_DIGITS]; /* largest step first */
     unsigned ndigit;
-    bool partial;    /* the host stores elements that no thread of the guest has, too */
-    bool in_place;   /* the guest writes the element back where it was */
-    bool keep_store; /* the host's store stays */
-    bool drop_arg;   /* no access to the buffer remains */
+    bool partial;          /* the host stores elements that no thread of the guest has, too */
+    bool in_place;         /* the guest writes the element back where it was */
+    bool keep_store;       /* the host's store stays */
+    bool drop_arg;         /* no access to the buffer remains */
     char *no[RW_NO_COUNT]; /* why not, one sentence; NULL: it holds */
 };
 
@@ -81,7 +84,7 @@ bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i
 /* The kernel, into c->ptx. */
 int rw_inline_join(struct rw_cand *c, struct dt_err *e);
 
-/* ---- between the files of inline-map.c --------------------------------------------------------------------------------- */
+/* ---- between the files of inline-map.c --------------------------------------------------------------------------- */
 struct rw_uses { /* of one buffer by one launch */
     struct ana_set read, write, must;
 };
@@ -95,7 +98,8 @@ int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_
 int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* slots, digits, slices */
 int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
 int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* the loop's text: in_loop, induction */
-bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst); /* is it a branch to the next round? */
+/* is it a branch to the next round? */
+bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst);
 /* Is all that a slice carries from round to round an induction? `need`: registers that it reads. */
 int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e);
 int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);

@@ -1,19 +1,21 @@
 /* What of a guest's text one of its elements needs.
  *
- * A thread of a guest may have several elements: a vector's components, what an unrolled loop takes, a tile of Triton's. Each that it can have is
- * a slot (inline-threads.c). Where the host passes an element on, the guest's text runs for that slot alone:
+ * A thread of a guest may have several elements: a vector's components, what an unrolled loop takes, a tile of
+ * Triton's. Each that it can have is a slot (inline-threads.c). Where the host passes an element on, the guest's text
+ * runs for that slot alone:
  *
  *     ld.global.v4.f32 {a, b, c, d}, [h+i];                    mov c, element;
  *     ld.global.v4.f32 {e, f, g, k}, [w+j];        slot 2:     ld.global.f32 g, [w+j+8];
  *     add a, a, e; … add d, d, k;                              add c, c, g;
  *     st.global.v4.f32 [y+i], {a, b, c, d};                    st.global.f32 [y+i+8], c;
  *
- * A slice is a program with the same effect on what it stores: it has these stores, whatever defines a register that something in it reads
- * (every definition, in whatever order), and each branch that does not lead to where falling through leads, next instructions that
- * stay compared. Dropping a branch whose two ways meet at one instruction changes nothing, as the guest is known to end. Memory
- * and the carry flag carry nothing: guests with local memory, calls or `.cc` have no slices, and what a guest writes is read by the slot that
- * writes it alone, before (inline-threads.c). A branch to the next round of the loop that the elements are in ends the slice (inline-loop.c). So
- * each store is one slot's, that of the element that it needs; one that needs two, or none, refuses.
+ * A slice is a program with the same effect on what it stores: it has these stores, whatever defines a register that
+ * something in it reads (every definition, in whatever order), and each branch that does not lead to where falling
+ * through leads, next instructions that stay compared. Dropping a branch whose two ways meet at one instruction changes
+ * nothing, as the guest is known to end. Memory and the carry flag carry nothing: guests with local memory, calls or
+ * `.cc` have no slices, and what a guest writes is read by the slot that writes it alone, before (inline-threads.c). A
+ * branch to the next round of the loop that the elements are in ends the slice (inline-loop.c). So each store is one
+ * slot's, that of the element that it needs; one that needs two, or none, refuses.
  */
 #include "rewrite/inline-priv.h"
 
@@ -147,10 +149,12 @@ static bool sliceable(struct rw_cand *c)
             continue;
         unsigned flags = ptx_op_info(i->op)->flags;
         bool global = rw_is_global_access(i), memory = flags & (PTX_F_READS | PTX_F_WRITES);
-        if ((flags & (PTX_F_CALL | PTX_F_ATOMIC)) || i->op == PTX_OP_BRX_IDX || ptx_mod_of(i, PTX_MC_CC) != PTX_M_NONE || (memory && i->space == PTX_LOCAL) ||
-            ((flags & PTX_F_WRITES) && (!global || i->op != PTX_OP_ST)) || (memory && global && (rw_prov_of(g, i) & RW_PROV_LOCAL)))
-            rw_no(c, RW_NO_own_ways, "'%s' has `%s` between its elements (PTX line %u)", rw_launch_name(c, c->in->guest),
-                             ptx_op_info(i->op)->mnemonic, i->line);
+        if ((flags & (PTX_F_CALL | PTX_F_ATOMIC)) || i->op == PTX_OP_BRX_IDX ||
+            ptx_mod_of(i, PTX_MC_CC) != PTX_M_NONE || (memory && i->space == PTX_LOCAL) ||
+            ((flags & PTX_F_WRITES) && (!global || i->op != PTX_OP_ST)) ||
+            (memory && global && (rw_prov_of(g, i) & RW_PROV_LOCAL)))
+            rw_no(c, RW_NO_own_ways, "'%s' has `%s` between its elements (PTX line %u)",
+                  rw_launch_name(c, c->in->guest), ptx_op_info(i->op)->mnemonic, i->line);
     }
     return !c->in->no[RW_NO_own_ways];
 }
@@ -170,8 +174,9 @@ static void stores(struct rw_cand *c, struct slicer *s)
             close_slice(s);
             uint64_t m = elements(s);
             if (!m || (m & (m - 1))) {
-                rw_no(c, RW_NO_own_ways, "what '%s' stores depends on %s of the elements that a thread has (PTX line %u)",
-                                 rw_launch_name(c, in->guest), m ? "several" : "none", i->line);
+                rw_no(c, RW_NO_own_ways,
+                      "what '%s' stores depends on %s of the elements that a thread has (PTX line %u)",
+                      rw_launch_name(c, in->guest), m ? "several" : "none", i->line);
                 if (!m || in->no[RW_NO_own_ways])
                     break;
             }

@@ -1,21 +1,24 @@
 /* Which thread of the guest has which element, and which of a thread's elements it is.
  *
- * They are found from the byte offset that the host is at. Each access of the guest to the shared buffer is taken from its trace
- * (analysis/trace.c: exact, for every thread of every block), and every unit of it must be at
+ * They are found from the byte offset that the host is at. Each access of the guest to the shared buffer is taken from
+ * its trace (analysis/trace.c: exact, for every thread of every block), and every unit of it must be at
  *
  *     offset = at[slot] + sx tid.x + sy tid.y + sz tid.z + bx ctaid.x + by ctaid.y + bz ctaid.z
  *
- * with one set of steps. Units at one distance from the thread's place are one slot, whichever instructions they are moved by; at[] must be
- * the sums of digits of their own (a vector's components; vectors so far apart). Sorted by step, each larger than anything that the smaller ones
- * add up to in any thread that has the access, all these are the digits of the offset: division by the largest step gives its number, the
- * rest the next. So no two have one element, and the element gives block, thread and slot. Steps come from the records' own lanes
- * and boxes, nothing is guessed: what does not fit refuses.
+ * with one set of steps. Units at one distance from the thread's place are one slot, whichever instructions they are
+ * moved by; at[] must be the sums of digits of their own (a vector's components; vectors so far apart). Sorted by step,
+ * each larger than anything that the smaller ones add up to in any thread that has the access, all these are the digits
+ * of the offset: division by the largest step gives its number, the rest the next. So no two have one element, and the
+ * element gives block, thread and slot. Steps come from the records' own lanes and boxes, nothing is guessed: what does
+ * not fit refuses.
  *
- * A loop around its accesses (a grid stride) gives one more number, the round; all of them are then in this one loop, each round has them, and what a round
- * adds to the offset is its step (inline-loop.c: how the text becomes that of one round).
+ * A loop around its accesses (a grid stride) gives one more number, the round; all of them are then in this one loop,
+ * each round has them, and what a round adds to the offset is its step (inline-loop.c: how the text becomes that of one
+ * round).
  *
- * What the guest both reads and writes must be each element's own. With one slot and no loop: a thread is at one place of such a buffer, and no two
- * threads meet. Else: the place is the element's own place but for a constant and the elements' sizes.
+ * What the guest both reads and writes must be each element's own. With one slot and no loop: a thread is at one place
+ * of such a buffer, and no two threads meet. Else: the place is the element's own place but for a constant and the
+ * elements' sizes.
  */
 #include "rewrite/inline-priv.h"
 
@@ -43,24 +46,26 @@ struct corner {
 
 struct walk {
     struct rw_cand *c;
-    int64_t step[6];       /* tid.x y z, ctaid.x y z */
+    int64_t step[6]; /* tid.x y z, ctaid.x y z */
     bool known[6];
-    int64_t by;            /* what a round adds */
+    int64_t by; /* what a round adds */
     bool by_known;
     uint32_t rounds;
     struct dt_vec(struct corner) corner;
-    bool *have;            /* per joint instruction: at[] is there */
-    int64_t *at;           /* of its first unit */
-    uint32_t n[6];         /* 1 + largest number that occurs */
-    uint64_t units;        /* that threads have */
+    bool *have;                /* per joint instruction: at[] is there */
+    int64_t *at;               /* of its first unit */
+    uint32_t n[6];             /* 1 + largest number that occurs */
+    uint64_t units;            /* that threads have */
     uint64_t lower[RW_DIGITS]; /* by place in digit[]: most that the smaller ones add up to */
-    uint64_t joint_bytes;  /* stored, every time counted */
-    uint64_t *cells, *stores; /* by buffer: bytes of threads' own places; of stores */
-    struct cell *cell;     /* [nbuffer][THREADS], of a box */
-    struct own *own;       /* by buffer */
-    bool *use;             /* by buffer: the guest reads and writes it */
-    int64_t (*had)[RW_SLOTS], (*wrote)[RW_SLOTS]; /* with a loop, of a box: rounds that the thread has the slot in; writes for it in */
-    uint64_t joint[THREADS], writes[THREADS], back[THREADS]; /* of a box: slots that the thread has; that it stores for; in the shared buffer */
+    uint64_t joint_bytes;      /* stored, every time counted */
+    uint64_t *cells, *stores;  /* by buffer: bytes of threads' own places; of stores */
+    struct cell *cell;         /* [nbuffer][THREADS], of a box */
+    struct own *own;           /* by buffer */
+    bool *use;                 /* by buffer: the guest reads and writes it */
+    /* with a loop, of a box: rounds that the thread has the slot in; writes for it in */
+    int64_t (*had)[RW_SLOTS], (*wrote)[RW_SLOTS];
+    /* of a box: slots that the thread has; that it stores for; in the shared buffer */
+    uint64_t joint[THREADS], writes[THREADS], back[THREADS];
 };
 
 static void coords(const struct rw_cand *c, uint32_t thread, uint32_t at[3])
@@ -90,7 +95,7 @@ static uint32_t joint_of(const struct walk *w, const struct ana_trace *t)
     return UINT32_MAX;
 }
 
-/* ---- steps --------------------------------------------------------------------------------------------------------------- */
+/* ---- steps ------------------------------------------------------------------------------------------------------- */
 
 /* As far as this record shows them: blocks by its own steps, threads by two lanes that differ in one number. */
 static void find_steps(struct walk *w, const struct ana_trace_box *b, const struct ana_trace *t)
@@ -144,7 +149,8 @@ static int on_steps(const struct ana_trace_box *b, void *user)
         if (w->c->in->loop == UINT32_MAX)
             w->c->in->loop = t->loop;
         if (t->loop != w->c->in->loop || t->loop == UINT32_MAX)
-            rw_no(w->c, RW_NO_thread_map, "the elements that a thread of '%s' has are not all in one loop", rw_launch_name(w->c, w->c->in->guest));
+            rw_no(w->c, RW_NO_thread_map, "the elements that a thread of '%s' has are not all in one loop",
+                  rw_launch_name(w->c, w->c->in->guest));
         find_steps(w, b, t);
         find_round(w, b, k);
         if (t->round && t->round[0])
@@ -186,7 +192,7 @@ static void more_steps(struct walk *w)
     }
 }
 
-/* ---- where each instruction begins ---------------------------------------------------------------------------------------- */
+/* ---- where each instruction begins ------------------------------------------------------------------------------- */
 
 /* What lane k's numbers add up to, in the box's first block. */
 static int64_t sum(const struct walk *w, const struct ana_trace_box *b, const uint32_t x[3])
@@ -208,7 +214,8 @@ static int on_begin(const struct ana_trace_box *b, void *user)
         for (uint32_t k = 0; j != UINT32_MAX && k < t->n; k++) {
             coords(c, t->thread[k], x);
             int64_t round = t->round ? t->round[k] : 0, at = t->base[k] - sum(w, b, x) - round * w->by;
-            bool good = (!w->have[j] || at == w->at[j]) && (t->round ? t->times[k] == 1 || (t->by && t->by[k] == w->by) : !t->moves && t->times[k] == 1);
+            bool good = (!w->have[j] || at == w->at[j]) &&
+                        (t->round ? t->times[k] == 1 || (t->by && t->by[k] == w->by) : !t->moves && t->times[k] == 1);
             if (good && round + t->times[k] > w->rounds)
                 w->rounds = round + t->times[k] > UINT32_MAX ? UINT32_MAX : (uint32_t)(round + t->times[k]);
             w->at[j] = at;
@@ -222,11 +229,13 @@ static int on_begin(const struct ana_trace_box *b, void *user)
                     w->n[3 + d] = last + 1;
             }
             if (t->buffer[k] != c->in->buffer)
-                rw_no(c, RW_NO_plain_sites, "an access of '%s' reaches another buffer", rw_launch_name(c, c->in->guest));
+                rw_no(c, RW_NO_plain_sites, "an access of '%s' reaches another buffer",
+                      rw_launch_name(c, c->in->guest));
             if (!good) {
-                rw_no(c, RW_NO_thread_map, "%s of '%s' to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
-                      c->in->host ? "what each thread writes" : "what each thread reads", rw_launch_name(c, c->in->guest), t->thread[k],
-                      b->lo[0], b->lo[1], b->lo[2]);
+                rw_no(c, RW_NO_thread_map,
+                      "%s of '%s' to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
+                      c->in->host ? "what each thread writes" : "what each thread reads",
+                      rw_launch_name(c, c->in->guest), t->thread[k], b->lo[0], b->lo[1], b->lo[2]);
                 return 0;
             }
         }
@@ -234,7 +243,7 @@ static int on_begin(const struct ana_trace_box *b, void *user)
     return 0;
 }
 
-/* ---- slots and digits ----------------------------------------------------------------------------------------------------- */
+/* ---- slots and digits -------------------------------------------------------------------------------------------- */
 
 static void add_digit(struct rw_inline *n, struct rw_digit x)
 {
@@ -316,7 +325,12 @@ static void make_digits(struct walk *w)
     n->origin = n->at[0];
     for (int d = 0; d < 7; d++) {
         int64_t step = d < 6 ? w->step[d] : w->by;
-        struct rw_digit x = {.of = d < 3 ? RW_TID : d < 6 ? RW_CTAID : RW_ROUND, .comp = d % 3, .step = (uint64_t)llabs(step), .down = step < 0,
+        struct rw_digit x = {.of = d < 3   ? RW_TID
+                                   : d < 6 ? RW_CTAID
+                                           : RW_ROUND,
+                             .comp = d % 3,
+                             .step = (uint64_t)llabs(step),
+                             .down = step < 0,
                              .n = d < 6 ? w->n[d] : w->rounds};
         if (x.n <= 1)
             continue;
@@ -332,16 +346,20 @@ static void make_digits(struct walk *w)
         rw_no(c, RW_NO_thread_map, "what '%s' touches is over 4 GiB long", name);
 }
 
-/* ---- every record against them --------------------------------------------------------------------------------------------- */
+/* ---- every record against them ----------------------------------------------------------------------------------- */
 
 /* What the smaller digits add up to: largest in the box's first or last block of each number. */
-static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot, int64_t round, int64_t times)
+static void bound(struct walk *w, const struct ana_trace_box *b, const uint32_t x[3], unsigned slot, int64_t round,
+                  int64_t times)
 {
     const struct rw_inline *n = w->c->in;
     uint64_t sum = 0;
     for (unsigned q = n->ndigit; q-- > 0;) {
         const struct rw_digit *y = &n->digit[q];
-        uint32_t first = y->of == RW_SLOT ? slot / y->weight % y->n : y->of == RW_ROUND ? (uint32_t)round : y->of == RW_TID ? x[y->comp] : b->lo[y->comp];
+        uint32_t first = y->of == RW_SLOT    ? slot / y->weight % y->n
+                         : y->of == RW_ROUND ? (uint32_t)round
+                         : y->of == RW_TID   ? x[y->comp]
+                                             : b->lo[y->comp];
         uint32_t last = first;
         if (y->of == RW_CTAID)
             last += (b->ext[y->comp] - 1) * b->stride[y->comp];
@@ -364,7 +382,8 @@ static void on_unit(struct walk *w, const struct ana_trace_box *b, const struct 
     w->joint_bytes += blocks_in(b) * w->c->in->unit * w->c->in->elem * (uint64_t)t->times[k];
     bound(w, b, x, slot, round, t->times[k]);
     if (w->had && w->had[thread][slot] != round)
-        rw_no(w->c, RW_NO_thread_map, "'%s' does not have its elements once in each round of its loop", rw_launch_name(w->c, w->c->in->guest));
+        rw_no(w->c, RW_NO_thread_map, "'%s' does not have its elements once in each round of its loop",
+              rw_launch_name(w->c, w->c->in->guest));
     if (w->had)
         w->had[thread][slot] = round + t->times[k];
 }
@@ -378,7 +397,8 @@ static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct 
         here.step[d] = b->ext[d] > 1 ? step_of(t, d, k) : 0;
     if (t->moves || t->times[k] != 1 ||
         (z->set && (z->base != here.base || memcmp(z->step, here.step, sizeof here.step) || (t->writes && z->written))))
-        rw_no(c, RW_NO_bystanders, "a thread of '%s' is at several places of '%s', which it writes, or writes one twice",
+        rw_no(c, RW_NO_bystanders,
+              "a thread of '%s' is at several places of '%s', which it writes, or writes one twice",
               rw_launch_name(c, c->in->guest), c->prog->graph->buffer[t->buffer[k]].name);
     if (!z->set)
         w->cells[t->buffer[k]] += blocks_in(b) * t->bytes;
@@ -403,16 +423,18 @@ static void in_own(struct walk *w, const struct ana_trace_box *b, const struct a
         unsigned mask = n->slice[s][t->inst], first = mask ? (unsigned)__builtin_ctz(mask) : 0;
         if (!mask)
             continue;
-        int64_t offset = n->at[s] + sum(w, b, x) + round * w->by, place = t->base[k] + first * bytes, scaled = offset / n->elem * bytes;
-        good &= offset % n->elem == 0 && mask >> first == (1u << n->unit) - 1 && (!o->set || (o->bytes == bytes && o->delta == place - scaled));
+        int64_t offset = n->at[s] + sum(w, b, x) + round * w->by, place = t->base[k] + first * bytes,
+                scaled = offset / n->elem * bytes;
+        good &= offset % n->elem == 0 && mask >> first == (1u << n->unit) - 1 &&
+                (!o->set || (o->bytes == bytes && o->delta == place - scaled));
         for (unsigned d = 0; d < 3; d++)
             good &= b->ext[d] < 2 || (step_of(t, d, k) % bytes == 0 && w->step[3 + d] * b->stride[d] % n->elem == 0 &&
                                       step_of(t, d, k) / bytes == w->step[3 + d] * b->stride[d] / n->elem);
         *o = (struct own){true, bytes, place - scaled};
     }
     if (!good)
-        rw_no(c, RW_NO_bystanders, "a thread of '%s' is not at its elements' own places of '%s', which it writes", rw_launch_name(c, n->guest),
-              c->prog->graph->buffer[t->buffer[k]].name);
+        rw_no(c, RW_NO_bystanders, "a thread of '%s' is not at its elements' own places of '%s', which it writes",
+              rw_launch_name(c, n->guest), c->prog->graph->buffer[t->buffer[k]].name);
 }
 
 static int on_check(const struct ana_trace_box *b, void *user)
@@ -458,10 +480,13 @@ static int on_check(const struct ana_trace_box *b, void *user)
             if (j == UINT32_MAX)
                 continue;
             bool again = n->host == 0 && (w->back[t->thread[k]] & whose) && !w->had;
-            for (unsigned s = 0; w->had && n->host == 0 && s < n->nslot; s++) /* what earlier rounds wrote is elsewhere */
-                again |= (w->back[t->thread[k]] & whose & UINT64_C(1) << s) && w->wrote[t->thread[k]][s] > (t->round ? t->round[k] : 0);
+            /* what earlier rounds wrote is elsewhere */
+            for (unsigned s = 0; w->had && n->host == 0 && s < n->nslot; s++)
+                again |= (w->back[t->thread[k]] & whose & UINT64_C(1) << s) &&
+                         w->wrote[t->thread[k]][s] > (t->round ? t->round[k] : 0);
             if (again)
-                rw_no(c, RW_NO_bystanders, "'%s' reads an element of '%s' again (PTX line %u) that it has written itself",
+                rw_no(c, RW_NO_bystanders,
+                      "'%s' reads an element of '%s' again (PTX line %u) that it has written itself",
                       rw_launch_name(c, n->guest), c->prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
             for (unsigned u = 0; u < n->joint[j].comps / n->unit; u++)
                 on_unit(w, b, t, k, n->joint[j].slot[u]);
@@ -472,8 +497,8 @@ static int on_check(const struct ana_trace_box *b, void *user)
         for (unsigned s = 0; w->had && s < n->nslot; s++)
             less |= w->wrote[k][s] > w->had[k][s];
         if (less)
-            rw_no(c, RW_NO_same_elements, "thread %u of '%s' writes something without having an element of '%s'", k, rw_launch_name(c, n->guest),
-                  c->prog->graph->buffer[n->buffer].name);
+            rw_no(c, RW_NO_same_elements, "thread %u of '%s' writes something without having an element of '%s'", k,
+                  rw_launch_name(c, n->guest), c->prog->graph->buffer[n->buffer].name);
     }
     return 0;
 }
@@ -491,12 +516,15 @@ static void check(struct walk *w, struct dt_arena *a)
     uint64_t all = 1;
     for (unsigned q = 0; q < n->ndigit; q++)
         all *= n->digit[q].n;
-    if (!rw_refused(n) && n->loop && n->partial && w->units != all) /* an element of no round: its guard may be that of the first */
-        rw_no(c, RW_NO_thread_map, "threads of '%s' make different numbers of rounds, and '%s' stores more than they have", name,
+    /* an element of no round: its guard may be that of the first */
+    if (!rw_refused(n) && n->loop && n->partial && w->units != all)
+        rw_no(c, RW_NO_thread_map,
+              "threads of '%s' make different numbers of rounds, and '%s' stores more than they have", name,
               rw_launch_name(c, n->host));
     if (!rw_refused(n) && w->units * n->elem * n->unit != ana_set_bytes(n->host == 0 ? u.read : u.must))
         rw_no(c, RW_NO_same_elements, "the threads of '%s' do not have each byte of '%s' once", name, shared);
-    if (!rw_refused(n) && n->host == 1 && (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
+    if (!rw_refused(n) && n->host == 1 &&
+        (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
         rw_no(c, RW_NO_stored_once, "'%s' stores some byte of '%s' more than once, or perhaps", name, shared);
     for (uint32_t b = 0; b < g->nbuffer && !rw_refused(n); b++) {
         u = rw_inline_uses(c, n->guest, b, a);
@@ -529,7 +557,8 @@ int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         r = rw_inline_trace(c, n->guest, RW_NO_thread_map, on_steps, &w, e);
     if (n->loop == UINT32_MAX)
         n->loop = 0;
-    if (r == 0 && n->loop && (!(w.had = dt_calloc(THREADS, sizeof *w.had)) || !(w.wrote = dt_calloc(THREADS, sizeof *w.wrote))))
+    if (r == 0 && n->loop &&
+        (!(w.had = dt_calloc(THREADS, sizeof *w.had)) || !(w.wrote = dt_calloc(THREADS, sizeof *w.wrote))))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r == 0 && !rw_refused(n)) {
         more_steps(&w);

@@ -1,24 +1,29 @@
-/* Block fusion at level `register`: a pointwise kernel inlined into its neighbour, at the instruction that its element passes through.
+/* Block fusion at level `register`: a pointwise kernel inlined into its neighbour, at the instruction that its element
+ * passes through.
  *
  *   epilogue: the guest consumes                     prologue: the guest produces
  *   before  st.global.f32 [%rd9+64], %f7;            before  ld.global.f32 %f7, [%rd9+64];
  *   after   [the same store, where others read it]   after   o = offset(%rd9) + 64           in the buffer, in bytes
- *           o = offset(%rd9) + 64                            t, b = digits of o              thread and block numbers of the guest
+ *           o = offset(%rd9) + 64                            t, b = digits of o              thread and block numbers
+ *                                                            of the guest
  *           t, b = digits of o                               GUEST: st [..], v -> out = v ^ zero
  *           GUEST: ld v, [..] -> v = %f7 ^ zero              mov %f7, out;
  *
- * The host is the fused launch: its text, geometry, barriers, shared memory, clusters stay; other tile shapes than the guest's do
- * not matter. The guest's text stands once for each element that the host's instruction moves, each time with thread numbers of its own; its guards
- * are evaluated there again. Digits: inline-map.c, which proves that they are the thread's.
+ * The host is the fused launch: its text, geometry, barriers, shared memory, clusters stay; other tile shapes than the
+ * guest's do not matter. The guest's text stands once for each element that the host's instruction moves, each time
+ * with thread numbers of its own; its guards are evaluated there again. Digits: inline-map.c, which proves that they
+ * are the thread's.
  *
- * zero: a parameter of this joint that is 0 whenever the kernel runs. ptxas combines what meets (division and add, two negations, min and max …), across a joint too,
- * where the posted kernels had a store and a load; it combines nothing over `xor` with what it does not know. Each joint has its own, found again by its name (rw_is_zero_word):
- * two xor with one word cancel. A store that goes away was a use of its value: the xor is one in its stead.
+ * zero: a parameter of this joint that is 0 whenever the kernel runs. ptxas combines what meets (division and add, two
+ * negations, min and max …), across a joint too, where the posted kernels had a store and a load; it combines nothing
+ * over `xor` with what it does not know. Each joint has its own, found again by its name (rw_is_zero_word): two xor
+ * with one word cancel. A store that goes away was a use of its value: the xor is one in its stead.
  *
- * Legal when the ALSO and INLINE rows of legal.def hold. What could break it: an element that is stored twice (the first value would be passed on),
- * threads without an element (they would be lost), bytes that either side writes and the other touches (the guest now runs while the host's other
- * blocks do), arithmetic that ptxas makes otherwise: within a body device/identity.c, at the joint the zero word. Not seen: a guest that does not use the value,
- * where the host's other use of it is then the only one.
+ * Legal when the ALSO and INLINE rows of legal.def hold. What could break it: an element that is stored twice (the
+ * first value would be passed on), threads without an element (they would be lost), bytes that either side writes and
+ * the other touches (the guest now runs while the host's other blocks do), arithmetic that ptxas makes otherwise:
+ * within a body device/identity.c, at the joint the zero word. Not seen: a guest that does not use the value, where the
+ * host's other use of it is then the only one.
  */
 #include "rewrite/inline-priv.h"
 #include "rewrite/join-priv.h"
@@ -44,7 +49,7 @@ static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
     return r;
 }
 
-/* ---- parameters --------------------------------------------------------------------------------------------------------- */
+/* ---- parameters -------------------------------------------------------------------------------------------------- */
 
 static bool dropped(const struct rw_cand *c, int side, uint32_t arg)
 {
@@ -60,7 +65,8 @@ static int make_zero(struct rw_join *j)
     return j->zero ? 0 : nomem(j);
 }
 
-/* The guest's parameters: those of the host with the same argument, or new ones. c->arg_keep and c->arg_same say so to the launch. */
+/* The guest's parameters: those of the host with the same argument, or new ones. c->arg_keep and c->arg_same say so to
+ * the launch. */
 static int make_params(struct rw_join *j)
 {
     struct rw_cand *c = j->c;
@@ -85,8 +91,8 @@ static int make_params(struct rw_join *j)
             continue;
         }
         for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
-            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !dropped(c, host, k) && own[k]->bytes == v->bytes && own[k]->align == v->align && own[k]->is_array == v->is_array &&
-                rw_same_arg(&hl->arg[k], &gl->arg[i]))
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !dropped(c, host, k) && own[k]->bytes == v->bytes &&
+                own[k]->align == v->align && own[k]->is_array == v->is_array && rw_same_arg(&hl->arg[k], &gl->arg[i]))
                 to = own[k];
         c->arg_same[guest][i] = to != NULL;
         if (!to && !(to = rw_new_param(j, v)))
@@ -113,7 +119,7 @@ static int make_params(struct rw_join *j)
     return make_zero(j);
 }
 
-/* ---- one instance of the guest -------------------------------------------------------------------------------------------- */
+/* ---- one instance of the guest ----------------------------------------------------------------------------------- */
 
 struct site {
     struct rw_join *j;
@@ -121,14 +127,17 @@ struct site {
     uint32_t rem, tmp, none;   /* scratch registers */
     uint32_t digit[RW_DIGITS]; /* of the slot */
     uint32_t slot, bit, one;   /* the slot; a 64-bit register, a predicate; where there are several texts */
-    uint32_t *shadow;          /* of the host's registers that point into the buffer: the same, counted from its begin */
-    uint32_t out[16];          /* prologue: components */
+    /* of the host's registers that point into the buffer: the same, counted from its begin */
+    uint32_t *shadow;
+    uint32_t out[16]; /* prologue: components */
 };
 
-static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struct ptx_opnd from, uint8_t type, uint32_t pred, bool neg)
+static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struct ptx_opnd from, uint8_t type,
+                     uint32_t pred, bool neg)
 {
     struct ptx_opnd two[2] = {to, from};
-    struct ptx_inst i = {.op = PTX_OP_MOV, .nopnd = 2, .ntype = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = two};
+    struct ptx_inst i = {
+        .op = PTX_OP_MOV, .nopnd = 2, .ntype = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = two};
     i.type[0] = (uint8_t)(elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16);
     if (from.kind == PTX_O_IMM) { /* of the type that it was written for */
         uint32_t r = new_reg(j, (enum ptx_type)type, "dt_c");
@@ -144,16 +153,25 @@ static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struc
     return ptx_append(j->f, i) ? 0 : nomem(j);
 }
 
-/* to = from, as a value crosses from one posted body into the other: by way of `xor` with the joint's zero word, so that ptxas does not combine what
- * made it with what it goes into. On bits: .f32 is no type of xor. */
-static int emit_hidden(struct rw_join *j, const struct rw_phase *p, struct ptx_opnd to, struct ptx_opnd from, uint8_t type, uint32_t pred, bool neg)
+/* to = from, as a value crosses from one posted body into the other: by way of `xor` with the joint's zero word, so
+ * that ptxas does not combine what made it with what it goes into. On bits: .f32 is no type of xor. */
+static int emit_hidden(struct rw_join *j, const struct rw_phase *p, struct ptx_opnd to, struct ptx_opnd from,
+                       uint8_t type, uint32_t pred, bool neg)
 {
     unsigned elem = j->c->in->elem;
     enum ptx_type bits = elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16;
-    struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, y = x, zero = {.kind = PTX_O_REG, .comp = -1, .reg = p->zero};
+    struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, y = x,
+                    zero = {.kind = PTX_O_REG, .comp = -1, .reg = p->zero};
     y.reg = new_reg(j, bits, "dt_x"); /* of its own: no register holds both */
     struct ptx_opnd three[3] = {y, x, zero};
-    struct ptx_inst i = {.op = PTX_OP_XOR, .nopnd = 3, .ntype = 1, .pred = pred, .pred_neg = neg, .vec = 1, .opnd = three, .type = {(uint8_t)bits}};
+    struct ptx_inst i = {.op = PTX_OP_XOR,
+                         .nopnd = 3,
+                         .ntype = 1,
+                         .pred = pred,
+                         .pred_neg = neg,
+                         .vec = 1,
+                         .opnd = three,
+                         .type = {(uint8_t)bits}};
     if (x.reg == PTX_NO_REG || y.reg == PTX_NO_REG)
         return DT_E_NOMEM;
     int r = emit_move(j, elem, x, from, type, pred, neg);
@@ -179,7 +197,10 @@ static int emit_zero(struct rw_join *j, struct rw_phase *p)
     return r;
 }
 
-static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k) { return o->kind == PTX_O_VEC ? o->elem[k] : *o; }
+static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k)
+{
+    return o->kind == PTX_O_VEC ? o->elem[k] : *o;
+}
 
 /* copy.c's word for the guest's own joint instruction: `i` is the mapped copy of it. */
 int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i)
@@ -200,7 +221,8 @@ int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *
             if (to.kind != PTX_O_SINK)
                 r = emit_hidden(j, p, to, p->value[k], p->value_type, i->pred, i->pred_neg);
         } else {
-            r = emit_hidden(j, p, p->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred, i->pred_neg);
+            r = emit_hidden(j, p, p->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred,
+                            i->pred_neg);
         }
     }
     return r;
@@ -222,12 +244,16 @@ static int emit_digits(struct site *s)
     int r = s->slot != PTX_NO_REG ? rw_emit(j, "mov.u32 %s, 0;", rw_rname(j, s->slot)) : 0;
     for (unsigned k = 0; k < n->ndigit && r == 0; k++) {
         const struct rw_digit *d = &n->digit[k];
-        uint32_t reg = d->of == RW_CTAID ? s->p.ctaid[d->comp] : d->of == RW_TID ? s->p.tid[d->comp] : d->of == RW_ROUND ? s->p.round : s->digit[k];
+        uint32_t reg = d->of == RW_CTAID   ? s->p.ctaid[d->comp]
+                       : d->of == RW_TID   ? s->p.tid[d->comp]
+                       : d->of == RW_ROUND ? s->p.round
+                                           : s->digit[k];
         uint32_t step = (uint32_t)d->step;
         bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit && !n->partial;
         const char *Q = reg == PTX_NO_REG ? TMP : rw_rname(j, reg);
         if (reg != PTX_NO_REG || (!pow2 && !last) || n->partial)
-            r = pow2 ? rw_emit(j, "shr.u32 %s, %s, %d;", Q, REM, __builtin_ctz(step)) : rw_emit(j, "div.u32 %s, %s, %u;", Q, REM, step);
+            r = pow2 ? rw_emit(j, "shr.u32 %s, %s, %d;", Q, REM, __builtin_ctz(step))
+                     : rw_emit(j, "div.u32 %s, %s, %u;", Q, REM, step);
         if (r == 0 && n->partial)
             r = emit_leave(s, Q, d->n);
         if (r == 0 && d->of == RW_SLOT && s->slot != PTX_NO_REG)
@@ -241,7 +267,8 @@ static int emit_digits(struct site *s)
     return r == 0 && n->partial ? emit_leave(s, REM, 1) : r;
 }
 
-/* The register that stands for the host's `reg`, counted from the buffer's begin; its definition may come later in the text. */
+/* The register that stands for the host's `reg`, counted from the buffer's begin; its definition may come later in the
+ * text. */
 static uint32_t shadow_of(struct site *s, uint32_t reg)
 {
     if (s->shadow[reg] == PTX_NO_REG)
@@ -249,7 +276,8 @@ static uint32_t shadow_of(struct site *s, uint32_t reg)
     return s->shadow[reg];
 }
 
-/* s->rem = byte offset of component `comp` of what the host's instruction (a copy of it, its registers its own) touches, less the origin. */
+/* s->rem = byte offset of component `comp` of what the host's instruction (a copy of it, its registers its own)
+ * touches, less the origin. */
 static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
 {
     struct rw_join *j = s->j;
@@ -280,7 +308,8 @@ int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
             if (!q->by[d])
                 continue;
             const char *D = rw_rname(j, p->digit[d]), *X = rw_rname(j, x), *op = wide ? "mad.wide.s32" : "mad.lo.s32";
-            int r = last == PTX_NO_REG ? rw_emit(j, "%s %s, %s, %d, %lld;", op, X, D, (int)q->by[d], (long long)(wide ? q->base : (int32_t)q->base))
+            int r = last == PTX_NO_REG ? rw_emit(j, "%s %s, %s, %d, %lld;", op, X, D, (int)q->by[d],
+                                                 (long long)(wide ? q->base : (int32_t)q->base))
                                        : rw_emit(j, "%s %s, %s, %d, %s;", op, X, D, (int)q->by[d], rw_rname(j, last));
             if (r < 0)
                 return r;
@@ -302,7 +331,8 @@ int rw_copy_round(struct rw_join *j, struct rw_phase *p)
     uint32_t k = n->loop ? n->loop - 1 : UINT32_MAX;
     while (k < f->ninst && k < p->at && f->inst[k].op == PTX_OP_LABEL)
         k++;
-    if (k != p->at || p->round == PTX_NO_REG || (k + 1 < f->ninst && f->inst[k + 1].op == PTX_OP_LABEL)) /* not its last label */
+    /* not its last label */
+    if (k != p->at || p->round == PTX_NO_REG || (k + 1 < f->ninst && f->inst[k + 1].op == PTX_OP_LABEL))
         return 0;
     for (const struct rw_induction *q = n->induction; q < n->induction + n->ninduction; q++) {
         const struct ptx_opnd *by = &f->inst[q->add].opnd[2];
@@ -320,7 +350,8 @@ int rw_copy_round(struct rw_join *j, struct rw_phase *p)
             r = rw_emit(j, "mad.lo.s%d %s, %s, %lld, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
                         (long long)(wide ? (int64_t)by->bits : (int32_t)by->bits), R);
         else
-            r = rw_emit(j, "mad.lo.s%d %s, %s, %s, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND, rw_rname(j, p->reg[by->reg]), R);
+            r = rw_emit(j, "mad.lo.s%d %s, %s, %s, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
+                        rw_rname(j, p->reg[by->reg]), R);
         if (r < 0)
             return r;
     }
@@ -349,8 +380,8 @@ static int emit_other(struct site *s, const struct rw_group *g, uint32_t label)
     const char *BIT = rw_rname(j, s->bit), *ONE = rw_rname(j, s->one), *SLOT = rw_rname(j, s->slot);
     int r;
     if (g->members & (g->members - 1))
-        r = rw_emit(j, "mov.u64 %s, %llu; shr.u64 %s, %s, %s; and.b64 %s, %s, 1; setp.eq.u64 %s, %s, 0;", BIT, (unsigned long long)g->members,
-                    BIT, BIT, SLOT, BIT, BIT, ONE, BIT);
+        r = rw_emit(j, "mov.u64 %s, %llu; shr.u64 %s, %s, %s; and.b64 %s, %s, 1; setp.eq.u64 %s, %s, 0;", BIT,
+                    (unsigned long long)g->members, BIT, BIT, SLOT, BIT, BIT, ONE, BIT);
     else
         r = rw_emit(j, "setp.ne.u32 %s, %s, %u;", ONE, SLOT, g->slot);
     return r < 0 ? r : rw_emit_bra(j, label, s->one, false);
@@ -369,7 +400,8 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     if (r < 0 || (r = emit_digits(s)) < 0)
         return r;
     for (unsigned k = 0; k < n->unit; k++)
-        s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]} : component(&i->opnd[1], first + k);
+        s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]}
+                             : component(&i->opnd[1], first + k);
     s->p.value_type = i->type[0];
     for (unsigned k = 0; k < groups && r == 0; k++) {
         uint32_t next = k + 1 < groups ? ptx_label_new(j->f, "GNEXT") : PTX_NO_REG;
@@ -413,7 +445,7 @@ static int emit_site(struct site *s, const struct ptx_inst *i)
     return r == 0 && skip != PTX_NO_REG ? rw_emit_label(j, skip) : r;
 }
 
-/* ---- the kernel ------------------------------------------------------------------------------------------------------------ */
+/* ---- the kernel -------------------------------------------------------------------------------------------------- */
 
 static int prepare(struct site *s)
 {
@@ -439,7 +471,8 @@ static int prepare(struct site *s)
         for (unsigned d = 0; d < n->ndigit; d++) {
             bool block = n->digit[d].of == RW_CTAID;
             uint32_t *to = block ? &s->p.ctaid[k] : &s->p.tid[k];
-            if ((block || n->digit[d].of == RW_TID) && n->digit[d].comp == k && rw_reads_sreg(g->f, block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
+            if ((block || n->digit[d].of == RW_TID) && n->digit[d].comp == k &&
+                rw_reads_sreg(g->f, block ? PTX_SR_CTAID : PTX_SR_TID, k) &&
                 (*to = new_reg(j, PTX_U32, block ? "dt_ctaid" : "dt_tid")) == PTX_NO_REG)
                 return DT_E_NOMEM;
         }
@@ -493,8 +526,9 @@ static struct ptx_inst move_number(const struct ptx_inst *load, struct ptx_opnd 
     return i;
 }
 
-/* The host's arithmetic on addresses of the buffer, once more on offsets: an offset must not be made of an address's bits, or the fused
- * launch's own maps would depend on where the buffer lies. rw_only_addresses has seen that it is additions, and copies. */
+/* The host's arithmetic on addresses of the buffer, once more on offsets: an offset must not be made of an address's
+ * bits, or the fused launch's own maps would depend on where the buffer lies. rw_only_addresses has seen that it is
+ * additions, and copies. */
 static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct ptx_inst *o)
 {
     struct rw_join *j = s->j;
@@ -505,7 +539,8 @@ static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct pt
     struct ptx_inst x = *i;
     uint64_t offset;
     bool carries = loads_argument(c, o, &offset);
-    if (i->op < PTX_OP_OPAQUE || (ptx_op_info(i->op)->flags & PTX_F_NODST) || !i->nopnd || i->nopnd > 4 || i->opnd[0].kind != PTX_O_REG)
+    if (i->op < PTX_OP_OPAQUE || (ptx_op_info(i->op)->flags & PTX_F_NODST) || !i->nopnd || i->nopnd > 4 ||
+        i->opnd[0].kind != PTX_O_REG)
         return 0;
     if (carries) {
         x = move_number(i, two, offset);

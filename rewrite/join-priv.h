@@ -8,7 +8,8 @@ struct rw_var_pair {
     const struct ptx_var *from;
     struct ptx_var *to;
     uint32_t offset; /* added to every use: places of static arrays in the one array */
-    int side;        /* of which body: both may be the same entry, with the same variables; RW_ANY_SIDE: module variables */
+    /* of which body: both may be the same entry, with the same variables; RW_ANY_SIDE: module variables */
+    int side;
 };
 
 #define RW_ANY_SIDE (-1)
@@ -27,35 +28,37 @@ struct rw_join {
     struct ptx_var *table; /* constant data, NULL if none */
     struct ptx_var *zero;  /* inlining: the zero word of its joint */
     uint32_t t, k;         /* registers: linear thread number, component */
-    uint32_t item, rank;   /* what lists and tables go by: k, or with clusters k * cluster + rank; the block's rank, PTX_NO_REG without */
+    /* what lists and tables go by: k, or with clusters k * cluster + rank; the block's rank, PTX_NO_REG without */
+    uint32_t item, rank;
     struct dt_err *e;
     unsigned nunique;
 };
 
 struct rw_phase { /* one body on its way into the fused kernel */
-    int side; /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
-    bool open; /* products stay without .rn (rw_cand.open) */
+    int side;     /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
+    bool open;    /* products stay without .rn (rw_cand.open) */
     uint32_t *reg, *label;
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
-    uint32_t in_cluster[3], cluster_of[3]; /* the same, of a body in clusters: its block's place in the cluster, the cluster's in the grid */
-    uint32_t *base;            /* per redirection: register with what is subtracted from an address */
-    uint32_t *origin;          /* and, with a pitch, register with the shared address of the region */
-    uint32_t end;              /* label */
-    unsigned barrier_count;    /* threads that bar.sync waits for; 0: all of the fused block */
+    /* the same, of a body in clusters: its block's place in the cluster, the cluster's in the grid */
+    uint32_t in_cluster[3], cluster_of[3];
+    uint32_t *base;         /* per redirection: register with what is subtracted from an address */
+    uint32_t *origin;       /* and, with a pitch, register with the shared address of the region */
+    uint32_t end;           /* label */
+    unsigned barrier_count; /* threads that bar.sync waits for; 0: all of the fused block */
     struct {
         uint32_t from, to; /* address register -> register with its shared address, while both hold */
     } known[32];
     unsigned nknown;
-    bool joint;              /* inlined: its joint instructions become moves to or from `value` */
-    unsigned slot;           /* and for this of a thread's elements alone */
-    const uint8_t *mask;     /* per instruction: components that stay (inline-slice.c); NULL: all */
+    bool joint;                   /* inlined: its joint instructions become moves to or from `value` */
+    unsigned slot;                /* and for this of a thread's elements alone */
+    const uint8_t *mask;          /* per instruction: components that stay (inline-slice.c); NULL: all */
     const struct rw_group *group; /* and the constants of the slot; NULL: it has none */
-    uint32_t round;          /* register: of the loop that the elements are in */
-    uint32_t *digit;         /* registers: the slot's digits */
-    uint32_t at;             /* number of the instruction at hand */
-    struct ptx_opnd *value;  /* components */
-    uint32_t zero;           /* register of an element's size: 0, and only the launch knows it */
-    uint8_t value_type;      /* as the host's instruction has it */
+    uint32_t round;               /* register: of the loop that the elements are in */
+    uint32_t *digit;              /* registers: the slot's digits */
+    uint32_t at;                  /* number of the instruction at hand */
+    struct ptx_opnd *value;       /* components */
+    uint32_t zero;                /* register of an element's size: 0, and only the launch knows it */
+    uint8_t value_type;           /* as the host's instruction has it */
 };
 
 /* Text with names of registers in it, appended to the fused function. */
@@ -73,13 +76,17 @@ int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *
 int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i);
 /* ... and what stands behind label p->at: at the loop's header, its registers as they are in the round. */
 int rw_copy_round(struct rw_join *j, struct rw_phase *p);
-/* cluster.c: register s, an offset in the component's footprint of the intermediate, becomes the address of that byte in the shared memory of the rank that has
- * it. origin: of the block's own region. pred: the access's guard. */
-int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred, bool neg);
+/* cluster.c: register s, an offset in the component's footprint of the intermediate, becomes the address of that byte
+ * in the shared memory of the rank that has it. origin: of the block's own region. pred: the access's guard. */
+int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred,
+                       bool neg);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
-/* A parameter like `like` for the entry: named by its number, a zero word (inline.c) as such, so that it is known again. NULL: memory. */
+/* A parameter like `like` for the entry: named by its number, a zero word (inline.c) as such, so that it is known
+ * again. NULL: memory. */
 struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like);
-#define RW_ZERO_WORD "dt_zero_" /* and a number: a parameter that is 0 whenever the kernel runs, and that no rewrite merges with another or knows the value of */
+/* and a number: a parameter that is 0 whenever the kernel runs, and that no rewrite merges with another or knows the
+ * value of */
+#define RW_ZERO_WORD "dt_zero_"
 bool rw_is_zero_word(const struct ptx_var *v);
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
 const char *rw_target_of(const char *a, const char *b); /* on which both run */

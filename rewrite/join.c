@@ -12,13 +12,13 @@
  *       for each consumer block b of component k: the same
  *   }
  *
- * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is the first number that no body uses for a part of the threads: a counted
- * barrier never shares a number with it, another one may, so that chains of any length need two.
- * Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time), the intermediates
- * follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size.
- * Level `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank %ctaid.x % size. A body with barriers of the
- * cluster is passed by as many in threads and ranks that it does not need: `IDLE: arrive, wait, …`.
- * Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
+ * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is the first number that no body uses for a
+ * part of the threads: a counted barrier never shares a number with it, another one may, so that chains of any length
+ * need two. Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time),
+ * the intermediates follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size. Level
+ * `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank %ctaid.x %
+ * size. A body with barriers of the cluster is passed by as many in threads and ranks that it does not need: `IDLE:
+ * arrive, wait, …`. Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
  *
  * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
  */
@@ -68,7 +68,7 @@ static uint32_t new_reg(struct rw_join *j, enum ptx_type t, const char *hint)
     return r;
 }
 
-/* ---- parameters, variables, functions ------------------------------------------------------------------------------ */
+/* ---- parameters, variables, functions ---------------------------------------------------------------------------- */
 
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y)
 {
@@ -121,8 +121,10 @@ static struct ptx_var *shared_param(struct rw_join *j, uint32_t s, uint32_t i)
     for (uint32_t b = 0; b < s && i < c->body[s].step->launch->narg; b++)
         for (uint32_t k = 0; k < c->body[b].f->nparam && k < c->body[b].step->launch->narg; k++) {
             const struct ptx_var *w = c->body[b].f->param[k];
-            if (!rw_is_zero_word(v) && !rw_is_zero_word(w) && !dropped(c, (int)b, k) && w->bytes == v->bytes && w->align == v->align && w->is_array == v->is_array &&
-                rw_same_arg(&c->body[b].step->launch->arg[k], &c->body[s].step->launch->arg[i]) && (to = rw_map_var(j, (int)b, w, &off)))
+            if (!rw_is_zero_word(v) && !rw_is_zero_word(w) && !dropped(c, (int)b, k) && w->bytes == v->bytes &&
+                w->align == v->align && w->is_array == v->is_array &&
+                rw_same_arg(&c->body[b].step->launch->arg[k], &c->body[s].step->launch->arg[i]) &&
+                (to = rw_map_var(j, (int)b, w, &off)))
                 return to;
         }
     return NULL;
@@ -155,8 +157,10 @@ static int make_params(struct rw_join *j)
     return 0;
 }
 
-/* PREFIX, a number, the old name: one that neither the module nor the function has, whose text may have come from here. */
-static void fresh_name(struct rw_join *j, const struct ptx_function *f, char *out, size_t size, const char *prefix, const char *old)
+/* PREFIX, a number, the old name: one that neither the module nor the function has, whose text may have come from
+ * here. */
+static void fresh_name(struct rw_join *j, const struct ptx_function *f, char *out, size_t size, const char *prefix,
+                       const char *old)
 {
     bool taken = true;
     while (taken) {
@@ -189,7 +193,8 @@ static int copy_module_vars(struct rw_join *j, const struct ptx_function *f)
             const struct ptx_opnd *o = &f->inst[n].opnd[k];
             bool var = o->kind == PTX_O_VAR || (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_VAR);
             uint32_t off;
-            if (!var || (o->var->space != PTX_GLOBAL && o->var->space != PTX_CONST) || rw_map_var(j, RW_ANY_SIDE, o->var, &off))
+            if (!var || (o->var->space != PTX_GLOBAL && o->var->space != PTX_CONST) ||
+                rw_map_var(j, RW_ANY_SIDE, o->var, &off))
                 continue;
             struct ptx_var *to = copy_data(j, o->var);
             if (!to || !dt_push(&j->vars, (struct rw_var_pair){o->var, to, 0, RW_ANY_SIDE}))
@@ -228,8 +233,8 @@ static const struct ptx_function *definition(const struct ptx_function *f)
     return f;
 }
 
-/* Device functions that `f` calls go into a module of their own by print and parse (ptx_clone keeps what an entry uses); here
- * they are copied by text with fresh names, callees first. */
+/* Device functions that `f` calls go into a module of their own by print and parse (ptx_clone keeps what an entry
+ * uses); here they are copied by text with fresh names, callees first. */
 static int copy_callees(struct rw_join *j, const struct ptx_function *f, bool open);
 
 static int copy_function(struct rw_join *j, const struct ptx_function *f, bool open)
@@ -323,7 +328,7 @@ static int make_shared(struct rw_join *j)
     return 0;
 }
 
-/* ---- constant data ------------------------------------------------------------------------------------------------- */
+/* ---- constant data ----------------------------------------------------------------------------------------------- */
 
 struct table { /* where the parts of dt_tab lie; UINT32_MAX: not there */
     uint32_t row[RW_BODIES], col[RW_BODIES], *base;
@@ -389,7 +394,7 @@ static int emit_lookup(struct rw_join *j, uint32_t reg, uint32_t at, unsigned si
     return rw_emit(j, "ld.const.u%u %s, [%s+%u];", size * 8, rw_rname(j, reg), A, at + plus);
 }
 
-/* ---- phases -------------------------------------------------------------------------------------------------------- */
+/* ---- phases ------------------------------------------------------------------------------------------------------ */
 
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp)
 {
@@ -427,8 +432,8 @@ static int emit_divmod(struct rw_join *j, uint32_t out, uint32_t v, uint32_t div
 }
 
 /* dim: sizes; coordinates of linear number v into reg[], for those that the body reads. */
-static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned sreg, uint32_t v, const uint32_t dim[3],
-                       uint32_t reg[3], const char *hint)
+static int emit_coords(struct rw_join *j, const struct ptx_function *f, unsigned sreg, uint32_t v,
+                       const uint32_t dim[3], uint32_t reg[3], const char *hint)
 {
     for (int k = 0; k < 3; k++) {
         reg[k] = PTX_NO_REG;
@@ -472,7 +477,8 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
         return nomem(j);
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         const struct rw_redirect *q = &c->redirect[k];
-        bool away = c->cluster && p->side == 1 && !q->own; /* counts from the component's base; cluster.c goes on from there */
+        /* counts from the component's base; cluster.c goes on from there */
+        bool away = c->cluster && p->side == 1 && !q->own;
         uint32_t b = p->base[k] = new_reg(j, PTX_B32, "dt_base"), o = p->origin[k] = new_reg(j, PTX_B32, "dt_org");
         if (b == PTX_NO_REG || o == PTX_NO_REG)
             return DT_E_NOMEM;
@@ -499,7 +505,8 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
                 return nomem(j);
             const char *W = rw_rname(j, w), *X = rw_rname(j, x);
             uint64_t at = 0, begin = 0;
-            rw_arg_address(&c->body[p->side].step->launch->arg[arg], &at, &begin); /* rw_sites_alone has seen that it has one */
+            /* rw_sites_alone has seen that it has one */
+            rw_arg_address(&c->body[p->side].step->launch->arg[arg], &at, &begin);
             long long offset = (int32_t)(uint32_t)begin;
             if ((r = rw_emit(j, "ld.param.u64 %s, [%s+%llu];", W, to->name, (unsigned long long)at)) < 0 ||
                 (r = rw_emit(j, "cvt.u32.u64 %s, %s;", X, W)) < 0 ||
@@ -531,7 +538,8 @@ int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
     return r < 0 ? r : rw_emit(j, "barrier.cluster.wait.acquire;");
 }
 
-/* Threads in groups of `threads`: registers for the thread's group, its number in there, and one for the place of the group's block in the list. */
+/* Threads in groups of `threads`: registers for the thread's group, its number in there, and one for the place of the
+ * group's block in the list. */
 static int emit_groups(struct rw_join *j, uint32_t threads, uint32_t *group, uint32_t *index, uint32_t *t)
 {
     uint32_t first = new_reg(j, PTX_U32, "dt_g0");
@@ -562,8 +570,10 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     const struct rw_list *l = &c->comps.list[side];
     struct rw_phase p = {.side = side, .open = c->open[side]};
     const struct ptx_function *f = b->f;
-    uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t; /* group t / threads has block I + group of the list */
-    bool loop = (l->m == UINT32_MAX ? l->max : l->m) > w, rest = w > 1 && (l->m == UINT32_MAX || l->m % w); /* in the last round not all groups have one */
+    /* group t / threads has block I + group of the list */
+    uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t;
+    /* in the last round not all groups have one */
+    bool loop = (l->m == UINT32_MAX ? l->max : l->m) > w, rest = w > 1 && (l->m == UINT32_MAX || l->m % w);
     int r;
     if (l->m == 0)
         return 0;
@@ -580,17 +590,20 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         if ((p.label[k] = ptx_label_new(j->f, side ? "C" : "P")) == UINT32_MAX)
             return nomem(j);
     p.end = ptx_label_new(j->f, side ? "CEND" : "PEND");
-    uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT"), end = out;
-    bool idle = b->ranks && b->meets > 0 && (b->threads != c->threads || l->m == UINT32_MAX); /* blocks without one, threads without a part */
+    uint32_t top = ptx_label_new(j->f, side ? "CTOP" : "PTOP"), out = ptx_label_new(j->f, side ? "COUT" : "POUT"),
+             end = out;
+    /* blocks without one, threads without a part */
+    bool idle = b->ranks && b->meets > 0 && (b->threads != c->threads || l->m == UINT32_MAX);
     if (idle)
         out = ptx_label_new(j->f, side ? "CIDLE" : "PIDLE");
     uint32_t blk = new_reg(j, PTX_U32, "dt_blk"), i = new_reg(j, PTX_U32, "dt_i"), n = new_reg(j, PTX_U32, "dt_n");
-    uint32_t pr = new_reg(j, PTX_PRED, "dt_p"), skip = new_reg(j, PTX_PRED, "dt_skip"), first = new_reg(j, PTX_U32, "dt_first");
+    uint32_t pr = new_reg(j, PTX_PRED, "dt_p"), skip = new_reg(j, PTX_PRED, "dt_skip"),
+             first = new_reg(j, PTX_U32, "dt_first");
     if (p.end == UINT32_MAX || top == UINT32_MAX || out == UINT32_MAX || first == PTX_NO_REG || pr == PTX_NO_REG ||
         skip == PTX_NO_REG || n == PTX_NO_REG || i == PTX_NO_REG || blk == PTX_NO_REG)
         return nomem(j);
-    const char *K = rw_rname(j, l->ranks ? j->k : j->item), *BLK = rw_rname(j, blk), *I = rw_rname(j, i), *N = rw_rname(j, n),
-               *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
+    const char *K = rw_rname(j, l->ranks ? j->k : j->item), *BLK = rw_rname(j, blk), *I = rw_rname(j, i),
+               *N = rw_rname(j, n), *P = rw_rname(j, pr), *FIRST = rw_rname(j, first);
     p.barrier_count = b->threads == c->threads ? 0 : b->threads;
     if (w > 1 && (r = emit_groups(j, b->threads, &group, &index, &t_of)) < 0)
         return r;
@@ -599,8 +612,9 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     /* the component's blocks: i runs to n; the affine list steps blk, the table is read at first + i */
     if (l->affine) {
         r = l->b == 1 && !l->a ? rw_emit(j, "mov.b32 %s, %s;", BLK, K)
-            : l->b ? rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", BLK, K, (long long)(int32_t)l->b, (long long)(int32_t)l->a)
-                 : rw_emit(j, "mov.b32 %s, %lld;", BLK, (long long)(int32_t)l->a);
+            : l->b             ? rw_emit(j, "mad.lo.s32 %s, %s, %lld, %lld;", BLK, K, (long long)(int32_t)l->b,
+                                         (long long)(int32_t)l->a)
+                               : rw_emit(j, "mov.b32 %s, %lld;", BLK, (long long)(int32_t)l->a);
         if (r == 0 && w > 1 && l->c)
             r = rw_emit(j, "mad.lo.s32 %s, %s, %lld, %s;", BLK, rw_rname(j, group), (long long)(int32_t)l->c, BLK);
         if (r == 0 && l->ranks && l->d)
@@ -624,17 +638,20 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
         return r;
     if (!l->affine && (r = rw_emit(j, "mov.b32 %s, %s;", I, FIRST)) < 0)
         return r;
-    if (!l->affine && l->m != UINT32_MAX && (loop || rest) && (r = rw_emit(j, "add.s32 %s, %s, %u;", N, FIRST, l->m)) < 0)
+    if (!l->affine && l->m != UINT32_MAX && (loop || rest) &&
+        (r = rw_emit(j, "add.s32 %s, %s, %u;", N, FIRST, l->m)) < 0)
         return r;
     if (loop && (r = rw_emit_label(j, top)) < 0)
         return r;
     if (b->threads * w != c->threads) {
-        /* a predicate of its own: `skip` differs between threads, `pr` never does (vary.c looks at registers, not at moments) */
+        /* a predicate of its own: `skip` differs between threads, `pr` never does (vary.c looks at registers, not at
+         * moments) */
         if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads * w)) < 0 ||
             (r = rw_emit_bra(j, idle ? out : p.end, skip, false)) < 0)
             return r;
     }
-    if (w > 1 && (rest || !l->affine) && (r = rw_emit(j, "add.s32 %s, %s, %s;", rw_rname(j, index), I, rw_rname(j, group))) < 0)
+    if (w > 1 && (rest || !l->affine) &&
+        (r = rw_emit(j, "add.s32 %s, %s, %s;", rw_rname(j, index), I, rw_rname(j, group))) < 0)
         return r;
     if (rest) {
         r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, index), l->m)
@@ -644,23 +661,27 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     }
     if (!l->affine && (r = emit_lookup(j, blk, t->col[side], l->narrow ? 2 : 4, w > 1 ? index : i, 0)) < 0)
         return r;
-    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0 || (r = emit_cluster(j, b, blk, &p)) < 0)
+    if ((r = emit_coords(j, f, PTX_SR_CTAID, blk, b->grid, p.ctaid, "dt_ctaid")) < 0 ||
+        (r = emit_cluster(j, b, blk, &p)) < 0)
         return r;
     if ((r = rw_copy_body(j, &p)) < 0 || (r = rw_emit_label(j, p.end)) < 0)
         return r;
     if (b->cp_async && (r = rw_emit(j, "cp.async.wait_all;")) < 0)
         return r;
     if (loop) {
-        if (l->affine && l->c && (r = rw_emit(j, "add.s32 %s, %s, %lld;", BLK, BLK, (long long)(int32_t)(l->c * w))) < 0)
+        if (l->affine && l->c &&
+            (r = rw_emit(j, "add.s32 %s, %s, %lld;", BLK, BLK, (long long)(int32_t)(l->c * w))) < 0)
             return r;
         if ((r = rw_emit(j, "add.s32 %s, %s, %u;", I, I, w)) < 0)
             return r;
-        r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, I, l->m) : rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, I, N);
+        r = l->affine ? rw_emit(j, "setp.ge.u32 %s, %s, %u;", P, I, l->m)
+                      : rw_emit(j, "setp.ge.u32 %s, %s, %s;", P, I, N);
         if (r < 0 || (r = rw_emit_bra(j, out, pr, false)) < 0 || (r = rw_emit_phase_barrier(j, barrier)) < 0 ||
             (r = rw_emit_bra(j, top, PTX_NO_REG, false)) < 0)
             return r;
     }
-    if (idle && ((r = rw_emit_bra(j, end, PTX_NO_REG, false)) < 0 || (r = rw_emit_label(j, out)) < 0 || (r = emit_idle(j, b)) < 0))
+    if (idle && ((r = rw_emit_bra(j, end, PTX_NO_REG, false)) < 0 || (r = rw_emit_label(j, out)) < 0 ||
+                 (r = emit_idle(j, b)) < 0))
         return r;
     return rw_emit_label(j, end);
 }
@@ -672,7 +693,7 @@ static unsigned phase_barrier(const struct rw_cand *c)
     return id < 0 ? 0 : (unsigned)id;
 }
 
-/* ---- the module ------------------------------------------------------------------------------------------------------ */
+/* ---- the module -------------------------------------------------------------------------------------------------- */
 
 /* The target on which both run: the higher one, of equal ones the one for a single chip (sm_90a before sm_90). */
 const char *rw_target_of(const char *a, const char *b)
@@ -697,8 +718,8 @@ int rw_copy_data(struct rw_join *j, int side)
     return r < 0 ? r : copy_function_vars(j, f, j->f, side);
 }
 
-/* Bodies one after the other, a barrier between. In clusters it is the cluster's, which also stands at the end while others may read this block's
- * shared memory. */
+/* Bodies one after the other, a barrier between. In clusters it is the cluster's, which also stands at the end while
+ * others may read this block's shared memory. */
 static int emit_phases(struct rw_join *j, const struct table *t)
 {
     const struct rw_comps *q = &j->c->comps;
@@ -736,7 +757,8 @@ static int emit_beside(struct rw_join *j, const struct table *t)
         if ((r = emit_phase(j, (int)s, t, 0)) < 0)
             return r;
         bool signals = c->flow && rw_flow_signals(c, s);
-        if (s + 1 < c->nbody && (r = signals ? rw_emit_bra(j, c->flow->tail, PTX_NO_REG, false) : rw_emit(j, "ret;")) == 0)
+        if (s + 1 < c->nbody &&
+            (r = signals ? rw_emit_bra(j, c->flow->tail, PTX_NO_REG, false) : rw_emit(j, "ret;")) == 0)
             r = rw_emit_label(j, next);
     }
     return r;
@@ -805,8 +827,10 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         goto out;
     }
     if ((r = rw_emit(&j, "mov.u32 %s, %%tid.x;", rw_rname(&j, j.t))) < 0 ||
-        (r = c->flow ? rw_flow_begin(&j, phase_barrier(c)) : rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.item))) < 0 ||
-        (c->cluster && ((r = emit_divmod(&j, j.k, j.item, c->cluster, 0)) < 0 || (r = emit_divmod(&j, j.rank, j.item, 1, c->cluster)) < 0)) ||
+        (r = c->flow ? rw_flow_begin(&j, phase_barrier(c))
+                     : rw_emit(&j, "mov.u32 %s, %%ctaid.x;", rw_rname(&j, j.item))) < 0 ||
+        (c->cluster && ((r = emit_divmod(&j, j.k, j.item, c->cluster, 0)) < 0 ||
+                        (r = emit_divmod(&j, j.rank, j.item, 1, c->cluster)) < 0)) ||
         (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0 ||
         (c->flow && (r = rw_flow_end(&j, phase_barrier(c))) < 0))
         goto out;

@@ -1,19 +1,22 @@
 /* Warp collectives that some lanes of their warp may have left.
  *
- * A lane that has exited no longer counts for `shfl.sync` and its kin, whatever the mask says; a lane that branched to the phase's end is
- * still waited for, and waits itself at the next barrier. So a collective that names all 32 lanes (a mask of ones, a mask that is not
- * known, or no mask at all: matrix instructions) must not stand in the region of a branch that differs within a warp, nor under such a
- * predicate. One whose mask names fewer lanes was written for a divergent place, and is left alone where lanes meet again; where some may have left the
- * kernel, they may be among those it names.
+ * A lane that has exited no longer counts for `shfl.sync` and its kin, whatever the mask says; a lane that branched to
+ * the phase's end is still waited for, and waits itself at the next barrier. So a collective that names all 32 lanes (a
+ * mask of ones, a mask that is not known, or no mask at all: matrix instructions) must not stand in the region of a
+ * branch that differs within a warp, nor under such a predicate. One whose mask names fewer lanes was written for a
+ * divergent place, and is left alone where lanes meet again; where some may have left the kernel, they may be among
+ * those it names.
  *
  * Per register, over all its definitions, one of (joined upwards; `hi` bounds the value, UINT64_MAX: unknown):
  *   CONST v    known: immediates, scalar arguments, sizes of the launch
  *   MULT       the same for a whole warp, and a multiple of 32
  *   UNIFORM    the same for a whole warp
- *   LANE       low five bits are the lane number, the others the same for a whole warp: %tid.x of warp-wide rows, i = block * 32 n + tid
+ *   LANE       low five bits are the lane number, the others the same for a whole warp: %tid.x of warp-wide rows, i =
+ *              block * 32 n + tid
  *   VARY       anything
- * LANE >> 5, LANE & ~31 and LANE < 32 n are uniform: a warp a row, and loops that step by whole warps. What is assigned in the region of a
- * branch that differs within a warp is VARY. Iterated to a fixpoint, as in vary.c, whose regions are used here.
+ * LANE >> 5, LANE & ~31 and LANE < 32 n are uniform: a warp a row, and loops that step by whole warps. What is assigned
+ * in the region of a branch that differs within a warp is VARY. Iterated to a fixpoint, as in vary.c, whose regions are
+ * used here.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -64,13 +67,9 @@ static struct value sreg(const struct rw_body *b, unsigned s, int comp)
     if (comp < 0 || comp > 2)
         return of(s == PTX_SR_LANEID ? LANE : VARY);
     switch (s) {
-    case PTX_SR_NTID:
-        return constant(b->block[comp]);
-    case PTX_SR_NCTAID:
-        return constant(b->grid[comp]);
-    case PTX_SR_CTAID:
-        v.hi = b->grid[comp] - 1;
-        return b->grid[comp] == 1 ? constant(0) : v;
+    case PTX_SR_NTID: return constant(b->block[comp]);
+    case PTX_SR_NCTAID: return constant(b->grid[comp]);
+    case PTX_SR_CTAID: v.hi = b->grid[comp] - 1; return b->grid[comp] == 1 ? constant(0) : v;
     case PTX_SR_TID:
         if (b->block[comp] == 1)
             return constant(0);
@@ -79,8 +78,7 @@ static struct value sreg(const struct rw_body *b, unsigned s, int comp)
                                                                                                       : VARY;
         v.hi = b->block[comp] - 1;
         return v;
-    default:
-        return of(VARY);
+    default: return of(VARY);
     }
 }
 
@@ -106,11 +104,11 @@ static struct value operand(const struct lanes *w, const struct ptx_opnd *o)
     struct value v = of(UNIFORM);
     switch (o->kind) {
     case PTX_O_REG:
-        return o->reg < w->f->nreg && !o->neg ? w->reg[o->reg] : o->reg < w->f->nreg && is_uniform(w->reg[o->reg]) ? v : of(VARY);
-    case PTX_O_IMM:
-        return constant(o->bits);
-    case PTX_O_SREG:
-        return sreg(w->b, o->sreg, o->comp);
+        return o->reg < w->f->nreg && !o->neg                      ? w->reg[o->reg]
+               : o->reg < w->f->nreg && is_uniform(w->reg[o->reg]) ? v
+                                                                   : of(VARY);
+    case PTX_O_IMM: return constant(o->bits);
+    case PTX_O_SREG: return sreg(w->b, o->sreg, o->comp);
     case PTX_O_ADDR:
         return o->base_kind == PTX_O_REG && o->reg < w->f->nreg && !is_uniform(w->reg[o->reg]) ? of(VARY) : v;
     case PTX_O_VEC:
@@ -118,8 +116,7 @@ static struct value operand(const struct lanes *w, const struct ptx_opnd *o)
             if (!is_uniform(operand(w, &o->elem[k])))
                 return of(VARY);
         return v;
-    default:
-        return v;
+    default: return v;
     }
 }
 
@@ -136,9 +133,9 @@ static struct value sum(struct value x, struct value y)
     bool known = x.hi < (1u << 31) && y.hi < (1u << 31);
     if (x.k == CONST && y.k == CONST && known && x.v + y.v < (1u << 31))
         return constant(x.v + y.v);
-    enum kind k = x.k == LANE && is_mult(y) ? LANE
-                  : y.k == LANE && is_mult(x) ? LANE
-                  : is_mult(x) && is_mult(y) ? MULT
+    enum kind k = x.k == LANE && is_mult(y)        ? LANE
+                  : y.k == LANE && is_mult(x)      ? LANE
+                  : is_mult(x) && is_mult(y)       ? MULT
                   : is_uniform(x) && is_uniform(y) ? UNIFORM
                                                    : VARY;
     return bounded(k, known, x.hi + y.hi);
@@ -188,7 +185,8 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
         return of(VARY);
     if (i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED)
         return of(UNIFORM); /* the same for all that take part, whatever went in */
-    if (i->op == PTX_OP_VOTE || i->op == PTX_OP_REDUX) { /* and here, where all of the warp do: not where halves vote apart */
+    /* and here, where all of the warp do: not where halves vote apart */
+    if (i->op == PTX_OP_VOTE || i->op == PTX_OP_REDUX) {
         struct value m = i->nopnd ? operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
         return of(m.k == NONE ? NONE : m.k == CONST && (uint32_t)m.v == UINT32_MAX ? UNIFORM : VARY);
     }
@@ -213,20 +211,15 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
     if (!integer || !n || i->vec > 1)
         return rest;
     switch (i->op) {
-    case PTX_OP_MOV:
-        return i->opnd[0].kind == PTX_O_REG ? x[0] : rest;
+    case PTX_OP_MOV: return i->opnd[0].kind == PTX_O_REG ? x[0] : rest;
     case PTX_OP_CVT:
-        return i->ntype > 1 && !ptx_type_is_float(i->type[1]) && ptx_type_bytes(i->type[1]) >= 4 && !i->nmod ? x[0] : rest;
-    case PTX_OP_ADD:
-        return n == 2 && !i->nmod ? sum(x[0], x[1]) : rest;
-    case PTX_OP_SUB:
-        return n == 2 && x[0].k == LANE && is_mult(x[1]) ? of(LANE) : rest;
-    case PTX_OP_MUL:
-        return n == 2 && (ptx_has(i, PTX_M_LO) || ptx_has(i, PTX_M_WIDE)) ? product(x[0], x[1]) : rest;
-    case PTX_OP_MAD:
-        return n == 3 && ptx_has(i, PTX_M_LO) ? sum(product(x[0], x[1]), x[2]) : rest;
-    case PTX_OP_SHL:
-        return uniform && x[1].k == CONST && x[1].v >= 5 && x[1].v < 32 ? of(MULT) : rest;
+        return i->ntype > 1 && !ptx_type_is_float(i->type[1]) && ptx_type_bytes(i->type[1]) >= 4 && !i->nmod ? x[0]
+                                                                                                             : rest;
+    case PTX_OP_ADD: return n == 2 && !i->nmod ? sum(x[0], x[1]) : rest;
+    case PTX_OP_SUB: return n == 2 && x[0].k == LANE && is_mult(x[1]) ? of(LANE) : rest;
+    case PTX_OP_MUL: return n == 2 && (ptx_has(i, PTX_M_LO) || ptx_has(i, PTX_M_WIDE)) ? product(x[0], x[1]) : rest;
+    case PTX_OP_MAD: return n == 3 && ptx_has(i, PTX_M_LO) ? sum(product(x[0], x[1]), x[2]) : rest;
+    case PTX_OP_SHL: return uniform && x[1].k == CONST && x[1].v >= 5 && x[1].v < 32 ? of(MULT) : rest;
     case PTX_OP_SHR:
         if (n != 2 || x[1].k != CONST)
             return rest;
@@ -236,7 +229,8 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
             return constant(x[1].v < 32 ? x[0].v >> x[1].v : 0);
         return bounded(x[0].k == LANE && x[1].v >= 5 ? UNIFORM : rest.k, x[1].v < 32, x[0].hi >> (x[1].v & 31));
     case PTX_OP_DIV:
-        return n == 2 && x[0].k == LANE && x[0].hi < (1u << 31) && is_mult(x[1]) && x[1].k == CONST ? of(UNIFORM) : rest;
+        return n == 2 && x[0].k == LANE && x[0].hi < (1u << 31) && is_mult(x[1]) && x[1].k == CONST ? of(UNIFORM)
+                                                                                                    : rest;
     case PTX_OP_AND:
         for (int k = 0; k < 2 && n == 2; k++)
             if (x[k].k == LANE && x[1 - k].k == CONST) {
@@ -246,8 +240,7 @@ static struct value evaluate(const struct lanes *w, const struct ptx_inst *i)
                     return of(MULT);
             }
         return rest;
-    default:
-        return rest;
+    default: return rest;
     }
 }
 
@@ -267,8 +260,8 @@ static void on_reg(uint32_t reg, bool write, void *user)
 
 static bool skipped(const struct ptx_inst *i)
 {
-    return i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO ||
-           i->op == PTX_OP_OPAQUE;
+    return i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+           i->op == PTX_OP_CALLPROTO || i->op == PTX_OP_OPAQUE;
 }
 
 static bool pred_varies(const struct lanes *w, const struct ptx_inst *i)
@@ -294,7 +287,8 @@ static void iterate(struct lanes *w)
             }
             const struct ptx_inst *last = &w->f->inst[b->last];
             bool jump = !skipped(last) && (ptx_op_info(last->op)->flags & (PTX_F_BRANCH | PTX_F_TERMINATOR));
-            if (jump && (pred_varies(w, last) || (last->op == PTX_OP_BRX_IDX && !is_uniform(operand(w, &last->opnd[0]))))) {
+            if (jump &&
+                (pred_varies(w, last) || (last->op == PTX_OP_BRX_IDX && !is_uniform(operand(w, &last->opnd[0]))))) {
                 w->changed |= rw_mark_region(&w->cfg, n, w->mark, w->stack, w->region);
                 if (b->ipdom == UINT32_MAX)
                     rw_mark_region(&w->cfg, n, w->mark, w->stack, w->left);
@@ -316,10 +310,8 @@ static bool names_all(const struct lanes *w, const struct ptx_inst *i)
         return m.k != CONST || (uint32_t)m.v == UINT32_MAX;
     }
     case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* each thread by itself: waits-cluster.c */
-    case PTX_OP_BARRIER_CLUSTER_WAIT:
-        return false;
-    default:
-        return true;
+    case PTX_OP_BARRIER_CLUSTER_WAIT: return false;
+    default: return true;
     }
 }
 
@@ -347,7 +339,8 @@ int rw_lanes(struct rw_body *body, struct dt_err *e)
             if (skipped(i) || !w.cfg.block[n].reachable || !(w.region[n] || pred_varies(&w, i)))
                 continue;
             bool call = i->op == PTX_OP_CALL && body->func_convergent;
-            bool here = (ptx_op_info(i->op)->flags & PTX_F_CONVERGENT) && !rw_is_block_barrier(i->op) && (w.left[n] || names_all(&w, i));
+            bool here = (ptx_op_info(i->op)->flags & PTX_F_CONVERGENT) && !rw_is_block_barrier(i->op) &&
+                        (w.left[n] || names_all(&w, i));
             if (!call && !here)
                 continue;
             body->find[RW_COLLECTIVE_VARYING] = (struct rw_find){true, i->line, ptx_op_info(i->op)->mnemonic};

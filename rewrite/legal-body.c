@@ -1,7 +1,8 @@
 /* Predicates on what the two kernels contain.
  *
- * Each turns a find of body.c or vary.c into one sentence that names the launch, the instruction and its line. The conditions themselves,
- * and how to add one, are in legal.def; nothing here looks at block maps or launches (legal-memory.c does).
+ * Each turns a find of body.c or vary.c into one sentence that names the launch, the instruction and its line. The
+ * conditions themselves, and how to add one, are in legal.def; nothing here looks at block maps or launches
+ * (legal-memory.c does).
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -44,7 +45,8 @@ bool rw_legal_machine_registers(const struct rw_cand *c, struct dt_str *why)
 
 bool rw_legal_functions(const struct rw_cand *c, struct dt_str *why)
 {
-    return none(c, RW_INDIRECT_CALL, why, "calls through a pointer") && none(c, RW_RECURSION, why, "calls recursively") &&
+    return none(c, RW_INDIRECT_CALL, why, "calls through a pointer") &&
+           none(c, RW_RECURSION, why, "calls recursively") &&
            none(c, RW_EXTERN_CALL, why, "calls a function that is not in its module") &&
            none(c, RW_EXIT_IN_FUNC, why, "exits inside a function") &&
            none(c, RW_FUNC_CONTEXT, why, "calls a function that uses its block's threads, barriers or shared memory");
@@ -69,14 +71,15 @@ bool rw_legal_parameters(const struct rw_cand *c, struct dt_str *why)
         }
     }
     if (bytes > 4352) {
-        dt_str_addf(why, "the parameters of all take %llu bytes, a launch takes 4352 everywhere", (unsigned long long)bytes);
+        dt_str_addf(why, "the parameters of all take %llu bytes, a launch takes 4352 everywhere",
+                    (unsigned long long)bytes);
         return false;
     }
     return true;
 }
 
-/* Below sm_70 ptxas makes code in which threads of a warp stay together [T: `YIELD` is left out]; raised, they may part, and what counts on it
- * (volatile shared memory within a warp, no barrier) has other values. */
+/* Below sm_70 ptxas makes code in which threads of a warp stay together [T: `YIELD` is left out]; raised, they may
+ * part, and what counts on it (volatile shared memory within a warp, no barrier) has other values. */
 static bool schedules(const struct rw_cand *c, struct dt_str *why)
 {
     unsigned highest = c->cluster || c->level == RW_LEVEL_CLUSTER ? 90 : c->flow ? 70 : 0;
@@ -86,14 +89,15 @@ static bool schedules(const struct rw_cand *c, struct dt_str *why)
     }
     for (uint32_t s = 0; s < c->nbody && highest >= RW_PARTING; s++)
         if (rw_target_number(c->body[s].f->module->target) < RW_PARTING) {
-            dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_%u they may part", c->body[s].step->launch->name,
-                        c->body[s].f->module->target, highest);
+            dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_%u they may part",
+                        c->body[s].step->launch->name, c->body[s].f->module->target, highest);
             return false;
         }
     return true;
 }
 
-/* "sm_90" and "sm_80" may be joined (at 90), and what is for one chip ("sm_90a") with what runs there ("sm_80": at 90a). */
+/* "sm_90" and "sm_80" may be joined (at 90), and what is for one chip ("sm_90a") with what runs there ("sm_80": at
+ * 90a). */
 bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
 {
     const char *t[RW_BODIES];
@@ -133,14 +137,16 @@ bool rw_legal_uniform_collectives(const struct rw_cand *c, struct dt_str *why)
     return none(c, RW_COLLECTIVE_VARYING, why, "has a warp collective that some lanes of a warp may have left by then");
 }
 
-/* One that no body uses for fewer than all threads of the fused block: those that all threads meet at, of a body that was fused before, do as well. */
+/* One that no body uses for fewer than all threads of the fused block: those that all threads meet at, of a body that
+ * was fused before, do as well. */
 int rw_phase_barrier(const struct rw_cand *c)
 {
     unsigned taken = 0;
     if (c->beside && !c->flow) /* nothing follows a body */
         return 0;
     for (uint32_t s = 0; s < c->nbody; s++)
-        taken |= c->body[s].threads == c->threads ? c->body[s].counted_ids : c->body[s].barrier_ids | c->body[s].counted_ids;
+        taken |=
+            c->body[s].threads == c->threads ? c->body[s].counted_ids : c->body[s].barrier_ids | c->body[s].counted_ids;
     for (int id = 0; id < 16; id++)
         if (!((taken >> id) & 1))
             return id;

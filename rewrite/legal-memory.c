@@ -1,7 +1,7 @@
 /* Predicates on launches, block maps, atomics and space.
  *
- * What the analysis and the launch geometry say: order between launches, conflicts inside one, floating-point atomics, room in constant
- * and shared memory. The conditions themselves, and how to add one, are in legal.def.
+ * What the analysis and the launch geometry say: order between launches, conflicts inside one, floating-point atomics,
+ * room in constant and shared memory. The conditions themselves, and how to add one, are in legal.def.
  */
 #include "rewrite/flow.h"
 
@@ -32,7 +32,8 @@ bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
-/* A body's own clusters. A host of level `register` stays as it is, but what is emitted is held to the simple rules of waits-cluster.c, so it must keep to them. */
+/* A body's own clusters. A host of level `register` stays as it is, but what is emitted is held to the simple rules of
+ * waits-cluster.c, so it must keep to them. */
 bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
 {
     const struct rw_comps *q = c->cluster ? &c->whole : &c->comps;
@@ -44,7 +45,8 @@ bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
         if (!f->set)
             continue;
         if (!b->ranks) {
-            dt_str_addf(why, "'%s' has `%.60s` (PTX line %u), and is not launched in clusters", name, f->what ? f->what : "?", f->line);
+            dt_str_addf(why, "'%s' has `%.60s` (PTX line %u), and is not launched in clusters", name,
+                        f->what ? f->what : "?", f->line);
             return false;
         }
         if (b->apart) {
@@ -54,17 +56,21 @@ bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
         if (c->level <= RW_LEVEL_PROLOGUE)
             continue;
         if (c->level != RW_LEVEL_CLUSTER) {
-            dt_str_addf(why, "'%s' uses its clusters of %u blocks: it may be joined at level cluster, or have others inlined (`%.60s`, PTX line %u)", name, b->ranks,
-                        f->what ? f->what : "?", f->line);
+            dt_str_addf(why,
+                        "'%s' uses its clusters of %u blocks: it may be joined at level cluster, or have others "
+                        "inlined (`%.60s`, PTX line %u)",
+                        name, b->ranks, f->what ? f->what : "?", f->line);
             return false;
         }
         if (first != UINT32_MAX && c->body[first].ranks != b->ranks) {
-            dt_str_addf(why, "'%s' runs in clusters of %u blocks, '%s' of %u", c->prog->graph->launch[c->launch[first]].name, c->body[first].ranks, name, b->ranks);
+            dt_str_addf(why, "'%s' runs in clusters of %u blocks, '%s' of %u",
+                        c->prog->graph->launch[c->launch[first]].name, c->body[first].ranks, name, b->ranks);
             return false;
         }
         first = s;
         if (q->list[s].max > b->ranks) {
-            dt_str_addf(why, "a component has up to %u blocks of '%s', which runs in clusters of %u", q->list[s].max, name, b->ranks);
+            dt_str_addf(why, "a component has up to %u blocks of '%s', which runs in clusters of %u", q->list[s].max,
+                        name, b->ranks);
             return false;
         }
     }
@@ -122,8 +128,8 @@ bool rw_legal_self_conflict(const struct rw_cand *c, struct dt_str *why)
 {
     for (uint32_t s = 0; s < c->nbody; s++)
         if (c->ana->launch[c->launch[s]].self_conflict && (!c->body[s].ranks || rw_cluster_conflict(c, s))) {
-            dt_str_addf(why, "two %s of '%s' touch the same byte, one of them writing", c->body[s].ranks ? "clusters" : "blocks",
-                        c->prog->graph->launch[c->launch[s]].name);
+            dt_str_addf(why, "two %s of '%s' touch the same byte, one of them writing",
+                        c->body[s].ranks ? "clusters" : "blocks", c->prog->graph->launch[c->launch[s]].name);
             return false;
         }
     return true;
@@ -138,8 +144,9 @@ bool rw_legal_float_atomics(const struct rw_cand *c, struct dt_str *why)
         const struct ana_launch *l = &c->ana->launch[c->launch[s]];
         for (uint32_t k = 0; k < l->naccess; k++)
             if (l->access[k].fp_atomics) {
-                dt_str_addf(why, "'%s' adds floating point into '%s' atomically; another order of blocks rounds otherwise",
-                            c->prog->graph->launch[c->launch[s]].name, c->prog->graph->buffer[l->access[k].buffer].name);
+                dt_str_addf(
+                    why, "'%s' adds floating point into '%s' atomically; another order of blocks rounds otherwise",
+                    c->prog->graph->launch[c->launch[s]].name, c->prog->graph->buffer[l->access[k].buffer].name);
                 return false;
             }
     }
@@ -175,8 +182,9 @@ bool rw_legal_constant_space(const struct rw_cand *c, struct dt_str *why)
         if (!c->redirect[k].base_affine)
             lists += 4 * (uint64_t)c->comps.n;
     if (tables + lists > CONST_SPACE) {
-        dt_str_addf(why, "the kernels' tables take %llu bytes of constant memory, irregular lists of blocks %llu; there are %u",
-                    (unsigned long long)tables, (unsigned long long)lists, CONST_SPACE);
+        dt_str_addf(
+            why, "the kernels' tables take %llu bytes of constant memory, irregular lists of blocks %llu; there are %u",
+            (unsigned long long)tables, (unsigned long long)lists, CONST_SPACE);
         return false;
     }
     return true;
@@ -192,7 +200,7 @@ bool rw_legal_shared_space(const struct rw_cand *c, struct dt_str *why)
     return true;
 }
 
-/* ---- clusters ------------------------------------------------------------------------------------------------------------- */
+/* ---- clusters ---------------------------------------------------------------------------------------------------- */
 
 bool rw_legal_cluster_device(const struct rw_cand *c, struct dt_str *why)
 {
@@ -202,24 +210,29 @@ bool rw_legal_cluster_device(const struct rw_cand *c, struct dt_str *why)
     return false;
 }
 
-/* Blocks of a cluster wait for each other, so all of them must find room at once. What there is for certain: 8 blocks that fill an SM each, 16 where the
- * kernel may be launched in more than is portable, and less where this is a part of a GPU. The device is asked when the launch is made (device/prog.c). */
+/* Blocks of a cluster wait for each other, so all of them must find room at once. What there is for certain: 8 blocks
+ * that fill an SM each, 16 where the kernel may be launched in more than is portable, and less where this is a part of
+ * a GPU. The device is asked when the launch is made (device/prog.c). */
 bool rw_legal_cluster_room(const struct rw_cand *c, struct dt_str *why)
 {
     uint32_t warps = (c->threads + 31) / 32, each = (c->res.registers * 32 + 255) / 256 * 256, sms = c->dev->sms;
-    uint32_t by_regs = each ? c->dev->regs_sm / 4 / each * 4 / warps : 32, by_shared = c->dev->shared_sm / (c->shared_bytes + c->dev->shared_reserved + 1);
+    uint32_t by_regs = each ? c->dev->regs_sm / 4 / each * 4 / warps : 32,
+             by_shared = c->dev->shared_sm / (c->shared_bytes + c->dev->shared_reserved + 1);
     uint32_t by_threads = c->dev->max_threads_sm / (warps * 32), per_sm = by_regs < by_shared ? by_regs : by_shared;
     per_sm = by_threads < per_sm ? by_threads : per_sm;
     if (c->dev->sharing[0] && sms > 8)
         sms = 8;
     if (c->cluster <= RW_CLUSTER_MAX && (uint64_t)per_sm * (sms < RW_CLUSTER_MAX ? sms : RW_CLUSTER_MAX) >= c->cluster)
         return true;
-    dt_str_addf(why, "a cluster would have %u blocks of %u threads, %u registers and %u bytes of shared memory; %u fit an SM, and %u SMs lie together", c->cluster,
-                c->threads, c->res.registers, c->shared_bytes, per_sm, sms < RW_CLUSTER_MAX ? sms : RW_CLUSTER_MAX);
+    dt_str_addf(why,
+                "a cluster would have %u blocks of %u threads, %u registers and %u bytes of shared memory; %u fit an "
+                "SM, and %u SMs lie together",
+                c->cluster, c->threads, c->res.registers, c->shared_bytes, per_sm,
+                sms < RW_CLUSTER_MAX ? sms : RW_CLUSTER_MAX);
     return false;
 }
 
-/* ---- recompute: body 0 is the producer, body 1 one of its consumers ------------------------------------------------------- */
+/* ---- recompute: body 0 is the producer, body 1 one of its consumers ---------------------------------------------- */
 
 bool rw_legal_repeatable(const struct rw_cand *c, struct dt_str *why)
 {
@@ -227,7 +240,8 @@ bool rw_legal_repeatable(const struct rw_cand *c, struct dt_str *why)
     for (uint32_t k = 0; k < p->naccess; k++)
         if (p->access[k].atomics || (p->access[k].reads && p->access[k].writes)) {
             dt_str_addf(why, "'%s' %s '%s'", c->prog->graph->launch[c->launch[0]].name,
-                        p->access[k].atomics ? "has atomics on" : "both reads and writes", c->prog->graph->buffer[p->access[k].buffer].name);
+                        p->access[k].atomics ? "has atomics on" : "both reads and writes",
+                        c->prog->graph->buffer[p->access[k].buffer].name);
             return false;
         }
     return true;

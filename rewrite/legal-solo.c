@@ -10,7 +10,8 @@ static bool absent(const struct rw_solo *s, enum rw_fact k, const char *what, st
 {
     const struct rw_find *f = &s->body.find[k];
     if (f->set)
-        dt_str_addf(why, "'%s', PTX line %u: %s: %s", s->prog->graph->launch[s->launch].name, f->line, f->what ? f->what : "?", what);
+        dt_str_addf(why, "'%s', PTX line %u: %s: %s", s->prog->graph->launch[s->launch].name, f->line,
+                    f->what ? f->what : "?", what);
     return !f->set;
 }
 
@@ -38,12 +39,17 @@ bool rw_solo_arch(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_known(const struct rw_solo *s, struct dt_str *why) { return absent(s, RW_OPAQUE, "nobody knows what it does", why); }
+bool rw_solo_known(const struct rw_solo *s, struct dt_str *why)
+{
+    return absent(s, RW_OPAQUE, "nobody knows what it does", why);
+}
 
 bool rw_solo_calls(const struct rw_solo *s, struct dt_str *why)
 {
-    return absent(s, RW_INDIRECT_CALL, "where it goes is not known", why) && absent(s, RW_RECURSION, "a function reaches itself", why) &&
-           absent(s, RW_EXTERN_CALL, "it is not in the module", why) && absent(s, RW_EXIT_IN_FUNC, "in a function that is called", why);
+    return absent(s, RW_INDIRECT_CALL, "where it goes is not known", why) &&
+           absent(s, RW_RECURSION, "a function reaches itself", why) &&
+           absent(s, RW_EXTERN_CALL, "it is not in the module", why) &&
+           absent(s, RW_EXIT_IN_FUNC, "in a function that is called", why);
 }
 
 bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
@@ -54,9 +60,11 @@ bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
 bool rw_solo_scheduling(const struct rw_solo *s, struct dt_str *why)
 {
     const char *target = s->body.f->module->target;
-    if (s->dev->cc_major < 9 || rw_target_number(target) >= RW_PARTING) /* else nothing is put in that needs another target */
+    /* else nothing is put in that needs another target */
+    if (s->dev->cc_major < 9 || rw_target_number(target) >= RW_PARTING)
         return true;
-    dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_90 they may part", s->prog->graph->launch[s->launch].name, target ? target : "no target");
+    dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_90 they may part",
+                s->prog->graph->launch[s->launch].name, target ? target : "no target");
     return false;
 }
 
@@ -66,7 +74,8 @@ bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
         const struct ptx_function *f = s->body.f->module->func[k];
         bool waits = has_op(f, PTX_OP_GRIDDEPCONTROL_WAIT), lets = has_op(f, PTX_OP_GRIDDEPCONTROL_LAUNCH);
         if ((waits || lets) && (f == s->body.f || !f->is_entry)) {
-            dt_str_addf(why, "'%s' has griddepcontrol.%s of its own", s->prog->graph->launch[s->launch].name, waits ? "wait" : "launch_dependents");
+            dt_str_addf(why, "'%s' has griddepcontrol.%s of its own", s->prog->graph->launch[s->launch].name,
+                        waits ? "wait" : "launch_dependents");
             return false;
         }
     }
@@ -76,7 +85,8 @@ bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
 bool rw_solo_single_blocks(const struct rw_solo *s, struct dt_str *why)
 {
     const struct dt_launch *l = &s->prog->graph->launch[s->launch];
-    if (!l->cluster[0] && !s->body.f->reqnctapercluster[0] && !(s->body.f->extra && strstr(s->body.f->extra, "cluster")))
+    if (!l->cluster[0] && !s->body.f->reqnctapercluster[0] &&
+        !(s->body.f->extra && strstr(s->body.f->extra, "cluster")))
         return true;
     dt_str_addf(why, "'%s' runs in clusters", l->name);
     return false;
@@ -90,10 +100,12 @@ bool rw_solo_numbers(const struct rw_solo *s, struct dt_str *why)
             const struct ptx_opnd *o = &f->inst[n].opnd[k];
             if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_CTAID && o->sreg != PTX_SR_NCTAID) || o->comp >= 0)
                 continue;
-            dt_str_addf(why, "'%s', PTX line %u: block numbers as a vector", s->prog->graph->launch[s->launch].name, f->inst[n].line);
+            dt_str_addf(why, "'%s', PTX line %u: block numbers as a vector", s->prog->graph->launch[s->launch].name,
+                        f->inst[n].line);
             return false;
         }
-    return absent(s, RW_MACHINE, "it is a machine register", why) && absent(s, RW_FUNC_CONTEXT, "a function reads what belongs to the block", why);
+    return absent(s, RW_MACHINE, "it is a machine register", why) &&
+           absent(s, RW_FUNC_CONTEXT, "a function reads what belongs to the block", why);
 }
 
 bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)

@@ -1,15 +1,20 @@
-/* Machine code: every kernel whose text a rewrite changed is compared with the posted ones that it was made of, as the assembler leaves them (device/arithmetic.c).
+/* Machine code: every kernel whose text a rewrite changed is compared with the posted ones that it was made of, as the
+ * assembler leaves them (device/arithmetic.c).
  *
- * The assembler combines what meets in one kernel, and the software device cannot see it. So the new kernel is assembled with line tables, its `.loc` (ptx/origin.c) lead to lines of
- * posted texts, and every posted text is assembled by itself. What cannot be matched is refused as "machine-code: …", whatever was changed: a kernel that only got a programmatic
- * launch or a prefetch, too. Where nvJitLink is missing nothing can be compared, and nothing is changed.
+ * The assembler combines what meets in one kernel, and the software device cannot see it. So the new kernel is
+ * assembled with line tables, its `.loc` (ptx/origin.c) lead to lines of posted texts, and every posted text is
+ * assembled by itself. What cannot be matched is refused as "machine-code: …", whatever was changed: a kernel that only
+ * got a programmatic launch or a prefetch, too. Where nvJitLink is missing nothing can be compared, and nothing is
+ * changed.
  *
- * That line tables change no code is checked once a planning, on the first posted module that is looked at.
- * What it does not do: the driver's assembler may make other code of the same text, and cannot be asked; a plan carries the code that was compared.
+ * That line tables change no code is checked once a planning, on the first posted module that is looked at. What it
+ * does not do: the driver's assembler may make other code of the same text, and cannot be asked; a plan carries the
+ * code that was compared.
  *
- * Where a plan runs beside another assembler than its own (rw_carried), its document is compared so once more. Its posted texts are those of the plan (`original`); the planner knows
- * which posted kernels stand behind a new one, a document says it by the `.loc` of the new text: every posted entry of which it names a line.
- * A document that was altered by hand may name fewer: then what it lost is not looked for, and what it has must still be posted arithmetic.
+ * Where a plan runs beside another assembler than its own (rw_carried), its document is compared so once more. Its
+ * posted texts are those of the plan (`original`); the planner knows which posted kernels stand behind a new one, a
+ * document says it by the `.loc` of the new text: every posted entry of which it names a line. A document that was
+ * altered by hand may name fewer: then what it lost is not looked for, and what it has must still be posted arithmetic.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -28,7 +33,9 @@ struct posted { /* the kernels that stand behind one launch of T */
 
 static int posted_new(struct posted *o, uint32_t most, struct dt_err *e)
 {
-    *o = (struct posted){.part = dt_calloc(most + 1, sizeof *o->part), .file = dt_calloc(most + 1, sizeof *o->file), .cubin = dt_calloc(most + 1, sizeof *o->cubin)};
+    *o = (struct posted){.part = dt_calloc(most + 1, sizeof *o->part),
+                         .file = dt_calloc(most + 1, sizeof *o->file),
+                         .cubin = dt_calloc(most + 1, sizeof *o->cubin)};
     return o->part && o->file && o->cubin ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
@@ -61,16 +68,20 @@ static int file_of(const char *ptx, size_t len, char file[32], struct dt_err *e)
     return 0;
 }
 
-static int same_without_lines(const char *ptx, size_t len, const char *arch, const void *lines, size_t nlines, struct dt_err *e)
+static int same_without_lines(const char *ptx, size_t len, const char *arch, const void *lines, size_t nlines,
+                              struct dt_err *e)
 {
     dt_free_ void *plain = NULL;
     size_t n = 0;
     int r = dev_assemble(ptx, len, arch, &plain, &n, e);
-    return r < 0 || dev_same_code(plain, n, lines, nlines) ? r : dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
+    return r < 0 || dev_same_code(plain, n, lines, nlines)
+               ? r
+               : dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
 }
 
 /* A posted kernel, assembled by itself; nothing if it is there already. *checked: line tables change no code. */
-static int add(struct posted *o, const char *file, const char *ptx, size_t len, const char *entry, const char *arch, bool *checked, struct dt_err *e)
+static int add(struct posted *o, const char *file, const char *ptx, size_t len, const char *entry, const char *arch,
+               bool *checked, struct dt_err *e)
 {
     size_t n = 0;
     if (there(o, file, entry))
@@ -86,10 +97,11 @@ static int add(struct posted *o, const char *file, const char *ptx, size_t len, 
     return r;
 }
 
-/* ---- of a candidate ------------------------------------------------------------------------------------------------------ */
+/* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
 /* Launch `at` of `next`, whose text is new. */
-static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t at, struct dt_str *why, struct dt_err *e)
+static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
+                 struct dt_str *why, struct dt_err *e)
 {
     const struct dev_prog *first = p->state.p[0].prog;
     const struct dt_launch *l = &next->graph->launch[at];
@@ -121,14 +133,16 @@ static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_
     return r < 0 ? r : !r;
 }
 
-int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t first, struct dt_str *why, struct dt_err *e)
+int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
+                    struct dt_str *why, struct dt_err *e)
 {
     int r = 0;
     for (size_t k = 0; k < x->part.n && r == 0; k++) {
         if (!x->part.p[k].ptx.len)
             continue;
         if (!dev_nvjitlink_version()) {
-            dt_str_add(why, "machine-code: without nvJitLink nobody can say what the assembler makes of a changed kernel");
+            dt_str_add(why,
+                       "machine-code: without nvJitLink nobody can say what the assembler makes of a changed kernel");
             return 1;
         }
         r = check(p, x, next, first + (uint32_t)k, why, e);
@@ -136,7 +150,7 @@ int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct 
     return r;
 }
 
-/* ---- of a plan document ----------------------------------------------------------------------------------------------- */
+/* ---- of a plan document ------------------------------------------------------------------------------------------ */
 
 struct again { /* a plan and its posted launches, read from the document; by posted module its IR, marked as posted */
     struct dt_graph *plan;
@@ -167,7 +181,8 @@ static int again_new(struct again *a, struct dt_err *e)
         const struct dt_module *m = &g->module[k];
         if (!m->is_ptx)
             continue; /* no text of a plan names it */
-        if ((r = file_of(m->source, m->len, a->file[k], e)) == 0 && (r = ptx_parse(m->source, m->len, &a->ir[k], e)) == 0)
+        if ((r = file_of(m->source, m->len, a->file[k], e)) == 0 &&
+            (r = ptx_parse(m->source, m->len, &a->ir[k], e)) == 0)
             ptx_origin_text(a->ir[k], strtoull(a->file[k] + strlen("posted-"), NULL, 16));
     }
     return r;
@@ -180,23 +195,27 @@ static bool names(const struct ptx_module *text, const char *entry, const struct
     for (uint32_t k = 0; k < text->nfunc && posted->ninst; k++) {
         const struct ptx_function *f = text->func[k];
         for (uint32_t n = 0; (!f->is_entry || !strcmp(f->name, entry)) && n < f->ninst; n++)
-            if (f->inst[n].from == first->from && f->inst[n].from_line >= first->line && f->inst[n].from_line <= last->line)
+            if (f->inst[n].from == first->from && f->inst[n].from_line >= first->line &&
+                f->inst[n].from_line <= last->line)
                 return true;
     }
     return false;
 }
 
 /* 1, 0, negative: one entry of the plan's module, assembled with lines. */
-static int entry_again(struct again *a, const struct dt_module *m, const struct ptx_module *text, const char *entry, const void *cubin, size_t len, struct dt_str *why, struct dt_err *e)
+static int entry_again(struct again *a, const struct dt_module *m, const struct ptx_module *text, const char *entry,
+                       const void *cubin, size_t len, struct dt_str *why, struct dt_err *e)
 {
     const struct dt_graph *g = a->original;
     struct posted o = {0};
     int r = posted_new(&o, g->nlaunch, e);
     for (uint32_t k = 0; k < g->nlaunch && r == 0; k++) {
         const struct dt_launch *l = &g->launch[k];
-        const struct ptx_function *f = l->kind == DT_KERNEL && a->ir[l->module] ? ptx_find_function(a->ir[l->module], l->entry) : NULL;
+        const struct ptx_function *f =
+            l->kind == DT_KERNEL && a->ir[l->module] ? ptx_find_function(a->ir[l->module], l->entry) : NULL;
         if (f && f->has_body && names(text, entry, f))
-            r = add(&o, a->file[l->module], g->module[l->module].source, g->module[l->module].len, l->entry, a->arch, &a->lines_checked, e);
+            r = add(&o, a->file[l->module], g->module[l->module].source, g->module[l->module].len, l->entry, a->arch,
+                    &a->lines_checked, e);
     }
     if (r == 0)
         r = dev_arithmetic(cubin, len, entry, m->source, m->len, o.part, o.n, why, e);
@@ -215,7 +234,8 @@ static bool before(const struct dt_graph *g, uint32_t launch)
 }
 
 /* Module `at` of the plan, of which the assembler here makes `code`. 1: it takes the place of what is carried. */
-static int module_again(struct again *a, uint32_t at, const void *code, size_t ncode, struct dt_str *why, struct dt_err *e)
+static int module_again(struct again *a, uint32_t at, const void *code, size_t ncode, struct dt_str *why,
+                        struct dt_err *e)
 {
     struct dt_module *m = &a->plan->module[at];
     struct ptx_module *text = NULL;
@@ -259,7 +279,8 @@ static bool changed(const struct again *a, uint32_t at)
     return runs && !posted;
 }
 
-int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_graph *original, struct dt_str *why, struct dt_err *e)
+int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_graph *original, struct dt_str *why,
+               struct dt_err *e)
 {
     struct again a = {.plan = plan, .original = original, .arch = dev_info(d)->arch};
     int r = 1;
@@ -275,7 +296,8 @@ int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_grap
             r = r < 0 ? r : module_again(&a, k, code, n, &no, e);
         }
         if (r == 0)
-            dt_str_addf(why, "%s%s%s", is.s ? is.s : "?", no.s ? "; compared here, they differ: " : "", no.s ? no.s : "");
+            dt_str_addf(why, "%s%s%s", is.s ? is.s : "?", no.s ? "; compared here, they differ: " : "",
+                        no.s ? no.s : "");
         dt_str_done(&is);
         dt_str_done(&no);
     }

@@ -1,28 +1,34 @@
-/* What the posted launches do wrong by themselves: each is run once more under the race and uninitialised-read checks (docs/CHECKING.md), on the gate's first
- * input, and findings do not end it. They become warnings of the plan; a launch that races is left alone (legal.def: racy), since there are no bits of it to
- * keep, and the plan says that the original races (plan.c).
+/* What the posted launches do wrong by themselves: each is run once more under the race and uninitialised-read checks
+ * (docs/CHECKING.md), on the gate's first input, and findings do not end it. They become warnings of the plan; a launch
+ * that races is left alone (legal.def: racy), since there are no bits of it to keep, and the plan says that the
+ * original races (plan.c).
  *
- *   whole      a launch runs so, all of its blocks, while there is room for its work; so does, where the gate's run met a conflict between blocks, each
- *              launch that has one: only this tells a race from flags and fences
- *   in part    else some of its blocks, spread over the grid, run so first and then all of them as always; buffers that it reads and writes are put back
- *              between the two. Races of threads of a block and uninitialised shared memory need no more than the block
+ *   whole      a launch runs so, all of its blocks, while there is room for its work; so does, where the gate's run met
+ *              a conflict between blocks, each launch that has one: only this tells a race from flags and fences
+ *   in part    else some of its blocks, spread over the grid, run so first and then all of them as always; buffers that
+ *              it reads and writes are put back between the two. Races of threads of a block and uninitialised shared
+ *              memory need no more than the block
  *   not        a block that alone is too large; clusters and blocks that talk, where there is no room for all of them
  *
- * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so that the same graph gives the same warnings. What the
- * footprints show (analysis/warnings.c) comes besides; of the same launch and code only one is told, that which was seen.
+ * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so that the same
+ * graph gives the same warnings. What the footprints show (analysis/warnings.c) comes besides; of the same launch and
+ * code only one is told, that which was seen.
  *
- * Software device only: on a real one the footprints are all there is. A launch that faults under the checks (an intermediate whose fill it needs, a race detector
- * without memory) ends them: the others are not looked at, and it is no error here.
+ * Software device only: on a real one the footprints are all there is. A launch that faults under the checks (an
+ * intermediate whose fill it needs, a race detector without memory) ends them: the others are not looked at, and it is
+ * no error here.
  */
 #include "rewrite/rewrite-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define CHECK_WORK (UINT64_C(1) << 26)      /* thread-instructions under the checks, launches that all must run whole excepted */
-#define TOUCH_MOST (UINT64_C(1) << 25)      /* bytes that a launch touches under them: the race detector needs 16 times as many */
-#define KEEP_MOST (UINT64_C(1) << 30)       /* bytes that are put back */
-#define MERGE_MOST 4096                     /* of the two lists, before the same in both is told once */
+/* thread-instructions under the checks, launches that all must run whole excepted */
+#define CHECK_WORK (UINT64_C(1) << 26)
+/* bytes that a launch touches under them: the race detector needs 16 times as many */
+#define TOUCH_MOST (UINT64_C(1) << 25)
+#define KEEP_MOST (UINT64_C(1) << 30) /* bytes that are put back */
+#define MERGE_MOST 4096               /* of the two lists, before the same in both is told once */
 #define MODES "race,uninit,tell"
 
 struct checker {
@@ -33,12 +39,12 @@ struct checker {
     struct rw_original *out;
     struct dt_warnings seen; /* by launch */
     struct dev_run *run;
-    struct dev_some *some;   /* by launch: of which blocks it runs in part */
-    uint64_t left;           /* of CHECK_WORK */
-    bool conflict;           /* the gate's run met one between blocks */
+    struct dev_some *some; /* by launch: of which blocks it runs in part */
+    uint64_t left;         /* of CHECK_WORK */
+    bool conflict;         /* the gate's run met one between blocks */
 };
 
-/* ---- words ----------------------------------------------------------------------------------------------------------------- */
+/* ---- words ------------------------------------------------------------------------------------------------------- */
 
 static uint32_t buffer_at(const struct checker *c, dev_ptr at)
 {
@@ -50,7 +56,8 @@ static uint32_t buffer_at(const struct checker *c, dev_ptr at)
     return UINT32_MAX;
 }
 
-static const struct ptx_inst *inst_at(const struct checker *c, uint32_t launch, uint32_t line, const struct ptx_function **ret)
+static const struct ptx_inst *inst_at(const struct checker *c, uint32_t launch, uint32_t line,
+                                      const struct ptx_function **ret)
 {
     const struct ptx_module *m = c->p->module[c->p->graph->launch[launch].module].ir;
     for (uint32_t k = 0; k <= m->nfunc; k++) {
@@ -72,7 +79,8 @@ static void told(struct checker *c, uint32_t launch, const char *code, const str
     uint32_t buffer = buffer_at(c, f->address);
     const struct ptx_function *in = NULL;
     const struct ptx_inst *i = inst_at(c, launch, f->line, &in);
-    bool shared = buffer == UINT32_MAX && !strncmp(f->place, "shared ", 7); /* other places are addresses of this process */
+    /* other places are addresses of this process */
+    bool shared = buffer == UINT32_MAX && !strncmp(f->place, "shared ", 7);
     struct dt_str s = {0};
     dev_ptr lo = 0;
     thread(&s, f->thread);
@@ -90,8 +98,10 @@ static void told(struct checker *c, uint32_t launch, const char *code, const str
     if (buffer != UINT32_MAX && dev_run_buffer(c->run, buffer, &lo) == 0)
         dt_str_addf(&s, "byte %llu of the buffer", (unsigned long long)(f->address - lo));
     else
-        dt_str_addf(&s, "%s%s", f->has_other ? "the same " : "", shared ? "shared memory" : "memory outside the buffers");
-    dt_str_add(&s, f->has_other ? ", and nothing orders them: what the launch leaves is a matter of luck" : ", which nothing has written");
+        dt_str_addf(&s, "%s%s", f->has_other ? "the same " : "",
+                    shared ? "shared memory" : "memory outside the buffers");
+    dt_str_add(&s, f->has_other ? ", and nothing orders them: what the launch leaves is a matter of luck"
+                                : ", which nothing has written");
     json_t *w = s.failed ? NULL : ana_warning(c->p, launch, code, buffer, in, i, s.s);
     dt_str_done(&s);
     if (w && shared && json_object_set_new(w, "place", json_string(f->place)) < 0) {
@@ -100,7 +110,8 @@ static void told(struct checker *c, uint32_t launch, const char *code, const str
     }
     json_t *text = w ? json_object_get(w, "instruction") : NULL;
     if (text && f->has_other && f->other_line != f->line &&
-        json_object_set_new(w, "instruction", json_sprintf("%s; and PTX line %u", json_string_value(text), f->other_line)) < 0) {
+        json_object_set_new(w, "instruction",
+                            json_sprintf("%s; and PTX line %u", json_string_value(text), f->other_line)) < 0) {
         json_decref(w);
         w = NULL;
     }
@@ -123,7 +134,7 @@ static int take(struct checker *c, uint32_t launch, struct dt_err *e)
     return 0;
 }
 
-/* ---- runs ------------------------------------------------------------------------------------------------------------------ */
+/* ---- runs -------------------------------------------------------------------------------------------------------- */
 
 /* The blocks of the launch that run at all: of a sample, or all. */
 static uint32_t base(const struct checker *c, uint32_t launch, const uint32_t **ret)
@@ -152,7 +163,8 @@ static uint64_t fit(const struct ana_launch *l)
     for (uint32_t b = 0; all > TOUCH_MOST && b < l->nblock; b++) {
         uint64_t n = 0;
         for (uint32_t k = 0; k < l->block[b].ntouch; k++)
-            n += ana_set_bytes(l->block[b].touch[k].read) + ana_set_bytes(l->block[b].touch[k].must_write) + ana_set_bytes(l->block[b].touch[k].may_write);
+            n += ana_set_bytes(l->block[b].touch[k].read) + ana_set_bytes(l->block[b].touch[k].must_write) +
+                 ana_set_bytes(l->block[b].touch[k].may_write);
         most = n > most ? n : most;
     }
     return all > TOUCH_MOST ? TOUCH_MOST / most : UINT64_MAX;
@@ -164,7 +176,8 @@ static uint32_t share(struct checker *c, uint32_t launch, uint32_t m, const stru
     const struct ana_launch *l = &c->a->launch[launch];
     uint32_t rest = c->p->graph->nlaunch - launch;
     uint64_t one = cost->instructions / (l->nblock ? l->nblock : 1) + 1, mine = c->left / rest;
-    bool together = l->self_conflict || c->p->graph->launch[launch].cluster[0] || (c->p->step[launch].posted && c->p->step[launch].posted->reqnctapercluster[0]);
+    bool together = l->self_conflict || c->p->graph->launch[launch].cluster[0] ||
+                    (c->p->step[launch].posted && c->p->step[launch].posted->reqnctapercluster[0]);
     if (c->conflict && l->self_conflict)
         return m;
     uint64_t n = mine / one ? mine / one : one <= c->left, room = fit(l);
@@ -194,7 +207,8 @@ static int in_place(struct checker *c, uint32_t launch, uint8_t **kept, bool bac
             continue;
         if (!back && !(kept[x->buffer] = dt_malloc(c->p->graph->buffer[x->buffer].bytes + 1)))
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        r = back ? dev_run_upload(c->run, x->buffer, kept[x->buffer], e) : dev_run_download(c->run, x->buffer, kept[x->buffer], e);
+        r = back ? dev_run_upload(c->run, x->buffer, kept[x->buffer], e)
+                 : dev_run_download(c->run, x->buffer, kept[x->buffer], e);
     }
     return r;
 }
@@ -297,7 +311,7 @@ static int checked(struct checker *c, const struct dev_cost *cost, bool *ret_lat
     return r;
 }
 
-/* ---- all of it --------------------------------------------------------------------------------------------------------------- */
+/* ---- all of it --------------------------------------------------------------------------------------------------- */
 
 static bool is(const json_t *w, const char *key, const char *text)
 {
@@ -309,7 +323,9 @@ static bool has(const json_t *list, const char *launch, const char *code)
 {
     size_t i;
     const json_t *v;
-    json_array_foreach(list, i, v) if (is(v, "launch", launch) && is(v, "code", code)) return true;
+    json_array_foreach (list, i, v)
+        if (is(v, "launch", launch) && is(v, "code", code))
+            return true;
     return false;
 }
 
@@ -319,11 +335,12 @@ static void merge(struct rw_original *o, const struct dt_graph *g, struct dt_war
     size_t i;
     json_t *v;
     for (uint32_t l = 0; l < g->nlaunch; l++) {
-        json_array_foreach(seen->list, i, v)
+        json_array_foreach (seen->list, i, v)
             if (is(v, "launch", g->launch[l].name))
                 dt_warn(&o->warn, json_incref(v));
-        json_array_foreach(shown->list, i, v)
-            if (is(v, "launch", g->launch[l].name) && !has(seen->list, g->launch[l].name, json_string_value(json_object_get(v, "code"))))
+        json_array_foreach (shown->list, i, v)
+            if (is(v, "launch", g->launch[l].name) &&
+                !has(seen->list, g->launch[l].name, json_string_value(json_object_get(v, "code"))))
                 dt_warn(&o->warn, json_incref(v));
     }
     o->warn.left_out += seen->left_out + shown->left_out;
@@ -332,11 +349,18 @@ static void merge(struct rw_original *o, const struct dt_graph *g, struct dt_war
     json_decref(shown->list);
 }
 
-int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
-                      bool conflict, struct rw_original *ret, struct dt_err *e)
+int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
+                      const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
+                      struct rw_original *ret, struct dt_err *e)
 {
     struct rw_original o = {.racy = dt_calloc(p->graph->nlaunch + 1, 1), .seen = !strcmp(dev_info(d)->kind, "soft")};
-    struct checker c = {.d = d, .p = p, .a = a, .sample = sample, .out = &o, .left = CHECK_WORK, .conflict = conflict,
+    struct checker c = {.d = d,
+                        .p = p,
+                        .a = a,
+                        .sample = sample,
+                        .out = &o,
+                        .left = CHECK_WORK,
+                        .conflict = conflict,
                         .seen.most = MERGE_MOST};
     struct dt_warnings shown = {.most = MERGE_MOST};
     struct dt_err mine = {0};

@@ -2,19 +2,23 @@
  *
  *   before                                     after
  *   up<<<24, 256>>>(x, w0, h0)                 up+up1+up2<<<24 + 6 + 11, 256>>>(x, w0, h0, x1, …)
- *   up<<<6, 256>>>(x1, w1, h1)                 block k < 24: the first launch's block k; k < 30: the second's block k - 24; …
+ *   up<<<6, 256>>>(x1, w1, h1)                 block k < 24: the first launch's block k; k < 30: the second's block k -
+ *                                              24; …
  *   act<<<11, 128>>>(a, b)                     threads from 128 on leave at once where a block is the third's
  *
- * Shapes, kernels, thread counts and shared memory may all differ: the fused block has the most of each, and every body sees its own block
- * numbers and geometry. Bodies begin with the one whose blocks take longest, so that short ones fill the tail.
+ * Shapes, kernels, thread counts and shared memory may all differ: the fused block has the most of each, and every body
+ * sees its own block numbers and geometry. Bodies begin with the one whose blocks take longest, so that short ones fill
+ * the tail.
  *
- * Legal when the rows below hold: no chain of hazards between any two of the launches, so that their blocks may run at the same time and in any
- * order; what they contain may be copied (as for block fusion); a body with fewer threads than the block is whole warps where it has barriers or
- * warp collectives, and its barriers are counted (copy.c). Bodies never meet in a block, so they need no barrier between them and share the
- * same shared memory. What could break it: an order that the map does not show (blocks that talk), `.nc` loads of what another body writes (dropped).
+ * Legal when the rows below hold: no chain of hazards between any two of the launches, so that their blocks may run at
+ * the same time and in any order; what they contain may be copied (as for block fusion); a body with fewer threads than
+ * the block is whole warps where it has barriers or warp collectives, and its barriers are counted (copy.c). Bodies
+ * never meet in a block, so they need no barrier between them and share the same shared memory. What could break it: an
+ * order that the map does not show (blocks that talk), `.nc` loads of what another body writes (dropped).
  *
- * Candidates: launches at the same depth of the hazard graph (work/span layers), all of those that can be copied; and of large
- * layers those with the same entry, the same thread count, and neighbours, for where all of them together gain nothing.
+ * Candidates: launches at the same depth of the hazard graph (work/span layers), all of those that can be copied; and
+ * of large layers those with the same entry, the same thread count, and neighbours, for where all of them together gain
+ * nothing.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -22,24 +26,24 @@
 #include <string.h>
 
 static const struct rw_legal rows[] = {
-    RW_LEGAL_ROW(plain_launches),    RW_LEGAL_ROW(clusters),
-    RW_LEGAL_ROW(opaque),           RW_LEGAL_ROW(unordered),
-    RW_LEGAL_ROW(self_conflict),     RW_LEGAL_ROW(ordered_access),   RW_LEGAL_ROW(side_effects),
-    RW_LEGAL_ROW(float_atomics),     RW_LEGAL_ROW(machine_registers), RW_LEGAL_ROW(functions),
-    RW_LEGAL_ROW(module_variables),  RW_LEGAL_ROW(parameters),       RW_LEGAL_ROW(targets),
-    RW_LEGAL_ROW(uniform_barriers),  RW_LEGAL_ROW(uniform_collectives), RW_LEGAL_ROW(barrier_numbers),
-    RW_LEGAL_ROW(thread_counts),     RW_LEGAL_ROW(active_mask),      RW_LEGAL_ROW(async),
-    RW_LEGAL_ROW(constant_space),    RW_LEGAL_ROW(shared_space),
+    RW_LEGAL_ROW(plain_launches),  RW_LEGAL_ROW(clusters),         RW_LEGAL_ROW(opaque),
+    RW_LEGAL_ROW(unordered),       RW_LEGAL_ROW(self_conflict),    RW_LEGAL_ROW(ordered_access),
+    RW_LEGAL_ROW(side_effects),    RW_LEGAL_ROW(float_atomics),    RW_LEGAL_ROW(machine_registers),
+    RW_LEGAL_ROW(functions),       RW_LEGAL_ROW(module_variables), RW_LEGAL_ROW(parameters),
+    RW_LEGAL_ROW(targets),         RW_LEGAL_ROW(uniform_barriers), RW_LEGAL_ROW(uniform_collectives),
+    RW_LEGAL_ROW(barrier_numbers), RW_LEGAL_ROW(thread_counts),    RW_LEGAL_ROW(active_mask),
+    RW_LEGAL_ROW(async),           RW_LEGAL_ROW(constant_space),   RW_LEGAL_ROW(shared_space),
 };
 #define NROWS (sizeof rows / sizeof rows[0])
 
-/* ---- candidates -------------------------------------------------------------------------------------------------------- */
+/* ---- candidates -------------------------------------------------------------------------------------------------- */
 
 /* What can be seen without looking into the kernel; the rest refuses with a reason. */
 static bool plain(const struct rw_state *s, uint32_t launch)
 {
     const struct dt_launch *l = &s->graph->launch[launch];
-    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter && !s->ana->launch[launch].self_conflict && !rw_is_racy(s, launch);
+    return l->kind == DT_KERNEL && !l->cluster[0] && !l->programmatic && !l->stream && !l->nafter &&
+           !s->ana->launch[launch].self_conflict && !rw_is_racy(s, launch);
 }
 
 /* Can the launch be a body at all? One that cannot would keep its layer from being tried. */
@@ -70,7 +74,8 @@ static int add(struct rw_proposals *ret, const struct group *g, struct dt_err *e
     return rw_propose(ret, g->launch, g->n, RW_BODIES - g->n, 0) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-/* The launches of `all` that are like launch `like`: by entry, or by thread count; none if that is all of them, or `like` is not the first. */
+/* The launches of `all` that are like launch `like`: by entry, or by thread count; none if that is all of them, or
+ * `like` is not the first. */
 static void alike(const struct rw_state *s, const struct group *all, uint32_t like, bool entry, struct group *ret)
 {
     ret->n = 0;
@@ -132,7 +137,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     return r;
 }
 
-/* ---- one of them ---------------------------------------------------------------------------------------------------------- */
+/* ---- one of them ------------------------------------------------------------------------------------------------- */
 
 /* How long a block takes, roughly: the launch's time over its waves. */
 static double block_us(const struct rw_state *s, const struct dev_info *dev, uint32_t launch)

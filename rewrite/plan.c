@@ -1,16 +1,18 @@
 /* The plan document (contract.md §4) of the newest state, and rw_plan that makes it.
  *
- * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names the launches it has
- * a hazard with, without those that another of them already waits for, and those that its rewrite put there; `stream` and `programmatic` are the
- * newest state's. The document is read back and held to that state (written.c); where they differ, the plan is the posted launches.
- * `assumes`: per buffer the alignment its widest access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every
- * constant buffer that is used. A `data-dependent` map assumes nothing, it is a superset; so is one of addresses or guards that go through results whose bits
- * PTX leaves open (analysis/taint.c), which another device may have others of. So `maps`, the device that the maps were made on, is said, and nobody need
- * check it. `machine_code`: who assembled the `cubin` that each
- * module has that is not a posted one, where an assembler is at hand.
- * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in a row),
- * `checked` and `warnings` (original.c), before_us and after_us of a rewrite that was timed, assembler and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the
- * device made, and how many the performance library decided.
+ * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names
+ * the launches it has a hazard with, without those that another of them already waits for, and those that its rewrite
+ * put there; `stream` and `programmatic` are the newest state's. The document is read back and held to that state
+ * (written.c); where they differ, the plan is the posted launches. `assumes`: per buffer the alignment its widest
+ * access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every constant buffer that is used. A
+ * `data-dependent` map assumes nothing, it is a superset; so is one of addresses or guards that go through results
+ * whose bits PTX leaves open (analysis/taint.c), which another device may have others of. So `maps`, the device that
+ * the maps were made on, is said, and nobody need check it. `machine_code`: who assembled the `cubin` that each module
+ * has that is not a posted one, where an assembler is at hand.
+ * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are
+ * laid in a row), `checked` and `warnings` (original.c), before_us and after_us of a rewrite that was timed, assembler
+ * and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the device made, and how many
+ * the performance library decided.
  */
 #include "base/base64.h"
 #include "rewrite/special.h"
@@ -65,7 +67,7 @@ static json_t *rewrites(const struct rw_planner *p)
     return list;
 }
 
-/* ---- machine code --------------------------------------------------------------------------------------------------- */
+/* ---- machine code ------------------------------------------------------------------------------------------------ */
 
 static bool posted(const struct rw_state *first, const struct dev_module *m)
 {
@@ -80,7 +82,8 @@ static bool put_code(json_t *module, const void *p, size_t n)
     struct dt_str s = {0};
     char text[DT_SHA256_TEXT];
     dt_base64_encode(p, n, &s);
-    bool ok = !s.failed && s.s && put(module, "cubin", json_stringn(s.s, s.len)) && dt_sha256_text(p, n, text) == 0 && put(module, "cubin_sha256", json_string(text));
+    bool ok = !s.failed && s.s && put(module, "cubin", json_stringn(s.s, s.len)) && dt_sha256_text(p, n, text) == 0 &&
+              put(module, "cubin_sha256", json_string(text));
     dt_str_done(&s);
     return ok;
 }
@@ -98,8 +101,9 @@ static int compared_code(const struct dev_module *m, const char *arch, void **re
     return r;
 }
 
-/* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none: where the assembler is missing,
- * or gives up, there is none. The program's modules were assembled when it was made, so this looks them up. */
+/* Put the machine code of each module that is not a posted one into `modules`; *ret: who made it. All of them or none:
+ * where the assembler is missing, or gives up, there is none. The program's modules were assembled when it was made, so
+ * this looks them up. */
 static int machine_code(const struct rw_planner *p, json_t *modules, json_t **ret, struct dt_err *e)
 {
     const struct rw_state *first = &p->state.p[0], *last = &p->state.p[p->state.n - 1];
@@ -114,7 +118,8 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
         size_t n = 0;
         if (!o || posted(first, m))
             continue;
-        if ((r = compared_code(m, d->arch, &code, &n, e)) == 0 && (!dev_assembler_of(code, n, version) || !put_code(o, code, n)))
+        if ((r = compared_code(m, d->arch, &code, &n, e)) == 0 &&
+            (!dev_assembler_of(code, n, version) || !put_code(o, code, n)))
             r = *version ? dt_err_set(e, DT_E_NOMEM, "out of memory") : DT_E_NO_COMPILER;
         some++;
     }
@@ -126,7 +131,8 @@ static int machine_code(const struct rw_planner *p, json_t *modules, json_t **re
         dt_err_done(e);
         return 0;
     }
-    if (r == 0 && some && !(*ret = json_pack("{s:s,s:s,s:s}", "assembler", "nvJitLink", "version", version, "arch", d->arch)))
+    if (r == 0 && some &&
+        !(*ret = json_pack("{s:s,s:s,s:s}", "assembler", "nvJitLink", "version", version, "arch", d->arch)))
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     return r;
 }
@@ -154,12 +160,14 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
         ok = p != NULL;
         if (ok) {
             dt_fill_bytes(&g->buffer[k], 0, p);
-            ok = dt_sha256_text(p, g->buffer[k].bytes, text) == 0 && put(constant, g->buffer[k].name, json_string(text));
+            ok =
+                dt_sha256_text(p, g->buffer[k].bytes, text) == 0 && put(constant, g->buffer[k].name, json_string(text));
         }
         free(p);
     }
     ok = ok && put(o, "align", json_incref(align)) && put(o, "constant", json_incref(constant)) &&
-         put(o, "evidence", json_string(ana_evidence_text(s->evidence))) && put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", d->kind)) &&
+         put(o, "evidence", json_string(ana_evidence_text(s->evidence))) &&
+         put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", d->kind)) &&
          (!code || put(o, "machine_code", json_incref(code)));
     json_decref(align);
     json_decref(constant);
@@ -172,14 +180,16 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
     return o;
 }
 
-/* The launches that launch i must follow, without those that another one of them follows; and what the state's document says. */
+/* The launches that launch i must follow, without those that another one of them follows; and what the state's document
+ * says. */
 static json_t *after(const struct rw_state *s, uint32_t i)
 {
     const struct dt_launch *l = &s->graph->launch[i];
     json_t *list = json_array();
     bool ok = list;
     for (uint32_t x = 0; ok && x < i; x++) {
-        bool said = false, covered = l->programmatic || !ana_find_edge(s->ana, x, i); /* an event between the two would make it an ordinary launch */
+        /* an event between the two would make it an ordinary launch */
+        bool said = false, covered = l->programmatic || !ana_find_edge(s->ana, x, i);
         for (uint32_t k = 0; k < l->nafter && !said; k++)
             said = !strcmp(l->after[k], s->graph->launch[x].name);
         for (uint32_t y = x + 1; y < i && !covered && !said; y++)
@@ -226,32 +236,38 @@ static json_t *toolchain(const struct dev_info *d)
     return o;
 }
 
-/* The posted launches, for a program that has to go back to them; of their modules (PTX) those that are not the plan's too. Takes `posted` apart. */
+/* The posted launches, for a program that has to go back to them; of their modules (PTX) those that are not the plan's
+ * too. Takes `posted` apart. */
 static json_t *original(json_t *posted, const json_t *plan_modules)
 {
     json_t *modules = json_object_get(posted, "modules"), *o = json_object(), *v;
     const char *name;
     void *next;
     bool ok = o && modules;
-    json_object_foreach_safe(modules, next, name, v) if (ok && json_equal(v, json_object_get(plan_modules, name)))
-        ok = json_object_del(modules, name) == 0;
-    if (!ok || !put(o, "modules", json_incref(modules)) || !put(o, "launches", json_incref(json_object_get(posted, "launches")))) {
+    json_object_foreach_safe (modules, next, name, v)
+        if (ok && json_equal(v, json_object_get(plan_modules, name)))
+            ok = json_object_del(modules, name) == 0;
+    if (!ok || !put(o, "modules", json_incref(modules)) ||
+        !put(o, "launches", json_incref(json_object_get(posted, "launches")))) {
         json_decref(o);
         return NULL;
     }
     return o;
 }
 
-/* `bitwise` may be said of what was compared, or is the same launches; not where there is nothing to compare, or what a launch leaves is luck. */
+/* `bitwise` may be said of what was compared, or is the same launches; not where there is nothing to compare, or what a
+ * launch leaves is luck. */
 static json_t *verified(const struct rw_planner *p)
 {
     bool same = p->state.n == 1, clean = !p->original.races && rw_has_outputs(p->state.p[0].graph);
     json_t *o = same ? json_pack("{s:b,s:b}", "bitwise", clean, "unchanged", 1)
-                     : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs", (json_int_t)p->verified_inputs, "schedules",
-                                 (json_int_t)p->verified_schedules, "device", dev_info(p->dev)->kind);
+                     : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs",
+                                 (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
+                                 "device", dev_info(p->dev)->kind);
     bool ok = o && (!p->original.races || put(o, "races", json_true()));
     if (ok && !same && p->sampled[1])
-        ok = put(o, "sampled", json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]));
+        ok = put(o, "sampled",
+                 json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]));
     if (!ok) {
         json_decref(o);
         return NULL;
@@ -267,7 +283,8 @@ static json_t *verified(const struct rw_planner *p)
 /* Which checks the posted launches ran under, and how much of them. */
 static json_t *checked(const struct rw_original *o)
 {
-    return json_pack("{s:[s,s],s:I,s:I}", "modes", "race", "uninit", "blocks", (json_int_t)o->blocks, "of", (json_int_t)o->of);
+    return json_pack("{s:[s,s],s:I,s:I}", "modes", "race", "uninit", "blocks", (json_int_t)o->blocks, "of",
+                     (json_int_t)o->of);
 }
 
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
@@ -280,16 +297,19 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
     ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_incref(json_object_get(ptx, "name"))) &&
          put(doc, "signature", p->signature ? json_string(p->signature) : json_null()) &&
          put(doc, "device", dev_info_to_json(d)) && put(doc, "toolchain", toolchain(d)) &&
-         put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) && put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
-         put(doc, "rewrites", rewrites(p)) &&
-         put(doc, "assumes", assumes(last, d, code, e)) &&
+         put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) &&
+         put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
+         put(doc, "rewrites", rewrites(p)) && put(doc, "assumes", assumes(last, d, code, e)) &&
          put(doc, "verified", verified(p)) && (!p->original.seen || put(doc, "checked", checked(&p->original))) &&
          dt_warnings_put(&p->original.warn, doc) == 0 &&
-         (!rw_measures(p) || put(doc, "measured", json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
+         (!rw_measures(p) ||
+          put(doc, "measured",
+              json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
          put(doc, "modules", json_incref(json_object_get(ptx, "modules")));
     if (ok) {
         scratch = json_object_get(ptx, "scratch");
-        ok = put(doc, "scratch", scratch ? json_incref(scratch) : json_object()) && put(doc, "launches", launches(last)) &&
+        ok = put(doc, "scratch", scratch ? json_incref(scratch) : json_object()) &&
+             put(doc, "launches", launches(last)) &&
              put(doc, "buffers", json_incref(json_object_get(mine, "buffers"))) &&
              (first == last || put(doc, "original", original(mine, json_object_get(ptx, "modules"))));
     }
@@ -324,8 +344,9 @@ static void spoil(const struct rw_planner *p, json_t *doc)
 {
     json_t *l;
     size_t i;
-    json_array_foreach(json_object_get(doc, "launches"), i, l) if (RW_SPOILT("written") && p->state.n > 1)
-        json_object_del(l, "after");
+    json_array_foreach (json_object_get(doc, "launches"), i, l)
+        if (RW_SPOILT("written") && p->state.n > 1)
+            json_object_del(l, "after");
 }
 
 /* The document, read back (written.c). */
@@ -341,7 +362,8 @@ static int write_down(struct rw_planner *p, json_t **ret, struct dt_err *e)
         if (r != 1)
             json_decref(doc);
         if (r == 0 && p->state.n == 1)
-            r = dt_err_set(e, DT_E_INTERNAL, "the posted launches, as the plan has them, are others: %s", why.s ? why.s : "");
+            r = dt_err_set(e, DT_E_INTERNAL, "the posted launches, as the plan has them, are others: %s",
+                           why.s ? why.s : "");
         if (r == 0)
             take_all_back(p, why.s ? why.s : "");
         dt_str_done(&why);
@@ -375,14 +397,22 @@ static void planner_done(struct rw_planner *p)
 }
 
 /* 1: `recipe` does not lead to a plan, `why` says so. recipe, ret_recipe, why: as in the calls below, or NULL. */
-static int plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o, const char *signature,
-                const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
+static int plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
+                const struct rw_options *o, const char *signature, const json_t *recipe, json_t **ret_plan,
+                json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
 {
     static const struct rw_options defaults;
-    uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * (recipe ? 0.5e6 : 1e6)) : 0; /* a recipe that strays leaves some of it */
+    /* a recipe that strays leaves some of it */
+    uint64_t deadline_us = o && o->budget_s > 0 ? dt_now_us() + (uint64_t)(o->budget_s * (recipe ? 0.5e6 : 1e6)) : 0;
     unsigned measured = 0;
     for (bool no_library = false;; no_library = true) {
-        struct rw_planner p = {.dev = d, .opt = o ? o : &defaults, .signature = signature, .recipe = recipe, .deadline_us = deadline_us, .no_library = no_library, .measured = measured};
+        struct rw_planner p = {.dev = d,
+                               .opt = o ? o : &defaults,
+                               .signature = signature,
+                               .recipe = recipe,
+                               .deadline_us = deadline_us,
+                               .no_library = no_library,
+                               .measured = measured};
         struct rw_state s = {.borrowed = true};
         /* the state owns none of the three; the casts only share the struct with states that do */
         s.graph = (struct dt_graph *)prog->graph;
@@ -423,14 +453,16 @@ int rw_plan(struct dev_device *d, const struct dev_prog *prog, const struct ana_
     return plan(d, prog, a, o, signature, NULL, ret_plan, NULL, NULL, e);
 }
 
-int rw_plan_recipe(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
-                   const char *signature, json_t **ret_plan, json_t **ret_recipe, struct dt_err *e)
+int rw_plan_recipe(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
+                   const struct rw_options *o, const char *signature, json_t **ret_plan, json_t **ret_recipe,
+                   struct dt_err *e)
 {
     return plan(d, prog, a, o, signature, NULL, ret_plan, ret_recipe, NULL, e);
 }
 
-int rw_plan_by(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a, const struct rw_options *o,
-               const char *signature, const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
+int rw_plan_by(struct dev_device *d, const struct dev_prog *prog, const struct ana_result *a,
+               const struct rw_options *o, const char *signature, const json_t *recipe, json_t **ret_plan,
+               json_t **ret_recipe, struct dt_str *why, struct dt_err *e)
 {
     return plan(d, prog, a, o, signature, recipe, ret_plan, ret_recipe, why, e);
 }

@@ -1,21 +1,24 @@
 /* Prefetch: a launch pulls into the L2 what the next one reads and nobody writes.
  *
  *   before                           after
- *   p<<<100>>>(x, h)                 p<<<132>>>: blocks 100 to 131: cp.async.bulk.prefetch.L2 of the pieces of w; the others what they did
+ *   p<<<100>>>(x, h)                 p<<<132>>>: blocks 100 to 131: cp.async.bulk.prefetch.L2 of the pieces of w; the
+ *                                    others what they did
  *   c<<<…>>>(h, w, y)                c: as it is
  *
- * What: bytes of c's footprint that no launch before c writes and p does not read itself; without data-dependent addresses. At most RANGES ranges, the largest first,
- * and no more than the budget: half the L2, a quarter where it has two halves, as a line may be kept in both. Each range is a parameter more of p:
- * the buffer at the range's beginning.
- * How: in pieces of 4 KB by cp.async.bulk.prefetch.L2, where there is one (sm_90) and the range is worth it; else by lines, prefetch.global.L2. Pieces lie at multiples of 16
- * from the first one inside the range on, wherever the buffer was bound, and all of a piece, or the address of a line, lies inside the range: nothing outside the
- * buffer is named.
- * Who: where p's last wave leaves slots idle, spare blocks behind its own, in whole rows or layers of the grid; p's own see the grid that they had. They take
- * nothing from p's own blocks but a branch. Else all of p's threads, at its beginning; what p itself waits for comes later (programmatic.c). So it is with a programmatic p, too: every
- * block of one waits, and a spare block must not.
+ * What: bytes of c's footprint that no launch before c writes and p does not read itself; without data-dependent
+ * addresses. At most RANGES ranges, the largest first, and no more than the budget: half the L2, a quarter where it has
+ * two halves, as a line may be kept in both. Each range is a parameter more of p: the buffer at the range's beginning.
+ * How: in pieces of 4 KB by cp.async.bulk.prefetch.L2, where there is one (sm_90) and the range is worth it; else by
+ * lines, prefetch.global.L2. Pieces lie at multiples of 16 from the first one inside the range on, wherever the buffer
+ * was bound, and all of a piece, or the address of a line, lies inside the range: nothing outside the buffer is named.
+ * Who: where p's last wave leaves slots idle, spare blocks behind its own, in whole rows or layers of the grid; p's own
+ * see the grid that they had. They take nothing from p's own blocks but a branch. Else all of p's threads, at its
+ * beginning; what p itself waits for comes later (programmatic.c). So it is with a programmatic p, too: every block of
+ * one waits, and a spare block must not.
  *
- * A prefetch changes no byte, so it is legal whatever it names; the conditions are those of changing a kernel at all. It gains only where the graph does not
- * fit the L2, and where p leaves DRAM idle: the model says (docs/TIMING.md), or the measurement. Where all launches together fit the L2 nothing is proposed.
+ * A prefetch changes no byte, so it is legal whatever it names; the conditions are those of changing a kernel at all.
+ * It gains only where the graph does not fit the L2, and where p leaves DRAM idle: the model says (docs/TIMING.md), or
+ * the measurement. Where all launches together fit the L2 nothing is proposed.
  */
 #include "ptx/reach.h"
 #include "rewrite/rewrite-priv.h"
@@ -37,14 +40,17 @@ struct mine {
     struct rw_solo solo;
     struct range range[RANGES];
     unsigned n;
-    unsigned dim;   /* spare blocks: the grid grows by `more` in this direction, each a layer of `layer` blocks; 0: leading instructions */
+    /* spare blocks: the grid grows by `more` in this direction, each a layer of `layer` blocks; 0: leading
+     * instructions */
+    unsigned dim;
     uint32_t more, layer;
 };
 
 static bool is_prefetch(const struct ptx_inst *i, void *user)
 {
     (void)user;
-    return i->op == PTX_OP_PREFETCH || i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH || i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR;
+    return i->op == PTX_OP_PREFETCH || i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH ||
+           i->op == PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR;
 }
 
 bool rw_prefetches(const struct ptx_function *f) { return f && ptx_reach_any(f, is_prefetch, NULL) != 0; }
@@ -56,7 +62,8 @@ static uint64_t footprint(struct dt_arena *a, const struct rw_state *s)
     for (uint32_t l = 0; l < s->graph->nlaunch; l++)
         for (uint32_t k = 0; k < s->ana->launch[l].naccess; k++) {
             uint32_t b = s->ana->launch[l].access[k].buffer;
-            n += ana_set_bytes(rw_launch_bytes(a, s->ana, l, b, false)) + ana_set_bytes(rw_launch_bytes(a, s->ana, l, b, true));
+            n += ana_set_bytes(rw_launch_bytes(a, s->ana, l, b, false)) +
+                 ana_set_bytes(rw_launch_bytes(a, s->ana, l, b, true));
         }
     return n;
 }
@@ -82,7 +89,8 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     for (uint32_t p = 0; large && p + 1 < g->nlaunch && r == 0; p++) {
         uint32_t pair[2] = {p, p + 1};
         uint64_t bytes = 0;
-        if (g->launch[p].kind != DT_KERNEL || g->launch[p + 1].kind != DT_KERNEL || g->launch[p].stream != g->launch[p + 1].stream)
+        if (g->launch[p].kind != DT_KERNEL || g->launch[p + 1].kind != DT_KERNEL ||
+            g->launch[p].stream != g->launch[p + 1].stream)
             continue;
         for (uint32_t b = 0; b < g->nbuffer; b++)
             bytes += ana_set_bytes(independent(&a, s, p, p + 1, b));
@@ -104,10 +112,7 @@ static void close_edit(struct rw_edit *x)
     x->mine = NULL;
 }
 
-static uint64_t budget(const struct dev_info *d)
-{
-    return d->l2_bytes / 2 / (d->l2_halves ? d->l2_halves : 1);
-}
+static uint64_t budget(const struct dev_info *d) { return d->l2_bytes / 2 / (d->l2_halves ? d->l2_halves : 1); }
 
 /* The largest ranges, in the order of buffers; the last one is cut where the budget ends. */
 static void choose(struct mine *m, struct dt_arena *a, const struct rw_state *s, uint32_t p, uint32_t c, uint64_t left)
@@ -139,10 +144,14 @@ static void choose(struct mine *m, struct dt_arena *a, const struct rw_state *s,
     m->n = n;
 }
 
-/* ---- who: spare blocks ------------------------------------------------------------------------------------------------------- */
+/* ---- who: spare blocks ------------------------------------------------------------------------------------------- */
 
-static bool by_pieces(const struct dev_info *d, const struct range *v) { return d->cc_major >= 9 && v->hi - v->lo >= WORTH; }
-static uint64_t inside(const struct range *v) { return (v->hi - v->lo - 15) & ~UINT64_C(15); } /* bytes of all pieces, wherever the range begins */
+static bool by_pieces(const struct dev_info *d, const struct range *v)
+{
+    return d->cc_major >= 9 && v->hi - v->lo >= WORTH;
+}
+/* bytes of all pieces, wherever the range begins */
+static uint64_t inside(const struct range *v) { return (v->hi - v->lo - 15) & ~UINT64_C(15); }
 
 static uint64_t units(const struct dev_info *d, const struct range *v)
 {
@@ -166,7 +175,8 @@ static void spare(struct mine *m, const struct rw_edit *x)
     want = (want + SHARE - 1) / SHARE;
     if (want > idle)
         want = idle;
-    uint64_t most = (m->dim ? 65535u : (uint32_t)INT32_MAX) - l->grid[m->dim], more = want < m->layer && idle >= m->layer ? 1 : want / m->layer;
+    uint64_t most = (m->dim ? 65535u : (uint32_t)INT32_MAX) - l->grid[m->dim],
+             more = want < m->layer && idle >= m->layer ? 1 : want / m->layer;
     if (!l->programmatic && more && more <= most && rw_solo_legal(&m->solo, RW_SOLO_SPARES, &no))
         m->more = (uint32_t)more;
     dt_str_done(&no);
@@ -207,7 +217,7 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     return m->n ? rw_solo_copy(&m->solo, why, e) : 1;
 }
 
-/* ---- the text ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the text ---------------------------------------------------------------------------------------------------- */
 
 static void linear(struct dt_str *s, const char *reg, const char *sreg, const uint32_t size[3])
 {
@@ -227,8 +237,10 @@ static uint64_t thread_number(const struct mine *m, const struct dt_launch *l, s
     if (m->more) {
         grid[m->dim] += m->more;
         blocks = (uint64_t)m->more * m->layer;
-        dt_str_addf(s, "mov.u32 %%dt_n, %u;\nmov.u32 %%dt_i, %%ctaid.%c;\nsetp.lt.u32 %%dt_p, %%dt_i, %%dt_n;\n@%%dt_p bra $dt_own;\n", l->grid[m->dim],
-                    xyz[m->dim]);
+        dt_str_addf(s,
+                    "mov.u32 %%dt_n, %u;\nmov.u32 %%dt_i, %%ctaid.%c;\nsetp.lt.u32 %%dt_p, %%dt_i, %%dt_n;\n@%%dt_p "
+                    "bra $dt_own;\n",
+                    l->grid[m->dim], xyz[m->dim]);
     }
     linear(s, "%dt_b", "%ctaid", grid);
     if (first)
@@ -239,7 +251,8 @@ static uint64_t thread_number(const struct mine *m, const struct dt_launch *l, s
 }
 
 /* Unit i, i + threads, … of the range at the parameter, i the thread's number. */
-static void fetch(const struct dev_info *d, const struct range *v, unsigned k, const char *param, uint64_t threads, struct dt_str *s)
+static void fetch(const struct dev_info *d, const struct range *v, unsigned k, const char *param, uint64_t threads,
+                  struct dt_str *s)
 {
     bool pieces = by_pieces(d, v);
     uint64_t n = units(d, v);
@@ -249,11 +262,15 @@ static void fetch(const struct dev_info *d, const struct range *v, unsigned k, c
     dt_str_add(s, "mov.u32 %dt_i, %dt_g;\n");
     if (n > threads)
         dt_str_addf(s, "$dt_next%u:\n", k);
-    dt_str_addf(s, "setp.ge.u32 %%dt_p, %%dt_i, %llu;\n@%%dt_p bra $dt_done%u;\nmul.wide.u32 %%dt_o, %%dt_i, %d;\nadd.s64 %%dt_o, %%dt_q, %%dt_o;\n", (unsigned long long)n, k,
-                pieces ? PIECE : LINE);
+    dt_str_addf(s,
+                "setp.ge.u32 %%dt_p, %%dt_i, %llu;\n@%%dt_p bra $dt_done%u;\nmul.wide.u32 %%dt_o, %%dt_i, %d;\nadd.s64 "
+                "%%dt_o, %%dt_q, %%dt_o;\n",
+                (unsigned long long)n, k, pieces ? PIECE : LINE);
     if (pieces)
-        dt_str_addf(s, "mul.lo.u32 %%dt_b, %%dt_i, %d;\nsub.u32 %%dt_b, %llu, %%dt_b;\nmin.u32 %%dt_b, %%dt_b, %d;\ncp.async.bulk.prefetch.L2.global [%%dt_o], %%dt_b;\n", PIECE,
-                    (unsigned long long)inside(v), PIECE);
+        dt_str_addf(s,
+                    "mul.lo.u32 %%dt_b, %%dt_i, %d;\nsub.u32 %%dt_b, %llu, %%dt_b;\nmin.u32 %%dt_b, %%dt_b, "
+                    "%d;\ncp.async.bulk.prefetch.L2.global [%%dt_o], %%dt_b;\n",
+                    PIECE, (unsigned long long)inside(v), PIECE);
     else
         dt_str_add(s, "prefetch.global.L2 [%dt_o];\n");
     if (n > threads)
@@ -275,7 +292,8 @@ static int describe(struct mine *m, const struct rw_edit *x, json_t *launch, str
         char name[32];
         snprintf(name, sizeof name, "dt_fetch_%u", m->solo.f->nparam);
         ok = ptx_param_new(m->solo.f, name, PTX_U64, 8, 8) != NULL &&
-             json_array_append_new(args, json_pack("{s:s, s:I}", "buffer", g->buffer[v->buffer].name, "offset", (json_int_t)v->lo)) == 0;
+             json_array_append_new(
+                 args, json_pack("{s:s, s:I}", "buffer", g->buffer[v->buffer].name, "offset", (json_int_t)v->lo)) == 0;
         fetch(x->dev, v, k, name, threads, text);
         if (by_pieces(x->dev, v))
             rw_solo_needs(&m->solo, 800, 90);
@@ -311,7 +329,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     if ((r = rw_solo_text(s, &p->ptx, e)) < 0)
         return r;
     /* the same launch, at another cost: no `same` */
-    return rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[1]])) ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    return rw_edit_add(x, dt_launch_to_json(g, &g->launch[x->launch[1]])) ? 0
+                                                                          : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
 const struct rw_rewrite rw_prefetch = {

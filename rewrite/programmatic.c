@@ -1,19 +1,23 @@
 /* Programmatic launch: a launch starts while the one before it still runs, and waits where it first needs it.
  *
  *   before                       after
- *   a<<<…>>>(x, h)               a: griddepcontrol.launch_dependents; …          lets b in as soon as all blocks of a have started
- *   b<<<…>>>(h, w, y)            b<<<…, programmatic>>>: index arithmetic, loads of w; griddepcontrol.wait; loads of h …
+ *   a<<<…>>>(x, h)               a: griddepcontrol.launch_dependents; …          lets b in as soon as all blocks of a
+ *                                have started
+ *   b<<<…>>>(h, w, y)            b<<<…, programmatic>>>: index arithmetic, loads of w; griddepcontrol.wait; loads of h
+ *                                …
  *
  * A candidate is a run of kernels, one behind the other on a stream; or, where the whole did not gain, two of them.
  *
- * Where b waits: before the first access that is in conflict (RAW, WAR, WAW, by bytes of the launches' footprints) with a; of a place that every path to such an
- * access passes, in no loop, the latest. Paths that do not come by there wait before they exit. Loads by .nc of what a writes become plain ones.
- * A kernel with a trigger of its own does not become one that waits: it might let its successor in first (`unwaited`).
- * Where a triggers: at its beginning; if it waits itself, behind that wait; if it waits only before it exits, nowhere: its exit lets b in. So nothing that came
- * before a runs any more when b starts, and what b does before it waits need be independent of a alone. Triggering early is safe, since griddepcontrol.wait
- * waits for the end of a and for its memory, not for the trigger.
+ * Where b waits: before the first access that is in conflict (RAW, WAR, WAW, by bytes of the launches' footprints) with
+ * a; of a place that every path to such an access passes, in no loop, the latest. Paths that do not come by there wait
+ * before they exit. Loads by .nc of what a writes become plain ones. A kernel with a trigger of its own does not become
+ * one that waits: it might let its successor in first (`unwaited`). Where a triggers: at its beginning; if it waits
+ * itself, behind that wait; if it waits only before it exits, nowhere: its exit lets b in. So nothing that came before
+ * a runs any more when b starts, and what b does before it waits need be independent of a alone. Triggering early is
+ * safe, since griddepcontrol.wait waits for the end of a and for its memory, not for the trigger.
  *
- * What could break it: an access before the wait that is in conflict after all, or a path without a wait. Both are looked at again, on the emitted text, by waits.c.
+ * What could break it: an access before the wait that is in conflict after all, or a path without a wait. Both are
+ * looked at again, on the emitted text, by waits.c.
  */
 #include "ptx/reach.h"
 #include "rewrite/rewrite-priv.h"
@@ -26,8 +30,8 @@
 
 static bool follows(const struct dt_graph *g, uint32_t a, uint32_t b) /* b comes next on a's stream */
 {
-    return b == a + 1 && g->launch[a].stream == g->launch[b].stream && g->launch[a].kind == DT_KERNEL && g->launch[b].kind == DT_KERNEL &&
-           !g->launch[b].programmatic;
+    return b == a + 1 && g->launch[a].stream == g->launch[b].stream && g->launch[a].kind == DT_KERNEL &&
+           g->launch[b].kind == DT_KERNEL && !g->launch[b].programmatic;
 }
 
 static int propose(const struct rw_state *s, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e)
@@ -51,7 +55,7 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
     return r < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
 }
 
-/* ---- where it waits ---------------------------------------------------------------------------------------------------------- */
+/* ---- where it waits ---------------------------------------------------------------------------------------------- */
 
 struct place {
     const struct rw_solo *s;
@@ -61,7 +65,8 @@ struct place {
     struct dt_arena *arena;
 };
 
-/* Is the access in conflict with the other launch, as far as bytes of whole launches say? *ret_reads: it reads what that one writes. */
+/* Is the access in conflict with the other launch, as far as bytes of whole launches say? *ret_reads: it reads what
+ * that one writes. */
 static bool conflicts(struct place *p, const struct ana_site *site, bool *ret_reads)
 {
     const struct dt_launch *l = &p->graph->launch[p->self];
@@ -84,7 +89,8 @@ static bool conflicts(struct place *p, const struct ana_site *site, bool *ret_re
         if (!site->writes)
             continue;
         struct ana_set mine = rw_launch_bytes(p->arena, p->ana, p->self, b, true);
-        found = found || ana_set_overlaps(theirs, mine) || ana_set_overlaps(rw_launch_bytes(p->arena, p->ana, p->other, b, false), mine);
+        found = found || ana_set_overlaps(theirs, mine) ||
+                ana_set_overlaps(rw_launch_bytes(p->arena, p->ana, p->other, b, false), mine);
     }
     return found;
 }
@@ -96,8 +102,8 @@ static bool talks(const struct ptx_inst *i, void *user)
     if (i->op <= PTX_OP_OPAQUE)
         return i->op == PTX_OP_OPAQUE;
     enum ptx_mod sem = ptx_mod_of(i, PTX_MC_SEM);
-    return i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT || i->op == PTX_OP_FENCE || i->op == PTX_OP_MEMBAR ||
-           (rw_is_global_access(i) && sem != PTX_M_NONE && sem != PTX_M_WEAK);
+    return i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT || i->op == PTX_OP_PMEVENT || i->op == PTX_OP_FENCE ||
+           i->op == PTX_OP_MEMBAR || (rw_is_global_access(i) && sem != PTX_M_NONE && sem != PTX_M_WEAK);
 }
 
 /* .nc of a load, or of all loads in what a call calls. The functions are the copy's own. */
@@ -186,9 +192,10 @@ static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
     return false;
 }
 
-/* The instruction before which all of need[] is still to come, and the block of the place; UINT32_MAX: nothing needs to wait. */
-static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const bool *need, uint32_t *ret, uint32_t *ret_block,
-                    struct dt_err *e)
+/* The instruction before which all of need[] is still to come, and the block of the place; UINT32_MAX: nothing needs to
+ * wait. */
+static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const bool *need, uint32_t *ret,
+                    uint32_t *ret_block, struct dt_err *e)
 {
     dt_free_ bool *seen = dt_calloc(c->nblock + 1, 1);
     dt_free_ uint32_t *stack = dt_calloc(c->nblock + 1, sizeof *stack);
@@ -214,7 +221,9 @@ static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const
         if (need[k])
             *ret = k;
     if (*ret == UINT32_MAX) { /* further down, on several ways: at its end, before it branches */
-        unsigned flags = f->inst[b->last].op == PTX_OP_OPAQUE || f->inst[b->last].op == PTX_OP_LABEL ? 0 : ptx_op_info(f->inst[b->last].op)->flags;
+        unsigned flags = f->inst[b->last].op == PTX_OP_OPAQUE || f->inst[b->last].op == PTX_OP_LABEL
+                             ? 0
+                             : ptx_op_info(f->inst[b->last].op)->flags;
         *ret = flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) ? b->last : b->last + 1;
     }
     return *ret < f->ninst ? 0 : dt_err_set(e, DT_E_UNSUPPORTED, "the entry's text runs off its end");
@@ -238,7 +247,8 @@ static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t 
     for (uint32_t k = n; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
         const struct ptx_inst *i = &f->inst[k];
         bool exits = (i->op == PTX_OP_RET || i->op == PTX_OP_EXIT) && cfg.block[cfg.block_of[k]].reachable;
-        bool waited = home != UINT32_MAX && dominates(&cfg, home, cfg.block_of[k]) && (cfg.block_of[k] != home || k >= *ret_at);
+        bool waited =
+            home != UINT32_MAX && dominates(&cfg, home, cfg.block_of[k]) && (cfg.block_of[k] != home || k >= *ret_at);
         if (exits && !waited) {
             struct dt_str text = {0};
             if (i->pred != PTX_NO_REG)
@@ -254,7 +264,7 @@ static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t 
     return r < 0 ? r : 0;
 }
 
-/* ---- the descriptor -------------------------------------------------------------------------------------------------------------- */
+/* ---- the descriptor ---------------------------------------------------------------------------------------------- */
 
 struct mine {
     struct rw_solo *solo; /* by launch of S */
@@ -287,8 +297,9 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
         r = rw_solo_init(&m->solo[k], x->dev, x->now->prog, x->launch[k], e);
         m->solo[k].behind = k > 0;
         struct dt_str text = {0};
-        if (r == 0 && k && rw_solo_legal(&m->solo[k], RW_SOLO_WAITS, &text) && rw_solo_legal(&m->solo[k - 1], RW_SOLO_TRIGGERS, &text) &&
-            (r = rw_solo_copy(&m->solo[k], &text, e)) == 0 && (r = rw_solo_copy(&m->solo[k - 1], &text, e)) == 0) {
+        if (r == 0 && k && rw_solo_legal(&m->solo[k], RW_SOLO_WAITS, &text) &&
+            rw_solo_legal(&m->solo[k - 1], RW_SOLO_TRIGGERS, &text) && (r = rw_solo_copy(&m->solo[k], &text, e)) == 0 &&
+            (r = rw_solo_copy(&m->solo[k - 1], &text, e)) == 0) {
             m->waits[k] = true;
             count++;
         }
@@ -333,7 +344,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
         if (m->waits[k] && (r = put_waits(s, &p, lets, &at, e)) < 0)
             return r;
         if (lets && !m->waits[k]) {
-            /* behind its own wait, if it has one that every path passes; else at once. One that now waits at its exits alone lets b in by exiting. */
+            /* behind its own wait, if it has one that every path passes; else at once. One that now waits at its exits
+             * alone lets b in by exiting. */
             uint32_t own = 0;
             for (uint32_t i = 0; i < s->f->ninst && !own; i++)
                 if (s->f->inst[i].op == PTX_OP_GRIDDEPCONTROL_WAIT && s->f->inst[i].pred == PTX_NO_REG)

@@ -1,11 +1,13 @@
 /* Where addresses come from: per register, the set of buffer arguments its value may have been computed from.
  *
- * A flow-insensitive union over every instruction: a result may point wherever one of its register operands may. Loads give what
- * was ever stored by this entry (one cell for all of memory), so that a pointer that travels through local or shared memory or a
- * call is not lost. Sources: ld.param of an argument that is a buffer, or a struct with addresses in it. Scalars give nothing.
- * The set is a superset, so "this site reaches buffer B alone" may be relied on; it says nothing about which bytes.
+ * A flow-insensitive union over every instruction: a result may point wherever one of its register operands may. Loads
+ * give what was ever stored by this entry (one cell for all of memory), so that a pointer that travels through local or
+ * shared memory or a call is not lost. Sources: ld.param of an argument that is a buffer, or a struct with addresses in
+ * it. Scalars give nothing. The set is a superset, so "this site reaches buffer B alone" may be relied on; it says
+ * nothing about which bytes.
  *
- * A module variable's, shared or local address is marked RW_PROV_LOCAL; arguments from number 62 on share RW_PROV_OTHER.
+ * A module variable's, shared or local address is marked RW_PROV_LOCAL; arguments from number 62 on share
+ * RW_PROV_OTHER.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -103,14 +105,13 @@ static uint64_t named(const struct rw_body *b, const struct ptx_inst *i, const s
         if (k >= l->narg)
             return RW_PROV_OTHER;
         switch (l->arg[k].kind) {
-        case DT_ARG_SCALAR:
-            return 0;
+        case DT_ARG_SCALAR: return 0;
         case DT_ARG_BYTES:
-            if (i->op == PTX_OP_LD && addr && !sees_address(&l->arg[k], o->off, (uint64_t)ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1)))
+            if (i->op == PTX_OP_LD && addr &&
+                !sees_address(&l->arg[k], o->off, (uint64_t)ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1)))
                 return 0;
             return l->arg[k].npointer ? arg_bit(k) : 0;
-        default:
-            return arg_bit(k);
+        default: return arg_bit(k);
         }
     }
     return 0; /* a call's argument or result: covered by the memory cell */
@@ -188,7 +189,7 @@ int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e)
     return 0;
 }
 
-/* ---- module variables ------------------------------------------------------------------------------------------------ */
+/* ---- module variables -------------------------------------------------------------------------------------------- */
 
 struct derived {
     bool *reg;

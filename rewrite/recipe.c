@@ -2,17 +2,21 @@
  *
  *   {"steps": [{"kind": "block-fusion", "level": "cluster", "way": 0, "size": 4, "launches": [2, 3], "module": 1}, …]}
  *
- * A step is a kept rewrite, in order: its kind; the level, and its place among the levels of that kind (two are called `register`); the launches that it
- * took, by their numbers in the list as the steps before have left it (numbers, so that nobody's names matter); blocks of a cluster, where it made some; the number in the name of its first module (f1).
- * All else follows from these and the graph: a rewrite is a function of the state, the launches and the level. Two things it takes from times: the cluster's size, which the step
- * says, and which of launches side by side comes first, which it does not: where times are measured that may turn out otherwise, and the plan is another.
+ * A step is a kept rewrite, in order: its kind; the level, and its place among the levels of that kind (two are called
+ * `register`); the launches that it took, by their numbers in the list as the steps before have left it (numbers, so
+ * that nobody's names matter); blocks of a cluster, where it made some; the number in the name of its first module
+ * (f1). All else follows from these and the graph: a rewrite is a function of the state, the launches and the level.
+ * Two things it takes from times: the cluster's size, which the step says, and which of launches side by side comes
+ * first, which it does not: where times are measured that may turn out otherwise, and the plan is another.
  *
- * A recipe may be anybody's. It is a list of what to try and nothing else: each step must be a candidate that its rewrite proposes in that state, and passes
- * facts, predicates, assembler, trial and comparison as in a search (choose.c: rw_try); the plan goes through the whole gate. The first step that is not
- * to be had ends it. So a recipe can lead to a plan that is worse than the best, never to a wrong one or one slower than what was posted. Steps are at most STEPS; half of the
- * budget is theirs.
+ * A recipe may be anybody's. It is a list of what to try and nothing else: each step must be a candidate that its
+ * rewrite proposes in that state, and passes facts, predicates, assembler, trial and comparison as in a search
+ * (choose.c: rw_try); the plan goes through the whole gate. The first step that is not to be had ends it. So a recipe
+ * can lead to a plan that is worse than the best, never to a wrong one or one slower than what was posted. Steps are at
+ * most STEPS; half of the budget is theirs.
  *
- * Not here: what digest the plan must have (cache/recipe.c), who brought the recipe, and what becomes of one that does not lead anywhere (daemon/worker-recipe.c).
+ * Not here: what digest the plan must have (cache/recipe.c), who brought the recipe, and what becomes of one that does
+ * not lead anywhere (daemon/worker-recipe.c).
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -22,7 +26,7 @@
 #define STEPS(nlaunch) (4 * (size_t)(nlaunch) + 16)
 #define MODULES 1000000
 
-/* ---- writing --------------------------------------------------------------------------------------------------------- */
+/* ---- writing ----------------------------------------------------------------------------------------------------- */
 
 /* Blocks of the clusters of the launch that the step made. */
 static uint32_t cluster_of(const struct rw_state *next)
@@ -35,12 +39,14 @@ static uint32_t cluster_of(const struct rw_state *next)
     return 0;
 }
 
-json_t *rw_step_json(const struct rw_rewrite *w, unsigned level, const uint32_t *launch, uint32_t n, unsigned module, const struct rw_state *next)
+json_t *rw_step_json(const struct rw_rewrite *w, unsigned level, const uint32_t *launch, uint32_t n, unsigned module,
+                     const struct rw_state *next)
 {
     json_t *o = json_pack("{s:s, s:I}", "kind", w->name, "module", (json_int_t)module), *list = json_array();
     bool ok = o && list;
     if (ok && w->levels)
-        ok = json_object_set_new(o, "level", json_string(w->levels[level])) == 0 && json_object_set_new(o, "way", json_integer(level)) == 0;
+        ok = json_object_set_new(o, "level", json_string(w->levels[level])) == 0 &&
+             json_object_set_new(o, "way", json_integer(level)) == 0;
     if (ok && w == &rw_cluster_fusion)
         ok = json_object_set_new(o, "size", json_integer(cluster_of(next))) == 0;
     for (uint32_t k = 0; ok && k < n; k++)
@@ -65,7 +71,7 @@ json_t *rw_recipe_json(const struct rw_planner *p)
     return o;
 }
 
-/* ---- reading --------------------------------------------------------------------------------------------------------- */
+/* ---- reading ----------------------------------------------------------------------------------------------------- */
 
 struct step {
     const struct rw_rewrite *kind;
@@ -90,7 +96,8 @@ static const struct rw_rewrite *rewrite_of(const char *kind, const char *level, 
         uint32_t n = 0;
         while (w->levels && w->levels[n])
             n++;
-        if (!strcmp(w->name, kind) && (w->levels ? level && place < n && !strcmp(w->levels[place], level) : !level && !place))
+        if (!strcmp(w->name, kind) &&
+            (w->levels ? level && place < n && !strcmp(w->levels[place], level) : !level && !place))
             return w;
     }
     return NULL;
@@ -125,7 +132,9 @@ static const char *read_step(const struct rw_planner *p, const json_t *v, uint32
         return "there are no modules of that number";
     if (!number(v, "size", 0, 2, RW_CLUSTER_MAX, &s->way.size) || (s->way.size && s->kind != &rw_cluster_fusion))
         return "there are no clusters of that size";
-    return launches_of(json_object_get(v, "launches"), nlaunch, s) ? NULL : "its launches are not numbers of launches, ascending";
+    return launches_of(json_object_get(v, "launches"), nlaunch, s)
+               ? NULL
+               : "its launches are not numbers of launches, ascending";
 }
 
 static int follow(struct rw_planner *p, const json_t *steps, struct dt_err *e)
@@ -138,11 +147,16 @@ static int follow(struct rw_planner *p, const json_t *steps, struct dt_err *e)
         if (!s.launch)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         rw_say(p->opt, "recipe", (unsigned)k, (unsigned)n);
-        const char *wrong = rw_late(p) ? "half of the time for planning is over" : read_step(p, json_array_get(steps, k), nlaunch, &s);
+        const char *wrong =
+            rw_late(p) ? "half of the time for planning is over" : read_step(p, json_array_get(steps, k), nlaunch, &s);
         int r = wrong ? 0 : rw_try(p, s.kind, s.launch, s.n, &s.way, &why, e);
         free(s.launch);
         if (r == 0)
-            dt_str_addf(&p->strayed, "step %zu of %zu%s%s: %s", k + 1, n, s.kind ? ", " : "", s.kind ? s.kind->name : "", wrong ? wrong : why.s ? why.s : "");
+            dt_str_addf(&p->strayed, "step %zu of %zu%s%s: %s", k + 1, n, s.kind ? ", " : "",
+                        s.kind ? s.kind->name : "",
+                        wrong   ? wrong
+                        : why.s ? why.s
+                                : "");
         dt_str_done(&why);
         if (r <= 0)
             return r;
@@ -157,7 +171,8 @@ int rw_follow(struct rw_planner *p, struct dt_err *e)
     if (!json_is_array(steps))
         dt_str_add(&p->strayed, "it has no list of steps");
     else if (json_array_size(steps) > most)
-        dt_str_addf(&p->strayed, "it has %zu steps; for so many launches there are at most %zu", json_array_size(steps), most);
+        dt_str_addf(&p->strayed, "it has %zu steps; for so many launches there are at most %zu", json_array_size(steps),
+                    most);
     return p->strayed.len ? 0 : follow(p, steps, e);
 }
 

@@ -1,19 +1,25 @@
 /* Recompute: a cheap producer's blocks are run again in every consumer block that needs them, and their launch is gone.
  *
  *   before                                    after
- *   norm<<<128, 256>>>(x, n)    a row each    norm+gemm<<<(16, 8), 256>>>(x, w, y)     block (i, j): the 16 rows of its tile, a barrier, the tile
- *   gemm<<<(16, 8), 256>>>(n, w, y)           norm+gate<<<128, 128>>>(x, g)            block k: row k again, a barrier, gate's block k
+ *   norm<<<128, 256>>>(x, n)    a row each    norm+gemm<<<(16, 8), 256>>>(x, w, y)     block (i, j): the 16 rows of its
+ *                                             tile, a barrier, the tile
+ *   gemm<<<(16, 8), 256>>>(n, w, y)           norm+gate<<<128, 128>>>(x, g)            block k: row k again, a barrier,
+ *                                             gate's block k
  *   gate<<<128, 128>>>(n, g)
  *
- * Block fusion would put all consumer blocks that share a producer block, directly or not, into one block; here each has producers of its own.
- * The intermediate is in the block's shared memory only, so nothing is written twice. Apart from the lists of blocks (by consumer block the producers
- * of its RAW row) this is block fusion at level `shared`: fit.c, join.c. One launch for each consumer, in their order, where the producer stood.
+ * Block fusion would put all consumer blocks that share a producer block, directly or not, into one block; here each
+ * has producers of its own. The intermediate is in the block's shared memory only, so nothing is written twice. Apart
+ * from the lists of blocks (by consumer block the producers of its RAW row) this is block fusion at level `shared`:
+ * fit.c, join.c. One launch for each consumer, in their order, where the producer stood.
  *
- * Legal when the LEGAL rows hold for the producer with each consumer (but for `order`, which is asked of all of them together), and:
+ * Legal when the LEGAL rows hold for the producer with each consumer (but for `order`, which is asked of all of them
+ * together), and:
  *   repeatable    the producer has no atomics and writes nothing that it reads, so running a block twice gives the same
- *   inputs_stay   no consumer writes what the producer reads or writes: it is read again while consumers run, and after the first of them
+ *   inputs_stay   no consumer writes what the producer reads or writes: it is read again while consumers run, and after
+ *                 the first of them
  *   all_readers   all that it writes goes to these consumers, through shared memory
- * What could break it: as for block fusion. A producer that costs more than it saves is dropped, by a bound before it is built.
+ * What could break it: as for block fusion. A producer that costs more than it saves is dropped, by a bound before it
+ * is built.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -36,7 +42,8 @@ static bool legal(const struct rw_cand *c, struct dt_str *why)
     unsigned at = 0;
     while (at < rw_nlegal && rw_legal[at].fn != rw_legal_order)
         at++;
-    return rw_legal_rows(rw_legal, at, c, why) && (at == rw_nlegal || rw_legal_rows(rw_legal + at + 1, rw_nlegal - at - 1, c, why)) &&
+    return rw_legal_rows(rw_legal, at, c, why) &&
+           (at == rw_nlegal || rw_legal_rows(rw_legal + at + 1, rw_nlegal - at - 1, c, why)) &&
            rw_legal_rows(more, 2, c, why);
 }
 
@@ -61,9 +68,11 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
             for (uint32_t j = 0; j < x->nbuffer; j++)
                 bytes += s->graph->buffer[x->buffer[j]].bytes;
         }
-        for (uint32_t k = 0; ok && k < s->ana->launch[p].naccess; k++) { /* what stays in global memory is not for this */
+        /* what stays in global memory is not for this */
+        for (uint32_t k = 0; ok && k < s->ana->launch[p].naccess; k++) {
             const struct ana_access *x = &s->ana->launch[p].access[k];
-            ok = !x->writes || (s->graph->buffer[x->buffer].role == DT_INTERMEDIATE && s->graph->buffer[x->buffer].module < 0);
+            ok = !x->writes ||
+                 (s->graph->buffer[x->buffer].role == DT_INTERMEDIATE && s->graph->buffer[x->buffer].module < 0);
         }
         if (ok && shared && rw_propose(ret, set, n, size, bytes) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -124,7 +133,9 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     bool ok = rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
     free(order);
     if (!ok)
-        return dt_str_addf(why, "order: '%s' depends on one of them, and another on it", between < g->nlaunch ? g->launch[between].name : "?"), 1;
+        return dt_str_addf(why, "order: '%s' depends on one of them, and another on it",
+                           between < g->nlaunch ? g->launch[between].name : "?"),
+               1;
     for (uint32_t k = 1; k < x->nlaunch; k++) {
         struct rw_cand *c = &m->c[k - 1];
         const uint32_t pair[2] = {x->launch[0], x->launch[k]};
@@ -146,9 +157,12 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     if (x->after_us <= x->before_us * BOUND || RW_FORCED)
         return 0;
     *ret_verdict = RW_DROPPED;
-    dt_str_addf(why, "%s %.2f → about %.2f us for all of them: up to %u producer blocks again in each consumer block (estimated from the "
-                     "launches' own times, not built)",
-                strncmp(x->now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us, m->c[0].comps.list[0].max);
+    dt_str_addf(why,
+                "%s %.2f → about %.2f us for all of them: up to %u producer blocks again in each consumer block "
+                "(estimated from the "
+                "launches' own times, not built)",
+                strncmp(x->now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us,
+                m->c[0].comps.list[0].max);
     return 1;
 }
 
@@ -192,7 +206,8 @@ static void close(struct rw_edit *x)
 
 const struct rw_rewrite rw_recompute = {
     .name = "recompute",
-    .needs = "a producer without atomics, all of whose results consumers read through shared memory; rows of rewrite/legal.def",
+    .needs = "a producer without atomics, all of whose results consumers read through shared memory; rows of "
+             "rewrite/legal.def",
     .keeps = "what every consumer block computes",
     .on = true,
     .propose = propose,

@@ -1,16 +1,18 @@
 /* A second look at what was kept: is the whole plan faster without it?
  *
- * Candidates are taken one after the other, each when it gains at once (choose.c). What comes later may gain more from what was there before:
- * a launch that is fused has no edge that a programmatic launch could cover, and one that is recomputed is not fused with what precedes it. So, from the
- * newest kept rewrite to the oldest, of all kinds but the last of the registry (nothing comes after it), where it gained less than the gap between
- * two launches, which is what it kept others from; of graphs of up to ALL launches, whatever it gained:
+ * Candidates are taken one after the other, each when it gains at once (choose.c). What comes later may gain more from
+ * what was there before: a launch that is fused has no edge that a programmatic launch could cover, and one that is
+ * recomputed is not fused with what precedes it. So, from the newest kept rewrite to the oldest, of all kinds but the
+ * last of the registry (nothing comes after it), where it gained less than the gap between two launches, which is what
+ * it kept others from; of graphs of up to ALL launches, whatever it gained:
  *
  *   take back the state that it made and all later ones, ban the candidate, go on choosing from there
  *   faster in the end by more than the noise: that is the plan, and the candidate is dropped with both times
  *   else put everything back
  *
- * At most TRIES times, for graphs of up to LAUNCHES launches, and as long as the budget lasts; a try that the budget cuts short is
- * put back. Trials, assembled kernels and costs are remembered across tries, so one costs less than the first choice did.
+ * At most TRIES times, for graphs of up to LAUNCHES launches, and as long as the budget lasts; a try that the budget
+ * cuts short is put back. Trials, assembled kernels and costs are remembered across tries, so one costs less than the
+ * first choice did.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -62,7 +64,8 @@ struct saved {
     unsigned nname;
 };
 
-/* Only what was decided before state `from` stays: its kept entries, and others that were recorded before the one that made it. */
+/* Only what was decided before state `from` stays: its kept entries, and others that were recorded before the one that
+ * made it. */
 static bool take_back(struct rw_planner *p, size_t from, struct saved *s)
 {
     size_t banned = p->state.p[from].entry, *map = dt_calloc(p->entry.n + 1, sizeof *map);
@@ -153,7 +156,8 @@ int rw_rivals(struct rw_planner *p, struct dt_err *e)
     for (size_t from = p->state.n; from-- > 1 && tries < TRIES && !p->budget_spent;) {
         struct saved s = {0};
         const struct rw_entry *x = from < p->state.n ? &p->entry.p[p->state.p[from].entry] : NULL;
-        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) || (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
+        if (!x || !strcmp(x->kind, rw_registry[rw_nregistry - 1]->name) ||
+            (p->state.p[0].graph->nlaunch > ALL && x->before_us - x->after_us > gap_us(&p->state.p[0])))
             continue;
         struct rw_ban ban = {x->kind, json_incref(x->launches)};
         if (!dt_push(&p->ban, ban)) {

@@ -1,28 +1,32 @@
-/* Graphs that are too large to run whole on the software device: some blocks of every launch run, and what they leave in the outputs is held to
- * the plan's, byte by byte.
+/* Graphs that are too large to run whole on the software device: some blocks of every launch run, and what they leave
+ * in the outputs is held to the plan's, byte by byte.
  *
  *   want     bytes of the outputs: what some blocks write, picked here and there in every launch that writes outputs
- *   blocks   every block that writes a byte of `want`, and, backwards over the launches, every block that writes what one of these reads (the raw maps).
- *            All others could as well not be there: no byte that the chosen blocks read, or that is compared, comes from them.
+ *   blocks   every block that writes a byte of `want`, and, backwards over the launches, every block that writes what
+ *            one of these reads (the raw maps). All others could as well not be there: no byte that the chosen blocks
+ *            read, or that is compared, comes from them.
  *
- * A map that is a superset (`data-dependent`) only makes more blocks run. Blocks of one launch that talk to each other run all or none; so do
- * launches with clusters. The plan's blocks are found in the same way from the same bytes in the plan's own analysis. So the comparison is exact,
- * for a part; what it does not cover is said in the plan (`verified.sampled`).
+ * A map that is a superset (`data-dependent`) only makes more blocks run. Blocks of one launch that talk to each other
+ * run all or none; so do launches with clusters. The plan's blocks are found in the same way from the same bytes in the
+ * plan's own analysis. So the comparison is exact, for a part; what it does not cover is said in the plan
+ * (`verified.sampled`).
  *
- * What the blocks that do not run write is compared without running them: by the analyses, which know all blocks, a plan surely writes no byte of an output that the
- * graph does not write, and leaves none out that the graph surely writes (rw_sample_writes). With which values, only the sample says.
+ * What the blocks that do not run write is compared without running them: by the analyses, which know all blocks, a
+ * plan surely writes no byte of an output that the graph does not write, and leaves none out that the graph surely
+ * writes (rw_sample_writes). With which values, only the sample says.
  *
- * Whether a graph is too large is found by running the smallest sample: the work of its blocks, in proportion, is the graph's. The bytes in the
- * footprints bound the work from below well enough to spare most graphs even that. Counts of instructions decide, never the clock.
+ * Whether a graph is too large is found by running the smallest sample: the work of its blocks, in proportion, is the
+ * graph's. The bytes in the footprints bound the work from below well enough to spare most graphs even that. Counts of
+ * instructions decide, never the clock.
  */
 #include "rewrite/rewrite-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define SOME 4                    /* of these, the part that a sample may have, as 1 / SOME */
-#define PER_BYTE 100              /* a kernel runs fewer instructions per byte of a block's footprint */
-#define SEEDS 64                  /* most blocks of one launch that samples start from */
+#define SOME 4       /* of these, the part that a sample may have, as 1 / SOME */
+#define PER_BYTE 100 /* a kernel runs fewer instructions per byte of a block's footprint */
+#define SEEDS 64     /* most blocks of one launch that samples start from */
 
 static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
 
@@ -67,7 +71,8 @@ static bool writes(const struct ana_block *b, const struct ana_set *want)
 {
     for (uint32_t k = 0; k < b->ntouch; k++) {
         const struct ana_touch *t = &b->touch[k];
-        if (want[t->buffer].n && (ana_set_overlaps(t->must_write, want[t->buffer]) || ana_set_overlaps(t->may_write, want[t->buffer])))
+        if (want[t->buffer].n &&
+            (ana_set_overlaps(t->must_write, want[t->buffer]) || ana_set_overlaps(t->may_write, want[t->buffer])))
             return true;
     }
     return false;
@@ -97,7 +102,8 @@ static void close_over(const struct ana_result *a, const struct ana_set *want, s
 }
 
 /* Bytes of the outputs that the launches write, by buffer: surely, or perhaps. */
-static int output_writes(struct dt_arena *arena, const struct ana_result *a, bool surely, struct ana_set **ret, struct dt_err *e)
+static int output_writes(struct dt_arena *arena, const struct ana_result *a, bool surely, struct ana_set **ret,
+                         struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
     struct ana_set *set = dt_new_array(arena, struct ana_set, g->nbuffer + 1);
@@ -111,7 +117,8 @@ static int output_writes(struct dt_arena *arena, const struct ana_result *a, boo
     return dt_arena_failed(arena) ? nomem(e) : 0;
 }
 
-int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct dt_err *e)
+int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
+                     struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
     struct dt_arena arena = {0};
@@ -127,8 +134,10 @@ int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go
         if (dt_arena_failed(&arena))
             r = nomem(e);
         else if (lost.n || more.n)
-            r = dt_err_set(e, DT_E_INTERNAL, "'%s', byte %llu: %s", go->buffer[k].name, (unsigned long long)(lost.n ? lost.iv[0].lo : more.iv[0].lo),
-                           lost.n ? "the graph writes it, the plan does not" : "the plan writes it, the graph does not");
+            r = dt_err_set(e, DT_E_INTERNAL, "'%s', byte %llu: %s", go->buffer[k].name,
+                           (unsigned long long)(lost.n ? lost.iv[0].lo : more.iv[0].lo),
+                           lost.n ? "the graph writes it, the plan does not"
+                                  : "the plan writes it, the graph does not");
     }
     dt_arena_done(&arena);
     return r;
@@ -179,7 +188,8 @@ struct rw_sample *rw_sample_free(struct rw_sample *s)
     return NULL;
 }
 
-int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a, struct rw_sample **ret, struct dt_err *e)
+int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
+                 struct rw_sample **ret, struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
     struct rw_sample *s = dt_calloc(1, sizeof *s);
@@ -203,7 +213,7 @@ int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, co
     return r;
 }
 
-/* ---- choosing ------------------------------------------------------------------------------------------------------------- */
+/* ---- choosing ---------------------------------------------------------------------------------------------------- */
 
 /* Bytes in the footprints of all blocks. */
 static uint64_t footprint(const struct ana_result *a)
@@ -237,8 +247,8 @@ static void want_block(struct rw_sample *s, const struct ana_result *a, uint32_t
         }
 }
 
-/* The sample that starts from the first `seeds` blocks of every launch; those that no output needs have one block in it all the same, so that they
- * have a cost. */
+/* The sample that starts from the first `seeds` blocks of every launch; those that no output needs have one block in it
+ * all the same, so that they have a cost. */
 static int take(const struct ana_result *a, uint32_t seeds, struct rw_sample **ret, struct marks *m, struct dt_err *e)
 {
     const struct dt_graph *g = a->prog->graph;
@@ -268,7 +278,8 @@ static int take(const struct ana_result *a, uint32_t seeds, struct rw_sample **r
 }
 
 /* Run it once, on the first input. */
-static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, struct dev_cost *cost, struct dt_err *e)
+static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw_sample *s, struct dev_cost *cost,
+                 struct dt_err *e)
 {
     struct dev_run *run = NULL;
     int r = dev_run_new(d, p, &run, e);
@@ -281,8 +292,8 @@ static int costs(struct dev_device *d, const struct dev_prog *p, const struct rw
     return r < 0 ? rw_recover(d, r, e) : 0;
 }
 
-int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most, struct rw_sample **ret,
-                     struct dev_cost **ret_cost, struct dt_err *e)
+int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most,
+                     struct rw_sample **ret, struct dev_cost **ret_cost, struct dt_err *e)
 {
     const struct dt_graph *g = original->graph;
     struct rw_sample *s = NULL;

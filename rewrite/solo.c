@@ -1,7 +1,9 @@
-/* One launch's kernel alone in a module of its own, to be changed: a copy of the entry and of what it uses, with arithmetic that ptxas cannot
- * contract otherwise whatever is put between (device/identity.c), instructions put in, the text checked.
+/* One launch's kernel alone in a module of its own, to be changed: a copy of the entry and of what it uses, with
+ * arithmetic that ptxas cannot contract otherwise whatever is put between (device/identity.c), instructions put in, the
+ * text checked.
  *
- * Instructions are put in by text, in the names of the copy. Versions are raised to what the new instructions need, and no further.
+ * Instructions are put in by text, in the names of the copy. Versions are raised to what the new instructions need, and
+ * no further.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -9,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch, struct dt_err *e)
+int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch,
+                 struct dt_err *e)
 {
     memset(s, 0, sizeof *s);
     s->dev = dev;
@@ -33,7 +36,9 @@ int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e)
     if (id == DEV_CONTRACTED && (s->own = dev_explicit(f->module, f->name, s->dev->arch)))
         id = DEV_IDENTICAL;
     if (id != DEV_IDENTICAL && id != DEV_OPEN) {
-        dt_str_addf(why, "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; changed, they could be contracted otherwise",
+        dt_str_addf(why,
+                    "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; changed, they could be "
+                    "contracted otherwise",
                     s->prog->graph->launch[s->launch].name);
         return 1;
     }
@@ -109,7 +114,7 @@ int rw_solo_insert(struct rw_solo *s, uint32_t at, const char *text, struct dt_e
     return r;
 }
 
-/* ---- block numbers ---------------------------------------------------------------------------------------------------------------- */
+/* ---- block numbers ----------------------------------------------------------------------------------------------- */
 
 /* dt_k = block[%ctaid.x]: affine where it can be, else from a table in constant memory. */
 static int list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_str *text, struct dt_err *e)
@@ -137,7 +142,10 @@ static int list(struct rw_solo *s, const uint32_t *block, uint32_t n, struct dt_
     for (uint32_t k = 0; k < n; k++)
         for (size_t b = 0; b < width; b++)
             v->init[k * width + b] = (uint8_t)(block[k] >> (8 * b));
-    dt_str_addf(text, ".reg .b64 %%dt_t<2>;\nmov.u64 %%dt_t0, %s;\nmul.wide.u32 %%dt_t1, %%dt_k, %zu;\nadd.s64 %%dt_t0, %%dt_t0, %%dt_t1;\n", name, width);
+    dt_str_addf(text,
+                ".reg .b64 %%dt_t<2>;\nmov.u64 %%dt_t0, %s;\nmul.wide.u32 %%dt_t1, %%dt_k, %zu;\nadd.s64 %%dt_t0, "
+                "%%dt_t0, %%dt_t1;\n",
+                name, width);
     dt_str_addf(text, "ld.const.u%zu %%dt_k, [%%dt_t0];\n", width * 8);
     return 0;
 }
@@ -181,7 +189,8 @@ int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
             if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_CTAID && o->sreg != PTX_SR_NCTAID))
                 continue;
             if (o->comp < 0 || o->comp > 2 || reg[o->sreg == PTX_SR_NCTAID][o->comp] == PTX_NO_REG)
-                return dt_err_set(e, DT_E_UNSUPPORTED, "a block number cannot be replaced: .%c", o->comp >= 0 && o->comp < 3 ? xyz[o->comp] : '?');
+                return dt_err_set(e, DT_E_UNSUPPORTED, "a block number cannot be replaced: .%c",
+                                  o->comp >= 0 && o->comp < 3 ? xyz[o->comp] : '?');
             *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = reg[o->sreg == PTX_SR_NCTAID][o->comp]};
         }
     return 0;

@@ -1,27 +1,30 @@
 /* Values that break things, sparse among what buffers hold: which, where, and in which buffers the original takes them.
  *
- * Which: for each type of element the zeros, subnormals, smallest normal numbers and ones (small), the largest ones (large), infinities, and NaNs, quiet and
- * signalling, with payloads. Of integers the ends of their range and what is next to them. A buffer whose type is not known gets the patterns of 2, 4 and
- * 8 bytes at places so aligned. A buffer that the document leaves empty, all bytes 0xFF, gets ordinary numbers first.
- * Where: small ones at one element of 37. One NaN makes a whole row or column of a product NaN, so the others are at a quarter of the square root of the
+ * Which: for each type of element the zeros, subnormals, smallest normal numbers and ones (small), the largest ones
+ * (large), infinities, and NaNs, quiet and signalling, with payloads. Of integers the ends of their range and what is
+ * next to them. A buffer whose type is not known gets the patterns of 2, 4 and 8 bytes at places so aligned. A buffer
+ * that the document leaves empty, all bytes 0xFF, gets ordinary numbers first. Where: small ones at one element of 37.
+ * One NaN makes a whole row or column of a product NaN, so the others are at a quarter of the square root of the
  * elements, each value at least once where there is room.
- * In which buffers: inputs, inouts and weights, constants excepted. Integers that reach addresses or trip counts (contents.c) keep to the document.
- * On a real device, where a kernel that hangs ends the process, so does whatever reaches an address or a branch.
+ * In which buffers: inputs, inouts and weights, constants excepted. Integers that reach addresses or trip counts
+ * (contents.c) keep to the document. On a real device, where a kernel that hangs ends the process, so does whatever
+ * reaches an address or a branch.
  *
- * The original has the last word (rw_special_search). Values with which it faults or hangs are dropped: all of them are tried, and where that fails they are put
- * there by halves, of a half that fails by halves again, beside what is there already; so what is left has run together. Infinities and NaNs
- * that make next to everything of an output NaN show nothing, and hide the rest: they go from the buffers that are used first, half by half. The number of
- * runs is bounded by the original's work, and nothing here asks a clock.
+ * The original has the last word (rw_special_search). Values with which it faults or hangs are dropped: all of them are
+ * tried, and where that fails they are put there by halves, of a half that fails by halves again, beside what is there
+ * already; so what is left has run together. Infinities and NaNs that make next to everything of an output NaN show
+ * nothing, and hide the rest: they go from the buffers that are used first, half by half. The number of runs is bounded
+ * by the original's work, and nothing here asks a clock.
  */
 #include "rewrite/special.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#define TRIES 24                          /* most runs of the original for one planning */
-#define TRY_WORK UINT64_C(20000000000)    /* and most thread-instructions of them all, but some are always taken */
+#define TRIES 24                       /* most runs of the original for one planning */
+#define TRY_WORK UINT64_C(20000000000) /* and most thread-instructions of them all, but some are always taken */
 #define TRIES_LEAST 6
-#define SPARSE 37                         /* one element of so many is a small value */
+#define SPARSE 37 /* one element of so many is a small value */
 #define HARD (RW_SPECIAL_LARGE | RW_SPECIAL_INFINITE | RW_SPECIAL_NAN)
 
 struct values {
@@ -31,12 +34,18 @@ struct values {
 enum { SMALL, LARGE, INFINITE, NANS, SORTS };
 
 static const struct values table[RW_KINDS][SORTS] = {
-    [RW_KIND_F64] = {{11, {0, UINT64_C(1) << 63, 1, 0x8000000000000001, 0x000FFFFFFFFFFFFF, 0x800FFFFFFFFFFFFF, 0x0010000000000000, 0x8010000000000000,
-                           0x3FF0000000000000, 0xBFF0000000000000, 0x3FF0000000000001}},
+    [RW_KIND_F64] = {{11,
+                      {0, UINT64_C(1) << 63, 1, 0x8000000000000001, 0x000FFFFFFFFFFFFF, 0x800FFFFFFFFFFFFF,
+                       0x0010000000000000, 0x8010000000000000, 0x3FF0000000000000, 0xBFF0000000000000,
+                       0x3FF0000000000001}},
                      {4, {0x7FEFFFFFFFFFFFFF, 0xFFEFFFFFFFFFFFFF, 0x7E37E43C8800759C, 0xFE37E43C8800759C}},
                      {2, {0x7FF0000000000000, 0xFFF0000000000000}},
-                     {6, {0x7FF8000000000000, 0x7FF0000000000001, 0xFFF8123456789ABC, 0xFFF4000000000000, 0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF}}},
-    [RW_KIND_F32] = {{11, {0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x807FFFFF, 0x00800000, 0x80800000, 0x3F800000, 0xBF800000, 0x3F800001}},
+                     {6,
+                      {0x7FF8000000000000, 0x7FF0000000000001, 0xFFF8123456789ABC, 0xFFF4000000000000,
+                       0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFFFFFFFFF}}},
+    [RW_KIND_F32] = {{11,
+                      {0, 0x80000000, 1, 0x80000001, 0x007FFFFF, 0x807FFFFF, 0x00800000, 0x80800000, 0x3F800000,
+                       0xBF800000, 0x3F800001}},
                      {4, {0x7F7FFFFF, 0xFF7FFFFF, 0x7149F2CA, 0xF149F2CA}},
                      {2, {0x7F800000, 0xFF800000}},
                      {6, {0x7FC00000, 0x7F800001, 0xFFC12345, 0xFFA00000, 0x7FFFFFFF, 0xFFFFFFFF}}},
@@ -49,7 +58,10 @@ static const struct values table[RW_KINDS][SORTS] = {
                       {2, {0x7F80, 0xFF80}},
                       {6, {0x7FC0, 0x7F81, 0xFFC5, 0xFFA0, 0x7FFF, 0xFFFF}}},
     [RW_KIND_E4M3] = {{8, {0, 0x80, 1, 0x81, 7, 8, 0x38, 0xB8}}, {2, {0x7E, 0xFE}}, {0}, {2, {0x7F, 0xFF}}},
-    [RW_KIND_E5M2] = {{8, {0, 0x80, 1, 0x81, 3, 4, 0x3C, 0xBC}}, {2, {0x7B, 0xFB}}, {2, {0x7C, 0xFC}}, {4, {0x7E, 0x7D, 0xFF, 0xFD}}},
+    [RW_KIND_E5M2] = {{8, {0, 0x80, 1, 0x81, 3, 4, 0x3C, 0xBC}},
+                      {2, {0x7B, 0xFB}},
+                      {2, {0x7C, 0xFC}},
+                      {4, {0x7E, 0x7D, 0xFF, 0xFD}}},
 };
 static const enum rw_kind unknown[] = {RW_KIND_F32, RW_KIND_F16, RW_KIND_F64, RW_KIND_BF16};
 
@@ -58,7 +70,16 @@ static uint64_t whole(enum rw_kind k, uint64_t which)
 {
     unsigned bits = 8 * rw_kind_bytes(k);
     uint64_t low = UINT64_C(1) << (bits - 1);
-    const uint64_t v[] = {low, low - 1, UINT64_MAX, 0, low + 1, 1, low - 2, UINT64_MAX - 1, UINT64_C(1) << (bits / 2), (UINT64_C(1) << (bits / 2)) - 1};
+    const uint64_t v[] = {low,
+                          low - 1,
+                          UINT64_MAX,
+                          0,
+                          low + 1,
+                          1,
+                          low - 2,
+                          UINT64_MAX - 1,
+                          UINT64_C(1) << (bits / 2),
+                          (UINT64_C(1) << (bits / 2)) - 1};
     return v[which % (sizeof v / sizeof *v)];
 }
 
@@ -105,7 +126,8 @@ static void scatter(uint8_t *p, uint64_t bytes, enum rw_kind k, int sort, uint64
     uint64_t n = bytes / rw_kind_bytes(k), least = how_many(k, sort), most = n / (sort == SMALL ? 4 : 16);
     if (!n || !least)
         return;
-    uint64_t count = sort == SMALL ? n / SPARSE : root(n) / (k == RW_KIND_UNKNOWN ? 1 : 4); /* of four kinds one may be the right one */
+    /* of four kinds one may be the right one */
+    uint64_t count = sort == SMALL ? n / SPARSE : root(n) / (k == RW_KIND_UNKNOWN ? 1 : 4);
     count = count < least ? least : count;
     count = count > most ? most : count;
     if (!count)
@@ -120,7 +142,8 @@ static void scatter(uint8_t *p, uint64_t bytes, enum rw_kind k, int sort, uint64
 /* What the buffer holds without special values: of one that the document leaves empty, numbers. */
 static void ordinary(const struct dt_buffer *b, enum rw_kind k, uint64_t seed_add, uint8_t *out)
 {
-    static const enum dt_dtype type[RW_KINDS] = {DT_F32, DT_F64, DT_F32, DT_F16, DT_BF16, DT_U8, DT_U8, DT_I64, DT_I32, DT_I16, DT_I8};
+    static const enum dt_dtype type[RW_KINDS] = {DT_F32, DT_F64, DT_F32, DT_F16, DT_BF16, DT_U8,
+                                                 DT_U8,  DT_I64, DT_I32, DT_I16, DT_I8};
     if (b->fill.kind != DT_FILL_NONE) {
         dt_fill_bytes(b, seed_add, out);
         return;
@@ -128,12 +151,21 @@ static void ordinary(const struct dt_buffer *b, enum rw_kind k, uint64_t seed_ad
     struct dt_buffer like = *b;
     bool bytes = type[k] == DT_U8, real = type[k] >= DT_F16;
     like.bytes = b->bytes / dt_dtype_bytes(type[k]) * dt_dtype_bytes(type[k]);
-    like.fill = (struct dt_fill){.kind = DT_FILL_UNIFORM, .lo = bytes ? 0 : real ? -1 : -100, .hi = bytes ? 0x50 : real ? 1 : 100, .dtype = type[k], .seed = b->bytes};
+    like.fill = (struct dt_fill){.kind = DT_FILL_UNIFORM,
+                                 .lo = bytes  ? 0
+                                       : real ? -1
+                                              : -100,
+                                 .hi = bytes  ? 0x50
+                                       : real ? 1
+                                              : 100,
+                                 .dtype = type[k],
+                                 .seed = b->bytes};
     memset(out, 0, b->bytes);
     dt_fill_bytes(&like, seed_add, out);
 }
 
-int rw_special_upload(const struct rw_special *s, struct dev_run *run, const struct dt_graph *g, uint64_t seed_add, unsigned sorts, struct dt_err *e)
+int rw_special_upload(const struct rw_special *s, struct dev_run *run, const struct dt_graph *g, uint64_t seed_add,
+                      unsigned sorts, struct dt_err *e)
 {
     for (uint32_t i = 0; i < s->n; i++) {
         uint32_t k = s->buffer[i], to = dt_graph_find_buffer(g, s->graph->buffer[k].name);
@@ -154,7 +186,7 @@ int rw_special_upload(const struct rw_special *s, struct dev_run *run, const str
     return 0;
 }
 
-/* ---- which buffers ------------------------------------------------------------------------------------------------- */
+/* ---- which buffers ----------------------------------------------------------------------------------------------- */
 
 struct uses {
     struct rw_special *s;
@@ -208,8 +240,9 @@ int rw_special_new(const struct dev_prog *original, bool soft, struct rw_special
     s->dropped = (const char **)dt_new_array(&s->arena, char *, g->nbuffer + 1);
     bool *seen = dt_new_array(&s->arena, bool, g->nbuffer + 1);
     struct rw_contents *c = dt_new_array(&s->arena, struct rw_contents, g->nbuffer + 1);
-    int r = s->buffer && s->kind && s->range && s->sorts && s->dropped && seen && c ? rw_contents(original, c, e)
-                                                                                    : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    int r = s->buffer && s->kind && s->range && s->sorts && s->dropped && seen && c
+                ? rw_contents(original, c, e)
+                : dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (r < 0) {
         rw_special_free(s);
         return r;
@@ -241,7 +274,7 @@ void rw_special_work(struct rw_special *s, uint64_t instructions)
     s->tries = n > TRIES ? TRIES : n < TRIES_LEAST ? TRIES_LEAST : (unsigned)n;
 }
 
-/* ---- the search ------------------------------------------------------------------------------------------------------ */
+/* ---- the search -------------------------------------------------------------------------------------------------- */
 
 struct unit { /* a sort of values in a buffer */
     uint32_t buffer;
@@ -258,12 +291,16 @@ struct search {
 
 static const char *fault(int r)
 {
-    return r == DT_E_TRAP ? "trap" : r == DT_E_RACE ? "race" : r == DT_E_DEADLOCK || r == DT_E_TIMEOUT || r == DT_E_BARRIER ? "hang" : "fault";
+    return r == DT_E_TRAP                                                 ? "trap"
+           : r == DT_E_RACE                                               ? "race"
+           : r == DT_E_DEADLOCK || r == DT_E_TIMEOUT || r == DT_E_BARRIER ? "hang"
+                                                                          : "fault";
 }
 
 static bool is_fault(int r)
 {
-    return r == DT_E_BOUNDS || r == DT_E_TRAP || r == DT_E_DEADLOCK || r == DT_E_RACE || r == DT_E_BARRIER || r == DT_E_TIMEOUT || r == DT_E_UNINIT;
+    return r == DT_E_BOUNDS || r == DT_E_TRAP || r == DT_E_DEADLOCK || r == DT_E_RACE || r == DT_E_BARRIER ||
+           r == DT_E_TIMEOUT || r == DT_E_UNINIT;
 }
 
 /* 0; 1: a fault, x->why; negative: error. */
@@ -360,7 +397,7 @@ int rw_special_search(struct rw_special *s, unsigned sorts, rw_special_run run, 
     return r == 1 ? dt_err_set(e, DT_E_BOUNDS, "the posted launches do not take this input") : r;
 }
 
-/* ---- what came of it ------------------------------------------------------------------------------------------------- */
+/* ---- what came of it --------------------------------------------------------------------------------------------- */
 
 static bool wild(enum rw_kind k, const uint8_t *p)
 {

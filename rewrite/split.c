@@ -1,18 +1,21 @@
-/* Split: full waves and tail of a launch as two launches, so that consumer blocks that need only the full waves run beside the tail.
+/* Split: full waves and tail of a launch as two launches, so that consumer blocks that need only the full waves run
+ * beside the tail.
  *
  *   before                         after, on two streams
  *   p<<<140>>>(x, h)               0: p.full<<<132>>>    c.full<<<n>>>             d
  *   c<<<140>>>(h, y)               1: p.tail<<<8>>>      c.tail<<<140 - n>>>       (d after c.tail)
  *   d<<<…>>>(y, z)
  *
- * A wave is as many blocks as the device holds at once. p.full are the first blocks, as many as whole waves have, p.tail the rest: the hardware places them in this
- * order anyway. A consumer's block goes to c.full where the block map (RAW, WAR, WAW) names only blocks of p.full, else to c.tail, which waits for
- * p.tail, and for p.full where it needs blocks of that too. Consumers are the launches right behind p that have a hazard with p and none among each other; the launch behind them waits for all
- * parts, and with it whatever comes later; at the end of the graph, its end does. Block numbers are read anew from an affine map or a table (solo.c), the
- * grid that the kernel sees is the old one.
+ * A wave is as many blocks as the device holds at once. p.full are the first blocks, as many as whole waves have,
+ * p.tail the rest: the hardware places them in this order anyway. A consumer's block goes to c.full where the block map
+ * (RAW, WAR, WAW) names only blocks of p.full, else to c.tail, which waits for p.tail, and for p.full where it needs
+ * blocks of that too. Consumers are the launches right behind p that have a hazard with p and none among each other;
+ * the launch behind them waits for all parts, and with it whatever comes later; at the end of the graph, its end does.
+ * Block numbers are read anew from an affine map or a table (solo.c), the grid that the kernel sees is the old one.
  *
- * What could break it: blocks of one launch that talk or touch a byte in conflict (`no-talk`), a map that is not known pair by pair, a later launch that
- * waits for one part only. The new launches are analysed like any, and waits.c holds every hazard between them to the streams.
+ * What could break it: blocks of one launch that talk or touch a byte in conflict (`no-talk`), a map that is not known
+ * pair by pair, a later launch that waits for one part only. The new launches are analysed like any, and waits.c holds
+ * every hazard between them to the streams.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -23,10 +26,10 @@
 #define TAIL_STREAM 1
 
 struct mine {
-    uint32_t n;           /* producer and consumers: the first of S */
+    uint32_t n; /* producer and consumers: the first of S */
     struct rw_solo solo[1 + CONSUMERS];
     uint32_t *part[1 + CONSUMERS][2], count[1 + CONSUMERS][2]; /* blocks of .full and .tail */
-    bool both[1 + CONSUMERS]; /* .tail needs blocks of p.full as well */
+    bool both[1 + CONSUMERS];                                  /* .tail needs blocks of p.full as well */
 };
 
 /* Blocks in whole waves; 0: less than one wave, or no tail. */
@@ -36,13 +39,18 @@ static uint32_t full_waves(const struct dev_step *s)
     return full == s->blocks ? 0 : full;
 }
 
-static bool plain(const struct dt_graph *g, uint32_t l) { return g->launch[l].kind == DT_KERNEL && !g->launch[l].stream && !g->launch[l].nafter && !g->launch[l].programmatic; }
+static bool plain(const struct dt_graph *g, uint32_t l)
+{
+    return g->launch[l].kind == DT_KERNEL && !g->launch[l].stream && !g->launch[l].nafter && !g->launch[l].programmatic;
+}
 
 /* p and its consumers: how many. They follow each other. */
 static uint32_t group(const struct rw_state *s, uint32_t p)
 {
     uint32_t n = 1;
-    for (uint32_t c = p + 1; c < s->graph->nlaunch && n <= CONSUMERS && plain(s->graph, p) && plain(s->graph, c) && ana_find_edge(s->ana, p, c); c++) {
+    for (uint32_t c = p + 1; c < s->graph->nlaunch && n <= CONSUMERS && plain(s->graph, p) && plain(s->graph, c) &&
+                             ana_find_edge(s->ana, p, c);
+         c++) {
         for (uint32_t k = p + 1; k < c; k++)
             if (ana_find_edge(s->ana, k, c))
                 return n;
@@ -80,7 +88,8 @@ static void close_edit(struct rw_edit *x)
 }
 
 /* Which consumer blocks need only blocks below `full`. */
-static int divide(struct mine *m, uint32_t k, uint32_t blocks, const struct ana_rows *any, uint32_t full, struct dt_err *e)
+static int divide(struct mine *m, uint32_t k, uint32_t blocks, const struct ana_rows *any, uint32_t full,
+                  struct dt_err *e)
 {
     for (int part = 0; part < 2; part++)
         if (!(m->part[k][part] = dt_calloc((size_t)blocks + 1, sizeof **m->part[k])))
@@ -113,7 +122,8 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
         if (!rw_solo_legal(&m->solo[k], RW_SOLO_MOVES, why) || (r = rw_solo_copy(&m->solo[k], why, e)) != 0)
             return r < 0 ? r : 1;
         if (edge && !ana_rows_kept(&edge->any)) {
-            dt_str_addf(why, "block-map: the map of '%s' and '%s' has more pairs than are kept", now->graph->launch[p].name, now->graph->launch[x->launch[k]].name);
+            dt_str_addf(why, "block-map: the map of '%s' and '%s' has more pairs than are kept",
+                        now->graph->launch[p].name, now->graph->launch[x->launch[k]].name);
             return 1;
         }
         r = divide(m, k, now->prog->step[x->launch[k]].blocks, edge ? &edge->any : NULL, full, e);
@@ -122,7 +132,9 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     for (uint32_t k = 1; r == 0 && k < m->n; k++)
         early += m->count[k][0];
     if (r == 0 && (!full || !early)) {
-        dt_str_addf(why, "%s", full ? "no-early-blocks: every consumer block needs a block of the tail" : "no-tail: its blocks are whole waves");
+        dt_str_addf(why, "%s",
+                    full ? "no-early-blocks: every consumer block needs a block of the tail"
+                         : "no-tail: its blocks are whole waves");
         r = 1;
     }
     return r;
@@ -149,7 +161,7 @@ static bool also_after(json_t *launch, const char *name)
         return false;
     size_t i;
     json_t *v;
-    json_array_foreach(after, i, v)
+    json_array_foreach (after, i, v)
         if (!strcmp(json_string_value(v), name))
             return true;
     return json_array_append_new(after, json_string(name)) == 0;
@@ -159,7 +171,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
 {
     struct mine *m = x->mine;
     const struct dt_graph *g = x->now->graph;
-    const char *before = NULL, *first[2] = {NULL, NULL}, *last = NULL; /* names: before p on its stream; parts of p; the newest on the tail's stream */
+    /* names: before p on its stream; parts of p; the newest on the tail's stream */
+    const char *before = NULL, *first[2] = {NULL, NULL}, *last = NULL;
     int r = 0;
     for (uint32_t l = x->launch[0]; l-- > 0 && !before;)
         if (!g->launch[l].stream)

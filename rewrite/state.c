@@ -1,8 +1,9 @@
 /* States of a planning: the posted graph, and each graph that a kept rewrite made of the one before.
  *
- * A candidate's state borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay, and for each launch which
- * launches of the original it stands for. On the software device a state's time is modelled from its launches' costs, nothing runs; on a real
- * one it is measured beside another's (compare.c), and the posted graph's once alone.
+ * A candidate's state borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay, and
+ * for each launch which launches of the original it stands for. On the software device a state's time is modelled from
+ * its launches' costs, nothing runs; on a real one it is measured beside another's (compare.c), and the posted graph's
+ * once alone.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -66,7 +67,8 @@ int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
     return 0;
 }
 
-int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first, struct dt_err *e)
+int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first,
+                  struct dt_err *e)
 {
     const struct rw_state *now = x->now;
     struct rw_state s = {0};
@@ -79,10 +81,12 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
         free(order);
         if (between >= n)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        return dt_err_set(e, DT_E_INTERNAL, "order: '%s' depends on one of the launches and another on it", now->graph->launch[between].name);
+        return dt_err_set(e, DT_E_INTERNAL, "order: '%s' depends on one of the launches and another on it",
+                          now->graph->launch[between].name);
     }
     s.doc = rw_edit_graph(x);
-    int r = s.doc ? dt_graph_from_json(s.doc, &s.graph, e) : dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
+    int r = s.doc ? dt_graph_from_json(s.doc, &s.graph, e)
+                  : dt_err_set(e, DT_E_NOMEM, "the new graph cannot be written down");
     if (r == 0)
         r = dev_prog_derive(p->dev, s.graph, now->prog, NULL, NULL, &s.prog, e);
     if (r < 0 && s.doc && r != DT_E_NOMEM)
@@ -104,7 +108,8 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
             continue;
         }
         *ret_first = at;
-        for (size_t i = 0; i < x->part.n; i++, at++) { /* each of T for all of S: what either did to memory is there after T */
+        /* each of T for all of S: what either did to memory is there after T */
+        for (size_t i = 0; i < x->part.n; i++, at++) {
             for (uint32_t j = 0; j < x->nlaunch; j++)
                 for (size_t w = 0; w < words; w++)
                     s.member[at * words + w] |= now->member[x->launch[j] * words + w];

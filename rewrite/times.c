@@ -1,22 +1,29 @@
-/* Measured comparisons, kept in the performance library: on a real device a candidate is not measured again where an earlier interval decides.
+/* Measured comparisons, kept in the performance library: on a real device a candidate is not measured again where an
+ * earlier interval decides.
  *
- * What is kept is what a measurement of two states found (compare.c): how many microseconds of a pass the newer one takes less, as a median with its 95 %
- * interval, pair by pair of passes in turns, made wider where CUPTI's times of the passes say less or more; and what each launch that only it has takes alone.
- * It is looked for by what that depends on, in any graph:
- *     the launches that only one of the two states has, in order: kernels (canonical text of the entry), geometry, arguments, sizes of buffers, which buffers are
+ * What is kept is what a measurement of two states found (compare.c): how many microseconds of a pass the newer one
+ * takes less, as a median with its 95 % interval, pair by pair of passes in turns, made wider where CUPTI's times of
+ * the passes say less or more; and what each launch that only it has takes alone. It is looked for by what that depends
+ * on, in any graph:
+ *     the launches that only one of the two states has, in order: kernels (canonical text of the entry), geometry,
+ *     arguments, sizes of buffers, which buffers are
  *     one, streams, programmatic edges;
- *     whether all buffers that the graph's launches use fit in the L2, as then a launch finds there what the one before it left;
+ *     whether all buffers that the graph's launches use fit in the L2, as then a launch finds there what the one before
+ *     it left;
  *     chip, driver, toolkits, versions of dovetail and rewriter: the planner's stamp.
- * So repeated layers are measured once, and another planning, of this graph or another, measures what is new in it. Launches that execute otherwise on other data
- * (analysis/steady.c) are measured each time.
+ * So repeated layers are measured once, and another planning, of this graph or another, measures what is new in it.
+ * Launches that execute otherwise on other data (analysis/steady.c) are measured each time.
  *
- * An interval decides if it is away from zero by half its width or more: then 95 % became four nines, and the sign is not in doubt. And it decides that there is
- * nothing to gain if its upper end is less than a hundredth of what those launches take: levels of a fusion are often alike. Any other is as if it were not
- * there: the two are measured, and the new interval replaces it. What stands beside the launches in another graph may matter all the same; so the plan is
- * measured beside the posted launches in the end as ever, and where it is not faster though the library said so, planning starts over without (choose.c).
+ * An interval decides if it is away from zero by half its width or more: then 95 % became four nines, and the sign is
+ * not in doubt. And it decides that there is nothing to gain if its upper end is less than a hundredth of what those
+ * launches take: levels of a fusion are often alike. Any other is as if it were not there: the two are measured, and
+ * the new interval replaces it. What stands beside the launches in another graph may matter all the same; so the plan
+ * is measured beside the posted launches in the end as ever, and where it is not faster though the library said so,
+ * planning starts over without (choose.c).
  *
- * An entry (rw_kept_get) has the head "dovetail times 1\n" and, as 8-byte numbers, launches, then median, lower and upper end, and each launch's time, as IEEE
- * doubles. Numbers that are not finite, ends in the wrong order, negative times and times beyond MOST_US are no entry.
+ * An entry (rw_kept_get) has the head "dovetail times 1\n" and, as 8-byte numbers, launches, then median, lower and
+ * upper end, and each launch's time, as IEEE doubles. Numbers that are not finite, ends in the wrong order, negative
+ * times and times beyond MOST_US are no entry.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -26,7 +33,7 @@
 
 #define HEAD "dovetail times 1\n"
 #define MOST_US 1e9
-#define APART 0.5 /* of the interval's width, between it and zero */
+#define APART 0.5  /* of the interval's width, between it and zero */
 #define WORTH 0.01 /* of the launches' own time */
 
 static double number(const uint8_t *p)
@@ -44,7 +51,7 @@ static void put_double(uint8_t *p, double v)
     rw_put_number(p, bits);
 }
 
-/* ---- which launches differ --------------------------------------------------------------------------------------------- */
+/* ---- which launches differ --------------------------------------------------------------------------------------- */
 static bool same_kernel(const struct dev_prog *p, uint32_t i, const struct dev_prog *q, uint32_t k)
 {
     const struct dt_launch *a = &p->graph->launch[i], *b = &q->graph->launch[k];
@@ -77,7 +84,8 @@ static int in_both(const struct rw_state *s, uint32_t i, const struct rw_state *
 }
 
 /* Those of s that o has not, ascending. */
-static int only_in(const struct rw_state *s, const struct rw_state *o, uint32_t **ret, uint32_t *ret_n, struct dt_err *e)
+static int only_in(const struct rw_state *s, const struct rw_state *o, uint32_t **ret, uint32_t *ret_n,
+                   struct dt_err *e)
 {
     uint32_t n = 0, *v = dt_calloc(s->graph->nlaunch + 1, sizeof *v);
     if (!v)
@@ -96,7 +104,7 @@ static int only_in(const struct rw_state *s, const struct rw_state *o, uint32_t 
     return 0;
 }
 
-/* ---- keys --------------------------------------------------------------------------------------------------------------- */
+/* ---- keys -------------------------------------------------------------------------------------------------------- */
 static bool fits_l2(const struct rw_state *s)
 {
     const struct dt_graph *g = s->graph;
@@ -112,7 +120,8 @@ static bool fits_l2(const struct rw_state *s)
 }
 
 /* 1: the key is there; 0: these launches have none. */
-static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uint32_t *launch, uint32_t n, uint32_t *buffer, uint32_t *nbuffer, struct dt_err *e)
+static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uint32_t *launch, uint32_t n,
+                        uint32_t *buffer, uint32_t *nbuffer, struct dt_err *e)
 {
     dt_sha256_addu64(h, n);
     for (uint32_t k = 0; k < n; k++) {
@@ -124,7 +133,8 @@ static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uin
         rw_add_launch(h, s->prog, launch[k], true, buffer, nbuffer);
         dt_sha256_addu64(h, l->stream);
         dt_sha256_addu64(h, l->programmatic);
-        for (uint32_t i = 0; i < l->nafter; i++) { /* its place among these; any other launch is one of the surroundings */
+        /* its place among these; any other launch is one of the surroundings */
+        for (uint32_t i = 0; i < l->nafter; i++) {
             uint32_t at = 0;
             while (at < n && launch[at] != l->after_at[i])
                 at++;
@@ -135,11 +145,12 @@ static int add_launches(struct dt_sha256 *h, const struct rw_state *s, const uin
     return 1;
 }
 
-static int make_key(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, const uint32_t *gone, uint32_t ngone, struct rw_times *t,
-                    struct dt_err *e)
+static int make_key(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, const uint32_t *gone,
+                    uint32_t ngone, struct rw_times *t, struct dt_err *e)
 {
     struct dt_sha256 h;
-    uint32_t nbuffer = 0, most = now->graph->nbuffer > next->graph->nbuffer ? now->graph->nbuffer : next->graph->nbuffer;
+    uint32_t nbuffer = 0,
+             most = now->graph->nbuffer > next->graph->nbuffer ? now->graph->nbuffer : next->graph->nbuffer;
     /* buffers have the same numbers in all states, scratch behind */
     uint32_t *buffer = dt_calloc((size_t)most + 1, sizeof *buffer);
     if (!buffer || dt_sha256_init(&h) < 0) {
@@ -162,7 +173,8 @@ static int make_key(struct rw_planner *p, const struct rw_state *now, const stru
 }
 
 /* What the launches take one by one, on either side, as far as that is known. */
-static double own_us(const struct rw_state *now, const uint32_t *gone, uint32_t ngone, const struct rw_state *next, const struct rw_times *t)
+static double own_us(const struct rw_state *now, const uint32_t *gone, uint32_t ngone, const struct rw_state *next,
+                     const struct rw_times *t)
 {
     double before = 0, after = 0;
     for (uint32_t k = 0; now->step_us && k < ngone; k++)
@@ -172,7 +184,7 @@ static double own_us(const struct rw_state *now, const uint32_t *gone, uint32_t 
     return before > after ? before : after;
 }
 
-/* ---- entries ------------------------------------------------------------------------------------------------------------ */
+/* ---- entries ----------------------------------------------------------------------------------------------------- */
 static size_t length(const struct rw_times *t) { return 8 * (4 + (size_t)t->n); }
 
 static bool is_time(double v) { return isfinite(v) && v >= 0 && v <= MOST_US; }
@@ -182,20 +194,23 @@ static bool decode(const uint8_t *p, struct rw_times *t)
     t->gain = number(p + 8);
     t->lo = number(p + 16);
     t->hi = number(p + 24);
-    bool ok = rw_number(p) == t->n && is_time(fabs(t->gain)) && is_time(fabs(t->lo)) && is_time(fabs(t->hi)) && t->lo <= t->gain && t->gain <= t->hi;
+    bool ok = rw_number(p) == t->n && is_time(fabs(t->gain)) && is_time(fabs(t->lo)) && is_time(fabs(t->hi)) &&
+              t->lo <= t->gain && t->gain <= t->hi;
     for (uint32_t k = 0; k < t->n && ok; k++)
         ok = is_time(t->us[k] = number(p + 32 + 8 * (size_t)k));
     return ok;
 }
 
-int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, struct rw_times *ret, struct dt_err *e)
+int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, struct rw_times *ret,
+                 struct dt_err *e)
 {
     const struct ana_memo *m = p->opt->library;
     uint32_t *gone = NULL, ngone = 0;
     struct rw_times t = {0};
     int r = 0;
     if (m && !((r = only_in(now, next, &gone, &ngone, e)) < 0) && !((r = only_in(next, now, &t.launch, &t.n, e)) < 0))
-        r = (t.us = dt_calloc((size_t)t.n + 1, sizeof *t.us)) ? make_key(p, now, next, gone, ngone, &t, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+        r = (t.us = dt_calloc((size_t)t.n + 1, sizeof *t.us)) ? make_key(p, now, next, gone, ngone, &t, e)
+                                                              : dt_err_set(e, DT_E_NOMEM, "out of memory");
     double own = r == 0 && gone ? own_us(now, gone, ngone, next, &t) : 0;
     free(gone);
     if (r < 0) {

@@ -1,18 +1,20 @@
-/* The launches S of an edit against the launches T in their place, alone: what a candidate is worth is found without running the others.
+/* The launches S of an edit against the launches T in their place, alone: what a candidate is worth is found without
+ * running the others.
  *
- * The reference run (verify.c) keeps, as far as SNAP_BYTES goes, what every launch left in the buffers that it writes. From it comes what S
- * finds in memory where T will stand: for each buffer what the last of the launches before it left there. On that
- * content S runs, and T in its stead, in order and under shuffled block orders with the race detector. All that either writes is compared, but
- * for bytes that the edit says nobody reads any more (intermediates that moved to shared memory, blocks that are not launched).
+ * The reference run (verify.c) keeps, as far as SNAP_BYTES goes, what every launch left in the buffers that it writes.
+ * From it comes what S finds in memory where T will stand: for each buffer what the last of the launches before it left
+ * there. On that content S runs, and T in its stead, in order and under shuffled block orders with the race detector.
+ * All that either writes is compared, but for bytes that the edit says nobody reads any more (intermediates that moved
+ * to shared memory, blocks that are not launched).
  *
  * A long chain that is most of the graph is left to the gate as far as block orders go.
  *
- * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to try equal edits once:
- * the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried passes, or is too slow, at once. From one planning to the next
- * the performance library (library.c) remembers.
+ * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to
+ * try equal edits once: the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried
+ * passes, or is too slow, at once. From one planning to the next the performance library (library.c) remembers.
  *
- * Software device only: a real one measures whole graphs. Where a trial is impossible (a module's variable is involved, a snapshot is
- * missing, buffers are numbered otherwise) the caller runs the whole graph.
+ * Software device only: a real one measures whole graphs. Where a trial is impossible (a module's variable is involved,
+ * a snapshot is missing, buffers are numbered otherwise) the caller runs the whole graph.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -28,9 +30,9 @@ struct rw_version { /* of a buffer: what `launch` of the original left in it */
 };
 
 struct rw_snaps {
-    const struct ana_result *ana; /* of the original, borrowed */
+    const struct ana_result *ana;             /* of the original, borrowed */
     struct dt_vec(struct rw_version) version; /* by launch */
-    struct dev_cost *cost;        /* by launch */
+    struct dev_cost *cost;                    /* by launch */
     uint64_t bytes;
 };
 
@@ -83,7 +85,7 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snap
     return r;
 }
 
-/* ---- members: which launches of the original a launch stands for, as bits ------------------------------------------- */
+/* ---- members: which launches of the original a launch stands for, as bits ---------------------------------------- */
 
 size_t rw_member_words(const struct rw_planner *p) { return p->state.p[0].graph->nlaunch / 64 + 1; }
 
@@ -92,9 +94,10 @@ static const uint64_t *members(const struct rw_planner *p, const struct rw_state
     return s->member + launch * rw_member_words(p);
 }
 
-/* ---- equal candidates ------------------------------------------------------------------------------------------------ */
+/* ---- equal candidates -------------------------------------------------------------------------------------------- */
 
-/* Its kernel alone, with registers and labels by number, where nothing else of the module matters to it; false: the module's text. */
+/* Its kernel alone, with registers and labels by number, where nothing else of the module matters to it; false: the
+ * module's text. */
 static bool add_entry(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch)
 {
     const struct ptx_module *ir = p->module[p->graph->launch[launch].module].ir;
@@ -109,7 +112,8 @@ static bool add_entry(struct dt_sha256 *h, const struct dev_prog *p, uint32_t la
     return alone;
 }
 
-void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number, uint32_t *n)
+void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number,
+                   uint32_t *n)
 {
     const struct dt_graph *g = p->graph;
     const struct dt_launch *l = &g->launch[launch];
@@ -142,7 +146,9 @@ void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launc
     dt_sha256_addu64(h, l->shared);
     for (uint32_t k = 0; k < l->narg; k++) {
         const struct dt_arg *a = &l->arg[k];
-        uint32_t count = a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP ? 1 : a->kind == DT_ARG_BYTES ? a->npointer : 0;
+        uint32_t count = a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP ? 1
+                         : a->kind == DT_ARG_BYTES                                ? a->npointer
+                                                                                  : 0;
         dt_sha256_addu64(h, a->kind);
         if (a->kind == DT_ARG_SCALAR)
             dt_sha256_addu64(h, a->bits);
@@ -196,7 +202,7 @@ static int key_of(const struct rw_trial *t, char key[DT_SHA256_TEXT])
     return r;
 }
 
-/* ---- the runs -------------------------------------------------------------------------------------------------------- */
+/* ---- the runs ---------------------------------------------------------------------------------------------------- */
 
 static bool begins_alike(const struct dt_graph *x, const struct dt_graph *y)
 {
@@ -206,7 +212,8 @@ static bool begins_alike(const struct dt_graph *x, const struct dt_graph *y)
     return same;
 }
 
-/* May S be tried alone? Buffers have the same numbers in all states, scratch behind, and none of S's lies in a module or is scratch. */
+/* May S be tried alone? Buffers have the same numbers in all states, scratch behind, and none of S's lies in a module
+ * or is scratch. */
 static bool possible(const struct rw_trial *t)
 {
     const struct dt_graph *g = t->now->graph, *o = t->p->state.p[0].graph, *n = t->next->graph;
@@ -309,8 +316,8 @@ static int compare(const struct rw_trial *t, uint32_t b, const uint8_t *got, uin
         for (uint64_t i = look.iv[k].lo; i < look.iv[k].hi && r == 0; i++)
             if (got[i] != t->want[b][i])
                 r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, '%s' differs at byte %llu: %02x became %02x",
-                               order ? "alone, block order" : "alone, input", (unsigned long long)order, q->name, (unsigned long long)i,
-                               t->want[b][i], got[i]);
+                               order ? "alone, block order" : "alone, input", (unsigned long long)order, q->name,
+                               (unsigned long long)i, t->want[b][i], got[i]);
     dt_arena_done(&a);
     return r;
 }
@@ -374,8 +381,8 @@ static int remember(struct rw_trial *t, struct dt_err *e)
     return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next, uint32_t first,
-                   struct dt_err *e)
+int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next,
+                   uint32_t first, struct dt_err *e)
 {
     const struct rw_state *now = x->now;
     *t = (struct rw_trial){.p = p, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
@@ -422,7 +429,8 @@ int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edi
     return remember(t, e);
 }
 
-/* A long chain that is most of what the graph does: its block orders would be tried twice, here and by the gate, and nothing smaller waits for the answer. */
+/* A long chain that is most of what the graph does: its block orders would be tried twice, here and by the gate, and
+ * nothing smaller waits for the answer. */
 static bool is_all(const struct rw_trial *t)
 {
     uint64_t mine = 0, all = 0;
@@ -436,7 +444,8 @@ static bool is_all(const struct rw_trial *t)
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
-    if (t->orders >= RW_TRIAL_ORDERS || (is_all(t) && !t->p->original.races)) /* where the original races the gate tries no orders */
+    /* where the original races the gate tries no orders */
+    if (t->orders >= RW_TRIAL_ORDERS || (is_all(t) && !t->p->original.races))
         return 0;
     if (t->known) /* its costs were, S has not run */
         r = run_before(t, e);

@@ -1,17 +1,18 @@
 /* Barriers that some threads of a block might not reach.
  *
- * Joined bodies turn `ret` into a branch and bar.sync into barrier.sync. On the device a thread that has exited no longer counts
- * for `bar.sync 0`; a thread that branched past it would still be waited for. So a barrier must not be reachable from one side only
- * of a branch (or predicated exit) that differs between threads of the block.
+ * Joined bodies turn `ret` into a branch and bar.sync into barrier.sync. On the device a thread that has exited no
+ * longer counts for `bar.sync 0`; a thread that branched past it would still be waited for. So a barrier must not be
+ * reachable from one side only of a branch (or predicated exit) that differs between threads of the block.
  *
- * Flow-insensitive: a register is *varying* if it may differ between threads of a block. Sources: thread and lane numbers,
- * atomics, warp results, local memory, call results, loads at a varying address. A load at the same address by all threads gives
- * the same value, as the original has no race (verify.c runs it under the detector). Values assigned in the region of a varying
- * branch (its successors up to the immediate post-dominator, loops included) vary too. Iterated to a fixpoint. Then: a block
- * barrier in the region of a varying branch, or under a varying predicate, is a find.
+ * Flow-insensitive: a register is *varying* if it may differ between threads of a block. Sources: thread and lane
+ * numbers, atomics, warp results, local memory, call results, loads at a varying address. A load at the same address by
+ * all threads gives the same value, as the original has no race (verify.c runs it under the detector). Values assigned
+ * in the region of a varying branch (its successors up to the immediate post-dominator, loops included) vary too.
+ * Iterated to a fixpoint. Then: a block barrier in the region of a varying branch, or under a varying predicate, is a
+ * find.
  *
- * Barriers with a count are left alone: exits never release those, so the original reaches them with just that many threads, and so does
- * the joined kernel (its own phases with fewer threads are made of them).
+ * Barriers with a count are left alone: exits never release those, so the original reaches them with just that many
+ * threads, and so does the joined kernel (its own phases with fewer threads are made of them).
  *
  * A dimension of the block that is 1 makes its thread number the constant 0.
  */
@@ -71,10 +72,8 @@ static bool varying_opnd(const struct vary *v, const struct ptx_opnd *o)
     case PTX_SR_CLUSTER_CTAID:
     case PTX_SR_CLUSTER_NCTAID:
     case PTX_SR_CLUSTER_CTARANK:
-    case PTX_SR_CLUSTER_NCTARANK:
-        return false;
-    default:
-        return true;
+    case PTX_SR_CLUSTER_NCTARANK: return false;
+    default: return true;
     }
 }
 

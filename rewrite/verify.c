@@ -1,17 +1,23 @@
 /* Original and plan on the same inputs, byte by byte.
  *
- *   1. The original runs once under the fast race detector, which calls every conflict of two blocks a race. Where it finds one, the detector that knows flags and
+ *   1. The original runs once under the fast race detector, which calls every conflict of two blocks a race. Where it
+ *   finds one, the detector that knows flags and
  *      fences (docs/CHECKING.md) has the last word in original.c, and looks at plans.
- *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan run, every output and
- *      inout buffer compared. The last input has values in it that break things, NaNs and infinities among them, and the one before it those that do not
+ *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan
+ *   run, every output and
+ *      inout buffer compared. The last input has values in it that break things, NaNs and infinities among them, and
+ *      the one before it those that do not
  *      spread (special.c); both only where the first is not meant: it is as the document says.
- *      Of the values with which the original faults or hangs some are left out; where it faults all the same, the input is.
- *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each time. What streams and programmatic
- *      edges do not order runs side by side then (dev_run_once). On a real GPU it runs as often with blocks that sleep at random before they begin (device/delay.c).
+ *      Of the values with which the original faults or hangs some are left out; where it faults all the same, the input
+ *      is.
+ *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each
+ *   time. What streams and programmatic
+ *      edges do not order runs side by side then (dev_run_once). On a real GPU it runs as often with blocks that sleep
+ *      at random before they begin (device/delay.c).
  *
- * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device one after the other,
- * so the memory of one is enough. Outputs are found by name: a plan has the graph's
- * buffers. Of graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
+ * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device
+ * one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's buffers. Of
+ * graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
  */
 #include "rewrite/flow.h"
 #include "rewrite/special.h"
@@ -53,7 +59,8 @@ static unsigned sorts(unsigned inputs, unsigned input)
     return !input ? 0 : input + 1 == inputs ? RW_SPECIAL_ALL : input + 2 == inputs ? RW_SPECIAL_SMALL : 0;
 }
 
-static int fill(struct dev_run *r, const struct rw_special *s, const struct dt_graph *g, unsigned inputs, unsigned input, struct dt_err *e)
+static int fill(struct dev_run *r, const struct rw_special *s, const struct dt_graph *g, unsigned inputs,
+                unsigned input, struct dt_err *e)
 {
     static const int poison[] = {0xFF, 0xA5, 0x00, 0x5A};
     int x = dev_run_fill(r, SEED(input), poison[input % 4], e);
@@ -78,8 +85,8 @@ static int fetch(struct dev_run *r, const struct dt_graph *g, struct outputs *o,
 }
 
 /* only: by buffer of the original, the bytes to compare; NULL: all. */
-static int compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp, const struct outputs *p,
-                   const struct ana_set *only, const char *what, struct dt_err *e)
+static int compare(const struct dt_graph *go, const struct outputs *o, const struct dt_graph *gp,
+                   const struct outputs *p, const struct ana_set *only, const char *what, struct dt_err *e)
 {
     for (uint32_t k = 0; k < go->nbuffer; k++) {
         if (!is_output(&go->buffer[k]))
@@ -101,7 +108,8 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
 int rw_recover(struct dev_device *d, int r, struct dt_err *e)
 {
     struct dt_err mine = {0};
-    if (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK && r != DT_E_RACE && r != DT_E_UNINIT && r != DT_E_BARRIER && r != DT_E_TIMEOUT)
+    if (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK && r != DT_E_RACE && r != DT_E_UNINIT &&
+        r != DT_E_BARRIER && r != DT_E_TIMEOUT)
         return r;
     if (r == DT_E_TIMEOUT && strcmp(dev_info(d)->kind, "soft"))
         return DT_E_DEVICE; /* the kernel still runs; only the end of the process stops it */
@@ -121,9 +129,9 @@ struct rw_reference {
     struct outputs *want;
     const struct rw_sample *sample; /* of the original, borrowed; NULL: it ran whole */
     struct rw_special *special;     /* NULL: there is one input only */
-    bool talks; /* blocks of a launch are in conflict: the fast detector will not do */
-    bool races; /* and nothing orders them, or threads of a block: no detector will do */
-    uint64_t race_us, plain_us; /* how long the original took, under the race detector and without */
+    bool talks;                     /* blocks of a launch are in conflict: the fast detector will not do */
+    bool races;                     /* and nothing orders them, or threads of a block: no detector will do */
+    uint64_t race_us, plain_us;     /* how long the original took, under the race detector and without */
 };
 
 struct rw_reference *rw_reference_free(struct rw_reference *ref)
@@ -177,7 +185,8 @@ struct runs {
     const struct dev_prog *original;
     struct dev_run *run; /* NULL: a fault ended it */
     bool soft;
-    struct rw_original *checked; /* what original.c says of it goes there; NULL: it is not asked, and a race is an error */
+    /* what original.c says of it goes there; NULL: it is not asked, and a race is an error */
+    struct rw_original *checked;
     const struct dev_cost *cost; /* by launch, NULL: not known */
     unsigned input;
     uint64_t limit; /* thread-instructions of a launch: more is a launch that hangs */
@@ -189,7 +198,8 @@ static int ready(struct runs *x, struct dt_err *e)
     return r == 0 && x->ref->sample ? dev_run_select(x->run, x->ref->sample->some, e) : r;
 }
 
-/* The posted input, under the race detector (the fast one alone, where original.c looks after it); what the launches need at most. */
+/* The posted input, under the race detector (the fast one alone, where original.c looks after it); what the launches
+ * need at most. */
 static int first_input(struct runs *x, const struct ana_result *a, struct rw_snaps **ret_snaps, struct dt_err *e)
 {
     struct rw_reference *ref = x->ref;
@@ -198,7 +208,8 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
     uint64_t most = 0, all = 0, began = dt_now_us();
     dt_free_ struct dev_cost *mine = dt_calloc(g->nlaunch + 1, sizeof *mine);
     int r = mine ? ready(x, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 || (r = fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
+    if (r < 0 || (r = rw_watch(x->dev, ref->talks, 0, x->soft && !(ref->talks && x->checked), e)) < 0 ||
+        (r = fill(x->run, NULL, g, ref->inputs, 0, e)) < 0)
         return r;
     if (x->soft && ret_snaps && !ref->sample) {
         if ((r = rw_snaps_new(x->run, a, ret_snaps, e)) == 0)
@@ -224,7 +235,8 @@ static int first_input(struct runs *x, const struct ana_result *a, struct rw_sna
 static bool flooded(const struct rw_reference *ref, const struct outputs *o)
 {
     for (uint32_t k = 0; !ref->sample && k < ref->graph->nbuffer; k++)
-        if (o->p[k] && rw_special_flooded(ref->special, k, o->p[k]) && !rw_special_flooded(ref->special, k, ref->want[0].p[k]))
+        if (o->p[k] && rw_special_flooded(ref->special, k, o->p[k]) &&
+            !rw_special_flooded(ref->special, k, ref->want[0].p[k]))
             return true;
     return false;
 }
@@ -275,7 +287,8 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
     for (x->input = 1; x->input < ref->inputs && r == 0; x->input++) {
         unsigned s = sorts(ref->inputs, x->input);
         r = rw_special_search(ref->special, s, other_input, x, e);
-        if (r == DT_E_BOUNDS) { /* the posted input is fine, this one is not for these kernels: an index made of data, say */
+        /* the posted input is fine, this one is not for these kernels: an index made of data, say */
+        if (r == DT_E_BOUNDS) {
             dt_err_done(e);
             r = 0;
         }
@@ -284,16 +297,24 @@ static int all_inputs(struct runs *x, const struct ana_result *a, struct rw_snap
 }
 
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
-                     const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
+                     const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
+                     struct dt_err *e)
 {
     return rw_reference_checked(d, original, inputs, a, sample, NULL, NULL, ret, ret_snaps, e);
 }
 
-int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a, const struct rw_sample *sample,
-                         const struct dev_cost *cost, struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps, struct dt_err *e)
+int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs,
+                         const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
+                         struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
+                         struct dt_err *e)
 {
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
-    struct runs x = {.ref = ref, .dev = d, .original = original, .checked = checked, .cost = cost, .soft = !strcmp(dev_info(d)->kind, "soft")};
+    struct runs x = {.ref = ref,
+                     .dev = d,
+                     .original = original,
+                     .checked = checked,
+                     .cost = cost,
+                     .soft = !strcmp(dev_info(d)->kind, "soft")};
     if (!ref || !(ref->want = dt_calloc(inputs ? inputs : 1, sizeof *ref->want))) {
         free(ref);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -326,7 +347,8 @@ unsigned rw_reference_inputs(const struct rw_reference *ref)
 }
 
 /* The plan with delays in every entry, for a real GPU. `g` and `text` outlive it. */
-static int delayed_new(struct dev_device *d, const struct dev_prog *plan, struct dt_graph *g, char ***ret_text, struct dev_prog **ret, struct dt_err *e)
+static int delayed_new(struct dev_device *d, const struct dev_prog *plan, struct dt_graph *g, char ***ret_text,
+                       struct dev_prog **ret, struct dt_err *e)
 {
     *g = *plan->graph;
     g->module = dt_calloc(g->nmodule + 1, sizeof *g->module);
@@ -355,8 +377,9 @@ static void delayed_done(struct dt_graph *g, char **text, struct dev_prog *p)
     free(g->module);
 }
 
-int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan, const struct ana_result *a, unsigned inputs,
-                   unsigned schedules, struct dev_cost *cost, struct dt_err *e)
+int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
+                   const struct ana_result *a, unsigned inputs, unsigned schedules, struct dev_cost *cost,
+                   struct dt_err *e)
 {
     struct rw_sample *sample = NULL;
     struct dev_run *run = NULL;
@@ -391,7 +414,8 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
         if (r == 0 && (r = fill(run, ref->special, plan->graph, ref->inputs, input, e)) == 0)
             r = !k && cost ? once_with_costs(run, plan->graph, cost, e) : dev_run_once(run, e);
         if (r == 0 && (r = fetch(run, plan->graph, &got, e)) == 0)
-            r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what, e);
+            r = compare(ref->graph, &ref->want[input], plan->graph, &got, ref->sample ? ref->sample->want : NULL, what,
+                        e);
         outputs_done(&got);
     }
     rw_watch(d, talks, 0, false, NULL);

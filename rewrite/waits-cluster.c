@@ -1,12 +1,13 @@
-/* Do the blocks of a cluster meet, and is another block's shared memory there as long as somebody uses it? The part of the static check of plans (waits.c) that
- * looks inside one entry.
+/* Do the blocks of a cluster meet, and is another block's shared memory there as long as somebody uses it? The part of
+ * the static check of plans (waits.c) that looks inside one entry.
  *
  * The barrier of a cluster has no number: the n-th arrival of every thread of every block belongs together. So
- *   meeting   on every way through the entry arrive and wait take turns, no thread is left out by a guard, and each place has one number of barriers
- *             behind it, the same for all exits: no loop holds one
- *   lifetime  a load, store or atomic of .shared::cluster has a barrier behind it (the other block has started) and one in front of it (it has not exited)
- * in the words of a walk along all edges of the control flow, with one state a basic block: barriers so far, and arrived or not. An access between arrive
- * and wait counts as behind that barrier.
+ *   meeting   on every way through the entry arrive and wait take turns, no thread is left out by a guard, and each
+ *             place has one number of barriers behind it, the same for all exits: no loop holds one
+ *   lifetime  a load, store or atomic of .shared::cluster has a barrier behind it (the other block has started) and one
+ *             in front of it (it has not exited)
+ * in the words of a walk along all edges of the control flow, with one state a basic block: barriers so far, and
+ * arrived or not. An access between arrive and wait counts as behind that barrier.
  * Functions that are called may have none of this.
  */
 #include "rewrite/rewrite-priv.h"
@@ -23,13 +24,17 @@ struct state {
 
 static bool touches_cluster(const struct ptx_inst *i)
 {
-    if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS || i->op == PTX_OP_CALLPROTO)
+    if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
+        i->op == PTX_OP_CALLPROTO)
         return false;
     return (ptx_op_info(i->op)->flags & (PTX_F_READS | PTX_F_WRITES)) && i->space == PTX_SHARED_CLUSTER &&
            (i->op == PTX_OP_LD || i->op == PTX_OP_ST || (ptx_op_info(i->op)->flags & PTX_F_ATOMIC));
 }
 
-static bool is_cluster_barrier(const struct ptx_inst *i) { return i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE || i->op == PTX_OP_BARRIER_CLUSTER_WAIT; }
+static bool is_cluster_barrier(const struct ptx_inst *i)
+{
+    return i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE || i->op == PTX_OP_BARRIER_CLUSTER_WAIT;
+}
 
 static bool any_in(const struct ptx_function *f)
 {
@@ -62,7 +67,8 @@ static void step(struct walk *w, const struct ptx_inst *i, struct state *s)
         if (i->pred != PTX_NO_REG)
             w->wrong = "has a barrier of its cluster that some threads may leave out";
         else if (arrive == s->arrived)
-            w->wrong = arrive ? "arrives twice at its cluster's barrier" : "waits at its cluster's barrier without having arrived";
+            w->wrong = arrive ? "arrives twice at its cluster's barrier"
+                              : "waits at its cluster's barrier without having arrived";
         s->done += !arrive;
         s->arrived = arrive;
     } else if (touches_cluster(i)) {
@@ -76,7 +82,8 @@ static void step(struct walk *w, const struct ptx_inst *i, struct state *s)
 }
 
 /* *at, if wanted: by instruction, the state in front of it. */
-static int meets(const struct ptx_function *f, struct state *at, int *ret_barriers, const char **ret_wrong, struct dt_err *e)
+static int meets(const struct ptx_function *f, struct state *at, int *ret_barriers, const char **ret_wrong,
+                 struct dt_err *e)
 {
     struct ptx_cfg cfg;
     struct walk w = {.f = f, .exits = UNSEEN};

@@ -1,32 +1,42 @@
-/* Does a plan's order hold every hazard? A static check, of plans that are made here and of plans that come from elsewhere.
+/* Does a plan's order hold every hazard? A static check, of plans that are made here and of plans that come from
+ * elsewhere.
  *
- * Three moments of a launch count: its start S, the moment W at which griddepcontrol.wait lets it go on (S where it is not programmatic), its end
- * E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b); a programmatic one says S(a) <= S(b) and E(a) <= W(b). W(b) <= E(b) needs that every
- * thread of b waits on every path before it exits. So, over all edges (device/order.c), in order:
+ * Three moments of a launch count: its start S, the moment W at which griddepcontrol.wait lets it go on (S where it is
+ * not programmatic), its end E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b); a programmatic one says
+ * S(a) <= S(b) and E(a) <= W(b). W(b) <= E(b) needs that every thread of b waits on every path before it exits. So,
+ * over all edges (device/order.c), in order:
  *
- *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)     for programmatic a: before(a), or waited(a) where a triggers late
+ *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)     for programmatic a: before(a), or
+ *     waited(a) where a triggers late
  *     waited(b) = what has ended at W(b) = before(b) + for programmatic a: {a} + waited(a)
  *
- * A kernel triggers late where nothing but griddepcontrol.wait leads to griddepcontrol.launch_dependents: then W(a) <= S(b). One without a trigger lets its
- * dependents start when its blocks are through; its memory is theirs only after they wait.
+ * A kernel triggers late where nothing but griddepcontrol.wait leads to griddepcontrol.launch_dependents: then W(a) <=
+ * S(b). One without a trigger lets its dependents start when its blocks are through; its memory is theirs only after
+ * they wait.
  *
  * Checked:
- *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge that is missing, because a launch between writes the byte for
- *                certain, is implied by the two through that launch.
+ *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge that is missing, because a launch
+ *                between writes the byte for certain, is implied by the two through that launch.
  *   waits        a programmatic launch reaches griddepcontrol.wait on every path before it exits.
- *   independent  what a programmatic launch does before it waits touches no byte in conflict with any launch that may still run then: all that
- *                are not in before(b), back to the last ordinary edge. The bytes come from the analysis of the kernel cut off at the wait;
- *                where that faults, nothing is known, and the plan is refused with the fault.
- *   read-only    no launch, and no function that it calls, loads by .nc (or ldu) what an overlapping launch, or itself, writes.
+ *   independent  what a programmatic launch does before it waits touches no byte in conflict with any launch that may
+ *                still run then: all that are not in before(b), back to the last ordinary edge. The bytes come from the
+ *                analysis of the kernel cut off at the wait; where that faults, nothing is known, and the plan is
+ *                refused with the fault.
+ *   read-only    no launch, and no function that it calls, loads by .nc (or ldu) what an overlapping launch, or itself,
+ *                writes.
  *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
- *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited for, from blocks with lower tickets;
- *                its scratch is cleared by one memset that it waits for, and nothing else touches it.
- *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared memory (waits-cluster.c). Not asked of a posted
- *                kernel that keeps to other rules, nor of what is made of it alone.
- * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits holds its SM only after all
- * blocks of what it waits for have started, so it keeps none of them out. Launches that fit an SM alone, and clusters that fit the device, are seen to by dev_prog_new.
+ *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited
+ *                for, from blocks with lower tickets; its scratch is cleared by one memset that it waits for, and
+ *                nothing else touches it.
+ *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared
+ *                memory (waits-cluster.c). Not asked of a posted kernel that keeps to other rules, nor of what is made
+ *                of it alone.
+ * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits
+ * holds its SM only after all blocks of what it waits for have started, so it keeps none of them out. Launches that fit
+ * an SM alone, and clusters that fit the device, are seen to by dev_prog_new.
  *
- * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers`, `clusters` and `read-only` within it are not checked.
+ * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers`, `clusters`
+ * and `read-only` within it are not checked.
  */
 #include "ptx/reach.h"
 #include "rewrite/flow.h"
@@ -72,11 +82,13 @@ static int bad(const struct waits *w, struct dt_err *e, uint32_t launch, const c
 {
     char pointer[64];
     snprintf(pointer, sizeof pointer, "/launches/%u", launch);
-    return dt_err_at(e, DT_E_GRAPH, pointer, "the plan's order is wrong: launch '%.200s' %s", w->prog->graph->launch[launch].name, what);
+    return dt_err_at(e, DT_E_GRAPH, pointer, "the plan's order is wrong: launch '%.200s' %s",
+                     w->prog->graph->launch[launch].name, what);
 }
 
 /* "launch 'b' BEFORE 'a' BEHIND" */
-static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32_t other, const char *before, const char *behind)
+static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32_t other, const char *before,
+                const char *behind)
 {
     struct dt_str s = {0};
     dt_str_addf(&s, "%s '%.200s'%s", before, w->prog->graph->launch[other].name, behind);
@@ -124,7 +136,7 @@ static bool is_early(const struct waits *w, uint32_t b)
     return false;
 }
 
-/* ---- does every path wait? ------------------------------------------------------------------------------------------------- */
+/* ---- does every path wait? --------------------------------------------------------------------------------------- */
 
 static bool is_wait(const struct ptx_inst *i) { return i->op == PTX_OP_GRIDDEPCONTROL_WAIT && i->pred == PTX_NO_REG; }
 
@@ -171,8 +183,10 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
             const struct ptx_inst *i = &f->inst[k];
             waits = is_wait(i);
             bool ends = i->op == PTX_OP_EXIT || i->op == PTX_OP_RET;
-            bool guarded = ends && i->pred != PTX_NO_REG && k > b->first && f->inst[k - 1].op == PTX_OP_GRIDDEPCONTROL_WAIT &&
-                           f->inst[k - 1].pred == i->pred && f->inst[k - 1].pred_neg == i->pred_neg; /* @p wait; @p exit */
+            bool guarded = ends && i->pred != PTX_NO_REG && k > b->first &&
+                           f->inst[k - 1].op == PTX_OP_GRIDDEPCONTROL_WAIT &&
+                           /* @p wait; @p exit */
+                           f->inst[k - 1].pred == i->pred && f->inst[k - 1].pred_neg == i->pred_neg;
             p.exits |= (ends && !guarded) || i->op == PTX_OP_OPAQUE;
             p.triggers |= i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || i->op == PTX_OP_OPAQUE;
             if (i->op == PTX_OP_CALL && r == 0)
@@ -189,12 +203,14 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
     return r;
 }
 
-/* ---- what is done before the wait -------------------------------------------------------------------------------------------- */
+/* ---- what is done before the wait -------------------------------------------------------------------------------- */
 
-/* Blocks that end at the wait are gone for their cluster: one that has come to its wait would leave another, which still reads its shared memory before that
- * one's own, with a fault that the kernel has not. So, with `meet`, they first pass the barriers behind which every block would have been there. But then
- * threads of a block that do not come by the wait may be kept from meeting at a barrier of the block: analyse_early() tries the other way first. */
-int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet, struct dt_str *out, struct dt_err *e)
+/* Blocks that end at the wait are gone for their cluster: one that has come to its wait would leave another, which
+ * still reads its shared memory before that one's own, with a fault that the kernel has not. So, with `meet`, they
+ * first pass the barriers behind which every block would have been there. But then threads of a block that do not come
+ * by the wait may be kept from meeting at a barrier of the block: analyse_early() tries the other way first. */
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet,
+                   struct dt_str *out, struct dt_err *e)
 {
     struct ptx_module *m = NULL;
     int r = ptx_parse(ptx, len, &m, e);
@@ -235,7 +251,8 @@ static int analyse_cut(struct waits *w, bool meet, struct dt_err *e)
     int r = 0;
     drop_early(w);
     w->doc = rw_graph_ptx(w->prog);
-    json_t *list = json_array(), *all = json_object_get(w->doc, "launches"), *modules = json_object_get(w->doc, "modules");
+    json_t *list = json_array(), *all = json_object_get(w->doc, "launches"),
+           *modules = json_object_get(w->doc, "modules");
     const char **entry = dt_calloc(g->nlaunch + 1, sizeof *entry);
     w->early_at = dt_calloc(g->nlaunch + 1, sizeof *w->early_at);
     if (!w->doc || !list || !entry || !w->early_at)
@@ -290,9 +307,10 @@ static int analyse_early(struct waits *w, struct dt_err *e)
     return r;
 }
 
-/* ---- footprints of launches ---------------------------------------------------------------------------------------------------- */
+/* ---- footprints of launches -------------------------------------------------------------------------------------- */
 
-struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer, bool writes)
+struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
+                               bool writes)
 {
     struct ana_set s = {0};
     for (uint32_t k = 0; k < r->launch[launch].naccess; k++) {
@@ -304,13 +322,15 @@ struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *
 }
 
 /* The same by the buffer's name: two results may number buffers differently. */
-static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer, bool writes)
+static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer,
+                              bool writes)
 {
     return rw_launch_bytes(&w->arena, a, launch, dt_graph_find_buffer(a->prog->graph, buffer), writes);
 }
 
 /* Do the two conflict in a byte? *ret: of which buffer. */
-static bool conflict(struct waits *w, const struct ana_result *ra, uint32_t a, const struct ana_result *rb, uint32_t b, const char **ret)
+static bool conflict(struct waits *w, const struct ana_result *ra, uint32_t a, const struct ana_result *rb, uint32_t b,
+                     const char **ret)
 {
     const struct dt_graph *g = ra->prog->graph;
     for (uint32_t k = 0; k < g->nbuffer; k++) {
@@ -362,22 +382,25 @@ static int loads_read_only(const struct waits *w, uint32_t launch, uint32_t buff
         for (uint32_t q = 0; q < s->nparams; q++)
             one = one || s->params[q] > 61 || (args >> s->params[q] & 1);
         for (uint32_t q = 0; q < s->nvars; q++)
-            one = one || (g->buffer[buffer].module == (int)l->module && !strcmp(g->buffer[buffer].variable, s->vars[q]->name));
+            one = one ||
+                  (g->buffer[buffer].module == (int)l->module && !strcmp(g->buffer[buffer].variable, s->vars[q]->name));
         *ret = one;
     }
     ana_sites_done(&sites);
     return r;
 }
 
-/* ---- the checks ------------------------------------------------------------------------------------------------------------------ */
+/* ---- the checks -------------------------------------------------------------------------------------------------- */
 
 static bool is_original(const struct waits *w, uint32_t launch)
 {
     const struct dt_launch *l = &w->prog->graph->launch[launch];
     uint32_t k = w->original ? dt_graph_find_launch(w->original->graph, l->name) : DT_NAME_NONE;
-    if (k == DT_NAME_NONE || w->original->graph->launch[k].kind != DT_KERNEL || strcmp(w->original->graph->launch[k].entry, l->entry))
+    if (k == DT_NAME_NONE || w->original->graph->launch[k].kind != DT_KERNEL ||
+        strcmp(w->original->graph->launch[k].entry, l->entry))
         return false;
-    const struct dev_module *a = &w->prog->module[l->module], *b = &w->original->module[w->original->graph->launch[k].module];
+    const struct dev_module *a = &w->prog->module[l->module],
+                            *b = &w->original->module[w->original->graph->launch[k].module];
     return a->len == b->len && !memcmp(a->ptx, b->ptx, a->len);
 }
 
@@ -386,7 +409,8 @@ static int check_covered(struct waits *w, struct dt_err *e)
     for (uint32_t k = 0; k < w->ana->nedge; k++) {
         const struct ana_edge *x = &w->ana->edge[k];
         if (x->nbuffer && !has(w, w->waited, x->consumer, x->producer))
-            return bad2(w, e, x->consumer, x->producer, "does not wait for", ", with which it shares bytes that one of the two writes");
+            return bad2(w, e, x->consumer, x->producer, "does not wait for",
+                        ", with which it shares bytes that one of the two writes");
     }
     return 0;
 }
@@ -425,7 +449,8 @@ static int check_read_only(struct waits *w, struct dt_err *e)
     for (uint32_t b = 0; b < g->nlaunch; b++)
         for (uint32_t k = 0; k < w->ana->launch[b].naccess; k++) {
             const struct ana_access *x = &w->ana->launch[b].access[k];
-            struct ana_set read = x->reads ? touched(w, w->ana, b, g->buffer[x->buffer].name, false) : (struct ana_set){0};
+            struct ana_set read =
+                x->reads ? touched(w, w->ana, b, g->buffer[x->buffer].name, false) : (struct ana_set){0};
             for (uint32_t a = 0; a <= b && read.n; a++) {
                 bool nc = false;
                 if (a == b ? is_original(w, b) : has(w, w->before, b, a))
@@ -443,8 +468,9 @@ static int check_read_only(struct waits *w, struct dt_err *e)
     return 0;
 }
 
-/* Must an entry of this name keep to the rules of waits-cluster.c? Not where the original has one with clusters that does not: what is made of one launch's
- * kernel keeps its name (solo.c), and what of several is made only of such as do (legal.def, `clusters`). */
+/* Must an entry of this name keep to the rules of waits-cluster.c? Not where the original has one with clusters that
+ * does not: what is made of one launch's kernel keeps its name (solo.c), and what of several is made only of such as do
+ * (legal.def, `clusters`). */
 static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_err *e)
 {
     int r = 0;
@@ -471,7 +497,8 @@ static const char *wrong_barrier(const struct ptx_function *f, uint32_t most)
         if (i->nopnd > at && i->opnd[at].kind == PTX_O_IMM && i->opnd[at].bits > 15)
             return "uses a barrier above number 15";
         bool counted = i->nopnd > count + (red ? 1u : 0u);
-        if (counted && i->opnd[count].kind == PTX_O_IMM && (!i->opnd[count].bits || i->opnd[count].bits % 32 || i->opnd[count].bits > most))
+        if (counted && i->opnd[count].kind == PTX_O_IMM &&
+            (!i->opnd[count].bits || i->opnd[count].bits % 32 || i->opnd[count].bits > most))
             return "has a barrier for a number of threads that is no whole number of its warps";
     }
     return NULL;
@@ -502,17 +529,20 @@ static int check_barriers(struct waits *w, struct dt_err *e)
     return 0;
 }
 
-/* The step that clears the flags of launch l, which are all of `buffer`; w->prog->graph->nlaunch: none, or something else touches them. */
+/* The step that clears the flags of launch l, which are all of `buffer`; w->prog->graph->nlaunch: none, or something
+ * else touches them. */
 static uint32_t clears(const struct waits *w, uint32_t l, uint32_t buffer)
 {
     const struct dt_graph *g = w->prog->graph;
     uint32_t found = g->nlaunch;
     for (uint32_t k = 0; k < g->nlaunch; k++) {
         const struct dt_launch *x = &g->launch[k];
-        bool here = x->kind == DT_KERNEL ? rw_args_of(x, buffer) != 0 : x->dst == buffer || (x->kind == DT_COPY && x->src == buffer);
+        bool here = x->kind == DT_KERNEL ? rw_args_of(x, buffer) != 0
+                                         : x->dst == buffer || (x->kind == DT_COPY && x->src == buffer);
         if (!here || k == l)
             continue;
-        if (found < g->nlaunch || x->kind != DT_MEMSET || x->value || x->dst_offset || x->bytes < g->buffer[buffer].bytes || !has(w, w->waited, l, k))
+        if (found < g->nlaunch || x->kind != DT_MEMSET || x->value || x->dst_offset ||
+            x->bytes < g->buffer[buffer].bytes || !has(w, w->waited, l, k))
             return g->nlaunch;
         found = k;
     }
@@ -531,7 +561,8 @@ static int check_flags(struct waits *w, struct dt_err *e)
         if (r == 1)
             continue;
         if (r < 0)
-            return r == DT_E_NOMEM ? dt_err_set(e, r, "out of memory") : bad(w, e, l, "has a table of flags that is none");
+            return r == DT_E_NOMEM ? dt_err_set(e, r, "out of memory")
+                                   : bad(w, e, l, "has a table of flags that is none");
         if (!rw_flow_sound(&f, &why)) {
             r = bad(w, e, l, why.s ? why.s : "has flags that do not fit each other");
             dt_str_done(&why);
@@ -559,8 +590,8 @@ static void done(struct waits *w)
     free(w->waited);
 }
 
-int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a, const struct dev_prog *original,
-                   struct dt_err *e)
+int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a,
+                   const struct dev_prog *original, struct dt_err *e)
 {
     struct waits w = {.dev = d, .prog = plan, .original = original, .ana = a};
     int r = close_order(&w, e);

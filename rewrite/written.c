@@ -1,13 +1,19 @@
-/* Is the plan document what was verified? It is read back by the ordinary reader (graph/), and held to the newest state.
+/* Is the plan document what was verified? It is read back by the ordinary reader (graph/), and held to the newest
+ * state.
  *
- * The document is printed from several places (plan.c, document.c, graph/print.c), and none of them runs what it prints: a cluster, an argument or an `after` that
- * is lost on the way would be a plan that nobody tried. So, member by member, not by printing the state once more:
- *     launches in the same order: name, kind, module's PTX, entry, grid, block, cluster, shared memory, every argument; what a memset or a copy does;
+ * The document is printed from several places (plan.c, document.c, graph/print.c), and none of them runs what it
+ * prints: a cluster, an argument or an `after` that is lost on the way would be a plan that nobody tried. So, member by
+ * member, not by printing the state once more:
+ *     launches in the same order: name, kind, module's PTX, entry, grid, block, cluster, shared memory, every argument;
+ *     what a memset or a copy does;
  *     stream and programmatic; every `after` that the state has, besides those that the document adds;
- *     each hazard of the state's analysis is waited for: the earlier launch is reached from the later one by `after`. Before a programmatic launch stands
- *     whatever is earlier on its stream, too: that it waits for in its kernel, and an event would make it an ordinary launch;
+ *     each hazard of the state's analysis is waited for: the earlier launch is reached from the later one by `after`.
+ *     Before a programmatic launch stands
+ *     whatever is earlier on its stream, too: that it waits for in its kernel, and an event would make it an ordinary
+ *     launch;
  *     buffers and scratch: bytes, role, constant, content.
- * It does not look at what only tells (times, rewrites, assumes). What differs is a bug of ours: rw_plan then gives the posted launches back.
+ * It does not look at what only tells (times, rewrites, assumes). What differs is a bug of ours: rw_plan then gives the
+ * posted launches back.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -15,7 +21,7 @@
 #include <string.h>
 
 struct sides {
-    const struct dt_graph *read;  /* the document */
+    const struct dt_graph *read; /* the document */
     const struct rw_state *state;
     struct dt_str *why;
 };
@@ -39,12 +45,14 @@ static bool same_arg(const struct sides *s, const struct dt_arg *a, const struct
     switch (a->kind) {
     case DT_ARG_BUFFER: return same_name(s, a->buffer, b->buffer) && a->offset == b->offset;
     case DT_ARG_SCALAR: return a->dtype == b->dtype && a->bits == b->bits;
-    case DT_ARG_TENSOR_MAP: return same_name(s, a->buffer, b->buffer) && a->offset == b->offset && !memcmp(a->map, b->map, sizeof *a->map);
+    case DT_ARG_TENSOR_MAP:
+        return same_name(s, a->buffer, b->buffer) && a->offset == b->offset && !memcmp(a->map, b->map, sizeof *a->map);
     case DT_ARG_BYTES: break;
     }
     bool same = a->nbytes == b->nbytes && !memcmp(a->bytes, b->bytes, a->nbytes) && a->npointer == b->npointer;
     for (uint32_t k = 0; k < a->npointer && same; k++)
-        same = a->pointer[k].at == b->pointer[k].at && a->pointer[k].offset == b->pointer[k].offset && same_name(s, a->pointer[k].buffer, b->pointer[k].buffer);
+        same = a->pointer[k].at == b->pointer[k].at && a->pointer[k].offset == b->pointer[k].offset &&
+               same_name(s, a->pointer[k].buffer, b->pointer[k].buffer);
     return same;
 }
 
@@ -56,7 +64,8 @@ static bool same_kernel(const struct sides *s, const struct dt_launch *a, const 
         return no(s, b->name, "its module");
     if (strcmp(a->entry, b->entry))
         return no(s, b->name, "its entry");
-    if (memcmp(a->grid, b->grid, sizeof a->grid) || memcmp(a->block, b->block, sizeof a->block) || memcmp(a->cluster, b->cluster, sizeof a->cluster))
+    if (memcmp(a->grid, b->grid, sizeof a->grid) || memcmp(a->block, b->block, sizeof a->block) ||
+        memcmp(a->cluster, b->cluster, sizeof a->cluster))
         return no(s, b->name, "grid, block or cluster");
     if (a->shared != b->shared)
         return no(s, b->name, "shared memory");
@@ -110,9 +119,11 @@ static bool same_buffers(const struct sides *s)
         const struct dt_buffer *b = &g->buffer[k];
         uint32_t at = dt_graph_find_buffer(s->read, b->name);
         const struct dt_buffer *a = at == DT_NAME_NONE ? NULL : &s->read->buffer[at];
-        bool same = a && a->bytes == b->bytes && a->role == b->role && a->constant == b->constant && a->fill.kind == b->fill.kind;
+        bool same = a && a->bytes == b->bytes && a->role == b->role && a->constant == b->constant &&
+                    a->fill.kind == b->fill.kind;
         if (same && b->fill.kind == DT_FILL_UNIFORM)
-            same = a->fill.lo == b->fill.lo && a->fill.hi == b->fill.hi && a->fill.dtype == b->fill.dtype && a->fill.seed == b->fill.seed;
+            same = a->fill.lo == b->fill.lo && a->fill.hi == b->fill.hi && a->fill.dtype == b->fill.dtype &&
+                   a->fill.seed == b->fill.seed;
         if (same && b->fill.kind == DT_FILL_DATA)
             same = !memcmp(a->fill.data, b->fill.data, b->bytes);
         if (!same) {
@@ -123,7 +134,7 @@ static bool same_buffers(const struct sides *s)
     return true;
 }
 
-/* ---- what is waited for ---------------------------------------------------------------------------------------------------- */
+/* ---- what is waited for ------------------------------------------------------------------------------------------ */
 static void take_in(uint64_t *to, const uint64_t *from, uint32_t launch, size_t words)
 {
     for (size_t w = 0; w < words; w++)
@@ -136,8 +147,10 @@ static int waits(const struct sides *s)
 {
     uint32_t n = s->read->nlaunch;
     size_t words = n / 64 + 1;
-    uint64_t *before = dt_calloc(n + 1, words * sizeof *before); /* by launch: those that have ended when it begins, or waits in its kernel */
-    uint64_t *stream = dt_calloc(n + 1, words * sizeof *stream); /* and all that are earlier on its stream, with theirs */
+    /* by launch: those that have ended when it begins, or waits in its kernel */
+    uint64_t *before = dt_calloc(n + 1, words * sizeof *before);
+    /* and all that are earlier on its stream, with theirs */
+    uint64_t *stream = dt_calloc(n + 1, words * sizeof *stream);
     int r = before && stream ? 1 : DT_E_NOMEM;
     for (uint32_t i = 0; i < n && r == 1; i++) {
         const struct dt_launch *l = &s->read->launch[i];
@@ -155,8 +168,10 @@ static int waits(const struct sides *s)
     }
     for (uint32_t k = 0; k < s->state->ana->nedge && r == 1; k++) {
         const struct ana_edge *x = &s->state->ana->edge[k];
-        if (ana_find_edge(s->state->ana, x->producer, x->consumer) && !(before[x->consumer * words + x->producer / 64] >> x->producer % 64 & 1)) {
-            dt_str_addf(s->why, "launch '%s': it does not wait for '%s'", s->read->launch[x->consumer].name, s->read->launch[x->producer].name);
+        if (ana_find_edge(s->state->ana, x->producer, x->consumer) &&
+            !(before[x->consumer * words + x->producer / 64] >> x->producer % 64 & 1)) {
+            dt_str_addf(s->why, "launch '%s': it does not wait for '%s'", s->read->launch[x->consumer].name,
+                        s->read->launch[x->producer].name);
             r = 0;
         }
     }

@@ -1,7 +1,8 @@
-/* Inside softgpu: bit and number operations of PTX as C expressions, written so that gcc can do them for many lanes at once.
+/* Inside softgpu: bit and number operations of PTX as C expressions, written so that gcc can do them for many lanes at
+ * once.
  *
- * Everything here gives the same bits on every CPU: integer operations, IEEE operations rounded once, and polynomials evaluated in
- * double in a fixed order (the build passes -ffp-contract=off). Sources: PTX ISA 9.0 §9.7.
+ * Everything here gives the same bits on every CPU: integer operations, IEEE operations rounded once, and polynomials
+ * evaluated in double in a fixed order (the build passes -ffp-contract=off). Sources: PTX ISA 9.0 §9.7.
  */
 #ifndef DT_SOFTGPU_BITS_H
 #define DT_SOFTGPU_BITS_H
@@ -13,18 +14,47 @@
 #define SG_NAN64 0xFFF8000000000000ull /* CUDART_NAN */
 #define SG_NAN16 0x7FFFu
 
-static inline uint32_t sg_bits(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
-static inline float sg_float(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
-static inline uint64_t sg_bits64(double f) { uint64_t u; memcpy(&u, &f, 8); return u; }
-static inline double sg_double(uint64_t u) { double f; memcpy(&f, &u, 8); return f; }
+static inline uint32_t sg_bits(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, 4);
+    return u;
+}
+static inline float sg_float(uint32_t u)
+{
+    float f;
+    memcpy(&f, &u, 4);
+    return f;
+}
+static inline uint64_t sg_bits64(double f)
+{
+    uint64_t u;
+    memcpy(&u, &f, 8);
+    return u;
+}
+static inline double sg_double(uint64_t u)
+{
+    double f;
+    memcpy(&f, &u, 8);
+    return f;
+}
 
 /* ---- integers */
 static inline uint64_t sg_mulhi_u64(uint64_t a, uint64_t b) { return (uint64_t)((unsigned __int128)a * b >> 64); }
 static inline int64_t sg_mulhi_s64(int64_t a, int64_t b) { return (int64_t)((__int128)a * b >> 64); }
-static inline int32_t sg_sat_s32(int64_t x) { return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : (int32_t)x; }
+static inline int32_t sg_sat_s32(int64_t x)
+{
+    return x > INT32_MAX ? INT32_MAX : x < INT32_MIN ? INT32_MIN : (int32_t)x;
+}
 static inline int64_t sg_s24(uint32_t a) { return (int32_t)(a << 8) >> 8; }
-static inline uint32_t sg_div_s32(int32_t a, int32_t b) { return !b ? ~0u : b == -1 ? 0u - (uint32_t)a : (uint32_t)(a / b); }
-static inline uint64_t sg_div_s64(int64_t a, int64_t b) { return !b ? ~0ull : b == -1 ? 0ull - (uint64_t)a : (uint64_t)(a / b); }
+static inline uint32_t sg_div_s32(int32_t a, int32_t b)
+{
+    return !b ? ~0u : b == -1 ? 0u - (uint32_t)a : (uint32_t)(a / b);
+}
+static inline uint64_t sg_div_s64(int64_t a, int64_t b)
+{
+    return !b ? ~0ull : b == -1 ? 0ull - (uint64_t)a : (uint64_t)(a / b);
+}
 static inline uint32_t sg_rem_s32(int32_t a, int32_t b) { return !b ? (uint32_t)a : b == -1 ? 0u : (uint32_t)(a % b); }
 static inline uint64_t sg_rem_s64(int64_t a, int64_t b) { return !b ? (uint64_t)a : b == -1 ? 0u : (uint64_t)(a % b); }
 static inline uint32_t sg_popc(uint32_t a)
@@ -220,8 +250,9 @@ static inline uint32_t sg_f32_to_bf16(uint32_t u)
     return sg_nan_bits(u) ? SG_NAN16 : (u + 0x7FFF + (u >> 16 & 1)) >> 16;
 }
 
-/* ---- directed rounding of f32, in double. `s` is the nearest double to a value, `err` has the sign of what it lacks: the result is the
- * double with an odd last place next to the value (the value itself if it is exact), which no longer rounds twice. */
+/* ---- directed rounding of f32, in double. `s` is the nearest double to a value, `err` has the sign of what it lacks:
+ * the result is the double with an odd last place next to the value (the value itself if it is exact), which no longer
+ * rounds twice. */
 static inline double sg_odd(double s, double err)
 {
     uint64_t u = sg_bits64(s), away = (uint64_t)((err > 0) == (s > 0));
@@ -240,7 +271,9 @@ static inline float sg_directed(double s, int mode)
     int neg = (int)(u >> 31);
     uint32_t step = mode == SG_DIR_RZ ? (down ? u - 1 : u)
                     : up              ? (neg ? u - 1 : u + 1)
-                    : down            ? ((u & 0x7FFFFFFF) == 0 ? 0x80000001u : neg ? u + 1 : u - 1)
+                    : down            ? ((u & 0x7FFFFFFF) == 0 ? 0x80000001u
+                                         : neg                 ? u + 1
+                                                               : u - 1)
                                       : u;
     step = up && (u & 0x7FFFFFFF) == 0 ? 1u : step;
     return sg_float(step);

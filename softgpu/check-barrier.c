@@ -1,21 +1,23 @@
 /* Barrier misuse: what PTX leaves undefined, or lets hang, at bar, barrier and the .sync operations of a warp.
  *
- *     missing threads       a barrier of all threads is complete although some have left the kernel without it; a counted one, with lanes of a
- *                           warp that is in it
- *     divergent barrier     an .aligned barrier (all of bar.*) that lanes of one warp reach by different instructions, or that some of them are
- *                           not in when it is complete
+ *     missing threads       a barrier of all threads is complete although some have left the kernel without it; a
+ *                           counted one, with lanes of a warp that is in it
+ *     divergent barrier     an .aligned barrier (all of bar.*) that lanes of one warp reach by different instructions,
+ *                           or that some of them are not in when it is complete
  *     different counts      two arrivals at one barrier before it is complete, with different numbers of threads
  *     no member             a .sync operation by a thread that its own member mask leaves out
  *
- * Always found, without this mode: barriers at which threads wait for ever, a count that is no multiple of 32 or more than the block has,
- * barrier numbers over 15 (exec-warp.c). Warps may reach one barrier by different instructions: that is legal and not reported.
+ * Always found, without this mode: barriers at which threads wait for ever, a count that is no multiple of 32 or more
+ * than the block has, barrier numbers over 15 (exec-warp.c). Warps may reach one barrier by different instructions:
+ * that is legal and not reported.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "softgpu/check.h"
 
-static bool report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const char *what, const struct sg_entry *other, const char *then)
+static bool report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const char *what,
+                   const struct sg_entry *other, const char *then)
 {
     struct sg_finding f = {.kind = "barrier", .num = DT_E_BARRIER, .what = what, .other = other, .then = then};
     return sg_check_report(w, op, lane, &f);
@@ -70,14 +72,17 @@ bool sg_barrier_complete(struct sg_block *b, unsigned n)
         struct sg_warp *w = &b->warp[i];
         uint32_t m = bar->mask[i], left = threads - i * SG_LANES, exist = left >= SG_LANES ? SG_ALL : (1u << left) - 1;
         if (m && w->alive & ~m && bar->op[i]->rnd) {
-            snprintf(what, sizeof what, "barrier %u (aligned) with lanes 0x%x of the warp, without lanes 0x%x", n, m, w->alive & ~m);
+            snprintf(what, sizeof what, "barrier %u (aligned) with lanes 0x%x of the warp, without lanes 0x%x", n, m,
+                     w->alive & ~m);
             good = report(w, bar->op[i], (unsigned)__builtin_ctz(m), what, NULL, NULL);
         } else if ((m || whole) && exist & ~w->alive & ~m) {
             uint32_t gone = exist & ~w->alive & ~m;
-            struct sg_warp *by = m ? w : bar->first_thread / SG_LANES < b->nwarp ? &b->warp[bar->first_thread / SG_LANES] : w;
+            struct sg_warp *by = m                                         ? w
+                                 : bar->first_thread / SG_LANES < b->nwarp ? &b->warp[bar->first_thread / SG_LANES]
+                                                                           : w;
             unsigned lane = m ? (unsigned)__builtin_ctz(m) : bar->first_thread % SG_LANES;
-            snprintf(what, sizeof what, "barrier %u is complete without thread %u of the block%s", n, i * SG_LANES + (unsigned)__builtin_ctz(gone),
-                     ", which has left the kernel");
+            snprintf(what, sizeof what, "barrier %u is complete without thread %u of the block%s", n,
+                     i * SG_LANES + (unsigned)__builtin_ctz(gone), ", which has left the kernel");
             good = report(by, m ? bar->op[i] : bar->first, lane, what, NULL, NULL);
         }
     }

@@ -1,19 +1,22 @@
 /* What happened before what: vector clocks of the threads of checked launches.
  *
- * Each thread has a clock: for every thread of its block (and for what copies asynchronously on its behalf) the stamp up to which that
- * one's accesses happened before; for other blocks only what came by release and acquire. Clocks are shared while they are equal, which after a
- * barrier they are for the whole block.
+ * Each thread has a clock: for every thread of its block (and for what copies asynchronously on its behalf) the stamp
+ * up to which that one's accesses happened before; for other blocks only what came by release and acquire. Clocks are
+ * shared while they are equal, which after a barrier they are for the whole block.
  *
- *     bar.sync, bar.red     all that arrive, and threads that have exited, before all that wait; bar.arrive only the former
- *     bar.warp.sync         among its members. shfl, vote, match, redux and elect order nothing (the manual gives them no memory order)
- *     fence, membar         what was known at the fence goes into the location of each strong write after it; what lay in the locations of strong
- *                           reads before it becomes known
+ *     bar.sync, bar.red     all that arrive, and threads that have exited, before all that wait; bar.arrive only the
+ *                           former
+ *     bar.warp.sync         among its members. shfl, vote, match, redux and elect order nothing (the manual gives them
+ *                           no memory order)
+ *     fence, membar         what was known at the fence goes into the location of each strong write after it; what lay
+ *                           in the locations of strong reads before it becomes known
  *     .release, .acquire    the same, of the operation itself
  *     atomics               keep what lies in their location (a release sequence); a strong store replaces it
  *     mbarrier              arrivals before waits that are over; complete_tx of a bulk copy: the copied bytes only
  *     cp.async, bulk        done for their own thread at wait_group, for others by a barrier or an mbarrier after it
  *
- * Scope .cta reaches threads of the same block only. Not here: proxies (fence.proxy.async), kernels that run beside each other.
+ * Scope .cta reaches threads of the same block only. Not here: proxies (fence.proxy.async), kernels that run beside
+ * each other.
  */
 #include "softgpu/check.h"
 
@@ -24,7 +27,7 @@
 
 static size_t length(const struct sg_check *k) { return 2 * (size_t)k->threads; }
 
-/* ---- vectors ------------------------------------------------------------------------------------------------------ */
+/* ---- vectors ----------------------------------------------------------------------------------------------------- */
 static struct sg_vec *vec_ref(struct sg_vec *v)
 {
     if (v)
@@ -96,7 +99,7 @@ static bool vec_join(struct sg_check *k, struct sg_vec **to, struct sg_vec *from
     return true;
 }
 
-/* ---- knowledge of other blocks ------------------------------------------------------------------------------------- */
+/* ---- knowledge of other blocks ----------------------------------------------------------------------------------- */
 static struct sg_far *far_ref(struct sg_far *f)
 {
     if (f)
@@ -163,7 +166,7 @@ static bool far_join(struct sg_check *k, struct sg_far **to, const struct sg_far
     return ok;
 }
 
-/* ---- clocks ---------------------------------------------------------------------------------------------------------- */
+/* ---- clocks ------------------------------------------------------------------------------------------------------ */
 void sg_clock_drop(struct sg_check *k, struct sg_clock *c)
 {
     vec_drop(k, c->vec);
@@ -184,7 +187,8 @@ static bool clock_join(struct sg_check *k, struct sg_clock *to, const struct sg_
 }
 
 /* All that thread t did and knew up to `stamp`, where `c` is what it knew, joined into `to`. */
-static bool contribute(struct sg_check *k, struct sg_clock *to, const struct sg_clock *c, uint32_t t, uint32_t async, uint32_t stamp)
+static bool contribute(struct sg_check *k, struct sg_clock *to, const struct sg_clock *c, uint32_t t, uint32_t async,
+                       uint32_t stamp)
 {
     if (!clock_join(k, to, c) || !vec_own(k, &to->vec))
         return false;
@@ -229,7 +233,7 @@ static bool tick(struct sg_warp *w, const struct sg_op *op)
     return false;
 }
 
-/* ---- barriers ---------------------------------------------------------------------------------------------------------- */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 static bool contribute_lanes(struct sg_warp *w, struct sg_clock *to, uint32_t mask)
 {
     struct sg_check *k = w->wk->check;
@@ -276,7 +280,7 @@ bool sg_clock_warp(struct sg_warp *w, const struct sg_op *op, uint32_t mask)
     return ok ? tick(w, op) : sg_check_nomem(w, op);
 }
 
-/* ---- locations that carry releases -------------------------------------------------------------------------------------- */
+/* ---- locations that carry releases ------------------------------------------------------------------------------- */
 static struct sg_sync *sync_find(struct sg_syncs *s, uint64_t addr)
 {
     if (!s->cap)
@@ -342,10 +346,12 @@ static bool outside(struct sg_check *k, struct sg_clock *to, const struct sg_clo
 static bool take_in(struct sg_check *k, struct sg_clock *to, const struct sg_clock *c, uint32_t id)
 {
     const struct sg_vec *own = far_find(c->far, id);
-    return vec_join(k, &to->vec, c->vec) && far_join(k, &to->far, c->far, id) && vec_join(k, &to->vec, (struct sg_vec *)(uintptr_t)own);
+    return vec_join(k, &to->vec, c->vec) && far_join(k, &to->far, c->far, id) &&
+           vec_join(k, &to->vec, (struct sg_vec *)(uintptr_t)own);
 }
 
-bool sg_clock_strong(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t key, bool shared, enum sg_access how, unsigned sem)
+bool sg_clock_strong(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t key, bool shared,
+                     enum sg_access how, unsigned sem)
 {
     struct sg_check *k = w->wk->check;
     struct sg_check_block *b = w->blk->check;
@@ -377,7 +383,7 @@ bool sg_clock_strong(struct sg_warp *w, const struct sg_op *op, unsigned lane, u
     return ok || sg_check_nomem(w, op);
 }
 
-/* ---- fences, waits for copies ---------------------------------------------------------------------------------------- */
+/* ---- fences, waits for copies ------------------------------------------------------------------------------------ */
 static bool fence(struct sg_check *k, struct sg_check_thread *th, uint32_t t, bool cta)
 {
     for (int all = 0; all < (cta ? 1 : 2); all++) {
@@ -428,8 +434,9 @@ const struct sg_op *sg_check_op(struct sg_warp *w, const struct sg_op *op)
     return tick(w, op) ? op + 1 : NULL;
 }
 
-/* ---- mbarriers ---------------------------------------------------------------------------------------------------------- */
-bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at, enum sg_mbarrier_event what)
+/* ---- mbarriers --------------------------------------------------------------------------------------------------- */
+bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at,
+                       enum sg_mbarrier_event what)
 {
     struct sg_check *k = w->wk->check;
     struct sg_check_block *b = w->blk->check;
@@ -466,14 +473,15 @@ bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane,
     return tock && (ok || sg_check_nomem(w, op));
 }
 
-/* ---- barrier.cluster ---------------------------------------------------------------------------------------------------- */
+/* ---- barrier.cluster --------------------------------------------------------------------------------------------- */
 bool sg_clock_cluster_arrive(struct sg_warp *w, const struct sg_op *op)
 {
     struct sg_check *k = w->wk->check;
     struct sg_clock c = {NULL, NULL};
     if (!(k->modes & SG_CHECK_RACE))
         return true;
-    bool ok = contribute_lanes(w, &c, w->mask) && outside(k, &w->blk->cl->block[0].check->cluster.next, &c, w->blk->check->id);
+    bool ok = contribute_lanes(w, &c, w->mask) &&
+              outside(k, &w->blk->cl->block[0].check->cluster.next, &c, w->blk->check->id);
     sg_clock_drop(k, &c);
     return ok ? tick(w, op) : sg_check_nomem(w, op);
 }

@@ -1,12 +1,14 @@
 /* Checking modes: setting up, uninitialised reads, and what a report says.
  *
- * A byte is initialised when a copy, a memset, the host or a kernel wrote it. Global memory: a bit a byte beside each allocation, which lives
- * as long as it (memory.c). Shared memory: a map a block, empty when the block starts. What counts is the load: each byte that it reads has to
- * be written, whether or not the value is used; elements of a vector that go nowhere (`_`) and bytes that an asynchronous copy carries on are not
- * read, the latter stay as uninitialised as they were. Local memory and registers are not looked at.
+ * A byte is initialised when a copy, a memset, the host or a kernel wrote it. Global memory: a bit a byte beside each
+ * allocation, which lives as long as it (memory.c). Shared memory: a map a block, empty when the block starts. What
+ * counts is the load: each byte that it reads has to be written, whether or not the value is used; elements of a vector
+ * that go nowhere (`_`) and bytes that an asynchronous copy carries on are not read, the latter stay as uninitialised
+ * as they were. Local memory and registers are not looked at.
  *
- * A report is the fault of the launch (with SG_CHECK_TELL the launch goes on, and the first of each kind is kept): the first in the order in which the software device happens to execute, which is the same for the same
- * seed. It names the kernel, block, thread, PTX line and instruction, the variable or buffer with the offset in it, and for a race the
+ * A report is the fault of the launch (with SG_CHECK_TELL the launch goes on, and the first of each kind is kept): the
+ * first in the order in which the software device happens to execute, which is the same for the same seed. It names the
+ * kernel, block, thread, PTX line and instruction, the variable or buffer with the offset in it, and for a race the
  * other thread and its line.
  */
 #include "softgpu/check.h"
@@ -22,8 +24,13 @@ bool sg_checks_parse(const char *list, unsigned *ret)
     static const struct {
         const char *word;
         unsigned bits;
-    } words[] = {{"race", SG_CHECK_RACE}, {"uninit", SG_CHECK_UNINIT}, {"barrier", SG_CHECK_BARRIER}, {"blocks", SG_CHECK_BLOCKS}, {"tell", SG_CHECK_TELL},
-                 {"all", SG_CHECK_ALL}, {"none", 0}};
+    } words[] = {{"race", SG_CHECK_RACE},
+                 {"uninit", SG_CHECK_UNINIT},
+                 {"barrier", SG_CHECK_BARRIER},
+                 {"blocks", SG_CHECK_BLOCKS},
+                 {"tell", SG_CHECK_TELL},
+                 {"all", SG_CHECK_ALL},
+                 {"none", 0}};
     unsigned bits = 0;
     for (const char *p = list; *p;) {
         size_t n = strcspn(p, ","), i = 0;
@@ -144,7 +151,7 @@ bool sg_check_nomem(struct sg_warp *w, const struct sg_op *op)
     return false;
 }
 
-/* ---- places -------------------------------------------------------------------------------------------------------- */
+/* ---- places ------------------------------------------------------------------------------------------------------ */
 struct sg_block *sg_check_owner(const struct sg_warp *w, const uint8_t *at)
 {
     if (at >= w->shared && at < w->shared + w->shared_bytes)
@@ -199,23 +206,28 @@ static void describe(const struct sg_warp *w, const struct sg_op *op, const uint
         const struct sg_shared_name *best = NULL;
         char rank[40] = "";
         for (uint32_t i = 0; i < c->nshared; i++)
-            if (c->shared[i].offset <= p.addr && (c->shared[i].dynamic || p.addr - c->shared[i].offset < c->shared[i].bytes) &&
+            if (c->shared[i].offset <= p.addr &&
+                (c->shared[i].dynamic || p.addr - c->shared[i].offset < c->shared[i].bytes) &&
                 (!best || c->shared[i].offset >= best->offset))
                 best = &c->shared[i];
         if (p.owner != w->blk)
             snprintf(rank, sizeof rank, " of block rank %u", p.owner->rank);
-        snprintf(out, n, "shared %.80s + %llu%s", best ? best->name : "memory", (unsigned long long)(p.addr - (best ? best->offset : 0)), rank);
+        snprintf(out, n, "shared %.80s + %llu%s", best ? best->name : "memory",
+                 (unsigned long long)(p.addr - (best ? best->offset : 0)), rank);
     } else {
         snprintf(out, n, "%p", (const void *)at);
     }
 }
 
-/* ---- reports ------------------------------------------------------------------------------------------------------- */
+/* ---- reports ----------------------------------------------------------------------------------------------------- */
 /* Where a finding that does not end the launch is kept; NULL: it ends it. */
 static struct sg_fault *told(const struct sg_warp *w, int num)
 {
     struct sg_fault *found = w->wk->check->modes & SG_CHECK_TELL ? w->wk->run->l->found : NULL;
-    return found ? &found[num == DT_E_RACE ? SG_FOUND_RACE : num == DT_E_UNINIT ? SG_FOUND_UNINIT : SG_FOUND_BARRIER] : NULL;
+    return found ? &found[num == DT_E_RACE     ? SG_FOUND_RACE
+                          : num == DT_E_UNINIT ? SG_FOUND_UNINIT
+                                               : SG_FOUND_BARRIER]
+                 : NULL;
 }
 
 bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const struct sg_finding *x)
@@ -237,22 +249,24 @@ bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, c
         uint32_t t = e->thread % w->wk->check->threads, b = e->block - 1;
         struct dt_str s = {0};
         block[0] = b % l->grid[0], block[1] = b / l->grid[0] % l->grid[1], block[2] = b / l->grid[0] / l->grid[1];
-        thread[0] = t % l->block[0], thread[1] = t / l->block[0] % l->block[1], thread[2] = t / l->block[0] / l->block[1];
+        thread[0] = t % l->block[0], thread[1] = t / l->block[0] % l->block[1],
+        thread[2] = t / l->block[0] / l->block[1];
         const struct sg_src *src = e->src < w->code->nsrc ? &w->code->src[e->src] : NULL;
         if (src && src->f && src->inst < src->f->ninst) {
             line = src->f->inst[src->inst].line;
             ptx_print_inst(src->f, &src->f->inst[src->inst], &s);
         }
         const char *text = s.s ? s.s + strspn(s.s, " \t") : "";
-        snprintf(other, sizeof other, "%s block (%u,%u,%u), thread (%u,%u,%u)%s, PTX line %u: %.*s", x->then, block[0], block[1], block[2],
-                 thread[0], thread[1], thread[2], e->thread >= w->wk->check->threads ? ", asynchronously" : "", line,
-                 (int)strcspn(text, ";"), text);
+        snprintf(other, sizeof other, "%s block (%u,%u,%u), thread (%u,%u,%u)%s, PTX line %u: %.*s", x->then, block[0],
+                 block[1], block[2], thread[0], thread[1], thread[2],
+                 e->thread >= w->wk->check->threads ? ", asynchronously" : "", line, (int)strcspn(text, ";"), text);
         dt_str_done(&s);
     } else if (x->then) {
         snprintf(other, sizeof other, "%s", x->then);
     }
     if (x->at)
-        sg_fault_at(w, op, x->num, lane, (uint64_t)(uintptr_t)x->at, x->bytes, "%s of %u bytes at %s%s", x->what, x->bytes, place, other);
+        sg_fault_at(w, op, x->num, lane, (uint64_t)(uintptr_t)x->at, x->bytes, "%s of %u bytes at %s%s", x->what,
+                    x->bytes, place, other);
     else
         sg_fault_at(w, op, x->num, lane, 0, 0, "%s%s", x->what, other);
     f->kind = x->kind;
@@ -270,9 +284,9 @@ bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, c
     return true;
 }
 
-/* ---- accesses -------------------------------------------------------------------------------------------------------- */
-static bool uninit(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t *map, uint64_t at, const uint8_t *p, unsigned bytes,
-                   enum sg_access how)
+/* ---- accesses ---------------------------------------------------------------------------------------------------- */
+static bool uninit(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t *map, uint64_t at,
+                   const uint8_t *p, unsigned bytes, enum sg_access how)
 {
     if (how != SG_WRITE && !sg_bits_all(map, at, bytes)) {
         unsigned i = 0, n = 0;
@@ -280,7 +294,12 @@ static bool uninit(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
             i++;
         while (i + n < bytes && !sg_bits_all(map, at + i + n, 1))
             n++;
-        struct sg_finding f = {.kind = "uninit", .num = DT_E_UNINIT, .what = "read", .then = ", which nothing has written", .at = p + i, .bytes = n};
+        struct sg_finding f = {.kind = "uninit",
+                               .num = DT_E_UNINIT,
+                               .what = "read",
+                               .then = ", which nothing has written",
+                               .at = p + i,
+                               .bytes = n};
         return sg_check_report(w, op, lane, &f);
     }
     if (how != SG_READ)
@@ -295,8 +314,8 @@ static uint64_t *map_of(const struct sg_warp *w, const struct place *p, uint64_t
     return p->where == SHARED ? p->owner->check->init : m ? m->init : NULL;
 }
 
-static bool check_one(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at, unsigned bytes, enum sg_access how,
-                      unsigned sem, bool init)
+static bool check_one(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at, unsigned bytes,
+                      enum sg_access how, unsigned sem, bool init)
 {
     struct sg_check *k = w->wk->check;
     struct place p = find(w, op, at);
@@ -313,11 +332,12 @@ static bool check_one(struct sg_warp *w, const struct sg_op *op, unsigned lane, 
     if ((how == SG_ATOMIC || sem & SG_SEM_STRONG) && !(sem & SG_SEM_MBARRIER) &&
         !sg_clock_strong(w, op, lane, (uint64_t)(uintptr_t)at, own, how, sem))
         return false;
-    return sg_race_access(w, op, lane, p.where == SHARED ? &p.owner->check->cells : &k->cells[p.range], at, p.addr, bytes, how, sem);
+    return sg_race_access(w, op, lane, p.where == SHARED ? &p.owner->check->cells : &k->cells[p.range], at, p.addr,
+                          bytes, how, sem);
 }
 
-bool sg_check_lanes(struct sg_warp *w, const struct sg_op *op, uint8_t *const *at, uint32_t mask, unsigned bytes, enum sg_access how,
-                    unsigned sem)
+bool sg_check_lanes(struct sg_warp *w, const struct sg_op *op, uint8_t *const *at, uint32_t mask, unsigned bytes,
+                    enum sg_access how, unsigned sem)
 {
     for (uint32_t m = mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
@@ -339,16 +359,19 @@ void sg_check_carry(struct sg_warp *w, const uint8_t *to, const uint8_t *from, u
         sg_bits_put(ma, x + i, 1, !mb || sg_bits_all(mb, y + i, 1));
 }
 
-bool sg_check_copy(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *to, const uint8_t *from, unsigned bytes)
+bool sg_check_copy(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *to, const uint8_t *from,
+                   unsigned bytes)
 {
     sg_check_carry(w, to, from, bytes);
     return (!from || check_one(w, op, lane, from, bytes, SG_READ, SG_SEM_ASYNC, false)) &&
            check_one(w, op, lane, to, bytes, SG_WRITE, SG_SEM_ASYNC, false);
 }
 
-bool sg_check_async(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *at, uint32_t n, enum sg_access how)
+bool sg_check_async(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *at, uint32_t n,
+                    enum sg_access how)
 {
-    return check_one(w, op, lane, at, n, how, SG_SEM_ASYNC | (how == SG_ATOMIC ? SG_SEM_STRONG | SG_SEM_MBARRIER : 0), how == SG_WRITE);
+    return check_one(w, op, lane, at, n, how, SG_SEM_ASYNC | (how == SG_ATOMIC ? SG_SEM_STRONG | SG_SEM_MBARRIER : 0),
+                     how == SG_WRITE);
 }
 
 void sg_check_fresh(struct sg_warp *w, const uint8_t *at, uint64_t bytes)
@@ -367,19 +390,26 @@ bool sg_check_wgmma(struct sg_warp *w, const struct sg_op *op, const uint8_t *at
     return check_one(w, op, 0, at, n, SG_READ, SG_SEM_ASYNC, true);
 }
 
-bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned other, uint8_t *at, unsigned bytes)
+bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned other, uint8_t *at,
+                         unsigned bytes)
 {
     struct sg_check *k = w->wk->check;
     struct sg_entry e = {w->blk->check->id, k->now, (uint16_t)(w->index * SG_LANES + other), 0, op->src};
-    struct sg_finding f = {.kind = "race", .num = DT_E_RACE, .what = "write", .at = at, .bytes = bytes, .other = &e,
+    struct sg_finding f = {.kind = "race",
+                           .num = DT_E_RACE,
+                           .what = "write",
+                           .at = at,
+                           .bytes = bytes,
+                           .other = &e,
                            .then = ", where the same instruction writes another value by"};
     return !(k->modes & SG_CHECK_RACE) || find(w, op, at).where == NOWHERE || sg_check_report(w, op, lane, &f);
 }
 
-/* ---- barriers ---------------------------------------------------------------------------------------------------------- */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 bool sg_check_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, uint32_t mask, uint32_t count)
 {
-    return sg_barrier_arrive(w, op, n, mask, count) && (!(w->wk->check->modes & SG_CHECK_RACE) || sg_clock_arrive(w, op, n, mask));
+    return sg_barrier_arrive(w, op, n, mask, count) &&
+           (!(w->wk->check->modes & SG_CHECK_RACE) || sg_clock_arrive(w, op, n, mask));
 }
 
 void sg_check_complete(struct sg_block *b, unsigned n)

@@ -1,7 +1,8 @@
 /* Decoding of bulk copies, copies of tensors, and of what changes tensor maps; exec-bulk.c and exec-tensor.c do them.
  *
- * Their operands are too many for a struct sg_op: enum sg_bulk_ext says where each lies in code->ext. Completion: by mbarrier, or by bulk
- * groups, which need nothing as copies happen at once. Hints are dropped. Not here: im2col, gather4 and scatter4 (refused by name).
+ * Their operands are too many for a struct sg_op: enum sg_bulk_ext says where each lies in code->ext. Completion: by
+ * mbarrier, or by bulk groups, which need nothing as copies happen at once. Hints are dropped. Not here: im2col,
+ * gather4 and scatter4 (refused by name).
  */
 #include "softgpu/decode.h"
 
@@ -26,7 +27,8 @@ static int coordinates(struct sg_dec *d, const struct ptx_opnd *o, uint32_t ext[
     enum ptx_mod dim = ptx_mod_of(d->i, PTX_MC_DIM);
     unsigned n = dim == PTX_M_NONE ? 0 : (unsigned)dim - PTX_M_D1 + 1;
     if (!n || o->kind != PTX_O_ADDR || o->n != n)
-        return sg_dec_error(d, DT_E_PTX, "a tensor of %u dimensions with %u coordinates", n, o->kind == PTX_O_ADDR ? o->n : 0);
+        return sg_dec_error(d, DT_E_PTX, "a tensor of %u dimensions with %u coordinates", n,
+                            o->kind == PTX_O_ADDR ? o->n : 0);
     ext[SG_BULK_COORDS] = n;
     for (unsigned k = 0; k < n; k++)
         ext[SG_BULK_COORD + k] = sg_source(d, &o->elem[k], PTX_U32);
@@ -41,7 +43,8 @@ static enum ptx_mod operation(const struct ptx_inst *i)
 
 bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global)
 {
-    bool word = t == PTX_U32 || t == PTX_S32 || t == PTX_U64 || (global && t == PTX_S64), half = global && (t == PTX_F16 || t == PTX_BF16);
+    bool word = t == PTX_U32 || t == PTX_S32 || t == PTX_U64 || (global && t == PTX_S64),
+         half = global && (t == PTX_F16 || t == PTX_BF16);
     switch (m) {
     case PTX_M_ADD: return (word && t != PTX_S64) || half || (global && (t == PTX_F32 || t == PTX_F64));
     case PTX_M_MIN:
@@ -75,8 +78,12 @@ static int plain(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     uint32_t ext[SG_BULK_EXT] = {[SG_BULK_BAR] = SG_NONE, [SG_BULK_CTAS] = SG_NONE, [SG_BULK_BYTES] = SG_NONE};
-    bool group = ptx_has(i, PTX_M_BULK_GROUP), reduce = i->op == PTX_OP_CP_REDUCE_ASYNC_BULK, to_global = i->space == PTX_GLOBAL;
-    bool ok = to_global ? group && i->space2 == PTX_SHARED : !group && in_cluster(i->space) && (i->space2 == PTX_SHARED ? i->space == PTX_SHARED_CLUSTER : i->space2 == PTX_GLOBAL && !reduce);
+    bool group = ptx_has(i, PTX_M_BULK_GROUP), reduce = i->op == PTX_OP_CP_REDUCE_ASYNC_BULK,
+         to_global = i->space == PTX_GLOBAL;
+    bool ok = to_global
+                  ? group && i->space2 == PTX_SHARED
+                  : !group && in_cluster(i->space) &&
+                        (i->space2 == PTX_SHARED ? i->space == PTX_SHARED_CLUSTER : i->space2 == PTX_GLOBAL && !reduce);
     if (!ok)
         return sg_dec_error(d, DT_E_PTX, "a bulk copy between these spaces, or that completes in this way");
     unsigned at = 3, last = i->nopnd;
@@ -112,7 +119,8 @@ static int plain(struct sg_dec *d)
     return 0;
 }
 
-/* cp.async.bulk.tensor: [dst], [map, coordinates], [mbar]{, ctaMask}{, policy}, or [map, coordinates], [src]{, policy}; reductions as the latter */
+/* cp.async.bulk.tensor: [dst], [map, coordinates], [mbar]{, ctaMask}{, policy}, or [map, coordinates], [src]{, policy};
+ * reductions as the latter */
 static int tensor(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -120,7 +128,8 @@ static int tensor(struct sg_dec *d)
     bool load = in_cluster(i->space);
     if (ptx_has(i, PTX_M_IM2COL))
         return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run im2col copies");
-    bool ok = load ? i->space2 == PTX_GLOBAL && ptx_has(i, PTX_M_COMPLETE_TX) : i->space == PTX_GLOBAL && i->space2 == PTX_SHARED && ptx_has(i, PTX_M_BULK_GROUP);
+    bool ok = load ? i->space2 == PTX_GLOBAL && ptx_has(i, PTX_M_COMPLETE_TX)
+                   : i->space == PTX_GLOBAL && i->space2 == PTX_SHARED && ptx_has(i, PTX_M_BULK_GROUP);
     if (!ok)
         return sg_dec_error(d, DT_E_PTX, "a tensor copy between these spaces, or that completes in this way");
     unsigned want = 2 + load + ptx_has(i, PTX_M_MULTICAST) + ptx_has(i, PTX_M_L2_HINT);
@@ -128,8 +137,9 @@ static int tensor(struct sg_dec *d)
         return sg_dec_error(d, DT_E_PTX, "%u operands where its modifiers want %u", i->nopnd, want);
     const struct ptx_opnd *map = &i->opnd[load ? 1 : 0];
     int r;
-    if ((r = address(d, &i->opnd[load ? 0 : 1], ext + SG_BULK_TO)) < 0 || (r = address(d, map, ext + SG_BULK_FROM)) < 0 ||
-        (r = coordinates(d, map, ext)) < 0 || (load && (r = address(d, &i->opnd[2], ext + SG_BULK_BAR)) < 0))
+    if ((r = address(d, &i->opnd[load ? 0 : 1], ext + SG_BULK_TO)) < 0 ||
+        (r = address(d, map, ext + SG_BULK_FROM)) < 0 || (r = coordinates(d, map, ext)) < 0 ||
+        (load && (r = address(d, &i->opnd[2], ext + SG_BULK_BAR)) < 0))
         return r;
     if (ptx_has(i, PTX_M_MULTICAST)) {
         if (i->space != PTX_SHARED_CLUSTER)
@@ -146,7 +156,8 @@ static int tensor(struct sg_dec *d)
     return 0;
 }
 
-/* Prefetches: their addresses are checked, nothing is read; the timing model wants to know what plain ones fetch into the L2. */
+/* Prefetches: their addresses are checked, nothing is read; the timing model wants to know what plain ones fetch into
+ * the L2. */
 static int prefetch(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -171,12 +182,14 @@ static int replace(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     enum ptx_mod field = ptx_mod_of(i, PTX_MC_FIELD);
     bool many = field >= PTX_M_BOX_DIM && field <= PTX_M_ELEMENT_STRIDE, wide = i->type[1] == PTX_B64;
-    if (field == PTX_M_NONE || i->type[0] != PTX_B1024 || i->nopnd != 2u + many || (i->space != PTX_SHARED && i->space != PTX_GLOBAL && i->space != PTX_GENERIC) ||
+    if (field == PTX_M_NONE || i->type[0] != PTX_B1024 || i->nopnd != 2u + many ||
+        (i->space != PTX_SHARED && i->space != PTX_GLOBAL && i->space != PTX_GENERIC) ||
         wide != (field == PTX_M_GLOBAL_ADDRESS || field == PTX_M_GLOBAL_STRIDE))
         return sg_dec_error(d, DT_E_PTX, "this form of tensormap.replace");
     if (many && (i->opnd[1].kind != PTX_O_IMM || i->opnd[1].bits > (field == PTX_M_GLOBAL_STRIDE ? 3 : 4)))
         return sg_dec_error(d, DT_E_PTX, "the ordinal is no constant below 5 (4)");
-    uint32_t ext[SG_BULK_EXT] = {[SG_BULK_BAR] = SG_NONE, [SG_BULK_OP] = field, [SG_BULK_TYPE] = many ? (uint32_t)i->opnd[1].bits : 0};
+    uint32_t ext[SG_BULK_EXT] = {
+        [SG_BULK_BAR] = SG_NONE, [SG_BULK_OP] = field, [SG_BULK_TYPE] = many ? (uint32_t)i->opnd[1].bits : 0};
     int r = address(d, &i->opnd[0], ext + SG_BULK_TO);
     if (r < 0)
         return r;

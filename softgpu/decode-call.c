@@ -1,16 +1,17 @@
-/* Functions that can be active more than once in a thread: those on a cycle of the call graph. All others are inlined (decode.c). And those that
- * have no body, at the end.
+/* Functions that can be active more than once in a thread: those on a cycle of the call graph. All others are inlined
+ * (decode.c). And those that have no body, at the end.
  *
- * Each has one body, in front of the kernel's own code, and what makes an activation is kept apart from it (exec-call.c): its local and
- * parameter variables lie in a frame at the row `fp`, in the thread's local memory behind what is static; its registers, and those of the functions of
- * the same cycle, are saved at a call and come back at the return.
+ * Each has one body, in front of the kernel's own code, and what makes an activation is kept apart from it
+ * (exec-call.c): its local and parameter variables lie in a frame at the row `fp`, in the thread's local memory behind
+ * what is static; its registers, and those of the functions of the same cycle, are saved at a call and come back at the
+ * return.
  *
  *     ext[x]     bytes of the caller's frame, of the callee's; number of arguments, of results
  *                each: where it lies with the caller (SG_IN_FRAME: in its frame), where in the callee's frame, bytes
  *     ext[c]     rows to save: how many; ref and bytes of a lane of each (0: a predicate)
  *
- * The cycles are the strongly connected components (Tarjan, "Depth-first search and linear graph algorithms", 1972); an indirect call has an edge
- * to every function that it may reach.
+ * The cycles are the strongly connected components (Tarjan, "Depth-first search and linear graph algorithms", 1972); an
+ * indirect call has an edge to every function that it may reach.
  */
 #include "softgpu/decode.h"
 
@@ -87,7 +88,7 @@ int sg_find_cycles(struct sg_dec *d)
     return ok ? 0 : DT_E_NOMEM;
 }
 
-/* ---- frames --------------------------------------------------------------------------------------------------------- */
+/* ---- frames ------------------------------------------------------------------------------------------------------ */
 static int frame_var(struct sg_dec *d, struct sg_fn_regs *me, const struct ptx_var *v)
 {
     if (v->space != PTX_LOCAL && v->space != PTX_PARAM)
@@ -138,7 +139,7 @@ bool sg_in_frame(const struct sg_dec *d, const struct ptx_var *v)
     return false;
 }
 
-/* ---- rows that a call has to save ------------------------------------------------------------------------------------ */
+/* ---- rows that a call has to save -------------------------------------------------------------------------------- */
 static int by_ref(const void *a, const void *b)
 {
     const uint32_t *x = a, *y = b;
@@ -152,7 +153,8 @@ static int rows(struct sg_dec *d, uint32_t component, uint32_t *ret)
     for (size_t i = 0; i < d->fn.n && ok; i++) {
         const struct sg_fn_regs *g = &d->fn.p[i];
         for (uint32_t r = 0; g->component == component && r < g->f->nreg && ok; r++) {
-            uint32_t width = sg_width((enum ptx_type)g->f->reg[r].type), n = g->f->reg[r].vec ? g->f->reg[r].vec : 1, step = width == 16 ? 8 : width;
+            uint32_t width = sg_width((enum ptx_type)g->f->reg[r].type), n = g->f->reg[r].vec ? g->f->reg[r].vec : 1,
+                     step = width == 16 ? 8 : width;
             if (!g->ref[r])
                 continue; /* never used */
             for (uint32_t k = 0; k < n * (width == 16 ? 2 : 1) && ok; k++)
@@ -175,7 +177,7 @@ static int rows(struct sg_dec *d, uint32_t component, uint32_t *ret)
     return ok ? 0 : DT_E_NOMEM;
 }
 
-/* ---- bodies and calls -------------------------------------------------------------------------------------------------- */
+/* ---- bodies and calls -------------------------------------------------------------------------------------------- */
 int sg_decode_bodies(struct sg_dec *d)
 {
     int r = 0;
@@ -270,7 +272,7 @@ void sg_fix_calls(struct sg_dec *d)
             d->op.p[d->callfix.p[k].op].imm = (int64_t)d->fn.p[d->callfix.p[k].label].entry - d->callfix.p[k].op;
 }
 
-/* ---- functions without a body: those that the device brings ---------------------------------------------------------- */
+/* ---- functions without a body: those that the device brings ------------------------------------------------------ */
 bool sg_is_touch(const struct ptx_inst *i)
 {
     return i->op == PTX_OP_CALL && i->nopnd > 2 && i->opnd[1].kind == PTX_O_FUNC && !i->opnd[1].func->has_body &&
@@ -281,7 +283,8 @@ bool sg_is_touch(const struct ptx_inst *i)
 static int touch(struct sg_dec *d)
 {
     const struct ptx_opnd *o = d->i->opnd[2].elem;
-    bool ok = d->i->opnd[2].n == 4 && !d->i->opnd[0].n && o[0].kind == PTX_O_REG && ptx_type_bytes(d->f->reg[o[0].reg].type) == 8;
+    bool ok = d->i->opnd[2].n == 4 && !d->i->opnd[0].n && o[0].kind == PTX_O_REG &&
+              ptx_type_bytes(d->f->reg[o[0].reg].type) == 8;
     for (unsigned k = 1; ok && k < 4; k++)
         ok = o[k].kind == PTX_O_IMM;
     if (!ok || o[2].bits > UINT32_MAX || o[3].bits > UINT8_MAX)
@@ -304,7 +307,10 @@ int sg_call_extern(struct sg_dec *d, const struct ptx_function *g)
         const char *name;
         sg_fn fn;
         uint32_t arguments, results, bytes; /* of all of them together */
-    } known[] = {{"__assertfail", sg_assertfail, 5, 0, 36}, {"vprintf", sg_vprintf, 2, 1, 20}, {"malloc", sg_malloc, 1, 1, 16}, {"free", sg_free, 1, 0, 8}};
+    } known[] = {{"__assertfail", sg_assertfail, 5, 0, 36},
+                 {"vprintf", sg_vprintf, 2, 1, 20},
+                 {"malloc", sg_malloc, 1, 1, 16},
+                 {"free", sg_free, 1, 0, 8}};
     sg_fn fn = NULL;
     uint32_t want = 0, bytes = 0;
     for (size_t k = 0; k < sizeof known / sizeof *known; k++)

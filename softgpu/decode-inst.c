@@ -1,10 +1,17 @@
 /* Decoding of arithmetic, logic, comparison, moves and conversions: which lane loop or slow handler an instruction's
- * mnemonic × type × modifiers means. What is not here goes to decode-mem.c, which refuses what it does not know by name.
+ * mnemonic × type × modifiers means. What is not here goes to decode-mem.c, which refuses what it does not know by
+ * name.
  */
 #include "softgpu/decode.h"
 
-#define W3(N) {SG_H_##N##_u16, SG_H_##N##_u32, SG_H_##N##_u64}
-#define S3(N) {SG_H_##N##_s16, SG_H_##N##_s32, SG_H_##N##_s64}
+#define W3(N)                                                                                                          \
+    {                                                                                                                  \
+        SG_H_##N##_u16, SG_H_##N##_u32, SG_H_##N##_u64                                                                 \
+    }
+#define S3(N)                                                                                                          \
+    {                                                                                                                  \
+        SG_H_##N##_s16, SG_H_##N##_s32, SG_H_##N##_s64                                                                 \
+    }
 
 static unsigned w3(enum ptx_type t) { return ptx_type_bytes(t) == 8 ? 2 : ptx_type_bytes(t) == 4 ? 1 : 0; }
 
@@ -25,7 +32,9 @@ static unsigned rounding(const struct ptx_inst *i)
     static const struct {
         uint16_t mod;
         uint16_t bit;
-    } bits[] = {{PTX_M_FTZ, SG_FTZ}, {PTX_M_SAT, SG_SAT}, {PTX_M_RELU, SG_RELU}, {PTX_M_SATFINITE, SG_SATFINITE}, {PTX_M_NANP, SG_NANP}, {PTX_M_XORSIGN, SG_XORSIGN}, {PTX_M_ABS, SG_ABS}};
+    } bits[] = {
+        {PTX_M_FTZ, SG_FTZ},   {PTX_M_SAT, SG_SAT},         {PTX_M_RELU, SG_RELU}, {PTX_M_SATFINITE, SG_SATFINITE},
+        {PTX_M_NANP, SG_NANP}, {PTX_M_XORSIGN, SG_XORSIGN}, {PTX_M_ABS, SG_ABS}};
     for (unsigned k = 0; k < sizeof bits / sizeof *bits; k++)
         if (ptx_has(i, (enum ptx_mod)bits[k].mod))
             r |= bits[k].bit;
@@ -52,13 +61,16 @@ static struct sg_op *put(struct sg_dec *d, unsigned h, uint32_t dst, uint32_t a,
 
 static struct sg_op *bin(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx_type ta, enum ptx_type tb)
 {
-    uint32_t a = sg_source(d, &d->i->opnd[1], ta), b = sg_source(d, &d->i->opnd[2], tb), t = sg_dest(d, &d->i->opnd[0], td);
+    uint32_t a = sg_source(d, &d->i->opnd[1], ta), b = sg_source(d, &d->i->opnd[2], tb),
+             t = sg_dest(d, &d->i->opnd[0], td);
     return put(d, h, t, a, b);
 }
 
-static struct sg_op *tri(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx_type ta, enum ptx_type tb, enum ptx_type tc)
+static struct sg_op *tri(struct sg_dec *d, unsigned h, enum ptx_type td, enum ptx_type ta, enum ptx_type tb,
+                         enum ptx_type tc)
 {
-    uint32_t a = sg_source(d, &d->i->opnd[1], ta), b = sg_source(d, &d->i->opnd[2], tb), c = sg_source(d, &d->i->opnd[3], tc);
+    uint32_t a = sg_source(d, &d->i->opnd[1], ta), b = sg_source(d, &d->i->opnd[2], tb),
+             c = sg_source(d, &d->i->opnd[3], tc);
     uint32_t t = sg_dest(d, &d->i->opnd[0], td);
     struct sg_op *op = sg_emit_h(d, h);
     op->d = t;
@@ -112,11 +124,19 @@ static unsigned rounded_f32(unsigned sub, unsigned rnd)
         uint8_t sub;
         uint16_t rnd, h;
     } row[] = {
-        {SG_S_FMA, SG_RZ, SG_H_FMA_RZ_f32},   {SG_S_FMA, SG_RM, SG_H_FMA_RM_f32},   {SG_S_FMA, SG_RP, SG_H_FMA_RP_f32},
-        {SG_S_ADD, SG_RZ, SG_H_FADD_RZ_f32},  {SG_S_ADD, SG_RM, SG_H_FADD_RM_f32},  {SG_S_ADD, SG_RP, SG_H_FADD_RP_f32},
-        {SG_S_MUL, SG_RZ, SG_H_FMUL_RZ_f32},  {SG_S_MUL, SG_RM, SG_H_FMUL_RM_f32},  {SG_S_MUL, SG_RP, SG_H_FMUL_RP_f32},
-        {SG_S_FMA, SG_SAT, SG_H_FMA_SAT_f32}, {SG_S_FMA, SG_SAT | SG_FTZ, SG_H_FMA_SAT_z32},
-        {SG_S_ADD, SG_SAT, SG_H_FADD_SAT_f32}, {SG_S_MUL, SG_SAT, SG_H_FMUL_SAT_f32},
+        {SG_S_FMA, SG_RZ, SG_H_FMA_RZ_f32},
+        {SG_S_FMA, SG_RM, SG_H_FMA_RM_f32},
+        {SG_S_FMA, SG_RP, SG_H_FMA_RP_f32},
+        {SG_S_ADD, SG_RZ, SG_H_FADD_RZ_f32},
+        {SG_S_ADD, SG_RM, SG_H_FADD_RM_f32},
+        {SG_S_ADD, SG_RP, SG_H_FADD_RP_f32},
+        {SG_S_MUL, SG_RZ, SG_H_FMUL_RZ_f32},
+        {SG_S_MUL, SG_RM, SG_H_FMUL_RM_f32},
+        {SG_S_MUL, SG_RP, SG_H_FMUL_RP_f32},
+        {SG_S_FMA, SG_SAT, SG_H_FMA_SAT_f32},
+        {SG_S_FMA, SG_SAT | SG_FTZ, SG_H_FMA_SAT_z32},
+        {SG_S_ADD, SG_SAT, SG_H_FADD_SAT_f32},
+        {SG_S_MUL, SG_SAT, SG_H_FMUL_SAT_f32},
     };
     for (unsigned k = 0; k < sizeof row / sizeof *row; k++)
         if (row[k].sub == sub && row[k].rnd == rnd)
@@ -151,12 +171,14 @@ static int mixed_op(struct sg_dec *d, unsigned sub, unsigned n)
 {
     uint32_t s[3] = {SG_NONE, SG_NONE, SG_NONE};
     for (unsigned k = 0; k < n; k++)
-        s[k] = k + 1 < n ? as_f32(d, &d->i->opnd[1 + k], (enum ptx_type)d->i->type[1], false) : sg_source(d, &d->i->opnd[1 + k], PTX_F32);
+        s[k] = k + 1 < n ? as_f32(d, &d->i->opnd[1 + k], (enum ptx_type)d->i->type[1], false)
+                         : sg_source(d, &d->i->opnd[1 + k], PTX_F32);
     slow_op(d, sg_slow_float, sub, s);
     return 0;
 }
 
-/* add sub mul fma min max … of floats: the lane loop where rounding is to nearest and nothing else is asked, else the slow one. */
+/* add sub mul fma min max … of floats: the lane loop where rounding is to nearest and nothing else is asked, else the
+ * slow one. */
 static int float_op(struct sg_dec *d, unsigned f32, unsigned z32, unsigned f64, unsigned sub, unsigned n)
 {
     enum ptx_type t = (enum ptx_type)d->i->type[0];
@@ -349,19 +371,24 @@ static int function(struct sg_dec *d)
     }
 }
 
-/* ---- comparison ---------------------------------------------------------------------------------------------------- */
+/* ---- comparison -------------------------------------------------------------------------------------------------- */
 /* The lane loop for a comparison of type t; 0: none. */
 static unsigned compare(enum ptx_mod m, enum ptx_type t, bool ftz)
 {
-#define ROW4(T) {SG_H_LT_##T, SG_H_LE_##T, SG_H_GT_##T, SG_H_GE_##T}
+#define ROW4(T)                                                                                                        \
+    {                                                                                                                  \
+        SG_H_LT_##T, SG_H_LE_##T, SG_H_GT_##T, SG_H_GE_##T                                                             \
+    }
 #define ROWF(T)                                                                                                        \
-    {SG_H_EQ_##T,  SG_H_NE_##T,  SG_H_LT_##T,  SG_H_LE_##T,  SG_H_GT_##T,  SG_H_GE_##T,  SG_H_EQU_##T,                  \
-     SG_H_NEU_##T, SG_H_LTU_##T, SG_H_LEU_##T, SG_H_GTU_##T, SG_H_GEU_##T, SG_H_NUM_##T, SG_H_NAN_##T}
+    {                                                                                                                  \
+        SG_H_EQ_##T, SG_H_NE_##T, SG_H_LT_##T, SG_H_LE_##T, SG_H_GT_##T, SG_H_GE_##T, SG_H_EQU_##T, SG_H_NEU_##T,      \
+            SG_H_LTU_##T, SG_H_LEU_##T, SG_H_GTU_##T, SG_H_GEU_##T, SG_H_NUM_##T, SG_H_NAN_##T                         \
+    }
     static const uint16_t order[2][3][4] = {{ROW4(u16), ROW4(u32), ROW4(u64)}, {ROW4(s16), ROW4(s32), ROW4(s64)}};
     static const uint16_t eq[3] = W3(EQ), ne[3] = W3(NE);
     static const uint16_t flt[3][14] = {ROWF(f32), ROWF(z32), ROWF(f64)};
-    static const uint16_t fmods[14] = {PTX_M_EQ, PTX_M_NE, PTX_M_LT, PTX_M_LE, PTX_M_GT, PTX_M_GE, PTX_M_EQU,
-                                      PTX_M_NEU, PTX_M_LTU, PTX_M_LEU, PTX_M_GTU, PTX_M_GEU, PTX_M_NUM, PTX_M_NAN};
+    static const uint16_t fmods[14] = {PTX_M_EQ,  PTX_M_NE,  PTX_M_LT,  PTX_M_LE,  PTX_M_GT,  PTX_M_GE,  PTX_M_EQU,
+                                       PTX_M_NEU, PTX_M_LTU, PTX_M_LEU, PTX_M_GTU, PTX_M_GEU, PTX_M_NUM, PTX_M_NAN};
     if (ptx_type_is_float(t)) {
         for (unsigned k = 0; k < 14; k++)
             if (fmods[k] == m)
@@ -421,7 +448,8 @@ static int comparison(struct sg_dec *d, enum ptx_type t, unsigned first, uint32_
 }
 
 /* One half of two packed sources compared by handler h, into predicate p. */
-static struct sg_op *compare_half(struct sg_dec *d, const uint32_t s[2], bool hi, enum ptx_type t, unsigned h, uint32_t p)
+static struct sg_op *compare_half(struct sg_dec *d, const uint32_t s[2], bool hi, enum ptx_type t, unsigned h,
+                                  uint32_t p)
 {
     uint32_t x[2], zero = sg_konst(d, 0, false);
     for (unsigned k = 0; k < 2; k++) {
@@ -460,7 +488,8 @@ static int setp_x2(struct sg_dec *d)
     if (!h || !i->dst2 || i->nopnd != (b == PTX_M_NONE ? 4 : 5))
         return unsupported(d);
     uint32_t s[2] = {sg_source(d, &i->opnd[2], PTX_B32), sg_source(d, &i->opnd[3], PTX_B32)};
-    uint32_t p[2] = {sg_pred_dest(d, &i->opnd[0]), sg_pred_dest(d, &i->opnd[1])}, c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[4], &neg);
+    uint32_t p[2] = {sg_pred_dest(d, &i->opnd[0]), sg_pred_dest(d, &i->opnd[1])},
+             c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[4], &neg);
     for (unsigned k = 0; k < 2; k++) {
         unsigned hi = b != PTX_M_NONE && c == p[0] ? !k : k; /* c may be a destination: that one last */
         with_third(compare_half(d, s, hi, i->type[0] == PTX_F16X2 ? PTX_F16 : PTX_BF16, h, p[hi]), b, c, neg);
@@ -479,7 +508,12 @@ static int set_x2(struct sg_dec *d)
     if (!h || i->nopnd != (b == PTX_M_NONE ? 3 : 4) || (ptx_type_is_float(to) && to != i->type[1]))
         return unsupported(d);
     uint32_t c = b == PTX_M_NONE ? 0 : sg_pred(d, &i->opnd[3], &neg);
-    uint32_t one = sg_konst(d, to == PTX_F16X2 ? 0x3C00 : to == PTX_BF16X2 ? 0x3F80 : 0xFFFF, false), zero = sg_konst(d, 0, false);
+    uint32_t one = sg_konst(d,
+                            to == PTX_F16X2    ? 0x3C00
+                            : to == PTX_BF16X2 ? 0x3F80
+                                               : 0xFFFF,
+                            false),
+             zero = sg_konst(d, 0, false);
     uint32_t s[2] = {sg_source(d, &i->opnd[1], PTX_B32), sg_source(d, &i->opnd[2], PTX_B32)}, r[2];
     for (unsigned hi = 0; hi < 2; hi++) {
         uint32_t p = sg_ptemp(d);
@@ -506,7 +540,11 @@ static int set(struct sg_dec *d)
     int r = comparison(d, (enum ptx_type)i->type[1], 1, p, SG_NONE);
     if (r < 0)
         return r;
-    uint64_t one = to == PTX_F32 ? 0x3F800000 : to == PTX_F16 ? 0x3C00 : to == PTX_BF16 ? 0x3F80 : ptx_type_bytes(to) == 2 ? 0xFFFF : 0xFFFFFFFF;
+    uint64_t one = to == PTX_F32             ? 0x3F800000
+                   : to == PTX_F16           ? 0x3C00
+                   : to == PTX_BF16          ? 0x3F80
+                   : ptx_type_bytes(to) == 2 ? 0xFFFF
+                                             : 0xFFFFFFFF;
     uint32_t yes = sg_konst(d, one, false), no = sg_konst(d, 0, false), dst = sg_dest(d, &i->opnd[0], to);
     struct sg_op *op = sg_emit_h(d, SG_H_SELP_u32);
     op->d = dst;
@@ -521,7 +559,8 @@ static int selp(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     enum ptx_type t = (enum ptx_type)i->type[0];
     bool neg;
-    uint32_t c = sg_pred(d, &i->opnd[3], &neg), a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], t), dst = sg_dest(d, &i->opnd[0], t);
+    uint32_t c = sg_pred(d, &i->opnd[3], &neg), a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], t),
+             dst = sg_dest(d, &i->opnd[0], t);
     struct sg_op *op = sg_emit_h(d, sg_width(t) == 8 ? SG_H_SELP_u64 : SG_H_SELP_u32);
     op->d = dst;
     op->a = a;
@@ -531,7 +570,7 @@ static int selp(struct sg_dec *d)
     return 0;
 }
 
-/* ---- logic ------------------------------------------------------------------------------------------------------------ */
+/* ---- logic ------------------------------------------------------------------------------------------------------- */
 static int logic(struct sg_dec *d)
 {
     static const uint16_t h[3][3] = {W3(AND), W3(OR), W3(XOR)};
@@ -576,8 +615,10 @@ static int lop3(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     if (i->dst2) { /* lop3.BoolOp d|p, a, b, c, lut, q: p = (d != 0) BoolOp q */
         bool neg;
-        uint32_t a = sg_source(d, &i->opnd[2], PTX_B32), b = sg_source(d, &i->opnd[3], PTX_B32), c = sg_source(d, &i->opnd[4], PTX_B32);
-        uint32_t q = sg_pred(d, &i->opnd[6], &neg), t = sg_temp(d), p = sg_pred_dest(d, &i->opnd[1]), zero = sg_konst(d, 0, false);
+        uint32_t a = sg_source(d, &i->opnd[2], PTX_B32), b = sg_source(d, &i->opnd[3], PTX_B32),
+                 c = sg_source(d, &i->opnd[4], PTX_B32);
+        uint32_t q = sg_pred(d, &i->opnd[6], &neg), t = sg_temp(d), p = sg_pred_dest(d, &i->opnd[1]),
+                 zero = sg_konst(d, 0, false);
         struct sg_op *op = sg_emit_h(d, SG_H_LOP3);
         op->d = t;
         op->a = a;
@@ -631,11 +672,14 @@ static int prmt(struct sg_dec *d)
 
 static int bits(struct sg_dec *d)
 {
-    static const uint16_t popc[2] = {SG_H_POPC_u32, SG_H_POPC_u64}, clz[2] = {SG_H_CLZ_u32, SG_H_CLZ_u64}, brev[2] = {SG_H_BREV_u32, SG_H_BREV_u64};
-    static const uint16_t find[2][2][2] = {{{SG_H_BFIND_u32, SG_H_BFIND_u64}, {SG_H_BFIND_s32, SG_H_BFIND_s64}},
-                                           {{SG_H_BFINDSH_u32, SG_H_BFINDSH_u64}, {SG_H_BFINDSH_s32, SG_H_BFINDSH_s64}}};
+    static const uint16_t popc[2] = {SG_H_POPC_u32, SG_H_POPC_u64}, clz[2] = {SG_H_CLZ_u32, SG_H_CLZ_u64},
+                          brev[2] = {SG_H_BREV_u32, SG_H_BREV_u64};
+    static const uint16_t find[2][2][2] = {
+        {{SG_H_BFIND_u32, SG_H_BFIND_u64}, {SG_H_BFIND_s32, SG_H_BFIND_s64}},
+        {{SG_H_BFINDSH_u32, SG_H_BFINDSH_u64}, {SG_H_BFINDSH_s32, SG_H_BFINDSH_s64}}};
     static const uint16_t bfe[2][2] = {{SG_H_BFE_u32, SG_H_BFE_u64}, {SG_H_BFE_s32, SG_H_BFE_s64}};
-    static const uint16_t szext[2][2] = {{SG_H_SZEXT_CLAMP_u32, SG_H_SZEXT_WRAP_u32}, {SG_H_SZEXT_CLAMP_s32, SG_H_SZEXT_WRAP_s32}};
+    static const uint16_t szext[2][2] = {{SG_H_SZEXT_CLAMP_u32, SG_H_SZEXT_WRAP_u32},
+                                         {SG_H_SZEXT_CLAMP_s32, SG_H_SZEXT_WRAP_s32}};
     const struct ptx_inst *i = d->i;
     enum ptx_type t = (enum ptx_type)i->type[0];
     bool w = ptx_type_bytes(t) == 8, s = ptx_type_is_signed(t);
@@ -649,7 +693,8 @@ static int bits(struct sg_dec *d)
     case PTX_OP_BMSK: bin(d, ptx_has(i, PTX_M_WRAP) ? SG_H_BMSK_WRAP : SG_H_BMSK_CLAMP, t, PTX_U32, PTX_U32); return 0;
     case PTX_OP_FNS: slow(d, sg_odd_int, SG_I_FNS, 3); return 0;
     default: { /* bfi */
-        uint32_t a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], t), c = sg_source(d, &i->opnd[3], PTX_U32);
+        uint32_t a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], t),
+                 c = sg_source(d, &i->opnd[3], PTX_U32);
         uint32_t x = sg_source(d, &i->opnd[4], PTX_U32), dst = sg_dest(d, &i->opnd[0], t);
         struct sg_op *op = sg_emit_h(d, w ? SG_H_BFI_u64 : SG_H_BFI_u32);
         op->d = dst;
@@ -674,12 +719,18 @@ static int dot(struct sg_dec *d)
     return 0;
 }
 
-/* ---- moves ------------------------------------------------------------------------------------------------------------- */
-static enum ptx_type piece_type(unsigned bytes) { return bytes == 1 ? PTX_B8 : bytes == 2 ? PTX_B16 : bytes == 4 ? PTX_B32 : PTX_B64; }
+/* ---- moves ------------------------------------------------------------------------------------------------------- */
+static enum ptx_type piece_type(unsigned bytes)
+{
+    return bytes == 1 ? PTX_B8 : bytes == 2 ? PTX_B16 : bytes == 4 ? PTX_B32 : PTX_B64;
+}
 
 static uint32_t half(struct sg_dec *d, uint32_t ref, unsigned bytes, bool hi, uint32_t to)
 {
-    static const uint16_t h[4][2] = {{SG_H_LO_u16, SG_H_HI_u16}, {SG_H_LO_u32, SG_H_HI_u32}, {SG_H_LO_u64, SG_H_HI_u64}, {SG_H_LO_u128, SG_H_HI_u128}};
+    static const uint16_t h[4][2] = {{SG_H_LO_u16, SG_H_HI_u16},
+                                     {SG_H_LO_u32, SG_H_HI_u32},
+                                     {SG_H_LO_u64, SG_H_HI_u64},
+                                     {SG_H_LO_u128, SG_H_HI_u128}};
     struct sg_op *op = sg_emit_h(d, h[bytes == 2 ? 0 : bytes == 4 ? 1 : bytes == 8 ? 2 : 3][hi]);
     op->d = to;
     op->a = ref;
@@ -707,7 +758,10 @@ static int unpack(struct sg_dec *d, enum ptx_type t)
 
 static uint32_t join(struct sg_dec *d, unsigned bytes, uint32_t lo, uint32_t hi, uint32_t to)
 {
-    struct sg_op *op = sg_emit_h(d, bytes == 2 ? SG_H_PACK_u16 : bytes == 4 ? SG_H_PACK_u32 : bytes == 8 ? SG_H_PACK_u64 : SG_H_PACK_u128);
+    struct sg_op *op = sg_emit_h(d, bytes == 2   ? SG_H_PACK_u16
+                                    : bytes == 4 ? SG_H_PACK_u32
+                                    : bytes == 8 ? SG_H_PACK_u64
+                                                 : SG_H_PACK_u128);
     op->d = to;
     op->a = lo;
     op->b = hi;
@@ -759,7 +813,7 @@ static int mov(struct sg_dec *d)
     return 0;
 }
 
-/* ---- conversion ----------------------------------------------------------------------------------------------------------- */
+/* ---- conversion -------------------------------------------------------------------------------------------------- */
 /* The lane loop that does a conversion to a register of its own width exactly as the slow handler would; 0: none. */
 static unsigned fast_cvt(enum ptx_type to, enum ptx_type from, unsigned rnd)
 {
@@ -767,23 +821,41 @@ static unsigned fast_cvt(enum ptx_type to, enum ptx_type from, unsigned rnd)
         uint8_t to, from;
         uint16_t rnd, h;
     } row[] = {
-        {PTX_F32, PTX_S32, SG_RN, SG_H_CVT_f32_s32}, {PTX_F32, PTX_U32, SG_RN, SG_H_CVT_f32_u32},
-        {PTX_F64, PTX_S32, SG_RN, SG_H_CVT_f64_s32}, {PTX_F64, PTX_U32, SG_RN, SG_H_CVT_f64_u32},
-        {PTX_F64, PTX_F32, SG_RN, SG_H_CVT_f64_f32}, {PTX_F32, PTX_F64, SG_RN, SG_H_CVT_f32_f64},
-        {PTX_S32, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_s32_f32_rz}, {PTX_F32, PTX_F32, SG_SAT, SG_H_SAT_f32},
-        {PTX_F32, PTX_F16, SG_RN, SG_H_CVT_f32_f16}, {PTX_F16, PTX_F32, SG_RN, SG_H_CVT_f16_f32},
-        {PTX_F32, PTX_BF16, SG_RN, SG_H_CVT_f32_bf16}, {PTX_BF16, PTX_F32, SG_RN, SG_H_CVT_bf16_f32},
-        {PTX_U32, PTX_U16, SG_RN, SG_H_ZX16_u32}, {PTX_S32, PTX_U16, SG_RN, SG_H_ZX16_u32},
-        {PTX_S32, PTX_S16, SG_RN, SG_H_SX16_u32}, {PTX_U32, PTX_S16, SG_RN, SG_H_SX16_u32},
-        {PTX_U64, PTX_U32, SG_RN, SG_H_ZX_u64}, {PTX_S64, PTX_U32, SG_RN, SG_H_ZX_u64},
-        {PTX_S64, PTX_S32, SG_RN, SG_H_SX_u64}, {PTX_U64, PTX_S32, SG_RN, SG_H_SX_u64},
-        {PTX_S64, PTX_S16, SG_RN, SG_H_SX16_u64}, {PTX_S64, PTX_S8, SG_RN, SG_H_SX8_u64},
-        {PTX_U32, PTX_U64, SG_RN, SG_H_LO_u64}, {PTX_S32, PTX_S64, SG_RN, SG_H_LO_u64},
-        {PTX_U32, PTX_S64, SG_RN, SG_H_LO_u64}, {PTX_S32, PTX_U64, SG_RN, SG_H_LO_u64},
-        {PTX_U16, PTX_U32, SG_RN, SG_H_LO_u32}, {PTX_S16, PTX_S32, SG_RN, SG_H_LO_u32},
-        {PTX_U16, PTX_S32, SG_RN, SG_H_LO_u32}, {PTX_S16, PTX_U32, SG_RN, SG_H_LO_u32},
-        {PTX_U32, PTX_U8, SG_RN, SG_H_ZX8_u32}, {PTX_S32, PTX_U8, SG_RN, SG_H_ZX8_u32}, {PTX_U16, PTX_U8, SG_RN, SG_H_ZX8_u32},
-        {PTX_S32, PTX_S8, SG_RN, SG_H_SX8_u32}, {PTX_S16, PTX_S8, SG_RN, SG_H_SX8_u16},
+        {PTX_F32, PTX_S32, SG_RN, SG_H_CVT_f32_s32},
+        {PTX_F32, PTX_U32, SG_RN, SG_H_CVT_f32_u32},
+        {PTX_F64, PTX_S32, SG_RN, SG_H_CVT_f64_s32},
+        {PTX_F64, PTX_U32, SG_RN, SG_H_CVT_f64_u32},
+        {PTX_F64, PTX_F32, SG_RN, SG_H_CVT_f64_f32},
+        {PTX_F32, PTX_F64, SG_RN, SG_H_CVT_f32_f64},
+        {PTX_S32, PTX_F32, SG_RZ | SG_INTEGRAL, SG_H_CVT_s32_f32_rz},
+        {PTX_F32, PTX_F32, SG_SAT, SG_H_SAT_f32},
+        {PTX_F32, PTX_F16, SG_RN, SG_H_CVT_f32_f16},
+        {PTX_F16, PTX_F32, SG_RN, SG_H_CVT_f16_f32},
+        {PTX_F32, PTX_BF16, SG_RN, SG_H_CVT_f32_bf16},
+        {PTX_BF16, PTX_F32, SG_RN, SG_H_CVT_bf16_f32},
+        {PTX_U32, PTX_U16, SG_RN, SG_H_ZX16_u32},
+        {PTX_S32, PTX_U16, SG_RN, SG_H_ZX16_u32},
+        {PTX_S32, PTX_S16, SG_RN, SG_H_SX16_u32},
+        {PTX_U32, PTX_S16, SG_RN, SG_H_SX16_u32},
+        {PTX_U64, PTX_U32, SG_RN, SG_H_ZX_u64},
+        {PTX_S64, PTX_U32, SG_RN, SG_H_ZX_u64},
+        {PTX_S64, PTX_S32, SG_RN, SG_H_SX_u64},
+        {PTX_U64, PTX_S32, SG_RN, SG_H_SX_u64},
+        {PTX_S64, PTX_S16, SG_RN, SG_H_SX16_u64},
+        {PTX_S64, PTX_S8, SG_RN, SG_H_SX8_u64},
+        {PTX_U32, PTX_U64, SG_RN, SG_H_LO_u64},
+        {PTX_S32, PTX_S64, SG_RN, SG_H_LO_u64},
+        {PTX_U32, PTX_S64, SG_RN, SG_H_LO_u64},
+        {PTX_S32, PTX_U64, SG_RN, SG_H_LO_u64},
+        {PTX_U16, PTX_U32, SG_RN, SG_H_LO_u32},
+        {PTX_S16, PTX_S32, SG_RN, SG_H_LO_u32},
+        {PTX_U16, PTX_S32, SG_RN, SG_H_LO_u32},
+        {PTX_S16, PTX_U32, SG_RN, SG_H_LO_u32},
+        {PTX_U32, PTX_U8, SG_RN, SG_H_ZX8_u32},
+        {PTX_S32, PTX_U8, SG_RN, SG_H_ZX8_u32},
+        {PTX_U16, PTX_U8, SG_RN, SG_H_ZX8_u32},
+        {PTX_S32, PTX_S8, SG_RN, SG_H_SX8_u32},
+        {PTX_S16, PTX_S8, SG_RN, SG_H_SX8_u16},
     };
     for (unsigned k = 0; k < sizeof row / sizeof *row; k++)
         if (row[k].to == to && row[k].from == from && row[k].rnd == rnd)
@@ -791,9 +863,14 @@ static unsigned fast_cvt(enum ptx_type to, enum ptx_type from, unsigned rnd)
     return 0;
 }
 
-static bool narrow(enum ptx_type t) { return t == PTX_E4M3X2 || t == PTX_E5M2X2 || t == PTX_E2M3X2 || t == PTX_E3M2X2 || t == PTX_E2M1X2 || t == PTX_UE8M0X2; }
+static bool narrow(enum ptx_type t)
+{
+    return t == PTX_E4M3X2 || t == PTX_E5M2X2 || t == PTX_E2M3X2 || t == PTX_E3M2X2 || t == PTX_E2M1X2 ||
+           t == PTX_UE8M0X2;
+}
 
-/* cvt.rn.satfinite{.relu}.NARROW.f32 d, a, b; .NARROW.f16x2 d, a; cvt.rn{.relu}.f16x2.NARROW d, a; ue8m0x2 with rz, rp and bf16x2 */
+/* cvt.rn.satfinite{.relu}.NARROW.f32 d, a, b; .NARROW.f16x2 d, a; cvt.rn{.relu}.f16x2.NARROW d, a; ue8m0x2 with rz, rp
+ * and bf16x2 */
 static int cvt_narrow(struct sg_dec *d, unsigned rnd)
 {
     const struct ptx_inst *i = d->i;
@@ -802,10 +879,12 @@ static int cvt_narrow(struct sg_dec *d, unsigned rnd)
     enum ptx_type half = e8 ? PTX_BF16X2 : PTX_F16X2;
     unsigned mode = rnd & SG_RND_MASK;
     bool ok = down ? from == PTX_F32 || from == half : to == half;
-    ok = ok && i->nopnd == (pair ? 2 : 3) && (e8 && down ? mode == SG_RZ || mode == SG_RP : mode == SG_RN && (!down || rnd & SG_SATFINITE));
+    ok = ok && i->nopnd == (pair ? 2 : 3) &&
+         (e8 && down ? mode == SG_RZ || mode == SG_RP : mode == SG_RN && (!down || rnd & SG_SATFINITE));
     if (!ok || ptx_mod_of(i, PTX_MC_RND) == PTX_M_RS)
         return unsupported(d);
-    uint32_t a = sg_source(d, &i->opnd[1], pair ? PTX_B32 : PTX_F32), b = pair ? SG_NONE : sg_source(d, &i->opnd[2], PTX_F32);
+    uint32_t a = sg_source(d, &i->opnd[1], pair ? PTX_B32 : PTX_F32),
+             b = pair ? SG_NONE : sg_source(d, &i->opnd[2], PTX_F32);
     uint32_t dst = sg_dest(d, &i->opnd[0], PTX_B32);
     struct sg_op *op = sg_emit(d, sg_cvt_narrow);
     op->d = dst;
@@ -835,8 +914,18 @@ static int cvt(struct sg_dec *d)
     const enum ptx_type both[2] = {to, from};
     for (unsigned k = 0; k < 2; k++)
         switch (both[k]) {
-        case PTX_U8: case PTX_U16: case PTX_U32: case PTX_U64: case PTX_S8: case PTX_S16: case PTX_S32: case PTX_S64:
-        case PTX_F16: case PTX_BF16: case PTX_F32: case PTX_F64: break;
+        case PTX_U8:
+        case PTX_U16:
+        case PTX_U32:
+        case PTX_U64:
+        case PTX_S8:
+        case PTX_S16:
+        case PTX_S32:
+        case PTX_S64:
+        case PTX_F16:
+        case PTX_BF16:
+        case PTX_F32:
+        case PTX_F64: break;
         case PTX_TF32: ok = ok && k == 0; break;
         default: ok = false;
         }
@@ -883,7 +972,8 @@ static int cvt_pack(struct sg_dec *d)
     op->b = b;
     op->c = c;
     op->sub = SG_I_CVT_PACK;
-    op->size = (uint8_t)(to == PTX_S4 || to == PTX_U4 ? 4 : to == PTX_S2 || to == PTX_U2 ? 2 : ptx_type_bytes(to) * 8); /* bits */
+    /* bits */
+    op->size = (uint8_t)(to == PTX_S4 || to == PTX_U4 ? 4 : to == PTX_S2 || to == PTX_U2 ? 2 : ptx_type_bytes(to) * 8);
     op->flags |= ptx_type_is_signed(to) ? SG_SIGNED : 0;
     return 0;
 }
@@ -892,8 +982,12 @@ static int testp(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     enum ptx_mod m = ptx_mod_of(i, PTX_MC_TESTP);
-    unsigned sub = m == PTX_M_FINITE ? SG_T_FINITE : m == PTX_M_INFINITE ? SG_T_INFINITE : m == PTX_M_NUMBER ? SG_T_NUMBER
-                   : m == PTX_M_NOTANUMBER ? SG_T_NAN : m == PTX_M_NORMAL ? SG_T_NORMAL : SG_T_SUBNORMAL;
+    unsigned sub = m == PTX_M_FINITE       ? SG_T_FINITE
+                   : m == PTX_M_INFINITE   ? SG_T_INFINITE
+                   : m == PTX_M_NUMBER     ? SG_T_NUMBER
+                   : m == PTX_M_NOTANUMBER ? SG_T_NAN
+                   : m == PTX_M_NORMAL     ? SG_T_NORMAL
+                                           : SG_T_SUBNORMAL;
     uint32_t a = sg_source(d, &i->opnd[1], (enum ptx_type)i->type[0]), p = sg_pred_dest(d, &i->opnd[0]);
     struct sg_op *op = sg_emit(d, sg_testp);
     op->d = p;
@@ -915,7 +1009,8 @@ static int slct(struct sg_dec *d)
         bin(d, w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32, t, t, t)->c = z;
         return 0;
     }
-    tri(d, c == PTX_S32 ? (w ? SG_H_SLCT_u64_s32 : SG_H_SLCT_u32_s32) : (w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32), t, t, t, c);
+    tri(d, c == PTX_S32 ? (w ? SG_H_SLCT_u64_s32 : SG_H_SLCT_u32_s32) : (w ? SG_H_SLCT_u64_f32 : SG_H_SLCT_u32_f32), t,
+        t, t, c);
     return 0;
 }
 

@@ -1,8 +1,9 @@
-/* Decoding of matrix instructions: mma, wmma, ldmatrix, stmatrix, movmatrix. exec-matrix.c has the layouts and the arithmetic.
+/* Decoding of matrix instructions: mma, wmma, ldmatrix, stmatrix, movmatrix. exec-matrix.c has the layouts and the
+ * arithmetic.
  *
- * A warp's lanes meet first (a bar.warp.sync of all 32 in front), as these instructions are collectives of the whole warp; once for those of
- * a basic block, which runs with the lanes that it began with. What an
- * instruction is made of stands in code->mma: fragments with type, size and registers.
+ * A warp's lanes meet first (a bar.warp.sync of all 32 in front), as these instructions are collectives of the whole
+ * warp; once for those of a basic block, which runs with the lanes that it began with. What an instruction is made of
+ * stands in code->mma: fragments with type, size and registers.
  *
  * Not here: sparse wgmma, block-scaled mma.
  */
@@ -11,7 +12,10 @@
 
 #include <stdlib.h>
 
-static const struct ptx_opnd *element(const struct ptx_opnd *o, unsigned e) { return o->kind == PTX_O_VEC ? &o->elem[e] : o; }
+static const struct ptx_opnd *element(const struct ptx_opnd *o, unsigned e)
+{
+    return o->kind == PTX_O_VEC ? &o->elem[e] : o;
+}
 static unsigned elements(const struct ptx_opnd *o) { return o->kind == PTX_O_VEC ? o->n : 1; }
 
 static void meet(struct sg_dec *d)
@@ -30,7 +34,8 @@ static void meet(struct sg_dec *d)
 
 static int refuse(struct sg_dec *d)
 {
-    return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run this form of `%s`", ptx_op_info((enum ptx_op)d->i->op)->mnemonic);
+    return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run this form of `%s`",
+                        ptx_op_info((enum ptx_op)d->i->op)->mnemonic);
 }
 
 /* "m16n8k16" */
@@ -49,7 +54,10 @@ static bool shape(const struct ptx_inst *i, unsigned *m, unsigned *n, unsigned *
     return *p == 0;
 }
 
-static enum ptx_type reg_type(const struct sg_fragment *f) { return f->type == PTX_F64 ? PTX_B64 : f->type == PTX_F32 ? PTX_F32 : PTX_B32; }
+static enum ptx_type reg_type(const struct sg_fragment *f)
+{
+    return f->type == PTX_F64 ? PTX_B64 : f->type == PTX_F32 ? PTX_F32 : PTX_B32;
+}
 
 static int take(struct sg_dec *d, const struct ptx_opnd *o, const struct sg_fragment *f, bool write, uint32_t *ref)
 {
@@ -70,10 +78,12 @@ static uint32_t intern(struct sg_dec *d, struct sg_mma s)
 {
     for (size_t x = 0; x < d->mma.n; x++) {
         const struct sg_mma *o = &d->mma.p[x];
-        if (same_fragment(&o->a, &s.a) && same_fragment(&o->b, &s.b) && same_fragment(&o->c, &s.c) && same_fragment(&o->d, &s.d) &&
-            o->tiles.bits == s.tiles.bits && o->saturate == s.saturate && o->by_column == s.by_column && o->tiles.negate_a == s.tiles.negate_a && o->tiles.negate_b == s.tiles.negate_b &&
-            o->sparse == s.sparse && o->ordered == s.ordered && o->selector == s.selector && o->rnd == s.rnd && o->quads == s.quads &&
-            o->col_a == s.col_a && o->col_b == s.col_b)
+        if (same_fragment(&o->a, &s.a) && same_fragment(&o->b, &s.b) && same_fragment(&o->c, &s.c) &&
+            same_fragment(&o->d, &s.d) && o->tiles.bits == s.tiles.bits && o->saturate == s.saturate &&
+            o->by_column == s.by_column && o->tiles.negate_a == s.tiles.negate_a &&
+            o->tiles.negate_b == s.tiles.negate_b && o->sparse == s.sparse && o->ordered == s.ordered &&
+            o->selector == s.selector && o->rnd == s.rnd && o->quads == s.quads && o->col_a == s.col_a &&
+            o->col_b == s.col_b)
             return (uint32_t)x;
     }
     if (!s.b.regs && !sg_fragment_table(&d->c->arena, &s.d)) /* a load or store */
@@ -85,7 +95,10 @@ static uint32_t intern(struct sg_dec *d, struct sg_mma s)
     return (uint32_t)d->mma.n - 1;
 }
 
-static bool is_integer(enum ptx_type t) { return t == PTX_S8 || t == PTX_U8 || t == PTX_S4 || t == PTX_U4 || t == PTX_B1; }
+static bool is_integer(enum ptx_type t)
+{
+    return t == PTX_S8 || t == PTX_U8 || t == PTX_S4 || t == PTX_U4 || t == PTX_B1;
+}
 
 static bool goes_together(enum ptx_type a, enum ptx_type b, enum ptx_type c, enum ptx_type dt)
 {
@@ -122,8 +135,9 @@ static bool shape_exists(bool wmma, enum ptx_type t, unsigned m, unsigned n, uns
 /* C or D of a wmma of this shape */
 static bool sum_exists(enum ptx_type t, unsigned m, unsigned n, unsigned k)
 {
-    static const enum ptx_type of[][2] = {{PTX_F16, PTX_F16}, {PTX_F32, PTX_F16}, {PTX_F32, PTX_TF32}, {PTX_S32, PTX_S8}, {PTX_S32, PTX_S4},
-                                          {PTX_S32, PTX_B1}, {PTX_F64, PTX_F64}};
+    static const enum ptx_type of[][2] = {{PTX_F16, PTX_F16}, {PTX_F32, PTX_F16}, {PTX_F32, PTX_TF32},
+                                          {PTX_S32, PTX_S8},  {PTX_S32, PTX_S4},  {PTX_S32, PTX_B1},
+                                          {PTX_F64, PTX_F64}};
     for (unsigned x = 0; x < sizeof of / sizeof *of; x++)
         if (of[x][0] == t && shape_exists(true, of[x][1], m, n, k))
             return true;
@@ -148,7 +162,8 @@ static bool sparse_exists(const struct ptx_inst *i, enum ptx_type t, unsigned m,
     unsigned bits = sg_matrix_bits(t), half = k / 2 * bits; /* 128 or 256 */
     unsigned places = bits >= 16 ? (half == 128 ? 4 : 2) : (half == 128 ? 2 : 1);
     bool fp8 = t == PTX_E4M3 || t == PTX_E5M2;
-    return m == 16 && t != PTX_F64 && t != PTX_B1 && !(fp8 && half == 128) && i->opnd[5].kind == PTX_O_IMM && i->opnd[5].bits < places;
+    return m == 16 && t != PTX_F64 && t != PTX_B1 && !(fp8 && half == 128) && i->opnd[5].kind == PTX_O_IMM &&
+           i->opnd[5].bits < places;
 }
 
 /* The rest of what an mma of this shape is; false: there is none such. */
@@ -159,14 +174,17 @@ static bool mma_form(const struct ptx_inst *i, bool wmma, struct sg_mma *ret)
     if (!shape(i, &m, &n, &k) || (i->ntype != 4 && !(wmma && i->ntype == 2)) || i->nopnd != (sparse ? 6 : 4))
         return false;
     enum ptx_type td = (enum ptx_type)i->type[0], tc = (enum ptx_type)i->type[i->ntype - 1];
-    enum ptx_type ta = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[1], tb = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[2];
+    enum ptx_type ta = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[1],
+                  tb = i->ntype == 2 ? PTX_F16 : (enum ptx_type)i->type[2];
     enum ptx_mod rnd = ptx_mod_of(i, PTX_MC_RND), layout = ptx_mod_of(i, PTX_MC_LAYOUT);
-    struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE), .tiles = {.a = ta, .b = tb, .high = m / 8, .wide = n / 8}};
+    struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE),
+                       .tiles = {.a = ta, .b = tb, .high = m / 8, .wide = n / 8}};
     s.sparse = sparse;
     s.ordered = i->op == PTX_OP_MMA_SP_ORDERED;
     s.quads = !wmma && !sparse && ta == PTX_F16 && ptx_has(i, PTX_M_M8N8K4);
-    if (!goes_together(ta, tb, tc, td) || (!s.quads && !shape_exists(wmma, ta, m, n, sparse ? k / 2 : k)) || (sparse && !sparse_exists(i, ta, m, k)) || (!wmma && !s.quads && layout != PTX_M_ROW_COL) || layout == PTX_M_NONE ||
-        (!wmma && !s.quads && td != tc) || (wmma && ta != tb))
+    if (!goes_together(ta, tb, tc, td) || (!s.quads && !shape_exists(wmma, ta, m, n, sparse ? k / 2 : k)) ||
+        (sparse && !sparse_exists(i, ta, m, k)) || (!wmma && !s.quads && layout != PTX_M_ROW_COL) ||
+        layout == PTX_M_NONE || (!wmma && !s.quads && td != tc) || (wmma && ta != tb))
         return false;
     if (rnd != PTX_M_NONE) {
         if (ta != PTX_F64)
@@ -213,7 +231,8 @@ static int mma(struct sg_dec *d)
         return refuse(d);
     meet(d);
     int r;
-    if ((r = take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0 || (r = take(d, &i->opnd[2], &s.b, false, ref + s.at_b)) < 0 ||
+    if ((r = take(d, &i->opnd[1], &s.a, false, ref + s.at_a)) < 0 ||
+        (r = take(d, &i->opnd[2], &s.b, false, ref + s.at_b)) < 0 ||
         (r = take(d, &i->opnd[3], &s.c, false, ref + s.at_c)) < 0 || (r = take(d, &i->opnd[0], &s.d, true, ref)) < 0)
         return r;
     if (s.sparse)
@@ -240,15 +259,17 @@ static int wmma_memory(struct sg_dec *d)
     enum ptx_mod layout = ptx_mod_of(i, PTX_MC_LAYOUT);
     unsigned m, n, k, bits = sg_matrix_bits(t);
     bool c = role == SG_MAT_C, by_column = layout == PTX_M_COL;
-    if (!shape(i, &m, &n, &k) || (layout != PTX_M_ROW && !by_column) || !(c ? sum_exists(t, m, n, k) : shape_exists(true, t, m, n, k)) ||
-        (bits < 8 && by_column != (role == SG_MAT_B)))
+    if (!shape(i, &m, &n, &k) || (layout != PTX_M_ROW && !by_column) ||
+        !(c ? sum_exists(t, m, n, k) : shape_exists(true, t, m, n, k)) || (bits < 8 && by_column != (role == SG_MAT_B)))
         return refuse(d);
     /* elements of less than a byte lie along K, and count as words of 32 bits here */
     struct sg_mma s = {.by_column = by_column};
     unsigned pack = bits < 8 ? 32 / bits : 1;
     if (bits < 8)
         t = PTX_S32;
-    s.d = c ? sg_fragment(role, t, m, n) : role == SG_MAT_A ? factor(role, t, m, k / pack, true) : factor(role, t, k / pack, n, true);
+    s.d = c                  ? sg_fragment(role, t, m, n)
+          : role == SG_MAT_A ? factor(role, t, m, k / pack, true)
+                             : factor(role, t, k / pack, n, true);
     s.copies = s.d.rows * s.d.cols / SG_LANES / s.d.per;
     if (!s.d.regs || s.d.regs > 16)
         return refuse(d);
@@ -286,7 +307,8 @@ static int ldst_matrix(struct sg_dec *d)
     const struct ptx_opnd *mem = &i->opnd[store ? 0 : 1], *regs = &i->opnd[store ? 1 : 0];
     unsigned n = ptx_has(i, PTX_M_X4) ? 4 : ptx_has(i, PTX_M_X2) ? 2 : ptx_has(i, PTX_M_X1) ? 1 : 0;
     unsigned space = sg_real_space(d, mem, i->space);
-    if (!n || !ptx_has(i, PTX_M_M8N8) || i->ntype != 1 || i->type[0] != PTX_B16 || (space != PTX_SHARED && space != PTX_GENERIC))
+    if (!n || !ptx_has(i, PTX_M_M8N8) || i->ntype != 1 || i->type[0] != PTX_B16 ||
+        (space != PTX_SHARED && space != PTX_GENERIC))
         return refuse(d);
     if (elements(regs) != n)
         return sg_dec_error(d, DT_E_PTX, "%u registers for %u matrices", elements(regs), n);
@@ -316,8 +338,10 @@ static int ldst_matrix(struct sg_dec *d)
 /* ---- wgmma (§9.7.15). The warps of a warpgroup meet in the operation itself. */
 static bool wgmma_shape_exists(enum ptx_type t, unsigned m, unsigned n, unsigned k)
 {
-    bool f = t == PTX_F16 || t == PTX_BF16 || t == PTX_TF32 || t == PTX_E4M3 || t == PTX_E5M2, i = t == PTX_S8 || t == PTX_U8 || t == PTX_B1;
-    return m == 64 && n >= 8 && n <= 256 && n % 8 == 0 && k * sg_matrix_bits(t) == 256 && (f || (i && (n <= 32 || n % 16 == 0)));
+    bool f = t == PTX_F16 || t == PTX_BF16 || t == PTX_TF32 || t == PTX_E4M3 || t == PTX_E5M2,
+         i = t == PTX_S8 || t == PTX_U8 || t == PTX_B1;
+    return m == 64 && n >= 8 && n <= 256 && n % 8 == 0 && k * sg_matrix_bits(t) == 256 &&
+           (f || (i && (n <= 32 || n % 16 == 0)));
 }
 
 static bool sign_of(const struct ptx_opnd *o, bool *ret_minus)
@@ -333,9 +357,11 @@ static bool wgmma_form(const struct ptx_inst *i, struct sg_mma *ret)
     if (!shape(i, &m, &n, &k) || i->ntype != 3 || i->nopnd < 4)
         return false;
     enum ptx_type td = (enum ptx_type)i->type[0], ta = (enum ptx_type)i->type[1], tb = (enum ptx_type)i->type[2];
-    struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE), .tiles = {.a = ta, .b = tb, .high = 2, .wide = n / 8, .steps = 2}};
+    struct sg_mma s = {.saturate = ptx_has(i, PTX_M_SATFINITE),
+                       .tiles = {.a = ta, .b = tb, .high = 2, .wide = n / 8, .steps = 2}};
     bool memory = i->opnd[1].kind != PTX_O_VEC, half = ta == PTX_F16 || ta == PTX_BF16;
-    if (!goes_together(ta, tb, td, td) || !wgmma_shape_exists(ta, m, n, k) || (is_integer(ta) && ta != PTX_B1 && tb != PTX_S8 && tb != PTX_U8))
+    if (!goes_together(ta, tb, td, td) || !wgmma_shape_exists(ta, m, n, k) ||
+        (is_integer(ta) && ta != PTX_B1 && tb != PTX_S8 && tb != PTX_U8))
         return false;
     unsigned want = 4;
     if (!is_integer(ta)) {
@@ -370,7 +396,8 @@ static int wgmma(struct sg_dec *d)
     if (!wgmma_form(i, &s))
         return refuse(d);
     const struct ptx_opnd *from = &i->opnd[1];
-    if (from->kind != PTX_O_VEC && (from->kind != PTX_O_REG || ptx_type_bytes((enum ptx_type)d->f->reg[from->reg].type) != 8))
+    if (from->kind != PTX_O_VEC &&
+        (from->kind != PTX_O_REG || ptx_type_bytes((enum ptx_type)d->f->reg[from->reg].type) != 8))
         return sg_dec_error(d, DT_E_PTX, "A of wgmma is neither a vector nor a 64-bit matrix descriptor");
     uint32_t ref[SG_WGMMA_REGS], a = SG_NONE;
     bool neg = false;
@@ -416,11 +443,11 @@ int sg_decode_matrix(struct sg_dec *d)
     case PTX_OP_MMA_SP_ORDERED:
     case PTX_OP_WMMA_MMA: return mma(d);
     case PTX_OP_WGMMA_MMA_ASYNC: return wgmma(d);
-    case PTX_OP_WGMMA_FENCE: /* products are done at once: these only make the warp meet */
-        meet(d);
-        return 0;
+    case PTX_OP_WGMMA_FENCE: /* products are done at once: these only make the warp meet */ meet(d); return 0;
     case PTX_OP_WGMMA_COMMIT: meet(d); return sg_decode_check(d, SG_CO_COMMIT, SG_BY_WGMMA, 0);
-    case PTX_OP_WGMMA_WAIT: meet(d); return sg_decode_check(d, SG_CO_WAIT, SG_BY_WGMMA, i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
+    case PTX_OP_WGMMA_WAIT:
+        meet(d);
+        return sg_decode_check(d, SG_CO_WAIT, SG_BY_WGMMA, i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
     case PTX_OP_LDMATRIX:
     case PTX_OP_STMATRIX: return ldst_matrix(d);
     case PTX_OP_MOVMATRIX: {

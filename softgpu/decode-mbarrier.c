@@ -5,22 +5,37 @@ static int mbarrier(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     bool token = false, wait = false;
-    unsigned sub, mem = ptx_op_info((enum ptx_op)i->op)->addr_opnd >= 0 ? (unsigned)ptx_op_info((enum ptx_op)i->op)->addr_opnd : 0;
+    unsigned sub, mem = ptx_op_info((enum ptx_op)i->op)->addr_opnd >= 0
+                            ? (unsigned)ptx_op_info((enum ptx_op)i->op)->addr_opnd
+                            : 0;
     switch (i->op) {
     case PTX_OP_MBARRIER_INIT: sub = SG_MB_INIT; break;
     case PTX_OP_MBARRIER_INVAL: sub = SG_MB_INVAL; break;
     case PTX_OP_MBARRIER_EXPECT_TX: sub = SG_MB_EXPECT_TX; break;
     case PTX_OP_MBARRIER_COMPLETE_TX: sub = SG_MB_COMPLETE_TX; break;
-    case PTX_OP_MBARRIER_ARRIVE: sub = SG_MB_ARRIVE; token = true; break;
-    case PTX_OP_MBARRIER_ARRIVE_DROP: sub = SG_MB_DROP; token = true; break;
-    case PTX_OP_MBARRIER_ARRIVE_EXPECT_TX: sub = SG_MB_ARRIVE_TX; token = true; break;
-    case PTX_OP_MBARRIER_ARRIVE_DROP_EXPECT_TX: sub = SG_MB_DROP_TX; token = true; break;
+    case PTX_OP_MBARRIER_ARRIVE:
+        sub = SG_MB_ARRIVE;
+        token = true;
+        break;
+    case PTX_OP_MBARRIER_ARRIVE_DROP:
+        sub = SG_MB_DROP;
+        token = true;
+        break;
+    case PTX_OP_MBARRIER_ARRIVE_EXPECT_TX:
+        sub = SG_MB_ARRIVE_TX;
+        token = true;
+        break;
+    case PTX_OP_MBARRIER_ARRIVE_DROP_EXPECT_TX:
+        sub = SG_MB_DROP_TX;
+        token = true;
+        break;
     case PTX_OP_MBARRIER_TEST_WAIT:
     case PTX_OP_MBARRIER_TRY_WAIT:
         sub = ptx_has(i, PTX_M_PARITY) ? SG_MB_PARITY : SG_MB_WAIT;
         wait = true;
         break;
-    default: sub = ptx_has(i, PTX_M_NOINC) ? SG_MB_ARRIVE : SG_MB_NOTHING; /* cp.async.mbarrier.arrive: the copies are done */
+    /* cp.async.mbarrier.arrive: the copies are done */
+    default: sub = ptx_has(i, PTX_M_NOINC) ? SG_MB_ARRIVE : SG_MB_NOTHING;
     }
     struct sg_address ad;
     int r = sg_decode_address(d, &i->opnd[mem], &ad);
@@ -28,7 +43,8 @@ static int mbarrier(struct sg_dec *d)
         return r;
     if (wait && i->nopnd <= mem + 1)
         return sg_dec_error(d, DT_E_PTX, "a wait without state or parity");
-    uint32_t b = i->nopnd > mem + 1 ? sg_source(d, &i->opnd[mem + 1], sub == SG_MB_WAIT ? PTX_B64 : PTX_U32) : SG_NONE, dst = SG_NONE;
+    uint32_t b = i->nopnd > mem + 1 ? sg_source(d, &i->opnd[mem + 1], sub == SG_MB_WAIT ? PTX_B64 : PTX_U32) : SG_NONE,
+             dst = SG_NONE;
     if (wait)
         dst = sg_pred_dest(d, &i->opnd[0]);
     else if (token && i->opnd[0].kind != PTX_O_SINK)

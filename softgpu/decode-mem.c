@@ -1,27 +1,31 @@
-/* Decoding of what touches memory, and of what threads do together: ld st atom red cp.async cvta isspacep, barriers, collectives.
+/* Decoding of what touches memory, and of what threads do together: ld st atom red cp.async cvta isspacep, barriers,
+ * collectives.
  *
- * A parameter of the kernel read at a constant offset is a launch constant, so that ld.param costs a move. Shared and global accesses
- * of 1 to 8 bytes have lane loops; generic ones try the global loop first and fall back by address; local memory, parameters at
- * computed offsets and 16-byte elements go lane by lane.
+ * A parameter of the kernel read at a constant offset is a launch constant, so that ld.param costs a move. Shared and
+ * global accesses of 1 to 8 bytes have lane loops; generic ones try the global loop first and fall back by address;
+ * local memory, parameters at computed offsets and 16-byte elements go lane by lane.
  *
- * This file also decides whether blocks may talk to each other (code->ordered): by volatile, relaxed, acquire or release accesses, by
- * fences wider than the block, by atomics, unless all of them are one commuting integer operation whose results nobody reads.
+ * This file also decides whether blocks may talk to each other (code->ordered): by volatile, relaxed, acquire or
+ * release accesses, by fences wider than the block, by atomics, unless all of them are one commuting integer operation
+ * whose results nobody reads.
  */
 #include "softgpu/check.h"
 #include "softgpu/decode.h"
 
 static void set_ordered(struct sg_dec *d, unsigned space)
 {
-    if (space != PTX_SHARED && space != PTX_SHARED_CLUSTER && space != PTX_LOCAL && space != PTX_PARAM && !ptx_has(d->i, PTX_M_CTA) &&
-        !ptx_has(d->i, PTX_M_CLUSTER)) /* a cluster is run by one CPU thread */
+    if (space != PTX_SHARED && space != PTX_SHARED_CLUSTER && space != PTX_LOCAL && space != PTX_PARAM &&
+        !ptx_has(d->i, PTX_M_CTA) && !ptx_has(d->i, PTX_M_CLUSTER)) /* a cluster is run by one CPU thread */
         d->c->ordered = true;
 }
 
 /* enum sg_sem of an access, for the checking modes. */
 static uint16_t sem(const struct ptx_inst *i, bool atomic)
 {
-    bool acquire = ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_ACQ_REL), release = ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_ACQ_REL);
-    bool strong = atomic || acquire || release || ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_MMIO);
+    bool acquire = ptx_has(i, PTX_M_ACQUIRE) || ptx_has(i, PTX_M_ACQ_REL),
+         release = ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_ACQ_REL);
+    bool strong = atomic || acquire || release || ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) ||
+                  ptx_has(i, PTX_M_MMIO);
     return (uint16_t)((strong ? SG_SEM_STRONG : 0) | (acquire ? SG_SEM_ACQUIRE : 0) | (release ? SG_SEM_RELEASE : 0) |
                       (ptx_has(i, PTX_M_CTA) ? SG_SEM_CTA : 0) |
                       (i->op == PTX_OP_ST_ASYNC || i->op == PTX_OP_RED_ASYNC ? SG_SEM_ASYNC : 0));
@@ -101,7 +105,10 @@ static uint32_t param_row(struct sg_dec *d, uint32_t from, uint32_t bytes, bool 
     return (uint32_t)at | 1;
 }
 
-static const struct ptx_opnd *element(const struct ptx_opnd *o, unsigned e) { return o->kind == PTX_O_VEC ? &o->elem[e] : o; }
+static const struct ptx_opnd *element(const struct ptx_opnd *o, unsigned e)
+{
+    return o->kind == PTX_O_VEC ? &o->elem[e] : o;
+}
 
 static unsigned reg_bytes(const struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
 {
@@ -156,8 +163,8 @@ static int load(struct sg_dec *d)
         at += (uint64_t)from->off;
         uint64_t total = d->k->info.param_total;
         if (at > total || (uint64_t)bytes * n > total - at)
-            return sg_dec_error(d, DT_E_BOUNDS, "ld.param at offset %llu of %llu parameter bytes", (unsigned long long)at,
-                                (unsigned long long)total);
+            return sg_dec_error(d, DT_E_BOUNDS, "ld.param at offset %llu of %llu parameter bytes",
+                                (unsigned long long)at, (unsigned long long)total);
         for (unsigned e = 0; e < n; e++) {
             uint32_t a = param_row(d, (uint32_t)at + e * bytes, bytes, sign, wide || bytes == 8, narrow);
             if (sg_alias(d, element(to, e), wide || bytes == 8 ? PTX_U64 : PTX_U32, a))
@@ -208,7 +215,8 @@ static int store(struct sg_dec *d)
     const struct ptx_inst *i = d->i;
     const struct ptx_opnd *to = &i->opnd[0], *from = &i->opnd[1];
     enum ptx_type t = (enum ptx_type)i->type[0];
-    unsigned space = sg_real_space(d, to, i->space), bytes = ptx_type_bytes(t), n = from->kind == PTX_O_VEC ? from->n : 1;
+    unsigned space = sg_real_space(d, to, i->space), bytes = ptx_type_bytes(t),
+             n = from->kind == PTX_O_VEC ? from->n : 1;
     if (n != (i->vec ? i->vec : 1u) || !bytes || n > 8)
         return sg_dec_error(d, DT_E_PTX, "st with %u sources", n);
     if (ptx_has(i, PTX_M_VOLATILE) || ptx_has(i, PTX_M_RELAXED) || ptx_has(i, PTX_M_RELEASE) || ptx_has(i, PTX_M_MMIO))
@@ -248,7 +256,8 @@ static int prefetch(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     unsigned space = sg_real_space(d, &i->opnd[0], i->space);
-    if ((!ptx_has(i, PTX_M_L2) && !ptx_has(i, PTX_M_L2_LAST) && !ptx_has(i, PTX_M_L2_NORMAL)) || (space != PTX_GLOBAL && space != PTX_GENERIC))
+    if ((!ptx_has(i, PTX_M_L2) && !ptx_has(i, PTX_M_L2_LAST) && !ptx_has(i, PTX_M_L2_NORMAL)) ||
+        (space != PTX_GLOBAL && space != PTX_GENERIC))
         return 0;
     struct sg_address ad;
     int r = sg_decode_address(d, &i->opnd[0], &ad);
@@ -268,8 +277,8 @@ static bool commutes(enum ptx_mod m)
     return m == PTX_M_ADD || m == PTX_M_MIN || m == PTX_M_MAX || m == PTX_M_AND || m == PTX_M_OR || m == PTX_M_XOR;
 }
 
-/* Are all global atomics of the kernel so far the same integer operation? Then, their results unused, the order of blocks cannot show in
- * what they leave behind, and blocks may run at once. */
+/* Are all global atomics of the kernel so far the same integer operation? Then, their results unused, the order of
+ * blocks cannot show in what they leave behind, and blocks may run at once. */
 static bool in_common(struct sg_dec *d, enum ptx_mod m, unsigned bytes, bool sign)
 {
     struct sg_commuting *c = &d->commuting;
@@ -290,7 +299,8 @@ static int atomic(struct sg_dec *d)
     if (m == PTX_M_NONE)
         m = ptx_mod_of(i, PTX_MC_BOOL);
     bool flt = ptx_type_is_float(t), ok = m != PTX_M_NONE && bytes && n <= 8 && to + 1 < i->opnd + i->nopnd;
-    if (flt && m != PTX_M_ADD && m != PTX_M_EXCH && !((m == PTX_M_MIN || m == PTX_M_MAX) && t != PTX_F32 && t != PTX_F64))
+    if (flt && m != PTX_M_ADD && m != PTX_M_EXCH &&
+        !((m == PTX_M_MIN || m == PTX_M_MAX) && t != PTX_F32 && t != PTX_F64))
         ok = false;
     if (bytes == 16 && m != PTX_M_EXCH && m != PTX_M_CAS)
         ok = false;
@@ -298,9 +308,11 @@ static int atomic(struct sg_dec *d)
         ok = false;
     if (!ok)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "this form of %s", red ? "red" : "atom");
-    bool unused = red || (n == 1 && (i->opnd[0].kind == PTX_O_SINK || (i->opnd[0].kind == PTX_O_REG && !(d->use[i->opnd[0].reg] & SG_USE_READ))));
+    bool unused = red || (n == 1 && (i->opnd[0].kind == PTX_O_SINK ||
+                                     (i->opnd[0].kind == PTX_O_REG && !(d->use[i->opnd[0].reg] & SG_USE_READ))));
     bool plain = unused && n == 1 && !flt && (bytes == 4 || bytes == 8) && commutes(m);
-    if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER && !(plain && in_common(d, m, bytes, ptx_type_is_signed(t))))
+    if (i->space != PTX_SHARED && i->space != PTX_SHARED_CLUSTER &&
+        !(plain && in_common(d, m, bytes, ptx_type_is_signed(t))))
         d->c->ordered = true;
     struct sg_address ad;
     int r = sg_decode_address(d, to, &ad);
@@ -344,7 +356,8 @@ static int atomic(struct sg_dec *d)
     return 0;
 }
 
-/* st.async, red.async: the access, and its bytes off the mbarrier's tx-count. The forms on global memory have no mbarrier. */
+/* st.async, red.async: the access, and its bytes off the mbarrier's tx-count. The forms on global memory have no
+ * mbarrier. */
 static int async(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -357,7 +370,8 @@ static int async(struct sg_dec *d)
     struct sg_address to, bar;
     if ((r = sg_decode_address(d, &i->opnd[0], &to)) < 0 || (r = sg_decode_address(d, &i->opnd[2], &bar)) < 0)
         return r;
-    uint32_t n = sg_konst(d, ptx_type_bytes((enum ptx_type)i->type[0]) * (i->vec ? i->vec : 1u), false), x = sg_ext(d, to.a);
+    uint32_t n = sg_konst(d, ptx_type_bytes((enum ptx_type)i->type[0]) * (i->vec ? i->vec : 1u), false),
+             x = sg_ext(d, to.a);
     sg_ext(d, to.flags);
     sg_ext(d, (uint32_t)to.imm); /* ranks are above the low 24 bits: an offset cannot be so large */
     struct sg_op *op = sg_emit(d, sg_same_block);
@@ -398,7 +412,8 @@ static int cp_async(struct sg_dec *d)
     if (o) {
         if (o->kind == PTX_O_REG && d->f->reg[o->reg].type == PTX_PRED) { /* ignore-src: nothing is read */
             bool neg;
-            uint32_t p = sg_pred(d, o, &neg), t = sg_temp(d), zero = sg_konst(d, 0, false), all = sg_konst(d, size->bits, false);
+            uint32_t p = sg_pred(d, o, &neg), t = sg_temp(d), zero = sg_konst(d, 0, false),
+                     all = sg_konst(d, size->bits, false);
             struct sg_op *op = sg_emit_h(d, SG_H_SELP_u32);
             op->d = t;
             op->a = neg ? all : zero;
@@ -425,9 +440,10 @@ static int cp_async(struct sg_dec *d)
 
 static uint64_t window(unsigned space)
 {
-    return space == PTX_SHARED || space == PTX_SHARED_CLUSTER ? SG_WINDOW_SHARED : space == PTX_LOCAL ? SG_WINDOW_LOCAL
-           : space == PTX_PARAM || space == PTX_PARAM_FUNC                                           ? SG_WINDOW_PARAM
-                                                                                                      : 0;
+    return space == PTX_SHARED || space == PTX_SHARED_CLUSTER ? SG_WINDOW_SHARED
+           : space == PTX_LOCAL                               ? SG_WINDOW_LOCAL
+           : space == PTX_PARAM || space == PTX_PARAM_FUNC    ? SG_WINDOW_PARAM
+                                                              : 0;
 }
 
 static int cvta(struct sg_dec *d)
@@ -470,7 +486,8 @@ static int isspacep(struct sg_dec *d)
     op->d = p;
     op->a = t;
     op->b = k;
-    /* the constants' window: the module's variables of that space, which lie in global memory (p: in none so far, in one so far) */
+    /* the constants' window: the module's variables of that space, which lie in global memory (p: in none so far, in
+     * one so far) */
     const struct ptx_module *m = d->k->module->ptx;
     bool constants = i->space == PTX_CONST;
     for (uint32_t v = 0; v < m->nvar && (constants || i->space == PTX_GLOBAL); v++) {
@@ -491,14 +508,16 @@ static int isspacep(struct sg_dec *d)
     return 0;
 }
 
-/* ---- barriers and collectives ---------------------------------------------------------------------------------------- */
+/* ---- barriers and collectives ------------------------------------------------------------------------------------ */
 static int barrier(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
-    bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED, arrive = i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BARRIER_ARRIVE;
+    bool red = i->op == PTX_OP_BAR_RED || i->op == PTX_OP_BARRIER_RED,
+         arrive = i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BARRIER_ARRIVE;
     unsigned k = red ? 1 : 0, sub = arrive ? SG_BAR_ARRIVE : SG_BAR_SYNC;
     bool has_count = red ? i->nopnd == 4 : i->nopnd > 1, neg = false;
-    uint32_t a = sg_source(d, &i->opnd[k], PTX_U32), b = has_count ? sg_source(d, &i->opnd[k + 1], PTX_U32) : SG_NONE, p = 0, dst = 0;
+    uint32_t a = sg_source(d, &i->opnd[k], PTX_U32), b = has_count ? sg_source(d, &i->opnd[k + 1], PTX_U32) : SG_NONE,
+             p = 0, dst = 0;
     if (red) {
         sub = ptx_has(i, PTX_M_POPC) ? SG_BAR_POPC : ptx_has(i, PTX_M_AND) ? SG_BAR_AND : SG_BAR_OR;
         p = sg_pred(d, &i->opnd[i->nopnd - 1], &neg);
@@ -510,7 +529,8 @@ static int barrier(struct sg_dec *d)
     op->c = p;
     op->sub = (uint8_t)sub;
     op->flags = neg ? SG_C_NOT : 0;
-    op->rnd = i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BAR_RED || ptx_has(i, PTX_M_ALIGNED);
+    op->rnd =
+        i->op == PTX_OP_BAR_SYNC || i->op == PTX_OP_BAR_ARRIVE || i->op == PTX_OP_BAR_RED || ptx_has(i, PTX_M_ALIGNED);
     if (red) {
         op = sg_emit(d, sg_bar_result);
         op->a = a;
@@ -537,7 +557,10 @@ static int collective(struct sg_dec *d)
         rnd = 1; /* it orders memory */
         break;
     case PTX_OP_SHFL:
-        sub = ptx_has(i, PTX_M_UP) ? SG_SHFL_UP : ptx_has(i, PTX_M_DOWN) ? SG_SHFL_DOWN : ptx_has(i, PTX_M_BFLY) ? SG_SHFL_BFLY : SG_SHFL_IDX;
+        sub = ptx_has(i, PTX_M_UP)     ? SG_SHFL_UP
+              : ptx_has(i, PTX_M_DOWN) ? SG_SHFL_DOWN
+              : ptx_has(i, PTX_M_BFLY) ? SG_SHFL_BFLY
+                                       : SG_SHFL_IDX;
         a = sg_source(d, &i->opnd[at], PTX_B32);
         b = sg_source(d, &i->opnd[at + 1], PTX_U32);
         c = sg_source(d, &i->opnd[at + 2], PTX_U32);
@@ -546,7 +569,10 @@ static int collective(struct sg_dec *d)
         dst = sg_dest(d, &i->opnd[0], PTX_B32);
         break;
     case PTX_OP_VOTE:
-        sub = ptx_has(i, PTX_M_BALLOT) ? SG_VOTE_BALLOT : ptx_has(i, PTX_M_ALL) ? SG_VOTE_ALL : ptx_has(i, PTX_M_ANY) ? SG_VOTE_ANY : SG_VOTE_UNI;
+        sub = ptx_has(i, PTX_M_BALLOT) ? SG_VOTE_BALLOT
+              : ptx_has(i, PTX_M_ALL)  ? SG_VOTE_ALL
+              : ptx_has(i, PTX_M_ANY)  ? SG_VOTE_ANY
+                                       : SG_VOTE_UNI;
         a = sg_pred(d, &i->opnd[1], &neg);
         flags = neg ? SG_C_NOT : 0;
         if (i->nopnd > 2)
@@ -566,8 +592,12 @@ static int collective(struct sg_dec *d)
         enum ptx_mod m = ptx_mod_of(i, PTX_MC_ATOM);
         if (m == PTX_M_NONE)
             m = ptx_mod_of(i, PTX_MC_BOOL);
-        sub = m == PTX_M_ADD ? SG_REDUX_ADD : m == PTX_M_MIN ? SG_REDUX_MIN : m == PTX_M_MAX ? SG_REDUX_MAX : m == PTX_M_AND ? SG_REDUX_AND
-              : m == PTX_M_OR ? SG_REDUX_OR : SG_REDUX_XOR;
+        sub = m == PTX_M_ADD   ? SG_REDUX_ADD
+              : m == PTX_M_MIN ? SG_REDUX_MIN
+              : m == PTX_M_MAX ? SG_REDUX_MAX
+              : m == PTX_M_AND ? SG_REDUX_AND
+              : m == PTX_M_OR  ? SG_REDUX_OR
+                               : SG_REDUX_XOR;
         if (i->type[0] == PTX_F32) {
             if (sub != SG_REDUX_MIN && sub != SG_REDUX_MAX)
                 return sg_dec_error(d, DT_E_UNSUPPORTED, "this redux of f32");
@@ -628,7 +658,8 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_ISSPACEP: return isspacep(d);
     case PTX_OP_MAPA: {
         enum ptx_type t = (enum ptx_type)i->type[0];
-        uint32_t a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], PTX_U32), dst = sg_dest(d, &i->opnd[0], t);
+        uint32_t a = sg_source(d, &i->opnd[1], t), b = sg_source(d, &i->opnd[2], PTX_U32),
+                 dst = sg_dest(d, &i->opnd[0], t);
         struct sg_op *op = sg_emit(d, sg_mapa);
         op->d = dst;
         op->a = a;
@@ -664,10 +695,14 @@ int sg_decode_memory(struct sg_dec *d)
             d->c->ordered = true;
         return sg_decode_check(d, SG_CO_FENCE, ptx_has(i, PTX_M_CTA), 0);
     case PTX_OP_CP_ASYNC_COMMIT: return sg_decode_check(d, SG_CO_COMMIT, SG_BY_CP_ASYNC, 0);
-    case PTX_OP_CP_ASYNC_WAIT_GROUP: return sg_decode_check(d, SG_CO_WAIT, SG_BY_CP_ASYNC, i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
+    case PTX_OP_CP_ASYNC_WAIT_GROUP:
+        return sg_decode_check(d, SG_CO_WAIT, SG_BY_CP_ASYNC,
+                               i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
     case PTX_OP_CP_ASYNC_WAIT_ALL: return sg_decode_check(d, SG_CO_WAIT_ALL, SG_BY_CP_ASYNC, 0);
     case PTX_OP_CP_ASYNC_BULK_COMMIT: return sg_decode_check(d, SG_CO_COMMIT, SG_BY_BULK, 0);
-    case PTX_OP_CP_ASYNC_BULK_WAIT: return sg_decode_check(d, SG_CO_WAIT, SG_BY_BULK, i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
+    case PTX_OP_CP_ASYNC_BULK_WAIT:
+        return sg_decode_check(d, SG_CO_WAIT, SG_BY_BULK,
+                               i->nopnd && i->opnd[0].kind == PTX_O_IMM ? i->opnd[0].bits : 0);
     case PTX_OP_PREFETCH: return prefetch(d);
     /* hints, and waits for what has been done at once */
     case PTX_OP_PREFETCHU:
@@ -684,7 +719,8 @@ int sg_decode_memory(struct sg_dec *d)
         d->need_bb = true; /* what comes after is not counted yet */
         return 0;
     case PTX_OP_SETMAXNREG_INC:
-    case PTX_OP_SETMAXNREG_DEC: /* registers are not scarce here; who executes it, and the count, are checked as ptxas and PTX want */
+    /* registers are not scarce here; who executes it, and the count, are checked as ptxas and PTX want */
+    case PTX_OP_SETMAXNREG_DEC:
         if (i->opnd[0].kind != PTX_O_IMM || i->opnd[0].bits < 24 || i->opnd[0].bits > 256 || i->opnd[0].bits % 8)
             return sg_dec_error(d, DT_E_PTX, "setmaxnreg wants a multiple of 8 from 24 to 256");
         sg_emit(d, sg_setmaxnreg);
@@ -741,7 +777,10 @@ int sg_decode_memory(struct sg_dec *d)
     case PTX_OP_LDMATRIX:
     case PTX_OP_STMATRIX:
     case PTX_OP_MOVMATRIX: return sg_decode_matrix(d);
-    case PTX_OP_OPAQUE: return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%.160s`", i->text ? i->text : "");
-    default: return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%s`", ptx_op_info((enum ptx_op)i->op)->mnemonic);
+    case PTX_OP_OPAQUE:
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%.160s`", i->text ? i->text : "");
+    default:
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%s`",
+                            ptx_op_info((enum ptx_op)i->op)->mnemonic);
     }
 }

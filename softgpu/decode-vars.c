@@ -1,16 +1,16 @@
 /* Decoding a kernel: the rows of its launch constants, and where its variables lie.
  *
- * Every operand that is a constant of the launch (an immediate, an address, a parameter read at a constant offset) is one row of 32
- * equal lanes; equal ones are shared, by a hash table. The first rows are fixed: zeros, ones, lane numbers, lane masks.
- * Shared arrays of all functions come one behind the other as they are met, dynamic shared memory behind the last of them; local
- * and call-parameter variables have one place per function.
+ * Every operand that is a constant of the launch (an immediate, an address, a parameter read at a constant offset) is
+ * one row of 32 equal lanes; equal ones are shared, by a hash table. The first rows are fixed: zeros, ones, lane
+ * numbers, lane masks. Shared arrays of all functions come one behind the other as they are met, dynamic shared memory
+ * behind the last of them; local and call-parameter variables have one place per function.
  */
 #include "softgpu/decode.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- launch constants ---------------------------------------------------------------------------------------------- */
+/* ---- launch constants -------------------------------------------------------------------------------------------- */
 static uint32_t konst_room(struct sg_dec *d, uint32_t bytes)
 {
     size_t at = d->konst.n;
@@ -82,7 +82,7 @@ int sg_fixed_konst(struct sg_dec *d)
     return 0;
 }
 
-/* ---- variables ------------------------------------------------------------------------------------------------------- */
+/* ---- variables --------------------------------------------------------------------------------------------------- */
 bool sg_is_kernel_param(const struct sg_dec *d, const struct ptx_var *v)
 {
     for (uint32_t i = 0; i < d->k->f->nparam; i++)
@@ -101,7 +101,9 @@ int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret)
     }
     if (v->space == PTX_GLOBAL || v->space == PTX_CONST) {
         *ret = sg_module_var(d->k->module, v);
-        return *ret ? 0 : sg_dec_error(d, DT_E_UNSUPPORTED, "the external variable %s is not defined in this module", v->name);
+        return *ret ? 0
+                    : sg_dec_error(d, DT_E_UNSUPPORTED, "the external variable %s is not defined in this module",
+                                   v->name);
     }
     if (v->space == PTX_SHARED && v->is_extern) {
         *ret = UINT64_MAX; /* dynamic shared memory: behind all static arrays, which are not all known yet */
@@ -119,8 +121,8 @@ int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret)
     uint64_t limit = v->space == PTX_SHARED ? 16 << 20 : SG_MAX_LOCAL;
     uint64_t at = (*total + align - 1) / align * align;
     if (v->bytes > limit || at > limit - v->bytes)
-        return sg_dec_error(d, DT_E_TOO_LARGE, "%s memory of the kernel is over %llu bytes", v->space == PTX_SHARED ? "shared" : "local",
-                            (unsigned long long)limit);
+        return sg_dec_error(d, DT_E_TOO_LARGE, "%s memory of the kernel is over %llu bytes",
+                            v->space == PTX_SHARED ? "shared" : "local", (unsigned long long)limit);
     *total = at + v->bytes;
     if (!dt_push(&d->place, (struct sg_place){v, at}))
         d->nomem = true;
@@ -128,7 +130,8 @@ int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret)
     return 0;
 }
 
-static bool each_var(const struct ptx_function *f, bool (*fn)(struct sg_dec *, const struct ptx_var *), struct sg_dec *d)
+static bool each_var(const struct ptx_function *f, bool (*fn)(struct sg_dec *, const struct ptx_var *),
+                     struct sg_dec *d)
 {
     for (uint32_t i = 0; i < f->ninst; i++)
         for (uint32_t k = 0; k < f->inst[i].nopnd; k++) {
@@ -142,7 +145,10 @@ static bool each_var(const struct ptx_function *f, bool (*fn)(struct sg_dec *, c
     return true;
 }
 
-uint64_t sg_dynamic_at(const struct sg_dec *d) { return (d->shared + d->dynamic_align - 1) / d->dynamic_align * d->dynamic_align; }
+uint64_t sg_dynamic_at(const struct sg_dec *d)
+{
+    return (d->shared + d->dynamic_align - 1) / d->dynamic_align * d->dynamic_align;
+}
 
 static bool dynamic_align(struct sg_dec *d, const struct ptx_var *v)
 {

@@ -1,18 +1,24 @@
-/* From a parsed kernel to the flat array of operations that the executor runs: registers, constants, variables, control flow.
+/* From a parsed kernel to the flat array of operations that the executor runs: registers, constants, variables, control
+ * flow.
  *
- * An indirect call is a chain of comparisons with the addresses of all functions that fit, each with that function inlined.
+ * An indirect call is a chain of comparisons with the addresses of all functions that fit, each with that function
+ * inlined.
  *
- * Device functions are inlined at each call, sharing one set of registers and one piece of local memory per function; that is
- * right because a thread is in such a function at most once (the others are in decode-call.c), and it makes a call's end a place where
- * threads meet again. Parameters in .param space of calls are thread-local memory that caller and callee share.
+ * Device functions are inlined at each call, sharing one set of registers and one piece of local memory per function;
+ * that is right because a thread is in such a function at most once (the others are in decode-call.c), and it makes a
+ * call's end a place where threads meet again. Parameters in .param space of calls are thread-local memory that caller
+ * and callee share.
  *
- * Registers get rows by linear scan over live ranges: positions are instruction numbers, a range covers every position at which the
- * register is live on any path. Two registers share a row only if their ranges are disjoint including both ends, so that an
- * operation's destination never overlaps a source. Without flow information (a function that has no graph) each has its own row.
+ * Registers get rows by linear scan over live ranges: positions are instruction numbers, a range covers every position
+ * at which the register is live on any path. Two registers share a row only if their ranges are disjoint including both
+ * ends, so that an operation's destination never overlaps a source. Without flow information (a function that has no
+ * graph) each has its own row.
  *
- * Constants and variables are in decode-vars.c. Basic blocks start at labels and after everything that can move threads apart or let them meet.
+ * Constants and variables are in decode-vars.c. Basic blocks start at labels and after everything that can move threads
+ * apart or let them meet.
  *
- * Errors (an unsupported instruction, an unresolved symbol) are kept in the code; libcuda names them as the module is loaded.
+ * Errors (an unsupported instruction, an unresolved symbol) are kept in the code; libcuda names them as the module is
+ * loaded.
  */
 #include "softgpu/decode.h"
 
@@ -48,7 +54,8 @@ static struct sg_op *push_op(struct sg_dec *d, sg_fn fn)
 {
     static __thread struct sg_op dummy;
     if (d->op.n >= SG_MAX_OPS) {
-        sg_dec_error(d, DT_E_TOO_LARGE, "the kernel has more than %u operations when its functions are inlined", SG_MAX_OPS);
+        sg_dec_error(d, DT_E_TOO_LARGE, "the kernel has more than %u operations when its functions are inlined",
+                     SG_MAX_OPS);
         return &dummy;
     }
     if (!dt_push(&d->op, (struct sg_op){.fn = fn, .guard = SG_NONE, .n = 1})) {
@@ -93,7 +100,7 @@ uint32_t sg_ext(struct sg_dec *d, uint32_t v)
     return (uint32_t)d->ext.n - 1;
 }
 
-/* ---- registers --------------------------------------------------------------------------------------------------------- */
+/* ---- registers --------------------------------------------------------------------------------------------------- */
 struct range {
     uint32_t reg, from, to, bytes;
 };
@@ -126,7 +133,8 @@ static uint32_t row_bytes(const struct ptx_reg *r)
 }
 
 /* Live ranges of all registers, and which are live at the entry; false when there is no flow graph. */
-static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry, uint8_t *use, uint8_t *writes)
+static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry, uint8_t *use,
+                        uint8_t *writes)
 {
     struct ptx_cfg cfg;
     struct ptx_live live;
@@ -266,7 +274,8 @@ static int gather(struct sg_dec *d, const struct ptx_function *f)
 {
     if (sg_find_fn(d, f))
         return 0;
-    struct sg_fn_regs r = {.f = f, .ref = dt_new_array(&d->c->arena, uint32_t, f->nreg + 1),
+    struct sg_fn_regs r = {.f = f,
+                           .ref = dt_new_array(&d->c->arena, uint32_t, f->nreg + 1),
                            .use = dt_new_array(&d->c->arena, uint8_t, f->nreg + 1)};
     if (!r.ref || !r.use || !dt_push(&d->fn, r))
         return DT_E_NOMEM;
@@ -300,7 +309,7 @@ uint32_t sg_temp(struct sg_dec *d)
 
 uint32_t sg_ptemp(struct sg_dec *d) { return d->ptemp + 4 * (d->ptemp_next++ % SG_PTEMPS); }
 
-/* ---- operands ------------------------------------------------------------------------------------------------------------ */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 static uint64_t immediate(const struct ptx_opnd *o, enum ptx_type t)
 {
     uint64_t v = o->bits;
@@ -387,7 +396,8 @@ static uint32_t special(struct sg_dec *d, const struct ptx_opnd *o)
     }
     case PTX_SR_ENVREG1: return sg_konst(d, sg_grid_workspace(d->k->module) >> 32, false);
     case PTX_SR_ENVREG2: return sg_konst(d, (uint32_t)sg_grid_workspace(d->k->module), false);
-    default: return ptx_sreg_type((enum ptx_sreg)o->sreg) == PTX_U64 ? SG_K_ZERO64 | 1 : sg_konst(d, 0, false); /* pm*, envreg*, gridid … */
+    /* pm*, envreg*, gridid … */
+    default: return ptx_sreg_type((enum ptx_sreg)o->sreg) == PTX_U64 ? SG_K_ZERO64 | 1 : sg_konst(d, 0, false);
     }
 }
 
@@ -479,7 +489,9 @@ uint32_t sg_dest(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
     uint32_t temp = sg_temp(d);
     if (want == 16)
         sg_temp(d);
-    unsigned h = have == 8 && want == 4 ? (ptx_type_is_signed(t) ? SG_H_SX_u64 : SG_H_ZX_u64) : have == 4 && want == 8 ? SG_H_LO_u64 : 0;
+    unsigned h = have == 8 && want == 4   ? (ptx_type_is_signed(t) ? SG_H_SX_u64 : SG_H_ZX_u64)
+                 : have == 4 && want == 8 ? SG_H_LO_u64
+                                          : 0;
     if (!h || d->npost == sizeof d->post / sizeof *d->post)
         sg_dec_error(d, DT_E_UNSUPPORTED, "a destination register of another width");
     else
@@ -510,7 +522,7 @@ uint32_t sg_pred_dest(struct sg_dec *d, const struct ptx_opnd *o)
     return sg_ptemp(d);
 }
 
-/* ---- control ------------------------------------------------------------------------------------------------------------------ */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 static void branch(struct sg_dec *d, uint32_t label, uint32_t guard, bool guard_not)
 {
     bool g = d->guarded;
@@ -575,7 +587,7 @@ static void count_inst(struct sg_dec *d)
         if (i->space == PTX_SHARED)
             b->count[SG_C_SHARED] += ptx_type_bytes(t) * (i->vec ? i->vec : 1);
         if (i->space == PTX_SHARED_CLUSTER && (i->op == PTX_OP_LD || i->op == PTX_OP_ST || i->op == PTX_OP_ST_ASYNC ||
-                                                (info->flags & PTX_F_ATOMIC))) { /* not bulk copies */
+                                               (info->flags & PTX_F_ATOMIC))) { /* not bulk copies */
             b->count[SG_C_CLUSTER]++;
             b->count[SG_C_CLUSTER_BYTES] += ptx_type_bytes(t) * (i->vec ? i->vec : 1);
         }
@@ -593,9 +605,11 @@ int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_v
     enum ptx_type t = (enum ptx_type)p->type, have = o->kind == PTX_O_REG ? (enum ptx_type)d->f->reg[o->reg].type : t;
     if (o->kind == PTX_O_SINK && result)
         return 0;
-    if ((o->kind != PTX_O_REG && o->kind != PTX_O_IMM) || have == PTX_PRED || sg_width(have) != sg_width(t) || p->bytes != ptx_type_bytes(t) || p->bytes > 8)
+    if ((o->kind != PTX_O_REG && o->kind != PTX_O_IMM) || have == PTX_PRED || sg_width(have) != sg_width(t) ||
+        p->bytes != ptx_type_bytes(t) || p->bytes > 8)
         return sg_dec_error(d, DT_E_UNSUPPORTED, "a call whose argument does not fit the parameter %s", p->name);
-    uint32_t to = result ? sg_dest(d, o, have) : SG_NONE, from = result ? SG_NONE : sg_source(d, o, t), a = sg_konst(d, at, true);
+    uint32_t to = result ? sg_dest(d, o, have) : SG_NONE, from = result ? SG_NONE : sg_source(d, o, t),
+             a = sg_konst(d, at, true);
     struct sg_op *op = sg_emit(d, result ? sg_load_slow : sg_store_slow);
     op->d = to;
     op->b = from;
@@ -619,7 +633,8 @@ static int bind_param(struct sg_dec *d, const struct ptx_opnd *o, const struct p
         frame = sg_in_frame(d, o->var);
     } else {
         if (at > SG_MAX_LOCAL - 8)
-            return sg_dec_error(d, DT_E_TOO_LARGE, "local memory of the kernel is over %llu bytes", (unsigned long long)SG_MAX_LOCAL);
+            return sg_dec_error(d, DT_E_TOO_LARGE, "local memory of the kernel is over %llu bytes",
+                                (unsigned long long)SG_MAX_LOCAL);
         d->local = at + 8;
         if (!result && sg_move_param(d, o, p, at, false) < 0)
             return d->c->error;
@@ -662,7 +677,8 @@ static int inline_call(struct sg_dec *d, const struct ptx_function *g)
         d->nomem = true;
     for (uint32_t k = 0; k < g->nret && r >= 0; k++)
         if (i->opnd[0].elem[k].kind != PTX_O_VAR)
-            r = k < 8 ? sg_move_param(d, &i->opnd[0].elem[k], g->ret[k], at[k], true) : sg_dec_error(d, DT_E_UNSUPPORTED, "more than 8 results in registers");
+            r = k < 8 ? sg_move_param(d, &i->opnd[0].elem[k], g->ret[k], at[k], true)
+                      : sg_dec_error(d, DT_E_UNSUPPORTED, "more than 8 results in registers");
     return r;
 }
 
@@ -724,7 +740,8 @@ static int call(struct sg_dec *d)
     if (!g->has_body)
         return sg_call_extern(d, g);
     if (i->opnd[0].n != g->nret || i->opnd[2].n != g->nparam)
-        return sg_dec_error(d, DT_E_PTX, "call of %s with %u arguments and %u results", g->name, i->opnd[2].n, i->opnd[0].n);
+        return sg_dec_error(d, DT_E_PTX, "call of %s with %u arguments and %u results", g->name, i->opnd[2].n,
+                            i->opnd[0].n);
     struct sg_fn_regs *known = sg_find_fn(d, g);
     return known && known->cycle ? sg_call_body(d, known) : inline_call(d, g);
 }
@@ -757,7 +774,9 @@ static bool needs_branch(const struct ptx_inst *i)
 {
     if (i->pred == PTX_NO_REG)
         return false;
-    return (i->op == PTX_OP_CALL && !sg_is_touch(i)) || i->op == PTX_OP_BRX_IDX || i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH || ptx_op_info((enum ptx_op)i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT);
+    return (i->op == PTX_OP_CALL && !sg_is_touch(i)) || i->op == PTX_OP_BRX_IDX ||
+           i->op == PTX_OP_GRIDDEPCONTROL_WAIT || i->op == PTX_OP_GRIDDEPCONTROL_LAUNCH ||
+           ptx_op_info((enum ptx_op)i->op)->flags & (PTX_F_BARRIER | PTX_F_CONVERGENT);
 }
 
 static int one_inst(struct sg_dec *d)
@@ -799,7 +818,10 @@ static int one_inst(struct sg_dec *d)
         d->need_bb = true;
         break;
     }
-    case PTX_OP_CALL: d->guarded = sg_is_touch(i); r = call(d); break;
+    case PTX_OP_CALL:
+        d->guarded = sg_is_touch(i);
+        r = call(d);
+        break;
     default:
         r = sg_decode_inst(d);
         for (unsigned k = 0; k < d->npost; k++) {
@@ -879,7 +901,7 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f)
     return r;
 }
 
-/* ---- the whole kernel -------------------------------------------------------------------------------------------------------------- */
+/* ---- the whole kernel -------------------------------------------------------------------------------------------- */
 static int decode(struct sg_dec *d)
 {
     const struct ptx_function *f = d->k->f;

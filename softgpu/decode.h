@@ -22,10 +22,10 @@ enum sg_use {
 
 struct sg_fn_regs { /* the registers of a function that occurs in the kernel */
     const struct ptx_function *f;
-    uint32_t *ref; /* per register */
-    uint8_t *use;  /* per register: enum sg_use */
-    bool active;   /* being decoded */
-    bool cycle;    /* it can be active several times in a thread: not inlined (decode-call.c) */
+    uint32_t *ref;                   /* per register */
+    uint8_t *use;                    /* per register: enum sg_use */
+    bool active;                     /* being decoded */
+    bool cycle;                      /* it can be active several times in a thread: not inlined (decode-call.c) */
     uint32_t component, rows, entry; /* of the call graph; ext of what a call saves; first operation */
     uint64_t frame;
 };
@@ -51,7 +51,7 @@ struct sg_dec {
         uint64_t bits;
         uint32_t ref;
         bool wide, used;
-    } *kmap;
+    } * kmap;
     uint32_t kmap_cap, kmap_n;
     uint64_t local, shared; /* bytes laid out so far */
     uint64_t dynamic_align; /* of the strictest `extern .shared` */
@@ -67,7 +67,7 @@ struct sg_dec {
     bool recursive;         /* some function is not inlined */
     struct sg_fn_regs *out; /* the one whose body is being decoded; NULL: the kernel's */
     uint32_t fp;            /* row: where a thread's frame lies in its local memory */
-    size_t met; /* where the warp met: d->bb.n in the basic block behind it, in which it stays whole */
+    size_t met;             /* where the warp met: d->bb.n in the basic block behind it, in which it stays whole */
 
     /* the instruction at hand */
     const struct ptx_function *f;
@@ -94,18 +94,20 @@ struct sg_address { /* [a + imm]; flags: SG_A64 */
 #define SG_PTEMPS 16 /* temporary predicates */
 
 int sg_dec_error(struct sg_dec *d, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-struct sg_op *sg_emit(struct sg_dec *d, sg_fn fn); /* a fresh one, valid until the next call; a dummy when memory is out */
+/* a fresh one, valid until the next call; a dummy when memory is out */
+struct sg_op *sg_emit(struct sg_dec *d, sg_fn fn);
 static inline struct sg_op *sg_emit_h(struct sg_dec *d, unsigned h) { return sg_emit(d, d->h[h]); }
 void sg_begin_bb(struct sg_dec *d);
-uint32_t sg_ext(struct sg_dec *d, uint32_t v); /* append; returns its index */
+uint32_t sg_ext(struct sg_dec *d, uint32_t v);                 /* append; returns its index */
 uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide); /* decode-vars.c: the row of a constant */
 int sg_fixed_konst(struct sg_dec *d);                          /* the rows that every kernel has */
-uint64_t sg_dynamic_at(const struct sg_dec *d); /* where dynamic shared memory begins */
+uint64_t sg_dynamic_at(const struct sg_dec *d);                /* where dynamic shared memory begins */
 int sg_place_vars(struct sg_dec *d);                           /* shared memory of all functions of the kernel */
-uint32_t sg_temp(struct sg_dec *d);  /* a row of 32 64-bit lanes; two in a row for 128 bits */
-uint32_t sg_ptemp(struct sg_dec *d); /* a predicate */
+uint32_t sg_temp(struct sg_dec *d);                            /* a row of 32 64-bit lanes; two in a row for 128 bits */
+uint32_t sg_ptemp(struct sg_dec *d);                           /* a predicate */
 uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
-/* Row `a` never changes while a block runs and is all that register `o` will ever hold: then o is another name for it, and true. */
+/* Row `a` never changes while a block runs and is all that register `o` will ever hold: then o is another name for it,
+ * and true. */
 bool sg_alias(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, uint32_t a);
 uint32_t sg_dest(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t);
 uint32_t sg_pred(struct sg_dec *d, const struct ptx_opnd *o, bool *ret_not);
@@ -113,10 +115,10 @@ uint32_t sg_pred_dest(struct sg_dec *d, const struct ptx_opnd *o);
 /* Where `var` lies in its space (shared offset, local offset, parameter offset, or global address). */
 int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret);
 bool sg_is_kernel_param(const struct sg_dec *d, const struct ptx_var *v);
-unsigned sg_width(enum ptx_type t); /* of a register: 0 predicate, 4, 8, 16 */
-int sg_decode_inst(struct sg_dec *d); /* d->i, which is neither label nor control nor call */
+unsigned sg_width(enum ptx_type t);     /* of a register: 0 predicate, 4, 8, 16 */
+int sg_decode_inst(struct sg_dec *d);   /* d->i, which is neither label nor control nor call */
 int sg_decode_memory(struct sg_dec *d); /* decode-mem.c: ld st atom red cp.async cvta isspacep … */
-int sg_decode_video(struct sg_dec *d); /* exec-video.c */
+int sg_decode_video(struct sg_dec *d);  /* exec-video.c */
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret);
 /* The space in which an access to `o` really happens. */
 unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);
@@ -127,14 +129,15 @@ int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_v
 /* decode-call.c */
 int sg_find_cycles(struct sg_dec *d);
 int sg_decode_bodies(struct sg_dec *d);
-int sg_call_extern(struct sg_dec *d, const struct ptx_function *g); /* vprintf, __assertfail, malloc, free, __dovetail_touch */
-bool sg_is_touch(const struct ptx_inst *i);                          /* a call of the last of these */
+/* vprintf, __assertfail, malloc, free, __dovetail_touch */
+int sg_call_extern(struct sg_dec *d, const struct ptx_function *g);
+bool sg_is_touch(const struct ptx_inst *i); /* a call of the last of these */
 int sg_call_body(struct sg_dec *d, struct sg_fn_regs *to);
 void sg_fix_calls(struct sg_dec *d);
 bool sg_in_frame(const struct sg_dec *d, const struct ptx_var *v);
-int sg_decode_matrix(struct sg_dec *d); /* decode-matrix.c */
+int sg_decode_matrix(struct sg_dec *d);   /* decode-matrix.c */
 int sg_decode_mbarrier(struct sg_dec *d); /* decode-mbarrier.c */
-int sg_decode_bulk(struct sg_dec *d); /* decode-bulk.c */
+int sg_decode_bulk(struct sg_dec *d);     /* decode-bulk.c */
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f);
 
 #endif

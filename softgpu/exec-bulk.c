@@ -1,8 +1,8 @@
 /* Bulk copies (PTX §9.7.9.25): cp.async.bulk and cp.reduce.async.bulk, done at once by each active lane.
  *
- * Addresses and sizes are multiples of 16, or it is a fault. A copy to shared memory then takes its bytes off the tx-count of the mbarrier,
- * which has to be in the block it copies to. Multicast writes, and signals, the same offsets in every block of the mask. Reductions
- * compute element by element what red computes (sg_atomic_value).
+ * Addresses and sizes are multiples of 16, or it is a fault. A copy to shared memory then takes its bytes off the
+ * tx-count of the mbarrier, which has to be in the block it copies to. Multicast writes, and signals, the same offsets
+ * in every block of the mask. Reductions compute element by element what red computes (sg_atomic_value).
  */
 #include "softgpu/check.h"
 
@@ -22,7 +22,8 @@ struct sg_op sg_bulk_part(const struct sg_warp *w, const struct sg_op *op, unsig
 }
 
 /* `n` bytes, a multiple of 16, that lie together; NULL with the fault set. */
-uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n, enum sg_access how)
+uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
+                       enum sg_access how)
 {
     if (part->space != PTX_GLOBAL) {
         uint8_t *p = sg_resolve(w, part, lane, addr, 16, how != SG_READ);
@@ -48,8 +49,8 @@ uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lan
     return (uint8_t *)(uintptr_t)addr;
 }
 
-int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar, uint64_t ret_to[SG_MAX_CLUSTER],
-                    uint64_t ret_bar[SG_MAX_CLUSTER])
+int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar,
+                    uint64_t ret_to[SG_MAX_CLUSTER], uint64_t ret_bar[SG_MAX_CLUSTER])
 {
     uint32_t ref = w->code->ext[op->x + SG_BULK_CTAS];
     const uint32_t low = (1u << SG_RANK_SHIFT) - 1;
@@ -77,7 +78,8 @@ int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     return n;
 }
 
-void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n, enum ptx_type t, bool global)
+void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n,
+                    enum ptx_type t, bool global)
 {
     struct sg_op one = *op;
     one.sub = (uint8_t)(w->code->ext[op->x + SG_BULK_OP] - PTX_M_ADD);
@@ -96,7 +98,8 @@ static bool aligned(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 {
     if (!((from | to | n) % 16))
         return true;
-    sg_fault_at(w, op, DT_E_BOUNDS, lane, to, n, "a bulk copy of %u bytes from 0x%llx to 0x%llx: all must be multiples of 16", n,
+    sg_fault_at(w, op, DT_E_BOUNDS, lane, to, n,
+                "a bulk copy of %u bytes from 0x%llx to 0x%llx: all must be multiples of 16", n,
                 (unsigned long long)from, (unsigned long long)to);
     return false;
 }
@@ -107,7 +110,8 @@ static bool copy(struct sg_warp *w, const struct sg_op *op, unsigned lane)
     struct sg_op to = sg_bulk_part(w, op, SG_BULK_TO, op->space), from = sg_bulk_part(w, op, SG_BULK_FROM, op->sub),
                  bar = sg_bulk_part(w, op, SG_BULK_BAR, op->space);
     bool group = ext[SG_BULK_BAR] == SG_NONE;
-    uint32_t n = SG_P(uint32_t, ext[SG_BULK_SIZE])[lane], bytes = ext[SG_BULK_BYTES] == SG_NONE ? 0xFFFF : SG_P(uint32_t, ext[SG_BULK_BYTES])[lane];
+    uint32_t n = SG_P(uint32_t, ext[SG_BULK_SIZE])[lane],
+             bytes = ext[SG_BULK_BYTES] == SG_NONE ? 0xFFFF : SG_P(uint32_t, ext[SG_BULK_BYTES])[lane];
     uint64_t src = sg_address(w, &from, lane), dst[SG_MAX_CLUSTER] = {sg_address(w, &to, lane)}, signal[SG_MAX_CLUSTER];
     int targets = 1;
     if (!aligned(w, op, lane, src, dst[0], n))
@@ -154,7 +158,9 @@ const struct sg_op *sg_bulk_prefetch(struct sg_warp *w, const struct sg_op *op)
         if (!aligned(w, op, l, at, 0, n))
             return NULL;
         if (!sg_fetch_bulk(w->wk, at, n)) {
-            sg_fault_at(w, op, DT_E_BOUNDS, l, at, n, "prefetch of %u bytes at 0x%llx, which are outside every allocation", n, (unsigned long long)at);
+            sg_fault_at(w, op, DT_E_BOUNDS, l, at, n,
+                        "prefetch of %u bytes at 0x%llx, which are outside every allocation", n,
+                        (unsigned long long)at);
             return NULL;
         }
     }

@@ -1,8 +1,10 @@
-/* Calls of functions that can be active several times in a thread, and their returns; decode-call.c says what a call is made of.
+/* Calls of functions that can be active several times in a thread, and their returns; decode-call.c says what a call is
+ * made of.
  *
- * A thread's frames lie one behind the other in its local memory, from what is static on, and end where the launch's stack does: a call that does not fit
- * is a fault (kind "stack"). So recursion without end always ends. What a call saves (the place to return to, the caller's frame, the registers of
- * the cycle) is the host's business: a stack beside each lane, which is not part of the thread's local memory and does not count for its limit.
+ * A thread's frames lie one behind the other in its local memory, from what is static on, and end where the launch's
+ * stack does: a call that does not fit is a fault (kind "stack"). So recursion without end always ends. What a call
+ * saves (the place to return to, the caller's frame, the registers of the cycle) is the host's business: a stack beside
+ * each lane, which is not part of the thread's local memory and does not count for its limit.
  *
  * Lanes of a warp that return to different places part, and meet again as after any branch.
  */
@@ -89,8 +91,10 @@ const struct sg_op *sg_call(struct sg_warp *w, const struct sg_op *op)
         unsigned l = (unsigned)__builtin_ctz(m);
         uint64_t old = fp[l], new = old + x[0];
         if (new > w->local_bytes || x[1] > w->local_bytes - new) {
-            sg_fault_at(w, op, DT_E_BOUNDS, l, 0, x[1], "the stack of %llu bytes is full: a frame of %u bytes does not fit behind %llu",
-                        (unsigned long long)(w->local_bytes - w->code->local_bytes), x[1], (unsigned long long)(new - w->code->local_bytes));
+            sg_fault_at(w, op, DT_E_BOUNDS, l, 0, x[1],
+                        "the stack of %llu bytes is full: a frame of %u bytes does not fit behind %llu",
+                        (unsigned long long)(w->local_bytes - w->code->local_bytes), x[1],
+                        (unsigned long long)(new - w->code->local_bytes));
             w->wk->f.kind = "stack";
             return NULL;
         }
@@ -118,7 +122,8 @@ const struct sg_op *sg_return(struct sg_warp *w, const struct sg_op *op)
     for (uint32_t m = go; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         struct sg_calls *s = &w->calls[l];
-        /* the newest record ends at n; its size follows from the call that made it, which is that of this body: its rows are those of its cycle */
+        /* the newest record ends at n; its size follows from the call that made it, which is that of this body: its
+         * rows are those of its cycle */
         const uint32_t *rows = w->code->ext + op->c;
         struct saved old;
         uint8_t *from = s->p + (s->n -= saved_bytes(rows));
@@ -135,7 +140,8 @@ const struct sg_op *sg_return(struct sg_warp *w, const struct sg_op *op)
         }
         const uint32_t *x = w->code->ext + old.call->x, *result = x + 4 + 3 * x[2];
         for (uint32_t k = 0; k < x[3]; k++)
-            memmove(place(w, l, result[3 * k], old.fp), place(w, l, result[3 * k + 1] | SG_IN_FRAME, fp[l]), result[3 * k + 2]);
+            memmove(place(w, l, result[3 * k], old.fp), place(w, l, result[3 * k + 1] | SG_IN_FRAME, fp[l]),
+                    result[3 * k + 2]);
         fp[l] = old.fp;
         sg_park(w, old.call + 1, 1u << l, SG_F_RUN, 0);
     }

@@ -1,16 +1,19 @@
-/* Clusters: blocks that run together, reach each other's shared memory, and meet at a barrier of their own (PTX §1.3.3, §9.7.13.4).
+/* Clusters: blocks that run together, reach each other's shared memory, and meet at a barrier of their own (PTX §1.3.3,
+ * §9.7.13.4).
  *
- * Every launch has clusters, of one block where nobody asked for more. The blocks of a cluster are resident together on one CPU thread and
- * take turns, so nothing here is atomic, and waiting for another block of the cluster always ends if that block gets there.
+ * Every launch has clusters, of one block where nobody asked for more. The blocks of a cluster are resident together on
+ * one CPU thread and take turns, so nothing here is atomic, and waiting for another block of the cluster always ends if
+ * that block gets there.
  *
- * Distributed shared memory. The shared window of a thread holds its own block's memory from offset 0, and that of block `rank` of the
- * cluster from offset (rank + 1) << 24, the thread's own block included: mapa makes such addresses, and they mean the same in every block
- * of the cluster. They are outside the bounds that the lane loops check, so each access to one comes here. Faults are: a rank that the
- * cluster does not have, a block that has exited, an offset past the block's shared memory, and another block's memory through .shared::cta.
+ * Distributed shared memory. The shared window of a thread holds its own block's memory from offset 0, and that of
+ * block `rank` of the cluster from offset (rank + 1) << 24, the thread's own block included: mapa makes such addresses,
+ * and they mean the same in every block of the cluster. They are outside the bounds that the lane loops check, so each
+ * access to one comes here. Faults are: a rank that the cluster does not have, a block that has exited, an offset past
+ * the block's shared memory, and another block's memory through .shared::cta.
  *
- * barrier.cluster. A phase is over when every thread of the cluster that has not exited has arrived. `arrived` of a warp are its lanes
- * between arrive and wait; `passed` those of them whose phase is over. Undefined in PTX and a fault (trap) here: a second arrive before the
- * wait, a wait without an arrive.
+ * barrier.cluster. A phase is over when every thread of the cluster that has not exited has arrived. `arrived` of a
+ * warp are its lanes between arrive and wait; `passed` those of them whose phase is over. Undefined in PTX and a fault
+ * (trap) here: a second arrive before the wait, a wait without an arrive.
  */
 #include "softgpu/check.h"
 
@@ -73,7 +76,8 @@ uint64_t sg_cluster_block(const struct sg_run *run, uint64_t i, uint32_t rank)
     uint64_t x = grid[0] / c[0], y = grid[1] / c[1];
     uint32_t in[3];
     place(c, rank, in);
-    return (i % x * c[0] + in[0]) + (uint64_t)grid[0] * ((i / x % y * c[1] + in[1]) + (uint64_t)grid[1] * (i / x / y * c[2] + in[2]));
+    return (i % x * c[0] + in[0]) +
+           (uint64_t)grid[0] * ((i / x % y * c[1] + in[1]) + (uint64_t)grid[1] * (i / x / y * c[2] + in[2]));
 }
 
 void sg_cluster_block_konst(const struct sg_block *b)
@@ -104,17 +108,20 @@ uint8_t *sg_cluster_resolve(struct sg_warp *w, const struct sg_op *op, unsigned 
     if (rank >= SG_MAX_CLUSTER)
         return sg_stray(w, op, lane, at, bytes, "shared memory", w->shared_bytes);
     if (rank >= cl->size) {
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "shared memory of block rank %u in a cluster of %u", (unsigned)rank, cl->size);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "shared memory of block rank %u in a cluster of %u",
+                    (unsigned)rank, cl->size);
         return not_there(w, rank);
     }
     const struct sg_block *b = &cl->block[rank];
     if (b != w->blk && op->space == PTX_SHARED) {
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "address 0x%llx of block rank %u is not in the thread's own shared memory (.shared::cta)",
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes,
+                    "address 0x%llx of block rank %u is not in the thread's own shared memory (.shared::cta)",
                     (unsigned long long)at, (unsigned)rank);
         return not_there(w, rank);
     }
     if (!b->alive) {
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "shared memory of block rank %u, which has exited", (unsigned)rank);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "shared memory of block rank %u, which has exited",
+                    (unsigned)rank);
         return not_there(w, rank);
     }
     if (off > w->shared_bytes || bytes > w->shared_bytes - off) {
@@ -130,14 +137,16 @@ static uint64_t lane_value(const struct sg_warp *w, const struct sg_op *op, unsi
     return op->flags & SG_A64 ? SG_P(uint64_t, op->a)[lane] : SG_P(uint32_t, op->a)[lane];
 }
 
-/* d: the place of [a] in block b of the cluster. A rank that there is not makes an address that faults when it is used. */
+/* d: the place of [a] in block b of the cluster. A rank that there is not makes an address that faults when it is
+ * used. */
 const struct sg_op *sg_mapa(struct sg_warp *w, const struct sg_op *op)
 {
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         uint32_t rank = SG_P(uint32_t, op->b)[l];
         uint64_t v = lane_value(w, op, l), window = v >> SG_WINDOW_SHIFT << SG_WINDOW_SHIFT;
-        v = window | (v & ((1u << SG_RANK_SHIFT) - 1)) | (uint64_t)(rank < SG_MAX_CLUSTER ? rank + 1 : 0xFF) << SG_RANK_SHIFT;
+        v = window | (v & ((1u << SG_RANK_SHIFT) - 1)) |
+            (uint64_t)(rank < SG_MAX_CLUSTER ? rank + 1 : 0xFF) << SG_RANK_SHIFT;
         if (op->flags & SG_A64)
             SG_P(uint64_t, op->d)[l] = v;
         else
@@ -166,7 +175,8 @@ const struct sg_op *sg_same_block(struct sg_warp *w, const struct sg_op *op)
     to.imm = (int32_t)ext[2];
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        uint32_t x = (uint32_t)(sg_address(w, op, l) >> SG_RANK_SHIFT) & 0xFF, y = (uint32_t)(sg_address(w, &to, l) >> SG_RANK_SHIFT) & 0xFF;
+        uint32_t x = (uint32_t)(sg_address(w, op, l) >> SG_RANK_SHIFT) & 0xFF,
+                 y = (uint32_t)(sg_address(w, &to, l) >> SG_RANK_SHIFT) & 0xFF;
         if ((x ? x - 1 : w->blk->rank) != (y ? y - 1 : w->blk->rank))
             return sg_fault_at(w, op, DT_E_TRAP, l, 0, 0, "the data and the mbarrier are in different blocks");
     }
@@ -180,7 +190,9 @@ const struct sg_op *sg_isspacep_cta(struct sg_warp *w, const struct sg_op *op)
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         uint64_t v = lane_value(w, op, l), rank = (v & (SG_WINDOW_SHARED - 1)) >> SG_RANK_SHIFT;
-        yes |= (uint32_t)(v >> SG_WINDOW_SHIFT == SG_WINDOW_SHARED >> SG_WINDOW_SHIFT && (!rank || rank == w->blk->rank + 1)) << l;
+        yes |= (uint32_t)(v >> SG_WINDOW_SHIFT == SG_WINDOW_SHARED >> SG_WINDOW_SHIFT &&
+                          (!rank || rank == w->blk->rank + 1))
+               << l;
     }
     *p = (*p & ~w->mask) | yes;
     return op + 1;

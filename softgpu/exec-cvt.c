@@ -1,9 +1,10 @@
 /* Conversions: every pair of types of cvt, every rounding, by integer arithmetic on sign, exponent and mantissa.
  *
- * A float is taken apart exactly (sg_parts_of), and put together in the target format with one rounding (sg_parts_round), so the result
- * is the same on every CPU whatever its rounding state. Rules of PTX ISA 9.0 §9.7.9.21: float to integer saturates; NaN to
- * integer is 0, or 1 << (width - 1) when either side has 64 bits; `.sat` clamps floats to [0, 1] with NaN to 0 and integers to the
- * target's range; NaN to float is the target's canonical NaN; `.ftz` flushes subnormal f32 on either side.
+ * A float is taken apart exactly (sg_parts_of), and put together in the target format with one rounding
+ * (sg_parts_round), so the result is the same on every CPU whatever its rounding state. Rules of PTX ISA 9.0 §9.7.9.21:
+ * float to integer saturates; NaN to integer is 0, or 1 << (width - 1) when either side has 64 bits; `.sat` clamps
+ * floats to [0, 1] with NaN to 0 and integers to the target's range; NaN to float is the target's canonical NaN; `.ftz`
+ * flushes subnormal f32 on either side.
  */
 #include "softgpu/exec.h"
 
@@ -196,7 +197,8 @@ static uint64_t convert(uint64_t v, enum ptx_type from, enum ptx_type to, unsign
     if (!ff) {
         if (ptx_type_is_signed(from) && bytes < 8)
             v = (uint64_t)((int64_t)(v << (64 - 8 * bytes)) >> (64 - 8 * bytes));
-        return ft ? sg_parts_round(of_int(v, ptx_type_is_signed(from)), to, rnd) : int_to_int(v, from, to, rnd & SG_SAT);
+        return ft ? sg_parts_round(of_int(v, ptx_type_is_signed(from)), to, rnd)
+                  : int_to_int(v, from, to, rnd & SG_SAT);
     }
     if (rnd & SG_FTZ && from == PTX_F32)
         v = sg_flush_bits((uint32_t)v);
@@ -234,7 +236,8 @@ const struct sg_op *sg_cvt_x2(struct sg_warp *w, const struct sg_op *op)
     enum ptx_type to = op->sub == PTX_F16X2 ? PTX_F16 : PTX_BF16;
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t hi = convert(SG_P(uint32_t, op->a)[l], PTX_F32, to, op->rnd), lo = convert(SG_P(uint32_t, op->b)[l], PTX_F32, to, op->rnd);
+        uint64_t hi = convert(SG_P(uint32_t, op->a)[l], PTX_F32, to, op->rnd),
+                 lo = convert(SG_P(uint32_t, op->b)[l], PTX_F32, to, op->rnd);
         SG_P(uint32_t, op->d)[l] = (uint32_t)(hi << 16 | lo);
     }
     return op + 1;

@@ -1,24 +1,29 @@
 /* Matrices held by a warp: mma, wmma.mma, wmma.load/store, ldmatrix, stmatrix, movmatrix.
  *
- * Fragments. A matrix of M x K (A), K x N (B) or M x N (C, D) lies in some registers of each of the 32 lanes. With g = lane / 4,
- * q = lane % 4, and E elements in a 32-bit register (32 / bits; 1 for tf32, f32, s32 and f64), element e of register r is
+ * Fragments. A matrix of M x K (A), K x N (B) or M x N (C, D) lies in some registers of each of the 32 lanes. With g =
+ * lane / 4, q = lane % 4, and E elements in a 32-bit register (32 / bits; 1 for tf32, f32, s32 and f64), element e of
+ * register r is
  *
  *     A   row g + 8 * (t % (M / 8)),  column q * E + e + 4 * E * (t / (M / 8))       t = r % number of tiles of 8 x 4E
  *     B   column g + 8 * (t % (N / 8)),  row q * E + e + 4 * E * (t / (N / 8))
  *     C   row g + 8 * (t % (M / 8)),  column 8 * (t / (M / 8)) + q * 2 + i % 2       i = r * E + e,  t = i / 2
  *
- * Each figure of PTX ISA 9.0 §9.7.14.5 but that of m8n8k4 with f16 is a case of it: tiles below each other first, then the next ones
- * along K. The manual leaves the layout of wmma's fragments open; here they follow the same formula, with more tiles. f16 fragments of wmma
- * have 8 registers whatever their size: the tiles repeat, so operations on all elements of a fragment keep the copies equal.
+ * Each figure of PTX ISA 9.0 §9.7.14.5 but that of m8n8k4 with f16 is a case of it: tiles below each other first, then
+ * the next ones along K. The manual leaves the layout of wmma's fragments open; here they follow the same formula, with
+ * more tiles. f16 fragments of wmma have 8 registers whatever their size: the tiles repeat, so operations on all
+ * elements of a fragment keep the copies equal.
  *
- * m8n8k4 of f16 is four products, one for each quad pair: lanes 4p … 4p + 3 and 16 + 4p … 16 + 4p + 3 (§9.7.14.5.1); see mma_quads().
+ * m8n8k4 of f16 is four products, one for each quad pair: lanes 4p … 4p + 3 and 16 + 4p … 16 + 4p + 3 (§9.7.14.5.1);
+ * see mma_quads().
  *
- * Arithmetic. D = A * B + C, k ascending from C. Floats: one fused multiply-add in f32 each k, rounded to nearest even; rounded to f16
- * once at the end where D is f16. Subnormals count, any NaN gives the canonical one. f64: the same in f64, in the rounding mode asked for.
- * Integers: exact sum, then cut to 32 bits, or clamped with .satfinite. The manual leaves order, rounding and intermediate precision of
- * floats open, and tensor cores differ from each other there; docs/CHOICES.md. matrix.inc does the products.
+ * Arithmetic. D = A * B + C, k ascending from C. Floats: one fused multiply-add in f32 each k, rounded to nearest even;
+ * rounded to f16 once at the end where D is f16. Subnormals count, any NaN gives the canonical one. f64: the same in
+ * f64, in the rounding mode asked for. Integers: exact sum, then cut to 32 bits, or clamped with .satfinite. The manual
+ * leaves order, rounding and intermediate precision of floats open, and tensor cores differ from each other there;
+ * docs/CHOICES.md. matrix.inc does the products.
  *
- * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault here.
+ * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault
+ * here.
  */
 #include "softgpu/check.h"
 
@@ -34,8 +39,8 @@ bool sg_whole_warp(struct sg_warp *w, const struct sg_op *op)
 {
     if (w->mask == SG_ALL)
         return true;
-    sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0, "a matrix operation by %d threads of a warp instead of 32",
-                __builtin_popcount(w->mask));
+    sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0,
+                "a matrix operation by %d threads of a warp instead of 32", __builtin_popcount(w->mask));
     return false;
 }
 
@@ -66,7 +71,8 @@ static unsigned per_register(enum ptx_type t)
 }
 
 /* Where element e of register r of a lane lies: the formula of the head comment. */
-static inline void place(const struct sg_fragment *f, unsigned lane, unsigned r, unsigned e, unsigned *row, unsigned *col)
+static inline void place(const struct sg_fragment *f, unsigned lane, unsigned r, unsigned e, unsigned *row,
+                         unsigned *col)
 {
     unsigned per = f->per, g = lane >> 2, q = lane & 3;
     if (f->role == SG_MAT_C) {
@@ -75,7 +81,8 @@ static inline void place(const struct sg_fragment *f, unsigned lane, unsigned r,
         *col = 8 * (t / high) + q * 2 + (i & 1);
         return;
     }
-    unsigned outer = f->role == SG_MAT_A ? f->rows : f->cols, inner = f->role == SG_MAT_A ? f->cols : f->rows, high = outer / 8;
+    unsigned outer = f->role == SG_MAT_A ? f->rows : f->cols, inner = f->role == SG_MAT_A ? f->cols : f->rows,
+             high = outer / 8;
     unsigned t = r % (high * (inner / (4 * per))), o = g + 8 * (t % high), k = q * per + e + 4 * per * (t / high);
     *row = f->role == SG_MAT_A ? o : k;
     *col = f->role == SG_MAT_A ? k : o;
@@ -105,23 +112,28 @@ bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f)
     return true;
 }
 
-/* ---- products --------------------------------------------------------------------------------------------------------- */
+/* ---- products ---------------------------------------------------------------------------------------------------- */
 static void rows_of(const struct sg_warp *w, const uint32_t *ref, unsigned n, uint32_t **ret)
 {
     for (unsigned r = 0; r < n; r++)
         ret[r] = SG_P(uint32_t, ref[r]);
 }
 
-/* Where the elements of a sparse A belong (§9.7.14.6): place[row][x] is the column of element x. In each row, a chunk of 4 elements (tf32: 2, of
- * which one is; s4 and u4: 8, in pairs) is there by half, and 4 bits of metadata give the places of the two, or two pairs: for tf32 0100 or
+/* Where the elements of a sparse A belong (§9.7.14.6): place[row][x] is the column of element x. In each row, a chunk
+ * of 4 elements (tf32: 2, of which one is; s4 and u4: 8, in pairs) is there by half, and 4 bits of metadata give the
+ * places of the two, or two pairs: for tf32 0100 or
  * 1110. Where a row's metadata lies in the registers of its four lanes:
  *
- *     f16, bf16, tf32   lane `selector`, or lanes 2 * selector and 2 * selector + 1 for 4 chunks each; row g below bit 16, row g + 8 above
- *     8 and 4 bits      row g in lane 2 * selector, row g + 8 in the next one, 8 chunks; the 8 after those in the two lanes after these
+ *     f16, bf16, tf32   lane `selector`, or lanes 2 * selector and 2 * selector + 1 for 4 chunks each; row g below bit
+ *                       16, row g + 8 above
+ *     8 and 4 bits      row g in lane 2 * selector, row g + 8 in the next one, 8 chunks; the 8 after those in the two
+ *                       lanes after these
  */
-static bool places(struct sg_warp *w, const struct sg_op *op, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64])
+static bool places(struct sg_warp *w, const struct sg_op *op, const struct sg_mma *s, const uint32_t *ref,
+                   uint8_t place[16][64])
 {
-    const unsigned bits = sg_matrix_bits(s->a.type), unit = bits == 4 ? 2 : 1, chunk = bits == 32 ? 2 : 4 * unit, n = s->b.rows / chunk;
+    const unsigned bits = sg_matrix_bits(s->a.type), unit = bits == 4 ? 2 : 1, chunk = bits == 32 ? 2 : 4 * unit,
+                   n = s->b.rows / chunk;
     const uint32_t *meta = SG_P(uint32_t, ref[s->at_c + s->c.regs]);
     for (unsigned row = 0; row < 16; row++)
         for (unsigned c = 0; c < n; c++) {
@@ -130,7 +142,8 @@ static bool places(struct sg_warp *w, const struct sg_op *op, const struct sg_mm
             unsigned e = meta[lane] >> (wide ? 16 * high + c % 4 * 4 : c % 8 * 4) & 15, at[2] = {e & 3, e >> 2};
             bool fine = bits == 32 ? e == 4 || e == 14 : s->ordered ? at[0] < at[1] : at[0] != at[1];
             if (!fine) {
-                sg_fault_at(w, op, DT_E_TRAP, lane, 0, 0, "metadata 0x%x of row %u, columns %u to %u of a sparse matrix", e, row, c * chunk,
+                sg_fault_at(w, op, DT_E_TRAP, lane, 0, 0,
+                            "metadata 0x%x of row %u, columns %u to %u of a sparse matrix", e, row, c * chunk,
                             c * chunk + chunk - 1);
                 return false;
             }
@@ -170,14 +183,16 @@ static void sparse_float(struct sg_warp *w, const struct sg_mma *s, const uint32
 }
 
 /* Integers: zeros in the gaps. */
-static void fill_gaps(const struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64], uint32_t dense[8][SG_LANES])
+static void fill_gaps(const struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref, uint8_t place[16][64],
+                      uint32_t dense[8][SG_LANES])
 {
     const unsigned bits = sg_matrix_bits(s->a.type), per = s->a.per;
     memset(dense, 0, 8 * sizeof *dense);
     for (unsigned row = 0; row < 16; row++)
         for (unsigned x = 0; x < s->b.rows / 2; x++) {
             unsigned y = place[row][x], lane = row % 8 * 4, high = row / 8;
-            uint32_t v = SG_P(uint32_t, ref[s->at_a + x / (4 * per) * 2 + high])[lane + x / per % 4] >> x % per * bits & ((1u << bits) - 1);
+            uint32_t v = SG_P(uint32_t, ref[s->at_a + x / (4 * per) * 2 + high])[lane + x / per % 4] >> x % per * bits &
+                         ((1u << bits) - 1);
             dense[y / (4 * per) * 2 + high][lane + y / per % 4] |= v << y % per * bits;
         }
 }
@@ -223,7 +238,8 @@ void sg_sum_i(bool saturate, const uint32_t *c, int32_t *acc)
 
 static void mma_double(struct sg_warp *w, const struct sg_mma *s, const uint32_t *ref)
 {
-    static const int host[] = {[SG_RN] = FE_TONEAREST, [SG_RZ] = FE_TOWARDZERO, [SG_RM] = FE_DOWNWARD, [SG_RP] = FE_UPWARD};
+    static const int host[] = {
+        [SG_RN] = FE_TONEAREST, [SG_RZ] = FE_TOWARDZERO, [SG_RM] = FE_DOWNWARD, [SG_RP] = FE_UPWARD};
     const uint64_t *row[SG_MMA_REGS];
     double acc[MAX_SUMS];
     for (unsigned r = s->at_a; r < s->at_c; r++)
@@ -267,8 +283,9 @@ static void mma_quads(struct sg_warp *w, const struct sg_mma *s, const uint32_t 
             }
             for (unsigned i = 0; i < 8; i++) {
                 quad_c(half_c, t, i, &row, &col);
-                c[row][col] = half_c ? sg_f16_to_f32(SG_P(uint32_t, ref[s->at_c + i / 2])[lane] >> 16 * (i & 1) & 0xFFFF)
-                                     : SG_P(uint32_t, ref[s->at_c + i])[lane];
+                c[row][col] = half_c
+                                  ? sg_f16_to_f32(SG_P(uint32_t, ref[s->at_c + i / 2])[lane] >> 16 * (i & 1) & 0xFFFF)
+                                  : SG_P(uint32_t, ref[s->at_c + i])[lane];
             }
         }
         for (unsigned i = 0; i < 8; i++)
@@ -313,7 +330,8 @@ const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* ---- wmma.load, wmma.store: c holds the stride (in elements, of which n make one here), x the number in code->mma (its `d` is the fragment), ext[b …] the refs ---- */
+/* ---- wmma.load, wmma.store: c holds the stride (in elements, of which n make one here), x the number in code->mma
+ * (its `d` is the fragment), ext[b …] the refs */
 static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op, bool write)
 {
     if (!sg_whole_warp(w, op))
@@ -329,7 +347,8 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
             uint32_t global = 0;
             uint8_t *host[SG_LANES];
             for (unsigned l = 0; l < SG_LANES; l++) {
-                uint64_t stride = op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l] / op->n;
+                uint64_t stride =
+                    op->c == SG_NONE ? (s->by_column ? f->rows : f->cols) : SG_P(uint32_t, op->c)[l] / op->n;
                 unsigned index = f->at[(r * f->per + e) * SG_LANES + l], row = index / f->cols, col = index % f->cols;
                 at[l] = sg_address(w, op, l) + (s->by_column ? col * stride + row : row * stride + col) * bytes;
                 uint8_t *p = sg_resolve(w, op, l, at[l], bytes, write);
@@ -349,7 +368,8 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
             }
             if (global && w->wk->track && r < s->copies)
                 sg_track_lanes(w, op, at, global, bytes, write ? SG_WRITE : SG_READ);
-            if (w->wk->check && r < s->copies && !sg_check_lanes(w, op, host, w->mask, bytes, write ? SG_WRITE : SG_READ, 0))
+            if (w->wk->check && r < s->copies &&
+                !sg_check_lanes(w, op, host, w->mask, bytes, write ? SG_WRITE : SG_READ, 0))
                 return NULL;
         }
         for (unsigned l = 0; !write && l < SG_LANES; l++)
@@ -363,8 +383,9 @@ static const struct sg_op *wmma_memory(struct sg_warp *w, const struct sg_op *op
 const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op) { return wmma_memory(w, op, false); }
 const struct sg_op *sg_wmma_store(struct sg_warp *w, const struct sg_op *op) { return wmma_memory(w, op, true); }
 
-/* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j + i. Register j of a lane
- * holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1, g). */
+/* ---- ldmatrix, stmatrix: n matrices of 8 x 8 of 16 bits; row i of matrix j is 16 bytes at the address of lane 8 * j +
+ * i. Register j of a lane holds the elements (g, 2q) and (g, 2q + 1) of matrix j; with .trans (2q, g) and (2q + 1,
+ * g). */
 static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t *at[SG_LANES])
 {
     if (op->space == PTX_SHARED && !(op->flags & SG_A64)) {
@@ -382,7 +403,8 @@ static bool rows(struct sg_warp *w, const struct sg_op *op, bool write, uint8_t 
     for (unsigned l = 0; l < 8u * op->n; l++) {
         uint64_t a = sg_address(w, op, l);
         if (op->space == PTX_GENERIC && a >> SG_WINDOW_SHIFT != SG_WINDOW_SHARED >> SG_WINDOW_SHIFT) {
-            sg_fault_at(w, op, DT_E_BOUNDS, l, a, 16, "address 0x%llx of a matrix is not in shared memory", (unsigned long long)a);
+            sg_fault_at(w, op, DT_E_BOUNDS, l, a, 16, "address 0x%llx of a matrix is not in shared memory",
+                        (unsigned long long)a);
             return false;
         }
         at[l] = sg_resolve(w, op, l, a, 16, write);
@@ -408,8 +430,10 @@ void sg_turn(const uint8_t *const row[8], uint32_t *out)
         x[q][1] = (v4w)__builtin_shuffle(a, b, (v8h){4, 12, 5, 13, 6, 14, 7, 15});
     }
     for (unsigned h = 0; h < 2; h++, out += 16) {
-        v4w lo = __builtin_shuffle(x[0][h], x[1][h], (v4w){0, 4, 1, 5}), hi = __builtin_shuffle(x[0][h], x[1][h], (v4w){2, 6, 3, 7});
-        v4w ll = __builtin_shuffle(x[2][h], x[3][h], (v4w){0, 4, 1, 5}), hh = __builtin_shuffle(x[2][h], x[3][h], (v4w){2, 6, 3, 7});
+        v4w lo = __builtin_shuffle(x[0][h], x[1][h], (v4w){0, 4, 1, 5}),
+            hi = __builtin_shuffle(x[0][h], x[1][h], (v4w){2, 6, 3, 7});
+        v4w ll = __builtin_shuffle(x[2][h], x[3][h], (v4w){0, 4, 1, 5}),
+            hh = __builtin_shuffle(x[2][h], x[3][h], (v4w){2, 6, 3, 7});
         v4w r[4] = {__builtin_shuffle(lo, ll, (v4w){0, 1, 4, 5}), __builtin_shuffle(lo, ll, (v4w){2, 3, 6, 7}),
                     __builtin_shuffle(hi, hh, (v4w){0, 1, 4, 5}), __builtin_shuffle(hi, hh, (v4w){2, 3, 6, 7})};
         memcpy(out, r, sizeof r);

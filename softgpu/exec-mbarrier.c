@@ -6,13 +6,14 @@
  *      1 bit   parity of the current phase      21 bits  bytes still to come (tx-count), signed
  *      2 bits  01 where there is an object: neither fresh memory (all ones) nor what inval leaves (zero)
  *
- * A phase ends when no arrival is missing and tx-count is zero: the parity flips, and the missing arrivals are what a phase wants. arrive
- * returns the object as it was before; a wait on that token is over when the parity differs, a wait on a parity when the current one differs
- * from it. Waits never block: when false is the answer the warp gives way to others at its next basic block. Threads arrive one by one, in
- * order of their lanes; the blocks of a cluster run on one CPU thread, so nothing here is atomic.
+ * A phase ends when no arrival is missing and tx-count is zero: the parity flips, and the missing arrivals are what a
+ * phase wants. arrive returns the object as it was before; a wait on that token is over when the parity differs, a wait
+ * on a parity when the current one differs from it. Waits never block: when false is the answer the warp gives way to
+ * others at its next basic block. Threads arrive one by one, in order of their lanes; the blocks of a cluster run on
+ * one CPU thread, so nothing here is atomic.
  *
- * Copies happen at once (cp.async, cp.async.bulk), so cp.async.mbarrier.arrive without .noinc, which adds one to what is missing and takes it away
- * when the copies are done, changes nothing.
+ * Copies happen at once (cp.async, cp.async.bulk), so cp.async.mbarrier.arrive without .noinc, which adds one to what
+ * is missing and takes it away when the copies are done, changes nothing.
  *
  * More arrivals than are missing, counts out of range, and objects that were never initialised are faults.
  */
@@ -44,7 +45,8 @@ static uint64_t pack(struct object o)
 static uint8_t *resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t a)
 {
     if (op->space == PTX_GENERIC && a >> SG_WINDOW_SHIFT != SG_WINDOW_SHARED >> SG_WINDOW_SHIFT) {
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, a, 8, "address 0x%llx of an mbarrier is not in shared memory", (unsigned long long)a);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, a, 8, "address 0x%llx of an mbarrier is not in shared memory",
+                    (unsigned long long)a);
         return NULL;
     }
     return sg_resolve(w, op, lane, a, 8, true);
@@ -59,7 +61,8 @@ static bool valid(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint
 }
 
 /* `arrive` arrivals, `tx` more bytes to come (fewer if negative) on one object; false: fault. */
-static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *p, uint32_t arrive, int64_t tx, bool drop)
+static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *p, uint32_t arrive, int64_t tx,
+                   bool drop)
 {
     uint64_t v;
     memcpy(&v, p, 8);
@@ -92,23 +95,29 @@ static bool update(struct sg_warp *w, const struct sg_op *op, unsigned lane, uin
 bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes)
 {
     uint8_t *p = resolve(w, op, lane, addr);
-    return p && (!w->wk->check || sg_clock_mbarrier(w, op, lane, p, SG_ME_ASYNC)) && update(w, op, lane, p, 0, -(int64_t)bytes, false);
+    return p && (!w->wk->check || sg_clock_mbarrier(w, op, lane, p, SG_ME_ASYNC)) &&
+           update(w, op, lane, p, 0, -(int64_t)bytes, false);
 }
 
-/* The checking modes' view of an operation that is about to happen: an atomic one on the object but for init and inval, which are writes. */
+/* The checking modes' view of an operation that is about to happen: an atomic one on the object but for init and inval,
+ * which are writes. */
 static bool checked(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint8_t *p)
 {
-    bool ends = op->sub == SG_MB_INIT || op->sub == SG_MB_INVAL, copies = op->n == 2; /* cp.async.mbarrier.arrive, st.async, red.async */
+    /* cp.async.mbarrier.arrive, st.async, red.async */
+    bool ends = op->sub == SG_MB_INIT || op->sub == SG_MB_INVAL, copies = op->n == 2;
     uint8_t *at[SG_LANES];
     at[lane] = p;
     if (!sg_check_lanes(w, op, at, 1u << lane, 8, ends ? SG_WRITE : SG_ATOMIC, SG_SEM_MBARRIER) ||
-        (ends && !sg_clock_mbarrier(w, op, lane, p, SG_ME_FORGET)) || (copies && !sg_clock_mbarrier(w, op, lane, p, SG_ME_ASYNC)))
+        (ends && !sg_clock_mbarrier(w, op, lane, p, SG_ME_FORGET)) ||
+        (copies && !sg_clock_mbarrier(w, op, lane, p, SG_ME_ASYNC)))
         return false;
-    bool arrives = op->sub == SG_MB_ARRIVE || op->sub == SG_MB_DROP || op->sub == SG_MB_ARRIVE_TX || op->sub == SG_MB_DROP_TX;
+    bool arrives =
+        op->sub == SG_MB_ARRIVE || op->sub == SG_MB_DROP || op->sub == SG_MB_ARRIVE_TX || op->sub == SG_MB_DROP_TX;
     return !arrives || sg_clock_mbarrier(w, op, lane, p, SG_ME_ARRIVE);
 }
 
-/* sub: what; a: address; b: count, bytes, token or parity (SG_NONE: one arrival); d: token or predicate (SG_NONE: none) */
+/* sub: what; a: address; b: count, bytes, token or parity (SG_NONE: one arrival); d: token or predicate (SG_NONE:
+ * none) */
 const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
 {
     uint32_t yes = 0;
@@ -153,7 +162,8 @@ const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op)
         case SG_MB_PARITY:
             if (!valid(w, op, l, old))
                 return NULL;
-            if (w->wk->check && (token ? unpack(b).phase : (uint32_t)b & 1) != o.phase && !sg_clock_mbarrier(w, op, l, p, SG_ME_WAITED))
+            if (w->wk->check && (token ? unpack(b).phase : (uint32_t)b & 1) != o.phase &&
+                !sg_clock_mbarrier(w, op, l, p, SG_ME_WAITED))
                 return NULL;
             yes |= (uint32_t)((token ? unpack(b).phase : (uint32_t)b & 1) != o.phase) << l;
             break;

@@ -1,14 +1,15 @@
-/* Memory, one lane at a time: what the lane loops leave over, generic addresses, local and parameter memory, atomics, asynchronous
- * copies; bounds and alignment; and races between blocks.
+/* Memory, one lane at a time: what the lane loops leave over, generic addresses, local and parameter memory, atomics,
+ * asynchronous copies; bounds and alignment; and races between blocks.
  *
- * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of the const space.
+ * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of
+ * the const space.
  *
- * Races between blocks (SG_CHECK_BLOCKS; check.h has the other modes): a shadow of global memory, of every word or, where less of one is touched, of
- * every byte, holds the last writing block and the reading block, or "several". A block that writes what another one read or wrote, or reads what another one
- * wrote, is a race, unless both accesses
- * are atomics. It knows no order between blocks but that of a cluster's barriers: fences and flags do not excuse. An access counts the barriers of
- * its cluster that are over (`phase`). It comes before barrier phase + 1, or phase + 2 if its thread has arrived there already, and behind barrier `phase`, or phase - 1
- * if its thread has not waited yet.
+ * Races between blocks (SG_CHECK_BLOCKS; check.h has the other modes): a shadow of global memory, of every word or,
+ * where less of one is touched, of every byte, holds the last writing block and the reading block, or "several". A
+ * block that writes what another one read or wrote, or reads what another one wrote, is a race, unless both accesses
+ * are atomics. It knows no order between blocks but that of a cluster's barriers: fences and flags do not excuse. An
+ * access counts the barriers of its cluster that are over (`phase`). It comes before barrier phase + 1, or phase + 2 if
+ * its thread has arrived there already, and behind barrier `phase`, or phase - 1 if its thread has not waited yet.
  */
 #include "softgpu/check.h"
 
@@ -46,19 +47,24 @@ const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, 
 }
 
 /* A wrong access to a space of the block or the thread, which has no buffers: in offsets from its start. */
-void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space, uint64_t limit)
+void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space,
+               uint64_t limit)
 {
     struct sg_fault *f = &w->wk->f;
     bool crooked = at & ((bytes & (0u - bytes)) - 1), first = !w->wk->fault;
     if (crooked)
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at a misaligned address: at offset %llu of %s", bytes, (unsigned long long)at, space);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at a misaligned address: at offset %llu of %s",
+                    bytes, (unsigned long long)at, space);
     else if (at <= limit && bytes <= limit - at)
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s", bytes, (unsigned long long)at, space);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s", bytes, (unsigned long long)at,
+                    space);
     else if (at < limit)
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s, over the end of its %llu bytes", bytes, (unsigned long long)at, space,
-                    (unsigned long long)limit);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes,
+                    "%u bytes at offset %llu of %s, over the end of its %llu bytes", bytes, (unsigned long long)at,
+                    space, (unsigned long long)limit);
     else
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at offset %llu of %s: %llu bytes past the end of its %llu bytes", bytes,
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes,
+                    "%u bytes at offset %llu of %s: %llu bytes past the end of its %llu bytes", bytes,
                     (unsigned long long)at, space, (unsigned long long)(at - limit), (unsigned long long)limit);
     if (first)
         snprintf(f->place, sizeof f->place, "%s + %llu", space, (unsigned long long)at);
@@ -83,9 +89,12 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
     unsigned align = bytes & (0u - bytes);
     if (addr & (align - 1)) {
         if (window >= 1 && window <= 3 && !(window == 1 && at >> SG_RANK_SHIFT))
-            return sg_stray(w, op, lane, at, bytes, name[window], window == 1 ? w->shared_bytes : window == 2 ? w->local_bytes : w->code->param_total);
-        sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "address 0x%llx is misaligned for %u bytes", (unsigned long long)addr,
-                    bytes);
+            return sg_stray(w, op, lane, at, bytes, name[window],
+                            window == 1   ? w->shared_bytes
+                            : window == 2 ? w->local_bytes
+                                          : w->code->param_total);
+        sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "address 0x%llx is misaligned for %u bytes",
+                    (unsigned long long)addr, bytes);
         return NULL;
     }
     switch (window) {
@@ -97,12 +106,13 @@ uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
             char where[160];
             const struct sg_run *run = w->wk->run;
             sg_mem_describe(run->alloc, run->nrange, at, where, sizeof where);
-            sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at 0x%llx are outside every allocation (%s)", bytes,
-                        (unsigned long long)at, where);
+            sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at 0x%llx are outside every allocation (%s)",
+                        bytes, (unsigned long long)at, where);
             return NULL;
         }
         if (write && r->read_only) {
-            sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at 0x%llx are read-only", bytes, (unsigned long long)at);
+            sg_fault_at(w, op, DT_E_BOUNDS, lane, at, bytes, "%u bytes at 0x%llx are read-only", bytes,
+                        (unsigned long long)at);
             return NULL;
         }
         return (uint8_t *)(uintptr_t)at;
@@ -161,14 +171,16 @@ struct touch { /* an access, as the shadow takes it */
     uint64_t lo, bytes;
 };
 
-/* A race that is found ends the launch: the fault is set, and the warp stops at its next basic block (sg_out_of_fuel). */
+/* A race that is found ends the launch: the fault is set, and the warp stops at its next basic block
+ * (sg_out_of_fuel). */
 static bool raced(const struct touch *t, const struct sg_shadow *s, uint64_t at, uint32_t other)
 {
     char who[32] = "several blocks";
     if (!(other & SHADOW_CLUSTER))
         snprintf(who, sizeof who, "block %u", block_number(t->w, other));
-    sg_fault_at(t->w, t->op, DT_E_RACE, t->lane, at, (uint32_t)t->bytes, "the byte at 0x%llx is also %s by %s, in no order",
-                (unsigned long long)at, s->writer && s->writer != t->me ? "written" : "read", who);
+    sg_fault_at(t->w, t->op, DT_E_RACE, t->lane, at, (uint32_t)t->bytes,
+                "the byte at 0x%llx is also %s by %s, in no order", (unsigned long long)at,
+                s->writer && s->writer != t->me ? "written" : "read", who);
     t->w->fuel = 0;
     return true;
 }
@@ -178,7 +190,8 @@ static inline bool touch(const struct touch *t, struct sg_shadow *s, uint64_t at
 {
     const struct sg_cluster *cl = t->w->blk->cl;
     bool read_before = s->reader && ordered(cl, s->reader, s->rphase, t->behind);
-    if (s->writer && s->writer != t->me && !ordered(cl, s->writer, s->wphase, t->behind) && !(t->how == SG_ATOMIC && s->atomic))
+    if (s->writer && s->writer != t->me && !ordered(cl, s->writer, s->wphase, t->behind) &&
+        !(t->how == SG_ATOMIC && s->atomic))
         return raced(t, s, at, s->writer);
     if (t->how != SG_READ && s->reader && s->reader != t->me && !read_before)
         return raced(t, s, at, s->reader);
@@ -188,7 +201,9 @@ static inline bool touch(const struct touch *t, struct sg_shadow *s, uint64_t at
         s->reader = mine || first ? t->me : same_cluster(cl, s->reader) ? SHADOW_CLUSTER | t->me : SHADOW_MANY;
     } else {
         /* atomics of several blocks: whoever touches the place otherwise has to come after all of them */
-        bool more = t->how == SG_ATOMIC && s->writer && s->writer != t->me && !ordered(cl, s->writer, s->wphase, t->behind), mates = more && same_cluster(cl, s->writer);
+        bool more = t->how == SG_ATOMIC && s->writer && s->writer != t->me &&
+                    !ordered(cl, s->writer, s->wphase, t->behind),
+             mates = more && same_cluster(cl, s->writer);
         s->atomic = t->how == SG_ATOMIC && (!s->writer || s->atomic);
         s->wphase = mates && s->wphase > t->before ? s->wphase : at_most(t->before);
         s->writer = mates ? SHADOW_CLUSTER | t->me : more ? SHADOW_MANY : t->me;
@@ -216,14 +231,15 @@ static bool there(struct sg_warp *w, struct sg_shadow **s, uint64_t bytes)
 }
 
 /* Words that were only touched whole have one shadow; a part of one gives each of its bytes its own. */
-void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo, uint64_t bytes,
-                   enum sg_access how)
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
+                   uint64_t bytes, enum sg_access how)
 {
     struct sg_range *r = &w->wk->run->range[range->index];
     if (r->read_only || w->wk->fault || !there(w, &r->shadow, shadow_bytes(r) / 4))
         return;
     const struct sg_cluster *cl = w->blk->cl;
-    struct touch t = {w, op, how, lane, (uint32_t)(cl->index * cl->size + w->blk->rank) + 1, cl->phase, cl->phase, lo, bytes};
+    struct touch t = {w,         op,        how, lane, (uint32_t)(cl->index * cl->size + w->blk->rank) + 1,
+                      cl->phase, cl->phase, lo,  bytes};
     if (w->arrived >> lane & 1) {
         t.before += !(w->passed >> lane & 1);
         t.behind -= w->passed >> lane & 1 && t.behind;
@@ -250,12 +266,14 @@ void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_ra
 /* ---- loads and stores by lane ----------------------------------------------------------------------------------- */
 static bool is_global(const struct sg_op *op, uint64_t addr)
 {
-    return op->space == PTX_GLOBAL || op->space == PTX_CONST || (op->space == PTX_GENERIC && !(addr >> SG_WINDOW_SHIFT));
+    return op->space == PTX_GLOBAL || op->space == PTX_CONST ||
+           (op->space == PTX_GENERIC && !(addr >> SG_WINDOW_SHIFT));
 }
 
 static void get(struct sg_warp *w, unsigned bytes, uint32_t ref, unsigned lane, uint8_t *p);
 
-/* Lanes of a store, one for each place. Lanes that store to one place must store the same: else a race is reported, and 0 returned. */
+/* Lanes of a store, one for each place. Lanes that store to one place must store the same: else a race is reported, and
+ * 0 returned. */
 static uint32_t places(struct sg_warp *w, const struct sg_op *op, uint8_t *const at[SG_LANES])
 {
     uint32_t mask = w->mask;
@@ -280,7 +298,8 @@ static uint32_t places(struct sg_warp *w, const struct sg_op *op, uint8_t *const
 }
 
 /* Resolve all active lanes; false when one faulted. */
-static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned bytes, enum sg_access how, uint8_t *at[SG_LANES])
+static bool resolve_all(struct sg_warp *w, const struct sg_op *op, unsigned bytes, enum sg_access how,
+                        uint8_t *at[SG_LANES])
 {
     uint64_t ad[SG_LANES];
     uint32_t global = 0;
@@ -376,8 +395,8 @@ const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* cp.async: `size` bytes from global memory (address: ref b, 64 bits, plus ext[x + 1]) to shared memory (address a), at once. ext[x]: ref
- * of the number of bytes to read, the rest are zero; UINT32_MAX: all. */
+/* cp.async: `size` bytes from global memory (address: ref b, 64 bits, plus ext[x + 1]) to shared memory (address a), at
+ * once. ext[x]: ref of the number of bytes to read, the rest are zero; UINT32_MAX: all. */
 const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op)
 {
     const uint32_t *ext = w->code->ext + op->x;
@@ -414,7 +433,7 @@ const struct sg_op *sg_cp_async(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* ---- atomics ------------------------------------------------------------------------------------------------------ */
+/* ---- atomics ----------------------------------------------------------------------------------------------------- */
 static float fadd32(float a, float b, bool ftz)
 {
     if (ftz)
@@ -480,7 +499,8 @@ uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint6
         case PTX_F16X2:
         case PTX_BF16X2: {
             bool bf = op->type == PTX_BF16X2;
-            return fminmax16(old & 0xFFFF, b & 0xFFFF, bf, max) | fminmax16(old >> 16 & 0xFFFF, b >> 16 & 0xFFFF, bf, max) << 16;
+            return fminmax16(old & 0xFFFF, b & 0xFFFF, bf, max) |
+                   fminmax16(old >> 16 & 0xFFFF, b >> 16 & 0xFFFF, bf, max) << 16;
         }
         default: break;
         }
@@ -491,22 +511,25 @@ uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint6
     }
 }
 
-/* Other threads run blocks of this launch: then every global atomic is a commuting one of 4 or 8 bytes (decode-mem.c). */
+/* Other threads run blocks of this launch: then every global atomic is a commuting one of 4 or 8 bytes
+ * (decode-mem.c). */
 static void locked(const struct sg_op *op, void *p, uint64_t b)
 {
     if (op->size == 4) {
         uint32_t old = __atomic_load_n((uint32_t *)p, __ATOMIC_RELAXED);
-        while (!__atomic_compare_exchange_n((uint32_t *)p, &old, (uint32_t)sg_atomic_value(op, old, b, 0, true), false, __ATOMIC_RELAXED,
-                                            __ATOMIC_RELAXED))
+        while (!__atomic_compare_exchange_n((uint32_t *)p, &old, (uint32_t)sg_atomic_value(op, old, b, 0, true), false,
+                                            __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             ;
         return;
     }
     uint64_t old = __atomic_load_n((uint64_t *)p, __ATOMIC_RELAXED);
-    while (!__atomic_compare_exchange_n((uint64_t *)p, &old, sg_atomic_value(op, old, b, 0, true), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    while (!__atomic_compare_exchange_n((uint64_t *)p, &old, sg_atomic_value(op, old, b, 0, true), false,
+                                        __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
 
-/* Lanes in order. ext[x]: compare-and-swap's value; with n > 1 (.v2, .v4) ext[x + 1 …] hold destinations, then sources. */
+/* Lanes in order. ext[x]: compare-and-swap's value; with n > 1 (.v2, .v4) ext[x + 1 …] hold destinations, then
+ * sources. */
 const struct sg_op *sg_atomic(struct sg_warp *w, const struct sg_op *op)
 {
     uint8_t *at[SG_LANES];

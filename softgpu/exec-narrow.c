@@ -1,9 +1,10 @@
 /* Pairs: conversions from and to floats of 8, 6 and 4 bits, f32x2 arithmetic, and fma.oob.
  *
- * Narrow formats (PTX §5.2.3): sign, exponent, mantissa, with subnormals. e5m2 has infinities and NaNs, e4m3 a NaN (all ones) and no
- * infinity, e2m3, e3m2 and e2m1 have neither. Conversions to them saturate always (.satfinite is part of the instruction): NaN becomes the
- * NaN where there is one, else the largest number. ue8m0 is an exponent alone, 2^(x - 127), 0xFF its NaN; the sign is dropped.
- * In a pair the first source is the upper half; elements of 6 bits have two zero bits on top of each byte, elements of 4 bits share one.
+ * Narrow formats (PTX §5.2.3): sign, exponent, mantissa, with subnormals. e5m2 has infinities and NaNs, e4m3 a NaN (all
+ * ones) and no infinity, e2m3, e3m2 and e2m1 have neither. Conversions to them saturate always (.satfinite is part of
+ * the instruction): NaN becomes the NaN where there is one, else the largest number. ue8m0 is an exponent alone, 2^(x -
+ * 127), 0xFF its NaN; the sign is dropped. In a pair the first source is the upper half; elements of 6 bits have two
+ * zero bits on top of each byte, elements of 4 bits share one.
  *
  * fma.oob: the result is +0 where a or b is the NaN that tensor copies fill with (0x7FF7, exec-tensor.c).
  */
@@ -12,8 +13,8 @@
 #include "softgpu/bits.h"
 
 struct narrow {
-    int bits, low;        /* of the mantissa with the hidden one; exponent of the last place of subnormals */
-    uint8_t max, nan;     /* codes; nan 0: there is none */
+    int bits, low;    /* of the mantissa with the hidden one; exponent of the last place of subnormals */
+    uint8_t max, nan; /* codes; nan 0: there is none */
     bool inf;
     unsigned width, step; /* bits of a code; bits from one element of a pair to the next */
 };
@@ -40,7 +41,8 @@ static uint32_t to_narrow(struct sg_parts p, struct narrow n, bool relu)
         return sign | n.max;
     if (!p.mant)
         return sign;
-    int top = 63 - __builtin_clzll(p.mant) + p.exp, low = top - (n.bits - 1) < n.low ? n.low : top - (n.bits - 1), drop = low - p.exp;
+    int top = 63 - __builtin_clzll(p.mant) + p.exp, low = top - (n.bits - 1) < n.low ? n.low : top - (n.bits - 1),
+        drop = low - p.exp;
     uint64_t m = drop > 63 ? 0 : drop <= 0 ? p.mant << -drop : p.mant >> drop;
     if (drop > 0 && drop < 64) { /* to nearest, ties to even */
         uint64_t rest = p.mant & ((1ull << drop) - 1), half = 1ull << (drop - 1);
@@ -48,7 +50,8 @@ static uint32_t to_narrow(struct sg_parts p, struct narrow n, bool relu)
     }
     if (m >> n.bits)
         m >>= 1, low++;
-    uint64_t code = m >> (n.bits - 1) ? (uint64_t)(low - n.low + 1) << (n.bits - 1) | (m & ((1u << (n.bits - 1)) - 1)) : m;
+    uint64_t code =
+        m >> (n.bits - 1) ? (uint64_t)(low - n.low + 1) << (n.bits - 1) | (m & ((1u << (n.bits - 1)) - 1)) : m;
     return sign | (uint32_t)(code > n.max ? n.max : code);
 }
 
@@ -99,9 +102,11 @@ const struct sg_op *sg_cvt_narrow(struct sg_warp *w, const struct sg_op *op)
                 out |= (uint32_t)h << (16 * k);
                 continue;
             }
-            struct sg_parts p = from == PTX_F32 ? sg_parts_of(SG_P(uint32_t, k ? op->a : op->b)[l], PTX_F32)
-                                                : sg_parts_of(a >> (16 * k) & 0xFFFF, from == PTX_F16X2 ? PTX_F16 : PTX_BF16);
-            uint32_t v = e8 ? to_e8(p, (op->rnd & SG_RND_MASK) == SG_RP, op->rnd & SG_SATFINITE) : to_narrow(p, n, op->rnd & SG_RELU);
+            struct sg_parts p = from == PTX_F32
+                                    ? sg_parts_of(SG_P(uint32_t, k ? op->a : op->b)[l], PTX_F32)
+                                    : sg_parts_of(a >> (16 * k) & 0xFFFF, from == PTX_F16X2 ? PTX_F16 : PTX_BF16);
+            uint32_t v = e8 ? to_e8(p, (op->rnd & SG_RND_MASK) == SG_RP, op->rnd & SG_SATFINITE)
+                            : to_narrow(p, n, op->rnd & SG_RELU);
             out |= v << (k * n.step);
         }
         SG_P(uint32_t, op->d)[l] = out;
@@ -114,7 +119,8 @@ const struct sg_op *sg_f32x2(struct sg_warp *w, const struct sg_op *op)
 {
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t a = SG_P(uint64_t, op->a)[l], b = SG_P(uint64_t, op->b)[l], c = op->c == SG_NONE ? 0 : SG_P(uint64_t, op->c)[l];
+        uint64_t a = SG_P(uint64_t, op->a)[l], b = SG_P(uint64_t, op->b)[l],
+                 c = op->c == SG_NONE ? 0 : SG_P(uint64_t, op->c)[l];
         uint64_t lo = sg_slow_one(op, a & 0xFFFFFFFF, b & 0xFFFFFFFF, c & 0xFFFFFFFF, PTX_F32);
         SG_P(uint64_t, op->d)[l] = lo | sg_slow_one(op, a >> 32, b >> 32, c >> 32, PTX_F32) << 32;
     }
@@ -129,7 +135,8 @@ const struct sg_op *sg_fma_oob(struct sg_warp *w, const struct sg_op *op)
         unsigned l = (unsigned)__builtin_ctz(m);
         uint32_t out = 0;
         for (unsigned k = 0; k < n; k++) {
-            uint32_t a = SG_P(uint32_t, op->a)[l] >> (16 * k) & 0xFFFF, b = SG_P(uint32_t, op->b)[l] >> (16 * k) & 0xFFFF,
+            uint32_t a = SG_P(uint32_t, op->a)[l] >> (16 * k) & 0xFFFF,
+                     b = SG_P(uint32_t, op->b)[l] >> (16 * k) & 0xFFFF,
                      c = SG_P(uint32_t, op->c)[l] >> (16 * k) & 0xFFFF;
             if (a != SG_OOB_NAN && b != SG_OOB_NAN)
                 out |= (uint32_t)sg_slow_one(op, a, b, c, half) << (16 * k);

@@ -1,11 +1,11 @@
 /* Recording which bytes each block touches (record.h): calls of __dovetail_touch.
  *
- * A resident block has a bitmap for each plane of each range, a bit a granule, made at the first access. `dirty` has a bit for each group of 64 words
- * that may have bits at all, so that a block's end costs what the block touched. There the bits become intervals and are cleared, and the
- * memory serves the next block.
+ * A resident block has a bitmap for each plane of each range, a bit a granule, made at the first access. `dirty` has a
+ * bit for each group of 64 words that may have bits at all, so that a block's end costs what the block touched. There
+ * the bits become intervals and are cleared, and the memory serves the next block.
  *
- * The threads of a warp mostly touch one place, or a line of places: one comparison of all addresses, and one run of bits. Else runs are
- * joined from thread to thread.
+ * The threads of a warp mostly touch one place, or a line of places: one comparison of all addresses, and one run of
+ * bits. Else runs are joined from thread to thread.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -25,11 +25,15 @@ static uint64_t granules(const struct dovetail_recorder *r, const struct dovetai
     return ((x->bytes + x->base % 32) >> r->shift) + 33;
 }
 
-static uint64_t words_of(const struct dovetail_recorder *r, const struct dovetail_touch_range *x) { return granules(r, x) / 64 + 1; }
+static uint64_t words_of(const struct dovetail_recorder *r, const struct dovetail_touch_range *x)
+{
+    return granules(r, x) / 64 + 1;
+}
 
 bool sg_record_ok(const struct dovetail_recorder *r)
 {
-    if (!r->touched || (r->nsite && !r->site) || (r->nrange && !r->range) || r->nplane > DOVETAIL_TOUCH_PLANES || r->shift > 5)
+    if (!r->touched || (r->nsite && !r->site) || (r->nrange && !r->range) || r->nplane > DOVETAIL_TOUCH_PLANES ||
+        r->shift > 5)
         return false;
     for (uint32_t k = 0; k < r->nsite; k++) {
         const struct dovetail_touch_site *x = &r->site[k];
@@ -38,7 +42,8 @@ bool sg_record_ok(const struct dovetail_recorder *r)
             return false;
     }
     for (uint32_t k = 0; k < r->nrange; k++)
-        if (r->range[k].base + r->range[k].bytes < r->range[k].base || r->range[k].base + r->range[k].bytes > UINT64_MAX - 64)
+        if (r->range[k].base + r->range[k].bytes < r->range[k].base ||
+            r->range[k].base + r->range[k].bytes > UINT64_MAX - 64)
             return false;
     return true;
 }
@@ -86,7 +91,8 @@ static inline void mark(struct sg_touch_map *m, uint64_t at, uint64_t n)
 }
 
 /* The threads of `lanes` touch `bytes` bytes at a[lane] + off, all inside range `number`. */
-static void record(struct sg_warp *w, const struct dovetail_touch_site *site, uint32_t number, const uint64_t *a, uint64_t off, uint32_t lanes)
+static void record(struct sg_warp *w, const struct dovetail_touch_site *site, uint32_t number, const uint64_t *a,
+                   uint64_t off, uint32_t lanes)
 {
     const struct dovetail_recorder *r = w->wk->run->l->record;
     const struct dovetail_touch_range *x = &r->range[number];
@@ -124,12 +130,13 @@ static void record(struct sg_warp *w, const struct dovetail_touch_site *site, ui
         mark(map[p], from, to - from);
 }
 
-static const struct sg_op *stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes)
+static const struct sg_op *stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr,
+                                 uint32_t bytes)
 {
     if (!w->wk->fault)
         w->wk->stray_site = op->x + 1;
-    return sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "%u bytes at 0x%llx are in none of the recorder's ranges", bytes,
-                       (unsigned long long)addr);
+    return sg_fault_at(w, op, DT_E_BOUNDS, lane, addr, bytes, "%u bytes at 0x%llx are in none of the recorder's ranges",
+                       bytes, (unsigned long long)addr);
 }
 
 const struct sg_op *sg_touch(struct sg_warp *w, const struct sg_op *op)
@@ -139,7 +146,8 @@ const struct sg_op *sg_touch(struct sg_warp *w, const struct sg_op *op)
     const unsigned how = op->sub & DOVETAIL_TOUCH_HOW;
     uint32_t left = w->mask;
     if (!r || op->x >= r->nsite)
-        return sg_fault_at(w, op, DT_E_UNSUPPORTED, (unsigned)__builtin_ctz(left), 0, 0, "there is nothing that records it");
+        return sg_fault_at(w, op, DT_E_UNSUPPORTED, (unsigned)__builtin_ctz(left), 0, 0,
+                           "there is nothing that records it");
     const struct dovetail_touch_site *site = &r->site[op->x];
     const uint64_t n = site->bytes;
     if (op->sub & DOVETAIL_TOUCH_GENERIC)
@@ -162,7 +170,8 @@ const struct sg_op *sg_touch(struct sg_warp *w, const struct sg_op *op)
             unsigned lane = (unsigned)__builtin_ctz(left);
             uint64_t at = a[lane] + off;
             uint32_t k = 0;
-            while (k < r->nrange && (at - r->range[k].base >= r->range[k].bytes || n > r->range[k].bytes - (at - r->range[k].base)))
+            while (k < r->nrange &&
+                   (at - r->range[k].base >= r->range[k].bytes || n > r->range[k].bytes - (at - r->range[k].base)))
                 k++;
             if (k < r->nrange)
                 *last = k;
@@ -183,13 +192,15 @@ const struct sg_op *sg_touch(struct sg_warp *w, const struct sg_op *op)
 }
 
 /* The runs of set bits of a map, as bytes of its range; the bits are cleared. False: memory is out. */
-static bool take(const struct dovetail_recorder *r, const struct dovetail_touch_range *x, struct sg_touch_map *m, struct sg_runs *runs)
+static bool take(const struct dovetail_recorder *r, const struct dovetail_touch_range *x, struct sg_touch_map *m,
+                 struct sg_runs *runs)
 {
     const uint64_t words = words_of(r, x), pad = x->base % 32;
     runs->n = 0;
     for (uint64_t d = 0; d <= (words - 1) / GROUP / 64; d++)
         for (uint64_t dirty = m->dirty[d]; dirty; dirty &= dirty - 1) {
-            uint64_t first = (d * 64 + (unsigned)__builtin_ctzll(dirty)) * GROUP, last = first + GROUP < words ? first + GROUP : words;
+            uint64_t first = (d * 64 + (unsigned)__builtin_ctzll(dirty)) * GROUP,
+                     last = first + GROUP < words ? first + GROUP : words;
             for (uint64_t i = first; i < last; i++) {
                 uint64_t v = m->bits[i];
                 for (unsigned at = 0; v;) {

@@ -1,13 +1,14 @@
-/* Arithmetic that the lane loops do not have, one lane at a time: directed rounding, saturation, half types, approximations,
- * carries, and the odd integer operations.
+/* Arithmetic that the lane loops do not have, one lane at a time: directed rounding, saturation, half types,
+ * approximations, carries, and the odd integer operations.
  *
- * f32, f16 and bf16 are computed in double with the error of the double operation kept as a sticky bit ("round to odd": a
- * result with at least two more bits than the target, its last bit set when inexact), then rounded once into the target
- * format by sg_parts_round. That is correctly rounded in every mode without touching the CPU's state. f64 uses fesetround; operands and
- * results pass through memory on either side of the call, so the compiler cannot move the operation across it.
+ * f32, f16 and bf16 are computed in double with the error of the double operation kept as a sticky bit ("round to odd":
+ * a result with at least two more bits than the target, its last bit set when inexact), then rounded once into the
+ * target format by sg_parts_round. That is correctly rounded in every mode without touching the CPU's state. f64 uses
+ * fesetround; operands and results pass through memory on either side of the call, so the compiler cannot move the
+ * operation across it.
  *
- * Approximations (sin, cos, lg2, ex2, tanh, rsqrt …) are evaluated in double and rounded once to nearest; that is inside the manual's
- * error bounds, and the same on every CPU.
+ * Approximations (sin, cos, lg2, ex2, tanh, rsqrt …) are evaluated in double and rounded once to nearest; that is
+ * inside the manual's error bounds, and the same on every CPU.
  */
 #include "softgpu/exec.h"
 
@@ -17,7 +18,7 @@
 
 #include "softgpu/bits.h"
 
-/* ---- round to odd ------------------------------------------------------------------------------------------------------ */
+/* ---- round to odd ------------------------------------------------------------------------------------------------ */
 /* `s` is the nearest double to a value that exceeds it by something of the sign of `err`. */
 static double odd(double s, double err)
 {
@@ -54,7 +55,7 @@ static double sqrt_odd(double a)
     return odd(s, fma(-s, s, a));
 }
 
-/* ---- approximations, in double ------------------------------------------------------------------------------------------- */
+/* ---- approximations, in double ----------------------------------------------------------------------------------- */
 static double exp2_d(double x)
 {
     x = x < -1070 ? -1070 : x > 1023 ? 1023 : x;
@@ -62,7 +63,8 @@ static double exp2_d(double x)
     for (int k = 14; k > 0; k--)
         p = 1.0 + p * y / k;
     int e = (int)n;
-    return e < -1022 ? p * sg_double((uint64_t)(e + 1023 + 60) << 52) * 0x1p-60 : p * sg_double((uint64_t)(e + 1023) << 52);
+    return e < -1022 ? p * sg_double((uint64_t)(e + 1023 + 60) << 52) * 0x1p-60
+                     : p * sg_double((uint64_t)(e + 1023) << 52);
 }
 
 static double log2_d(double x) /* x > 0, normal in double */
@@ -88,7 +90,8 @@ static double sincos_d(double x, bool cosine)
     double r = (x - k * 0x1.921fb544p0) - k * 0x1.0b4611a626331p-34, z = r * r;
     long q = (long)k + cosine;
     double s = r * (1 + z * (-1.0 / 6 + z * (1.0 / 120 + z * (-1.0 / 5040 + z * (1.0 / 362880 - z / 39916800)))));
-    double c = 1 + z * (-1.0 / 2 + z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z / 479001600)))));
+    double c = 1 + z * (-1.0 / 2 +
+                        z * (1.0 / 24 + z * (-1.0 / 720 + z * (1.0 / 40320 + z * (-1.0 / 3628800 + z / 479001600)))));
     double v = q & 1 ? c : s;
     return q & 2 ? -v : v;
 }
@@ -118,7 +121,7 @@ static double approximate(unsigned kind, double x)
     }
 }
 
-/* ---- one float operation, correctly rounded into type t (f32, f16, bf16) --------------------------------------------------- */
+/* ---- one float operation, correctly rounded into type t (f32, f16, bf16) ----------------------------------------- */
 static double value(uint64_t bits, enum ptx_type t)
 {
     switch (t) {
@@ -129,7 +132,10 @@ static double value(uint64_t bits, enum ptx_type t)
     }
 }
 
-static uint64_t rounded(double x, enum ptx_type t, unsigned rnd) { return sg_parts_round(sg_parts_of(sg_bits64(x), PTX_F64), t, rnd); }
+static uint64_t rounded(double x, enum ptx_type t, unsigned rnd)
+{
+    return sg_parts_round(sg_parts_of(sg_bits64(x), PTX_F64), t, rnd);
+}
 
 /* min and max: -0 below +0; NaN loses, or wins with .NaN; .xorsign.abs. On the bits, so that nothing is rounded. */
 static uint64_t minmax(uint64_t a, uint64_t b, enum ptx_type t, unsigned rnd, bool max)
@@ -209,10 +215,12 @@ static uint32_t div_approx(uint32_t a, uint32_t b, bool ftz, bool full)
     return ftz ? sg_flush_bits(u) : u;
 }
 
-/* ---- f64: the CPU's own rounding ---------------------------------------------------------------------------------------- */
-static const int host_rounding[] = {[SG_RN] = FE_TONEAREST, [SG_RZ] = FE_TOWARDZERO, [SG_RM] = FE_DOWNWARD, [SG_RP] = FE_UPWARD};
+/* ---- f64: the CPU's own rounding --------------------------------------------------------------------------------- */
+static const int host_rounding[] = {
+    [SG_RN] = FE_TONEAREST, [SG_RZ] = FE_TOWARDZERO, [SG_RM] = FE_DOWNWARD, [SG_RP] = FE_UPWARD};
 
-static __attribute__((noinline)) void f64_op(unsigned kind, const double *a, const double *b, const double *c, double *d)
+static __attribute__((noinline)) void f64_op(unsigned kind, const double *a, const double *b, const double *c,
+                                             double *d)
 {
     switch (kind) {
     case SG_S_ADD: *d = *a + *b; break;
@@ -230,7 +238,8 @@ static uint64_t one64(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c
     unsigned mode = op->rnd & SG_RND_MASK;
     if (op->sub == SG_S_MIN || op->sub == SG_S_MAX || op->sub == SG_S_ABS || op->sub == SG_S_NEG)
         return sg_slow_one(op, a, b, c, PTX_F64);
-    if (op->sub == SG_S_RSQRT || op->imm) { /* rcp.approx.ftz.f64, rsqrt.approx.ftz.f64: the low 32 bits are ignored and zero */
+    /* rcp.approx.ftz.f64, rsqrt.approx.ftz.f64: the low 32 bits are ignored and zero */
+    if (op->sub == SG_S_RSQRT || op->imm) {
         uint64_t in = a & 0xFFFFFFFF00000000ull;
         in = in >> 52 & 0x7FF ? in : in & 1ull << 63;
         double r = approximate(op->sub, sg_double(in));
@@ -261,7 +270,8 @@ const struct sg_op *sg_slow_float(struct sg_warp *w, const struct sg_op *op)
         uint64_t a = sg_get_lane(w, op->a, t, l), b = op->b == SG_NONE ? 0 : sg_get_lane(w, op->b, t, l);
         uint64_t c = op->c == SG_NONE ? 0 : sg_get_lane(w, op->c, t, l), r;
         if (t == PTX_F16X2 || t == PTX_BF16X2)
-            r = sg_slow_one(op, a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, half) | sg_slow_one(op, a >> 16, b >> 16, c >> 16, half) << 16;
+            r = sg_slow_one(op, a & 0xFFFF, b & 0xFFFF, c & 0xFFFF, half) |
+                sg_slow_one(op, a >> 16, b >> 16, c >> 16, half) << 16;
         else if (t == PTX_F64)
             r = one64(op, a, b, c);
         else if (op->sub == SG_S_DIV && op->imm)
@@ -279,7 +289,8 @@ const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op)
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         double x = value(sg_get_lane(w, op->a, (enum ptx_type)op->type, l), (enum ptx_type)op->type);
-        bool nan = x != x, inf = !nan && x - x != 0, normal = fabs(x) >= (op->type == PTX_F32 ? 0x1p-126 : 0x1p-1022) && !nan && !inf, yes;
+        bool nan = x != x, inf = !nan && x - x != 0,
+             normal = fabs(x) >= (op->type == PTX_F32 ? 0x1p-126 : 0x1p-1022) && !nan && !inf, yes;
         switch (op->sub) {
         case SG_T_FINITE: yes = !nan && !inf; break;
         case SG_T_INFINITE: yes = inf; break;
@@ -295,16 +306,17 @@ const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* ---- integers --------------------------------------------------------------------------------------------------------------- */
-/* The extended-precision family. The flag is one bit, and it is always a carry: sub is a + ~b + 1 and subc a + ~b + flag, so that after a
- * subtraction it is set where nothing was borrowed, and addc after sub.cc, or subc after add.cc, take it as it stands. That is what ptxas makes
- * of them for sm_75, sm_80 and sm_90 (tests/ptx/carry-asm.py):
+/* ---- integers ---------------------------------------------------------------------------------------------------- */
+/* The extended-precision family. The flag is one bit, and it is always a carry: sub is a + ~b + 1 and subc a + ~b +
+ * flag, so that after a subtraction it is set where nothing was borrowed, and addc after sub.cc, or subc after add.cc,
+ * take it as it stands. That is what ptxas makes of them for sm_75, sm_80 and sm_90 (tests/ptx/carry-asm.py):
  *
  *     sub.cc d, a, b      IADD3   Rd, P0, Ra, -Rb, RZ             (-Rb: + ~b + 1, with its carry, also where b is 0)
  *     subc   d, a, b      IADD3.X Rd, Ra, ~Rb, RZ, P0, !PT
  *     addc   d, a, b      IADD3.X Rd, Ra, Rb, RZ, P0, !PT         the same P0 whatever set it
  *
- * mad.hi's carry is that of adding c to the upper half, as one unsigned number. Where the flag was never set PTX leaves it open: 0 here. */
+ * mad.hi's carry is that of adding c to the upper half, as one unsigned number. Where the flag was never set PTX leaves
+ * it open: 0 here. */
 const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op)
 {
     enum ptx_type t = (enum ptx_type)op->type;
@@ -312,7 +324,8 @@ const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op)
     bool sign = ptx_type_is_signed(t);
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t a = sg_get_lane(w, op->a, t, l), b = sg_get_lane(w, op->b, t, l), c = op->c == SG_NONE ? 0 : sg_get_lane(w, op->c, t, l);
+        uint64_t a = sg_get_lane(w, op->a, t, l), b = sg_get_lane(w, op->b, t, l),
+                 c = op->c == SG_NONE ? 0 : sg_get_lane(w, op->c, t, l);
         unsigned in = op->imm & SG_CC_IN ? w->cc >> l & 1 : op->sub == SG_I_SUB;
         uint64_t x, y;
         switch (op->sub) {
@@ -365,7 +378,15 @@ static uint32_t cvt_pack(const struct sg_op *op, int32_t a, int32_t b, uint32_t 
     unsigned bits = op->size;
     bool sign = op->flags & SG_SIGNED;
     int64_t max = sign ? (1 << (bits - 1)) - 1 : (1 << bits) - 1, min = sign ? -max - 1 : 0;
-    uint32_t mask = (1u << bits) - 1, x = (uint32_t)(a > max ? max : a < min ? min : a) & mask, y = (uint32_t)(b > max ? max : b < min ? min : b) & mask;
+    uint32_t mask = (1u << bits) - 1,
+             x = (uint32_t)(a > max   ? max
+                            : a < min ? min
+                                      : a) &
+                 mask,
+             y = (uint32_t)(b > max   ? max
+                            : b < min ? min
+                                      : b) &
+                 mask;
     uint32_t r = x << bits | y;
     return 2 * bits < 32 && op->c != SG_NONE ? r | c << (2 * bits) : r;
 }
@@ -388,7 +409,8 @@ static uint32_t int_x2(const struct sg_op *op, uint32_t a, uint32_t b)
 const struct sg_op *sg_odd_int(struct sg_warp *w, const struct sg_op *op)
 {
     uint32_t *d = SG_P(uint32_t, op->d);
-    const uint32_t *pa = SG_P(uint32_t, op->a), *pb = SG_P(uint32_t, op->b), *pc = op->c == SG_NONE ? NULL : SG_P(uint32_t, op->c);
+    const uint32_t *pa = SG_P(uint32_t, op->a), *pb = SG_P(uint32_t, op->b),
+                   *pc = op->c == SG_NONE ? NULL : SG_P(uint32_t, op->c);
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
         uint32_t a = pa[l], b = pb[l], c = pc ? pc[l] : 0;

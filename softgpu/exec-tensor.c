@@ -1,12 +1,13 @@
 /* Copies of tensors in tiled mode (PTX §5.5, §9.7.9.27), and changes of tensor maps.
  *
- * The map is read and checked at each copy: it may be a parameter, const or global memory, and may have been changed by tensormap.replace. A
- * copy goes row by row of the box (ptx/tensormap.h): a row is made complete beside the tensor, with what is outside filled (loads) or left out
- * (stores), and then put into shared memory piece by piece, as the swizzle wants. A load takes the whole box off the tx-count, filled parts
- * included. Loads of tf32 round to nearest, ties away, as cvt.rna does. The NaN of fill mode 1 is 0x7FF7 in every 16 bits.
+ * The map is read and checked at each copy: it may be a parameter, const or global memory, and may have been changed by
+ * tensormap.replace. A copy goes row by row of the box (ptx/tensormap.h): a row is made complete beside the tensor,
+ * with what is outside filled (loads) or left out (stores), and then put into shared memory piece by piece, as the
+ * swizzle wants. A load takes the whole box off the tx-count, filled parts included. Loads of tf32 round to nearest,
+ * ties away, as cvt.rna does. The NaN of fill mode 1 is 0x7FF7 in every 16 bits.
  *
- * Shared addresses are multiples of 128. Faults: a map that is none or breaks a requirement, another number of dimensions than the
- * instruction's, coordinates of packed types that split a unit, interleaved layouts (not run).
+ * Shared addresses are multiples of 128. Faults: a map that is none or breaks a requirement, another number of
+ * dimensions than the instruction's, coordinates of packed types that split a unit, interleaved layouts (not run).
  */
 #include "softgpu/check.h"
 
@@ -43,11 +44,13 @@ static bool read_map(struct sg_warp *w, const struct sg_op *op, unsigned lane, s
     if (why)
         sg_fault_at(w, op, DT_E_TRAP, lane, at, 128, "the tensor map: %s", why);
     else if (ret->rank != rank)
-        sg_fault_at(w, op, DT_E_TRAP, lane, at, 128, "a tensor map of %u dimensions with %u coordinates", ret->rank, rank);
+        sg_fault_at(w, op, DT_E_TRAP, lane, at, 128, "a tensor map of %u dimensions with %u coordinates", ret->rank,
+                    rank);
     return !why && ret->rank == rank;
 }
 
-static bool coordinates(struct sg_warp *w, const struct sg_op *op, unsigned lane, const struct ptx_tensormap *m, int32_t ret[5])
+static bool coordinates(struct sg_warp *w, const struct sg_op *op, unsigned lane, const struct ptx_tensormap *m,
+                        int32_t ret[5])
 {
     const uint32_t *ext = w->code->ext + op->x;
     for (unsigned k = 0; k < 5; k++)
@@ -55,30 +58,34 @@ static bool coordinates(struct sg_warp *w, const struct sg_op *op, unsigned lane
     unsigned elements, global, shared;
     ptx_tensormap_unit((enum ptx_tm_type)m->type, &elements, &global, &shared);
     if (ret[0] % (int32_t)elements) {
-        sg_fault_at(w, op, DT_E_TRAP, lane, 0, 0, "coordinate %d of a packed type is no multiple of %u", ret[0], elements);
+        sg_fault_at(w, op, DT_E_TRAP, lane, 0, 0, "coordinate %d of a packed type is no multiple of %u", ret[0],
+                    elements);
         return false;
     }
     return true;
 }
 
 /* The shared memory that a box takes; NULL: fault. */
-static uint8_t *box_at(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t at, const struct ptx_tensormap *m, enum sg_access how)
+static uint8_t *box_at(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t at,
+                       const struct ptx_tensormap *m, enum sg_access how)
 {
     uint64_t n = (uint64_t)ptx_tensormap_rows(m) * ptx_tensormap_row_pitch(m);
     if (at % 128) {
-        sg_fault_at(w, part, DT_E_BOUNDS, lane, at, 128, "the box in shared memory at 0x%llx is misaligned: multiples of 128", (unsigned long long)at);
+        sg_fault_at(w, part, DT_E_BOUNDS, lane, at, 128,
+                    "the box in shared memory at 0x%llx is misaligned: multiples of 128", (unsigned long long)at);
         return NULL;
     }
     if (n > w->shared_bytes) {
-        sg_fault_at(w, part, DT_E_BOUNDS, lane, at, 0, "a box of %llu bytes and %llu of shared memory", (unsigned long long)n,
-                    (unsigned long long)w->shared_bytes);
+        sg_fault_at(w, part, DT_E_BOUNDS, lane, at, 0, "a box of %llu bytes and %llu of shared memory",
+                    (unsigned long long)n, (unsigned long long)w->shared_bytes);
         return NULL;
     }
     return sg_bulk_reach(w, part, lane, at, (uint32_t)n, how);
 }
 
 /* A dense row from or to the pieces that the swizzle makes of it; `base`: where the box begins, `at`: its address. */
-static void scatter(const struct ptx_tensormap *m, uint8_t *base, uint32_t at, uint32_t off, uint8_t *row, uint32_t n, bool store)
+static void scatter(const struct ptx_tensormap *m, uint8_t *base, uint32_t at, uint32_t off, uint8_t *row, uint32_t n,
+                    bool store)
 {
     uint32_t piece = !m->swizzle ? n : m->atom == PTX_TM_ATOM_32B_FLIP_8B ? 8 : 16;
     for (uint32_t k = 0; k < n; k += piece) {
@@ -130,7 +137,8 @@ static bool load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
             return false;
     unsigned elements, global, shared;
     ptx_tensormap_unit((enum ptx_tm_type)m.type, &elements, &global, &shared);
-    uint32_t rows = n > 0 ? ptx_tensormap_rows(&m) : 0, units = ptx_tensormap_row_units(&m), pitch = ptx_tensormap_row_pitch(&m);
+    uint32_t rows = n > 0 ? ptx_tensormap_rows(&m) : 0, units = ptx_tensormap_row_units(&m),
+             pitch = ptx_tensormap_row_pitch(&m);
     uint8_t row[ROW_MAX];
     for (uint32_t r = 0; r < rows; r++) {
         struct ptx_tm_row in = ptx_tensormap_row(&m, coord, r);
@@ -197,7 +205,8 @@ static bool store(struct sg_warp *w, const struct sg_op *op, unsigned lane)
 }
 
 /* Part of a row in global memory: any number of bytes from an element on. */
-uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n, enum sg_access how)
+uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
+                        enum sg_access how)
 {
     const struct sg_range *r = sg_find_range(w, part, addr, n);
     if (r && !(r->read_only && how != SG_READ)) {
@@ -243,7 +252,7 @@ const struct sg_op *sg_tensor_prefetch(struct sg_warp *w, const struct sg_op *op
     return op + 1;
 }
 
-/* ---- tensormap.* --------------------------------------------------------------------------------------------------- */
+/* ---- tensormap.* ------------------------------------------------------------------------------------------------- */
 /* 128 zeros are a map whose fields are zero, or the least that they can be: kernels that make maps start from it. */
 static bool blank(const uint8_t raw[PTX_TENSORMAP_BYTES], struct ptx_tensormap *ret)
 {
@@ -269,7 +278,8 @@ const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *
             return NULL;
         memcpy(raw, p, sizeof raw);
         if (!ptx_tensormap_decode(raw, &m) && !blank(raw, &m))
-            return sg_fault_at(w, op, DT_E_TRAP, l, a, 128, "there is neither a tensor map nor 128 zeros at 0x%llx", (unsigned long long)a);
+            return sg_fault_at(w, op, DT_E_TRAP, l, a, 128, "there is neither a tensor map nor 128 zeros at 0x%llx",
+                               (unsigned long long)a);
         uint64_t v = ext[SG_BULK_COORDS] ? SG_P(uint64_t, ext[SG_BULK_SIZE])[l] : SG_P(uint32_t, ext[SG_BULK_SIZE])[l];
         uint8_t low = (uint8_t)(v < 255 ? v : 255);
         switch (ext[SG_BULK_OP]) {
@@ -281,8 +291,10 @@ const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *
         case PTX_M_ELEMENT_STRIDE: m.step[k] = (uint32_t)(v && v <= 8 ? v : 256); break;
         case PTX_M_ELEMTYPE: {
             /* Table 33 of the PTX manual numbers types as CUtensorMapDataType does, but for f32.ftz, f64 and bf16 */
-            static const uint8_t type[] = {PTX_TM_U8, PTX_TM_U16, PTX_TM_U32, PTX_TM_S32, PTX_TM_U64, PTX_TM_S64, PTX_TM_F16, PTX_TM_F32,
-                                           PTX_TM_F32_FTZ, PTX_TM_F64, PTX_TM_BF16, PTX_TM_TF32, PTX_TM_TF32_FTZ, PTX_TM_B4, PTX_TM_B4_P64, PTX_TM_B6_P32};
+            static const uint8_t type[] = {PTX_TM_U8,       PTX_TM_U16, PTX_TM_U32,    PTX_TM_S32,
+                                           PTX_TM_U64,      PTX_TM_S64, PTX_TM_F16,    PTX_TM_F32,
+                                           PTX_TM_F32_FTZ,  PTX_TM_F64, PTX_TM_BF16,   PTX_TM_TF32,
+                                           PTX_TM_TF32_FTZ, PTX_TM_B4,  PTX_TM_B4_P64, PTX_TM_B6_P32};
             m.type = v < sizeof type ? type[v] : 255;
             break;
         }
@@ -308,7 +320,8 @@ const struct sg_op *sg_tensormap_copy(struct sg_warp *w, const struct sg_op *op)
     unsigned l = (unsigned)__builtin_ctz(w->mask); /* .aligned: all threads name the same map */
     uint64_t a = sg_address(w, &to, l), b = sg_address(w, &from, l);
     if ((a | b) % 128)
-        return sg_fault_at(w, op, DT_E_BOUNDS, l, a, 128, "a tensor map at 0x%llx or 0x%llx is misaligned", (unsigned long long)a, (unsigned long long)b);
+        return sg_fault_at(w, op, DT_E_BOUNDS, l, a, 128, "a tensor map at 0x%llx or 0x%llx is misaligned",
+                           (unsigned long long)a, (unsigned long long)b);
     const uint8_t *q = sg_bulk_reach(w, &from, l, b, 128, SG_READ);
     uint8_t *p = q ? sg_bulk_reach(w, &to, l, a, 128, SG_WRITE) : NULL;
     if (!p)

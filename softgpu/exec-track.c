@@ -1,8 +1,9 @@
-/* What a launch touched: sectors of 32 bytes, as coalesced by warp, and which of them at all. For modelled time; and, lane by lane, for
- * the race detector.
+/* What a launch touched: sectors of 32 bytes, as coalesced by warp, and which of them at all. For modelled time; and,
+ * lane by lane, for the race detector.
  *
- * Each CPU thread marks sectors in bitmaps of its own, one a direction and allocation, made at the first access; `dirty` says which
- * groups of 64 words have bits at all, so that a small launch in large memory pays for what it touches. sg_track_sum joins them.
+ * Each CPU thread marks sectors in bitmaps of its own, one a direction and allocation, made at the first access;
+ * `dirty` says which groups of 64 words have bits at all, so that a small launch in large memory pays for what it
+ * touches. sg_track_sum joins them.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -43,7 +44,8 @@ static inline void mark(struct sg_worker *wk, const struct sg_range *r, bool wri
     }
 }
 
-void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes, enum sg_access how)
+void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
+                    enum sg_access how)
 {
     uint64_t s = (lo >> 5) - (r->base >> 5), n = ((lo + bytes - 1) >> 5) - (lo >> 5) + 1;
     struct sg_worker *wk = w->wk;
@@ -78,7 +80,8 @@ static inline bool first_time(struct sg_worker *wk, uint64_t s)
     return true;
 }
 
-void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes, enum sg_access how)
+void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
+                    enum sg_access how)
 {
     struct sg_worker *wk = w->wk;
     uint64_t n = 0;
@@ -107,8 +110,8 @@ void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *a
         wk->sectors[1] += n;
 }
 
-void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at, unsigned bytes,
-                      enum sg_access how)
+void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                      const uint32_t *at, unsigned bytes, enum sg_access how)
 {
     struct sg_worker *wk = w->wk;
     if (wk->race) {
@@ -151,8 +154,8 @@ void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg
     wk->sectors[how == SG_WRITE] += n;
 }
 
-void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at, unsigned bytes,
-                     bool line0, bool line1, enum sg_access how)
+void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                     const uint32_t *at, unsigned bytes, bool line0, bool line1, enum sg_access how)
 {
     struct sg_worker *wk = w->wk;
     if (wk->race || !wk->map) {
@@ -163,7 +166,8 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
     const uint64_t a0 = (a >> 5) - first, a1 = ((a + (line0 ? 16 * bytes : bytes) - 1) >> 5) - first;
     const uint64_t b0 = (b >> 5) - first, b1 = ((b + (line1 ? 16 * bytes : bytes) - 1) >> 5) - first;
     /* sectors of both halves count once */
-    const uint64_t lo = a0 > b0 ? a0 : b0, hi = a1 < b1 ? a1 : b1, n = a1 - a0 + 1 + b1 - b0 + 1 - (hi >= lo ? hi - lo + 1 : 0);
+    const uint64_t lo = a0 > b0 ? a0 : b0, hi = a1 < b1 ? a1 : b1,
+                   n = a1 - a0 + 1 + b1 - b0 + 1 - (hi >= lo ? hi - lo + 1 : 0);
     for (unsigned write = 0; write < 2; write++) {
         if (how == (write ? SG_READ : SG_WRITE))
             continue;
@@ -173,7 +177,8 @@ void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_
     }
 }
 
-/* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the allocation, all CPU threads mark in it. */
+/* Prefetched sectors stay so until a launch reads or writes them, or the memory goes; the map belongs to the
+ * allocation, all CPU threads mark in it. */
 static void fetch(struct sg_worker *wk, const struct sg_alloc *a, uint64_t from, uint64_t to)
 {
     if (from < a->base)

@@ -1,8 +1,10 @@
-/* Video instructions on two half-words or four bytes, lane by lane as the manual's pseudocode says (PTX ISA, "Video Instructions").
+/* Video instructions on two half-words or four bytes, lane by lane as the manual's pseudocode says (PTX ISA, "Video
+ * Instructions").
  *
- * Lanes are extended by their operand's sign, so that operands of different types meet as numbers. The result of a lane is cut to its width,
- * after .sat has clamped it to what the destination's type can hold; .add sums whole results, whatever the width. vavrg rounds halves away from
- * zero. op->sub is what a lane computes; op->imm has the mask, three bits for each lane's place on either side, and what the names below say.
+ * Lanes are extended by their operand's sign, so that operands of different types meet as numbers. The result of a lane
+ * is cut to its width, after .sat has clamped it to what the destination's type can hold; .add sums whole results,
+ * whatever the width. vavrg rounds halves away from zero. op->sub is what a lane computes; op->imm has the mask, three
+ * bits for each lane's place on either side, and what the names below say.
  */
 #include "softgpu/decode.h"
 
@@ -37,7 +39,8 @@ static const struct sg_op *video(struct sg_warp *w, const struct sg_op *op)
 {
     uint64_t imm = (uint64_t)op->imm;
     unsigned lanes = imm >> LANES_AT & 7, width = 32 / lanes, mask = imm & 15;
-    bool sd = imm >> SIGN_AT & 1, sa = imm >> (SIGN_AT + 1) & 1, sb = imm >> (SIGN_AT + 2) & 1, add = imm >> ADD_AT & 1, sat = imm >> SAT_AT & 1;
+    bool sd = imm >> SIGN_AT & 1, sa = imm >> (SIGN_AT + 1) & 1, sb = imm >> (SIGN_AT + 2) & 1, add = imm >> ADD_AT & 1,
+         sat = imm >> SAT_AT & 1;
     int64_t max = (INT64_C(1) << (width - sd)) - 1, min = sd ? -max - 1 : 0;
     for (uint32_t m = w->mask; m; m &= m - 1) {
         unsigned l = (unsigned)__builtin_ctz(m);
@@ -45,7 +48,8 @@ static const struct sg_op *video(struct sg_warp *w, const struct sg_op *op)
         for (unsigned k = 0; k < lanes; k++) {
             if (!(mask >> k & 1))
                 continue;
-            int64_t x = lane(a, b, imm >> (FROM_AT + 3 * k) & 7, width, sa), y = lane(a, b, imm >> (FROM_AT + 12 + 3 * k) & 7, width, sb);
+            int64_t x = lane(a, b, imm >> (FROM_AT + 3 * k) & 7, width, sa),
+                    y = lane(a, b, imm >> (FROM_AT + 12 + 3 * k) & 7, width, sb);
             int64_t t = result((enum kind)op->sub, x, y);
             if (sat)
                 t = t > max ? max : t < min ? min : t;
@@ -80,13 +84,15 @@ int sg_decode_video(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
     struct ptx_video v = ptx_video_of(i);
-    uint64_t imm = v.mask | (uint64_t)v.lanes << LANES_AT | (uint64_t)ptx_has(i, PTX_M_ADD) << ADD_AT | (uint64_t)ptx_has(i, PTX_M_SAT) << SAT_AT;
+    uint64_t imm = v.mask | (uint64_t)v.lanes << LANES_AT | (uint64_t)ptx_has(i, PTX_M_ADD) << ADD_AT |
+                   (uint64_t)ptx_has(i, PTX_M_SAT) << SAT_AT;
     for (unsigned side = 0; side < 2; side++)
         for (unsigned k = 0; k < v.lanes; k++)
             imm |= (uint64_t)v.from[side][k] << (FROM_AT + 12 * side + 3 * k);
     for (unsigned k = 0; k < i->ntype; k++) /* signs of d, a, b; vset has those of a, b */
         imm |= (uint64_t)ptx_type_is_signed((enum ptx_type)i->type[k]) << (SIGN_AT + k + (i->ntype == 2));
-    uint32_t a = sg_source(d, &i->opnd[1], PTX_B32), b = sg_source(d, &i->opnd[2], PTX_B32), c = sg_source(d, &i->opnd[3], PTX_B32);
+    uint32_t a = sg_source(d, &i->opnd[1], PTX_B32), b = sg_source(d, &i->opnd[2], PTX_B32),
+             c = sg_source(d, &i->opnd[3], PTX_B32);
     uint32_t to = sg_dest(d, &i->opnd[0], PTX_B32);
     struct sg_op *op = sg_emit(d, video);
     op->d = to;

@@ -7,15 +7,17 @@
  *     running ── barrier.cluster.wait ──▶ CLUSTER ── all threads of the cluster have arrived ──▶ RUN
  *     running ── collective with lanes missing ──▶ WARP ── they arrive, or exit ──▶ RUN or joint execution
  *
- * Lowest-first gives reconvergence without post-dominators. It alone would starve a fragment that the running one spins for, so
- * a fragment that waited for PATIENCE basic blocks (SPIN_PATIENCE when the running one does atomics) runs for STICK of them.
+ * Lowest-first gives reconvergence without post-dominators. It alone would starve a fragment that the running one spins
+ * for, so a fragment that waited for PATIENCE basic blocks (SPIN_PATIENCE when the running one does atomics) runs for
+ * STICK of them.
  *
- * Barriers count threads. A counted barrier counts lanes that do not exist or have exited as arrived when their warp arrives, as the
- * hardware counts warps; a barrier of all threads waits for those that have not exited. Nothing here knows `.aligned`: a barrier under
- * divergence completes when its threads are there.
+ * Barriers count threads. A counted barrier counts lanes that do not exist or have exited as arrived when their warp
+ * arrives, as the hardware counts warps; a barrier of all threads waits for those that have not exited. Nothing here
+ * knows `.aligned`: a barrier under divergence completes when its threads are there.
  *
- * Collectives (shfl, vote, match, redux, elect, bar.warp.sync) wait for all living lanes of the member mask. Lanes may come from different
- * places in the code (legal since sm_70): when nothing else can run, waiting fragments of the same kind are executed jointly.
+ * Collectives (shfl, vote, match, redux, elect, bar.warp.sync) wait for all living lanes of the member mask. Lanes may
+ * come from different places in the code (legal since sm_70): when nothing else can run, waiting fragments of the same
+ * kind are executed jointly.
  */
 #include "softgpu/check.h"
 
@@ -165,7 +167,8 @@ const struct sg_op *sg_bra(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* brx.idx: ext[x] is the number of targets, their distances follow. An index past the end is undefined in PTX; here a fault. */
+/* brx.idx: ext[x] is the number of targets, their distances follow. An index past the end is undefined in PTX; here a
+ * fault. */
 const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op)
 {
     const uint32_t *ext = w->code->ext + op->x, *index = SG_P(uint32_t, op->a);
@@ -179,7 +182,8 @@ const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op)
     return sg_pick(w);
 }
 
-/* bar.red's result, for lanes that wait at the barrier, as it completes: before they go on others may use the same barrier again. */
+/* bar.red's result, for lanes that wait at the barrier, as it completes: before they go on others may use the same
+ * barrier again. */
 static void give_result(struct sg_warp *w, struct sg_frag *f, const struct sg_barrier *bar)
 {
     const struct sg_op *op = f->op;
@@ -194,7 +198,7 @@ static void give_result(struct sg_warp *w, struct sg_frag *f, const struct sg_ba
     f->op++;
 }
 
-/* ---- exit, trap ---------------------------------------------------------------------------------------------------- */
+/* ---- exit, trap -------------------------------------------------------------------------------------------------- */
 static void complete(struct sg_block *b, unsigned n)
 {
     struct sg_barrier *bar = &b->bar[n];
@@ -246,8 +250,11 @@ const struct sg_op *sg_trap(struct sg_warp *w, const struct sg_op *op)
     uint32_t t = guard(w, op);
     if (!t)
         return op + 1;
-    return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(t), 0, 0,
-                       op->sub ? "an indirect call of an address that is no function with these parameters, or is one that runs already" : "trap");
+    return sg_fault_at(
+        w, op, DT_E_TRAP, (unsigned)__builtin_ctz(t), 0, 0,
+        op->sub
+            ? "an indirect call of an address that is no function with these parameters, or is one that runs already"
+            : "trap");
 }
 
 /* A string at a generic address, for messages. */
@@ -272,7 +279,8 @@ static void text_at(struct sg_warp *w, const struct sg_op *op, unsigned lane, ui
 uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k)
 {
     uint32_t at = w->code->ext[op->x + k];
-    return w->local + lane * w->local_bytes + (at & ~SG_IN_FRAME) + (at & SG_IN_FRAME ? SG_P(uint64_t, w->code->fp)[lane] : 0);
+    return w->local + lane * w->local_bytes + (at & ~SG_IN_FRAME) +
+           (at & SG_IN_FRAME ? SG_P(uint64_t, w->code->fp)[lane] : 0);
 }
 
 static uint64_t call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k, unsigned bytes)
@@ -365,7 +373,8 @@ const struct sg_op *sg_vprintf(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* %clock, %clock64, %globaltimer: thread-instructions that this CPU thread executed so far; grows, and is the same in every run. */
+/* %clock, %clock64, %globaltimer: thread-instructions that this CPU thread executed so far; grows, and is the same in
+ * every run. */
 const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op)
 {
     uint64_t t = w->wk->executed + ++w->wk->ticks;
@@ -379,7 +388,7 @@ const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op)
     return op + 1;
 }
 
-/* ---- barriers ------------------------------------------------------------------------------------------------------ */
+/* ---- barriers ---------------------------------------------------------------------------------------------------- */
 const struct sg_op *sg_bar(struct sg_warp *w, const struct sg_op *op)
 {
     uint32_t m = w->mask;
@@ -419,10 +428,12 @@ const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, boo
     unsigned n = SG_BARRIERS + w->index / 4, first = w->index & ~3u;
     *ret_last = false;
     if (first + 4 > b->nwarp || w->mask != SG_ALL)
-        return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0, "a warpgroup of less than 128 threads");
+        return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0,
+                           "a warpgroup of less than 128 threads");
     struct sg_barrier *bar = &b->bar[n];
     if (bar->arrived && bar->op != op)
-        return sg_fault_at(w, op, DT_E_TRAP, 0, 0, 0, "another warp of the warpgroup is at another instruction, on line %u",
+        return sg_fault_at(w, op, DT_E_TRAP, 0, 0, 0,
+                           "another warp of the warpgroup is at another instruction, on line %u",
                            w->code->src[bar->op->src].f->inst[w->code->src[bar->op->src].inst].line);
     bar->op = op;
     bar->expected = 4 * SG_LANES;
@@ -439,8 +450,9 @@ const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, boo
 /* Second half of bar.red. It never runs: give_result() has done it. */
 const struct sg_op *sg_bar_result(struct sg_warp *w, const struct sg_op *op) { return op + 1; }
 
-/* ---- collectives ------------------------------------------------------------------------------------------------------
- * d: result; a: value; b, c: shfl's lane and clamp; ext[x]: member mask (SG_NONE: active lanes), ext[x + 1]: second result. */
+/* ---- collectives
+ * ------------------------------------------------------------------------------------------------------ d: result; a:
+ * value; b, c: shfl's lane and clamp; ext[x]: member mask (SG_NONE: active lanes), ext[x + 1]: second result. */
 struct source {
     uint64_t v[SG_LANES];
     uint32_t p;
@@ -483,9 +495,7 @@ static bool shfl_lane(unsigned kind, unsigned l, uint32_t b, uint32_t c, unsigne
         j = (int)(l ^ b);
         ok = j <= (int)max;
         break;
-    default:
-        j = (int)(min | (b & ~seg & 31));
-        ok = j <= (int)max;
+    default: j = (int)(min | (b & ~seg & 31)); ok = j <= (int)max;
     }
     *ret = ok ? (unsigned)j : l;
     return ok;
@@ -691,11 +701,13 @@ const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op)
 const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op)
 {
     if (w->mask != w->alive)
-        return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0, "lanes 0x%x of the warp do not execute it", w->alive & ~w->mask);
+        return sg_fault_at(w, op, DT_E_TRAP, (unsigned)__builtin_ctz(w->mask), 0, 0,
+                           "lanes 0x%x of the warp do not execute it", w->alive & ~w->mask);
     return op + 1;
 }
 
-/* Where kernels run one after the other, what a kernel waits for is complete. Noted for the timing model: how much comes before. */
+/* Where kernels run one after the other, what a kernel waits for is complete. Noted for the timing model: how much
+ * comes before. */
 const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op)
 {
     struct sg_block *b = w->blk;

@@ -1,30 +1,33 @@
 /* wgmma.mma_async: products of a warpgroup (4 warps, the first a multiple of 4), PTX ISA 9.0 §9.7.15.
  *
- * D (64 x N) = A * B + D, or A * B where scale-d is false. Each warp holds 16 rows of D, and of A if A is in registers, as fragments of mma
- * with more tiles along N (§9.7.15.5.1.1). B, and A otherwise, lie in shared memory as a descriptor says (§9.7.15.5.1.2):
+ * D (64 x N) = A * B + D, or A * B where scale-d is false. Each warp holds 16 rows of D, and of A if A is in registers,
+ * as fragments of mma with more tiles along N (§9.7.15.5.1.1). B, and A otherwise, lie in shared memory as a descriptor
+ * says (§9.7.15.5.1.2):
  *
- *     bits 0-13 start, 16-29 leading dimension byte offset L, 32-45 stride dimension byte offset S, all without their low 4 bits;
+ *     bits 0-13 start, 16-29 leading dimension byte offset L, 32-45 stride dimension byte offset S, all without their
+ *     low 4 bits;
  *     49-51 base offset, 62-63 swizzle: 0 none, 1 128 bytes, 2 64 bytes, 3 32 bytes
  *
  * in chunks of 16 bytes. K is always 32 bytes, two chunks. W is the swizzle's width in chunks (1 for none). Chunk c of
  *
  *     K-major      row r               (r % 8) * 16 W + (r / 8) * S + c * (16, or L without a swizzle)
- *     MN-major     row k (of K), 8 elements of M or N a chunk: (k % 8) * 16 W + (c % W) * 16 + (c / W) * L + (k / 8) * S; without a swizzle
- *                  L and S change places. 16-bit types only.
+ *     MN-major     row k (of K), 8 elements of M or N a chunk: (k % 8) * 16 W + (c % W) * 16 + (c / W) * L + (k / 8) *
+ *                  S; without a swizzle L and S change places. 16-bit types only.
  *
- * from the start. Then bits 4 … 6 of the address are exchanged: xor with bits 7 … 9, as many as W has, counted from the base offset. So 8 chunks
- * along one direction and a step along the other are a register of a fragment, as they stand or transposed.
+ * from the start. Then bits 4 … 6 of the address are exchanged: xor with bits 7 … 9, as many as W has, counted from the
+ * base offset. So 8 chunks along one direction and a step along the other are a register of a fragment, as they stand
+ * or transposed.
  *
- * Time. The instruction is asynchronous and may run at any moment up to wgmma.wait_group: here it runs when the last warp of the group gets to
- * it. A program that reads D, or writes A, B or shared memory too early is wrong on a GPU and goes unnoticed here; so does a missing
- * wgmma.fence or fence.proxy.async. Checked: 128 threads, at the same instruction, with the same descriptors and scale-d; bounds.
- * Rounding is that of mma.
+ * Time. The instruction is asynchronous and may run at any moment up to wgmma.wait_group: here it runs when the last
+ * warp of the group gets to it. A program that reads D, or writes A, B or shared memory too early is wrong on a GPU and
+ * goes unnoticed here; so does a missing wgmma.fence or fence.proxy.async. Checked: 128 threads, at the same
+ * instruction, with the same descriptors and scale-d; bounds. Rounding is that of mma.
  */
 #include "softgpu/check.h"
 
 #include <string.h>
 
-struct source { /* a matrix in shared memory */
+struct source {                               /* a matrix in shared memory */
     uint32_t start, lead, stride, base, wide; /* wide: W */
     bool turned;
 };
@@ -32,12 +35,17 @@ struct source { /* a matrix in shared memory */
 static struct source source_of(uint64_t desc, bool turned)
 {
     static const uint8_t wide[] = {1, 8, 4, 2};
-    return (struct source){.start = (uint32_t)(desc & 0x3FFF) << 4, .lead = (uint32_t)(desc >> 16 & 0x3FFF) << 4,
-                           .stride = (uint32_t)(desc >> 32 & 0x3FFF) << 4, .base = desc >> 49 & 7, .wide = wide[desc >> 62], .turned = turned};
+    return (struct source){.start = (uint32_t)(desc & 0x3FFF) << 4,
+                           .lead = (uint32_t)(desc >> 16 & 0x3FFF) << 4,
+                           .stride = (uint32_t)(desc >> 32 & 0x3FFF) << 4,
+                           .base = desc >> 49 & 7,
+                           .wide = wide[desc >> 62],
+                           .turned = turned};
 }
 
 /* Rows 8 * tile … of the tile, step t along K, as a register of a fragment. */
-static bool load(struct sg_warp *w, const struct sg_op *op, const struct source *s, unsigned tile, unsigned t, uint32_t *out)
+static bool load(struct sg_warp *w, const struct sg_op *op, const struct source *s, unsigned tile, unsigned t,
+                 uint32_t *out)
 {
     const uint8_t *row[8];
     for (unsigned i = 0; i < 8; i++) {
@@ -70,11 +78,14 @@ static bool common(struct sg_warp *w, const struct sg_op *op, struct common *ret
 {
     const struct sg_warp *first = &w->blk->warp[w->index & ~3u];
     uint32_t p = *(const uint32_t *)sg_ref(first, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0);
-    *ret = (struct common){.a = op->a == SG_NONE ? 0 : *(const uint64_t *)sg_ref(first, op->a), .b = *(const uint64_t *)sg_ref(first, op->b), .add = p & 1};
+    *ret = (struct common){.a = op->a == SG_NONE ? 0 : *(const uint64_t *)sg_ref(first, op->a),
+                           .b = *(const uint64_t *)sg_ref(first, op->b),
+                           .add = p & 1};
     for (unsigned i = 0; i < 4; i++) {
         const struct sg_warp *v = first + i;
         const uint64_t *a = op->a == SG_NONE ? NULL : sg_ref(v, op->a), *b = sg_ref(v, op->b);
-        uint32_t q = *(const uint32_t *)sg_ref(v, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0), other = ret->add ? ~q : q;
+        uint32_t q = *(const uint32_t *)sg_ref(v, op->c) ^ (op->flags & SG_C_NOT ? SG_ALL : 0),
+                 other = ret->add ? ~q : q;
         for (unsigned l = 0; l < SG_LANES; l++)
             if ((a && a[l] != ret->a) || b[l] != ret->b || other >> l & 1) {
                 sg_fault_at(&w->blk->warp[v->index], op, DT_E_TRAP, l, 0, 0, "threads of a warpgroup give different %s",

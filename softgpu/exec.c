@@ -1,15 +1,16 @@
 /* Launches: blocks over CPU threads, warps within a block, limits, faults and counters.
  *
- * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (decoded operations). So is a cluster: its blocks
- * in turn (exec-cluster.c); without clusters each block is one of its own, and what is said of blocks here holds for clusters. Kernels whose blocks
- * cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS threads (default: one per CPU), started only when the launch has lasted
- * HELP_AFTER; kernels with atomics, fences or volatile accesses run on one thread, in block order, so that results are the same
- * in every run. A block that keeps spinning lets later ones in beside it. With a seed, the order of blocks is a
- * permutation and several blocks take turns after random amounts of work; more of them where the launch runs beside others (sg_beside), so that those
- * begin while this one's blocks are at work.
+ * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (decoded operations).
+ * So is a cluster: its blocks in turn (exec-cluster.c); without clusters each block is one of its own, and what is said
+ * of blocks here holds for clusters. Kernels whose blocks cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS
+ * threads (default: one per CPU), started only when the launch has lasted HELP_AFTER; kernels with atomics, fences or
+ * volatile accesses run on one thread, in block order, so that results are the same in every run. A block that keeps
+ * spinning lets later ones in beside it. With a seed, the order of blocks is a permutation and several blocks take
+ * turns after random amounts of work; more of them where the launch runs beside others (sg_beside), so that those begin
+ * while this one's blocks are at work.
  *
- * The first fault in block order wins: blocks after it are not started, blocks before it run on. Cancellation and the instruction limit
- * are looked at between two helpings of fuel.
+ * The first fault in block order wins: blocks after it are not started, blocks before it run on. Cancellation and the
+ * instruction limit are looked at between two helpings of fuel.
  *
  * Not here: what operations do (lanes.inc, exec-warp.c, exec-mem.c), decoding (decode.c), time (timing.c).
  */
@@ -28,7 +29,8 @@
 #include "base/alloc.h"
 #include "base/hash.h"
 
-enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, MAX_BESIDE = 512, SPINNING = 100 }; /* RESIDENT: clusters */
+/* RESIDENT: clusters */
+enum { FUEL = 20000, MAX_THREADS = 64, RESIDENT = 4, MAX_RESIDENT = 64, MAX_BESIDE = 512, SPINNING = 100 };
 #define HELP_AFTER 100e-6
 #define MAX_MEMORY (1ull << 30) /* registers, local and shared memory of the blocks of one CPU thread */
 
@@ -59,7 +61,7 @@ const struct sg_products *sg_isa_products(void)
     return t == sg_lanes_v4 ? &sg_products_v4 : t == sg_lanes_v3 ? &sg_products_v3 : &sg_products_v1;
 }
 
-/* ---- faults ------------------------------------------------------------------------------------------------------- */
+/* ---- faults ------------------------------------------------------------------------------------------------------ */
 static void thread_of(const struct sg_launch *l, uint32_t linear, uint32_t ret[3])
 {
     ret[0] = linear % l->block[0];
@@ -67,8 +69,8 @@ static void thread_of(const struct sg_launch *l, uint32_t linear, uint32_t ret[3
     ret[2] = linear / l->block[0] / l->block[1];
 }
 
-const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr, uint32_t bytes,
-                                const char *what, ...)
+const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
+                                uint32_t bytes, const char *what, ...)
 {
     struct sg_worker *wk = w->wk;
     w->stop = SG_FAULT;
@@ -111,8 +113,8 @@ void sg_fault_text(const struct sg_fault *f, char *out, size_t n)
     char line[32] = "";
     if (f->line)
         snprintf(line, sizeof line, "PTX line %u: ", f->line);
-    snprintf(out, n, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), %s%s", f->kernel ? f->kernel : "?", f->block[0], f->block[1],
-             f->block[2], f->thread[0], f->thread[1], f->thread[2], line, f->text);
+    snprintf(out, n, "kernel %s, block (%u,%u,%u), thread (%u,%u,%u), %s%s", f->kernel ? f->kernel : "?", f->block[0],
+             f->block[1], f->block[2], f->thread[0], f->thread[1], f->thread[2], line, f->text);
 }
 
 /* A fault of the launch as a whole. */
@@ -128,7 +130,7 @@ static int refuse(const struct sg_launch *l, struct sg_fault *fault, int num, ui
     return num;
 }
 
-/* ---- blocks --------------------------------------------------------------------------------------------------------- */
+/* ---- blocks ------------------------------------------------------------------------------------------------------ */
 static void fill32(void *p, uint32_t v)
 {
     for (unsigned l = 0; l < SG_LANES; l++)
@@ -156,8 +158,8 @@ static uint8_t *cut(uint8_t **p, size_t bytes)
     return r;
 }
 
-/* Memory of a resident block, in one piece. What is in it does not matter: registers that are read before they are written are cleared by
- * block_start, and so is all else that a kernel can see. */
+/* Memory of a resident block, in one piece. What is in it does not matter: registers that are read before they are
+ * written are cleared by block_start, and so is all else that a kernel can see. */
 static int block_init(struct sg_worker *wk, struct sg_block *b)
 {
     const struct sg_run *run = wk->run;
@@ -256,7 +258,8 @@ static void block_start(struct sg_block *b, uint64_t linear)
 static int cluster_init(struct sg_worker *wk, struct sg_cluster *cl)
 {
     const struct sg_run *run = wk->run;
-    if (block_bytes(run) * run->cluster_size > MAX_MEMORY || !(cl->block = dt_calloc(run->cluster_size, sizeof *cl->block)))
+    if (block_bytes(run) * run->cluster_size > MAX_MEMORY ||
+        !(cl->block = dt_calloc(run->cluster_size, sizeof *cl->block)))
         return DT_E_NOMEM;
     cl->size = run->cluster_size;
     for (uint32_t i = 0; i < cl->size; i++) {
@@ -299,7 +302,8 @@ static void deadlock(struct sg_block *b)
                             bar->expected ? bar->expected : b->alive);
             } else if (f->state == SG_F_CLUSTER) {
                 sg_fault_at(&b->warp[i], f->op - 1, DT_E_DEADLOCK, lane, 0, 0,
-                            "waits for ever at the cluster's barrier, where %u of %u threads are", b->cl->arrived, b->cl->alive);
+                            "waits for ever at the cluster's barrier, where %u of %u threads are", b->cl->arrived,
+                            b->cl->alive);
             } else {
                 sg_fault_at(&b->warp[i], f->op, DT_E_DEADLOCK, lane, 0, 0,
                             "waits for ever for lanes of its member mask (lanes 0x%x are here)", f->mask);
@@ -387,8 +391,9 @@ static enum sg_stop cluster_turn(struct sg_worker *wk, struct sg_cluster *cl, in
     return SG_YIELD;
 }
 
-/* ---- order of blocks ----------------------------------------------------------------------------------------------------
- * A permutation of [0, n): a 4-round Feistel network over the next even power of two, walked until it lands inside. */
+/* ---- order of blocks
+ * ---------------------------------------------------------------------------------------------------- A permutation of
+ * [0, n): a 4-round Feistel network over the next even power of two, walked until it lands inside. */
 static uint64_t permute(uint64_t i, uint64_t n, uint64_t seed)
 {
     unsigned half = 1;
@@ -413,7 +418,8 @@ static bool next_cluster(struct sg_worker *wk, uint64_t *ret_place, uint64_t *re
     if (__atomic_load_n(&run->stop, __ATOMIC_RELAXED))
         return false;
     if (wk->place == wk->place_end) {
-        /* several at once, so that threads with short blocks do not fight for the counter; towards the end one by one */
+        /* several at once, so that threads with short blocks do not fight for the counter; towards the end one by
+         * one */
         uint64_t left = run->nclusters - __atomic_load_n(&run->next, __ATOMIC_RELAXED), n = left / (16 * run->nworker);
         n = run->nworker == 1 || left > run->nclusters || !n ? 1 : n > 16 ? 16 : n;
         wk->place = __atomic_fetch_add(&run->next, n, __ATOMIC_RELAXED);
@@ -448,7 +454,8 @@ static void record_fault(struct sg_run *run, struct sg_worker *wk, uint64_t plac
 {
     wk->fault_place = place;
     uint64_t old = __atomic_load_n(&run->fault_cluster, __ATOMIC_RELAXED);
-    while (place < old && !__atomic_compare_exchange_n(&run->fault_cluster, &old, place, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    while (place < old &&
+           !__atomic_compare_exchange_n(&run->fault_cluster, &old, place, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
 }
 
@@ -513,7 +520,8 @@ static void work(struct sg_worker *wk)
         do
             cl = &wk->cluster[turn++ % wk->ncluster];
         while (!cl->live);
-        for (uint32_t k = 0; beside && cl->passes && turn % 4 && k < wk->ncluster; k++) /* rather one that has not begun: all must, before others may */
+        /* rather one that has not begun: all must, before others may */
+        for (uint32_t k = 0; beside && cl->passes && turn % 4 && k < wk->ncluster; k++)
             if (wk->cluster[k].live && !wk->cluster[k].passes)
                 cl = &wk->cluster[k];
         cl->next = run->l->seed ? turn % cl->size : 0;
@@ -536,8 +544,8 @@ static void work(struct sg_worker *wk)
                 __atomic_store_n(&run->stop, 2, __ATOMIC_RELAXED);
             }
         }
-        if (stop != SG_DONE && cl->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT && run->code->ordered &&
-                 (target + 1) * block_bytes(run) * cl->size < MAX_MEMORY)
+        if (stop != SG_DONE && cl->passes % SPINNING == 0 && live == target && target < MAX_RESIDENT &&
+            run->code->ordered && (target + 1) * block_bytes(run) * cl->size < MAX_MEMORY)
             target++;
     }
 out:
@@ -614,7 +622,7 @@ static uint32_t thread_count(void)
     return n < 1 ? 1 : n > MAX_THREADS ? MAX_THREADS : (uint32_t)n;
 }
 
-/* ---- one launch ------------------------------------------------------------------------------------------------------- */
+/* ---- one launch -------------------------------------------------------------------------------------------------- */
 static void fill_konst(struct sg_run *run)
 {
     const struct sg_code *c = run->code;
@@ -652,7 +660,8 @@ static int make_ranges(struct sg_run *run, const struct sg_alloc *a, size_t n)
         return DT_E_NOMEM;
     run->nrange = n;
     for (size_t i = 0; i < n; i++)
-        run->range[i] = (struct sg_range){.base = a[i].base, .end = a[i].end, .index = (uint32_t)i, .read_only = a[i].read_only};
+        run->range[i] =
+            (struct sg_range){.base = a[i].base, .end = a[i].end, .index = (uint32_t)i, .read_only = a[i].read_only};
     return 0;
 }
 
@@ -701,10 +710,25 @@ static void collect(struct sg_run *run, struct sg_stats *s)
     s->unique_read_bytes = unique[0];
     s->unique_write_bytes = unique[1];
     if (run->l->some.block) {
-        uint64_t *const all[] = {&s->fp32, &s->fp64, &s->integer, &s->sfu, &s->memory, &s->barriers, &s->tensor_flops, &s->shared_bytes, &s->instructions,
-                                 &s->longest, &s->before_wait, &s->before_trigger, &s->light_blocks, &s->light_instructions, &s->global_read_bytes, &s->global_write_bytes};
+        uint64_t *const all[] = {&s->fp32,
+                                 &s->fp64,
+                                 &s->integer,
+                                 &s->sfu,
+                                 &s->memory,
+                                 &s->barriers,
+                                 &s->tensor_flops,
+                                 &s->shared_bytes,
+                                 &s->instructions,
+                                 &s->longest,
+                                 &s->before_wait,
+                                 &s->before_trigger,
+                                 &s->light_blocks,
+                                 &s->light_instructions,
+                                 &s->global_read_bytes,
+                                 &s->global_write_bytes};
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-            *all[i] = run->nclusters ? (uint64_t)((double)*all[i] / (double)run->nclusters * (double)run->nblocks + 0.5) : 0;
+            *all[i] =
+                run->nclusters ? (uint64_t)((double)*all[i] / (double)run->nclusters * (double)run->nblocks + 0.5) : 0;
         s->unique_read_bytes = run->l->some.unique_read_bytes;
         s->unique_write_bytes = run->l->some.unique_write_bytes;
     }
@@ -712,7 +736,8 @@ static void collect(struct sg_run *run, struct sg_stats *s)
     s->talk = sg_talk_finish(run->first, s);
 }
 
-static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault, struct sg_run *run)
+static int check(const struct sg_device *d, const struct sg_launch *l, const struct sg_code *c, struct sg_fault *fault,
+                 struct sg_run *run)
 {
     if (c->error)
         return refuse(l, fault, c->error, c->error_line, "%s", c->error_text);
@@ -722,13 +747,13 @@ static int check(const struct sg_device *d, const struct sg_launch *l, const str
     if (l->grid[0] > INT32_MAX || l->grid[1] > 65535 || l->grid[2] > 65535)
         return refuse(l, fault, DT_E_LAUNCH, 0, "grid (%u,%u,%u) is too large", l->grid[0], l->grid[1], l->grid[2]);
     if (l->block[2] > 64 || threads > 1024 || threads * l->block[2] > l->kernel->info.max_threads)
-        return refuse(l, fault, DT_E_LAUNCH, 0, "block (%u,%u,%u) is over the kernel's limit of %u threads", l->block[0], l->block[1],
-                      l->block[2], l->kernel->info.max_threads);
+        return refuse(l, fault, DT_E_LAUNCH, 0, "block (%u,%u,%u) is over the kernel's limit of %u threads",
+                      l->block[0], l->block[1], l->block[2], l->kernel->info.max_threads);
     const struct sg_model *m = sg_device_model(d);
     uint32_t limit = m && m->shared_block_optin ? m->shared_block_optin : 227 << 10;
     if (c->shared_static > limit || l->shared_dynamic > limit - c->shared_static)
-        return refuse(l, fault, DT_E_LAUNCH, 0, "%u + %u bytes of shared memory are over the device's %u", c->shared_static,
-                      l->shared_dynamic, limit);
+        return refuse(l, fault, DT_E_LAUNCH, 0, "%u + %u bytes of shared memory are over the device's %u",
+                      c->shared_static, l->shared_dynamic, limit);
     const char *misfit = sg_cluster_shape(l, run->cluster, &run->explicit_cluster);
     if (misfit)
         return refuse(l, fault, DT_E_LAUNCH, 0, "%s", misfit);
@@ -742,7 +767,8 @@ static int check(const struct sg_device *d, const struct sg_launch *l, const str
             return refuse(l, fault, DT_E_UNSUPPORTED, 0, "some of the blocks of a launch with clusters");
         for (uint32_t i = 0; i < l->some.n; i++)
             if (l->some.block[i] >= run->nblocks || (i && l->some.block[i] <= l->some.block[i - 1]))
-                return refuse(l, fault, DT_E_LAUNCH, 0, "the blocks to run are not ascending numbers of blocks of the grid");
+                return refuse(l, fault, DT_E_LAUNCH, 0,
+                              "the blocks to run are not ascending numbers of blocks of the grid");
         run->nclusters = l->some.n;
     }
     run->threads = (uint32_t)(threads * l->block[2]);
@@ -757,7 +783,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
     struct sg_code *c = sg_kernel_code(l->kernel, l->checks & SG_CHECK_ALL);
     if (!c)
         return refuse(l, fault, DT_E_NOMEM, 0, "memory is out");
-    struct sg_run run = {.device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX, .recording = PTHREAD_MUTEX_INITIALIZER};
+    struct sg_run run = {
+        .device = d, .l = l, .code = c, .fault_cluster = UINT64_MAX, .recording = PTHREAD_MUTEX_INITIALIZER};
     if (l->record)
         l->record->stray.found = 0;
     int r = check(d, l, c, fault, &run);
@@ -802,7 +829,8 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
             *fault = bad->f;
             r = bad->fault;
         } else if (run.stop == 1) {
-            r = refuse(l, fault, DT_E_TIMEOUT, 0, "over the limit of %llu thread-instructions", (unsigned long long)l->max_instructions);
+            r = refuse(l, fault, DT_E_TIMEOUT, 0, "over the limit of %llu thread-instructions",
+                       (unsigned long long)l->max_instructions);
         } else if (run.stop == 2) {
             r = refuse(l, fault, DT_E_TIMEOUT, 0, "the launch was cancelled");
         } else if (run.stop) {

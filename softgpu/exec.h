@@ -1,17 +1,18 @@
 /* Inside softgpu: decoded kernels and the state of running blocks.
  *
- * Registers. A register of up to 32 bits is a row of 32 lanes of uint32_t (128 bytes), a 64-bit one 32 lanes of uint64_t, a
- * 128-bit one two such rows (low, high), a predicate one uint32_t with a bit per lane. 8- and 16-bit values are kept zero-extended.
- * An operand is a `ref`: a byte offset with the number of its base in the low two bits: 0 the warp's registers, 1 the launch's
- * constants (immediates, parameters, broadcast to 32 lanes), 2 the block's constants (%ctaid).
+ * Registers. A register of up to 32 bits is a row of 32 lanes of uint32_t (128 bytes), a 64-bit one 32 lanes of
+ * uint64_t, a 128-bit one two such rows (low, high), a predicate one uint32_t with a bit per lane. 8- and 16-bit values
+ * are kept zero-extended. An operand is a `ref`: a byte offset with the number of its base in the low two bits: 0 the
+ * warp's registers, 1 the launch's constants (immediates, parameters, broadcast to 32 lanes), 2 the block's constants
+ * (%ctaid).
  *
- * Code. A decoded kernel is one array of struct sg_op, device functions inlined. `fn` does the operation for all lanes of `w->mask` and
- * returns the next operation, or NULL when the warp has to stop (w->stop says why). Each basic block starts with a BB operation,
- * which counts, looks for other diverged threads of the warp, and gives way when the warp's fuel is spent: branch targets,
- * and places where diverged threads meet, are always BB operations.
+ * Code. A decoded kernel is one array of struct sg_op, device functions inlined. `fn` does the operation for all lanes
+ * of `w->mask` and returns the next operation, or NULL when the warp has to stop (w->stop says why). Each basic block
+ * starts with a BB operation, which counts, looks for other diverged threads of the warp, and gives way when the warp's
+ * fuel is spent: branch targets, and places where diverged threads meet, are always BB operations.
  *
- * Divergence. A warp runs one fragment (op, mask) at a time; the others wait in w->frag: runnable, at a barrier, or at a
- * collective for lanes that are still missing. Lowest position first, equal ones merged; see exec-warp.c.
+ * Divergence. A warp runs one fragment (op, mask) at a time; the others wait in w->frag: runnable, at a barrier, or at
+ * a collective for lanes that are still missing. Lowest position first, equal ones merged; see exec-warp.c.
  *
  * Three copies of the lane loops (lanes.inc) are compiled, for x86-64 of levels 1, 3 and 4; sg_isa() picks one.
  */
@@ -31,7 +32,8 @@
 #define SG_WINDOW_SHARED (1ull << SG_WINDOW_SHIFT)
 #define SG_WINDOW_LOCAL (2ull << SG_WINDOW_SHIFT)
 #define SG_WINDOW_PARAM (3ull << SG_WINDOW_SHIFT)
-/* Inside the shared window, bits 24 and up are 0 for the block's own memory, or 1 + the rank of a block of the cluster (exec-cluster.c). */
+/* Inside the shared window, bits 24 and up are 0 for the block's own memory, or 1 + the rank of a block of the cluster
+ * (exec-cluster.c). */
 #define SG_RANK_SHIFT 24
 #define SG_MAX_CLUSTER 16
 #define SG_MAX_LOCAL (512u << 10) /* bytes per thread, as CUDA */
@@ -65,16 +67,42 @@ struct sg_op {
     uint32_t site;       /* memory operations: index into the worker's range cache */
     uint8_t size, n;     /* memory: bytes of an element, elements */
     uint8_t space, flags;
-    uint8_t sub, type;   /* sub-operation, enum ptx_type */
-    uint16_t rnd;        /* SG_RN… | SG_FTZ | SG_SAT */
+    uint8_t sub, type; /* sub-operation, enum ptx_type */
+    uint16_t rnd;      /* SG_RN… | SG_FTZ | SG_SAT */
 };
 
-enum sg_rnd { SG_RN, SG_RZ, SG_RM, SG_RP, SG_RNA, SG_RND_MASK = 7, SG_FTZ = 8, SG_SAT = 16, SG_RELU = 32, SG_INTEGRAL = 64,
-              SG_SATFINITE = 128, SG_NANP = 256, SG_XORSIGN = 512, SG_ABS = 1024 };
+enum sg_rnd {
+    SG_RN,
+    SG_RZ,
+    SG_RM,
+    SG_RP,
+    SG_RNA,
+    SG_RND_MASK = 7,
+    SG_FTZ = 8,
+    SG_SAT = 16,
+    SG_RELU = 32,
+    SG_INTEGRAL = 64,
+    SG_SATFINITE = 128,
+    SG_NANP = 256,
+    SG_XORSIGN = 512,
+    SG_ABS = 1024
+};
 
 /* What one instruction of a basic block adds to the counters, per active lane. */
-enum sg_count { SG_C_FP32, SG_C_FP64, SG_C_INT, SG_C_SFU, SG_C_MEMORY, SG_C_BARRIER, SG_C_TENSOR, SG_C_SHARED, SG_C_CLUSTER, SG_C_CLUSTER_BYTES, SG_C_CLUSTER_SYNC,
-                SG_C_COUNT };
+enum sg_count {
+    SG_C_FP32,
+    SG_C_FP64,
+    SG_C_INT,
+    SG_C_SFU,
+    SG_C_MEMORY,
+    SG_C_BARRIER,
+    SG_C_TENSOR,
+    SG_C_SHARED,
+    SG_C_CLUSTER,
+    SG_C_CLUSTER_BYTES,
+    SG_C_CLUSTER_SYNC,
+    SG_C_COUNT
+};
 
 struct sg_bb {
     uint32_t instructions; /* of PTX */
@@ -91,9 +119,10 @@ struct sg_fragment {
     const uint16_t *at;             /* where each element lies, for loads and stores: sg_fragment_table() */
 };
 enum sg_mat_bits { SG_MAT_MUL, SG_MAT_XOR, SG_MAT_AND }; /* of b1 */
-struct sg_tiles { /* a product as matrix.inc does it */
+struct sg_tiles {                                        /* a product as matrix.inc does it */
     enum ptx_type a, b;
-    unsigned high, wide, steps, per; /* tiles of 8 rows of A, of 8 columns of B; registers along K; elements in a register (b1: one word) */
+    /* tiles of 8 rows of A, of 8 columns of B; registers along K; elements in a register (b1: one word) */
+    unsigned high, wide, steps, per;
     enum sg_mat_bits bits;
     bool negate_a, negate_b;
 };
@@ -106,7 +135,7 @@ struct sg_mma {
     unsigned copies;           /* wmma.load: registers from here on are copies */
     unsigned rnd;              /* f64: SG_RN … SG_RP */
     bool saturate, by_column;
-    bool quads, col_a, col_b;  /* m8n8k4 of f16; the layouts of A and B there. wgmma: M- and N-major */
+    bool quads, col_a, col_b; /* m8n8k4 of f16; the layouts of A and B there. wgmma: M- and N-major */
 };
 #define SG_MMA_REGS 64 /* of all operands, at most */
 #define SG_WGMMA_REGS 136
@@ -149,30 +178,53 @@ struct sg_code {
     struct sg_param_copy *param;
     struct sg_clear {
         uint32_t at, bytes;
-    } *clear; /* registers that may be read before they are written: 0 */
+    } * clear; /* registers that may be read before they are written: 0 */
     struct sg_shared_name *shared;
     uint32_t nshared;
     uint32_t nop, nsrc, next, nbb, nkonst, nparam, nsite, nclear;
     uint32_t konst_bytes, reg_bytes;
     uint32_t local_bytes, shared_static, shared_dynamic_at, param_total;
-    uint32_t fp;  /* row: where a thread's frame lies in its local memory; 0: no function needs one */
-    bool heap;    /* uses malloc or free */
+    uint32_t fp;     /* row: where a thread's frame lies in its local memory; 0: no function needs one */
+    bool heap;       /* uses malloc or free */
     bool prefetches; /* into the L2 */
-    bool ordered; /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
+    bool ordered;    /* blocks may talk to each other (atomics, fences, volatile): run them in order, on one thread */
     bool talks, acquires, releases; /* global acquires and releases wider than the block: both of them */
-    int error;    /* decoding failed: DT_E_* and why */
+    int error;                      /* decoding failed: DT_E_* and why */
     uint32_t error_line;
     char error_text[256];
 };
 
 /* Refs with a fixed place. */
 enum { SG_REG_TIDX = 0, SG_REG_TIDY = 128, SG_REG_TIDZ = 256, SG_REG_WARPID = 384, SG_REG_FIXED = 512 };
-enum { SG_BLOCK_CTAIDX = 0, SG_BLOCK_CTAIDY = 128, SG_BLOCK_CTAIDZ = 256, SG_BLOCK_SMID = 384, SG_BLOCK_CLUSTERID = 512,
-       SG_BLOCK_CLUSTER_CTAID = 896, SG_BLOCK_CLUSTER_RANK = 1280, SG_BLOCK_BYTES = 1408 };
+enum {
+    SG_BLOCK_CTAIDX = 0,
+    SG_BLOCK_CTAIDY = 128,
+    SG_BLOCK_CTAIDZ = 256,
+    SG_BLOCK_SMID = 384,
+    SG_BLOCK_CLUSTERID = 512,
+    SG_BLOCK_CLUSTER_CTAID = 896,
+    SG_BLOCK_CLUSTER_RANK = 1280,
+    SG_BLOCK_BYTES = 1408
+};
 /* Launch constants filled in by sg_execute. */
-enum { SG_K_FALSE = 0, SG_K_TRUE = 4, SG_K_EXPLICIT_CLUSTER = 8, SG_K_LANEID = 128, SG_K_LANEMASK = 256 /* eq le lt ge gt */, SG_K_NTID = 896,
-       SG_K_NCTAID = 1280, SG_K_NWARPID = 1664, SG_K_NSMID = 1792, SG_K_DYNSMEM = 1920, SG_K_TOTSMEM = 2048, SG_K_ZERO64 = 2176,
-       SG_K_NCLUSTERID = 2432, SG_K_CLUSTER_NCTAID = 2816, SG_K_CLUSTER_SIZE = 3200, SG_K_FIXED = 3328 };
+enum {
+    SG_K_FALSE = 0,
+    SG_K_TRUE = 4,
+    SG_K_EXPLICIT_CLUSTER = 8,
+    SG_K_LANEID = 128,
+    SG_K_LANEMASK = 256 /* eq le lt ge gt */,
+    SG_K_NTID = 896,
+    SG_K_NCTAID = 1280,
+    SG_K_NWARPID = 1664,
+    SG_K_NSMID = 1792,
+    SG_K_DYNSMEM = 1920,
+    SG_K_TOTSMEM = 2048,
+    SG_K_ZERO64 = 2176,
+    SG_K_NCLUSTERID = 2432,
+    SG_K_CLUSTER_NCTAID = 2816,
+    SG_K_CLUSTER_SIZE = 3200,
+    SG_K_FIXED = 3328
+};
 
 struct sg_kernel {
     struct sg_module *module;
@@ -190,9 +242,11 @@ struct sg_module {
     uint64_t workspace;   /* grid barrier of cooperative groups, 0: no kernel asked for it */
     pthread_mutex_t lock; /* decoding */
 };
-/* Where %envreg1 (high half) and %envreg2 (low half) say that a grid's barrier lies: 64 zeroed bytes a module. 0: no memory. Under its lock. */
+/* Where %envreg1 (high half) and %envreg2 (low half) say that a grid's barrier lies: 64 zeroed bytes a module. 0: no
+ * memory. Under its lock. */
 uint64_t sg_grid_workspace(struct sg_module *m);
-int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret); /* fails only with DT_E_NOMEM; other errors are in the code */
+/* fails only with DT_E_NOMEM; other errors are in the code */
+int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret);
 void sg_code_free(struct sg_code *c);
 struct sg_code *sg_kernel_code(struct sg_kernel *k, bool checked);
 /* What a function's address is: no memory (window 0x7F), so that only a call can use it. 0: it has no body. */
@@ -212,19 +266,23 @@ enum sg_stop { SG_GO, SG_YIELD, SG_BLOCKED, SG_DONE, SG_FAULT };
 
 struct sg_range { /* an allocation, as a launch sees it */
     uint64_t base, end;
-    uint32_t index;          /* in run->range */
+    uint32_t index; /* in run->range */
     bool read_only;
-    struct sg_shadow *shadow, *bytes; /* one per word of 4 bytes; one per byte, for words that are split. Made by the first access under SG_CHECK_BLOCKS */
+    /* one per word of 4 bytes; one per byte, for words that are split. Made by the first access under
+     * SG_CHECK_BLOCKS */
+    struct sg_shadow *shadow, *bytes;
 };
 struct sg_map { /* sectors of 32 bytes that were touched; exec-track.c */
     uint64_t *bits;
     uint8_t *dirty;
 };
 struct sg_shadow {
-    uint32_t writer, reader; /* block number + 1, counted by clusters; SHADOW_MANY readers or atomics, or SHADOW_CLUSTER + the number of a block of their cluster + 1 */
-    uint8_t atomic;          /* the writer's accesses were atomic */
-    uint8_t wphase, rphase;  /* the cluster's barriers before which they happened: number 1 for 0; 255: unknown */
-    uint8_t split;           /* of a word: its bytes have their own */
+    /* block number + 1, counted by clusters; SHADOW_MANY readers or atomics, or SHADOW_CLUSTER + the number of a block
+     * of their cluster + 1 */
+    uint32_t writer, reader;
+    uint8_t atomic;         /* the writer's accesses were atomic */
+    uint8_t wphase, rphase; /* the cluster's barriers before which they happened: number 1 for 0; 255: unknown */
+    uint8_t split;          /* of a word: its bytes have their own */
 };
 
 struct sg_calls { /* of a lane: what its calls saved */
@@ -246,14 +304,15 @@ struct sg_warp {
     uint8_t *shared, *local;
     uint64_t shared_bytes, local_bytes;
     struct sg_calls *calls; /* per lane; NULL: none made yet */
-    uint32_t cc;    /* carry flags */
-    uint32_t index; /* in the block */
+    uint32_t cc;            /* carry flags */
+    uint32_t index;         /* in the block */
     uint32_t tick, stick;
     uint32_t stop;  /* enum sg_stop */
     uint32_t ready; /* some fragment can run */
-    uint32_t arrived, passed; /* lanes that arrived at the cluster's barrier and have not waited yet; those of them that need not wait */
-    bool waited;    /* executed griddepcontrol.wait */
-    bool spin;      /* did an atomic since it last gave way to another fragment */
+    /* lanes that arrived at the cluster's barrier and have not waited yet; those of them that need not wait */
+    uint32_t arrived, passed;
+    bool waited; /* executed griddepcontrol.wait */
+    bool spin;   /* did an atomic since it last gave way to another fragment */
     struct sg_frag frag[2 * SG_LANES];
 };
 
@@ -274,13 +333,14 @@ struct sg_block {
     void *memory; /* all of these */
     size_t bytes;
     struct sg_barrier bar[SG_BARRIERS + SG_GROUPS];
-    uint32_t next;                /* warp to run next */
-    uint64_t executed;            /* thread-instructions so far */
-    uint64_t waited, triggered;   /* instructions before griddepcontrol.wait of the last warp, before .launch_dependents of the first */
+    uint32_t next;     /* warp to run next */
+    uint64_t executed; /* thread-instructions so far */
+    /* instructions before griddepcontrol.wait of the last warp, before .launch_dependents of the first */
+    uint64_t waited, triggered;
     bool waits, triggers;
     bool live;
     struct sg_cluster *cl;
-    uint32_t rank; /* in the cluster */
+    uint32_t rank;                /* in the cluster */
     struct sg_check_block *check; /* NULL: not checked */
     struct sg_touch_map *touched; /* by range and plane of the recorder; NULL: nothing yet */
 };
@@ -307,13 +367,13 @@ struct sg_runs dt_vec(struct sg_interval);
 struct sg_run;
 struct sg_worker {
     struct sg_run *run;
-    uint64_t *bb;               /* lane executions per basic block */
+    uint64_t *bb;                 /* lane executions per basic block */
     const struct sg_range **site; /* last allocation, per memory operation */
-    uint64_t executed, flushed; /* thread-instructions; what of them the run knows */
-    uint64_t ticks;             /* reads of a clock */
-    uint64_t sectors[2];        /* read, written */
-    uint64_t fetched;           /* sectors prefetched that were not yet */
-    struct sg_map *map;         /* two an allocation: read, written; NULL without counters */
+    uint64_t executed, flushed;   /* thread-instructions; what of them the run knows */
+    uint64_t ticks;               /* reads of a clock */
+    uint64_t sectors[2];          /* read, written */
+    uint64_t fetched;             /* sectors prefetched that were not yet */
+    struct sg_map *map;           /* two an allocation: read, written; NULL without counters */
     uint32_t generation;
     struct {
         uint32_t generation;
@@ -321,15 +381,15 @@ struct sg_worker {
     } met[256]; /* sectors of the access at hand */
     uint64_t heaviest;
     uint64_t weight[2][64]; /* blocks that executed 2^k to 2^(k+1) - 1 thread-instructions; what they executed */
-    uint64_t longest; /* sum over blocks: issued by the busiest warp */
+    uint64_t longest;       /* sum over blocks: issued by the busiest warp */
     uint64_t before_wait, before_trigger; /* of them */
-    bool held;   /* a block stopped at griddepcontrol.wait in this turn */
+    bool held;                            /* a block stopped at griddepcontrol.wait in this turn */
     bool track, race;
     uint32_t *touched, stray_site; /* recorder: the range that each site last met; the site of a stray + 1 */
     struct sg_runs runs;           /* what a block touched, at its end */
-    struct sg_check *check; /* NULL: not checked */
-    struct sg_talker *talk; /* NULL: nobody wants to know */
-    struct sg_cluster *cluster; /* resident ones */
+    struct sg_check *check;        /* NULL: not checked */
+    struct sg_talker *talk;        /* NULL: nobody wants to know */
+    struct sg_cluster *cluster;    /* resident ones */
     uint32_t ncluster;
     uint64_t place, place_end; /* clusters that it has taken and not begun */
     uint64_t rng;
@@ -350,16 +410,16 @@ struct sg_run {
     uint8_t *konst;
     uint32_t local_bytes; /* per thread: static, and the stack */
     uint32_t threads, nwarp, shared_bytes;
-    uint32_t cluster[3], cluster_size;   /* blocks */
+    uint32_t cluster[3], cluster_size; /* blocks */
     bool explicit_cluster;
     uint64_t nblocks, nclusters;
-    uint64_t next, fault_cluster;        /* atomics, in the order of clusters */
-    uint64_t executed;                   /* atomic */
-    int stop;                            /* atomic: 1 instruction limit, 2 cancelled, 3 out of memory */
-    struct sg_worker *first;             /* nworker of them; the first is the caller's thread */
+    uint64_t next, fault_cluster; /* atomics, in the order of clusters */
+    uint64_t executed;            /* atomic */
+    int stop;                     /* atomic: 1 instruction limit, 2 cancelled, 3 out of memory */
+    struct sg_worker *first;      /* nworker of them; the first is the caller's thread */
     uint32_t nworker;
-    bool helping;                        /* the other threads have been started, or are not wanted */
-    pthread_mutex_t recording;           /* held while the recorder's function runs */
+    bool helping;              /* the other threads have been started, or are not wanted */
+    pthread_mutex_t recording; /* held while the recorder's function runs */
 };
 
 static inline void *sg_ref(const struct sg_warp *w, uint32_t ref) { return w->base[ref & 3] + (ref & ~3u); }
@@ -400,15 +460,35 @@ const struct sg_op *sg_griddepcontrol(struct sg_warp *w, const struct sg_op *op)
 const struct sg_op *sg_setmaxnreg(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_activemask(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_clock(struct sg_warp *w, const struct sg_op *op);
-enum sg_collective { SG_SYNC, SG_SHFL_UP, SG_SHFL_DOWN, SG_SHFL_BFLY, SG_SHFL_IDX, SG_VOTE_ALL, SG_VOTE_ANY, SG_VOTE_UNI,
-                     SG_VOTE_BALLOT, SG_MATCH_ANY, SG_MATCH_ALL, SG_REDUX_ADD, SG_REDUX_MIN, SG_REDUX_MAX, SG_REDUX_AND,
-                     SG_REDUX_OR, SG_REDUX_XOR, SG_REDUX_FMIN, SG_REDUX_FMAX, SG_ELECT };
+enum sg_collective {
+    SG_SYNC,
+    SG_SHFL_UP,
+    SG_SHFL_DOWN,
+    SG_SHFL_BFLY,
+    SG_SHFL_IDX,
+    SG_VOTE_ALL,
+    SG_VOTE_ANY,
+    SG_VOTE_UNI,
+    SG_VOTE_BALLOT,
+    SG_MATCH_ANY,
+    SG_MATCH_ALL,
+    SG_REDUX_ADD,
+    SG_REDUX_MIN,
+    SG_REDUX_MAX,
+    SG_REDUX_AND,
+    SG_REDUX_OR,
+    SG_REDUX_XOR,
+    SG_REDUX_FMIN,
+    SG_REDUX_FMAX,
+    SG_ELECT
+};
 enum { SG_REDUX_ABS = 1 }; /* in op->rnd, with SG_NANP */
 enum sg_bar_kind { SG_BAR_SYNC, SG_BAR_ARRIVE, SG_BAR_POPC, SG_BAR_AND, SG_BAR_OR };
-/* The warp waits for the others of its warpgroup at `op`, to go on behind it. *ret_last: it is the last one, and works for all. If
- * not, return what this returns. A fault if they meet at different instructions. */
+/* The warp waits for the others of its warpgroup at `op`, to go on behind it. *ret_last: it is the last one, and works
+ * for all. If not, return what this returns. A fault if they meet at different instructions. */
 const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, bool *ret_last);
-const struct sg_op *sg_pick(struct sg_warp *w);                           /* the next fragment to run; NULL: stop is set */
+/* the next fragment to run; NULL: stop is set */
+const struct sg_op *sg_pick(struct sg_warp *w);
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
 /* Where printf of kernels goes; NULL: nowhere. Set by libcuda. */
@@ -416,14 +496,16 @@ extern void (*sg_print)(const char *text, size_t n);
 
 /* ---- exec-mem.c ------------------------------------------------------------------------------------------------- */
 /* The host address of `bytes` at `addr` in `space` for one lane; NULL with the fault set. */
-uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes, bool write);
+uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes,
+                    bool write);
 /* The fault of an access to "shared memory" or the like that is misaligned or outside its `limit` bytes; NULL. */
-void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space, uint64_t limit);
+void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space,
+               uint64_t limit);
 /* As above, for global memory only; *ret_range gets the allocation. NULL without a fault when it is not accessible. */
 const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
 enum sg_access { SG_READ, SG_WRITE, SG_ATOMIC };
-void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo, uint64_t bytes,
-                   enum sg_access how);
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
+                   uint64_t bytes, enum sg_access how);
 void sg_shadow_done(struct sg_range *r);
 
 /* ---- exec-track.c ---- */
@@ -431,15 +513,17 @@ void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_r
                     enum sg_access how);
 void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
                     enum sg_access how);
-/* All 32 lanes at base + at[l] within r, aligned elements of at most 32 bytes; those of inactive lanes repeat one of the others. */
-void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at,
-                      unsigned bytes, enum sg_access how);
+/* All 32 lanes at base + at[l] within r, aligned elements of at most 32 bytes; those of inactive lanes repeat one of
+ * the others. */
+void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                      const uint32_t *at, unsigned bytes, enum sg_access how);
 /* The same, where each half of the warp is one element, or 16 in a line. */
-void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base, const uint32_t *at,
-                     unsigned bytes, bool line0, bool line1, enum sg_access how);
+void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                     const uint32_t *at, unsigned bytes, bool line0, bool line1, enum sg_access how);
 int sg_track_init(struct sg_worker *wk);
 void sg_track_done(struct sg_worker *wk);
-void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2], uint64_t *ret_fetched); /* distinct bytes read, written */
+/* distinct bytes read, written */
+void sg_track_sum(const struct sg_run *run, uint64_t ret_bytes[2], uint64_t *ret_fetched);
 
 const struct sg_op *sg_load_slow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_store_slow(struct sg_warp *w, const struct sg_op *op);
@@ -462,9 +546,11 @@ int sg_talk_start(struct sg_worker *wk);
 void sg_talk_free(struct sg_worker *wk);
 void sg_talk_block_start(struct sg_worker *wk, bool alone); /* alone: no other block is resident */
 void sg_talk_block_end(struct sg_worker *wk, uint64_t longest);
-void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint32_t mask, enum sg_access how); /* sem: enum sg_sem */
+/* sem: enum sg_sem */
+void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint32_t mask, enum sg_access how);
 uint32_t sg_talk_finish(const struct sg_worker *wk, const struct sg_stats *all); /* the record's number, or 0 */
-void sg_count_bb(struct sg_stats *s, const struct sg_bb *bb, uint64_t n);        /* exec.c: n lanes went through the basic block */
+/* exec.c: n lanes went through the basic block */
+void sg_count_bb(struct sg_stats *s, const struct sg_bb *bb, uint64_t n);
 
 /* ---- exec-cluster.c: blocks of a cluster ---- */
 /* Where the launch's cluster size is (0,0,0): the kernel's, else one block. NULL: it fits; else why not. */
@@ -482,15 +568,36 @@ const struct sg_op *sg_mapa(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_getctarank(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_isspacep_cta(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_same_block(struct sg_warp *w, const struct sg_op *op);
-void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar); /* exec-warp.c */
+/* exec-warp.c */
+void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar);
 
-/* ---- exec-slow.c: lane by lane, all types and rounding modes; op->sub says what --------------------------------------- */
-enum sg_slow { SG_S_ADD, SG_S_SUB, SG_S_MUL, SG_S_FMA, SG_S_DIV, SG_S_RCP, SG_S_SQRT, SG_S_RSQRT, SG_S_SIN, SG_S_COS, SG_S_LG2,
-               SG_S_EX2, SG_S_TANH, SG_S_MIN, SG_S_MAX, SG_S_ABS, SG_S_NEG, SG_S_MIN3, SG_S_MAX3 };
+/* ---- exec-slow.c: lane by lane, all types and rounding modes; op->sub says what ---------------------------------- */
+enum sg_slow {
+    SG_S_ADD,
+    SG_S_SUB,
+    SG_S_MUL,
+    SG_S_FMA,
+    SG_S_DIV,
+    SG_S_RCP,
+    SG_S_SQRT,
+    SG_S_RSQRT,
+    SG_S_SIN,
+    SG_S_COS,
+    SG_S_LG2,
+    SG_S_EX2,
+    SG_S_TANH,
+    SG_S_MIN,
+    SG_S_MAX,
+    SG_S_ABS,
+    SG_S_NEG,
+    SG_S_MIN3,
+    SG_S_MAX3
+};
 const struct sg_op *sg_slow_float(struct sg_warp *w, const struct sg_op *op);
 enum sg_testp { SG_T_FINITE, SG_T_INFINITE, SG_T_NUMBER, SG_T_NAN, SG_T_NORMAL, SG_T_SUBNORMAL };
 const struct sg_op *sg_testp(struct sg_warp *w, const struct sg_op *op);
-/* Integers that the lane loops do not have. carry: a op b (op c), with w->cc in (SG_CC_IN) and out (SG_CC_OUT), in op->imm. */
+/* Integers that the lane loops do not have. carry: a op b (op c), with w->cc in (SG_CC_IN) and out (SG_CC_OUT), in
+ * op->imm. */
 enum sg_int { SG_I_ADD, SG_I_SUB, SG_I_MADLO, SG_I_MADHI, SG_I_FNS, SG_I_DP2A, SG_I_CVT_PACK, SG_I_X2 };
 enum { SG_CC_IN = 1, SG_CC_OUT = 2 };
 const struct sg_op *sg_carry(struct sg_warp *w, const struct sg_op *op);
@@ -503,8 +610,10 @@ const struct sg_op *sg_cvt_x2(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_cvt_narrow(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_f32x2(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_fma_oob(struct sg_warp *w, const struct sg_op *op);
-uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t); /* one f32, f16 or bf16 of sg_slow_float */
-/* value = (-1)^sign * mant * 2^exp, plus something smaller than the last place if `sticky`; rounded into a float type's bits */
+/* one f32, f16 or bf16 of sg_slow_float */
+uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t);
+/* value = (-1)^sign * mant * 2^exp, plus something smaller than the last place if `sticky`; rounded into a float type's
+ * bits */
 struct sg_parts {
     bool sign, nan, inf, sticky;
     uint64_t mant;
@@ -520,7 +629,8 @@ unsigned sg_matrix_bits(enum ptx_type t); /* of an element; 0: no type of matric
 struct sg_fragment sg_fragment(enum sg_mat_role role, enum ptx_type t, unsigned rows, unsigned cols);
 bool sg_fragment_table(struct dt_arena *arena, struct sg_fragment *f);
 bool sg_whole_warp(struct sg_warp *w, const struct sg_op *op); /* false with a fault: lanes are missing */
-void sg_turn(const uint8_t *const row[8], uint32_t *out);      /* a register from 8 rows of 8 elements of 16 bits, transposed */
+/* a register from 8 rows of 8 elements of 16 bits, transposed */
+void sg_turn(const uint8_t *const row[8], uint32_t *out);
 void sg_sum_i(bool saturate, const uint32_t *c, int32_t *acc); /* one register: acc += c */
 const struct sg_op *sg_mma(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wmma_load(struct sg_warp *w, const struct sg_op *op);
@@ -533,35 +643,51 @@ const struct sg_op *sg_movmatrix(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_wgmma(struct sg_warp *w, const struct sg_op *op);
 
 /* ---- exec-mbarrier.c ---- */
-enum sg_mbarrier { SG_MB_INIT, SG_MB_INVAL, SG_MB_ARRIVE, SG_MB_DROP, SG_MB_ARRIVE_TX, SG_MB_DROP_TX, SG_MB_EXPECT_TX, SG_MB_COMPLETE_TX,
-                   SG_MB_WAIT, SG_MB_PARITY, SG_MB_NOTHING };
+enum sg_mbarrier {
+    SG_MB_INIT,
+    SG_MB_INVAL,
+    SG_MB_ARRIVE,
+    SG_MB_DROP,
+    SG_MB_ARRIVE_TX,
+    SG_MB_DROP_TX,
+    SG_MB_EXPECT_TX,
+    SG_MB_COMPLETE_TX,
+    SG_MB_WAIT,
+    SG_MB_PARITY,
+    SG_MB_NOTHING
+};
 const struct sg_op *sg_mbarrier(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_mbarrier_count(struct sg_warp *w, const struct sg_op *op);
 /* `bytes` less to come on the object at `addr` in op->space; false: fault. */
 bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes);
 
 /* ---- exec-bulk.c, exec-tensor.c: operands in code->ext from op->x on ---- */
-enum sg_bulk_ext { /* an address is three words: ref, SG_A64 or 0, offset */
-    SG_BULK_TO = 0,    /* stores of tensors: the source; tensormap.*: the map */
-    SG_BULK_FROM = 3,  /* copies of tensors: the map */
-    SG_BULK_BAR = 6,   /* SG_NONE: a bulk group */
-    SG_BULK_SIZE = 9,  /* ref; tensormap.replace: the value */
-    SG_BULK_CTAS,      /* ref of the mask of multicast, or SG_NONE */
-    SG_BULK_BYTES,     /* ref of the byte mask, or SG_NONE */
-    SG_BULK_OP,        /* enum ptx_mod: the reduction, or 0; the field of tensormap.replace */
-    SG_BULK_TYPE,      /* enum ptx_type; the ordinal of tensormap.replace */
-    SG_BULK_COORDS,    /* number of coordinates; tensormap.replace: the value has 64 bits */
-    SG_BULK_COORD,     /* refs */
-    SG_BULK_EXT = SG_BULK_COORD + 5
+enum sg_bulk_ext {                   /* an address is three words: ref, SG_A64 or 0, offset */
+                   SG_BULK_TO = 0,   /* stores of tensors: the source; tensormap.*: the map */
+                   SG_BULK_FROM = 3, /* copies of tensors: the map */
+                   SG_BULK_BAR = 6,  /* SG_NONE: a bulk group */
+                   SG_BULK_SIZE = 9, /* ref; tensormap.replace: the value */
+                   SG_BULK_CTAS,     /* ref of the mask of multicast, or SG_NONE */
+                   SG_BULK_BYTES,    /* ref of the byte mask, or SG_NONE */
+                   SG_BULK_OP,       /* enum ptx_mod: the reduction, or 0; the field of tensormap.replace */
+                   SG_BULK_TYPE,     /* enum ptx_type; the ordinal of tensormap.replace */
+                   SG_BULK_COORDS,   /* number of coordinates; tensormap.replace: the value has 64 bits */
+                   SG_BULK_COORD,    /* refs */
+                   SG_BULK_EXT = SG_BULK_COORD + 5
 };
-struct sg_op sg_bulk_part(const struct sg_warp *w, const struct sg_op *op, unsigned which, unsigned space); /* one address as an operation */
-uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n, enum sg_access how);
-uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n, enum sg_access how);
-/* Where a copy to shared memory goes, and what it signals: as given, or in each block of the multicast mask. -1: fault. */
-int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar, uint64_t ret_to[SG_MAX_CLUSTER],
-                    uint64_t ret_bar[SG_MAX_CLUSTER]);
+/* one address as an operation */
+struct sg_op sg_bulk_part(const struct sg_warp *w, const struct sg_op *op, unsigned which, unsigned space);
+uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
+                       enum sg_access how);
+uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
+                        enum sg_access how);
+/* Where a copy to shared memory goes, and what it signals: as given, or in each block of the multicast mask. -1:
+ * fault. */
+int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar,
+                    uint64_t ret_to[SG_MAX_CLUSTER], uint64_t ret_bar[SG_MAX_CLUSTER]);
 bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global); /* decode-bulk.c: PTX has this reduction */
-void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n, enum ptx_type t, bool global);
+void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n,
+                    enum ptx_type t, bool global);
 const struct sg_op *sg_bulk_copy(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bulk_prefetch(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_tensor_load(struct sg_warp *w, const struct sg_op *op);
@@ -570,7 +696,7 @@ const struct sg_op *sg_tensor_prefetch(struct sg_warp *w, const struct sg_op *op
 const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_tensormap_copy(struct sg_warp *w, const struct sg_op *op);
 
-/* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ----------------------------- */
+/* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ---------------------------- */
 const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
                                 uint32_t bytes, const char *what, ...) __attribute__((format(printf, 7, 8)));
 
@@ -587,7 +713,7 @@ enum sg_lane_op { /* lanes.inc; one table per instruction set */
 #undef A3
 #undef C2
 #undef M
-    SG_H_COUNT
+                  SG_H_COUNT
 };
 const sg_fn *sg_isa(void); /* the table for this CPU */
 const struct sg_products *sg_isa_products(void);

@@ -1,15 +1,16 @@
 /* Fat binaries: the container that nvcc's `fatbinary` makes, and the best PTX in it.
  *
- * A container is a header of 16 bytes (magic 0xBA55ED50, version 1, size of the header, bytes after it) and entries one after
- * another. An entry is a header, whose length it says, and a payload:
+ * A container is a header of 16 bytes (magic 0xBA55ED50, version 1, size of the header, bytes after it) and entries one
+ * after another. An entry is a header, whose length it says, and a payload:
  *
- *    0 u16 kind: 1 PTX, 2 SASS      16 u32 stored bytes, 0: not compressed   40 u64 flags: 0x2000 LZ4, 0x8000 zstd (12.8 and later)
+ *    0 u16 kind: 1 PTX, 2 SASS      16 u32 stored bytes, 0: not compressed   40 u64 flags: 0x2000 LZ4, 0x8000 zstd
+ *                                   (12.8 and later)
  *    4 u32 bytes of this header     24 u16 minor, 26 u16 major version       56 u64 bytes when decompressed
  *    8 u64 bytes of payload, padded 28 u32 architecture (80, 90, …)
  *
- * Read from files of CUDA 13.0's fatbinary (all its compress modes). The LZ4 ones hold one block. The best PTX is the one
- * for the highest architecture that the device can run; of targets with a suffix (sm_90a, sm_100f) only what fits exactly or by
- * family. Nothing in a container is trusted: every length is checked before it is used.
+ * Read from files of CUDA 13.0's fatbinary (all its compress modes). The LZ4 ones hold one block. The best PTX is the
+ * one for the highest architecture that the device can run; of targets with a suffix (sm_90a, sm_100f) only what fits
+ * exactly or by family. Nothing in a container is trusted: every length is checked before it is used.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -44,7 +45,8 @@ static bool lz4_length(const uint8_t **s, const uint8_t *end, unsigned nibble, s
     return true;
 }
 
-/* One LZ4 block: sequences of literals and a copy of earlier output (16-bit distance). It must give `room` bytes exactly. */
+/* One LZ4 block: sequences of literals and a copy of earlier output (16-bit distance). It must give `room` bytes
+ * exactly. */
 static bool lz4(const uint8_t *s, size_t len, uint8_t *out, size_t room)
 {
     const uint8_t *end = s + len;

@@ -1,11 +1,13 @@
 /* The heap of malloc and free in kernels: one allocation of the device, cut into blocks.
  *
- * It is made when a kernel that uses it is first launched, as large as that launch says (CU_LIMIT_MALLOC_HEAP_SIZE), and lives as long as the
- * device, so that one launch may free what another took. Blocks are multiples of 16 bytes at multiples of 16, first fit; what there is to know of
- * them lies outside the heap, where no kernel can spoil it. Kernels that use the heap run on one CPU thread (code->ordered), so the
- * same launches give the same addresses, and nothing here needs a lock.
+ * It is made when a kernel that uses it is first launched, as large as that launch says (CU_LIMIT_MALLOC_HEAP_SIZE),
+ * and lives as long as the device, so that one launch may free what another took. Blocks are multiples of 16 bytes at
+ * multiples of 16, first fit; what there is to know of them lies outside the heap, where no kernel can spoil it.
+ * Kernels that use the heap run on one CPU thread (code->ordered), so the same launches give the same addresses, and
+ * nothing here needs a lock.
  *
- * malloc gives 0 when there is no room, and for 0 bytes. To free what is not allocated, or no longer, is undefined in CUDA: a fault (trap) here.
+ * malloc gives 0 when there is no room, and for 0 bytes. To free what is not allocated, or no longer, is undefined in
+ * CUDA: a fault (trap) here.
  */
 #include "softgpu/check.h"
 
@@ -21,7 +23,7 @@ struct sg_heap {
     struct piece { /* of the whole heap, in order, without gaps; free neighbours are one */
         uint64_t at, bytes;
         bool used;
-    } *piece;
+    } * piece;
     size_t n, cap;
 };
 
@@ -147,9 +149,11 @@ const struct sg_op *sg_free(struct sg_warp *w, const struct sg_op *op)
             continue;
         struct piece *p = h ? find(h, at) : NULL;
         if (!p || (p->used && p->at != at))
-            return sg_fault_at(w, op, DT_E_TRAP, l, at, 0, "free of 0x%llx, which malloc has not given", (unsigned long long)at);
+            return sg_fault_at(w, op, DT_E_TRAP, l, at, 0, "free of 0x%llx, which malloc has not given",
+                               (unsigned long long)at);
         if (!p->used)
-            return sg_fault_at(w, op, DT_E_TRAP, l, at, 0, "free of 0x%llx, which is free already", (unsigned long long)at);
+            return sg_fault_at(w, op, DT_E_TRAP, l, at, 0, "free of 0x%llx, which is free already",
+                               (unsigned long long)at);
         give(h, p);
     }
     return op + 1;

@@ -1,8 +1,8 @@
 /* Inside softgpu: the table of allocations as the executor sees it (memory.c).
  *
- * A launch works on a snapshot: `sg_mem_pin` takes the execution lock, so that nothing that the launch can reach is freed
- * under it; sg_mem_free and sg_mem_unregister wait for that lock. New allocations may be made meanwhile; the running launch does not
- * see them.
+ * A launch works on a snapshot: `sg_mem_pin` takes the execution lock, so that nothing that the launch can reach is
+ * freed under it; sg_mem_free and sg_mem_unregister wait for that lock. New allocations may be made meanwhile; the
+ * running launch does not see them.
  */
 #ifndef DT_SOFTGPU_MEM_H
 #define DT_SOFTGPU_MEM_H
@@ -20,7 +20,8 @@ struct sg_alloc {
     bool read_only;
     char *name;     /* for reports, NULL: none */
     uint64_t *init; /* a bit a byte: written; NULL: all of it */
-    uint64_t *fetched; /* a bit a sector of 32 bytes, from base >> 5 on: prefetched into the L2 and not used since; NULL: none */
+    /* a bit a sector of 32 bytes, from base >> 5 on: prefetched into the L2 and not used since; NULL: none */
+    uint64_t *fetched;
     const void *owner; /* what sg_mem_alloc_for was told */
 };
 
@@ -35,7 +36,7 @@ struct sg_device {
         void *p;
         size_t bytes;
     } spare[SG_SPARES];
-    bool track; /* new allocations get `init` */
+    bool track;           /* new allocations get `init` */
     struct sg_heap *heap; /* heap.c; NULL: not made yet */
 };
 
@@ -45,16 +46,17 @@ void *sg_pages(uint64_t bytes);
 /* As sg_mem_alloc, for module variables. */
 int sg_mem_alloc_as(struct sg_device *d, uint64_t bytes, bool read_only, uint64_t *ret_addr);
 
-/* Working memory for launches, aligned to 128 bytes, with anything in it: NULL when the host has none. Give it back with its size. */
+/* Working memory for launches, aligned to 128 bytes, with anything in it: NULL when the host has none. Give it back
+ * with its size. */
 void *sg_spare_get(struct sg_device *d, size_t *bytes);
 void sg_spare_put(struct sg_device *d, void *p, size_t bytes);
 
 /* heap.c */
 int sg_heap_make(struct sg_device *d, uint64_t bytes); /* once; later calls change nothing */
-void sg_heap_free(struct sg_device *d); /* what is known of it; its memory goes with the device */
+void sg_heap_free(struct sg_device *d);                /* what is known of it; its memory goes with the device */
 
-/* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. `blind`: the launch will not say what it writes, so
- * everything counts as written from now on. */
+/* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. `blind`: the launch will not
+ * say what it writes, so everything counts as written from now on. */
 int sg_mem_pin(struct sg_device *d, bool blind, bool hold, struct sg_alloc **ret, size_t *ret_n);
 void sg_mem_unpin(struct sg_device *d);
 

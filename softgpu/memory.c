@@ -1,13 +1,14 @@
 /* Device memory: a sorted table of disjoint allocations.
  *
- * A device address is the host address of the same byte. Each allocation is a mapping of its own with at least 512 bytes on
- * either side that belong to no allocation (the red zones), so that an overrun never lands in the next one. Memory starts as
- * bytes 0xFF, a NaN in every float type, so that a read before the first write shows in the results.
+ * A device address is the host address of the same byte. Each allocation is a mapping of its own with at least 512
+ * bytes on either side that belong to no allocation (the red zones), so that an overrun never lands in the next one.
+ * Memory starts as bytes 0xFF, a NaN in every float type, so that a read before the first write shows in the results.
  *
- * Limits: the model's memory, and what the host has to spare (MemAvailable of /proc/meminfo, for large requests), because
- * Linux would otherwise promise the memory and kill the process when it is touched.
+ * Limits: the model's memory, and what the host has to spare (MemAvailable of /proc/meminfo, for large requests),
+ * because Linux would otherwise promise the memory and kill the process when it is touched.
  *
- * What has been written is known only while it is tracked (sg_mem_track): a bit a byte beside each allocation made since.
+ * What has been written is known only while it is tracked (sg_mem_track): a bit a byte beside each allocation made
+ * since.
  *
  * Not here: checks of single accesses. The executor does them on a snapshot (sg_mem_pin).
  */
@@ -355,7 +356,8 @@ void sg_mem_name(struct sg_device *d, uint64_t addr, const char *name)
 bool sg_bits_all(const uint64_t *map, uint64_t lo, uint64_t n)
 {
     for (uint64_t hi = lo + n; lo < hi;) {
-        uint64_t k = 64 - lo % 64 < hi - lo ? 64 - lo % 64 : hi - lo, m = (k == 64 ? UINT64_MAX : ((UINT64_C(1) << k) - 1)) << lo % 64;
+        uint64_t k = 64 - lo % 64 < hi - lo ? 64 - lo % 64 : hi - lo,
+                 m = (k == 64 ? UINT64_MAX : ((UINT64_C(1) << k) - 1)) << lo % 64;
         if ((map[lo / 64] & m) != m)
             return false;
         lo += k;
@@ -366,14 +368,18 @@ bool sg_bits_all(const uint64_t *map, uint64_t lo, uint64_t n)
 void sg_bits_put(uint64_t *map, uint64_t lo, uint64_t n, bool on)
 {
     for (uint64_t hi = lo + n; lo < hi;) {
-        uint64_t k = 64 - lo % 64 < hi - lo ? 64 - lo % 64 : hi - lo, m = (k == 64 ? UINT64_MAX : ((UINT64_C(1) << k) - 1)) << lo % 64;
+        uint64_t k = 64 - lo % 64 < hi - lo ? 64 - lo % 64 : hi - lo,
+                 m = (k == 64 ? UINT64_MAX : ((UINT64_C(1) << k) - 1)) << lo % 64;
         map[lo / 64] = on ? map[lo / 64] | m : map[lo / 64] & ~m;
         lo += k;
     }
 }
 
 /* The part of [addr, addr + n) in its allocation. */
-static uint64_t clip(const struct sg_alloc *a, uint64_t addr, uint64_t n) { return n < a->end - addr ? n : a->end - addr; }
+static uint64_t clip(const struct sg_alloc *a, uint64_t addr, uint64_t n)
+{
+    return n < a->end - addr ? n : a->end - addr;
+}
 
 void sg_mem_track(struct sg_device *d, bool on)
 {
@@ -432,7 +438,8 @@ int sg_mem_fetch_maps(struct sg_device *d)
     pthread_mutex_lock(&d->exec_lock); /* a launch has copies of the pointers */
     pthread_mutex_lock(&d->lock);
     for (size_t i = 0; i < d->nalloc && r == 0; i++)
-        if (!d->alloc[i].fetched && !(d->alloc[i].fetched = dt_calloc(((d->alloc[i].end >> 5) - (d->alloc[i].base >> 5)) / 64 + 2, 8)))
+        if (!d->alloc[i].fetched &&
+            !(d->alloc[i].fetched = dt_calloc(((d->alloc[i].end >> 5) - (d->alloc[i].base >> 5)) / 64 + 2, 8)))
             r = DT_E_NOMEM;
     pthread_mutex_unlock(&d->lock);
     pthread_mutex_unlock(&d->exec_lock);

@@ -1,14 +1,14 @@
 /* The table of modelled GPUs, and occupancy.
  *
- * The numbers and their sources are models.def's, expanded three times here: into the models, into the texts of the sources, and into
- * the list of figures that sg_model_figure() gives out.
+ * The numbers and their sources are models.def's, expanded three times here: into the models, into the texts of the
+ * sources, and into the list of figures that sg_model_figure() gives out.
  * Occupancy follows NVIDIA's calculator (cuda_occupancy.h):
  *   - registers are given to a warp in units of 256, and a warp lives in one of four quarters of the SM;
  *   - shared memory of a block is rounded up to 128 bytes, 1 KB more is the system's;
  *   - threads are counted in whole warps.
  *
- * Clusters: SMs come in pairs (TPCs), shared out over 8 GPCs as evenly as goes (H100 white paper: 8 GPCs of up to 9 TPCs, 66 TPCs enabled;
- * which GPCs lack some differs from chip to chip).
+ * Clusters: SMs come in pairs (TPCs), shared out over 8 GPCs as evenly as goes (H100 white paper: 8 GPCs of up to 9
+ * TPCs, 66 TPCs enabled; which GPCs lack some differs from chip to chip).
  * Not modelled: carve-outs between L1 and shared memory (the largest is taken).
  */
 #include <stdlib.h>
@@ -25,7 +25,7 @@ enum {
 #define V(value, tag) value
 static const struct sg_model models[MODELS] = {
 #define MODEL(id_, name_) [M_##id_].id = #id_, [M_##id_].name = name_ " (modeled)",
-#define FIGURE(field, a, b, c, d, e)                                                                                                \
+#define FIGURE(field, a, b, c, d, e)                                                                                   \
     [M_a100].field = a, [M_h100].field = b, [M_h200].field = c, [M_l4].field = d, [M_b200].field = e,
 #include "softgpu/models.def"
 };
@@ -67,11 +67,11 @@ bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_mode
         *ret_at = p;
         if (p[n] != '=' || end == p + n + 1 || (*end && *end != ',') || !(v >= 0 && v <= 1e18))
             return false;
-#define FIGURE(field, ...)                                                                                                          \
-        if (n == strlen(#field) && !memcmp(p, #field, n)) {                                                                        \
-            ret->field = (__typeof__(ret->field))v;                                                                                \
-            known = v > 0;                                                                                                         \
-        }
+#define FIGURE(field, ...)                                                                                             \
+    if (n == strlen(#field) && !memcmp(p, #field, n)) {                                                                \
+        ret->field = (__typeof__(ret->field))v;                                                                        \
+        known = v > 0;                                                                                                 \
+    }
 #include "softgpu/models.def"
         if (!known)
             return false;
@@ -80,10 +80,7 @@ bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_mode
     return true;
 }
 
-const struct sg_model *sg_model_at(size_t i)
-{
-    return i < MODELS ? &models[i] : NULL;
-}
+const struct sg_model *sg_model_at(size_t i) { return i < MODELS ? &models[i] : NULL; }
 
 const struct sg_model *sg_model_find(const char *id)
 {
@@ -95,10 +92,7 @@ const struct sg_model *sg_model_find(const char *id)
     return NULL;
 }
 
-static uint64_t round_up(uint64_t v, uint64_t unit)
-{
-    return unit ? (v + unit - 1) / unit * unit : v;
-}
+static uint64_t round_up(uint64_t v, uint64_t unit) { return unit ? (v + unit - 1) / unit * unit : v; }
 
 struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uint32_t registers, uint32_t shared_bytes)
 {

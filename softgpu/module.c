@@ -1,8 +1,9 @@
 /* Modules: parse, verify, place module variables in device memory, and hand out kernels.
  *
- * Variables of .global and .const space each get an allocation of their own (so that red zones catch overruns), zero-filled or
- * with their initialiser; addresses of other variables in initialisers are patched in once all are placed. Kernels are decoded at
- * first use, under the module's lock. Register counts are estimates from liveness until sg_kernel_set_resources says better.
+ * Variables of .global and .const space each get an allocation of their own (so that red zones catch overruns),
+ * zero-filled or with their initialiser; addresses of other variables in initialisers are patched in once all are
+ * placed. Kernels are decoded at first use, under the module's lock. Register counts are estimates from liveness until
+ * sg_kernel_set_resources says better.
  */
 #include "softgpu/exec.h"
 
@@ -43,7 +44,8 @@ static int place_vars(struct sg_module *m, struct dt_err *e)
             continue;
         int r = sg_mem_alloc_as(m->device, v->bytes, v->space == PTX_CONST, &m->var_addr[i]);
         if (r < 0)
-            return dt_err_set(e, r, "no memory for the module variable %s of %llu bytes", v->name, (unsigned long long)v->bytes);
+            return dt_err_set(e, r, "no memory for the module variable %s of %llu bytes", v->name,
+                              (unsigned long long)v->bytes);
         sg_mem_name(m->device, m->var_addr[i], v->name);
         if (v->init)
             memcpy((void *)(uintptr_t)m->var_addr[i], v->init, v->bytes);
@@ -56,7 +58,9 @@ static int place_vars(struct sg_module *m, struct dt_err *e)
             uint64_t at = r->var ? sg_module_var(m, r->var) : r->func ? sg_function_address(p, r->func) : 0;
             if (!at)
                 return dt_err_set(e, DT_E_UNSUPPORTED, "the initialiser of %s takes the address of %s", p->var[i]->name,
-                                  r->func ? r->func->name : r->var ? r->var->name : "?");
+                                  r->func  ? r->func->name
+                                  : r->var ? r->var->name
+                                           : "?");
             at += (uint64_t)r->addend;
             if (r->at > p->var[i]->bytes || p->var[i]->bytes - r->at < 8)
                 return dt_err_set(e, DT_E_PTX, "the initialiser of %s leaves it", p->var[i]->name);
@@ -109,7 +113,8 @@ static int describe(struct sg_kernel *k, struct dt_arena *a)
     return 0;
 }
 
-/* From liveness, and no more than the directives allow: as ptxas does, a block of .maxntid threads must fit the register file. */
+/* From liveness, and no more than the directives allow: as ptxas does, a block of .maxntid threads must fit the
+ * register file. */
 static uint32_t estimate_registers(const struct ptx_function *f, const struct sg_device *d)
 {
     const struct sg_model *model = sg_device_model(d);

@@ -1,11 +1,12 @@
-/* The software CUDA device, inside: what libcuda/ (the driver API) uses of the executor, the memory and the timing model.
+/* The software CUDA device, inside: what libcuda/ (the driver API) uses of the executor, the memory and the timing
+ * model.
  *
- * Addresses: a device address is the host address of the same byte, so that a load is one range check and one access. Shared and
- * local memory are reached by generic addresses through two reserved windows (window base + offset; see sg_window). Every
- * access to global memory is checked against the table of allocations.
+ * Addresses: a device address is the host address of the same byte, so that a load is one range check and one access.
+ * Shared and local memory are reached by generic addresses through two reserved windows (window base + offset; see
+ * sg_window). Every access to global memory is checked against the table of allocations.
  *
- * Threads: an sg_device may be used by several host threads; launches are executed one at a time (by the caller's thread, with a
- * pool of CPU threads for the blocks).
+ * Threads: an sg_device may be used by several host threads; launches are executed one at a time (by the caller's
+ * thread, with a pool of CPU threads for the blocks).
  */
 #ifndef DT_SOFTGPU_SG_H
 #define DT_SOFTGPU_SG_H
@@ -24,23 +25,25 @@ struct sg_model {
     const char *name; /* "NVIDIA H200 (modeled)" */
     unsigned cc_major, cc_minor, sms, clock_khz, mem_clock_khz, bus_bits;
     uint64_t dram_bytes, l2_bytes;
-    unsigned l2_halves;                     /* 1, or 2 where an SM is nearer to one half of the L2 */
-    double dram_gbps, l2_gbps;              /* GB/s, whole chip; DRAM as the data sheet has it */
-    double dram_sustained;                  /* part of dram_gbps that streaming reads reach */
+    unsigned l2_halves;        /* 1, or 2 where an SM is nearer to one half of the L2 */
+    double dram_gbps, l2_gbps; /* GB/s, whole chip; DRAM as the data sheet has it */
+    double dram_sustained;     /* part of dram_gbps that streaming reads reach */
     unsigned max_threads_sm, max_blocks_sm, regs_sm, regs_block, max_regs_thread;
     unsigned shared_sm, shared_block, shared_block_optin, shared_reserved; /* bytes */
-    unsigned reg_unit, shared_unit;         /* allocation granularity: registers per warp, bytes */
+    unsigned reg_unit, shared_unit; /* allocation granularity: registers per warp, bytes */
     double fp32_lanes, fp64_lanes, int_lanes, sfu_lanes, lsu_lanes; /* lane-operations per clock and SM */
-    double tensor_flops; /* f16 flops of the tensor units per clock and SM */
+    double tensor_flops;                                            /* f16 flops of the tensor units per clock and SM */
     double launch_us, graph_launch_us, event_us, block_start_ns, dram_latency_ns, l2_near_ns, l2_far_ns, memcpy_gbps;
-    double dsm_ns, dsm_bytes_clock, cluster_sync_ns; /* shared memory of another SM: latency, bytes per clock and SM; a cluster's barrier; 0: no clusters */
+    /* shared memory of another SM: latency, bytes per clock and SM; a cluster's barrier; 0: no clusters */
+    double dsm_ns, dsm_bytes_clock, cluster_sync_ns;
 };
 struct sg_figure { /* one number of a model and where it comes from: a publication, or "estimate: …" with the reason */
     const char *field; /* member of struct sg_model */
     double value;
     const char *source;
 };
-bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret); /* false past the last; `model` as in sg_model_at */
+/* false past the last; `model` as in sg_model_at */
+bool sg_model_figure(size_t model, size_t i, struct sg_figure *ret);
 /* A copy of m with figures of its own: "launch_us=3,l2_gbps=5000". false: *ret_at is where the text is wrong. */
 bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_model *ret, const char **ret_at);
 const struct sg_model *sg_model_find(const char *id); /* NULL: unknown; "" or NULL: the default, h200 */
@@ -52,8 +55,8 @@ int sg_device_new(const struct sg_model *m, struct sg_device **ret);
 struct sg_device *sg_device_free(struct sg_device *d);
 const struct sg_model *sg_device_model(const struct sg_device *d);
 
-/* Allocations are 512-byte aligned with a red zone on either side, filled with 0xFF bytes. DT_E_NOMEM over the model's memory
- * or the host's. */
+/* Allocations are 512-byte aligned with a red zone on either side, filled with 0xFF bytes. DT_E_NOMEM over the model's
+ * memory or the host's. */
 int sg_mem_alloc(struct sg_device *d, uint64_t bytes, uint64_t *ret_addr);
 /* The same for somebody (a context), who can be asked for, and whose allocations can go all at once. */
 int sg_mem_alloc_for(struct sg_device *d, uint64_t bytes, const void *owner, uint64_t *ret_addr);
@@ -63,13 +66,15 @@ int sg_mem_free(struct sg_device *d, uint64_t addr); /* DT_E_NOT_FOUND: not the 
 /* Register memory that is not from sg_mem_alloc (host memory used as device memory, module variables). */
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only);
 int sg_mem_unregister(struct sg_device *d, void *p);
-bool sg_heap_made(const struct sg_device *d); /* heap.c: a kernel that uses malloc has been launched: its size is fixed */
+/* heap.c: a kernel that uses malloc has been launched: its size is fixed */
+bool sg_heap_made(const struct sg_device *d);
 bool sg_mem_find(const struct sg_device *d, uint64_t addr, uint64_t *ret_base, uint64_t *ret_bytes);
 bool sg_mem_ok(const struct sg_device *d, uint64_t addr, uint64_t bytes); /* wholly inside one allocation */
 /* Names for reports; copied, NULL: none. Of the allocation or registered memory that holds `addr`. */
 void sg_mem_name(struct sg_device *d, uint64_t addr, const char *name);
-/* Which bytes have been written, for SG_CHECK_UNINIT. While it is tracked, sg_mem_alloc gives memory of which nothing is written; memory that was there
- * before, registered memory and module variables count as written. A launch without SG_CHECK_UNINIT ends it: all memory counts as written then. */
+/* Which bytes have been written, for SG_CHECK_UNINIT. While it is tracked, sg_mem_alloc gives memory of which nothing
+ * is written; memory that was there before, registered memory and module variables count as written. A launch without
+ * SG_CHECK_UNINIT ends it: all memory counts as written then. */
 void sg_mem_track(struct sg_device *d, bool on);
 void sg_mem_written(struct sg_device *d, uint64_t addr, uint64_t bytes);
 void sg_mem_forget(struct sg_device *d, uint64_t addr, uint64_t bytes); /* as never written; nothing unless tracked */
@@ -79,10 +84,12 @@ void sg_mem_info(const struct sg_device *d, uint64_t *ret_free, uint64_t *ret_to
 /* ---- modules and kernels (module.c, decode.c) ---------------------------------------------------------------- */
 struct sg_module;
 struct sg_kernel;
-/* Parse, verify, allocate and initialise module variables. Takes its own copy of the text. DT_E_PTX with line and column. */
+/* Parse, verify, allocate and initialise module variables. Takes its own copy of the text. DT_E_PTX with line and
+ * column. */
 int sg_module_load(struct sg_device *d, const char *ptx, size_t len, struct sg_module **ret, struct dt_err *e);
 struct sg_module *sg_module_free(struct sg_module *m);
-struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *entry); /* decoded at first use; NULL: no such entry */
+/* decoded at first use; NULL: no such entry */
+struct sg_kernel *sg_module_kernel(struct sg_module *m, const char *entry);
 /* Why an entry cannot run here: "line 12: entry k: the software device cannot run `txq`"; false: it can. Decodes it. */
 bool sg_kernel_refused(const struct sg_kernel *k, char *ret, size_t n);
 unsigned sg_module_kernels(const struct sg_module *m);
@@ -92,8 +99,9 @@ int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, 
 /* ---- fat binaries (fatbin.c) --------------------------------------------------------------------------------- */
 bool sg_fatbin_is(const void *data);      /* reads up to 4 bytes, none behind one that differs */
 size_t sg_fatbin_bytes(const void *data); /* what its header says that it has; reads 16 bytes */
-/* The text of the best PTX of a container for a device of compute capability `cc` (90), NUL-terminated, owned by the caller. DT_E_NOT_FOUND:
- * none that it can run (only SASS, or for later devices); DT_E_PTX: the container is damaged. */
+/* The text of the best PTX of a container for a device of compute capability `cc` (90), NUL-terminated, owned by the
+ * caller. DT_E_NOT_FOUND: none that it can run (only SASS, or for later devices); DT_E_PTX: the container is
+ * damaged. */
 int sg_fatbin_ptx(const void *data, size_t len, unsigned cc, char **ret, size_t *ret_len);
 /* May PTX with this `.target` run there: sm_90 on 90 and later, sm_100f on 10x, sm_90a on 90 alone? */
 bool sg_target_fits(const char *ptx, size_t len, unsigned cc);
@@ -103,14 +111,14 @@ struct sg_kernel_info {
     unsigned nparam;
     const uint32_t *param_offset, *param_bytes; /* in the parameter block, as PTX lays them out */
     uint32_t param_total;
-    uint32_t registers;     /* per thread: estimate from liveness, or set by sg_kernel_set_resources */
+    uint32_t registers; /* per thread: estimate from liveness, or set by sg_kernel_set_resources */
     bool registers_estimated;
     uint32_t shared_static, local_bytes, const_bytes;
-    uint32_t max_threads;   /* from .maxntid/.reqntid, else 1024 */
-    uint32_t cluster[3];    /* .reqnctapercluster; 0: not said */
-    uint32_t max_cluster;   /* .maxclusterrank; 0: not said */
-    bool explicit_cluster;  /* .explicitcluster, or .reqnctapercluster: it must run in clusters */
-    unsigned ptx_version;   /* 90 */
+    uint32_t max_threads;  /* from .maxntid/.reqntid, else 1024 */
+    uint32_t cluster[3];   /* .reqnctapercluster; 0: not said */
+    uint32_t max_cluster;  /* .maxclusterrank; 0: not said */
+    bool explicit_cluster; /* .explicitcluster, or .reqnctapercluster: it must run in clusters */
+    unsigned ptx_version;  /* 90 */
 };
 const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k);
 /* What ptxas said (dovetail passes it through the extension entry `dovetailFuncSetResources`). */
@@ -119,11 +127,13 @@ void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers);
 /* ---- execution (exec*.c) ------------------------------------------------------------------------------------- */
 /* Checking modes (check.h, docs/CHECKING.md). A finding ends the launch with an sg_fault. */
 enum sg_checks {
-    SG_CHECK_BLOCKS = 1,  /* two blocks touch a byte, one writing, whatever orders them: fast, for kernels whose blocks are independent */
+    /* two blocks touch a byte, one writing, whatever orders them: fast, for kernels whose blocks are independent */
+    SG_CHECK_BLOCKS = 1,
     SG_CHECK_RACE = 2,    /* two threads touch a byte, one writing, and nothing orders them */
     SG_CHECK_UNINIT = 4,  /* reads of global and shared memory that nothing wrote */
     SG_CHECK_BARRIER = 8, /* barriers that threads miss, reach apart or with different counts */
-    SG_CHECK_TELL = 16,   /* with others: a finding does not end the launch; the first of each kind is kept (sg_launch.found) */
+    /* with others: a finding does not end the launch; the first of each kind is kept (sg_launch.found) */
+    SG_CHECK_TELL = 16,
     SG_CHECK_ALL = SG_CHECK_RACE | SG_CHECK_UNINIT | SG_CHECK_BARRIER,
 };
 enum { SG_FOUND_RACE, SG_FOUND_UNINIT, SG_FOUND_BARRIER, SG_FOUND };
@@ -131,32 +141,37 @@ enum { SG_FOUND_RACE, SG_FOUND_UNINIT, SG_FOUND_BARRIER, SG_FOUND };
 bool sg_checks_parse(const char *list, unsigned *ret);
 
 enum { SG_STACK_MAX = 512 << 10 }; /* as CUDA */
-/* A launch that runs beside others, each in a thread of its own, one of them at a time: whoever passes the turn on does so in these calls, which come from the thread
- * that executes the launch. The caller keeps memory from being allocated or freed meanwhile. */
+/* A launch that runs beside others, each in a thread of its own, one of them at a time: whoever passes the turn on does
+ * so in these calls, which come from the thread that executes the launch. The caller keeps memory from being allocated
+ * or freed meanwhile. */
 struct sg_beside {
     bool (*turn)(void *user);     /* its blocks have had a turn; false: stop, the launch is cancelled */
     bool (*may_pass)(void *user); /* griddepcontrol.wait: has all ended that it waits for? */
     void *user;
-    bool stuck;                   /* out: for a while its blocks have done nothing but ask may_pass() */
-    bool stopped;                 /* out: turn() said so */
-    uint64_t let_go;              /* out: blocks that have executed griddepcontrol.launch_dependents, or ended */
+    bool stuck;      /* out: for a while its blocks have done nothing but ask may_pass() */
+    bool stopped;    /* out: turn() said so */
+    uint64_t let_go; /* out: blocks that have executed griddepcontrol.launch_dependents, or ended */
 };
 struct sg_launch {
     struct sg_kernel *kernel;
-    uint32_t grid[3], block[3], cluster[3]; /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
+    /* cluster 0: what the kernel asks for, or one block; at most 16 blocks, must divide the grid */
+    uint32_t grid[3], block[3], cluster[3];
     uint32_t shared_dynamic;
-    uint32_t stack_bytes;  /* per thread, for functions that call themselves; 0: 1024 */
-    uint64_t heap_bytes;   /* of malloc in kernels, where the device has no heap yet; 0: 8 MiB */
-    const uint8_t *params; /* param_total bytes */
-    uint64_t seed;         /* 0: blocks in order; else a permutation of block order and interleaving */
-    unsigned checks;       /* SG_CHECK_*: what is looked for besides what always is */
-    struct sg_fault *found; /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
-    uint64_t max_instructions; /* thread-instructions, 0: no limit */
+    uint32_t stack_bytes;       /* per thread, for functions that call themselves; 0: 1024 */
+    uint64_t heap_bytes;        /* of malloc in kernels, where the device has no heap yet; 0: 8 MiB */
+    const uint8_t *params;      /* param_total bytes */
+    uint64_t seed;              /* 0: blocks in order; else a permutation of block order and interleaving */
+    unsigned checks;            /* SG_CHECK_*: what is looked for besides what always is */
+    struct sg_fault *found;     /* out, [SG_FOUND], zero before, with SG_CHECK_TELL; else NULL */
+    uint64_t max_instructions;  /* thread-instructions, 0: no limit */
     volatile const int *cancel; /* set by another thread: stop soon; may be NULL */
     struct sg_beside *beside;   /* NULL: it runs alone */
-    struct dovetail_recorder *record; /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of sectors */
-    /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all). The statistics are as if all had run: counts in proportion, distinct
-     * bytes read and written as said here. Not for clusters of several blocks (DT_E_UNSUPPORTED). */
+    /* what calls of DOVETAIL_TOUCH record, one that sg_record_ok() takes; NULL: nothing. Such a launch has no counts of
+     * sectors */
+    struct dovetail_recorder *record;
+    /* Run these blocks alone (linear numbers, ascending; n of them, NULL: all). The statistics are as if all had run:
+     * counts in proportion, distinct bytes read and written as said here. Not for clusters of several blocks
+     * (DT_E_UNSUPPORTED). */
     struct sg_some {
         const uint32_t *block;
         uint32_t n;
@@ -168,31 +183,35 @@ struct sg_fault { /* what went wrong, where */
     int num; /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNINIT DT_E_BARRIER DT_E_UNSUPPORTED DT_E_TIMEOUT */
     const char *kernel; /* borrowed from the module */
     uint32_t block[3], thread[3];
-    uint32_t line;        /* in the PTX */
-    uint64_t address;     /* of the access */
+    uint32_t line;    /* in the PTX */
+    uint64_t address; /* of the access */
     uint32_t bytes;
-    const char *kind;     /* of a finding of the checking modes: "race", "uninit", "barrier"; else NULL */
-    char place[160];      /* "buffer h + 16", "shared tile + 4", "shared memory + 64"; "": unknown, or global memory outside a finding */
-    bool has_other;       /* a race: the earlier access */
+    const char *kind; /* of a finding of the checking modes: "race", "uninit", "barrier"; else NULL */
+    /* "buffer h + 16", "shared tile + 4", "shared memory + 64"; "": unknown, or global memory outside a finding */
+    char place[160];
+    bool has_other; /* a race: the earlier access */
     uint32_t other_block[3], other_thread[3], other_line;
-    char text[512];       /* the instruction, and what happened */
+    char text[512]; /* the instruction, and what happened */
 };
 
 struct sg_stats { /* of one launch; counts of thread-level work, summed over blocks */
     uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops;
     uint64_t global_read_bytes, global_write_bytes; /* as coalesced by warp: 32-byte sectors touched */
     uint64_t shared_bytes;
-    uint64_t cluster_accesses, cluster_bytes; /* of `memory`: loads, stores and atomics of .shared::cluster */
-    uint64_t cluster_syncs;                   /* barrier.cluster.wait; not in `barriers` */
+    uint64_t cluster_accesses, cluster_bytes;       /* of `memory`: loads, stores and atomics of .shared::cluster */
+    uint64_t cluster_syncs;                         /* barrier.cluster.wait; not in `barriers` */
     uint64_t unique_read_bytes, unique_write_bytes; /* distinct 32-byte sectors of the whole launch, for DRAM traffic */
     uint64_t prefetched_bytes;   /* distinct sectors that it prefetched into the L2 and that were not yet */
     uint64_t fetched_read_bytes; /* of unique_read_bytes: what earlier launches had prefetched */
-    uint64_t longest;       /* instructions that the busiest warp of a block issued, summed over blocks; 0: as the mean thread */
+    /* instructions that the busiest warp of a block issued, summed over blocks; 0: as the mean thread */
+    uint64_t longest;
     uint64_t before_wait;    /* of `longest`: up to griddepcontrol.wait, all of it where a block never waits */
     uint64_t before_trigger; /* of `longest`: up to griddepcontrol.launch_dependents, all of it without one */
-    double max_block_share; /* work of the heaviest block over the mean, 1 when even */
-    uint64_t talk;          /* number of a record of which block waited for which (struct sg_talk); 0: none did, or it is not known */
-    uint64_t light_blocks;       /* blocks that did less than a sixteenth, or so, of what the heaviest did: they leave at once, or only prefetch */
+    double max_block_share;  /* work of the heaviest block over the mean, 1 when even */
+    /* number of a record of which block waited for which (struct sg_talk); 0: none did, or it is not known */
+    uint64_t talk;
+    /* blocks that did less than a sixteenth, or so, of what the heaviest did: they leave at once, or only prefetch */
+    uint64_t light_blocks;
     uint64_t light_instructions; /* of `instructions`: theirs */
 };
 
@@ -204,23 +223,24 @@ struct sg_talk { /* blocks by the order in which they start; a block waits only 
     const struct sg_talk_part {
         uint32_t first, blocks;
         struct sg_stats stats; /* of these blocks */
-    } *part;
+    } * part;
     const double *share;        /* by block: its instructions over the mean of its part */
     const uint32_t *wait_at;    /* [nblock + 1] */
     const struct sg_talk_wait { /* for the first `count` signals of the flag */
         uint32_t flag, count;
-    } *wait;
-    const uint32_t *signal_at;  /* [nflag + 1] */
-    const uint32_t *signal;     /* by flag: the blocks that signal it, in order */
+    } * wait;
+    const uint32_t *signal_at; /* [nflag + 1] */
+    const uint32_t *signal;    /* by flag: the blocks that signal it, in order */
 };
 /* Keep a copy for good; equal ones have one number. 0: it cannot be kept. */
 uint32_t sg_talk_keep(const struct sg_talk *t);
 const struct sg_talk *sg_talk_find(uint32_t id); /* NULL: there is none */
 
-/* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. A stray of the recorder ends the launch, and
- * it is 0 too. */
+/* Run to the end. 0, or a negative number with *fault filled. Output written so far stays. `stats` may be NULL. A stray
+ * of the recorder ends the launch, and it is 0 too. */
 int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *stats, struct sg_fault *fault);
-/* "kernel gemm, block (1,0,0), thread (5,0,0), PTX line 88: ld.global.f32 … : 4 bytes at 0x… are outside every allocation" */
+/* "kernel gemm, block (1,0,0), thread (5,0,0), PTX line 88: ld.global.f32 … : 4 bytes at 0x… are outside every
+ * allocation" */
 void sg_fault_text(const struct sg_fault *f, char *out, size_t n);
 
 /* ---- modelled time (timing.c) -------------------------------------------------------------------------------- */
@@ -235,18 +255,20 @@ unsigned sg_gpc(const struct sg_model *m, unsigned g, unsigned *ret_first);
 unsigned sg_clusters(const struct sg_model *m, unsigned per_sm, unsigned size);
 struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uint32_t registers, uint32_t shared_bytes);
 
-/* One piece of device work on the modelled timeline. A discrete-event simulation places the blocks of kernels that may run at
- * the same time on SMs; see timing.c for what is modelled and what is not. */
+/* One piece of device work on the modelled timeline. A discrete-event simulation places the blocks of kernels that may
+ * run at the same time on SMs; see timing.c for what is modelled and what is not. */
 struct sg_work {
     enum { SG_WORK_KERNEL, SG_WORK_COPY, SG_WORK_SET, SG_WORK_EVENT, SG_WORK_HOST } kind;
     uint32_t blocks, threads, registers, shared_bytes;
-    uint32_t cluster;       /* blocks of a cluster, 0: 1 */
+    uint32_t cluster; /* blocks of a cluster, 0: 1 */
     struct sg_stats stats;
-    uint64_t bytes;         /* COPY, SET */
-    bool in_graph;          /* launch cost is graph_launch_us instead of launch_us */
-    const uint32_t *after;  /* indices of earlier works that must have ended (stream order is given by the caller as such) */
+    uint64_t bytes; /* COPY, SET */
+    bool in_graph;  /* launch cost is graph_launch_us instead of launch_us */
+    /* indices of earlier works that must have ended (stream order is given by the caller as such) */
+    const uint32_t *after;
     uint32_t nafter;
-    const uint8_t *early; /* per element of `after`: a programmatic dependency, to be passed when that kernel triggers; NULL: none */
+    /* per element of `after`: a programmatic dependency, to be passed when that kernel triggers; NULL: none */
+    const uint8_t *early;
     double start_us, end_us; /* out */
 };
 int sg_timeline(const struct sg_model *m, struct sg_work *w, uint32_t n);

@@ -1,15 +1,16 @@
 /* Blocks of one launch that wait for each other: who waited for whom, for the timing model.
  *
- * A wait is a load (or atomic) with .acquire at gpu or sys scope that finds what other blocks released there (.release stores and atomics of the same
- * scopes). Kernels with both are run block after block, so a block that draws its number from a counter and waits only for lower numbers never
- * spins: one poll finds all. What it found is recorded as "the first n signals of this flag". Where two blocks were resident at once (somebody
- * had to spin, so the order of starting is no order of waiting), nothing is recorded, and the blocks of the launch count as alike.
+ * A wait is a load (or atomic) with .acquire at gpu or sys scope that finds what other blocks released there (.release
+ * stores and atomics of the same scopes). Kernels with both are run block after block, so a block that draws its number
+ * from a counter and waits only for lower numbers never spins: one poll finds all. What it found is recorded as "the
+ * first n signals of this flag". Where two blocks were resident at once (somebody had to spin, so the order of starting
+ * is no order of waiting), nothing is recorded, and the blocks of the launch count as alike.
  *
  *     depth of a block   0 where it waits for nobody, else one more than the deepest that it waits for
  *     part               blocks that start one after the other and are of one depth: counters of its own
  *
- * What comes of it is a record (struct sg_talk) by number: records are kept for good, equal ones once, so that a work that is copied about
- * (extension.h) needs no owner. Not followed: flags that are set by fences and relaxed accesses.
+ * What comes of it is a record (struct sg_talk) by number: records are kept for good, equal ones once, so that a work
+ * that is copied about (extension.h) needs no owner. Not followed: flags that are set by fences and relaxed accesses.
  */
 #include "softgpu/check.h"
 
@@ -48,7 +49,8 @@ struct sg_talker {
 int sg_talk_start(struct sg_worker *wk)
 {
     const struct sg_run *run = wk->run;
-    if (!run->code->talks || run->l->seed || run->l->some.block || run->l->record || run->cluster_size != 1 || run->nclusters > MAX_BLOCKS)
+    if (!run->code->talks || run->l->seed || run->l->some.block || run->l->record || run->cluster_size != 1 ||
+        run->nclusters > MAX_BLOCKS)
         return 0;
     struct sg_talker *t = wk->talk = dt_calloc(1, sizeof *t);
     if (!t || !(t->bb = dt_calloc(run->code->nbb + 1, sizeof *t->bb)))
@@ -162,12 +164,13 @@ void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint3
     struct sg_talker *t = w->wk->talk;
     for (uint32_t m = t->lost ? 0 : mask; m; m &= m - 1) {
         struct flag *f = flag_at(t, addr[__builtin_ctz(m)]);
-        if (!f || (how != SG_WRITE && sem & SG_SEM_ACQUIRE && !wait_for(t, f)) || (how != SG_READ && sem & SG_SEM_RELEASE && !signal(t, f)))
+        if (!f || (how != SG_WRITE && sem & SG_SEM_ACQUIRE && !wait_for(t, f)) ||
+            (how != SG_READ && sem & SG_SEM_RELEASE && !signal(t, f)))
             t->lost = true;
     }
 }
 
-/* ---- records --------------------------------------------------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------------------------------------------- */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct dt_vec(struct sg_talk *) kept;
 static uint64_t kept_bytes;
@@ -177,10 +180,13 @@ static uint64_t kept_bytes;
 
 static bool same(const struct sg_talk *a, const struct sg_talk *b)
 {
-    return a->nblock == b->nblock && a->npart == b->npart && a->nflag == b->nflag && WAITS(a) == WAITS(b) && SIGNALS(a) == SIGNALS(b) &&
-           !memcmp(a->part, b->part, a->npart * sizeof *a->part) && !memcmp(a->share, b->share, a->nblock * sizeof *a->share) &&
-           !memcmp(a->wait_at, b->wait_at, a->nblock * sizeof *a->wait_at) && !memcmp(a->wait, b->wait, WAITS(a) * sizeof *a->wait) &&
-           !memcmp(a->signal_at, b->signal_at, a->nflag * sizeof *a->signal_at) && !memcmp(a->signal, b->signal, SIGNALS(a) * sizeof *a->signal);
+    return a->nblock == b->nblock && a->npart == b->npart && a->nflag == b->nflag && WAITS(a) == WAITS(b) &&
+           SIGNALS(a) == SIGNALS(b) && !memcmp(a->part, b->part, a->npart * sizeof *a->part) &&
+           !memcmp(a->share, b->share, a->nblock * sizeof *a->share) &&
+           !memcmp(a->wait_at, b->wait_at, a->nblock * sizeof *a->wait_at) &&
+           !memcmp(a->wait, b->wait, WAITS(a) * sizeof *a->wait) &&
+           !memcmp(a->signal_at, b->signal_at, a->nflag * sizeof *a->signal_at) &&
+           !memcmp(a->signal, b->signal, SIGNALS(a) * sizeof *a->signal);
 }
 
 static void *put(uint8_t **at, const void *from, size_t bytes)
@@ -194,8 +200,9 @@ static void *put(uint8_t **at, const void *from, size_t bytes)
 uint32_t sg_talk_keep(const struct sg_talk *t)
 {
     uint32_t id = 0;
-    size_t bytes = sizeof *t + t->npart * sizeof *t->part + t->nblock * sizeof *t->share + (t->nblock + 1) * sizeof *t->wait_at +
-                   WAITS(t) * sizeof *t->wait + (t->nflag + 1) * sizeof *t->signal_at + SIGNALS(t) * sizeof *t->signal + 64;
+    size_t bytes = sizeof *t + t->npart * sizeof *t->part + t->nblock * sizeof *t->share +
+                   (t->nblock + 1) * sizeof *t->wait_at + WAITS(t) * sizeof *t->wait +
+                   (t->nflag + 1) * sizeof *t->signal_at + SIGNALS(t) * sizeof *t->signal + 64;
     pthread_mutex_lock(&lock);
     for (uint32_t k = 0; k < kept.n && !id; k++)
         id = same(kept.p[k], t) ? k + 1 : 0;
@@ -228,24 +235,30 @@ const struct sg_talk *sg_talk_find(uint32_t id)
     return t;
 }
 
-/* ---- from the run to the record ------------------------------------------------------------------------------------------ */
+/* ---- from the run to the record ---------------------------------------------------------------------------------- */
 static void sum(struct sg_stats *to, const struct sg_stats *x)
 {
-    to->instructions += x->instructions, to->fp32 += x->fp32, to->fp64 += x->fp64, to->integer += x->integer, to->sfu += x->sfu;
-    to->memory += x->memory, to->barriers += x->barriers, to->tensor_flops += x->tensor_flops, to->shared_bytes += x->shared_bytes;
+    to->instructions += x->instructions, to->fp32 += x->fp32, to->fp64 += x->fp64, to->integer += x->integer,
+        to->sfu += x->sfu;
+    to->memory += x->memory, to->barriers += x->barriers, to->tensor_flops += x->tensor_flops,
+        to->shared_bytes += x->shared_bytes;
     to->global_read_bytes += x->global_read_bytes, to->global_write_bytes += x->global_write_bytes;
     to->prefetched_bytes += x->prefetched_bytes, to->longest += x->longest;
     to->before_wait += x->before_wait, to->before_trigger += x->before_trigger;
 }
 
-static uint64_t part_of(uint64_t all, uint64_t mine, uint64_t of) { return of ? (uint64_t)((double)all * (double)mine / (double)of + 0.5) : 0; }
+static uint64_t part_of(uint64_t all, uint64_t mine, uint64_t of)
+{
+    return of ? (uint64_t)((double)all * (double)mine / (double)of + 0.5) : 0;
+}
 
 /* Distinct bytes are known of the whole launch: in proportion to what the part's warps touch. */
 static void finish_part(struct sg_talk_part *p, const struct sg_stats *all, const struct one *b, double *share)
 {
     double mean = (double)p->stats.instructions / p->blocks;
     p->stats.unique_read_bytes = part_of(all->unique_read_bytes, p->stats.global_read_bytes, all->global_read_bytes);
-    p->stats.unique_write_bytes = part_of(all->unique_write_bytes, p->stats.global_write_bytes, all->global_write_bytes);
+    p->stats.unique_write_bytes =
+        part_of(all->unique_write_bytes, p->stats.global_write_bytes, all->global_write_bytes);
     p->stats.max_block_share = 1;
     for (uint32_t k = p->first; k < p->first + p->blocks; k++) {
         share[k] = mean > 0 ? (double)b[k].stats.instructions / mean : 1;
@@ -286,8 +299,15 @@ uint32_t sg_talk_finish(const struct sg_worker *wk, const struct sg_stats *all)
     }
     if (ok) {
         wait_at[n] = (uint32_t)t->wait.n;
-        id = sg_talk_keep(&(struct sg_talk){.nblock = n, .npart = npart, .nflag = nflag, .part = part, .share = share, .wait_at = wait_at,
-                                            .wait = t->wait.p, .signal_at = signal_at, .signal = who});
+        id = sg_talk_keep(&(struct sg_talk){.nblock = n,
+                                            .npart = npart,
+                                            .nflag = nflag,
+                                            .part = part,
+                                            .share = share,
+                                            .wait_at = wait_at,
+                                            .wait = t->wait.p,
+                                            .signal_at = signal_at,
+                                            .signal = who});
     }
     free(part);
     free(share);

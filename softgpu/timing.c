@@ -1,41 +1,47 @@
 /* Modelled time: a discrete-event simulation of kernels, copies and events on a modelled GPU.
  *
- * Inputs are executed operation and byte counts (struct sg_stats), so a time is a function of the work and of the model's row only:
- * the same on every machine. Doubles, `+ - * /` and comparisons in a fixed order; no libm.
+ * Inputs are executed operation and byte counts (struct sg_stats), so a time is a function of the work and of the
+ * model's row only: the same on every machine. Doubles, `+ - * /` and comparisons in a fixed order; no libm.
  *
- * Cost of a block, from its kernel's mean: `issue`, microseconds of an SM that nothing else uses, is the largest of instructions over
- * 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors over 64 bytes a clock, tensor flops;
- * `floor`, what it takes however empty the SM is: block start, plus for a thread of the busiest warp 2 clocks an instruction
- * (4 clocks latency, two independent chains), memory instructions at L2 or DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a
- * barrier, and a block of fewer than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean,
- * light ones (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is that of the others.
+ * Cost of a block, from its kernel's mean: `issue`, microseconds of an SM that nothing else uses, is the largest of
+ * instructions over 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors
+ * over 64 bytes a clock, tensor flops; `floor`, what it takes however empty the SM is: block start, plus for a thread
+ * of the busiest warp 2 clocks an instruction (4 clocks latency, two independent chains), memory instructions at L2 or
+ * DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a barrier, and a block of fewer
+ * than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean, light ones
+ * (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is that of the others.
  *
- * Running: blocks are placed on the least loaded SM that has threads, registers, shared memory and a slot for them; kernels that may run
- * together are placed in program order, a later one only when the earlier ones have no block left to place (as hardware does). A
- * block progresses at the rate that its floor, its SM's issue time, the L2 and the DRAM allow; each of these is shared max-min
- * fair among the blocks in flight. Time goes from event to event (a start, an end of a group of equal blocks).
+ * Running: blocks are placed on the least loaded SM that has threads, registers, shared memory and a slot for them;
+ * kernels that may run together are placed in program order, a later one only when the earlier ones have no block left
+ * to place (as hardware does). A block progresses at the rate that its floor, its SM's issue time, the L2 and the DRAM
+ * allow; each of these is shared max-min fair among the blocks in flight. Time goes from event to event (a start, an
+ * end of a group of equal blocks).
  *
- * Programmatic dependencies: the dependent kernel may start when every block of the other one has started and triggered (or ended). Its blocks stop
- * where they wait for prerequisites, keeping their place, until the other kernel has ended. Both points are parts of the busiest warp's work.
+ * Programmatic dependencies: the dependent kernel may start when every block of the other one has started and triggered
+ * (or ended). Its blocks stop where they wait for prerequisites, keeping their place, until the other kernel has ended.
+ * Both points are parts of the busiest warp's work.
  *
- * Blocks that wait for each other (struct sg_talk): the kernel is placed part by part, every block with the length of its own work. One that waits does
- * so before it does anything, holding its place and no issue slots, until the blocks that it waits for have ended; then it goes on.
+ * Blocks that wait for each other (struct sg_talk): the kernel is placed part by part, every block with the length of
+ * its own work. One that waits does so before it does anything, holding its place and no issue slots, until the blocks
+ * that it waits for have ended; then it goes on.
  *
- * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the timeline, 0 where all
- * works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint. What a kernel prefetches is DRAM traffic of its own, and not of the
- * later kernel that reads it, as far as the L2 has held it meanwhile.
+ * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the
+ * timeline, 0 where all works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint. What a
+ * kernel prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
+ * meanwhile.
  *
- * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset starts
- * graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after them. A copy takes memcpy_gbps, a SET what
- * DRAM sustains.
+ * Launches: one that is not in a graph is issued by the host, launch_us each, in order; every kernel, copy and memset
+ * starts graph_launch_us after the last thing it waits for. HOST works are the host waiting: later issues come after
+ * them. A copy takes memcpy_gbps, a SET what DRAM sustains.
  *
- * Clusters: the blocks of a cluster start together, on the emptiest SMs of the emptiest GPC that has room for all of them. Accesses by .shared::cluster
- * take their SM's share of the network between SMs, and its latency with 4 in flight; a barrier of the cluster takes cluster_sync_ns.
+ * Clusters: the blocks of a cluster start together, on the emptiest SMs of the emptiest GPC that has room for all of
+ * them. Accesses by .shared::cluster take their SM's share of the network between SMs, and its latency with 4 in
+ * flight; a barrier of the cluster takes cluster_sync_ns.
  *
- * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out.
- * Not modelled: caches per SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
- * (their issue times add), copy engines in parallel, clock changes, power; that
- * the blocks of a cluster wait for each other.
+ * docs/TIMING.md has the closed forms, what is tested of them, and at length what is left out. Not modelled: caches per
+ * SM, bank conflicts beyond shared_bytes, partition camping, contention of pipes between different kernels on an SM
+ * (their issue times add), copy engines in parallel, clock changes, power; that the blocks of a cluster wait for each
+ * other.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +58,9 @@
 #define GLOBAL_BYTES_CLOCK 64.0
 #define ISSUE_CLOCK 128.0
 #define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
-#define MAX_EACH 4096 /* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before it */
+/* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before
+ * it */
+#define MAX_EACH 4096
 #define NONE UINT32_MAX
 
 struct kern { /* a kernel that runs, or a part of one */
@@ -62,19 +70,22 @@ struct kern { /* a kernel that runs, or a part of one */
     bool each;                  /* they are followed one by one */
     uint64_t to_place, live;
     double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
-    double length, heavy, light;   /* work of an ordinary block, of the heaviest, of one that leaves at once, 1 = the mean */
-    uint64_t nlight;               /* how many of the last ones to place */
-    double prologue, trigger;      /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
+    /* work of an ordinary block, of the heaviest, of one that leaves at once, 1 = the mean */
+    double length, heavy, light;
+    uint64_t nlight; /* how many of the last ones to place */
+    /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
+    double prologue, trigger;
     bool heavy_placed;
-    uint64_t warps, regs, shared;  /* what a block occupies */
-    uint32_t cluster;              /* blocks that start together in one GPC */
+    uint64_t warps, regs, shared; /* what a block occupies */
+    uint32_t cluster;             /* blocks that start together in one GPC */
 };
 
 struct group { /* blocks of one kernel that started together on one SM */
     uint32_t sm, kern, count, next;
     double left, rate, length;
     bool live;
-    uint32_t block, wait, met; /* followed by itself: its number; of its waits, how many are over, and signals of the next one */
+    /* followed by itself: its number; of its waits, how many are over, and signals of the next one */
+    uint32_t block, wait, met;
 };
 
 struct sm {
@@ -101,26 +112,18 @@ struct sim {
 };
 enum { WAITING, READY, RUNNING, DONE };
 
-static double max2(double a, double b)
-{
-    return a > b ? a : b;
-}
+static double max2(double a, double b) { return a > b ? a : b; }
 
-static double over(double a, double b)
-{
-    return b > 0 ? a / b : 0;
-}
+static double over(double a, double b) { return b > 0 ? a / b : 0; }
 
-static uint64_t up(uint64_t v, uint64_t unit)
-{
-    return unit ? (v + unit - 1) / unit * unit : v;
-}
+static uint64_t up(uint64_t v, uint64_t unit) { return unit ? (v + unit - 1) / unit * unit : v; }
 
-/* The part of the work's sectors that comes from DRAM. What an earlier launch of the timeline prefetched does not, as far as the L2 has held it: L2 size over all
- * sectors touched from that launch on, at most all of it. */
+/* The part of the work's sectors that comes from DRAM. What an earlier launch of the timeline prefetched does not, as
+ * far as the L2 has held it: L2 size over all sectors touched from that launch on, at most all of it. */
 static double miss_of(const struct sim *s, const struct sg_work *w)
 {
-    double want = (double)w->stats.fetched_read_bytes, all = (double)w->stats.unique_read_bytes + (double)w->stats.unique_write_bytes;
+    double want = (double)w->stats.fetched_read_bytes,
+           all = (double)w->stats.unique_read_bytes + (double)w->stats.unique_write_bytes;
     double found = 0, between = want;
     if (want <= 0 || all <= 0)
         return s->miss;
@@ -147,11 +150,13 @@ static double units(const struct kern *k, const struct sg_stats *st, uint32_t bl
 {
     if (k->talk || !st->light_blocks || st->light_blocks >= blocks || st->light_instructions >= st->instructions)
         return blocks;
-    return (double)(blocks - st->light_blocks) * ((double)st->instructions / (double)(st->instructions - st->light_instructions));
+    return (double)(blocks - st->light_blocks) *
+           ((double)st->instructions / (double)(st->instructions - st->light_instructions));
 }
 
 /* Microseconds an SM is busy with the mean of these blocks, and what a block takes at least. */
-static void block_cost(const struct sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks, struct kern *k)
+static void block_cost(const struct sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
+                       struct kern *k)
 {
     const struct sg_model *m = s->m;
     double n = units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
@@ -175,7 +180,8 @@ static void block_cost(const struct sim *s, const struct sg_work *w, const struc
         shared_ops = (double)st->memory - cluster_ops;
     double global_ops = (double)st->memory - cluster_ops - shared_ops;
     double l2_ns = mean_l2_ns(m), latency_us = (l2_ns + miss * (m->dram_latency_ns - l2_ns)) / 1000;
-    /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence is serial. */
+    /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence
+     * is serial. */
     double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
     double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
     floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
@@ -192,7 +198,9 @@ static void block_cost(const struct sim *s, const struct sg_work *w, const struc
     if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
         k->floor += (k->part ? 3 : 1) * l2_ns / 1000;
     k->l2 = (global + (double)st->prefetched_bytes) / n;
-    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss + (double)st->prefetched_bytes * s->miss) / n;
+    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss +
+               (double)st->prefetched_bytes * s->miss) /
+              n;
 }
 
 static void insert_in_order(struct sim *s, size_t i);
@@ -216,7 +224,8 @@ static int start_part(struct sim *s, struct kern k, const struct sg_stats *st, u
     if (share > all)
         share = all;
     if (all < blocks) { /* there are light ones */
-        double light = all * ((double)st->light_instructions / (double)st->instructions), many = n * ((double)st->light_blocks / blocks) + 0.5;
+        double light = all * ((double)st->light_instructions / (double)st->instructions),
+               many = n * ((double)st->light_blocks / blocks) + 0.5;
         k.nlight = (uint64_t)many < k.to_place ? (uint64_t)many : k.to_place - 1;
         k.light = k.nlight ? max2(light / (double)k.nlight, s->m->block_start_ns / 1000 / k.floor) : 0;
         all -= k.nlight ? light : 0;
@@ -279,13 +288,15 @@ static int add_group(struct sim *s, uint32_t sm, uint32_t kern, uint32_t count, 
             return DT_E_NOMEM;
     }
     struct kern *k = &s->kern.p[kern];
-    s->group.p[g] = (struct group){sm, kern, count, s->sm[sm].first, length, 0, length, true, k->each ? k->next++ : 0, 0, 0};
+    s->group.p[g] =
+        (struct group){sm, kern, count, s->sm[sm].first, length, 0, length, true, k->each ? k->next++ : 0, 0, 0};
     s->sm[sm].first = g;
     s->ngroup++;
     return 0;
 }
 
-/* One more block of the kernel on SM i: a group of its own where it is the heaviest, else given[i] counts it, light ones given[sms + i]. */
+/* One more block of the kernel on SM i: a group of its own where it is the heaviest, else given[i] counts it, light
+ * ones given[sms + i]. */
 static int put_block(struct sim *s, uint32_t ki, uint32_t i, uint32_t *given)
 {
     struct kern *k = &s->kern.p[ki];
@@ -370,8 +381,8 @@ static int place(struct sim *s)
     return 0;
 }
 
-/* Max-min fair share: the largest lambda with sum count * min(demand, lambda) <= capacity, over the groups of SM `sm` or of all
- * (NONE); negative if all demands fit. demand(g) is per block. */
+/* Max-min fair share: the largest lambda with sum count * min(demand, lambda) <= capacity, over the groups of SM `sm`
+ * or of all (NONE); negative if all demands fit. demand(g) is per block. */
 static double level_of(const struct sim *s, double capacity, double (*demand)(const struct sim *, const struct group *),
                        uint32_t sm)
 {
@@ -409,17 +420,12 @@ static double demand_issue(const struct sim *s, const struct group *g)
     return k->issue * g->rate;
 }
 
-static double demand_l2(const struct sim *s, const struct group *g)
-{
-    return s->kern.p[g->kern].l2 * g->rate;
-}
+static double demand_l2(const struct sim *s, const struct group *g) { return s->kern.p[g->kern].l2 * g->rate; }
 
-static double demand_dram(const struct sim *s, const struct group *g)
-{
-    return s->kern.p[g->kern].dram * g->rate;
-}
+static double demand_dram(const struct sim *s, const struct group *g) { return s->kern.p[g->kern].dram * g->rate; }
 
-static void limit(struct sim *s, double capacity, double (*demand)(const struct sim *, const struct group *), uint32_t sm)
+static void limit(struct sim *s, double capacity, double (*demand)(const struct sim *, const struct group *),
+                  uint32_t sm)
 {
     double lambda = level_of(s, capacity, demand, sm);
     if (lambda < 0)
@@ -445,7 +451,8 @@ static bool is_early(const struct sim *s, uint32_t from, uint32_t to)
     return false;
 }
 
-/* ---- programmatic dependencies: a kernel may start when the one it depends on triggers, and waits inside until that has ended ---- */
+/* ---- programmatic dependencies: a kernel may start when the one it depends on triggers, and waits inside until that
+ * has ended */
 static bool held(const struct sim *s, const struct kern *k)
 {
     const struct sg_work *w = &s->w[k->work];
@@ -459,7 +466,8 @@ static bool held(const struct sim *s, const struct kern *k)
 static double until_event(const struct sim *s, const struct group *g)
 {
     const struct kern *k = &s->kern.p[g->kern];
-    double left = g->left, wait = g->left - g->length * (1 - k->prologue), trigger = g->left - g->length * (1 - k->trigger);
+    double left = g->left, wait = g->left - g->length * (1 - k->prologue),
+           trigger = g->left - g->length * (1 - k->trigger);
     if (held(s, k))
         left = max2(wait, 0);
     return s->trigger_us[k->work] < 0 && trigger > 1e-9 && trigger < left ? trigger : left;
@@ -471,9 +479,11 @@ static int fire(struct sim *s)
     for (size_t i = 0; i < s->kern.n; i++) {
         const struct kern *k = &s->kern.p[i];
         uint32_t work = k->work;
-        bool all = s->state[work] == RUNNING && s->trigger_us[work] < 0 && !k->to_place && !k->talk; /* one that talks triggers by ending */
+        /* one that talks triggers by ending */
+        bool all = s->state[work] == RUNNING && s->trigger_us[work] < 0 && !k->to_place && !k->talk;
         for (size_t g = 0; g < s->group.n && all; g++)
-            all = !s->group.p[g].live || s->group.p[g].kern != i || s->group.p[g].left - s->group.p[g].length * (1 - k->trigger) <= 1e-9;
+            all = !s->group.p[g].live || s->group.p[g].kern != i ||
+                  s->group.p[g].left - s->group.p[g].length * (1 - k->trigger) <= 1e-9;
         if (!all)
             continue;
         s->trigger_us[work] = s->now;
@@ -530,7 +540,8 @@ static int make_ready(struct sim *s, uint32_t i)
     struct sg_work *w = &s->w[i];
     double t = 0;
     for (uint32_t k = 0; k < w->nafter; k++)
-        t = max2(t, w->early && w->early[k] && s->trigger_us[w->after[k]] >= 0 ? s->trigger_us[w->after[k]] : s->w[w->after[k]].end_us);
+        t = max2(t, w->early && w->early[k] && s->trigger_us[w->after[k]] >= 0 ? s->trigger_us[w->after[k]]
+                                                                               : s->w[w->after[k]].end_us);
     if (w->kind == SG_WORK_KERNEL || w->kind == SG_WORK_COPY || w->kind == SG_WORK_SET)
         t += s->m->graph_launch_us;
     w->start_us = t; /* and not before the host has issued it */
@@ -667,7 +678,8 @@ static int step(struct sim *s)
             continue;
         double until = dt > 0 || !(g->rate > 0) ? 0 : until_event(s, g);
         if (until > 0 && s->now + until / g->rate <= s->now)
-            g->left -= until; /* less than a double has room for behind so late a time: it is due, or time would stand still */
+            /* less than a double has room for behind so late a time: it is due, or time would stand still */
+            g->left -= until;
         else
             g->left -= g->rate * dt;
     }

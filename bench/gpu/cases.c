@@ -1,10 +1,12 @@
 /* Single kernels: a module, and launches with buffers of their own. One line of JSON in the file a module,
  *
- *     {"ptx": "…", "cases": [{"entry", "grid", "block", "cluster", "shared", "args": ["b:HEX" a buffer with this content | "r:BYTES" one with nothing
+ *     {"ptx": "…", "cases": [{"entry", "grid", "block", "cluster", "shared", "args": ["b:HEX" a buffer with this
+ *     content | "r:BYTES" one with nothing
  *      written | "a:HEX" a value], "out": [indices of buffers among the arguments]}]}
  *
- * and one line out a case: {"i": number, "out": ["HEX", …]} or {"i", "error", "detail"}; for a module that is refused {"module", "error", "detail", "log"}. After an error
- * that ends the context the process ends, and whoever started it goes on behind that case.
+ * and one line out a case: {"i": number, "out": ["HEX", …]} or {"i", "error", "detail"}; for a module that is refused
+ * {"module", "error", "detail", "log"}. After an error that ends the context the process ends, and whoever started it
+ * goes on behind that case.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +40,8 @@ struct buf {
     size_t n;
 };
 
-static int run(struct dev_device *d, struct dev_module_handle *m, const struct ptx_function *f, const json_t *c, struct buf *buf, struct dt_err *e)
+static int run(struct dev_device *d, struct dev_module_handle *m, const struct ptx_function *f, const json_t *c,
+               struct buf *buf, struct dt_err *e)
 {
     uint8_t params[PARAMS] = {0};
     uint32_t grid[3], block[3], cluster[3];
@@ -48,7 +51,7 @@ static int run(struct dev_device *d, struct dev_module_handle *m, const struct p
     three(c, "grid", grid);
     three(c, "block", block);
     three(c, "cluster", cluster);
-    json_array_foreach(json_object_get(c, "args"), i, a) {
+    json_array_foreach (json_object_get(c, "args"), i, a) {
         const char *s = json_string_value(a);
         uint8_t *v = NULL;
         if (!s || i >= MOST || i >= f->nparam)
@@ -80,7 +83,8 @@ static int run(struct dev_device *d, struct dev_module_handle *m, const struct p
             return err < 0 ? err : dt_err_set(e, DT_E_ARGS, "too many parameters");
     }
     const char *entry = json_string_value(json_object_get(c, "entry"));
-    err = dev_launch(d, m, entry, grid, block, cluster[0] ? cluster : NULL, (uint32_t)json_integer_value(json_object_get(c, "shared")), params, at, e);
+    err = dev_launch(d, m, entry, grid, block, cluster[0] ? cluster : NULL,
+                     (uint32_t)json_integer_value(json_object_get(c, "shared")), params, at, e);
     return err < 0 ? err : dev_sync(d, e);
 }
 
@@ -89,7 +93,7 @@ static int answer(struct dev_device *d, const json_t *c, json_int_t number, cons
     json_t *out = json_array(), *k;
     size_t i;
     int err = 0;
-    json_array_foreach(json_object_get(c, "out"), i, k) {
+    json_array_foreach (json_object_get(c, "out"), i, k) {
         const struct buf *b = &buf[json_integer_value(k)];
         uint8_t *p = malloc(b->n + 1);
         char *hex = malloc(2 * b->n + 1);
@@ -123,12 +127,13 @@ static int module(struct dev_device *d, const json_t *o)
     if (!err)
         err = ptx_parse(ptx, strlen(ptx), &ir, &e);
     if (err < 0) {
-        say(json_pack("{s:b, s:s, s:s, s:s}", "module", 1, "error", dt_err_code(err), "detail", e.detail ? e.detail : "", "log", e.log ? e.log : ""));
+        say(json_pack("{s:b, s:s, s:s, s:s}", "module", 1, "error", dt_err_code(err), "detail",
+                      e.detail ? e.detail : "", "log", e.log ? e.log : ""));
         dt_err_done(&e);
         dev_module_unload(d, m);
         return 0;
     }
-    json_array_foreach(json_object_get(o, "cases"), i, c) {
+    json_array_foreach (json_object_get(o, "cases"), i, c) {
         struct buf buf[MOST] = {{0}};
         const char *entry = json_string_value(json_object_get(c, "entry"));
         const struct ptx_function *f = entry ? ptx_find_function(ir, entry) : NULL;
@@ -137,7 +142,8 @@ static int module(struct dev_device *d, const json_t *o)
         if (!err)
             err = answer(d, c, number, buf, &e);
         if (err < 0)
-            say(json_pack("{s:I, s:s, s:s}", "i", number, "error", dt_err_code(err), "detail", e.detail ? e.detail : ""));
+            say(json_pack("{s:I, s:s, s:s}", "i", number, "error", dt_err_code(err), "detail",
+                          e.detail ? e.detail : ""));
         dt_err_done(&e);
         e = (struct dt_err){0};
         for (size_t k = 0; k < MOST; k++)

@@ -1,4 +1,5 @@
-/* A graph and its plan on the device: the same bytes, however the blocks are delayed; how long they take; and the graph's block maps by recording.
+/* A graph and its plan on the device: the same bytes, however the blocks are delayed; how long they take; and the
+ * graph's block maps by recording.
  *
  * The plan runs once more with delays at the head of every entry (device/delay.c).
  */
@@ -16,8 +17,7 @@ static json_t *delayed(json_t *doc)
 {
     const char *key;
     json_t *m;
-    json_object_foreach(json_object_get(doc, "modules"), key, m)
-    {
+    json_object_foreach (json_object_get(doc, "modules"), key, m) {
         const char *ptx = json_string_value(json_object_get(m, "ptx"));
         char *text = ptx ? dev_delayed_ptx(ptx) : NULL;
         if (text) {
@@ -43,7 +43,8 @@ struct program {
     struct dev_run *run;
 };
 
-static int load(struct dev_device *d, const char *path, json_t *(*change)(json_t *), struct program *ret, struct dt_err *e)
+static int load(struct dev_device *d, const char *path, json_t *(*change)(json_t *), struct program *ret,
+                struct dt_err *e)
 {
     ret->g = read_graph(path, change, e);
     int err = ret->g ? 0 : e->num;
@@ -87,7 +88,8 @@ static int compare(struct program *a, struct program *b, char *what, size_t nwha
 }
 
 /* n rounds, each with other inputs: the plan, and the delayed plan by launches and as a graph in turns. */
-static int bitwise(struct program *original, struct program *plan, struct program *slow, int n, char *what, size_t nwhat, struct dt_err *e)
+static int bitwise(struct program *original, struct program *plan, struct program *slow, int n, char *what,
+                   size_t nwhat, struct dt_err *e)
 {
     int err = 0;
     for (int k = 0; k < n && !err && !*what; k++) {
@@ -112,17 +114,19 @@ static int bitwise(struct program *original, struct program *plan, struct progra
 
 static json_t *stats_json(const struct dev_stats *s)
 {
-    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:i}", "median", s->median, "lo", s->lo, "hi", s->hi, "min", s->min, "max", s->max, "n", (int)s->n);
+    return json_pack("{s:f, s:f, s:f, s:f, s:f, s:i}", "median", s->median, "lo", s->lo, "hi", s->hi, "min", s->min,
+                     "max", s->max, "n", (int)s->n);
 }
 
 static json_t *arm_json(const struct dev_measured *m, const struct program *p)
 {
-    json_t *o = json_pack("{s:s, s:o, s:o, s:o, s:f}", "method", m->method, "time_us", stats_json(&m->time), "events_us", stats_json(&m->events), "ratio",
-                          stats_json(&m->ratio), "tracing_overhead", m->overhead);
+    json_t *o =
+        json_pack("{s:s, s:o, s:o, s:o, s:f}", "method", m->method, "time_us", stats_json(&m->time), "events_us",
+                  stats_json(&m->events), "ratio", stats_json(&m->ratio), "tracing_overhead", m->overhead);
     json_t *steps = json_array();
     for (uint32_t i = 0; m->step_us && i < p->g->nlaunch; i++) {
-        json_t *s = json_pack("{s:s, s:f, s:i, s:i}", "name", p->g->launch[i].name, "us", m->step_us[i], "blocks", (int)p->p->step[i].blocks, "blocks_per_sm",
-                              (int)p->p->step[i].blocks_per_sm);
+        json_t *s = json_pack("{s:s, s:f, s:i, s:i}", "name", p->g->launch[i].name, "us", m->step_us[i], "blocks",
+                              (int)p->p->step[i].blocks, "blocks_per_sm", (int)p->p->step[i].blocks_per_sm);
         if (m->registers)
             json_object_set_new(s, "registers", json_integer(m->registers[i]));
         json_array_append_new(steps, s);
@@ -133,7 +137,8 @@ static json_t *arm_json(const struct dev_measured *m, const struct program *p)
     return o;
 }
 
-static int times(struct dev_device *d, struct program *original, struct program *plan, bool cold, json_t *out, struct dt_err *e)
+static int times(struct dev_device *d, struct program *original, struct program *plan, bool cold, json_t *out,
+                 struct dt_err *e)
 {
     struct dev_arm arm[3] = {{original->run, false}, {plan->run, false}, {original->run, true}};
     struct dev_measured m[3];
@@ -143,7 +148,8 @@ static int times(struct dev_device *d, struct program *original, struct program 
     if (err < 0)
         return err;
     static const char *const name[] = {"baseline", "plan", "streams"};
-    json_t *t = json_pack("{s:b, s:s, s:s, s:i}", "publish", v.publish, "why", v.why, "trace", v.trace, "sm_mhz", (int)v.after.sm_mhz);
+    json_t *t = json_pack("{s:b, s:s, s:s, s:i}", "publish", v.publish, "why", v.why, "trace", v.trace, "sm_mhz",
+                          (int)v.after.sm_mhz);
     for (int i = 0; i < 3; i++) {
         json_object_set_new(t, name[i], arm_json(&m[i], i == 1 ? plan : original));
         dev_measured_done(&m[i]);
@@ -167,8 +173,9 @@ int cmd_graph(const char *spec, int argc, char **argv)
         err = load(d, argv[1], delayed, &slow, &e);
     if (!err)
         err = bitwise(&original, &plan, &slow, n, what, sizeof what, &e);
-    json_t *o = json_pack("{s:s, s:i, s:i}", "kind", d ? dev_info(d)->kind : "", "launches", original.g ? (int)original.g->nlaunch : 0, "plan_launches",
-                          plan.g ? (int)plan.g->nlaunch : 0);
+    json_t *o =
+        json_pack("{s:s, s:i, s:i}", "kind", d ? dev_info(d)->kind : "", "launches",
+                  original.g ? (int)original.g->nlaunch : 0, "plan_launches", plan.g ? (int)plan.g->nlaunch : 0);
     if (!err && n) {
         json_object_set_new(o, "bitwise", json_boolean(!*what));
         json_object_set_new(o, "rounds", json_integer(n));
@@ -228,7 +235,8 @@ int cmd_maps(const char *spec, int argc, char **argv)
     }
     if (err < 0)
         return failed(err, &e);
-    say(json_pack("{s:f, s:f, s:f, s:o}", "analysis_us", best[0], "summary_us", best[1], "plain_run_us", plain, "edges", json_incref(json_object_get(doc, "edges"))));
+    say(json_pack("{s:f, s:f, s:f, s:o}", "analysis_us", best[0], "summary_us", best[1], "plain_run_us", plain, "edges",
+                  json_incref(json_object_get(doc, "edges"))));
     json_decref(doc);
     unload(&p);
     dev_close(d);

@@ -1,5 +1,6 @@
-/* What is there of profiling: CUPTI's records of a launch, and counters of one or of a graph's pass. Each in a process of its own, as this is NVIDIA's code at its most
- * intricate, and what was measured before must not be lost with it. That something is not there is an answer, not a failure.
+/* What is there of profiling: CUPTI's records of a launch, and counters of one or of a graph's pass. Each in a process
+ * of its own, as this is NVIDIA's code at its most intricate, and what was measured before must not be lost with it.
+ * That something is not there is an answer, not a failure.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,9 +48,10 @@ int cmd_trace(const char *spec, int argc, char **argv)
     struct dev_span s = dev_activity_span(&trace, 1);
     if (!err && s.n != 1)
         err = dt_err_set(&no, DT_E_PROFILER, "%zu records of one launch", s.n);
-    say(err < 0 ? json_pack("{s:s}", "reason", no.detail ? no.detail : "")
-                : json_pack("{s:i, s:i, s:f, s:I}", "version", (int)trace.version, "registers", (int)trace.record[0].registers, "us", s.span_us, "overhead_ns",
-                            (json_int_t)trace.overhead_ns));
+    say(err < 0
+            ? json_pack("{s:s}", "reason", no.detail ? no.detail : "")
+            : json_pack("{s:i, s:i, s:f, s:I}", "version", (int)trace.version, "registers",
+                        (int)trace.record[0].registers, "us", s.span_us, "overhead_ns", (json_int_t)trace.overhead_ns));
     dev_trace_done(&trace);
     dt_err_done(&no);
     close_twice(&t);

@@ -1,13 +1,13 @@
 /* Stream capture: work of a capturing stream becomes graph nodes.
  *
- * A capture belongs to the stream that began it; other streams join when they wait for an event that was recorded in it, and must be
- * joined back (by an event that the origin waits for) before it ends. `tail` is what the next node of a stream follows. What all streams of
- * a capture share is in its graph.
+ * A capture belongs to the stream that began it; other streams join when they wait for an event that was recorded in
+ * it, and must be joined back (by an event that the origin waits for) before it ends. `tail` is what the next node of a
+ * stream follows. What all streams of a capture share is in its graph.
  *
- * A call that may not be made while something captures (allocation, a wait of the host, work of the legacy stream) fails and breaks the
- * capture: it ends in CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. Whether a call of another thread counts is what the modes say: `global`
- * captures forbid them in every thread, `thread-local` ones in theirs, `relaxed` ones nowhere, and a thread may exempt itself
- * (cuThreadExchangeStreamCaptureMode).
+ * A call that may not be made while something captures (allocation, a wait of the host, work of the legacy stream)
+ * fails and breaks the capture: it ends in CUDA_ERROR_STREAM_CAPTURE_INVALIDATED. Whether a call of another thread
+ * counts is what the modes say: `global` captures forbid them in every thread, `thread-local` ones in theirs, `relaxed`
+ * ones nowhere, and a thread may exempt itself (cuThreadExchangeStreamCaptureMode).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -65,7 +65,8 @@ CUresult cu_capture_launch(struct CUstream_st *s, struct cu_launch *l)
     n->type = CU_GRAPH_NODE_TYPE_KERNEL;
     for (size_t i = 0; programmatic && i < n->dep.n; i++)
         if (n->dep.p[i]->type == CU_GRAPH_NODE_TYPE_KERNEL)
-            n->edge.p[i] = (CUgraphEdgeData){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
+            n->edge.p[i] = (CUgraphEdgeData){.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                                             .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC};
     return CUDA_SUCCESS;
 }
 
@@ -202,7 +203,8 @@ static CUresult begin(struct CUstream_st *s, struct CUgraph_st *g, CUstreamCaptu
 {
     static uint64_t last;
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL || mode == CU_STREAM_CAPTURE_MODE_RELAXED,
+    CU_REQUIRE(mode == CU_STREAM_CAPTURE_MODE_GLOBAL || mode == CU_STREAM_CAPTURE_MODE_THREAD_LOCAL ||
+                   mode == CU_STREAM_CAPTURE_MODE_RELAXED,
                CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(s != s->ctx->null_stream, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     CU_REQUIRE(!s->capture, CUDA_ERROR_ILLEGAL_STATE);
@@ -228,8 +230,8 @@ CUresult cuStreamBeginCapture(CUstream stream, CUstreamCaptureMode mode)
     return begin(cu_stream(c, stream), NULL, mode);
 }
 
-CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph g, const CUgraphNode *dep, const CUgraphEdgeData *edge, size_t n,
-                                     CUstreamCaptureMode mode)
+CUresult cuStreamBeginCaptureToGraph(CUstream stream, CUgraph g, const CUgraphNode *dep, const CUgraphEdgeData *edge,
+                                     size_t n, CUstreamCaptureMode mode)
 {
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
@@ -306,7 +308,8 @@ CUresult cuStreamEndCapture(CUstream stream, CUgraph *ret)
     CU_REQUIRE(s->capture, CUDA_ERROR_ILLEGAL_STATE);
     CU_REQUIRE(s->capture_origin, CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
     struct CUgraph_st *g = s->capture;
-    CU_REQUIRE(g->mode == CU_STREAM_CAPTURE_MODE_RELAXED || g->thread == cu_thread(), CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
+    CU_REQUIRE(g->mode == CU_STREAM_CAPTURE_MODE_RELAXED || g->thread == cu_thread(),
+               CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD);
     bool all = true;
     CUresult r = g->broken ? CUDA_ERROR_STREAM_CAPTURE_INVALIDATED : joined(s, &all);
     if (r == CUDA_SUCCESS && !all)
@@ -336,8 +339,8 @@ CUresult cuStreamIsCapturing(CUstream stream, CUstreamCaptureStatus *ret)
 }
 
 /* The list of nodes is the stream's own, good until the next call for this stream. Edges carry no data here. */
-CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *ret, cuuint64_t *id, CUgraph *g, const CUgraphNode **dep,
-                                const CUgraphEdgeData **edge, size_t *n)
+CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *ret, cuuint64_t *id, CUgraph *g,
+                                const CUgraphNode **dep, const CUgraphEdgeData **edge, size_t *n)
 {
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
@@ -358,14 +361,16 @@ CUresult cuStreamGetCaptureInfo(CUstream stream, CUstreamCaptureStatus *ret, cuu
     return CUDA_SUCCESS;
 }
 
-CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dep, const CUgraphEdgeData *edge, size_t n, unsigned flags)
+CUresult cuStreamUpdateCaptureDependencies(CUstream stream, CUgraphNode *dep, const CUgraphEdgeData *edge, size_t n,
+                                           unsigned flags)
 {
     CU_CONTEXT(c);
     struct CUstream_st *s = cu_stream(c, stream);
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE);
     CU_REQUIRE(s->capture, CUDA_ERROR_ILLEGAL_STATE);
     CU_REQUIRE(!s->capture->broken, CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
-    CU_REQUIRE((flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES || flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) && (!n || dep),
+    CU_REQUIRE((flags == CU_STREAM_ADD_CAPTURE_DEPENDENCIES || flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES) &&
+                   (!n || dep),
                CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < n; i++)
         CU_REQUIRE(cu_is(dep[i], CU_NODE) && dep[i]->graph == s->capture, CUDA_ERROR_INVALID_VALUE);

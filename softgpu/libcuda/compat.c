@@ -1,14 +1,14 @@
 /* Entries as older cuda.h declared them, under the names that programs built with those headers look up.
  *
- * A program links the suffixed name of its own header (cuEventElapsedTime, cuCtxCreate_v2 …), so both shapes must exist. The assembler
- * name is given explicitly because today's cuda.h turns the plain name into the newest one.
+ * A program links the suffixed name of its own header (cuEventElapsedTime, cuCtxCreate_v2 …), so both shapes must
+ * exist. The assembler name is given explicitly because today's cuda.h turns the plain name into the newest one.
  */
 #include <string.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
-#define OLD(ret, fn, symbol, params)                                                                                               \
-    __attribute__((visibility("default"))) ret fn params __asm__(symbol);                                                          \
+#define OLD(ret, fn, symbol, params)                                                                                   \
+    __attribute__((visibility("default"))) ret fn params __asm__(symbol);                                              \
     ret fn params
 
 OLD(CUresult, old_event_elapsed, "cuEventElapsedTime", (float *ret, CUevent from, CUevent to))
@@ -32,20 +32,14 @@ OLD(CUresult, old_primary_release, "cuDevicePrimaryCtxRelease", (CUdevice dev))
     return cuDevicePrimaryCtxRelease(dev);
 }
 
-OLD(CUresult, old_primary_reset, "cuDevicePrimaryCtxReset", (CUdevice dev))
-{
-    return cuDevicePrimaryCtxReset(dev);
-}
+OLD(CUresult, old_primary_reset, "cuDevicePrimaryCtxReset", (CUdevice dev)) { return cuDevicePrimaryCtxReset(dev); }
 
 OLD(CUresult, old_primary_flags, "cuDevicePrimaryCtxSetFlags", (CUdevice dev, unsigned flags))
 {
     return cuDevicePrimaryCtxSetFlags(dev, flags);
 }
 
-OLD(CUresult, old_uuid, "cuDeviceGetUuid", (CUuuid * ret, CUdevice dev))
-{
-    return cuDeviceGetUuid(ret, dev);
-}
+OLD(CUresult, old_uuid, "cuDeviceGetUuid", (CUuuid * ret, CUdevice dev)) { return cuDeviceGetUuid(ret, dev); }
 
 OLD(CUresult, old_host_register, "cuMemHostRegister", (void *p, size_t n, unsigned flags))
 {
@@ -71,7 +65,8 @@ OLD(CUresult, old_add_kernel, "cuGraphAddKernelNode",
     return cuGraphAddKernelNode(ret, g, dep, n, (const CUDA_KERNEL_NODE_PARAMS *)(const void *)p);
 }
 
-OLD(CUresult, old_add_dependencies, "cuGraphAddDependencies", (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n))
+OLD(CUresult, old_add_dependencies, "cuGraphAddDependencies",
+    (CUgraph g, const CUgraphNode *from, const CUgraphNode *to, size_t n))
 {
     return cuGraphAddDependencies(g, from, to, NULL, n);
 }
@@ -114,30 +109,15 @@ OLD(CUresult, old_ctx_create1, "cuCtxCreate", (CUcontext * ret, unsigned flags, 
     return cuCtxCreate(ret, NULL, flags, dev);
 }
 
-OLD(CUresult, old_ctx_destroy, "cuCtxDestroy", (CUcontext c))
-{
-    return cuCtxDestroy(c);
-}
+OLD(CUresult, old_ctx_destroy, "cuCtxDestroy", (CUcontext c)) { return cuCtxDestroy(c); }
 
-OLD(CUresult, old_ctx_pop, "cuCtxPopCurrent", (CUcontext * ret))
-{
-    return cuCtxPopCurrent(ret);
-}
+OLD(CUresult, old_ctx_pop, "cuCtxPopCurrent", (CUcontext * ret)) { return cuCtxPopCurrent(ret); }
 
-OLD(CUresult, old_ctx_push, "cuCtxPushCurrent", (CUcontext c))
-{
-    return cuCtxPushCurrent(c);
-}
+OLD(CUresult, old_ctx_push, "cuCtxPushCurrent", (CUcontext c)) { return cuCtxPushCurrent(c); }
 
-OLD(CUresult, old_stream_destroy, "cuStreamDestroy", (CUstream s))
-{
-    return cuStreamDestroy(s);
-}
+OLD(CUresult, old_stream_destroy, "cuStreamDestroy", (CUstream s)) { return cuStreamDestroy(s); }
 
-OLD(CUresult, old_event_destroy, "cuEventDestroy", (CUevent e))
-{
-    return cuEventDestroy(e);
-}
+OLD(CUresult, old_event_destroy, "cuEventDestroy", (CUevent e)) { return cuEventDestroy(e); }
 
 OLD(CUresult, old_link_create, "cuLinkCreate", (unsigned n, CUjit_option *opt, void **val, CUlinkState *ret))
 {
@@ -145,12 +125,14 @@ OLD(CUresult, old_link_create, "cuLinkCreate", (unsigned n, CUjit_option *opt, v
 }
 
 OLD(CUresult, old_link_data, "cuLinkAddData",
-    (CUlinkState l, CUjitInputType type, void *data, size_t size, const char *name, unsigned n, CUjit_option *opt, void **val))
+    (CUlinkState l, CUjitInputType type, void *data, size_t size, const char *name, unsigned n, CUjit_option *opt,
+     void **val))
 {
     return cuLinkAddData(l, type, data, size, name, n, opt, val);
 }
 
-OLD(CUresult, old_link_file, "cuLinkAddFile", (CUlinkState l, CUjitInputType type, const char *path, unsigned n, CUjit_option *opt, void **val))
+OLD(CUresult, old_link_file, "cuLinkAddFile",
+    (CUlinkState l, CUjitInputType type, const char *path, unsigned n, CUjit_option *opt, void **val))
 {
     return cuLinkAddFile(l, type, path, n, opt, val);
 }
@@ -204,7 +186,8 @@ OLD(CUresult, ctx_synchronize2, "cuCtxSynchronize_v2", (CUcontext c))
 }
 
 /* ---- graphs ---- */
-OLD(CUresult, old_instantiate1, "cuGraphInstantiate", (CUgraphExec * ret, CUgraph g, CUgraphNode *node, char *log, size_t n))
+OLD(CUresult, old_instantiate1, "cuGraphInstantiate",
+    (CUgraphExec * ret, CUgraph g, CUgraphNode *node, char *log, size_t n))
 {
     return old_instantiate(ret, g, node, log, n);
 }
@@ -226,14 +209,16 @@ OLD(CUresult, old_set_kernel, "cuGraphKernelNodeSetParams", (CUgraphNode n, cons
     return cuGraphKernelNodeSetParams(n, (const CUDA_KERNEL_NODE_PARAMS *)(const void *)p);
 }
 
-OLD(CUresult, old_exec_set_kernel, "cuGraphExecKernelNodeSetParams", (CUgraphExec x, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p))
+OLD(CUresult, old_exec_set_kernel, "cuGraphExecKernelNodeSetParams",
+    (CUgraphExec x, CUgraphNode n, const CUDA_KERNEL_NODE_PARAMS_v1 *p))
 {
     CU_READY();
     CU_REQUIRE(p && p->func, CUDA_ERROR_INVALID_VALUE);
     return cuGraphExecKernelNodeSetParams(x, n, (const CUDA_KERNEL_NODE_PARAMS *)(const void *)p);
 }
 
-OLD(CUresult, old_update, "cuGraphExecUpdate", (CUgraphExec x, CUgraph g, CUgraphNode *node, CUgraphExecUpdateResult *ret))
+OLD(CUresult, old_update, "cuGraphExecUpdate",
+    (CUgraphExec x, CUgraph g, CUgraphNode *node, CUgraphExecUpdateResult *ret))
 {
     CUgraphExecUpdateResultInfo info = {.result = CU_GRAPH_EXEC_UPDATE_ERROR};
     CUresult r = cuGraphExecUpdate(x, g, &info);
@@ -247,7 +232,8 @@ OLD(CUresult, old_update, "cuGraphExecUpdate", (CUgraphExec x, CUgraph g, CUgrap
 /* ---- a device where the present shape has a location ---- */
 static CUmemLocation place_of(CUdevice dev)
 {
-    return dev == CU_DEVICE_CPU ? (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0} : (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, dev};
+    return dev == CU_DEVICE_CPU ? (CUmemLocation){CU_MEM_LOCATION_TYPE_HOST, 0}
+                                : (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, dev};
 }
 
 OLD(CUresult, old_advise, "cuMemAdvise", (CUdeviceptr p, size_t n, CUmem_advise advice, CUdevice dev))
@@ -262,7 +248,8 @@ OLD(CUresult, old_prefetch, "cuMemPrefetchAsync", (CUdeviceptr p, size_t n, CUde
 
 /* ---- batches that said which copy failed ---- */
 OLD(CUresult, old_batch, "cuMemcpyBatchAsync",
-    (CUdeviceptr * dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *attr, size_t *index, size_t nattr, size_t *failed, CUstream s))
+    (CUdeviceptr * dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *attr, size_t *index,
+     size_t nattr, size_t *failed, CUstream s))
 {
     CUresult r = cuMemcpyBatchAsync(dst, src, n, count, attr, index, nattr, s);
     if (failed && r != CUDA_SUCCESS)
@@ -270,7 +257,8 @@ OLD(CUresult, old_batch, "cuMemcpyBatchAsync",
     return r;
 }
 
-OLD(CUresult, old_batch3d, "cuMemcpy3DBatchAsync", (size_t n, CUDA_MEMCPY3D_BATCH_OP *op, size_t *failed, unsigned long long flags, CUstream s))
+OLD(CUresult, old_batch3d, "cuMemcpy3DBatchAsync",
+    (size_t n, CUDA_MEMCPY3D_BATCH_OP *op, size_t *failed, unsigned long long flags, CUstream s))
 {
     CUresult r = cuMemcpy3DBatchAsync(n, op, flags, s);
     if (failed && r != CUDA_SUCCESS)
@@ -295,7 +283,8 @@ OLD(CUresult, old_info2, "cuStreamGetCaptureInfo_v2",
     return cuStreamGetCaptureInfo(s, ret, id, g, dep, NULL, n);
 }
 
-OLD(CUresult, old_update_capture, "cuStreamUpdateCaptureDependencies", (CUstream s, CUgraphNode *dep, size_t n, unsigned flags))
+OLD(CUresult, old_update_capture, "cuStreamUpdateCaptureDependencies",
+    (CUstream s, CUgraphNode *dep, size_t n, unsigned flags))
 {
     return cuStreamUpdateCaptureDependencies(s, dep, NULL, n, flags);
 }

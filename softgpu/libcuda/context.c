@@ -1,7 +1,7 @@
 /* Questions about the current context.
  *
- * Making, pushing and popping contexts is elsewhere (state.c keeps them). Synchronising waits for the timeline (cu_log_wait) and hands out
- * the sticky error.
+ * Making, pushing and popping contexts is elsewhere (state.c keeps them). Synchronising waits for the timeline
+ * (cu_log_wait) and hands out the sticky error.
  */
 #include "softgpu/libcuda/cu-priv.h"
 
@@ -62,9 +62,11 @@ CUresult cuCtxSetLimit(CUlimit limit, size_t v)
 {
     CU_CONTEXT(c);
     CU_REQUIRE((unsigned)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(limit != CU_LIMIT_MALLOC_HEAP_SIZE || !sg_heap_made(c->dev->sg), CUDA_ERROR_INVALID_VALUE); /* it is in use */
+    /* it is in use */
+    CU_REQUIRE(limit != CU_LIMIT_MALLOC_HEAP_SIZE || !sg_heap_made(c->dev->sg), CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH && limit != CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT &&
-                   limit != CU_LIMIT_SHMEM_SIZE && limit != CU_LIMIT_CIG_ENABLED && limit != CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED,
+                   limit != CU_LIMIT_SHMEM_SIZE && limit != CU_LIMIT_CIG_ENABLED &&
+                   limit != CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED,
                CUDA_ERROR_UNSUPPORTED_LIMIT); /* no launches from the device, no graphics */
     CU_REQUIRE(limit != CU_LIMIT_MAX_L2_FETCH_GRANULARITY || v <= 128, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(limit != CU_LIMIT_STACK_SIZE || v <= 512 * 1024, CUDA_ERROR_INVALID_VALUE);
@@ -79,7 +81,8 @@ CUresult cuCtxGetLimit(size_t *ret, CUlimit limit)
     CU_CONTEXT(c);
     CU_REQUIRE(ret && (unsigned)limit < CU_LIMIT_MAX, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(limit != CU_LIMIT_DEV_RUNTIME_SYNC_DEPTH && limit != CU_LIMIT_DEV_RUNTIME_PENDING_LAUNCH_COUNT &&
-                   limit != CU_LIMIT_SHMEM_SIZE && limit != CU_LIMIT_CIG_ENABLED && limit != CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED,
+                   limit != CU_LIMIT_SHMEM_SIZE && limit != CU_LIMIT_CIG_ENABLED &&
+                   limit != CU_LIMIT_CIG_SHMEM_FALLBACK_ENABLED,
                CUDA_ERROR_UNSUPPORTED_LIMIT);
     *ret = c->limit[limit];
     return CUDA_SUCCESS;

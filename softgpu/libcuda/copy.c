@@ -1,6 +1,8 @@
-/* Copies and memsets. Everything becomes a CUDA_MEMCPY3D (arrays excepted: there are none) or a cu_set, and runs at once; the timeline takes the time.
+/* Copies and memsets. Everything becomes a CUDA_MEMCPY3D (arrays excepted: there are none) or a cu_set, and runs at
+ * once; the timeline takes the time.
  *
- * The device side of a copy must lie inside one allocation. A CU_MEMORYTYPE_UNIFIED side that the device does not know is host memory.
+ * The device side of a copy must lie inside one allocation. A CU_MEMORYTYPE_UNIFIED side that the device does not know
+ * is host memory.
  */
 #include <string.h>
 #include <sys/mman.h>
@@ -24,7 +26,8 @@ static bool extent(size_t pitch, size_t height, const CUDA_MEMCPY3D *c, size_t *
     return true;
 }
 
-/* Is there host memory at all of it? A pointer that the device does not know may be one to device memory that was freed. */
+/* Is there host memory at all of it? A pointer that the device does not know may be one to device memory that was
+ * freed. */
 static bool is_mapped(const char *p, size_t n)
 {
     unsigned char vec[256];
@@ -49,8 +52,8 @@ static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, bo
     height = height ? height : p->Height;
     CU_REQUIRE(p->Height == 1 && p->Depth == 1 ? true : pitch >= p->WidthInBytes, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(extent(pitch, height, p, &n), CUDA_ERROR_INVALID_VALUE);
-    if (__builtin_mul_overflow(z, height, &at) || __builtin_add_overflow(at, y, &at) || __builtin_mul_overflow(at, pitch, &at) ||
-        __builtin_add_overflow(at, x, &at))
+    if (__builtin_mul_overflow(z, height, &at) || __builtin_add_overflow(at, y, &at) ||
+        __builtin_mul_overflow(at, pitch, &at) || __builtin_add_overflow(at, x, &at))
         return CUDA_ERROR_INVALID_VALUE;
     ret->pitch = pitch;
     ret->height = height;
@@ -62,7 +65,8 @@ static CUresult side_of(struct CUctx_st *c, const CUDA_MEMCPY3D *p, bool dst, bo
     case CU_MEMORYTYPE_DEVICE:
         ret->p = (char *)(uintptr_t)dev + at;
         ret->device = true;
-        CU_REQUIRE(sg_mem_ok(c->dev->sg, dev + at, n) || (later && cu_graph_memory_holds(dev + at, n)), CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(sg_mem_ok(c->dev->sg, dev + at, n) || (later && cu_graph_memory_holds(dev + at, n)),
+                   CUDA_ERROR_INVALID_VALUE);
         break;
     case CU_MEMORYTYPE_UNIFIED: {
         uint64_t base, bytes;
@@ -153,17 +157,17 @@ static CUresult copy(const CUDA_MEMCPY3D *p, CUstream stream, bool wait)
 #define H CU_MEMORYTYPE_HOST
 #define D CU_MEMORYTYPE_DEVICE
 #define U CU_MEMORYTYPE_UNIFIED
-#define ASYNC(name, dtype, dkind, stype, skind)                                                                                    \
-    CUresult name(dtype dst, stype src, size_t n, CUstream s)                                                                      \
-    {                                                                                                                              \
-        CUDA_MEMCPY3D p = flat(dkind, (uint64_t)(uintptr_t)dst, skind, (uint64_t)(uintptr_t)src, n);                              \
-        return copy(&p, s, false);                                                                                                 \
+#define ASYNC(name, dtype, dkind, stype, skind)                                                                        \
+    CUresult name(dtype dst, stype src, size_t n, CUstream s)                                                          \
+    {                                                                                                                  \
+        CUDA_MEMCPY3D p = flat(dkind, (uint64_t)(uintptr_t)dst, skind, (uint64_t)(uintptr_t)src, n);                   \
+        return copy(&p, s, false);                                                                                     \
     }
-#define COPY(name, dtype, dkind, stype, skind)                                                                                     \
-    CUresult name(dtype dst, stype src, size_t n)                                                                                  \
-    {                                                                                                                              \
-        CUDA_MEMCPY3D p = flat(dkind, (uint64_t)(uintptr_t)dst, skind, (uint64_t)(uintptr_t)src, n);                              \
-        return copy(&p, NULL, true);                                                                                               \
+#define COPY(name, dtype, dkind, stype, skind)                                                                         \
+    CUresult name(dtype dst, stype src, size_t n)                                                                      \
+    {                                                                                                                  \
+        CUDA_MEMCPY3D p = flat(dkind, (uint64_t)(uintptr_t)dst, skind, (uint64_t)(uintptr_t)src, n);                   \
+        return copy(&p, NULL, true);                                                                                   \
     }
 COPY(cuMemcpyHtoD, CUdeviceptr, D, const void *, H)
 COPY(cuMemcpyDtoH, void *, H, CUdeviceptr, D)
@@ -176,10 +180,21 @@ ASYNC(cuMemcpyAsync, CUdeviceptr, U, CUdeviceptr, U)
 
 static CUDA_MEMCPY3D from_2d(const CUDA_MEMCPY2D *q)
 {
-    return (CUDA_MEMCPY3D){.srcXInBytes = q->srcXInBytes, .srcY = q->srcY, .srcMemoryType = q->srcMemoryType, .srcHost = q->srcHost,
-                           .srcDevice = q->srcDevice, .srcPitch = q->srcPitch, .dstXInBytes = q->dstXInBytes, .dstY = q->dstY,
-                           .dstMemoryType = q->dstMemoryType, .dstHost = q->dstHost, .dstDevice = q->dstDevice, .dstPitch = q->dstPitch,
-                           .WidthInBytes = q->WidthInBytes, .Height = q->Height, .Depth = 1};
+    return (CUDA_MEMCPY3D){.srcXInBytes = q->srcXInBytes,
+                           .srcY = q->srcY,
+                           .srcMemoryType = q->srcMemoryType,
+                           .srcHost = q->srcHost,
+                           .srcDevice = q->srcDevice,
+                           .srcPitch = q->srcPitch,
+                           .dstXInBytes = q->dstXInBytes,
+                           .dstY = q->dstY,
+                           .dstMemoryType = q->dstMemoryType,
+                           .dstHost = q->dstHost,
+                           .dstDevice = q->dstDevice,
+                           .dstPitch = q->dstPitch,
+                           .WidthInBytes = q->WidthInBytes,
+                           .Height = q->Height,
+                           .Depth = 1};
 }
 
 static CUresult copy_2d(const CUDA_MEMCPY2D *q, CUstream s, bool wait)
@@ -188,30 +203,15 @@ static CUresult copy_2d(const CUDA_MEMCPY2D *q, CUstream s, bool wait)
     return copy(q ? &p : NULL, s, wait);
 }
 
-CUresult cuMemcpy2D(const CUDA_MEMCPY2D *q)
-{
-    return copy_2d(q, NULL, true);
-}
+CUresult cuMemcpy2D(const CUDA_MEMCPY2D *q) { return copy_2d(q, NULL, true); }
 
-CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *q)
-{
-    return copy_2d(q, NULL, true);
-}
+CUresult cuMemcpy2DUnaligned(const CUDA_MEMCPY2D *q) { return copy_2d(q, NULL, true); }
 
-CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *q, CUstream s)
-{
-    return copy_2d(q, s, false);
-}
+CUresult cuMemcpy2DAsync(const CUDA_MEMCPY2D *q, CUstream s) { return copy_2d(q, s, false); }
 
-CUresult cuMemcpy3D(const CUDA_MEMCPY3D *p)
-{
-    return copy(p, NULL, true);
-}
+CUresult cuMemcpy3D(const CUDA_MEMCPY3D *p) { return copy(p, NULL, true); }
 
-CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *p, CUstream s)
-{
-    return copy(p, s, false);
-}
+CUresult cuMemcpy3DAsync(const CUDA_MEMCPY3D *p, CUstream s) { return copy(p, s, false); }
 
 /* ---- between contexts: all of a device share its addresses ---- */
 static CUresult peer(CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream s, bool wait)
@@ -239,36 +239,51 @@ static CUresult peer_3d(const CUDA_MEMCPY3D_PEER *q, CUstream s, bool wait)
     CU_REQUIRE(q, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(q->srcMemoryType != CU_MEMORYTYPE_DEVICE || cu_is(q->srcContext, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
     CU_REQUIRE(q->dstMemoryType != CU_MEMORYTYPE_DEVICE || cu_is(q->dstContext, CU_CTX), CUDA_ERROR_INVALID_CONTEXT);
-    CUDA_MEMCPY3D p = {.srcXInBytes = q->srcXInBytes, .srcY = q->srcY, .srcZ = q->srcZ, .srcLOD = q->srcLOD, .srcMemoryType = q->srcMemoryType,
-                       .srcHost = q->srcHost, .srcDevice = q->srcDevice, .srcArray = q->srcArray, .srcPitch = q->srcPitch, .srcHeight = q->srcHeight,
-                       .dstXInBytes = q->dstXInBytes, .dstY = q->dstY, .dstZ = q->dstZ, .dstLOD = q->dstLOD, .dstMemoryType = q->dstMemoryType,
-                       .dstHost = q->dstHost, .dstDevice = q->dstDevice, .dstArray = q->dstArray, .dstPitch = q->dstPitch, .dstHeight = q->dstHeight,
-                       .WidthInBytes = q->WidthInBytes, .Height = q->Height, .Depth = q->Depth};
+    CUDA_MEMCPY3D p = {.srcXInBytes = q->srcXInBytes,
+                       .srcY = q->srcY,
+                       .srcZ = q->srcZ,
+                       .srcLOD = q->srcLOD,
+                       .srcMemoryType = q->srcMemoryType,
+                       .srcHost = q->srcHost,
+                       .srcDevice = q->srcDevice,
+                       .srcArray = q->srcArray,
+                       .srcPitch = q->srcPitch,
+                       .srcHeight = q->srcHeight,
+                       .dstXInBytes = q->dstXInBytes,
+                       .dstY = q->dstY,
+                       .dstZ = q->dstZ,
+                       .dstLOD = q->dstLOD,
+                       .dstMemoryType = q->dstMemoryType,
+                       .dstHost = q->dstHost,
+                       .dstDevice = q->dstDevice,
+                       .dstArray = q->dstArray,
+                       .dstPitch = q->dstPitch,
+                       .dstHeight = q->dstHeight,
+                       .WidthInBytes = q->WidthInBytes,
+                       .Height = q->Height,
+                       .Depth = q->Depth};
     return copy(&p, s, wait);
 }
 
-CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *q)
-{
-    return peer_3d(q, NULL, true);
-}
+CUresult cuMemcpy3DPeer(const CUDA_MEMCPY3D_PEER *q) { return peer_3d(q, NULL, true); }
 
-CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *q, CUstream s)
-{
-    return peer_3d(q, s, false);
-}
+CUresult cuMemcpy3DPeerAsync(const CUDA_MEMCPY3D_PEER *q, CUstream s) { return peer_3d(q, s, false); }
 
 /* ---- batches ---- */
-CUresult cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *attr, size_t *index,
-                            size_t nattr, CUstream stream)
+CUresult cuMemcpyBatchAsync(CUdeviceptr *dst, CUdeviceptr *src, size_t *n, size_t count, CUmemcpyAttributes *attr,
+                            size_t *index, size_t nattr, CUstream stream)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
-    CU_REQUIRE(stream && stream != CU_STREAM_LEGACY && dst && src && n && count && attr && index && nattr && nattr <= count && !index[0],
+    CU_REQUIRE(stream && stream != CU_STREAM_LEGACY && dst && src && n && count && attr && index && nattr &&
+                   nattr <= count && !index[0],
                CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!cu_stream(c, stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     for (size_t i = 0; i < nattr; i++)
-        CU_REQUIRE(attr[i].srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM && attr[i].srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY &&
-                       index[i] < count && (!i || index[i] > index[i - 1]), CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(attr[i].srcAccessOrder >= CU_MEMCPY_SRC_ACCESS_ORDER_STREAM &&
+                       attr[i].srcAccessOrder <= CU_MEMCPY_SRC_ACCESS_ORDER_ANY && index[i] < count &&
+                       (!i || index[i] > index[i - 1]),
+                   CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < count; i++) {
         CUDA_MEMCPY3D p = flat(U, dst[i], U, src[i], n[i]);
         CU_REQUIRE(n[i], CUDA_ERROR_INVALID_VALUE);
@@ -297,8 +312,11 @@ CUresult cuMemcpy3DBatchAsync(size_t count, CUDA_MEMCPY3D_BATCH_OP *op, unsigned
     CU_REQUIRE(!cu_stream(c, stream)->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     for (int run = 0; run < 2; run++)
         for (size_t i = 0; i < count; i++) {
-            CUDA_MEMCPY3D p = {.WidthInBytes = op[i].extent.width, .Height = op[i].extent.height, .Depth = op[i].extent.depth,
-                               .srcMemoryType = U, .dstMemoryType = U};
+            CUDA_MEMCPY3D p = {.WidthInBytes = op[i].extent.width,
+                               .Height = op[i].extent.height,
+                               .Depth = op[i].extent.depth,
+                               .srcMemoryType = U,
+                               .dstMemoryType = U};
             CU_REQUIRE(p.WidthInBytes && p.Height && p.Depth, CUDA_ERROR_INVALID_VALUE);
             CU_TRY(operand(&op[i].src, p.Height, &p.srcDevice, &p.srcPitch, &p.srcHeight));
             CU_TRY(operand(&op[i].dst, p.Height, &p.dstDevice, &p.dstPitch, &p.dstHeight));
@@ -318,7 +336,8 @@ CUresult cu_set_check(struct CUctx_st *c, const struct cu_set *s, bool later)
     CU_REQUIRE(s->height == 1 || s->pitch >= width, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!__builtin_mul_overflow(s->height - 1, s->pitch, &n) && !__builtin_add_overflow(n, width, &n),
                CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(s->dst % s->element == 0 && (sg_mem_ok(c->dev->sg, s->dst, n) || (later && cu_graph_memory_holds(s->dst, n))),
+    CU_REQUIRE(s->dst % s->element == 0 &&
+                   (sg_mem_ok(c->dev->sg, s->dst, n) || (later && cu_graph_memory_holds(s->dst, n))),
                CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
@@ -342,7 +361,8 @@ struct sg_work cu_set_work(const struct cu_set *s)
     return (struct sg_work){.kind = SG_WORK_SET, .bytes = (uint64_t)s->width * s->element * s->height};
 }
 
-static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height, CUstream stream)
+static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned element, size_t width, size_t height,
+                    CUstream stream)
 {
     CU_CONTEXT(c);
     struct cu_set p = {dst, pitch, width, height, value, element};
@@ -356,22 +376,19 @@ static CUresult set(CUdeviceptr dst, size_t pitch, unsigned value, unsigned elem
     return cu_log(s, cu_set_work(&p), NULL);
 }
 
-#define SET_ALL(bits, type, element)                                                                                               \
-    CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type v, size_t n)                                                               \
-    {                                                                                                                              \
-        return set(dst, 0, v, element, n, 1, NULL);                                                                                \
-    }                                                                                                                              \
-    CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type v, size_t n, CUstream s)                                                 \
-    {                                                                                                                              \
-        return set(dst, 0, v, element, n, 1, s);                                                                                   \
-    }                                                                                                                              \
-    CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h)                                     \
-    {                                                                                                                              \
-        return set(dst, pitch, v, element, w, h, NULL);                                                                            \
-    }                                                                                                                              \
-    CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h, CUstream s)                       \
-    {                                                                                                                              \
-        return set(dst, pitch, v, element, w, h, s);                                                                               \
+#define SET_ALL(bits, type, element)                                                                                   \
+    CUresult cuMemsetD##bits##_v2(CUdeviceptr dst, type v, size_t n) { return set(dst, 0, v, element, n, 1, NULL); }   \
+    CUresult cuMemsetD##bits##Async(CUdeviceptr dst, type v, size_t n, CUstream s)                                     \
+    {                                                                                                                  \
+        return set(dst, 0, v, element, n, 1, s);                                                                       \
+    }                                                                                                                  \
+    CUresult cuMemsetD2D##bits##_v2(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h)                         \
+    {                                                                                                                  \
+        return set(dst, pitch, v, element, w, h, NULL);                                                                \
+    }                                                                                                                  \
+    CUresult cuMemsetD2D##bits##Async(CUdeviceptr dst, size_t pitch, type v, size_t w, size_t h, CUstream s)           \
+    {                                                                                                                  \
+        return set(dst, pitch, v, element, w, h, s);                                                                   \
     }
 SET_ALL(8, unsigned char, 1)
 SET_ALL(16, unsigned short, 2)

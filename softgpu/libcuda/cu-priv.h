@@ -1,11 +1,12 @@
 /* Objects behind the driver API's handles, and what the entries share.
  *
- * One lock covers everything; each entry takes it first (CU_READY, CU_CONTEXT) and gives it back when it returns. Handles are pointers
- * to the structs below; handle.c knows which exist, so that a wrong, stale or made-up one is an error and is never followed.
+ * One lock covers everything; each entry takes it first (CU_READY, CU_CONTEXT) and gives it back when it returns.
+ * Handles are pointers to the structs below; handle.c knows which exist, so that a wrong, stale or made-up one is an
+ * error and is never followed.
  *
- * Order: everything runs inside the call that asks for it, in the order of the calls, which is one legal order of any program whose
- * kernels do not wait for the host. Errors of kernels surface at the next call that waits, and stick to the context. What overlaps in
- * time is decided by the timeline (timeline.c) and only there.
+ * Order: everything runs inside the call that asks for it, in the order of the calls, which is one legal order of any
+ * program whose kernels do not wait for the host. Errors of kernels surface at the next call that waits, and stick to
+ * the context. What overlaps in time is decided by the timeline (timeline.c) and only there.
  */
 #ifndef DT_SOFTGPU_CU_PRIV_H
 #define DT_SOFTGPU_CU_PRIV_H
@@ -27,7 +28,19 @@ CUresult cuProfilerStop(void);
 #include "softgpu/sg.h"
 
 enum cu_kind {
-    CU_CTX = 1, CU_MODULE, CU_FUNC, CU_STREAM, CU_EVENT, CU_GRAPH, CU_NODE, CU_EXEC, CU_LIBRARY, CU_KERNEL, CU_LINK, CU_POOL, CU_MEMORY,
+    CU_CTX = 1,
+    CU_MODULE,
+    CU_FUNC,
+    CU_STREAM,
+    CU_EVENT,
+    CU_GRAPH,
+    CU_NODE,
+    CU_EXEC,
+    CU_LIBRARY,
+    CU_KERNEL,
+    CU_LINK,
+    CU_POOL,
+    CU_MEMORY,
     CU_USER_OBJECT
 };
 
@@ -66,24 +79,25 @@ struct CUctx_st {
     unsigned attached; /* cuCtxAttach, beyond the first */
     CUfunc_cache cache;
     CUresult sticky; /* a kernel failed: every later call says so */
-    struct dovetail_fault fault, refused; /* of the sticky error; of the last entry that could not be had, until it is asked for */
+    /* of the sticky error; of the last entry that could not be had, until it is asked for */
+    struct dovetail_fault fault, refused;
     struct CUstream_st *null_stream, *streams; /* all of them, chained */
     struct CUevent_st *events;
     struct dt_vec(struct CUmod_st *) module;
     struct dt_vec(struct cu_range) range;
     struct dt_vec(struct cu_pooled) pooled; /* from memory pools */
-    struct dt_vec(struct cu_work) log; /* work since clock_us, in the order of the calls */
-    double clock_us;                   /* modelled time at which the log begins */
-    uint64_t generation;               /* counts flushes of the log */
+    struct dt_vec(struct cu_work) log;      /* work since clock_us, in the order of the calls */
+    double clock_us;                        /* modelled time at which the log begins */
+    uint64_t generation;                    /* counts flushes of the log */
     size_t limit[CU_LIMIT_MAX];
     uint64_t seed;
-    bool race_check; /* between blocks: dovetailSetSchedule */
-    unsigned checks; /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
+    bool race_check;                       /* between blocks: dovetailSetSchedule */
+    unsigned checks;                       /* SG_CHECK_*: dovetailSetChecks, DOVETAIL_CHECK */
     struct dovetail_fault found[SG_FOUND]; /* of the last launch under SG_CHECK_TELL */
-    struct dovetail_recorder *record; /* of later launches: dovetailRecord */
+    struct dovetail_recorder *record;      /* of later launches: dovetailRecord */
     unsigned deadline_ms;
     uint64_t max_instructions; /* of a launch, 0: any number */
-    struct sg_some some; /* of the next launch: dovetailNextBlocks; the list is ours */
+    struct sg_some some;       /* of the next launch: dovetailNextBlocks; the list is ours */
     struct sg_stats last;
     struct sg_work last_work;
 };
@@ -122,11 +136,11 @@ struct CUstream_st {
     struct CUstream_st *next;
     unsigned flags;
     int priority;
-    uint64_t id, owner; /* owner: the thread whose default stream it is (cu_thread), 0: an ordinary one */
-    uint64_t generation; /* of `last` */
-    uint32_t last;       /* newest work in the log + 1, 0: none */
+    uint64_t id, owner;            /* owner: the thread whose default stream it is (cu_thread), 0: an ordinary one */
+    uint64_t generation;           /* of `last` */
+    uint32_t last;                 /* newest work in the log + 1, 0: none */
     struct dt_vec(uint32_t) waits; /* works that the next one waits for (cuStreamWaitEvent), same generation */
-    CUaccessPolicyWindow window; /* attributes: kept and handed back */
+    CUaccessPolicyWindow window;   /* attributes: kept and handed back */
     CUsynchronizationPolicy sync_policy;
     CUlaunchMemSyncDomain domain;
     CUlaunchMemSyncDomainMap domain_map;
@@ -179,10 +193,10 @@ struct CUgraphNode_st {
     struct CUgraph_st *child;
     struct dt_vec(struct CUgraphNode_st *) dep;
     struct dt_vec(CUgraphEdgeData) edge; /* of each dep */
-    struct cu_graph_memory *memory; /* MEM_ALLOC: shared with its clones */
+    struct cu_graph_memory *memory;      /* MEM_ALLOC: shared with its clones */
     CUDA_MEM_ALLOC_NODE_PARAMS alloc;
-    CUdeviceptr free;               /* MEM_FREE */
-    CUstreamBatchMemOpParams *op;   /* BATCH_MEM_OP */
+    CUdeviceptr free;             /* MEM_FREE */
+    CUstreamBatchMemOpParams *op; /* BATCH_MEM_OP */
     unsigned nop;
     uint64_t id, original; /* original: in a clone or an exec, the id of the node that it copies */
     bool disabled;         /* in an exec: does nothing */
@@ -196,7 +210,8 @@ struct CUgraph_st {
     unsigned id;
     struct dt_vec(struct CUuserObject_st *) object; /* with repetitions */
     /* while streams capture into it: */
-    bool capturing, broken, borrowed; /* broken: a call that may not be captured was made; borrowed: the caller's graph */
+    /* broken: a call that may not be captured was made; borrowed: the caller's graph */
+    bool capturing, broken, borrowed;
     CUstreamCaptureMode mode;
     uint64_t capture_id, thread;
 };
@@ -222,31 +237,31 @@ uint64_t cu_thread(void); /* number of the calling thread, from 1; with the lock
 /* Call a function of the program, without the lock: what was looked up before must be looked up again afterwards. */
 void cu_call_host(CUhostFn fn, void *user);
 #define CU_LOCK() __attribute__((cleanup(cu_unlock), unused)) int locked_ = cu_lock()
-CUresult cu_ready(void);                       /* cuInit was called */
-CUresult cu_current(struct CUctx_st **ret);    /* current context without a sticky error */
-#define CU_READY()                                                                                                                 \
-    CU_LOCK();                                                                                                                     \
-    CUresult ready_ = cu_ready();                                                                                                  \
-    if (ready_ != CUDA_SUCCESS)                                                                                                    \
+CUresult cu_ready(void);                    /* cuInit was called */
+CUresult cu_current(struct CUctx_st **ret); /* current context without a sticky error */
+#define CU_READY()                                                                                                     \
+    CU_LOCK();                                                                                                         \
+    CUresult ready_ = cu_ready();                                                                                      \
+    if (ready_ != CUDA_SUCCESS)                                                                                        \
     return ready_
-#define CU_CONTEXT(c)                                                                                                              \
-    CU_LOCK();                                                                                                                     \
-    struct CUctx_st *c;                                                                                                            \
-    CUresult ready_ = cu_current(&c);                                                                                              \
-    if (ready_ != CUDA_SUCCESS)                                                                                                    \
+#define CU_CONTEXT(c)                                                                                                  \
+    CU_LOCK();                                                                                                         \
+    struct CUctx_st *c;                                                                                                \
+    CUresult ready_ = cu_current(&c);                                                                                  \
+    if (ready_ != CUDA_SUCCESS)                                                                                        \
     return ready_
-#define CU_REQUIRE(cond, error)                                                                                                    \
-    do {                                                                                                                           \
-        if (!(cond))                                                                                                               \
-            return (error);                                                                                                        \
+#define CU_REQUIRE(cond, error)                                                                                        \
+    do {                                                                                                               \
+        if (!(cond))                                                                                                   \
+            return (error);                                                                                            \
     } while (0)
-#define CU_TRY(expr)                                                                                                               \
-    do {                                                                                                                           \
-        CUresult try_ = (expr);                                                                                                    \
-        if (try_ != CUDA_SUCCESS)                                                                                                  \
-            return try_;                                                                                                           \
+#define CU_TRY(expr)                                                                                                   \
+    do {                                                                                                               \
+        CUresult try_ = (expr);                                                                                        \
+        if (try_ != CUDA_SUCCESS)                                                                                      \
+            return try_;                                                                                               \
     } while (0)
-bool cu_flags_ok(unsigned flags); /* of a context */
+bool cu_flags_ok(unsigned flags);           /* of a context */
 struct cu_device *cu_device_at(CUdevice d); /* NULL: no such ordinal */
 CUdevice cu_device_ordinal(const struct cu_device *d);
 CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struct CUctx_st **ret);
@@ -261,14 +276,15 @@ void cu_handle_drop(const void *p);                   /* what is not there is ig
 void cu_handle_free(void *p);                         /* no handle any more; its memory is freed later */
 
 /* ---- module.c ---- */
-CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned nopt, const CUjit_option *opt, void **val,
-                       struct CUmod_st **ret);
+CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned nopt, const CUjit_option *opt,
+                       void **val, struct CUmod_st **ret);
 void cu_module_free(struct CUmod_st *m);
 CUresult cu_module_function(struct CUmod_st *m, const char *name, struct CUfunc_st **ret);
 CUresult cu_module_global(struct CUmod_st *m, const char *name, CUdeviceptr *ret, size_t *ret_bytes);
 CUresult cu_jit_options(unsigned nopt, const CUjit_option *opt, void **val);
 /* Text into the buffer that the options name, if they do; its size becomes what was written. */
-void cu_write_log(unsigned nopt, const CUjit_option *opt, void **val, CUjit_option buffer, CUjit_option size, const char *text);
+void cu_write_log(unsigned nopt, const CUjit_option *opt, void **val, CUjit_option buffer, CUjit_option size,
+                  const char *text);
 
 /* ---- image.c: *ret is NUL-terminated and owned by the caller ---- */
 CUresult cu_image_text(const struct sg_model *m, const void *image, char **ret, size_t *ret_len);
@@ -285,7 +301,8 @@ CUresult cu_function(struct CUctx_st *c, CUfunction f, struct CUfunc_st **ret);
 /* ---- function.c ---- */
 CUresult cu_function_get(const struct CUfunc_st *f, CUfunction_attribute a, int *ret);
 CUresult cu_function_set(struct CUfunc_st *f, CUfunction_attribute a, int v);
-/* The cluster that a launch asks for ({0}: none): against the device, the function and the grid. Fills in what the function asks for. */
+/* The cluster that a launch asks for ({0}: none): against the device, the function and the grid. Fills in what the
+ * function asks for. */
 CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uint32_t cluster[3]);
 unsigned cu_function_max_threads(const struct CUfunc_st *f);
 
@@ -333,7 +350,7 @@ struct cu_range *cu_range_at(struct CUctx_st *c, CUdeviceptr p, bool inside);
 CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event);
 /* A kernel; programmatic: it may start before the kernel in front of it in the stream has ended. */
 CUresult cu_log_kernel(struct CUstream_st *s, struct sg_work w, bool programmatic);
-CUresult cu_log_flush(struct CUctx_st *c);                     /* simulate; events get their times */
+CUresult cu_log_flush(struct CUctx_st *c);                       /* simulate; events get their times */
 CUresult cu_log_wait(struct CUctx_st *c, struct CUstream_st *s); /* the host waits for a stream, or (NULL) for all */
 CUresult cu_log_follow(struct CUstream_st *s, const struct CUevent_st *e); /* later work of s comes after e */
 void cu_log_forget(struct CUctx_st *c, const struct CUevent_st *e);
@@ -355,7 +372,8 @@ CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNo
 CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, const CUgraphEdgeData *edge);
 CUresult cu_node_set_launch(struct CUgraphNode_st *n, struct cu_launch *l); /* takes l's parameters */
 CUresult cu_graph_clone(const struct CUgraph_st *g, bool sorted, struct CUgraph_st **ret);
-/* graph-beside.c: may, and do, nodes of this sorted graph run side by side? ret: the work of each. A kernel's fault is c->sticky. */
+/* graph-beside.c: may, and do, nodes of this sorted graph run side by side? ret: the work of each. A kernel's fault is
+ * c->sticky. */
 bool cu_graph_may_beside(const struct CUctx_st *c, const struct CUgraph_st *g);
 CUresult cu_graph_beside(struct CUctx_st *c, struct CUgraph_st *g, struct sg_work *ret);
 
@@ -373,19 +391,22 @@ CUresult cu_graph_memory_new(struct cu_device *d, size_t bytes, struct cu_graph_
 struct cu_graph_memory *cu_graph_memory_share(struct cu_graph_memory *m);
 void cu_graph_memory_drop(struct cu_graph_memory *m); /* NULL is ignored */
 CUdeviceptr cu_graph_memory_address(const struct cu_graph_memory *m);
-bool cu_graph_memory_starts(CUdeviceptr p);               /* one begins there */
-bool cu_graph_memory_holds(CUdeviceptr p, size_t bytes);  /* one holds all of it, allocated at present or not */
+bool cu_graph_memory_starts(CUdeviceptr p);                /* one begins there */
+bool cu_graph_memory_holds(CUdeviceptr p, size_t bytes);   /* one holds all of it, allocated at present or not */
 CUresult cu_graph_memory_alloc(struct cu_graph_memory *m); /* INVALID_VALUE: it is allocated already */
-CUresult cu_graph_memory_free(CUdeviceptr p);             /* INVALID_VALUE: none begins there, or it is not allocated */
-void cu_graph_memory_reset(struct cu_device *d);          /* the device's memory went */
+CUresult cu_graph_memory_free(CUdeviceptr p);    /* INVALID_VALUE: none begins there, or it is not allocated */
+void cu_graph_memory_reset(struct cu_device *d); /* the device's memory went */
 
 /* ---- user-object.c ---- */
 void cu_user_object_drop(struct CUuserObject_st *o, unsigned n);
 
 /* ---- graph-update.c: graphs whose nodes are sorted ---- */
-/* Does `to` differ from `from` only in parameters that may be changed? *ret_node (may be NULL): the node of `to` that differs. */
-CUgraphExecUpdateResult cu_graph_compare(const struct CUgraph_st *from, const struct CUgraph_st *to, struct CUgraphNode_st **ret_node);
-CUresult cu_graph_take(struct CUgraph_st *to, const struct CUgraph_st *from); /* the parameters of a graph that compared equal */
+/* Does `to` differ from `from` only in parameters that may be changed? *ret_node (may be NULL): the node of `to` that
+ * differs. */
+CUgraphExecUpdateResult cu_graph_compare(const struct CUgraph_st *from, const struct CUgraph_st *to,
+                                         struct CUgraphNode_st **ret_node);
+/* the parameters of a graph that compared equal */
+CUresult cu_graph_take(struct CUgraph_st *to, const struct CUgraph_st *from);
 
 /* ---- stream-value.c ---- */
 CUresult cu_memop_check(struct CUctx_st *c, unsigned n, const CUstreamBatchMemOpParams *op, unsigned flags);
@@ -404,7 +425,8 @@ CUresult cu_capture_record(struct CUstream_st *s, struct CUevent_st *e);
 CUresult cu_capture_wait(struct CUstream_st *s, struct CUevent_st *e);
 CUresult cu_capture_event(struct CUstream_st *s, CUgraphNodeType type, struct CUevent_st *e); /* an external one */
 void cu_capture_abandon(struct CUstream_st *s); /* the stream goes while it captures */
-/* May the calling thread make a call that is unsafe while something captures? If not, the captures concerned are invalid. */
+/* May the calling thread make a call that is unsafe while something captures? If not, the captures concerned are
+ * invalid. */
 CUresult cu_capture_unsafe(struct CUctx_st *c);
 /* Work on the legacy stream (s, else nothing) while another stream of its kind captures: the captures are invalid. */
 CUresult cu_capture_legacy(struct CUctx_st *c, const struct CUstream_st *s);

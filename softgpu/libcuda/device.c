@@ -7,9 +7,9 @@
 
 #include "softgpu/libcuda/cu-priv.h"
 
-#define CU_DEVICE(d, ordinal)                                                                                                      \
-    CU_READY();                                                                                                                    \
-    struct cu_device *d = cu_device_at(ordinal);                                                                                   \
+#define CU_DEVICE(d, ordinal)                                                                                          \
+    CU_READY();                                                                                                        \
+    struct cu_device *d = cu_device_at(ordinal);                                                                       \
     CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE)
 
 CUresult cuDeviceGetCount(int *n)
@@ -93,7 +93,9 @@ CUresult cuDeviceCanAccessPeer(int *ret, CUdevice a, CUdevice b)
 CUresult cuDeviceGetP2PAttribute(int *ret, CUdevice_P2PAttribute a, CUdevice from, CUdevice to)
 {
     CU_READY();
-    CU_REQUIRE(ret && a >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK && a <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(ret && a >= CU_DEVICE_P2P_ATTRIBUTE_PERFORMANCE_RANK &&
+                   a <= CU_DEVICE_P2P_ATTRIBUTE_ONLY_PARTIAL_NATIVE_ATOMIC_SUPPORTED,
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(cu_device_at(from) && cu_device_at(to) && from != to, CUDA_ERROR_INVALID_DEVICE);
     *ret = 0;
     return CUDA_SUCCESS;
@@ -111,9 +113,15 @@ CUresult cuDeviceGetProperties(CUdevprop *ret, CUdevice dev)
 {
     CU_DEVICE(d, dev);
     CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
-    *ret = (CUdevprop){.maxThreadsPerBlock = 1024, .maxThreadsDim = {1024, 1024, 64}, .maxGridSize = {INT32_MAX, 65535, 65535},
-                       .sharedMemPerBlock = (int)d->model->shared_block, .totalConstantMemory = 65536, .SIMDWidth = 32,
-                       .memPitch = INT32_MAX, .regsPerBlock = (int)d->model->regs_block, .clockRate = (int)d->model->clock_khz,
+    *ret = (CUdevprop){.maxThreadsPerBlock = 1024,
+                       .maxThreadsDim = {1024, 1024, 64},
+                       .maxGridSize = {INT32_MAX, 65535, 65535},
+                       .sharedMemPerBlock = (int)d->model->shared_block,
+                       .totalConstantMemory = 65536,
+                       .SIMDWidth = 32,
+                       .memPitch = INT32_MAX,
+                       .regsPerBlock = (int)d->model->regs_block,
+                       .clockRate = (int)d->model->clock_khz,
                        .textureAlign = 512};
     return CUDA_SUCCESS;
 }
@@ -124,8 +132,10 @@ CUresult cuDeviceGetAttribute(int *ret, CUdevice_attribute a, CUdevice dev)
     const struct sg_model *m = d->model;
     CU_REQUIRE(ret && a > 0 && a < CU_DEVICE_ATTRIBUTE_MAX, CUDA_ERROR_INVALID_VALUE);
     switch (a) {
-#define ROW(name, value)                                                                                                           \
-    case CU_DEVICE_ATTRIBUTE_##name: *ret = (int)(value); break;
+#define ROW(name, value)                                                                                               \
+    case CU_DEVICE_ATTRIBUTE_##name:                                                                                   \
+        *ret = (int)(value);                                                                                           \
+        break;
 #include "softgpu/libcuda/attributes.def"
 #undef ROW
     default: *ret = 0; break;

@@ -1,7 +1,7 @@
 /* Events.
  *
- * All work before one has run when it is recorded, so every wait for one ends at once; its time is the timeline's, in modelled
- * microseconds. An event belongs to its context and goes with it.
+ * All work before one has run when it is recorded, so every wait for one ends at once; its time is the timeline's, in
+ * modelled microseconds. An event belongs to its context and goes with it.
  */
 #include <stdlib.h>
 
@@ -10,7 +10,8 @@
 CUresult cuEventCreate(CUevent *ret, unsigned flags)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(ret && !(flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(ret && !(flags & ~(unsigned)(CU_EVENT_BLOCKING_SYNC | CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS)),
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!(flags & CU_EVENT_INTERPROCESS) || flags & CU_EVENT_DISABLE_TIMING, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!(flags & CU_EVENT_INTERPROCESS), CUDA_ERROR_NOT_SUPPORTED);
     struct CUevent_st *e = dt_calloc(1, sizeof *e);
@@ -56,15 +57,13 @@ CUresult cuEventRecordWithFlags(CUevent e, CUstream stream, unsigned flags)
     CU_REQUIRE(!(flags & ~(unsigned)CU_EVENT_RECORD_EXTERNAL), CUDA_ERROR_INVALID_VALUE);
     CU_TRY(cu_capture_legacy(c, s));
     if (s->capture)
-        return flags & CU_EVENT_RECORD_EXTERNAL ? cu_capture_event(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e) : cu_capture_record(s, e);
+        return flags & CU_EVENT_RECORD_EXTERNAL ? cu_capture_event(s, CU_GRAPH_NODE_TYPE_EVENT_RECORD, e)
+                                                : cu_capture_record(s, e);
     e->capture = NULL;
     return cu_log(s, (struct sg_work){.kind = SG_WORK_EVENT}, e);
 }
 
-CUresult cuEventRecord(CUevent e, CUstream stream)
-{
-    return cuEventRecordWithFlags(e, stream, 0);
-}
+CUresult cuEventRecord(CUevent e, CUstream stream) { return cuEventRecordWithFlags(e, stream, 0); }
 
 CUresult cuEventQuery(CUevent e)
 {

@@ -1,8 +1,9 @@
 /* The entries that only this device has (extension.h).
  *
- * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running: a launch's work in the model is handed
- * out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline). A work is numbers with a version in front, so that it may be kept in a
- * file; one from there is looked at (dovetailCheckWork) before it is used.
+ * dovetail reaches them through cuGetProcAddress. Two of them let times be computed without running: a launch's work in
+ * the model is handed out as it is (dovetailLastWork), and a timeline made from such works (dovetailTimeline). A work
+ * is numbers with a version in front, so that it may be kept in a file; one from there is looked at (dovetailCheckWork)
+ * before it is used.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -18,7 +19,8 @@ CUresult dovetailDeviceByModel(CUdevice *ret, const char *id)
     CU_REQUIRE(m, CUDA_ERROR_NOT_FOUND);
     size_t n = strlen(m->id);
     for (CUdevice i = 0; cu_device_at(i); i++)
-        if (!strncmp(cu_device_at(i)->model->id, m->id, n) && strchr("~", cu_device_at(i)->model->id[n])) { /* with figures of its own: id~hash */
+        /* with figures of its own: id~hash */
+        if (!strncmp(cu_device_at(i)->model->id, m->id, n) && strchr("~", cu_device_at(i)->model->id[n])) {
             *ret = i;
             return CUDA_SUCCESS;
         }
@@ -150,11 +152,19 @@ CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
     CU_CONTEXT(c);
     CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
     const struct sg_stats *s = &c->last;
-    *ret = (struct dovetail_launch_stats){
-        .instructions = s->instructions, .fp32 = s->fp32, .fp64 = s->fp64, .integer = s->integer, .sfu = s->sfu,
-        .memory = s->memory, .barriers = s->barriers, .tensor_flops = s->tensor_flops, .global_read_bytes = s->global_read_bytes,
-        .global_write_bytes = s->global_write_bytes, .shared_bytes = s->shared_bytes,
-        .unique_read_bytes = s->unique_read_bytes, .unique_write_bytes = s->unique_write_bytes};
+    *ret = (struct dovetail_launch_stats){.instructions = s->instructions,
+                                          .fp32 = s->fp32,
+                                          .fp64 = s->fp64,
+                                          .integer = s->integer,
+                                          .sfu = s->sfu,
+                                          .memory = s->memory,
+                                          .barriers = s->barriers,
+                                          .tensor_flops = s->tensor_flops,
+                                          .global_read_bytes = s->global_read_bytes,
+                                          .global_write_bytes = s->global_write_bytes,
+                                          .shared_bytes = s->shared_bytes,
+                                          .unique_read_bytes = s->unique_read_bytes,
+                                          .unique_write_bytes = s->unique_write_bytes};
     return CUDA_SUCCESS;
 }
 
@@ -162,14 +172,37 @@ CUresult dovetailLastStats(struct dovetail_launch_stats *ret)
 enum { W_FORMAT, W_KIND, W_BLOCKS, W_THREADS, W_REGISTERS, W_SHARED, W_BYTES, W_SHARE, W_CLUSTER, W_COUNT };
 static const size_t count_at[] = {
 #define AT(name) offsetof(struct sg_stats, name)
-    AT(instructions), AT(fp32), AT(fp64), AT(integer), AT(sfu), AT(memory), AT(barriers), AT(tensor_flops), AT(global_read_bytes), AT(global_write_bytes),
-    AT(shared_bytes), AT(cluster_accesses), AT(cluster_bytes), AT(cluster_syncs), AT(unique_read_bytes), AT(unique_write_bytes),
-    AT(prefetched_bytes), AT(fetched_read_bytes), AT(longest), AT(before_wait), AT(before_trigger), AT(talk), AT(light_blocks), AT(light_instructions),
+    AT(instructions),
+    AT(fp32),
+    AT(fp64),
+    AT(integer),
+    AT(sfu),
+    AT(memory),
+    AT(barriers),
+    AT(tensor_flops),
+    AT(global_read_bytes),
+    AT(global_write_bytes),
+    AT(shared_bytes),
+    AT(cluster_accesses),
+    AT(cluster_bytes),
+    AT(cluster_syncs),
+    AT(unique_read_bytes),
+    AT(unique_write_bytes),
+    AT(prefetched_bytes),
+    AT(fetched_read_bytes),
+    AT(longest),
+    AT(before_wait),
+    AT(before_trigger),
+    AT(talk),
+    AT(light_blocks),
+    AT(light_instructions),
 #undef AT
 };
 #define NCOUNT (sizeof count_at / sizeof *count_at)
-_Static_assert(sizeof(struct sg_stats) == (NCOUNT + 1) * sizeof(uint64_t), "all counts, and the share of the heaviest block");
-_Static_assert(W_COUNT + NCOUNT <= sizeof((struct dovetail_work *)0)->word / sizeof(uint64_t), "dovetail_work holds one sg_work");
+_Static_assert(sizeof(struct sg_stats) == (NCOUNT + 1) * sizeof(uint64_t),
+               "all counts, and the share of the heaviest block");
+_Static_assert(W_COUNT + NCOUNT <= sizeof((struct dovetail_work *)0)->word / sizeof(uint64_t),
+               "dovetail_work holds one sg_work");
 
 static void wrap(struct dovetail_work *to, const struct sg_work *from)
 {
@@ -196,8 +229,8 @@ static bool unwrap(struct sg_work *to, const struct dovetail_work *from)
     *to = (struct sg_work){.kind = w[W_KIND] == SG_WORK_KERNEL ? SG_WORK_KERNEL : SG_WORK_SET, .bytes = w[W_BYTES]};
     if (to->kind == SG_WORK_SET)
         return true;
-    if (!w[W_BLOCKS] || w[W_BLOCKS] > UINT32_MAX || !w[W_THREADS] || w[W_THREADS] > 1024 || w[W_REGISTERS] > 255 || w[W_SHARED] > UINT32_C(1) << 24 ||
-        w[W_CLUSTER] > 16)
+    if (!w[W_BLOCKS] || w[W_BLOCKS] > UINT32_MAX || !w[W_THREADS] || w[W_THREADS] > 1024 || w[W_REGISTERS] > 255 ||
+        w[W_SHARED] > UINT32_C(1) << 24 || w[W_CLUSTER] > 16)
         return false;
     to->blocks = (uint32_t)w[W_BLOCKS];
     to->threads = (uint32_t)w[W_THREADS];
@@ -230,15 +263,21 @@ CUresult dovetailCheckWork(const struct dovetail_work *work, unsigned blocks, un
 {
     CU_CONTEXT(c);
     struct sg_work w;
-    CU_REQUIRE(work && unwrap(&w, work) && w.kind == SG_WORK_KERNEL && w.blocks == blocks && w.threads == threads, CUDA_ERROR_INVALID_VALUE);
-    for (size_t i = 0; i < NCOUNT; i++) /* no launch here does more in a day; sums of times stay far from where doubles drop microseconds */
+    CU_REQUIRE(work && unwrap(&w, work) && w.kind == SG_WORK_KERNEL && w.blocks == blocks && w.threads == threads,
+               CUDA_ERROR_INVALID_VALUE);
+    /* no launch here does more in a day; sums of times stay far from where doubles drop microseconds */
+    for (size_t i = 0; i < NCOUNT; i++)
         CU_REQUIRE(work->word[W_COUNT + i] <= UINT64_C(1) << 48, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(w.stats.before_wait <= w.stats.longest && w.stats.before_trigger <= w.stats.longest, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(w.stats.light_blocks <= w.blocks && w.stats.light_instructions <= w.stats.instructions, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(w.stats.before_wait <= w.stats.longest && w.stats.before_trigger <= w.stats.longest,
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(w.stats.light_blocks <= w.blocks && w.stats.light_instructions <= w.stats.instructions,
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(w.stats.cluster_accesses <= w.stats.memory, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!w.stats.talk, CUDA_ERROR_INVALID_VALUE); /* that record is this process's */
     unsigned per_sm = sg_occupancy(c->dev->model, w.threads, w.registers, w.shared_bytes).blocks_per_sm;
-    CU_REQUIRE(per_sm && (w.cluster < 2 || (w.blocks % w.cluster == 0 && sg_clusters(c->dev->model, per_sm, w.cluster))), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(per_sm &&
+                   (w.cluster < 2 || (w.blocks % w.cluster == 0 && sg_clusters(c->dev->model, per_sm, w.cluster))),
+               CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS;
 }
 

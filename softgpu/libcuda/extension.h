@@ -1,5 +1,5 @@
-/* What build/softgpu/libcuda.so.1 offers beyond the CUDA Driver API, reached only through cuGetProcAddress by these names. A driver that
- * knows none of them is a real one.
+/* What build/softgpu/libcuda.so.1 offers beyond the CUDA Driver API, reached only through cuGetProcAddress by these
+ * names. A driver that knows none of them is a real one.
  *
  * This header holds types only: device/ includes it as it includes cuda.h.
  */
@@ -11,77 +11,91 @@
 
 #include "softgpu/record.h"
 
-struct dovetail_fault { /* the fault behind a sticky error; where there is none, once, why cuModuleGetFunction refused an entry */
-    int num;            /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNINIT DT_E_BARRIER DT_E_UNSUPPORTED DT_E_TIMEOUT; 0: there was none */
+/* the fault behind a sticky error; where there is none, once, why cuModuleGetFunction refused an entry */
+struct dovetail_fault {
+    /* DT_E_BOUNDS DT_E_TRAP DT_E_DEADLOCK DT_E_RACE DT_E_UNINIT DT_E_BARRIER DT_E_UNSUPPORTED DT_E_TIMEOUT; 0: there
+     * was none */
+    int num;
     char kernel[256];
     uint32_t block[3], thread[3], line, bytes;
     uint64_t address;
     char text[1280]; /* one sentence with all of it */
-    /* of a finding of the checking modes: "race", "uninit" or "barrier", else ""; where ("h + 16", "shared tile + 4"); a race's earlier access */
+    /* of a finding of the checking modes: "race", "uninit" or "barrier", else ""; where ("h + 16", "shared tile + 4");
+     * a race's earlier access */
     char kind[16], place[160];
     uint32_t has_other, other_block[3], other_thread[3], other_line;
 };
 
 struct dovetail_launch_stats { /* of the last launch that ran */
-    uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops, global_read_bytes, global_write_bytes,
-        shared_bytes, unique_read_bytes, unique_write_bytes;
+    uint64_t instructions, fp32, fp64, integer, sfu, memory, barriers, tensor_flops, global_read_bytes,
+        global_write_bytes, shared_bytes, unique_read_bytes, unique_write_bytes;
 };
 
-struct dovetail_work { /* what a launch costs in the model: the device's own, to be kept, also in files, and given back as it is */
+/* what a launch costs in the model: the device's own, to be kept, also in files, and given back as it is */
+struct dovetail_work {
     uint64_t word[48]; /* DOVETAIL_WORK, then numbers (extension.c) */
 };
-#define DOVETAIL_WORK UINT64_C(0x6476776b00000001) /* raise the last one when their places, or the counts of any launch, may change */
+/* raise the last one when their places, or the counts of any launch, may change */
+#define DOVETAIL_WORK UINT64_C(0x6476776b00000001)
 
 /* EXT(result name, parameters) */
-#define DOVETAIL_EXTENSIONS(EXT)                                                                                                 \
-    /* The device that models `id` ("h200"); also where cuDeviceGetCount says 1. NOT_FOUND: no such model. */                     \
-    EXT(dovetailDeviceByModel, (CUdevice * device, const char *id))                                                              \
-    EXT(dovetailDeviceModel, (const char **id, CUdevice device))                                                                 \
-    /* Into how many parts the L2 is cut whose lines the other part may keep too: 1 or 2. No attribute of CUDA says it. */         \
-    EXT(dovetailDeviceL2Halves, (unsigned *halves, CUdevice device))                                                             \
-    /* Block order and race check of later launches in the current context. seed 0: blocks in order. */                          \
-    EXT(dovetailSetSchedule, (uint64_t seed, int race_check))                                                                    \
-    /* Checking modes of later launches in the current context (docs/CHECKING.md): "race,uninit,barrier,tell", "all", "none"; NULL: what DOVETAIL_CHECK     \
-     * says. Before the memory is allocated, or nothing of it is ever uninitialised. INVALID_VALUE: another word. */               \
-    EXT(dovetailSetChecks, (const char *modes))                                                                                  \
-    /* These bytes count as never written (uninit). */                                                                           \
-    EXT(dovetailForget, (CUdeviceptr p, size_t bytes))                                                                           \
-    /* What reports call the allocation at p; NULL: nothing. */                                                                  \
-    EXT(dovetailNameMemory, (CUdeviceptr p, const char *name))                                                                   \
-    /* Wall-clock limit of each later launch in the current context; 0: none. */                                                 \
-    EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                            \
-    /* Thread-instructions of each later launch in the current context; 0: any number. A launch that needs more fails like one over its deadline, the\
-     * same on every machine. */                                                                                                 \
-    EXT(dovetailSetLimit, (uint64_t instructions))                                                                               \
-    /* The next launch in the current context, outside graphs, runs these blocks alone (linear numbers, ascending, copied), and counts for the model as       \
-     * if all had run: work in proportion, distinct bytes as given. n = 0: none of them runs, but the launch is as it is otherwise. Not for clusters       \
-     * of several blocks: its launch fails. */                                                                                    \
-    EXT(dovetailNextBlocks, (const uint32_t *block, unsigned n, uint64_t unique_read_bytes, uint64_t unique_write_bytes))          \
-    EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                                       \
-    /* Under the checking mode "tell" findings do not end a launch: the first of each kind in the last one, found[0] race, [1] uninit, [2] barrier; num 0: none. */ \
-    EXT(dovetailGetFindings, (struct dovetail_fault * found))                                                                    \
-    EXT(dovetailFuncSetResources, (CUfunction f, unsigned registers))                                                            \
-    /* Later launches in the current context are recorded (softgpu/record.h), NULL: no more. It is borrowed until then. INVALID_VALUE: a number in it      \
-     * is out of its bounds. Counters of sectors are 0. */                                                                       \
-    EXT(dovetailRecord, (struct dovetail_recorder * recorder))                                                                   \
-    EXT(dovetailLastStats, (struct dovetail_launch_stats * stats))                                                               \
-    /* An address range of which nothing may be touched but what dovetailArenaAllow allows. */                                   \
-    EXT(dovetailArenaAlloc, (CUdeviceptr * base, size_t bytes))                                                                  \
-    EXT(dovetailArenaAllow, (CUdeviceptr p, size_t bytes))                                                                       \
-    EXT(dovetailArenaFree, (CUdeviceptr base))                                                                                   \
-    /* Modelled start and end of a node in the last launch of a graph, microseconds from that launch. */                         \
-    EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))                            \
-    /* The work of the last launch that ran in the current context, outside graphs; and of a memset, or copy within the device. */    \
-    EXT(dovetailLastWork, (struct dovetail_work * work))                                                                          \
-    EXT(dovetailSetWork, (struct dovetail_work * work, size_t bytes, int copy))                                                   \
-    /* INVALID_VALUE: not a work of this version that may be kept in a file, or no launch of so many blocks and threads can have it.              \
-     * Nothing of it is believed before. */                                                                                      \
-    EXT(dovetailCheckWork, (const struct dovetail_work *work, unsigned blocks, unsigned threads))                                \
-    /* Modelled start and end of n works launched as one graph on the current context's device: work i after works                  \
-     * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early NULL: none is). Nothing runs,   \
-     * and the context's clock stands. */                                                                                          \
-    EXT(dovetailTimeline, (unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,               \
+/* clang-format off */
+#define DOVETAIL_EXTENSIONS(EXT)                                                                                       \
+    /* The device that models `id` ("h200"); also where cuDeviceGetCount says 1. NOT_FOUND: no such model. */          \
+    EXT(dovetailDeviceByModel, (CUdevice * device, const char *id))                                                    \
+    EXT(dovetailDeviceModel, (const char **id, CUdevice device))                                                       \
+    /* Into how many parts the L2 is cut whose lines the other part may keep too: 1 or 2. No attribute of CUDA says    \
+     * it. */                                                                                                          \
+    EXT(dovetailDeviceL2Halves, (unsigned *halves, CUdevice device))                                                   \
+    /* Block order and race check of later launches in the current context. seed 0: blocks in order. */                \
+    EXT(dovetailSetSchedule, (uint64_t seed, int race_check))                                                          \
+    /* Checking modes of later launches in the current context (docs/CHECKING.md): "race,uninit,barrier,tell",         \
+     * "all", "none"; NULL: what DOVETAIL_CHECK says. Before the memory is allocated, or nothing of it is ever         \
+     * uninitialised. INVALID_VALUE: another word. */                                                                  \
+    EXT(dovetailSetChecks, (const char *modes))                                                                        \
+    /* These bytes count as never written (uninit). */                                                                 \
+    EXT(dovetailForget, (CUdeviceptr p, size_t bytes))                                                                 \
+    /* What reports call the allocation at p; NULL: nothing. */                                                        \
+    EXT(dovetailNameMemory, (CUdeviceptr p, const char *name))                                                         \
+    /* Wall-clock limit of each later launch in the current context; 0: none. */                                       \
+    EXT(dovetailSetDeadline, (unsigned milliseconds))                                                                  \
+    /* Thread-instructions of each later launch in the current context; 0: any number. A launch that needs more        \
+     * fails like one over its deadline, the same on every machine. */                                                 \
+    EXT(dovetailSetLimit, (uint64_t instructions))                                                                     \
+    /* The next launch in the current context, outside graphs, runs these blocks alone (linear numbers, ascending,     \
+     * copied), and counts for the model as if all had run: work in proportion, distinct bytes as given. n = 0:        \
+     * none of them runs, but the launch is as it is otherwise. Not for clusters of several blocks: its launch         \
+     * fails. */                                                                                                       \
+    EXT(dovetailNextBlocks, (const uint32_t *block, unsigned n, uint64_t unique_read_bytes,                            \
+        uint64_t unique_write_bytes))                                                                                  \
+    EXT(dovetailGetFault, (struct dovetail_fault * fault))                                                             \
+    /* Under the checking mode "tell" findings do not end a launch: the first of each kind in the last one,            \
+     * found[0] race, [1] uninit, [2] barrier; num 0: none. */                                                         \
+    EXT(dovetailGetFindings, (struct dovetail_fault * found))                                                          \
+    EXT(dovetailFuncSetResources, (CUfunction f, unsigned registers))                                                  \
+    /* Later launches in the current context are recorded (softgpu/record.h), NULL: no more. It is borrowed until      \
+     * then. INVALID_VALUE: a number in it is out of its bounds. Counters of sectors are 0. */                         \
+    EXT(dovetailRecord, (struct dovetail_recorder * recorder))                                                         \
+    EXT(dovetailLastStats, (struct dovetail_launch_stats * stats))                                                     \
+    /* An address range of which nothing may be touched but what dovetailArenaAllow allows. */                         \
+    EXT(dovetailArenaAlloc, (CUdeviceptr * base, size_t bytes))                                                        \
+    EXT(dovetailArenaAllow, (CUdeviceptr p, size_t bytes))                                                             \
+    EXT(dovetailArenaFree, (CUdeviceptr base))                                                                         \
+    /* Modelled start and end of a node in the last launch of a graph, microseconds from that launch. */               \
+    EXT(dovetailGraphNodeTime, (CUgraphExec exec, CUgraphNode node, double *start_us, double *end_us))                 \
+    /* The work of the last launch that ran in the current context, outside graphs; and of a memset, or copy within    \
+     * the device. */                                                                                                  \
+    EXT(dovetailLastWork, (struct dovetail_work * work))                                                               \
+    EXT(dovetailSetWork, (struct dovetail_work * work, size_t bytes, int copy))                                        \
+    /* INVALID_VALUE: not a work of this version that may be kept in a file, or no launch of so many blocks and        \
+     * threads can have it. Nothing of it is believed before. */                                                       \
+    EXT(dovetailCheckWork, (const struct dovetail_work *work, unsigned blocks, unsigned threads))                      \
+    /* Modelled start and end of n works launched as one graph on the current context's device: work i after works     \
+     * after[at[i]] … after[at[i + 1] - 1], all of them earlier; early[k]: after[k] is a programmatic edge (early      \
+     * NULL: none is). Nothing runs, and the context's clock stands. */                                                \
+    EXT(dovetailTimeline, (unsigned n, const struct dovetail_work *work, const unsigned *at, const unsigned *after,    \
                            const unsigned char *early, double *start_us, double *end_us))
+/* clang-format on */
 
 #define EXT(name, params) typedef CUresult(*name##_t) params;
 DOVETAIL_EXTENSIONS(EXT)

@@ -1,6 +1,7 @@
 /* What a function needs and may use; occupancy.
  *
- * Registers are what sg_kernel_info says: an estimate from liveness until dovetailFuncSetResources gives ptxas's number.
+ * Registers are what sg_kernel_info says: an estimate from liveness until dovetailFuncSetResources gives ptxas's
+ * number.
  */
 #include <string.h>
 
@@ -75,7 +76,8 @@ CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uin
     CU_REQUIRE(f->mod->ctx->dev->model->cc_major >= 9, CUDA_ERROR_INVALID_CLUSTER_SIZE);
     for (int i = 0; i < 3; i++) {
         uint32_t n = asked ? cluster[i] : (uint32_t)f->cluster[i];
-        CU_REQUIRE(n && n <= 16 && (!wanted || n == (uint32_t)f->cluster[i]) && grid[i] % n == 0, CUDA_ERROR_INVALID_CLUSTER_SIZE);
+        CU_REQUIRE(n && n <= 16 && (!wanted || n == (uint32_t)f->cluster[i]) && grid[i] % n == 0,
+                   CUDA_ERROR_INVALID_CLUSTER_SIZE);
         cluster[i] = n;
         size *= n;
     }
@@ -85,9 +87,9 @@ CUresult cu_cluster_check(const struct CUfunc_st *f, const uint32_t grid[3], uin
     return size <= most ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CLUSTER_SIZE;
 }
 
-#define CU_FUNCTION(c, fn, handle)                                                                                                 \
-    CU_CONTEXT(c);                                                                                                                 \
-    struct CUfunc_st *fn;                                                                                                          \
+#define CU_FUNCTION(c, fn, handle)                                                                                     \
+    CU_CONTEXT(c);                                                                                                     \
+    struct CUfunc_st *fn;                                                                                              \
     CU_TRY(cu_function(c, handle, &fn))
 
 CUresult cuFuncGetAttribute(int *ret, CUfunction_attribute a, CUfunction handle)
@@ -164,8 +166,9 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int *ret, CUfuncti
     CU_FUNCTION(c, f, handle);
     CU_REQUIRE(ret && block > 0 && flags <= CU_OCCUPANCY_DISABLE_CACHING_OVERRIDE, CUDA_ERROR_INVALID_VALUE);
     size_t shared = dynamic + f->info->shared_static;
-    *ret = (unsigned)block > f->info->max_threads || shared > c->dev->model->shared_block_optin ? 0
-           : (int)sg_occupancy(c->dev->model, (uint32_t)block, f->info->registers, (uint32_t)shared).blocks_per_sm;
+    *ret = (unsigned)block > f->info->max_threads || shared > c->dev->model->shared_block_optin
+               ? 0
+               : (int)sg_occupancy(c->dev->model, (uint32_t)block, f->info->registers, (uint32_t)shared).blocks_per_sm;
     return CUDA_SUCCESS;
 }
 
@@ -174,8 +177,9 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *ret, CUfunction handle
     return cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(ret, handle, block, dynamic, 0);
 }
 
-CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction handle, CUoccupancyB2DSize shared_of,
-                                                   size_t dynamic, int limit, unsigned flags)
+CUresult cuOccupancyMaxPotentialBlockSizeWithFlags(int *grid, int *block, CUfunction handle,
+                                                   CUoccupancyB2DSize shared_of, size_t dynamic, int limit,
+                                                   unsigned flags)
 {
     CU_FUNCTION(c, f, handle);
     CU_REQUIRE(grid && block, CUDA_ERROR_INVALID_VALUE);
@@ -207,14 +211,17 @@ CUresult cuOccupancyAvailableDynamicSMemPerBlock(size_t *ret, CUfunction handle,
     CU_FUNCTION(c, f, handle);
     const struct sg_model *m = c->dev->model;
     CU_REQUIRE(ret && blocks > 0 && size > 0, CUDA_ERROR_INVALID_VALUE);
-    size_t each = m->shared_sm / (unsigned)blocks / m->shared_unit * m->shared_unit, taken = m->shared_reserved + f->info->shared_static;
+    size_t each = m->shared_sm / (unsigned)blocks / m->shared_unit * m->shared_unit,
+           taken = m->shared_reserved + f->info->shared_static;
     each = each > taken ? each - taken : 0;
-    *ret = each + f->info->shared_static > m->shared_block_optin ? m->shared_block_optin - f->info->shared_static : each;
+    *ret =
+        each + f->info->shared_static > m->shared_block_optin ? m->shared_block_optin - f->info->shared_static : each;
     return CUDA_SUCCESS;
 }
 
 /* Threads and shared memory of a block of `cfg`, if one can run. */
-static CUresult block_of(const struct CUfunc_st *f, const CUlaunchConfig *cfg, uint32_t *ret_threads, uint32_t *ret_shared)
+static CUresult block_of(const struct CUfunc_st *f, const CUlaunchConfig *cfg, uint32_t *ret_threads,
+                         uint32_t *ret_shared)
 {
     uint64_t threads = (uint64_t)cfg->blockDimX * cfg->blockDimY * cfg->blockDimZ;
     CU_REQUIRE(threads && threads <= f->info->max_threads, CUDA_ERROR_INVALID_VALUE);
@@ -239,8 +246,9 @@ CUresult cuOccupancyMaxActiveClusters(int *ret, CUfunction handle, const CUlaunc
     CU_REQUIRE(cluster[0], CUDA_ERROR_INVALID_CLUSTER_SIZE);
     uint32_t threads, shared;
     CU_TRY(block_of(f, cfg, &threads, &shared));
-    *ret = (int)sg_clusters(c->dev->model, sg_occupancy(c->dev->model, threads, f->info->registers, shared).blocks_per_sm,
-                            cluster[0] * cluster[1] * cluster[2]);
+    *ret =
+        (int)sg_clusters(c->dev->model, sg_occupancy(c->dev->model, threads, f->info->registers, shared).blocks_per_sm,
+                         cluster[0] * cluster[1] * cluster[2]);
     return CUDA_SUCCESS;
 }
 

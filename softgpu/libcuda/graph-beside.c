@@ -1,18 +1,23 @@
-/* Nodes of a graph that no edge orders, side by side: what a launch that waits too late, or not at all, does on hardware.
+/* Nodes of a graph that no edge orders, side by side: what a launch that waits too late, or not at all, does on
+ * hardware.
  *
- * A node may start when all that it depends on has ended; over a programmatic edge, when every block of that kernel has executed
- * griddepcontrol.launch_dependents, or ended. griddepcontrol.wait lets a warp go on when the kernels at the node's programmatic edges have ended. Nothing else
- * waits: a kernel that leaves without waiting ends, whatever it depends on, so whoever relies on more than that is found out.
+ * A node may start when all that it depends on has ended; over a programmatic edge, when every block of that kernel has
+ * executed griddepcontrol.launch_dependents, or ended. griddepcontrol.wait lets a warp go on when the kernels at the
+ * node's programmatic edges have ended. Nothing else waits: a kernel that leaves without waiting ends, whatever it
+ * depends on, so whoever relies on more than that is found out.
  *
- * Each kernel has a thread, and one of all the threads runs: the turn passes here, from kernel to kernel, between helpings of work of their blocks (softgpu/exec.c). Which
- * one comes next is drawn from the schedule's seed. How much is delayed, by seed modulo 4:
+ * Each kernel has a thread, and one of all the threads runs: the turn passes here, from kernel to kernel, between
+ * helpings of work of their blocks (softgpu/exec.c). Which one comes next is drawn from the schedule's seed. How much
+ * is delayed, by seed modulo 4:
  *
- *     1, 2   every fourth node is late: it has a turn only when no other can go on, so all that does not wait for it runs ahead of it. Seeds 1, 2, 5 and 6 make each node late once
+ *     1, 2   every fourth node is late: it has a turn only when no other can go on, so all that does not wait for it
+ *            runs ahead of it. Seeds 1, 2, 5 and 6 make each node late once
  *     3      whole kernels, in any order that the edges allow
  *     0      any of them alike
  *
- * Only with a schedule, no checking mode (their clocks know one launch at a time), and kernels, copies and memsets alone; else graph-exec.c runs node after node.
- * The driver's lock is held all the while, so memory stays as it is. A fault of one kernel stops the others.
+ * Only with a schedule, no checking mode (their clocks know one launch at a time), and kernels, copies and memsets
+ * alone; else graph-exec.c runs node after node. The driver's lock is held all the while, so memory stays as it is. A
+ * fault of one kernel stops the others.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -42,7 +47,7 @@ struct task {
 struct beside {
     struct CUctx_st *c;
     struct CUgraph_st *g;
-    struct task *task; /* by node */
+    struct task *task;  /* by node */
     sem_t turn;         /* it is the caller's */
     struct task *next;  /* whose turn it is, where a kernel's thread drew that */
     struct task *ended; /* whose thread waits to be joined */
@@ -65,7 +70,7 @@ static void pass(sem_t *from, sem_t *to)
     await(from);
 }
 
-/* ---- in a kernel's thread --------------------------------------------------------------------------------------------------- */
+/* ---- in a kernel's thread ---------------------------------------------------------------------------------------- */
 
 static struct task *pick(struct beside *b);
 
@@ -88,7 +93,8 @@ static bool may_pass(void *user)
 {
     struct task *t = user;
     for (size_t i = 0; i < t->node->dep.n; i++)
-        if (t->node->edge.p[i].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC && t->all->task[t->node->dep.p[i]->mark].state != ENDED)
+        if (t->node->edge.p[i].from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC &&
+            t->all->task[t->node->dep.p[i]->mark].state != ENDED)
             return false;
     return true;
 }
@@ -105,7 +111,7 @@ static void *run(void *user)
     return NULL;
 }
 
-/* ---- in the caller's ----------------------------------------------------------------------------------------------------------- */
+/* ---- in the caller's --------------------------------------------------------------------------------------------- */
 
 static bool may_start(const struct beside *b, const struct task *t)
 {
@@ -120,7 +126,8 @@ static bool may_start(const struct beside *b, const struct task *t)
     return true;
 }
 
-/* The next one to have a turn, drawn from those that may go on and are not late, else from the late ones, else from those that are stuck; NULL: all have ended. */
+/* The next one to have a turn, drawn from those that may go on and are not late, else from the late ones, else from
+ * those that are stuck; NULL: all have ended. */
 static struct task *pick(struct beside *b)
 {
     struct task *any[3] = {NULL, NULL, NULL};
@@ -185,7 +192,8 @@ static CUresult give_turn(struct beside *b, struct task *t)
     }
     if (n->type == CU_GRAPH_NODE_TYPE_MEMCPY && !n->disabled)
         r = cu_copy_run(b->c, &n->copy);
-    if (n->type == CU_GRAPH_NODE_TYPE_MEMSET && !n->disabled && (r = cu_set_check(b->c, &n->set, false)) == CUDA_SUCCESS)
+    if (n->type == CU_GRAPH_NODE_TYPE_MEMSET && !n->disabled &&
+        (r = cu_set_check(b->c, &n->set, false)) == CUDA_SUCCESS)
         cu_set_run(b->c, &n->set);
     t->state = ENDED;
     unstick(b);
@@ -197,12 +205,13 @@ bool cu_graph_may_beside(const struct CUctx_st *c, const struct CUgraph_st *g)
     bool chain = true;
     for (size_t i = 0; i < g->node.n; i++) {
         const struct CUgraphNode_st *n = g->node.p[i];
-        if (n->type != CU_GRAPH_NODE_TYPE_KERNEL && n->type != CU_GRAPH_NODE_TYPE_MEMCPY && n->type != CU_GRAPH_NODE_TYPE_MEMSET &&
-            n->type != CU_GRAPH_NODE_TYPE_EMPTY)
+        if (n->type != CU_GRAPH_NODE_TYPE_KERNEL && n->type != CU_GRAPH_NODE_TYPE_MEMCPY &&
+            n->type != CU_GRAPH_NODE_TYPE_MEMSET && n->type != CU_GRAPH_NODE_TYPE_EMPTY)
             return false;
         bool follows = !i;
         for (size_t k = 0; k < n->dep.n; k++)
-            follows |= i && n->dep.p[k] == g->node.p[i - 1] && n->edge.p[k].from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
+            follows |= i && n->dep.p[k] == g->node.p[i - 1] &&
+                       n->edge.p[k].from_port != CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC;
         chain = chain && follows;
     }
     return c->seed && !c->checks && !c->record && !chain;
@@ -215,7 +224,9 @@ CUresult cu_graph_beside(struct CUctx_st *c, struct CUgraph_st *g, struct sg_wor
     CU_REQUIRE(b.task, CUDA_ERROR_OUT_OF_MEMORY);
     for (size_t i = 0; i < g->node.n; i++) {
         g->node.p[i]->mark = (uint32_t)i;
-        b.task[i] = (struct task){.all = &b, .node = g->node.p[i], .late = c->seed % 4 % 3 && i % 4 == (c->seed / 4 * 2 + c->seed % 4 - 1) % 4};
+        b.task[i] = (struct task){.all = &b,
+                                  .node = g->node.p[i],
+                                  .late = c->seed % 4 % 3 && i % 4 == (c->seed / 4 * 2 + c->seed % 4 - 1) % 4};
     }
     sem_init(&b.turn, 0, 0);
     CUresult r = CUDA_SUCCESS;
@@ -232,7 +243,7 @@ CUresult cu_graph_beside(struct CUctx_st *c, struct CUgraph_st *g, struct sg_wor
         }
     for (size_t i = 0; i < g->node.n && r == CUDA_SUCCESS; i++) {
         struct CUgraphNode_st *n = g->node.p[i];
-        ret[i] = n->disabled                              ? (struct sg_work){.kind = SG_WORK_EVENT}
+        ret[i] = n->disabled                            ? (struct sg_work){.kind = SG_WORK_EVENT}
                  : n->type == CU_GRAPH_NODE_TYPE_KERNEL ? cu_launch_work(&b.task[i].launch, &b.task[i].stats)
                  : n->type == CU_GRAPH_NODE_TYPE_MEMCPY ? cu_copy_work(&n->copy)
                  : n->type == CU_GRAPH_NODE_TYPE_MEMSET ? cu_set_work(&n->set)

@@ -2,9 +2,10 @@
  *
  * With a schedule (dovetailSetSchedule) nodes that the edges do not order run side by side instead (graph-beside.c).
  *
- * An exec is a sorted clone. A launch flushes the stream's log, runs every node, simulates the graph as a timeline of its own (so that the
- * footprint that decides about L2 is the graph's), and moves the context's clock to its end. Two graph launches never overlap. Child
- * graphs run in place; their nodes follow the parents' predecessors and end before its successors.
+ * An exec is a sorted clone. A launch flushes the stream's log, runs every node, simulates the graph as a timeline of
+ * its own (so that the footprint that decides about L2 is the graph's), and moves the context's clock to its end. Two
+ * graph launches never overlap. Child graphs run in place; their nodes follow the parents' predecessors and end before
+ * its successors.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +16,9 @@ CUresult cuGraphInstantiateWithFlags(CUgraphExec *ret, CUgraph g, unsigned long 
 {
     static unsigned last;
     CU_CONTEXT(c);
-    const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
-                                     CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH |
+                                     CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD | CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH |
+                                     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
     CU_REQUIRE(ret && cu_is(g, CU_GRAPH) && !g->capturing && !(flags & ~known), CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!(flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH), CUDA_ERROR_NOT_SUPPORTED);
     struct CUgraphExec_st *x = dt_calloc(1, sizeof *x);
@@ -121,7 +123,8 @@ static CUresult run_node(struct run *r, struct CUgraphNode_st *n, struct sg_work
 }
 
 /* Append the node's work. `after` is allocated here. */
-static CUresult add_work(struct run *r, struct CUgraphNode_st *n, struct sg_work w, const uint32_t *before, uint32_t nbefore)
+static CUresult add_work(struct run *r, struct CUgraphNode_st *n, struct sg_work w, const uint32_t *before,
+                         uint32_t nbefore)
 {
     w.in_graph = true;
     size_t room = n->dep.n + nbefore + 1;
@@ -165,7 +168,8 @@ static CUresult run_graph(struct run *r, struct CUgraph_st *g, const uint32_t *b
         CU_TRY(add_work(r, n, w, before, nbefore));
         if (n->type != CU_GRAPH_NODE_TYPE_GRAPH)
             continue;
-        /* the child's roots follow an empty work that stands for its start; an empty work after all of it stands for the node */
+        /* the child's roots follow an empty work that stands for its start; an empty work after all of it stands for
+         * the node */
         uint32_t start = n->mark, first = (uint32_t)r->work.n;
         CU_TRY(run_graph(r, n->child, &start, 1));
         struct sg_work end = {.kind = SG_WORK_EVENT, .in_graph = true};

@@ -1,8 +1,9 @@
 /* Memory that graphs allocate and free (allocation and free nodes), and what a device says about it.
  *
- * Its address is decided when the allocation node is made and is the same in every launch, so other nodes can name it. It exists for
- * kernels and copies only from the run of the allocation node to a free node, cuMemFree or cuMemFreeAsync: it is registered with the device
- * meanwhile (its pages stay). A node and its copies in clones and execs share one; it goes when the last of them and the allocation are gone.
+ * Its address is decided when the allocation node is made and is the same in every launch, so other nodes can name it.
+ * It exists for kernels and copies only from the run of the allocation node to a free node, cuMemFree or
+ * cuMemFreeAsync: it is registered with the device meanwhile (its pages stay). A node and its copies in clones and
+ * execs share one; it goes when the last of them and the allocation are gone.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +15,7 @@ struct cu_graph_memory {
     struct cu_graph_memory *next;
     struct cu_device *dev;
     unsigned refs;
-    bool live; /* allocated */
+    bool live;   /* allocated */
     char *pages; /* a first page that belongs to nobody, the bytes, and another */
     size_t bytes, room;
 };
@@ -92,10 +93,7 @@ static struct cu_graph_memory *at(CUdeviceptr p)
     return NULL;
 }
 
-bool cu_graph_memory_starts(CUdeviceptr p)
-{
-    return at(p) != NULL;
-}
+bool cu_graph_memory_starts(CUdeviceptr p) { return at(p) != NULL; }
 
 bool cu_graph_memory_holds(CUdeviceptr p, size_t bytes)
 {
@@ -160,7 +158,8 @@ CUresult cuDeviceSetGraphMemAttribute(CUdevice dev, CUgraphMem_attribute a, void
 {
     CU_READY();
     CU_REQUIRE(cu_device_at(dev), CUDA_ERROR_INVALID_DEVICE);
-    CU_REQUIRE(value && !*(cuuint64_t *)value, CUDA_ERROR_INVALID_VALUE); /* the high marks may be set back to 0, which means: to now */
+    /* the high marks may be set back to 0, which means: to now */
+    CU_REQUIRE(value && !*(cuuint64_t *)value, CUDA_ERROR_INVALID_VALUE);
     switch (a) {
     case CU_GRAPH_MEM_ATTR_USED_MEM_HIGH: used[1] = used[0]; return CUDA_SUCCESS;
     case CU_GRAPH_MEM_ATTR_RESERVED_MEM_HIGH: reserved[1] = reserved[0]; return CUDA_SUCCESS;

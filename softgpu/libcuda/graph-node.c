@@ -1,8 +1,8 @@
 /* Parameters of graph nodes: set, read back, copied.
  *
- * Everything goes through cu_node_set, whose CUgraphNodeParams names every kind of node; the entries for single kinds wrap it. A node in
- * an exec is found by the node of the original graph (cu_graph_find) and set in the same way. Conditional nodes and nodes of
- * external semaphores are CUDA_ERROR_NOT_SUPPORTED.
+ * Everything goes through cu_node_set, whose CUgraphNodeParams names every kind of node; the entries for single kinds
+ * wrap it. A node in an exec is found by the node of the original graph (cu_graph_find) and set in the same way.
+ * Conditional nodes and nodes of external semaphores are CUDA_ERROR_NOT_SUPPORTED.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +27,13 @@ CUresult cu_node_set_launch(struct CUgraphNode_st *n, struct cu_launch *l)
 static CUresult set_kernel(struct CUctx_st *c, struct CUgraphNode_st *n, const CUDA_KERNEL_NODE_PARAMS_v3 *p)
 {
     struct cu_launch l = {0};
-    CUlaunchConfig cfg = {.gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ, .blockDimX = p->blockDimX,
-                          .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ, .sharedMemBytes = p->sharedMemBytes};
+    CUlaunchConfig cfg = {.gridDimX = p->gridDimX,
+                          .gridDimY = p->gridDimY,
+                          .gridDimZ = p->gridDimZ,
+                          .blockDimX = p->blockDimX,
+                          .blockDimY = p->blockDimY,
+                          .blockDimZ = p->blockDimZ,
+                          .sharedMemBytes = p->sharedMemBytes};
     CU_TRY(cu_launch_make(c, p->func ? p->func : (CUfunction)(void *)p->kern, &cfg, p->kernelParams, p->extra, &l));
     CUresult r = CUDA_SUCCESS;
     if (n->launch.params) { /* other parameters for a node that has some: its attributes stay */
@@ -75,12 +80,13 @@ CUresult cu_node_set(struct CUctx_st *c, struct CUgraphNode_st *n, const CUgraph
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
         CU_REQUIRE(!n->memory, CUDA_ERROR_NOT_SUPPORTED); /* where it lies is decided once */
         CU_REQUIRE(p->alloc.bytesize && p->alloc.poolProps.allocType == CU_MEM_ALLOCATION_TYPE_PINNED &&
-                       p->alloc.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE && cu_device_at(p->alloc.poolProps.location.id),
+                       p->alloc.poolProps.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+                       cu_device_at(p->alloc.poolProps.location.id),
                    CUDA_ERROR_INVALID_VALUE);
         CU_REQUIRE(p->alloc.poolProps.handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
         CU_TRY(cu_graph_memory_new(cu_device_at(p->alloc.poolProps.location.id), p->alloc.bytesize, &n->memory));
-        n->alloc = (CUDA_MEM_ALLOC_NODE_PARAMS){.poolProps = p->alloc.poolProps, .bytesize = p->alloc.bytesize,
-                                                .dptr = cu_graph_memory_address(n->memory)};
+        n->alloc = (CUDA_MEM_ALLOC_NODE_PARAMS){
+            .poolProps = p->alloc.poolProps, .bytesize = p->alloc.bytesize, .dptr = cu_graph_memory_address(n->memory)};
         return CUDA_SUCCESS;
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
         CU_REQUIRE(cu_graph_memory_starts(p->free.dptr), CUDA_ERROR_INVALID_VALUE);
@@ -128,10 +134,7 @@ CUresult cu_node_copy(struct CUgraphNode_st *to, const struct CUgraphNode_st *fr
     return CUDA_SUCCESS;
 }
 
-static bool is(CUgraphNode n, CUgraphNodeType type)
-{
-    return cu_is(n, CU_NODE) && n->type == type;
-}
+static bool is(CUgraphNode n, CUgraphNodeType type) { return cu_is(n, CU_NODE) && n->type == type; }
 
 /* The node of an exec that answers to `node`, if that is of the type. */
 static CUresult in_exec(CUgraphExec x, CUgraphNode node, CUgraphNodeType type, struct CUgraphNode_st **ret)
@@ -162,24 +165,33 @@ CUresult cuGraphExecNodeSetParams(CUgraphExec x, CUgraphNode node, CUgraphNodePa
     CU_CONTEXT(c);
     struct CUgraphNode_st *n;
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(p->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && p->type != CU_GRAPH_NODE_TYPE_MEM_FREE, CUDA_ERROR_NOT_SUPPORTED);
+    CU_REQUIRE(p->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && p->type != CU_GRAPH_NODE_TYPE_MEM_FREE,
+               CUDA_ERROR_NOT_SUPPORTED);
     CU_TRY(in_exec(x, node, p->type, &n));
-    return p->type == CU_GRAPH_NODE_TYPE_GRAPH ? cuGraphExecChildGraphNodeSetParams(x, node, p->graph.graph) : cu_node_set(c, n, p);
+    return p->type == CU_GRAPH_NODE_TYPE_GRAPH ? cuGraphExecChildGraphNodeSetParams(x, node, p->graph.graph)
+                                               : cu_node_set(c, n, p);
 }
 
 /* ---- entries of one kind each: in a graph and, behind EXEC, in an exec ---- */
 #define NODE(kind) CU_REQUIRE(is(n, CU_GRAPH_NODE_TYPE_##kind), CUDA_ERROR_INVALID_VALUE)
-#define EXEC(kind)                                                                                                                 \
-    CU_CONTEXT(c);                                                                                                                 \
-    struct CUgraphNode_st *n;                                                                                                      \
+#define EXEC(kind)                                                                                                     \
+    CU_CONTEXT(c);                                                                                                     \
+    struct CUgraphNode_st *n;                                                                                          \
     CU_TRY(in_exec(x, node, CU_GRAPH_NODE_TYPE_##kind, &n))
 
 static CUgraphNodeParams kernel(const CUDA_KERNEL_NODE_PARAMS *p)
 {
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    q.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
-                                            .blockDimX = p->blockDimX, .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
-                                            .sharedMemBytes = p->sharedMemBytes, .kernelParams = p->kernelParams, .extra = p->extra,
+    q.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = p->func,
+                                            .gridDimX = p->gridDimX,
+                                            .gridDimY = p->gridDimY,
+                                            .gridDimZ = p->gridDimZ,
+                                            .blockDimX = p->blockDimX,
+                                            .blockDimY = p->blockDimY,
+                                            .blockDimZ = p->blockDimZ,
+                                            .sharedMemBytes = p->sharedMemBytes,
+                                            .kernelParams = p->kernelParams,
+                                            .extra = p->extra,
                                             .kern = p->func ? NULL : p->kern};
     return q;
 }
@@ -191,9 +203,15 @@ CUresult cuGraphKernelNodeGetParams(CUgraphNode n, CUDA_KERNEL_NODE_PARAMS *ret)
     NODE(KERNEL);
     const struct cu_launch *l = &n->launch;
     CU_REQUIRE(!cu_launch_stale(l), CUDA_ERROR_INVALID_HANDLE);
-    *ret = (CUDA_KERNEL_NODE_PARAMS){.func = l->f, .gridDimX = l->grid[0], .gridDimY = l->grid[1], .gridDimZ = l->grid[2],
-                                     .blockDimX = l->block[0], .blockDimY = l->block[1], .blockDimZ = l->block[2],
-                                     .sharedMemBytes = l->shared, .kernelParams = n->param_ptr};
+    *ret = (CUDA_KERNEL_NODE_PARAMS){.func = l->f,
+                                     .gridDimX = l->grid[0],
+                                     .gridDimY = l->grid[1],
+                                     .gridDimZ = l->grid[2],
+                                     .blockDimX = l->block[0],
+                                     .blockDimY = l->block[1],
+                                     .blockDimZ = l->block[2],
+                                     .sharedMemBytes = l->shared,
+                                     .kernelParams = n->param_ptr};
     return CUDA_SUCCESS;
 }
 
@@ -255,7 +273,8 @@ CUresult cuGraphMemsetNodeGetParams(CUgraphNode n, CUDA_MEMSET_NODE_PARAMS *ret)
     CU_READY();
     CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);
     NODE(MEMSET);
-    *ret = (CUDA_MEMSET_NODE_PARAMS){n->set.dst, n->set.pitch, n->set.value, n->set.element, n->set.width, n->set.height};
+    *ret =
+        (CUDA_MEMSET_NODE_PARAMS){n->set.dst, n->set.pitch, n->set.value, n->set.element, n->set.width, n->set.height};
     return CUDA_SUCCESS;
 }
 
@@ -268,7 +287,8 @@ CUresult cuGraphMemsetNodeSetParams(CUgraphNode n, const CUDA_MEMSET_NODE_PARAMS
     return cu_node_set(c, n, &q);
 }
 
-CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext ctx)
+CUresult cuGraphExecMemsetNodeSetParams(CUgraphExec x, CUgraphNode node, const CUDA_MEMSET_NODE_PARAMS *p,
+                                        CUcontext ctx)
 {
     EXEC(MEMSET);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
@@ -303,29 +323,29 @@ CUresult cuGraphExecHostNodeSetParams(CUgraphExec x, CUgraphNode node, const CUD
     return CUDA_SUCCESS;
 }
 
-#define EVENT_NODE(name, kind)                                                                                                     \
-    CUresult cuGraph##name##NodeGetEvent(CUgraphNode n, CUevent *ret)                                                              \
-    {                                                                                                                              \
-        CU_READY();                                                                                                                \
-        CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);                                                                                 \
-        NODE(kind);                                                                                                                \
-        *ret = n->event;                                                                                                           \
-        return CUDA_SUCCESS;                                                                                                       \
-    }                                                                                                                              \
-    CUresult cuGraph##name##NodeSetEvent(CUgraphNode n, CUevent e)                                                                 \
-    {                                                                                                                              \
-        CU_READY();                                                                                                                \
-        NODE(kind);                                                                                                                \
-        CU_REQUIRE(cu_is(e, CU_EVENT), CUDA_ERROR_INVALID_HANDLE);                                                                 \
-        n->event = e;                                                                                                              \
-        return CUDA_SUCCESS;                                                                                                       \
-    }                                                                                                                              \
-    CUresult cuGraphExec##name##NodeSetEvent(CUgraphExec x, CUgraphNode node, CUevent e)                                           \
-    {                                                                                                                              \
-        EXEC(kind);                                                                                                                \
-        CU_REQUIRE(cu_is(e, CU_EVENT), CUDA_ERROR_INVALID_HANDLE);                                                                 \
-        n->event = e;                                                                                                              \
-        return CUDA_SUCCESS;                                                                                                       \
+#define EVENT_NODE(name, kind)                                                                                         \
+    CUresult cuGraph##name##NodeGetEvent(CUgraphNode n, CUevent *ret)                                                  \
+    {                                                                                                                  \
+        CU_READY();                                                                                                    \
+        CU_REQUIRE(ret, CUDA_ERROR_INVALID_VALUE);                                                                     \
+        NODE(kind);                                                                                                    \
+        *ret = n->event;                                                                                               \
+        return CUDA_SUCCESS;                                                                                           \
+    }                                                                                                                  \
+    CUresult cuGraph##name##NodeSetEvent(CUgraphNode n, CUevent e)                                                     \
+    {                                                                                                                  \
+        CU_READY();                                                                                                    \
+        NODE(kind);                                                                                                    \
+        CU_REQUIRE(cu_is(e, CU_EVENT), CUDA_ERROR_INVALID_HANDLE);                                                     \
+        n->event = e;                                                                                                  \
+        return CUDA_SUCCESS;                                                                                           \
+    }                                                                                                                  \
+    CUresult cuGraphExec##name##NodeSetEvent(CUgraphExec x, CUgraphNode node, CUevent e)                               \
+    {                                                                                                                  \
+        EXEC(kind);                                                                                                    \
+        CU_REQUIRE(cu_is(e, CU_EVENT), CUDA_ERROR_INVALID_HANDLE);                                                     \
+        n->event = e;                                                                                                  \
+        return CUDA_SUCCESS;                                                                                           \
     }
 EVENT_NODE(EventRecord, EVENT_RECORD)
 EVENT_NODE(EventWait, WAIT_EVENT)
@@ -412,7 +432,8 @@ CUresult cuGraphNodeSetEnabled(CUgraphExec x, CUgraphNode node, unsigned enabled
     CU_REQUIRE(cu_is(x, CU_EXEC) && cu_is(node, CU_NODE), CUDA_ERROR_INVALID_VALUE);
     struct CUgraphNode_st *n = cu_graph_find(x->graph, node->id);
     CU_REQUIRE(n && (n->type == CU_GRAPH_NODE_TYPE_KERNEL || n->type == CU_GRAPH_NODE_TYPE_MEMCPY ||
-                     n->type == CU_GRAPH_NODE_TYPE_MEMSET), CUDA_ERROR_INVALID_VALUE);
+                     n->type == CU_GRAPH_NODE_TYPE_MEMSET),
+               CUDA_ERROR_INVALID_VALUE);
     n->disabled = !enabled;
     return CUDA_SUCCESS;
 }
@@ -451,7 +472,8 @@ CUresult cuGraphKernelNodeCopyAttributes(CUgraphNode to, CUgraphNode from)
     CU_READY();
     CU_REQUIRE(is(to, CU_GRAPH_NODE_TYPE_KERNEL) && is(from, CU_GRAPH_NODE_TYPE_KERNEL), CUDA_ERROR_INVALID_VALUE);
     for (int i = 0; i < 3; i++)
-        CU_REQUIRE(!from->launch.cluster[i] || to->launch.grid[i] % from->launch.cluster[i] == 0, CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(!from->launch.cluster[i] || to->launch.grid[i] % from->launch.cluster[i] == 0,
+                   CUDA_ERROR_INVALID_VALUE);
     memcpy(to->launch.cluster, from->launch.cluster, sizeof to->launch.cluster);
     to->launch.cooperative = from->launch.cooperative;
     to->launch.programmatic = from->launch.programmatic;

@@ -1,7 +1,8 @@
 /* Updating an instantiated graph from another graph of the same shape, and drawing a graph.
  *
- * Nodes are paired by the order in which they were added, as NVIDIA documents for graphs made by the same calls. Types, edges and the context
- * of kernels must agree; everything else is taken over. A node that does not fit leaves the exec as it was.
+ * Nodes are paired by the order in which they were added, as NVIDIA documents for graphs made by the same calls. Types,
+ * edges and the context of kernels must agree; everything else is taken over. A node that does not fit leaves the exec
+ * as it was.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 
 #include "softgpu/libcuda/cu-priv.h"
 
-CUgraphExecUpdateResult cu_graph_compare(const struct CUgraph_st *from, const struct CUgraph_st *to, struct CUgraphNode_st **ret_node)
+CUgraphExecUpdateResult cu_graph_compare(const struct CUgraph_st *from, const struct CUgraph_st *to,
+                                         struct CUgraphNode_st **ret_node)
 {
     if (from->node.n != to->node.n)
         return CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
@@ -26,9 +28,11 @@ CUgraphExecUpdateResult cu_graph_compare(const struct CUgraph_st *from, const st
             if (a->dep.p[k]->mark != b->dep.p[k]->mark || memcmp(&a->edge.p[k], &b->edge.p[k], sizeof a->edge.p[k]))
                 r = CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED;
         if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && a->type == CU_GRAPH_NODE_TYPE_KERNEL &&
-            (cu_launch_stale(&a->launch) || cu_launch_stale(&b->launch) || a->launch.f->mod->ctx != b->launch.f->mod->ctx))
+            (cu_launch_stale(&a->launch) || cu_launch_stale(&b->launch) ||
+             a->launch.f->mod->ctx != b->launch.f->mod->ctx))
             r = CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
-        if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && a->type == CU_GRAPH_NODE_TYPE_KERNEL && a->launch.cooperative != b->launch.cooperative)
+        if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && a->type == CU_GRAPH_NODE_TYPE_KERNEL &&
+            a->launch.cooperative != b->launch.cooperative)
             r = CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
         if (r == CU_GRAPH_EXEC_UPDATE_SUCCESS && (a->memory != b->memory || a->free != b->free))
             r = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
@@ -58,7 +62,9 @@ CUresult cu_graph_take(struct CUgraph_st *to, const struct CUgraph_st *from)
 static CUgraphNode with_id(const struct CUgraph_st *g, uint64_t id)
 {
     for (size_t i = 0; i < g->node.n; i++) {
-        CUgraphNode in = g->node.p[i]->id == id ? g->node.p[i] : g->node.p[i]->child ? with_id(g->node.p[i]->child, id) : NULL;
+        CUgraphNode in = g->node.p[i]->id == id ? g->node.p[i]
+                         : g->node.p[i]->child  ? with_id(g->node.p[i]->child, id)
+                                                : NULL;
         if (in)
             return in;
     }
@@ -78,7 +84,8 @@ CUresult cuGraphExecUpdate(CUgraphExec x, CUgraph g, CUgraphExecUpdateResultInfo
     info->result = cu_graph_compare(x->graph, fresh, &at);
     if (at)
         info->errorNode = with_id(g, at->original);
-    CUresult r = info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? cu_graph_take(x->graph, fresh) : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+    CUresult r = info->result == CU_GRAPH_EXEC_UPDATE_SUCCESS ? cu_graph_take(x->graph, fresh)
+                                                              : CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
     if (r == CUDA_ERROR_OUT_OF_MEMORY)
         info->result = CU_GRAPH_EXEC_UPDATE_ERROR;
     cu_graph_free(fresh);
@@ -112,15 +119,17 @@ static void draw(FILE *f, const struct CUgraph_st *g, bool verbose)
         if (n->type == CU_GRAPH_NODE_TYPE_KERNEL && !cu_launch_stale(&n->launch)) {
             fprintf(f, "\\n%s", n->launch.f->info->name);
             if (verbose)
-                fprintf(f, "\\ngrid %u %u %u block %u %u %u shared %u", n->launch.grid[0], n->launch.grid[1], n->launch.grid[2],
-                        n->launch.block[0], n->launch.block[1], n->launch.block[2], n->launch.shared);
+                fprintf(f, "\\ngrid %u %u %u block %u %u %u shared %u", n->launch.grid[0], n->launch.grid[1],
+                        n->launch.grid[2], n->launch.block[0], n->launch.block[1], n->launch.block[2],
+                        n->launch.shared);
         }
         fprintf(f, "\"]\n");
         g->node.p[i]->mark = (uint32_t)i;
     }
     for (size_t i = 0; i < g->node.n; i++)
         for (size_t k = 0; k < g->node.p[i]->dep.n; k++)
-            fprintf(f, "\"graph_%u_node_%u\" -> \"graph_%u_node_%zu\"\n", g->id, g->node.p[i]->dep.p[k]->mark, g->id, i);
+            fprintf(f, "\"graph_%u_node_%u\" -> \"graph_%u_node_%zu\"\n", g->id, g->node.p[i]->dep.p[k]->mark, g->id,
+                    i);
     for (size_t i = 0; i < g->node.n; i++)
         if (g->node.p[i]->child)
             draw(f, g->node.p[i]->child, verbose);

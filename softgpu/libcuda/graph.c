@@ -1,8 +1,9 @@
 /* Graphs: nodes, edges, copies. Parameters of nodes are in graph-node.c; what runs them is graph-exec.c.
  *
- * A node owns copies of everything it was given (parameter blocks included). Edges are kept as each node's list of predecessors; they must
- * not form a circle (checked when a graph is instantiated). A node has a number for life (id), by which its copies know it: a copy in
- * an exec or a clone outlives the node, and another node may get its address. Graphs nest at most 64 deep.
+ * A node owns copies of everything it was given (parameter blocks included). Edges are kept as each node's list of
+ * predecessors; they must not form a circle (checked when a graph is instantiated). A node has a number for life (id),
+ * by which its copies know it: a copy in an exec or a clone outlives the node, and another node may get its address.
+ * Graphs nest at most 64 deep.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -56,10 +57,12 @@ CUresult cu_node_depend(struct CUgraphNode_st *n, struct CUgraphNode_st *on, con
     const CUgraphEdgeData e = edge ? *edge : zero;
     bool programmatic = e.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
     CU_REQUIRE(!e.to_port && !memcmp(e.reserved, zero.reserved, sizeof e.reserved), CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(programmatic ? e.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC || e.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
+    CU_REQUIRE(programmatic ? e.from_port == CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC ||
+                                  e.from_port == CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER
                             : e.type == CU_GRAPH_DEPENDENCY_TYPE_DEFAULT && !e.from_port,
                CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(!programmatic || (n->type == CU_GRAPH_NODE_TYPE_KERNEL && on->type == CU_GRAPH_NODE_TYPE_KERNEL), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(!programmatic || (n->type == CU_GRAPH_NODE_TYPE_KERNEL && on->type == CU_GRAPH_NODE_TYPE_KERNEL),
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(dt_reserve(&n->edge, n->edge.n + 1) && dt_push(&n->dep, on), CUDA_ERROR_OUT_OF_MEMORY);
     n->edge.p[n->edge.n++] = e;
     return CUDA_SUCCESS;
@@ -92,8 +95,8 @@ CUresult cu_node_new(struct CUgraph_st *g, CUgraphNodeType type, const CUgraphNo
     return CUDA_SUCCESS;
 }
 
-/* Predecessors first, else in the order they were added, by depth-first search with a stack of its own (a chain may be long). A circle:
- * CUDA_ERROR_INVALID_VALUE. `out` has room for all. */
+/* Predecessors first, else in the order they were added, by depth-first search with a stack of its own (a chain may be
+ * long). A circle: CUDA_ERROR_INVALID_VALUE. `out` has room for all. */
 static CUresult sort(const struct CUgraph_st *g, struct CUgraphNode_st **out)
 {
     struct frame {
@@ -258,8 +261,9 @@ static CUresult add(struct CUctx_st *c, CUgraphNode *ret, struct CUgraph_st *g, 
         unsigned above = 1;
         for (const struct CUgraph_st *a = g; a->owner; a = a->owner->graph)
             above++;
-        r = !cu_is(child, CU_GRAPH) || child == g || child->capturing || above + height(child) > NEST_MAX ? CUDA_ERROR_INVALID_VALUE
-                                                                                                        : cu_graph_clone(child, false, &n->child);
+        r = !cu_is(child, CU_GRAPH) || child == g || child->capturing || above + height(child) > NEST_MAX
+                ? CUDA_ERROR_INVALID_VALUE
+                : cu_graph_clone(child, false, &n->child);
         if (r == CUDA_SUCCESS)
             n->child->owner = n;
     }
@@ -295,14 +299,22 @@ CUresult cuGraphAddNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, con
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphAddKernelNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, const CUDA_KERNEL_NODE_PARAMS *p)
+CUresult cuGraphAddKernelNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
+                              const CUDA_KERNEL_NODE_PARAMS *p)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
     CUgraphNodeParams q = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    q.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = p->func, .gridDimX = p->gridDimX, .gridDimY = p->gridDimY, .gridDimZ = p->gridDimZ,
-                                            .blockDimX = p->blockDimX, .blockDimY = p->blockDimY, .blockDimZ = p->blockDimZ,
-                                            .sharedMemBytes = p->sharedMemBytes, .kernelParams = p->kernelParams, .extra = p->extra,
+    q.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = p->func,
+                                            .gridDimX = p->gridDimX,
+                                            .gridDimY = p->gridDimY,
+                                            .gridDimZ = p->gridDimZ,
+                                            .blockDimX = p->blockDimX,
+                                            .blockDimY = p->blockDimY,
+                                            .blockDimZ = p->blockDimZ,
+                                            .sharedMemBytes = p->sharedMemBytes,
+                                            .kernelParams = p->kernelParams,
+                                            .extra = p->extra,
                                             .kern = p->func ? NULL : p->kern};
     return add(c, ret, g, dep, ndep, &q);
 }
@@ -329,7 +341,8 @@ CUresult cuGraphAddMemsetNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *de
     return add(c, ret, g, dep, ndep, &q);
 }
 
-CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, const CUDA_HOST_NODE_PARAMS *p)
+CUresult cuGraphAddHostNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
+                            const CUDA_HOST_NODE_PARAMS *p)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
@@ -369,7 +382,8 @@ CUresult cuGraphAddChildGraphNode(CUgraphNode *ret, CUgraph g, const CUgraphNode
     return add(c, ret, g, dep, ndep, &q);
 }
 
-CUresult cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep, CUDA_MEM_ALLOC_NODE_PARAMS *p)
+CUresult cuGraphAddMemAllocNode(CUgraphNode *ret, CUgraph g, const CUgraphNode *dep, size_t ndep,
+                                CUDA_MEM_ALLOC_NODE_PARAMS *p)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(p, CUDA_ERROR_INVALID_VALUE);
@@ -405,7 +419,8 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
 {
     CU_READY();
     CU_REQUIRE(cu_is(n, CU_NODE) && !n->graph->capturing, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(n->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && n->type != CU_GRAPH_NODE_TYPE_MEM_FREE, CUDA_ERROR_NOT_SUPPORTED);
+    CU_REQUIRE(n->type != CU_GRAPH_NODE_TYPE_MEM_ALLOC && n->type != CU_GRAPH_NODE_TYPE_MEM_FREE,
+               CUDA_ERROR_NOT_SUPPORTED);
     struct CUgraph_st *g = n->graph;
     size_t at = 0;
     for (size_t i = 0; i < g->node.n; i++) {
@@ -426,7 +441,8 @@ CUresult cuGraphDestroyNode(CUgraphNode n)
 }
 
 /* ---- edges ---- */
-CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edge, size_t n)
+CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edge,
+                                size_t n)
 {
     CU_READY();
     CU_REQUIRE(cu_is(g, CU_GRAPH) && (!n || (from && to)), CUDA_ERROR_INVALID_VALUE);
@@ -440,8 +456,8 @@ CUresult cuGraphAddDependencies(CUgraph g, const CUgraphNode *from, const CUgrap
     return CUDA_SUCCESS;
 }
 
-CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to, const CUgraphEdgeData *edge,
-                                   size_t n)
+CUresult cuGraphRemoveDependencies(CUgraph g, const CUgraphNode *from, const CUgraphNode *to,
+                                   const CUgraphEdgeData *edge, size_t n)
 {
     CU_READY();
     CU_REQUIRE(cu_is(g, CU_GRAPH) && (!n || (from && to)), CUDA_ERROR_INVALID_VALUE);

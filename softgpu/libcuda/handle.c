@@ -1,8 +1,9 @@
 /* Which handles exist: an open-addressing hash table from pointer to kind.
  *
- * A handle is the address of its object. A program may pass anything: NULL, garbage, a handle of another kind, one that was destroyed. So
- * an entry looks a handle up here before it follows it; what is not in the table is never read. The memory of the last QUARANTINE destroyed
- * objects is kept back, so that a handle that was destroyed a while ago is not, by its address, a new object.
+ * A handle is the address of its object. A program may pass anything: NULL, garbage, a handle of another kind, one that
+ * was destroyed. So an entry looks a handle up here before it follows it; what is not in the table is never read. The
+ * memory of the last QUARANTINE destroyed objects is kept back, so that a handle that was destroyed a while ago is not,
+ * by its address, a new object.
  *
  * Linear probing, at most half full, deletion by moving later entries back. The caller holds the lock (state.c).
  */
@@ -13,7 +14,7 @@
 static struct slot {
     const void *p;
     enum cu_kind kind;
-} *table;
+} * table;
 static size_t room, used; /* room: a power of two, or 0 */
 
 static size_t home(const void *p)

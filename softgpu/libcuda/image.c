@@ -1,7 +1,8 @@
-/* What a module image is: PTX text, or a fat binary with PTX in it (a container, or the wrapper struct that nvcc puts into programs).
+/* What a module image is: PTX text, or a fat binary with PTX in it (a container, or the wrapper struct that nvcc puts
+ * into programs).
  *
- * SASS alone is refused with CUDA_ERROR_NO_BINARY_FOR_GPU: this device executes PTX. An image has no length in this API: text ends at its
- * NUL, a container says its own size.
+ * SASS alone is refused with CUDA_ERROR_NO_BINARY_FOR_GPU: this device executes PTX. An image has no length in this
+ * API: text ends at its NUL, a container says its own size.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Launches: what they may ask for, the parameter block, the deadline, and what a fault becomes.
  *
- * A launch runs inside the call. A fault does not fail the call: as on hardware it shows at the next call that waits, and then always
- * (c->sticky). Codes: out of bounds 700, misaligned 716, assert 710, trap and race 719, deadlock and deadline 702; the whole story is in
- * dovetailGetFault. The deadline is a watchdog thread that sets the executor's cancel flag.
+ * A launch runs inside the call. A fault does not fail the call: as on hardware it shows at the next call that waits,
+ * and then always (c->sticky). Codes: out of bounds 700, misaligned 716, assert 710, trap and race 719, deadlock and
+ * deadline 702; the whole story is in dovetailGetFault. The deadline is a watchdog thread that sets the executor's
+ * cancel flag.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -18,10 +19,7 @@ void cu_launch_done(struct cu_launch *l)
     l->params = NULL;
 }
 
-bool cu_launch_stale(const struct cu_launch *l)
-{
-    return !cu_is(l->f, CU_FUNC) || l->f->serial != l->serial;
-}
+bool cu_launch_stale(const struct cu_launch *l) { return !cu_is(l->f, CU_FUNC) || l->f->serial != l->serial; }
 
 CUresult cu_launch_attribute(struct cu_launch *l, const CUlaunchAttribute *a)
 {
@@ -74,14 +72,17 @@ static CUresult check(const struct CUctx_st *c, const struct cu_launch *l)
     for (int i = 0; i < 3; i++)
         CU_REQUIRE(l->grid[i] && l->block[i], CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(l->grid[0] <= INT32_MAX && l->grid[1] <= 65535 && l->grid[2] <= 65535, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(l->block[0] <= 1024 && l->block[1] <= 1024 && l->block[2] <= 64 && threads <= 1024, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(l->block[0] <= 1024 && l->block[1] <= 1024 && l->block[2] <= 64 && threads <= 1024,
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE((uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <= UINT32_MAX, CUDA_ERROR_NOT_SUPPORTED);
     CU_REQUIRE(threads <= k->max_threads, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(l->shared <= (unsigned)l->f->max_dynamic, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm,
                CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     if (l->cooperative) { /* all blocks must be there at once */
-        uint64_t most = (uint64_t)sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm * m->sms;
+        uint64_t most =
+            (uint64_t)sg_occupancy(m, (uint32_t)threads, k->registers, l->shared + k->shared_static).blocks_per_sm *
+            m->sms;
         CU_REQUIRE((uint64_t)l->grid[0] * l->grid[1] * l->grid[2] <= most, CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     }
     return CUDA_SUCCESS;
@@ -200,7 +201,7 @@ static CUresult code_of(const struct sg_fault *f)
     switch (f->num) {
     case DT_E_BOUNDS:
         return f->bytes && f->address % f->bytes && strstr(f->text, "misaligned") ? CUDA_ERROR_MISALIGNED_ADDRESS
-                                                                                 : CUDA_ERROR_ILLEGAL_ADDRESS;
+                                                                                  : CUDA_ERROR_ILLEGAL_ADDRESS;
     case DT_E_TRAP: return strstr(f->text, "assert") ? CUDA_ERROR_ASSERT : CUDA_ERROR_LAUNCH_FAILED;
     case DT_E_DEADLOCK:
     case DT_E_TIMEOUT: return CUDA_ERROR_LAUNCH_TIMEOUT;
@@ -223,7 +224,8 @@ static void put_text(FILE *f, const char *name, const char *s)
     fputc('"', f);
 }
 
-/* A fault for people on stderr, where DOVETAIL_CHECK asked for checks, and as a line of JSON at the end of DOVETAIL_CHECK_LOG. */
+/* A fault for people on stderr, where DOVETAIL_CHECK asked for checks, and as a line of JSON at the end of
+ * DOVETAIL_CHECK_LOG. */
 static void report(const struct dovetail_fault *f)
 {
     const char *path = getenv("DOVETAIL_CHECK_LOG");
@@ -234,12 +236,13 @@ static void report(const struct dovetail_fault *f)
         return;
     fprintf(log, "{\"kind\":\"%s\",\"code\":\"%s\"", f->kind, dt_err_code(f->num));
     put_text(log, "kernel", f->kernel);
-    fprintf(log, ",\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u,\"bytes\":%u", f->block[0], f->block[1], f->block[2],
-            f->thread[0], f->thread[1], f->thread[2], f->line, f->bytes);
+    fprintf(log, ",\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u,\"bytes\":%u", f->block[0], f->block[1],
+            f->block[2], f->thread[0], f->thread[1], f->thread[2], f->line, f->bytes);
     put_text(log, "place", f->place);
     if (f->has_other)
-        fprintf(log, ",\"other\":{\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u}", f->other_block[0], f->other_block[1],
-                f->other_block[2], f->other_thread[0], f->other_thread[1], f->other_thread[2], f->other_line);
+        fprintf(log, ",\"other\":{\"block\":[%u,%u,%u],\"thread\":[%u,%u,%u],\"line\":%u}", f->other_block[0],
+                f->other_block[1], f->other_block[2], f->other_thread[0], f->other_thread[1], f->other_thread[2],
+                f->other_line);
     put_text(log, "text", f->text);
     fputs("}\n", log);
     fclose(log);
@@ -283,8 +286,19 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     struct watch w = {0};
     pthread_t thread;
     struct sg_fault fault = {0}, findings[SG_FOUND] = {0};
-    struct sg_launch x = {.kernel = l->f->kernel, .shared_dynamic = l->shared, .params = l->params, .seed = c->seed,
-                          .stack_bytes = c->limit[CU_LIMIT_STACK_SIZE] < SG_STACK_MAX ? (uint32_t)c->limit[CU_LIMIT_STACK_SIZE] : SG_STACK_MAX, .heap_bytes = c->limit[CU_LIMIT_MALLOC_HEAP_SIZE], .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u), .max_instructions = c->max_instructions, .cancel = &w.cancel, .beside = l->beside, .record = c->record};
+    struct sg_launch x = {.kernel = l->f->kernel,
+                          .shared_dynamic = l->shared,
+                          .params = l->params,
+                          .seed = c->seed,
+                          .stack_bytes = c->limit[CU_LIMIT_STACK_SIZE] < SG_STACK_MAX
+                                             ? (uint32_t)c->limit[CU_LIMIT_STACK_SIZE]
+                                             : SG_STACK_MAX,
+                          .heap_bytes = c->limit[CU_LIMIT_MALLOC_HEAP_SIZE],
+                          .checks = c->checks | (c->race_check ? SG_CHECK_BLOCKS : 0u),
+                          .max_instructions = c->max_instructions,
+                          .cancel = &w.cancel,
+                          .beside = l->beside,
+                          .record = c->record};
     x.found = c->checks & SG_CHECK_TELL ? findings : NULL;
     x.some = c->some;
     memset(&c->some, 0, sizeof c->some);
@@ -303,7 +317,7 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
     c->last = *stats;
     found(c, findings);
     if (r < 0 && !(l->beside && l->beside->stopped)) { /* else another one failed */
-        if (!fault.num) /* it could not start */
+        if (!fault.num)                                /* it could not start */
             fault.num = r, fault.kernel = l->f->info->name;
         stick(c, &fault);
     }
@@ -312,10 +326,13 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
 
 struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *stats)
 {
-    return (struct sg_work){.kind = SG_WORK_KERNEL, .blocks = l->grid[0] * l->grid[1] * l->grid[2],
-                            .threads = l->block[0] * l->block[1] * l->block[2], .registers = l->f->info->registers,
+    return (struct sg_work){.kind = SG_WORK_KERNEL,
+                            .blocks = l->grid[0] * l->grid[1] * l->grid[2],
+                            .threads = l->block[0] * l->block[1] * l->block[2],
+                            .registers = l->f->info->registers,
                             .shared_bytes = l->shared + l->f->info->shared_static,
-                            .cluster = l->cluster[0] * l->cluster[1] * l->cluster[2], .stats = *stats};
+                            .cluster = l->cluster[0] * l->cluster[1] * l->cluster[2],
+                            .stats = *stats};
 }
 
 CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params, void **extra)
@@ -341,16 +358,30 @@ CUresult cuLaunchKernelEx(const CUlaunchConfig *cfg, CUfunction f, void **params
 CUresult cuLaunchKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                         unsigned shared, CUstream stream, void **params, void **extra)
 {
-    CUlaunchConfig cfg = {.gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,
-                          .sharedMemBytes = shared, .hStream = stream};
+    CUlaunchConfig cfg = {.gridDimX = gx,
+                          .gridDimY = gy,
+                          .gridDimZ = gz,
+                          .blockDimX = bx,
+                          .blockDimY = by,
+                          .blockDimZ = bz,
+                          .sharedMemBytes = shared,
+                          .hStream = stream};
     return cuLaunchKernelEx(&cfg, f, params, extra);
 }
 
-CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
-                                   unsigned shared, CUstream stream, void **params)
+CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
+                                   unsigned bz, unsigned shared, CUstream stream, void **params)
 {
     CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
-    CUlaunchConfig cfg = {.gridDimX = gx, .gridDimY = gy, .gridDimZ = gz, .blockDimX = bx, .blockDimY = by, .blockDimZ = bz,
-                          .sharedMemBytes = shared, .hStream = stream, .attrs = &a, .numAttrs = 1};
+    CUlaunchConfig cfg = {.gridDimX = gx,
+                          .gridDimY = gy,
+                          .gridDimZ = gz,
+                          .blockDimX = bx,
+                          .blockDimY = by,
+                          .blockDimZ = bz,
+                          .sharedMemBytes = shared,
+                          .hStream = stream,
+                          .attrs = &a,
+                          .numAttrs = 1};
     return cuLaunchKernelEx(&cfg, f, params, NULL);
 }

@@ -1,4 +1,5 @@
-/* The launch calls of before CUDA 4, still in cuda.h: block shape and parameters are set on the function, then it is launched.
+/* The launch calls of before CUDA 4, still in cuda.h: block shape and parameters are set on the function, then it is
+ * launched.
  *
  * They are kept with the function and end in cuLaunchKernel with a packed parameter buffer.
  */
@@ -13,11 +14,11 @@ struct cu_legacy {
     unsigned char params[MOST];
 };
 
-#define CU_LEGACY(c, f, l, handle)                                                                                                 \
-    CU_CONTEXT(c);                                                                                                                 \
-    struct CUfunc_st *f;                                                                                                           \
-    CU_TRY(cu_function(c, handle, &f));                                                                                            \
-    struct cu_legacy *l = f->legacy ? f->legacy : (f->legacy = dt_calloc(1, sizeof *l));                                           \
+#define CU_LEGACY(c, f, l, handle)                                                                                     \
+    CU_CONTEXT(c);                                                                                                     \
+    struct CUfunc_st *f;                                                                                               \
+    CU_TRY(cu_function(c, handle, &f));                                                                                \
+    struct cu_legacy *l = f->legacy ? f->legacy : (f->legacy = dt_calloc(1, sizeof *l));                               \
     CU_REQUIRE(l, CUDA_ERROR_OUT_OF_MEMORY)
 
 CUresult cuFuncSetBlockShape(CUfunction handle, int x, int y, int z)
@@ -51,31 +52,21 @@ CUresult cuParamSetv(CUfunction handle, int offset, void *p, unsigned bytes)
     return CUDA_SUCCESS;
 }
 
-CUresult cuParamSeti(CUfunction handle, int offset, unsigned v)
-{
-    return cuParamSetv(handle, offset, &v, sizeof v);
-}
+CUresult cuParamSeti(CUfunction handle, int offset, unsigned v) { return cuParamSetv(handle, offset, &v, sizeof v); }
 
-CUresult cuParamSetf(CUfunction handle, int offset, float v)
-{
-    return cuParamSetv(handle, offset, &v, sizeof v);
-}
+CUresult cuParamSetf(CUfunction handle, int offset, float v) { return cuParamSetv(handle, offset, &v, sizeof v); }
 
 CUresult cuLaunchGridAsync(CUfunction handle, int x, int y, CUstream stream)
 {
     CU_LEGACY(c, f, l, handle);
     CU_REQUIRE(x > 0 && y > 0, CUDA_ERROR_INVALID_VALUE);
     size_t size = l->size;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
-    return cuLaunchKernel(handle, (unsigned)x, (unsigned)y, 1, l->block[0], l->block[1], l->block[2], l->shared, stream, NULL, extra);
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, l->params, CU_LAUNCH_PARAM_BUFFER_SIZE, &size,
+                     CU_LAUNCH_PARAM_END};
+    return cuLaunchKernel(handle, (unsigned)x, (unsigned)y, 1, l->block[0], l->block[1], l->block[2], l->shared, stream,
+                          NULL, extra);
 }
 
-CUresult cuLaunchGrid(CUfunction handle, int x, int y)
-{
-    return cuLaunchGridAsync(handle, x, y, NULL);
-}
+CUresult cuLaunchGrid(CUfunction handle, int x, int y) { return cuLaunchGridAsync(handle, x, y, NULL); }
 
-CUresult cuLaunch(CUfunction handle)
-{
-    return cuLaunchGridAsync(handle, 1, 1, NULL);
-}
+CUresult cuLaunch(CUfunction handle) { return cuLaunchGridAsync(handle, 1, 1, NULL); }

@@ -1,7 +1,8 @@
 /* Libraries: modules that belong to no context, and their kernels.
  *
- * A CUlibrary keeps its text and is loaded into a context when something of it is first used there; a CUkernel is a name in a
- * library, and may be launched wherever a CUfunction may (cast). A context that dies takes its modules along, the library stays.
+ * A CUlibrary keeps its text and is loaded into a context when something of it is first used there; a CUkernel is a
+ * name in a library, and may be launched wherever a CUfunction may (cast). A context that dies takes its modules along,
+ * the library stays.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,8 @@ static CUresult library_new(char *text, size_t len, unsigned nopt, CUjit_option 
     }
     l->ptx = text;
     l->len = len;
-    CUresult r = cu_text_too_new(text, &major, &minor) ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION : cu_from_dt(ptx_parse(text, len, &l->parsed, &e));
+    CUresult r = cu_text_too_new(text, &major, &minor) ? CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+                                                       : cu_from_dt(ptx_parse(text, len, &l->parsed, &e));
     if (r == CUDA_SUCCESS)
         r = cu_from_dt(ptx_verify(l->parsed, &e));
     cu_write_log(nopt, opt, val, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, e.detail ? e.detail : "");
@@ -51,7 +53,8 @@ static CUresult library_new(char *text, size_t len, unsigned nopt, CUjit_option 
 }
 
 /* Where there is a current context, load it there now: what cannot be loaded is said here. */
-static CUresult library_load(char *text, size_t len, unsigned nopt, CUjit_option *opt, void **val, struct CUlib_st **ret)
+static CUresult library_load(char *text, size_t len, unsigned nopt, CUjit_option *opt, void **val,
+                             struct CUlib_st **ret)
 {
     struct CUctx_st *c;
     struct CUmod_st *m;

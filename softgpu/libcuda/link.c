@@ -1,10 +1,11 @@
-/* The linker: cuLink* joins PTX modules into one. What it gives back as the "cubin" is PTX text, which cuModuleLoadData takes.
+/* The linker: cuLink* joins PTX modules into one. What it gives back as the "cubin" is PTX text, which cuModuleLoadData
+ * takes.
  *
- * One input is passed on as it is. Several are parsed, and printed behind each other under one header (the newest version, the highest
- * target). Names that a module keeps to itself and that another one has too get a number; an `extern` declaration of what another
- * module defines, or declares before, goes; of weak and common definitions the first stays. Two strong definitions of a name are an
- * error. Inputs: PTX and fat binaries with PTX. SASS, objects and libraries are CUDA_ERROR_NO_BINARY_FOR_GPU, NVVM is
- * CUDA_ERROR_NOT_SUPPORTED.
+ * One input is passed on as it is. Several are parsed, and printed behind each other under one header (the newest
+ * version, the highest target). Names that a module keeps to itself and that another one has too get a number; an
+ * `extern` declaration of what another module defines, or declares before, goes; of weak and common definitions the
+ * first stays. Two strong definitions of a name are an error. Inputs: PTX and fat binaries with PTX. SASS, objects and
+ * libraries are CUDA_ERROR_NO_BINARY_FOR_GPU, NVVM is CUDA_ERROR_NOT_SUPPORTED.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -77,7 +78,8 @@ static CUresult add(struct CUlinkState_st *l, CUjitInputType type, const void *d
         r = CUDA_ERROR_OUT_OF_MEMORY;
     if (r != CUDA_SUCCESS) {
         struct dt_str s = {0};
-        dt_str_addf(&s, "%s: %s", name ? name : "input", e.detail ? e.detail : "the PTX is of a version that is not known");
+        dt_str_addf(&s, "%s: %s", name ? name : "input",
+                    e.detail ? e.detail : "the PTX is of a version that is not known");
         link_log(l, s.s ? s.s : "");
         dt_str_done(&s);
         if (in.ptx)
@@ -88,8 +90,8 @@ static CUresult add(struct CUlinkState_st *l, CUjitInputType type, const void *d
     return r;
 }
 
-#define CU_LINK_OF(c, l)                                                                                                           \
-    CU_CONTEXT(c);                                                                                                                 \
+#define CU_LINK_OF(c, l)                                                                                               \
+    CU_CONTEXT(c);                                                                                                     \
     CU_REQUIRE(cu_is(l, CU_LINK) && l->ctx == c, CUDA_ERROR_INVALID_HANDLE)
 
 CUresult cuLinkAddData(CUlinkState l, CUjitInputType type, void *data, size_t size, const char *name, unsigned nopt,
@@ -101,7 +103,8 @@ CUresult cuLinkAddData(CUlinkState l, CUjitInputType type, void *data, size_t si
     return add(l, type, data, size, name);
 }
 
-CUresult cuLinkAddFile(CUlinkState l, CUjitInputType type, const char *path, unsigned nopt, CUjit_option *opt, void **val)
+CUresult cuLinkAddFile(CUlinkState l, CUjitInputType type, const char *path, unsigned nopt, CUjit_option *opt,
+                       void **val)
 {
     CU_LINK_OF(c, l);
     char *data;
@@ -140,7 +143,8 @@ static int make_unique(struct CUlinkState_st *l, size_t which)
     for (uint32_t i = 0; i < m->nvar + m->nfunc; i++) {
         struct ptx_var *v = i < m->nvar ? m->var[i] : NULL;
         struct ptx_function *f = v ? NULL : m->func[i - m->nvar];
-        if (v ? v->visible || v->is_extern || v->weak || v->common : f->visible || f->is_extern || f->weak || f->is_entry)
+        if (v ? v->visible || v->is_extern || v->weak || v->common
+              : f->visible || f->is_extern || f->weak || f->is_entry)
             continue;
         const char *name = v ? v->name : f->name;
         bool taken = false;
@@ -161,7 +165,8 @@ static int make_unique(struct CUlinkState_st *l, size_t which)
     return 0;
 }
 
-/* Does a name that is defined (strong, or loose: weak, common) or declared stay in the output? -1: defined twice; -2: no memory. */
+/* Does a name that is defined (strong, or loose: weak, common) or declared stay in the output? -1: defined twice; -2:
+ * no memory. */
 static int stays(struct names *n, const char *name, bool defined, bool loose)
 {
     bool there = has(n->strong.p, n->strong.n, name) || has(n->loose.p, n->loose.n, name);
@@ -231,7 +236,8 @@ static CUresult join(struct CUlinkState_st *l, struct dt_str *out)
         if (make_unique(l, i) < 0)
             r = CUDA_ERROR_OUT_OF_MEMORY;
     }
-    dt_str_addf(out, ".version %u.%u\n.target %s\n.address_size 64\n", newest->version_major, newest->version_minor, highest->target);
+    dt_str_addf(out, ".version %u.%u\n.target %s\n.address_size 64\n", newest->version_major, newest->version_minor,
+                highest->target);
     /* Definitions of variables first, wherever they are: uses in earlier modules must see them. */
     for (size_t i = 0; i < l->in.n && r == CUDA_SUCCESS; i++)
         r = join_one(l, l->in.p[i].ptx, &n);

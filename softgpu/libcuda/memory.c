@@ -1,8 +1,8 @@
 /* Allocation: device, pinned host, managed; what is known about a pointer.
  *
- * Device memory is host memory (softgpu/memory.c), so host allocations and managed memory are the same bytes for both sides; they are registered
- * with the device so that kernels may touch them, and only them. Allocation in stream order is done at once: all earlier work of every
- * stream has already run.
+ * Device memory is host memory (softgpu/memory.c), so host allocations and managed memory are the same bytes for both
+ * sides; they are registered with the device so that kernels may touch them, and only them. Allocation in stream order
+ * is done at once: all earlier work of every stream has already run.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -74,7 +74,8 @@ static CUresult host_alloc(struct CUctx_st *c, void **ret, size_t bytes, int kin
     void *p = NULL;
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
     CU_TRY(cu_capture_unsafe(c));
-    CU_REQUIRE(bytes <= PTRDIFF_MAX - 4096 && host_has(bytes) && !posix_memalign(&p, 4096, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    CU_REQUIRE(bytes <= PTRDIFF_MAX - 4096 && host_has(bytes) && !posix_memalign(&p, 4096, bytes),
+               CUDA_ERROR_OUT_OF_MEMORY);
     CUresult r = cu_from_dt(sg_mem_register(c->dev->sg, p, bytes, false));
     if (r == CUDA_SUCCESS && !dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, kind, p, flags})) {
         sg_mem_unregister(c->dev->sg, p);
@@ -117,14 +118,13 @@ CUresult cuMemAllocManaged(CUdeviceptr *ret, size_t bytes, unsigned flags)
 CUresult cuMemHostAlloc(void **ret, size_t bytes, unsigned flags)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(!(flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(
+        !(flags & ~(unsigned)(CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED)),
+        CUDA_ERROR_INVALID_VALUE);
     return host_alloc(c, ret, bytes, CU_RANGE_HOST, flags | CU_MEMHOSTALLOC_DEVICEMAP);
 }
 
-CUresult cuMemAllocHost(void **ret, size_t bytes)
-{
-    return cuMemHostAlloc(ret, bytes, 0);
-}
+CUresult cuMemAllocHost(void **ret, size_t bytes) { return cuMemHostAlloc(ret, bytes, 0); }
 
 CUresult cuMemFreeHost(void *p)
 {
@@ -213,7 +213,8 @@ CUresult dovetailArenaAlloc(CUdeviceptr *ret, size_t bytes)
     CU_CONTEXT(c);
     void *p = NULL;
     CU_REQUIRE(ret && bytes, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(bytes <= c->dev->model->dram_bytes && host_has(bytes) && !posix_memalign(&p, 4096, bytes), CUDA_ERROR_OUT_OF_MEMORY);
+    CU_REQUIRE(bytes <= c->dev->model->dram_bytes && host_has(bytes) && !posix_memalign(&p, 4096, bytes),
+               CUDA_ERROR_OUT_OF_MEMORY);
     if (!dt_push(&c->range, (struct cu_range){(CUdeviceptr)(uintptr_t)p, bytes, CU_RANGE_ARENA, p})) {
         free(p);
         return CUDA_ERROR_OUT_OF_MEMORY;

@@ -1,6 +1,7 @@
 /* Modules: from PTX text or a fat binary; functions by name, module variables.
  *
- * A CUmodule is one sg_module of one context. JIT options: the two log buffers are honoured, the others accepted and ignored.
+ * A CUmodule is one sg_module of one context. JIT options: the two log buffers are honoured, the others accepted and
+ * ignored.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,7 +10,8 @@
 #include "base/str.h"
 #include "softgpu/libcuda/cu-priv.h"
 
-void cu_write_log(unsigned nopt, const CUjit_option *opt, void **val, CUjit_option buffer, CUjit_option size, const char *text)
+void cu_write_log(unsigned nopt, const CUjit_option *opt, void **val, CUjit_option buffer, CUjit_option size,
+                  const char *text)
 {
     char *to = NULL;
     size_t room = 0;
@@ -25,8 +27,8 @@ void cu_write_log(unsigned nopt, const CUjit_option *opt, void **val, CUjit_opti
             val[i] = (void *)(uintptr_t)(strlen(text) < room ? strlen(text) : room);
 }
 
-/* What this device cannot run is named here, not when it is launched: a line an entry in the error log. A module of which no entry can run is refused;
- * else the others can be had, and cuModuleGetFunction of one that cannot fails. */
+/* What this device cannot run is named here, not when it is launched: a line an entry in the error log. A module of
+ * which no entry can run is refused; else the others can be had, and cuModuleGetFunction of one that cannot fails. */
 static CUresult name_refused(struct sg_module *m, struct dt_str *log)
 {
     unsigned n = sg_module_kernels(m), bad = 0;
@@ -45,8 +47,8 @@ CUresult cu_jit_options(unsigned nopt, const CUjit_option *opt, void **val)
     return CUDA_SUCCESS;
 }
 
-CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned nopt, const CUjit_option *opt, void **val,
-                       struct CUmod_st **ret)
+CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned nopt, const CUjit_option *opt,
+                       void **val, struct CUmod_st **ret)
 {
     struct dt_err e = {0};
     const struct sg_model *model = c->dev->model;
@@ -65,7 +67,10 @@ CUresult cu_module_new(struct CUctx_st *c, const char *ptx, size_t len, unsigned
     }
     if (r == CUDA_SUCCESS)
         r = name_refused(sg, &why);
-    cu_write_log(nopt, opt, val, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, e.detail ? e.detail : why.s ? why.s : "");
+    cu_write_log(nopt, opt, val, CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
+                 e.detail ? e.detail
+                 : why.s  ? why.s
+                          : "");
     cu_write_log(nopt, opt, val, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES, "");
     dt_str_done(&why);
     dt_err_done(&e);
@@ -131,7 +136,8 @@ CUresult cu_module_function(struct CUmod_st *m, const char *name, struct CUfunc_
         f->cluster[i] = (int)f->info->cluster[i];
     f->cluster_required = f->info->explicit_cluster;
     const struct sg_model *model = m->ctx->dev->model;
-    f->max_dynamic = f->info->shared_static < model->shared_block ? (int)(model->shared_block - f->info->shared_static) : 0;
+    f->max_dynamic =
+        f->info->shared_static < model->shared_block ? (int)(model->shared_block - f->info->shared_static) : 0;
     if (!cu_handle_add(f, CU_FUNC) || !dt_push(&m->func, f)) {
         cu_handle_free(f);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -153,10 +159,7 @@ CUresult cuModuleLoadDataEx(CUmodule *ret, const void *image, unsigned nopt, CUj
     return r;
 }
 
-CUresult cuModuleLoadData(CUmodule *ret, const void *image)
-{
-    return cuModuleLoadDataEx(ret, image, 0, NULL, NULL);
-}
+CUresult cuModuleLoadData(CUmodule *ret, const void *image) { return cuModuleLoadDataEx(ret, image, 0, NULL, NULL); }
 
 CUresult cuModuleLoadFatBinary(CUmodule *ret, const void *image)
 {
@@ -191,8 +194,8 @@ CUresult cuModuleGetLoadingMode(CUmoduleLoadingMode *ret)
     return CUDA_SUCCESS;
 }
 
-#define CU_MODULE_OF(c, m)                                                                                                 \
-    CU_CONTEXT(c);                                                                                                                 \
+#define CU_MODULE_OF(c, m)                                                                                             \
+    CU_CONTEXT(c);                                                                                                     \
     CU_REQUIRE(cu_is(m, CU_MODULE), CUDA_ERROR_INVALID_HANDLE)
 
 CUresult cuModuleGetFunction(CUfunction *ret, CUmodule m, const char *name)

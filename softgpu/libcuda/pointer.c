@@ -11,10 +11,13 @@ static CUresult pointer_attribute(struct CUctx_st *c, void *ret, CUpointer_attri
     uint64_t base, bytes;
     CU_REQUIRE(sg_mem_find(c->dev->sg, p, &base, &bytes), CUDA_ERROR_INVALID_VALUE);
     const struct cu_range *r = cu_range_at(c, p, true);
-    bool host = r && (r->kind == CU_RANGE_HOST || r->kind == CU_RANGE_REGISTERED), managed = r && r->kind == CU_RANGE_MANAGED;
+    bool host = r && (r->kind == CU_RANGE_HOST || r->kind == CU_RANGE_REGISTERED),
+         managed = r && r->kind == CU_RANGE_MANAGED;
     const void *owner = sg_mem_owner(c->dev->sg, p);
     switch (a) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT: *(CUcontext *)ret = cu_is(owner, CU_CTX) ? (CUcontext)(uintptr_t)owner : c; break;
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+        *(CUcontext *)ret = cu_is(owner, CU_CTX) ? (CUcontext)(uintptr_t)owner : c;
+        break;
     case CU_POINTER_ATTRIBUTE_MEMORY_TYPE: *(unsigned *)ret = host ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE; break;
     case CU_POINTER_ATTRIBUTE_DEVICE_POINTER: *(CUdeviceptr *)ret = p; break;
     case CU_POINTER_ATTRIBUTE_HOST_POINTER:
@@ -82,7 +85,8 @@ CUresult cuPointerGetAttributes(unsigned n, CUpointer_attribute *a, void **ret, 
 CUresult cuPointerSetAttribute(const void *value, CUpointer_attribute a, CUdeviceptr p)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(value && a == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sg_mem_find(c->dev->sg, p, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(value && a == CU_POINTER_ATTRIBUTE_SYNC_MEMOPS && sg_mem_find(c->dev->sg, p, NULL, NULL),
+               CUDA_ERROR_INVALID_VALUE);
     return CUDA_SUCCESS; /* they are synchronous anyway */
 }
 
@@ -115,13 +119,16 @@ CUresult cuMemPrefetchAsync_v2(CUdeviceptr p, size_t n, CUmemLocation where, uns
 CUresult cuMemAdvise(CUdeviceptr p, size_t n, CUmem_advise advice, CUmemLocation where)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY && managed(c, p, n), CUDA_ERROR_INVALID_VALUE);
-    if (advice == CU_MEM_ADVISE_SET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
+    CU_REQUIRE(advice >= CU_MEM_ADVISE_SET_READ_MOSTLY && advice <= CU_MEM_ADVISE_UNSET_ACCESSED_BY && managed(c, p, n),
+               CUDA_ERROR_INVALID_VALUE);
+    if (advice == CU_MEM_ADVISE_SET_READ_MOSTLY || advice == CU_MEM_ADVISE_UNSET_READ_MOSTLY ||
+        advice == CU_MEM_ADVISE_UNSET_PREFERRED_LOCATION)
         return CUDA_SUCCESS; /* `where` does not count */
     return where_ok(where);
 }
 
-static CUresult batch(struct CUctx_st *c, CUdeviceptr *p, size_t *n, size_t count, CUstream stream, unsigned long long flags)
+static CUresult batch(struct CUctx_st *c, CUdeviceptr *p, size_t *n, size_t count, CUstream stream,
+                      unsigned long long flags)
 {
     CU_REQUIRE(cu_stream(c, stream), CUDA_ERROR_INVALID_HANDLE);
     CU_REQUIRE(p && n && count && !flags, CUDA_ERROR_INVALID_VALUE);
@@ -130,8 +137,8 @@ static CUresult batch(struct CUctx_st *c, CUdeviceptr *p, size_t *n, size_t coun
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemPrefetchBatchAsync(CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *where, size_t *index, size_t nwhere,
-                                 unsigned long long flags, CUstream stream)
+CUresult cuMemPrefetchBatchAsync(CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *where, size_t *index,
+                                 size_t nwhere, unsigned long long flags, CUstream stream)
 {
     CU_CONTEXT(c);
     CU_TRY(batch(c, p, n, count, stream, flags));
@@ -149,8 +156,8 @@ CUresult cuMemDiscardBatchAsync(CUdeviceptr *p, size_t *n, size_t count, unsigne
     return batch(c, p, n, count, stream, flags); /* the content may be lost, and is not */
 }
 
-CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *where, size_t *index, size_t nwhere,
-                                           unsigned long long flags, CUstream stream)
+CUresult cuMemDiscardAndPrefetchBatchAsync(CUdeviceptr *p, size_t *n, size_t count, CUmemLocation *where, size_t *index,
+                                           size_t nwhere, unsigned long long flags, CUstream stream)
 {
     return cuMemPrefetchBatchAsync(p, n, count, where, index, nwhere, flags, stream);
 }
@@ -188,7 +195,8 @@ CUresult cuMemRangeGetAttribute(void *ret, size_t size, CUmem_range_attribute a,
     }
 }
 
-CUresult cuMemRangeGetAttributes(void **ret, size_t *size, CUmem_range_attribute *a, size_t count, CUdeviceptr p, size_t n)
+CUresult cuMemRangeGetAttributes(void **ret, size_t *size, CUmem_range_attribute *a, size_t count, CUdeviceptr p,
+                                 size_t n)
 {
     CU_CONTEXT(c);
     CU_REQUIRE(ret && size && a && count, CUDA_ERROR_INVALID_VALUE);

@@ -1,8 +1,8 @@
 /* Memory pools and allocation in stream order.
  *
- * Work runs inside the call that asks for it, so an allocation in stream order is made at once and a free is done at once: all earlier work of
- * every stream has run. A pool is therefore a set of properties and a count; what is freed goes back to the host, and the reserved bytes are the
- * used ones. In a capture both become nodes (graph-memory.c).
+ * Work runs inside the call that asks for it, so an allocation in stream order is made at once and a free is done at
+ * once: all earlier work of every stream has run. A pool is therefore a set of properties and a count; what is freed
+ * goes back to the host, and the reserved bytes are the used ones. In a capture both become nodes (graph-memory.c).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +40,8 @@ static void pool_release(struct CUmemPoolHandle_st *p)
 
 static CUresult default_pool(struct cu_device *d, struct CUmemPoolHandle_st **ret)
 {
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, cu_device_ordinal(d)}};
+    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                            .location = {CU_MEM_LOCATION_TYPE_DEVICE, cu_device_ordinal(d)}};
     if (!d->default_pool) {
         CU_TRY(pool_new(d, &props, &d->default_pool));
         d->default_pool->is_default = true;
@@ -57,15 +58,16 @@ static CUresult current_pool(struct cu_device *d, struct CUmemPoolHandle_st **re
     return CUDA_SUCCESS;
 }
 
-#define CU_POOL_OF(p)                                                                                                              \
-    CU_READY();                                                                                                                    \
+#define CU_POOL_OF(p)                                                                                                  \
+    CU_READY();                                                                                                        \
     CU_REQUIRE(cu_is(p, CU_POOL) && !p->doomed, CUDA_ERROR_INVALID_VALUE)
 
 CUresult cuMemPoolCreate(CUmemoryPool *ret, const CUmemPoolProps *props)
 {
     CU_READY();
     CU_REQUIRE(ret && props, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(props->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED); /* no sharing with other processes */
+    /* no sharing with other processes */
+    CU_REQUIRE(props->handleTypes == CU_MEM_HANDLE_TYPE_NONE, CUDA_ERROR_NOT_SUPPORTED);
     CU_REQUIRE(props->allocType == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(props->location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_NOT_SUPPORTED);
     CU_REQUIRE(cu_device_at(props->location.id), CUDA_ERROR_INVALID_DEVICE);
@@ -96,7 +98,9 @@ CUresult cuMemPoolSetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *valu
     switch (a) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: p->reuse[a - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(int *)value; break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        p->reuse[a - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(int *)value;
+        break;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: p->threshold = *(cuuint64_t *)value; break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
     case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
@@ -115,7 +119,9 @@ CUresult cuMemPoolGetAttribute(CUmemoryPool p, CUmemPool_attribute a, void *ret)
     switch (a) {
     case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
     case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
-    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES: *(int *)ret = p->reuse[a - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES]; break;
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *(int *)ret = p->reuse[a - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        break;
     case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD: *(cuuint64_t *)ret = p->threshold; break;
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
     case CU_MEMPOOL_ATTR_USED_MEM_CURRENT: *(cuuint64_t *)ret = p->used; break;
@@ -132,8 +138,10 @@ CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *map, size_t n
     CU_REQUIRE(!n || map, CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < n; i++) {
         CU_REQUIRE(map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE, CUDA_ERROR_INVALID_VALUE);
-        CU_REQUIRE(cu_device_at(map[i].location.id) == p->dev, CUDA_ERROR_INVALID_DEVICE);       /* there are no peers */
-        CU_REQUIRE(map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_ERROR_INVALID_VALUE); /* not for its own device */
+        /* there are no peers */
+        CU_REQUIRE(cu_device_at(map[i].location.id) == p->dev, CUDA_ERROR_INVALID_DEVICE);
+        /* not for its own device */
+        CU_REQUIRE(map[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_ERROR_INVALID_VALUE);
     }
     return CUDA_SUCCESS;
 }
@@ -141,7 +149,8 @@ CUresult cuMemPoolSetAccess(CUmemoryPool p, const CUmemAccessDesc *map, size_t n
 CUresult cuMemPoolGetAccess(CUmemAccess_flags *ret, CUmemoryPool p, CUmemLocation *where)
 {
     CU_POOL_OF(p);
-    CU_REQUIRE(ret && where && where->type == CU_MEM_LOCATION_TYPE_DEVICE && cu_device_at(where->id), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(ret && where && where->type == CU_MEM_LOCATION_TYPE_DEVICE && cu_device_at(where->id),
+               CUDA_ERROR_INVALID_VALUE);
     *ret = cu_device_at(where->id) == p->dev ? CU_MEM_ACCESS_FLAGS_PROT_READWRITE : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

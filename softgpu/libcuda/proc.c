@@ -1,9 +1,9 @@
 /* cuGetProcAddress: entries by name and version.
  *
- * entries.def has a row for every shape that an entry ever had, with the version of CUDA that brought it. A program asks by the plain
- * name and gets the newest shape that its version knows; a name with its suffix (cuMemAlloc_v2) names one shape. With
- * CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM the shape with _ptds or _ptsz is taken where there is one. Extensions are found here
- * and only here.
+ * entries.def has a row for every shape that an entry ever had, with the version of CUDA that brought it. A program
+ * asks by the plain name and gets the newest shape that its version knows; a name with its suffix (cuMemAlloc_v2) names
+ * one shape. With CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM the shape with _ptds or _ptsz is taken where there is
+ * one. Extensions are found here and only here.
  */
 #include <string.h>
 
@@ -32,7 +32,8 @@ static bool per_thread(const char *symbol)
     return n > 5 && (!strcmp(symbol + n - 5, "_ptds") || !strcmp(symbol + n - 5, "_ptsz"));
 }
 
-CUresult cuGetProcAddress(const char *name, void **ret, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+CUresult cuGetProcAddress(const char *name, void **ret, int version, cuuint64_t flags,
+                          CUdriverProcAddressQueryResult *status)
 {
     const cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
     CU_REQUIRE(name && ret && !(flags & ~known) && flags != known, CUDA_ERROR_INVALID_VALUE);

@@ -1,11 +1,13 @@
 /* Process-wide state: the lock, the devices, contexts and the current-context stack of each thread.
  *
- * Device 0 is the model that DOVETAIL_SOFTGPU_MODEL names (default h200); that is the one device an ordinary program counts. Ordinals 1, 2, … are all the
- * models in the order of models.def, reached through dovetailDeviceByModel only. A device's memory exists from its first context to
- * its last. Contexts of one device share its address space (a real device separates them).
+ * Device 0 is the model that DOVETAIL_SOFTGPU_MODEL names (default h200); that is the one device an ordinary program
+ * counts. Ordinals 1, 2, … are all the models in the order of models.def, reached through dovetailDeviceByModel only. A
+ * device's memory exists from its first context to its last. Contexts of one device share its address space (a real
+ * device separates them).
  *
- * The lock is recursive. While a host function of the program runs it is let go of (cu_call_host), so that the function may wait for
- * another thread that uses the driver. A child of fork() has no device: every entry is CUDA_ERROR_NOT_INITIALIZED there, as with NVIDIA's.
+ * The lock is recursive. While a host function of the program runs it is let go of (cu_call_host), so that the function
+ * may wait for another thread that uses the driver. A child of fork() has no device: every entry is
+ * CUDA_ERROR_NOT_INITIALIZED there, as with NVIDIA's.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,10 +137,14 @@ CUresult cuInit(unsigned flags)
         static struct sg_model own[MAX_DEVICES];
         static char id[MAX_DEVICES][16];
         if (!sg_model_with(device[i].model, figures, &own[i], &at)) {
-            fprintf(stderr, "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/models.def); not \"%.60s\"\n", at);
+            fprintf(stderr,
+                    "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/models.def); not "
+                    "\"%.60s\"\n",
+                    at);
             return CUDA_ERROR_INVALID_VALUE;
         }
-        uint32_t hash = 2166136261u; /* FNV-1a: an id of its own, so that its times are not taken for the stock model's */
+        /* FNV-1a: an id of its own, so that its times are not taken for the stock model's */
+        uint32_t hash = 2166136261u;
         for (const char *p = figures; *p; p++)
             hash = (hash ^ (unsigned char)*p) * 16777619u;
         snprintf(id[i], sizeof id[i], "%.7s~%07x", own[i].id, hash & 0xfffffff);
@@ -156,20 +162,11 @@ CUresult cuDriverGetVersion(int *version)
     return CUDA_SUCCESS;
 }
 
-CUresult cu_ready(void)
-{
-    return cu_initialised && !forked ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
-}
+CUresult cu_ready(void) { return cu_initialised && !forked ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 
-struct cu_device *cu_device_at(CUdevice d)
-{
-    return d >= 0 && d < MAX_DEVICES && device[d].model ? &device[d] : NULL;
-}
+struct cu_device *cu_device_at(CUdevice d) { return d >= 0 && d < MAX_DEVICES && device[d].model ? &device[d] : NULL; }
 
-CUdevice cu_device_ordinal(const struct cu_device *d)
-{
-    return (CUdevice)(d - device);
-}
+CUdevice cu_device_ordinal(const struct cu_device *d) { return (CUdevice)(d - device); }
 
 CUresult cu_from_dt(int r)
 {

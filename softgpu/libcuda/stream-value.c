@@ -1,8 +1,9 @@
 /* Memory operations of streams: write a value, wait for a value, barriers; one by one or in batches.
  *
- * Work runs inside the call that asks for it, so a wait whose condition does not hold yet can only be ended by another thread of the
- * program, or by a host function. The call then waits, without the lock, and looks again every 50 microseconds; after the context's
- * deadline (dovetailSetDeadline), or 10 seconds where there is none, the context fails with CUDA_ERROR_LAUNCH_TIMEOUT.
+ * Work runs inside the call that asks for it, so a wait whose condition does not hold yet can only be ended by another
+ * thread of the program, or by a host function. The call then waits, without the lock, and looks again every 50
+ * microseconds; after the context's deadline (dovetailSetDeadline), or 10 seconds where there is none, the context
+ * fails with CUDA_ERROR_LAUNCH_TIMEOUT.
  */
 #include <string.h>
 #include <time.h>
@@ -23,11 +24,14 @@ static CUresult check_one(struct CUctx_st *c, const CUstreamBatchMemOpParams *op
     case CU_STREAM_MEM_OP_WAIT_VALUE_32:
     case CU_STREAM_MEM_OP_WAIT_VALUE_64:
         CU_REQUIRE(!(op->waitValue.flags & CU_STREAM_WAIT_VALUE_FLUSH), CUDA_ERROR_NOT_SUPPORTED);
-        CU_REQUIRE(op->waitValue.flags <= CU_STREAM_WAIT_VALUE_NOR && accessible(c, op->waitValue.address, wide ? 8 : 4), CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(op->waitValue.flags <= CU_STREAM_WAIT_VALUE_NOR &&
+                       accessible(c, op->waitValue.address, wide ? 8 : 4),
+                   CUDA_ERROR_INVALID_VALUE);
         return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_WRITE_VALUE_32:
     case CU_STREAM_MEM_OP_WRITE_VALUE_64:
-        CU_REQUIRE(op->writeValue.flags <= CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER && accessible(c, op->writeValue.address, wide ? 8 : 4),
+        CU_REQUIRE(op->writeValue.flags <= CU_STREAM_WRITE_VALUE_NO_MEMORY_BARRIER &&
+                       accessible(c, op->writeValue.address, wide ? 8 : 4),
                    CUDA_ERROR_INVALID_VALUE);
         return CUDA_SUCCESS;
     case CU_STREAM_MEM_OP_BARRIER:
@@ -67,10 +71,7 @@ static bool holds(const CUstreamBatchMemOpParams *op)
     }
 }
 
-static void nap(void *unused)
-{
-    nanosleep(&(struct timespec){.tv_nsec = NAP_US * 1000}, NULL);
-}
+static void nap(void *unused) { nanosleep(&(struct timespec){.tv_nsec = NAP_US * 1000}, NULL); }
 
 static CUresult wait_for(struct CUctx_st *c, const CUstreamBatchMemOpParams *op)
 {
@@ -128,24 +129,28 @@ CUresult cuStreamBatchMemOp(CUstream stream, unsigned n, CUstreamBatchMemOpParam
 
 CUresult cuStreamWaitValue32(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags)
 {
-    CUstreamBatchMemOpParams op = {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = p, .value = v, .flags = flags}};
+    CUstreamBatchMemOpParams op = {
+        .waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_32, .address = p, .value = v, .flags = flags}};
     return cuStreamBatchMemOp(s, 1, &op, 0);
 }
 
 CUresult cuStreamWaitValue64(CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags)
 {
-    CUstreamBatchMemOpParams op = {.waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64, .address = p, .value64 = v, .flags = flags}};
+    CUstreamBatchMemOpParams op = {
+        .waitValue = {.operation = CU_STREAM_MEM_OP_WAIT_VALUE_64, .address = p, .value64 = v, .flags = flags}};
     return cuStreamBatchMemOp(s, 1, &op, 0);
 }
 
 CUresult cuStreamWriteValue32(CUstream s, CUdeviceptr p, cuuint32_t v, unsigned flags)
 {
-    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = p, .value = v, .flags = flags}};
+    CUstreamBatchMemOpParams op = {
+        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_32, .address = p, .value = v, .flags = flags}};
     return cuStreamBatchMemOp(s, 1, &op, 0);
 }
 
 CUresult cuStreamWriteValue64(CUstream s, CUdeviceptr p, cuuint64_t v, unsigned flags)
 {
-    CUstreamBatchMemOpParams op = {.writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = p, .value64 = v, .flags = flags}};
+    CUstreamBatchMemOpParams op = {
+        .writeValue = {.operation = CU_STREAM_MEM_OP_WRITE_VALUE_64, .address = p, .value64 = v, .flags = flags}};
     return cuStreamBatchMemOp(s, 1, &op, 0);
 }

@@ -60,12 +60,13 @@ struct CUstream_st *cu_stream(struct CUctx_st *c, CUstream s)
         return of_thread(c);
     if (!s || s == CU_STREAM_LEGACY)
         return c->null_stream;
-    return cu_is(s, CU_STREAM) && s->ctx == c && s != c->null_stream && !s->owner ? s : NULL; /* those have no handle of their own */
+    /* those have no handle of their own */
+    return cu_is(s, CU_STREAM) && s->ctx == c && s != c->null_stream && !s->owner ? s : NULL;
 }
 
-#define CU_STREAM_OF(c, s, handle)                                                                                                 \
-    CU_CONTEXT(c);                                                                                                                 \
-    struct CUstream_st *s = cu_stream(c, handle);                                                                                  \
+#define CU_STREAM_OF(c, s, handle)                                                                                     \
+    CU_CONTEXT(c);                                                                                                     \
+    struct CUstream_st *s = cu_stream(c, handle);                                                                      \
     CU_REQUIRE(s, CUDA_ERROR_INVALID_HANDLE)
 
 CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
@@ -75,10 +76,7 @@ CUresult cuStreamCreateWithPriority(CUstream *ret, unsigned flags, int priority)
     return cu_stream_new(c, flags, priority, ret);
 }
 
-CUresult cuStreamCreate(CUstream *ret, unsigned flags)
-{
-    return cuStreamCreateWithPriority(ret, flags, 0);
-}
+CUresult cuStreamCreate(CUstream *ret, unsigned flags) { return cuStreamCreateWithPriority(ret, flags, 0); }
 
 CUresult cuStreamDestroy(CUstream handle)
 {
@@ -226,10 +224,13 @@ CUresult cuStreamSetAttribute(CUstream handle, CUstreamAttrID id, const CUstream
     switch (id) {
     case CU_LAUNCH_ATTRIBUTE_ACCESS_POLICY_WINDOW: s->window = v->accessPolicyWindow; return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_SYNCHRONIZATION_POLICY:
-        CU_REQUIRE(v->syncPolicy >= CU_SYNC_POLICY_AUTO && v->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC, CUDA_ERROR_INVALID_VALUE);
+        CU_REQUIRE(v->syncPolicy >= CU_SYNC_POLICY_AUTO && v->syncPolicy <= CU_SYNC_POLICY_BLOCKING_SYNC,
+                   CUDA_ERROR_INVALID_VALUE);
         s->sync_policy = v->syncPolicy;
         return CUDA_SUCCESS;
-    case CU_LAUNCH_ATTRIBUTE_PRIORITY: s->priority = v->priority > 0 ? 0 : v->priority < -5 ? -5 : v->priority; return CUDA_SUCCESS;
+    case CU_LAUNCH_ATTRIBUTE_PRIORITY:
+        s->priority = v->priority > 0 ? 0 : v->priority < -5 ? -5 : v->priority;
+        return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN: s->domain = v->memSyncDomain; return CUDA_SUCCESS;
     case CU_LAUNCH_ATTRIBUTE_MEM_SYNC_DOMAIN_MAP: s->domain_map = v->memSyncDomainMap; return CUDA_SUCCESS;
     default: return CUDA_ERROR_INVALID_VALUE;
@@ -265,7 +266,8 @@ CUresult cuStreamCopyAttributes(CUstream to, CUstream from)
 CUresult cuStreamAttachMemAsync(CUstream handle, CUdeviceptr p, size_t bytes, unsigned flags)
 {
     CU_STREAM_OF(c, s, handle);
-    CU_REQUIRE(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(flags == CU_MEM_ATTACH_GLOBAL || flags == CU_MEM_ATTACH_HOST || flags == CU_MEM_ATTACH_SINGLE,
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!s->capture, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
     const struct cu_range *r = cu_range_at(c, p, false);
     CU_REQUIRE(r && (r->kind == CU_RANGE_MANAGED || r->kind == CU_RANGE_REGISTERED), CUDA_ERROR_INVALID_VALUE);

@@ -4,18 +4,24 @@
 #include "ptx/tensormap.h"
 #include "softgpu/libcuda/cu-priv.h"
 
-CUresult cuTensorMapEncodeTiled(CUtensorMap *ret, CUtensorMapDataType type, cuuint32_t rank, void *address, const cuuint64_t *dim,
-                                const cuuint64_t *stride, const cuuint32_t *box, const cuuint32_t *step, CUtensorMapInterleave interleave,
-                                CUtensorMapSwizzle swizzle, CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill)
+CUresult cuTensorMapEncodeTiled(CUtensorMap *ret, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                const cuuint64_t *dim, const cuuint64_t *stride, const cuuint32_t *box,
+                                const cuuint32_t *step, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+                                CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill)
 {
     CU_CONTEXT(c);
-    CU_REQUIRE(ret && (uintptr_t)ret % 64 == 0 && rank >= 1 && rank <= 5 && dim && box && step && (stride || rank == 1), CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE((unsigned)type < PTX_TM_TYPES && (unsigned)interleave <= 2 && (unsigned)swizzle <= CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B &&
-                   (unsigned)l2 <= 3 && (unsigned)fill <= 1,
+    CU_REQUIRE(ret && (uintptr_t)ret % 64 == 0 && rank >= 1 && rank <= 5 && dim && box && step && (stride || rank == 1),
+               CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE((unsigned)type < PTX_TM_TYPES && (unsigned)interleave <= 2 &&
+                   (unsigned)swizzle <= CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B && (unsigned)l2 <= 3 && (unsigned)fill <= 1,
                CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(c->dev->model->cc_major >= 9, CUDA_ERROR_NOT_SUPPORTED);
-    struct ptx_tensormap m = {.address = (uint64_t)(uintptr_t)address, .rank = (uint8_t)rank, .type = (uint8_t)type,
-                              .interleave = (uint8_t)interleave, .l2 = (uint8_t)l2, .fill = (uint8_t)fill};
+    struct ptx_tensormap m = {.address = (uint64_t)(uintptr_t)address,
+                              .rank = (uint8_t)rank,
+                              .type = (uint8_t)type,
+                              .interleave = (uint8_t)interleave,
+                              .l2 = (uint8_t)l2,
+                              .fill = (uint8_t)fill};
     m.swizzle = (uint8_t)(swizzle > CU_TENSOR_MAP_SWIZZLE_128B ? PTX_TM_SWIZZLE_128B : swizzle);
     m.atom = (uint8_t)(swizzle > CU_TENSOR_MAP_SWIZZLE_128B ? swizzle - CU_TENSOR_MAP_SWIZZLE_128B : 0);
     for (unsigned i = 0; i < 5; i++) {
@@ -42,9 +48,10 @@ CUresult cuTensorMapReplaceAddress(CUtensorMap *map, void *address)
     return CUDA_SUCCESS;
 }
 
-CUresult cuTensorMapEncodeIm2col(CUtensorMap *ret, CUtensorMapDataType type, cuuint32_t rank, void *address, const cuuint64_t *dim,
-                                 const cuuint64_t *stride, const int *lower, const int *upper, cuuint32_t channels, cuuint32_t pixels,
-                                 const cuuint32_t *step, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
+CUresult cuTensorMapEncodeIm2col(CUtensorMap *ret, CUtensorMapDataType type, cuuint32_t rank, void *address,
+                                 const cuuint64_t *dim, const cuuint64_t *stride, const int *lower, const int *upper,
+                                 cuuint32_t channels, cuuint32_t pixels, const cuuint32_t *step,
+                                 CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                  CUtensorMapL2promotion l2, CUtensorMapFloatOOBfill fill)
 {
     CU_CONTEXT(c);

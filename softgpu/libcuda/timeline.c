@@ -1,10 +1,11 @@
 /* The log of device work and the times that come from it.
  *
- * Each launch, copy, memset and event record appends a sg_work to its context's log with what it comes after: the newest work of its
- * stream, the events it waits for, and the rules of the default stream (work of the default stream follows all ordinary streams' work and
- * is followed by it; CU_STREAM_NON_BLOCKING streams stand apart). A flush simulates the whole log (sg_timeline), gives events their times
- * and starts an empty log at the modelled end. Flushed are: a query for a time, a wait that covers everything, a graph launch, a log
- * that grew long. What is in two different logs never overlaps: that is where the model is coarse.
+ * Each launch, copy, memset and event record appends a sg_work to its context's log with what it comes after: the
+ * newest work of its stream, the events it waits for, and the rules of the default stream (work of the default stream
+ * follows all ordinary streams' work and is followed by it; CU_STREAM_NON_BLOCKING streams stand apart). A flush
+ * simulates the whole log (sg_timeline), gives events their times and starts an empty log at the modelled end. Flushed
+ * are: a query for a time, a wait that covers everything, a graph launch, a log that grew long. What is in two
+ * different logs never overlaps: that is where the model is coarse.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -40,7 +41,8 @@ static CUresult append(struct CUstream_st *s, struct sg_work w, struct CUevent_s
     uint32_t streams = 0, n = 0;
     for (struct CUstream_st *t = c->streams; t; t = t->next)
         streams++;
-    uint32_t room = streams + (uint32_t)s->waits.n + 1, *after = dt_calloc(room, sizeof *after + 1); /* and a byte each for `early` */
+    /* and a byte each for `early` */
+    uint32_t room = streams + (uint32_t)s->waits.n + 1, *after = dt_calloc(room, sizeof *after + 1);
     CU_REQUIRE(after, CUDA_ERROR_OUT_OF_MEMORY);
     uint8_t *early = (uint8_t *)(after + room);
     if (s->last && programmatic && c->log.p[s->last - 1].w.kind == SG_WORK_KERNEL) {
@@ -74,8 +76,14 @@ static CUresult append(struct CUstream_st *s, struct sg_work w, struct CUevent_s
     return CUDA_SUCCESS;
 }
 
-CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event) { return append(s, w, event, false); }
-CUresult cu_log_kernel(struct CUstream_st *s, struct sg_work w, bool programmatic) { return append(s, w, NULL, programmatic); }
+CUresult cu_log(struct CUstream_st *s, struct sg_work w, struct CUevent_st *event)
+{
+    return append(s, w, event, false);
+}
+CUresult cu_log_kernel(struct CUstream_st *s, struct sg_work w, bool programmatic)
+{
+    return append(s, w, NULL, programmatic);
+}
 
 static void clear(struct CUctx_st *c)
 {

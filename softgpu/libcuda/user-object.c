@@ -1,5 +1,5 @@
-/* User objects: reference-counted things of the program that graphs keep alive. The program's destructor runs when the last reference
- * goes, without the lock.
+/* User objects: reference-counted things of the program that graphs keep alive. The program's destructor runs when the
+ * last reference goes, without the lock.
  */
 #include <stdlib.h>
 
@@ -19,7 +19,8 @@ void cu_user_object_drop(struct CUuserObject_st *o, unsigned n)
 CUresult cuUserObjectCreate(CUuserObject *ret, void *ptr, CUhostFn destroy, unsigned refs, unsigned flags)
 {
     CU_READY();
-    CU_REQUIRE(ret && destroy && refs && refs <= INT32_MAX && flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(ret && destroy && refs && refs <= INT32_MAX && flags == CU_USER_OBJECT_NO_DESTRUCTOR_SYNC,
+               CUDA_ERROR_INVALID_VALUE);
     struct CUuserObject_st *o = dt_calloc(1, sizeof *o);
     if (!o || !cu_handle_add(o, CU_USER_OBJECT)) {
         free(o);
@@ -51,7 +52,8 @@ CUresult cuUserObjectRelease(CUuserObject o, unsigned n)
 CUresult cuGraphRetainUserObject(CUgraph g, CUuserObject o, unsigned n, unsigned flags)
 {
     CU_READY();
-    CU_REQUIRE(cu_is(g, CU_GRAPH) && cu_is(o, CU_USER_OBJECT) && n && n <= INT32_MAX - o->refs, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(cu_is(g, CU_GRAPH) && cu_is(o, CU_USER_OBJECT) && n && n <= INT32_MAX - o->refs,
+               CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!(flags & ~(unsigned)CU_GRAPH_USER_OBJECT_MOVE), CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(!(flags & CU_GRAPH_USER_OBJECT_MOVE) || n <= o->refs, CUDA_ERROR_INVALID_VALUE);
     CU_REQUIRE(dt_reserve(&g->object, g->object.n + n), CUDA_ERROR_OUT_OF_MEMORY);

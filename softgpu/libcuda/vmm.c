@@ -1,8 +1,9 @@
 /* Virtual memory management: reserve addresses, create memory, map the one at the other, say who may touch it.
  *
- * A reservation is a range of host addresses without pages; memory is a memfd; mapping is mmap at the address. Device access is granted by
- * registering what is mapped: adjacent mappings with access are registered as one, so that a copy may run across them. Sizes and
- * addresses are multiples of 2 MiB, as on hardware. Sharing with other processes is refused.
+ * A reservation is a range of host addresses without pages; memory is a memfd; mapping is mmap at the address. Device
+ * access is granted by registering what is mapped: adjacent mappings with access are registered as one, so that a copy
+ * may run across them. Sizes and addresses are multiples of 2 MiB, as on hardware. Sharing with other processes is
+ * refused.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -30,16 +31,13 @@ struct mapping {
 
 struct reservation {
     uint64_t base, bytes;
-    struct cu_device *dev; /* of the registered mappings; NULL: none */
+    struct cu_device *dev;             /* of the registered mappings; NULL: none */
     struct dt_vec(struct mapping) map; /* sorted */
 };
 
 static struct dt_vec(struct reservation) all;
 
-static bool granular(uint64_t v)
-{
-    return v % GRANULE == 0;
-}
+static bool granular(uint64_t v) { return v % GRANULE == 0; }
 
 static struct reservation *reserved(uint64_t p, uint64_t bytes)
 {
@@ -58,10 +56,7 @@ static struct mapping *mapped(uint64_t p)
     return NULL;
 }
 
-bool cu_vmm_holds(CUdeviceptr p)
-{
-    return mapped(p) != NULL;
-}
+bool cu_vmm_holds(CUdeviceptr p) { return mapped(p) != NULL; }
 
 static void unregister(struct reservation *r)
 {
@@ -133,14 +128,16 @@ CUresult cuMemAddressFree(CUdeviceptr p, size_t size)
 static CUresult check_prop(const CUmemAllocationProp *prop)
 {
     CU_REQUIRE(prop && prop->type == CU_MEM_ALLOCATION_TYPE_PINNED, CUDA_ERROR_INVALID_VALUE);
-    CU_REQUIRE(prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE && prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
+    CU_REQUIRE(prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_NONE &&
+                   prop->location.type == CU_MEM_LOCATION_TYPE_DEVICE,
                CUDA_ERROR_NOT_SUPPORTED);
     CU_REQUIRE(!prop->allocFlags.compressionType && !prop->allocFlags.gpuDirectRDMACapable, CUDA_ERROR_NOT_SUPPORTED);
     CU_REQUIRE(cu_device_at(prop->location.id), CUDA_ERROR_INVALID_DEVICE);
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop, CUmemAllocationGranularity_flags option)
+CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *prop,
+                                       CUmemAllocationGranularity_flags option)
 {
     CU_READY();
     CU_REQUIRE(ret && (unsigned)option <= CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, CUDA_ERROR_INVALID_VALUE);
@@ -149,7 +146,8 @@ CUresult cuMemGetAllocationGranularity(size_t *ret, const CUmemAllocationProp *p
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop, unsigned long long flags)
+CUresult cuMemCreate(CUmemGenericAllocationHandle *ret, size_t size, const CUmemAllocationProp *prop,
+                     unsigned long long flags)
 {
     CU_READY();
     CU_REQUIRE(ret && size && granular(size) && !flags, CUDA_ERROR_INVALID_VALUE);
@@ -219,13 +217,15 @@ CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset, CUmemGenericAllocat
     CU_READY();
     struct memory *m = memory_of(h);
     struct reservation *r = reserved(p, size);
-    CU_REQUIRE(m && r && size && granular(size) && granular(p) && !offset && !flags && size <= m->bytes, CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(m && r && size && granular(size) && granular(p) && !offset && !flags && size <= m->bytes,
+               CUDA_ERROR_INVALID_VALUE);
     size_t i = 0;
     while (i < r->map.n && r->map.p[i].at + r->map.p[i].bytes <= p)
         i++;
     CU_REQUIRE(i == r->map.n || r->map.p[i].at >= p + size, CUDA_ERROR_INVALID_VALUE); /* something is mapped there */
     CU_REQUIRE(dt_reserve(&r->map, r->map.n + 1), CUDA_ERROR_OUT_OF_MEMORY);
-    CU_REQUIRE(mmap((void *)(uintptr_t)p, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd, 0) != MAP_FAILED, CUDA_ERROR_OUT_OF_MEMORY);
+    CU_REQUIRE(mmap((void *)(uintptr_t)p, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, m->fd, 0) != MAP_FAILED,
+               CUDA_ERROR_OUT_OF_MEMORY);
     memmove(r->map.p + i + 1, r->map.p + i, (r->map.n - i) * sizeof *r->map.p);
     r->map.p[i] = (struct mapping){.at = p, .bytes = size, .memory = m};
     r->map.n++;
@@ -257,7 +257,8 @@ CUresult cuMemUnmap(CUdeviceptr p, size_t size)
             r->map.p[at++] = *m;
             continue;
         }
-        mmap((void *)(uintptr_t)m->at, m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+        mmap((void *)(uintptr_t)m->at, m->bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1,
+             0);
         release(m->memory);
     }
     r->map.n = at;
@@ -270,13 +271,16 @@ CUresult cuMemSetAccess(CUdeviceptr p, size_t size, const CUmemAccessDesc *desc,
     struct reservation *r = reserved(p, size);
     CU_REQUIRE(desc && n && r && size && covers(r, p, size), CUDA_ERROR_INVALID_VALUE);
     for (size_t i = 0; i < n; i++) {
-        struct cu_device *d = desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE ? cu_device_at(desc[i].location.id) : NULL;
+        struct cu_device *d =
+            desc[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE ? cu_device_at(desc[i].location.id) : NULL;
         CU_REQUIRE(d, CUDA_ERROR_INVALID_DEVICE);
         CU_REQUIRE(desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_NONE || desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READ ||
-                       desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE, CUDA_ERROR_INVALID_VALUE);
+                       desc[i].flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+                   CUDA_ERROR_INVALID_VALUE);
         for (size_t k = 0; k < r->map.n; k++)
             if (r->map.p[k].at >= p && r->map.p[k].at < p + size) {
-                CU_REQUIRE(r->map.p[k].memory->prop.location.id == desc[i].location.id, CUDA_ERROR_INVALID_DEVICE); /* no peers */
+                /* no peers */
+                CU_REQUIRE(r->map.p[k].memory->prop.location.id == desc[i].location.id, CUDA_ERROR_INVALID_DEVICE);
                 r->map.p[k].access = desc[i].flags;
             }
         CU_TRY(reregister(r, d));
@@ -288,7 +292,8 @@ CUresult cuMemGetAccess(unsigned long long *ret, const CUmemLocation *where, CUd
 {
     CU_READY();
     const struct mapping *m = mapped(p);
-    CU_REQUIRE(ret && where && m && where->type == CU_MEM_LOCATION_TYPE_DEVICE && cu_device_at(where->id), CUDA_ERROR_INVALID_VALUE);
+    CU_REQUIRE(ret && where && m && where->type == CU_MEM_LOCATION_TYPE_DEVICE && cu_device_at(where->id),
+               CUDA_ERROR_INVALID_VALUE);
     *ret = m->memory->prop.location.id == where->id ? m->access : CU_MEM_ACCESS_FLAGS_PROT_NONE;
     return CUDA_SUCCESS;
 }

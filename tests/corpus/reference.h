@@ -1,11 +1,11 @@
-/* What every sample's reference.c shares: fills by the formula of contract.md section 2, and the comparison. Nothing of dovetail is
- * linked, and the formula is written down here a second time on purpose.
+/* What every sample's reference.c shares: fills by the formula of contract.md section 2, and the comparison. Nothing of
+ * dovetail is linked, and the formula is written down here a second time on purpose.
  *
- * A reference computes its graph's outputs by the textbook in double precision, without tiles and reduction trees, and holds what
- * `dovetail run --dump DIR [--seed SEED]` left against them: usage `NAME-reference DIR [SEED]`. An output passes when its file has the
- * right size, every element is finite (a buffer that nobody wrote holds NaNs, 0xFF), and ||got - want|| / ||want|| is under the
- * tolerance. Single elements are not compared: fp32 sums of hundreds of terms differ from double in the last places.
- * Rounding to f16 is gcc's _Float16, to nearest even.
+ * A reference computes its graph's outputs by the textbook in double precision, without tiles and reduction trees, and
+ * holds what `dovetail run --dump DIR [--seed SEED]` left against them: usage `NAME-reference DIR [SEED]`. An output
+ * passes when its file has the right size, every element is finite (a buffer that nobody wrote holds NaNs, 0xFF), and
+ * ||got - want|| / ||want|| is under the tolerance. Single elements are not compared: fp32 sums of hundreds of terms
+ * differ from double in the last places. Rounding to f16 is gcc's _Float16, to nearest even.
  */
 #ifndef CORPUS_REFERENCE_H
 #define CORPUS_REFERENCE_H
@@ -23,7 +23,8 @@ static inline float fill_part(size_t i, float lo, float hi, uint64_t seed)
     z = (z ^ (z >> 30)) * UINT64_C(0xBF58476D1CE4E5B9);
     z = (z ^ (z >> 27)) * UINT64_C(0x94D049BB133111EB);
     z ^= z >> 31;
-    volatile float width = hi - lo, part = width * ((float)(z >> 40) * 0x1p-24f); /* volatile: rounded, never contracted */
+    /* volatile: rounded, never contracted */
+    volatile float width = hi - lo, part = width * ((float)(z >> 40) * 0x1p-24f);
     volatile float sum = lo + part;
     return sum;
 }
@@ -34,10 +35,7 @@ static inline void fill(double *to, size_t count, float lo, float hi, uint64_t s
         to[i] = (double)fill_part(i, lo, hi, seed);
 }
 
-static inline double to_f16(double v)
-{
-    return (double)(_Float16)(float)v;
-}
+static inline double to_f16(double v) { return (double)(_Float16)(float)v; }
 
 static inline void fill_f16(double *to, size_t count, float lo, float hi, uint64_t seed)
 {
@@ -70,7 +68,8 @@ static inline void softmax_rows(double *x, size_t rows, size_t count)
 }
 
 /* DIR/NAME.bin, count elements of 4 bytes (f32) or 2 (f16), against `want`. True: it passes. */
-static inline bool compare(const char *dir, const char *name, const double *want, size_t count, bool half, double tolerance)
+static inline bool compare(const char *dir, const char *name, const double *want, size_t count, bool half,
+                           double tolerance)
 {
     char path[4096];
     size_t size = half ? 2 : 4;

@@ -1,38 +1,40 @@
-/* Fused against original, on the software device: every edge of every graph below is joined at three levels, whether it brings anything or
- * not, and the result is held to the original byte by byte under several inputs and block orders with the race detector. What each case must
- * give (joined or refused, and why) is written beside it. Last, each graph is joined until nothing is left to join: chains.
+/* Fused against original, on the software device: every edge of every graph below is joined at three levels, whether it
+ * brings anything or not, and the result is held to the original byte by byte under several inputs and block orders
+ * with the race detector. What each case must give (joined or refused, and why) is written beside it. Last, each graph
+ * is joined until nothing is left to join: chains.
  */
 #include "graphs.h"
 #include "tests/skip.h"
 
-static const char source[] =
-    K_GEMM K_BIAS K_GELU K_SCALE K_SOFTMAX
+static const char source[] = K_GEMM K_BIAS K_GELU K_SCALE K_SOFTMAX
     "extern \"C\" __global__ void rowsum(const float *x, float *y, int cols) {\n"
     "  int lane = threadIdx.x % 32, r = blockIdx.x * (blockDim.x / 32) + threadIdx.x / 32; float v = 0;\n"
     "  for (int i = lane; i < cols; i += 32) v += x[r * cols + i];\n"
     "  for (int k = 16; k; k >>= 1) v += __shfl_xor_sync(0xffffffffu, v, k);\n"
     "  if (lane == 0) y[r] = v; }\n"
     "extern \"C\" __global__ void tile(const float *x, float *y, int cols) {\n"
-    "  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; y[r * cols + c] = x[r * cols + c] * 2.0f + 1.0f; }\n"
-    K_FLIP
-    "extern \"C\" __global__ void flip8(const float *x, float *y, int cols) {\n"
+    "  int r = blockIdx.y * 16 + threadIdx.y, c = blockIdx.x * 16 + threadIdx.x; y[r * cols + c] = x[r * cols + c] * "
+    "2.0f + 1.0f; }\n" K_FLIP "extern \"C\" __global__ void flip8(const float *x, float *y, int cols) {\n"
     "  int r = blockIdx.y * 16, c = blockIdx.x * 16, tx = threadIdx.x, ty = threadIdx.y;\n"
-    "  for (int k = 0; k < 2; k++) y[(r + ty + 8 * k) * cols + c + tx] = x[(r + tx) * cols + c + ty + 8 * k] - 3.0f; }\n"
-    K_CUBE K_VEC4
-    "extern \"C\" __global__ void half_guard(const float *x, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) y[i] = x[i]; }\n"
-    K_SHIFT
+    "  for (int k = 0; k < 2; k++) y[(r + ty + 8 * k) * cols + c + tx] = x[(r + tx) * cols + c + ty + 8 * k] - 3.0f; "
+    "}\n" K_CUBE K_VEC4 "extern \"C\" __global__ void half_guard(const float *x, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (x[i] > 0) y[i] = x[i]; }\n" K_SHIFT
     "extern \"C\" __global__ void many(const float *x, float *y, int n) {\n"
-    "  int b = (int)((blockIdx.x * 5 + 3) % gridDim.x), i = b * (int)blockDim.x + (int)threadIdx.x; y[i] = x[i] * 3.0f; }\n"
+    "  int b = (int)((blockIdx.x * 5 + 3) % gridDim.x), i = b * (int)blockDim.x + (int)threadIdx.x; y[i] = x[i] * "
+    "3.0f; }\n"
     "extern \"C\" __global__ void leave(const float *x, float *y, int n) {\n"
-    "  __shared__ float s[128]; if (blockIdx.x == 3) return; int i = blockIdx.x * 128 + threadIdx.x; s[threadIdx.x] = x[i];\n"
+    "  __shared__ float s[128]; if (blockIdx.x == 3) return; int i = blockIdx.x * 128 + threadIdx.x; s[threadIdx.x] = "
+    "x[i];\n"
     "  __syncthreads(); y[i] = s[127 - threadIdx.x]; }\n"
     "extern \"C\" __global__ void slab(const float *x, float *y, int n) {\n"
-    "  for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = x[blockIdx.x * n + i] * 1.25f - 0.5f; }\n";
+    "  for (int i = threadIdx.x; i < n; i += blockDim.x) y[blockIdx.x * n + i] = x[blockIdx.x * n + i] * 1.25f - 0.5f; "
+    "}\n";
 
 struct want {
     const char *first, *second;
-    const char *level;  /* "shared": joined everywhere; "global": not there; NULL: refused. In clusters: where there is something to share out */
+    /* "shared": joined everywhere; "global": not there; NULL: refused. In clusters: where there is something to share
+     * out */
+    const char *level;
     const char *reason; /* of what is not joined */
 };
 struct graph {
@@ -41,9 +43,11 @@ struct graph {
     unsigned left; /* launches after all has been joined */
 };
 
+/* clang-format off */
 static const struct graph graphs[] = {
     {"gemm-bias-gelu: tiles, then rows of other thread counts",
-     F("a", 16384, "input") "," F("w", 16384, "weight") "," F("b", 256, "weight") "," I("h", 16384) "," I("g", 16384) "," O("y", 16384),
+     F("a", 16384, "input") "," F("w", 16384, "weight") "," F("b", 256, "weight") "," I("h", 16384) ","
+     I("g", 16384) "," O("y", 16384),
      L("gemm", "gemm", "[4,4,1]", "[16,16,1]", B("a") "," B("w") "," B("h") "," N(64) "," N(64)) ","
      L("bias", "bias", "[32,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(4096) "," N(64)) ","
      L("gelu", "gelu", "[8,1,1]", "[512,1,1]", B("g") "," B("y") "," N(4096)),
@@ -183,6 +187,7 @@ static const struct graph graphs[] = {
      {{"q", "p", "global", "no data flows"}, {"p", "c", "global", "do not write for certain"}},
      1},
 };
+/* clang-format on */
 
 static char *document(const struct graph *g) { return graph_text(source, NULL, g->buffers, g->launches); }
 
@@ -211,7 +216,8 @@ static void every_edge(const struct graph *g)
             struct dt_str why = {0};
             json_t *doc = NULL;
             int joined = join(&m, x->producer, x->consumer, (enum rw_level)l, &doc, &why, 0);
-            bool may = l == RW_LEVEL_CLUSTER ? x->cpp_max > 1 || x->ppc_max > 1 : w && (l == RW_LEVEL_GLOBAL || (w->level && !strcmp(w->level, "shared")));
+            bool may = l == RW_LEVEL_CLUSTER ? x->cpp_max > 1 || x->ppc_max > 1
+                                             : w && (l == RW_LEVEL_GLOBAL || (w->level && !strcmp(w->level, "shared")));
             if (w && joined != (w->level && may))
                 fail_msg("%s: %s -> %s at %s: %s %s", g->name, p, c, rw_level_text((enum rw_level)l),
                          joined ? "joined" : "refused", why.s ? why.s : "");
@@ -237,7 +243,7 @@ static void run_one(void **state)
     free(text);
 }
 
-/* ---- whole plans ------------------------------------------------------------------------------------------------------------ */
+/* ---- whole plans ------------------------------------------------------------------------------------------------- */
 
 static json_t *plan(const struct made *m, const struct rw_options *o)
 {
@@ -258,7 +264,7 @@ static unsigned verdicts(json_t *doc, const char *verdict)
     json_t *x;
     size_t i;
     unsigned n = 0;
-    json_array_foreach(json_object_get(doc, "rewrites"), i, x)
+    json_array_foreach (json_object_get(doc, "rewrites"), i, x)
         n += !strcmp(json_string_value(json_object_get(x, "verdict")), verdict);
     return n;
 }
@@ -328,16 +334,21 @@ static void test_caught(void **state)
 /* Launches that race themselves are left as they are, with that reason. */
 static void test_racing(void **state)
 {
-    static const char doc[] =
-        "{\"dovetail\": 1, \"modules\": {\"m\": {\"cuda\": \"extern \\\"C\\\" __global__ void p(const float *x, float *h) "
-        "{ int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] * 2; if (threadIdx.x == 0) h[4096] = blockIdx.x; }\\n"
-        "extern \\\"C\\\" __global__ void c(const float *h, float *y) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i]; }\"}},"
-        "\"buffers\": {\"x\": {\"bytes\": 16384, \"role\": \"input\"}, \"h\": {\"bytes\": 16388, \"role\": \"intermediate\"},"
-        "\"y\": {\"bytes\": 16384, \"role\": \"output\"}}, \"launches\": ["
-        "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"x\"}, "
-        "{\"buffer\": \"h\"}]},"
-        "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"h\"}, "
-        "{\"buffer\": \"y\"}]}]}";
+    static const char doc[] = "{\"dovetail\": 1, \"modules\": {\"m\": {\"cuda\": \"extern \\\"C\\\" __global__ void "
+                              "p(const float *x, float *h) "
+                              "{ int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] * 2; if (threadIdx.x == 0) "
+                              "h[4096] = blockIdx.x; }\\n"
+                              "extern \\\"C\\\" __global__ void c(const float *h, float *y) { int i = blockIdx.x * "
+                              "blockDim.x + threadIdx.x; y[i] = h[i]; }\"}},"
+                              "\"buffers\": {\"x\": {\"bytes\": 16384, \"role\": \"input\"}, \"h\": {\"bytes\": 16388, "
+                              "\"role\": \"intermediate\"},"
+                              "\"y\": {\"bytes\": 16384, \"role\": \"output\"}}, \"launches\": ["
+                              "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [32,1,1], \"block\": "
+                              "[128,1,1], \"args\": [{\"buffer\": \"x\"}, "
+                              "{\"buffer\": \"h\"}]},"
+                              "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [32,1,1], \"block\": "
+                              "[128,1,1], \"args\": [{\"buffer\": \"h\"}, "
+                              "{\"buffer\": \"y\"}]}]}";
     struct made m = {0};
     make(doc, NULL, &m);
     assert_true(m.a->launch[0].self_conflict);
@@ -351,20 +362,26 @@ static void test_racing(void **state)
     made_done(&m);
 }
 
-/* A kernel of which NVRTC leaves a contraction to ptxas: the program has it written out, so that it fuses, and the fused launch has the same bits. */
+/* A kernel of which NVRTC leaves a contraction to ptxas: the program has it written out, so that it fuses, and the
+ * fused launch has the same bits. */
 static void test_contracted(void **state)
 {
     static const char doc[] =
-        "{\"dovetail\": 1, \"modules\": {\"m\": {\"cuda\": \"extern \\\"C\\\" __global__ void p(const float *x, float *h) "
+        "{\"dovetail\": 1, \"modules\": {\"m\": {\"cuda\": \"extern \\\"C\\\" __global__ void p(const float *x, float "
+        "*h) "
         "{ int i = blockIdx.x * blockDim.x + threadIdx.x; h[i] = x[i] + 0.1f; }\\n"
-        "extern \\\"C\\\" __global__ void c(const float *h, float *y, float *z) { int i = blockIdx.x * blockDim.x + threadIdx.x; "
+        "extern \\\"C\\\" __global__ void c(const float *h, float *y, float *z) { int i = blockIdx.x * blockDim.x + "
+        "threadIdx.x; "
         "float m = h[i] * 0.3f; y[i] = h[i] - m; z[i] = 7.0f - m; }\"}},"
-        "\"buffers\": {\"x\": {\"bytes\": 16384, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 3}}, "
+        "\"buffers\": {\"x\": {\"bytes\": 16384, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": "
+        "\"f32\", \"seed\": 3}}, "
         "\"h\": {\"bytes\": 16384, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 16384, \"role\": \"output\"}, "
         "\"z\": {\"bytes\": 16384, \"role\": \"output\"}}, \"launches\": ["
-        "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"x\"}, "
+        "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": "
+        "[{\"buffer\": \"x\"}, "
         "{\"buffer\": \"h\"}]},"
-        "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": [{\"buffer\": \"h\"}, "
+        "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [32,1,1], \"block\": [128,1,1], \"args\": "
+        "[{\"buffer\": \"h\"}, "
         "{\"buffer\": \"y\"}, {\"buffer\": \"z\"}]}]}";
     struct made m = {0};
     if (!dev_nvjitlink_version())

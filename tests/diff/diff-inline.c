@@ -1,20 +1,24 @@
-/* Level `register` against the original, on the software device: every edge of every graph is tried as epilogue (the consumer inlined at the
- * producer's stores) and as prologue (the producer at the consumer's loads), whether it brings anything or not. What each must give, joined or
- * refused and by which row of legal.def, is written beside it; what is joined is held to the original byte by byte, under several inputs and
- * block orders with the race detector. Last, each graph is joined until nothing is left to join.
+/* Level `register` against the original, on the software device: every edge of every graph is tried as epilogue (the
+ * consumer inlined at the producer's stores) and as prologue (the producer at the consumer's loads), whether it brings
+ * anything or not. What each must give, joined or refused and by which row of legal.def, is written beside it; what is
+ * joined is held to the original byte by byte, under several inputs and block orders with the race detector. Last, each
+ * graph is joined until nothing is left to join.
  */
 #include "graphs.h"
 
 static const char cuda[] =
     /* 32 x 32 tiles, 2 x 2 results a thread: four stores */
-    "extern \"C\" __global__ void gemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ c, int n, int k) {\n"
+    "extern \"C\" __global__ void gemm(const float *__restrict__ a, const float *__restrict__ b, float *__restrict__ "
+    "c, int n, int k) {\n"
     "  __shared__ float as[16][33], bs[16][32]; int tx = threadIdx.x & 15, ty = threadIdx.x >> 4;\n"
     "  int row0 = blockIdx.y * 32, col0 = blockIdx.x * 32; float s00 = 0, s01 = 0, s10 = 0, s11 = 0;\n"
     "  for (int k0 = 0; k0 < k; k0 += 16) {\n"
     "    for (int i = 0; i < 2; i++) { int e = threadIdx.x + i * 256;\n"
-    "      as[e & 15][e >> 4] = a[(row0 + (e >> 4)) * k + k0 + (e & 15)]; bs[e >> 5][e & 31] = b[(k0 + (e >> 5)) * n + col0 + (e & 31)]; }\n"
+    "      as[e & 15][e >> 4] = a[(row0 + (e >> 4)) * k + k0 + (e & 15)]; bs[e >> 5][e & 31] = b[(k0 + (e >> 5)) * n + "
+    "col0 + (e & 31)]; }\n"
     "    __syncthreads();\n"
-    "    for (int q = 0; q < 16; q++) { float a0 = as[q][ty * 2], a1 = as[q][ty * 2 + 1], b0 = bs[q][tx], b1 = bs[q][tx + 16];\n"
+    "    for (int q = 0; q < 16; q++) { float a0 = as[q][ty * 2], a1 = as[q][ty * 2 + 1], b0 = bs[q][tx], b1 = "
+    "bs[q][tx + 16];\n"
     "      s00 += a0 * b0; s01 += a0 * b1; s10 += a1 * b0; s11 += a1 * b1; }\n"
     "    __syncthreads(); }\n"
     "  c[(row0 + ty * 2) * n + col0 + tx] = s00; c[(row0 + ty * 2) * n + col0 + tx + 16] = s01;\n"
@@ -24,40 +28,43 @@ static const char cuda[] =
     "  __shared__ float s[64]; int c = blockIdx.x * 64 + threadIdx.x;\n"
     "#pragma unroll 1\n"
     "  for (int r = 0; r < rows; r++) { s[threadIdx.x] = c < n ? x[r * n + c] : 0.0f; __syncthreads();\n"
-    "    if (c < n) y[r * n + c] = s[threadIdx.x ^ 1] + 1.0f; __syncthreads(); } }\n"
-    K_BIAS
+    "    if (c < n) y[r * n + c] = s[threadIdx.x ^ 1] + 1.0f; __syncthreads(); } }\n" K_BIAS
     "extern \"C\" __global__ void bias2d(const float *h, const float *b, float *y, int rows, int cols) {\n"
     "  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
-    "  if (c < cols && r < rows) y[r * cols + c] = h[r * cols + c] + b[c]; }\n"
-    K_GELU
+    "  if (c < cols && r < rows) y[r * cols + c] = h[r * cols + c] + b[c]; }\n" K_GELU
     "extern \"C\" __global__ void add(const float *h, const float *r, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + r[i]; }\n"
-    K_SCALE
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i] + r[i]; }\n" K_SCALE
     "extern \"C\" __global__ void silu(const float *x, float *y, int n) {\n" /* reads it twice */
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { y[i] = x[i] * 0.5f; y[n + i] = x[i] / (1.0f + expf(-x[i])); } }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { y[i] = x[i] * 0.5f; y[n + i] = x[i] / (1.0f + "
+    "expf(-x[i])); } }\n"
     "extern \"C\" __global__ void backwards(const float *x, float *y, int n) {\n"
     "  int i = n - 1 - (int)(blockIdx.x * blockDim.x + threadIdx.x); if (i >= 0) y[i] = x[i] - 3.0f; }\n"
-    "extern \"C\" __global__ void third(const float *h, const float *b, float *y, int at, int rows) {\n" /* 32 of 96 columns */
+    /* 32 of 96 columns */
+    "extern \"C\" __global__ void third(const float *h, const float *b, float *y, int at, int rows) {\n"
     "  int c = blockIdx.x * blockDim.x + threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y;\n"
     "  if (r < rows) y[r * 32 + c] = h[r * 96 + at + c] + b[c]; }\n"
     "extern \"C\" __global__ void third_up(const float *h, const float *b, float *y, int at, int rows) {\n"
     "  int c = 31 - threadIdx.x, r = rows - 1 - (int)(blockIdx.y * blockDim.y + threadIdx.y);\n"
     "  if (r >= 0) y[r * 32 + c] = h[r * 96 + at + c] - b[c]; }\n"
-    "extern \"C\" __global__ void blend(const float *x, float *y, int n) {\n" /* reads what it writes, as products with a beta do */
+    /* reads what it writes, as products with a beta do */
+    "extern \"C\" __global__ void blend(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[i] + 0.5f * y[i]; }\n"
-    "extern \"C\" __global__ void ripple(const float *x, float *y, int n) {\n" /* reads what its neighbour has written */
+    /* reads what its neighbour has written */
+    "extern \"C\" __global__ void ripple(const float *x, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] + 1.0f; __syncthreads();\n"
     "  if (y[i ^ 1] > 0.0f) y[n + i] = x[i] - 1.0f; else y[n + i] = x[i]; }\n"
     "extern \"C\" __global__ void mirror(const float *x, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[n - 1 - i] - 3.0f; }\n"
-    K_FLIP K_CUBE K_VEC4 K_SOFTMAX
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = x[n - 1 - i] - 3.0f; }\n" K_FLIP K_CUBE K_VEC4
+        K_SOFTMAX
     /* several elements a thread */
     "#define GELU(v) (0.5f * (v) * (1.0f + tanhf(0.7978845608f * ((v) + 0.044715f * (v) * (v) * (v)))))\n"
     "extern \"C\" __global__ void gelu4(const float4 *h, const float4 *__restrict__ b, float4 *y, int n, int cols) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float4 v = h[i], w = b[i % cols];\n"
-    "  v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; y[i] = make_float4(GELU(v.x), GELU(v.y), GELU(v.z), GELU(v.w)); }\n"
+    "  v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; y[i] = make_float4(GELU(v.x), GELU(v.y), GELU(v.z), GELU(v.w)); "
+    "}\n"
     "extern \"C\" __global__ void residual4(const float4 *h, float4 *x, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float4 v = x[i], w = h[i]; v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; x[i] = v; } }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float4 v = x[i], w = h[i]; v.x += w.x; v.y += w.y; "
+    "v.z += w.z; v.w += w.w; x[i] = v; } }\n"
     "extern \"C\" __global__ void unrolled(const float *x, float *y, int n) {\n"
     "  int base = blockIdx.x * blockDim.x * 4 + threadIdx.x;\n"
     "#pragma unroll\n"
@@ -66,51 +73,69 @@ static const char cuda[] =
     "  int base = blockIdx.x * 256 + threadIdx.x;\n"
     "#pragma unroll\n"
     "  for (int k = 0; k < 4; k++) { int i = base + k * 64; if (i < n) y[i] = GELU(x[i]); } }\n"
-    "extern \"C\" __global__ void newton(const float2 *x, float2 *y, int n) {\n" /* each lane a loop of its own length */
+    /* each lane a loop of its own length */
+    "extern \"C\" __global__ void newton(const float2 *x, float2 *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; float2 v = x[i];\n"
     "  while (fabsf(v.x) > 0.3f) v.x *= 0.5f; while (fabsf(v.y) > 0.1f) v.y = v.y * 0.5f + 0.01f; y[i] = v; }\n"
-    "extern \"C\" __global__ void tiled(const float4 *h, const float4 *r, float4 *y, int n) {\n" /* two vectors a thread, in place too */
+    /* two vectors a thread, in place too */
+    "extern \"C\" __global__ void tiled(const float4 *h, const float4 *r, float4 *y, int n) {\n"
     "  int i = blockIdx.x * 128 + threadIdx.x, k = i + 64; float4 v, w;\n"
     "  if (i < n) { v = h[i]; w = r[i]; v.x *= w.y; v.y *= w.z; v.z *= w.w; v.w *= w.x; y[i] = v; }\n"
     "  if (k < n) { v = h[k]; w = r[k]; v.x *= w.y; v.y *= w.z; v.z *= w.w; v.w *= w.x; y[k] = v; } }\n"
     "extern \"C\" __global__ void pairs(const float *x, float2 *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = make_float2(x[2 * i] + 1.0f, x[2 * i + 1] * 2.0f); }\n"
-    "extern \"C\" __global__ void third4(const float4 *h, const float *b, float4 *y, int at, int rows) {\n" /* 32 of 96 columns */
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = make_float2(x[2 * i] + 1.0f, x[2 * i + 1] * "
+    "2.0f); }\n"
+    /* 32 of 96 columns */
+    "extern \"C\" __global__ void third4(const float4 *h, const float *b, float4 *y, int at, int rows) {\n"
     "  int c = threadIdx.x, r = blockIdx.y * blockDim.y + threadIdx.y; float4 v; if (r >= rows) return;\n"
-    "  v = h[r * 24 + at + c]; v.x += b[c * 4]; v.y += b[c * 4 + 1]; v.z -= b[c * 4 + 2]; v.w -= b[c * 4 + 3]; y[r * 8 + c] = v; }\n"
+    "  v = h[r * 24 + at + c]; v.x += b[c * 4]; v.y += b[c * 4 + 1]; v.z -= b[c * 4 + 2]; v.w -= b[c * 4 + 3]; y[r * 8 "
+    "+ c] = v; }\n"
     "extern \"C\" __global__ void bits(const uint4 *h, uint4 *y, int n) {\n" /* two bfloat16 in each word */
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; uint4 v = h[i]; unsigned *p = (unsigned *)&v;\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i >= n) return; uint4 v = h[i]; unsigned *p = (unsigned "
+    "*)&v;\n"
     "#pragma unroll\n"
-    "  for (int k = 0; k < 4; k++) { float a = __uint_as_float(p[k] << 16) * 0.5f, b = __uint_as_float(p[k] & 0xffff0000u) + 1.0f;\n"
+    "  for (int k = 0; k < 4; k++) { float a = __uint_as_float(p[k] << 16) * 0.5f, b = __uint_as_float(p[k] & "
+    "0xffff0000u) + 1.0f;\n"
     "    p[k] = __byte_perm(__float_as_uint(a), __float_as_uint(b), 0x7632); } y[i] = v; }\n"
     "extern \"C\" __global__ void norm4(const float4 *h, float4 *y) {\n" /* a lane needs all of them */
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i]; float s = 1.0f / (v.x + v.y + v.z + v.w); v.x *= s; v.y *= s; v.z *= s; v.w *= s; y[i] = v; }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i]; float s = 1.0f / (v.x + v.y + v.z + v.w); v.x "
+    "*= s; v.y *= s; v.z *= s; v.w *= s; y[i] = v; }\n"
     "extern \"C\" __global__ void halve4(const float4 *h, float4 *y) {\n" /* one lane decides for all */
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i]; while (v.x > 0.2f) { v.x *= 0.5f; v.y *= 0.5f; v.z *= 0.5f; v.w *= 0.5f; } y[i] = v; }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; float4 v = h[i]; while (v.x > 0.2f) { v.x *= 0.5f; v.y *= 0.5f; "
+    "v.z *= 0.5f; v.w *= 0.5f; } y[i] = v; }\n"
     "extern \"C\" __global__ void uneven(const float *x, float *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float *q = y + 4 * i; const float *p = x + 4 * i; q[0] = p[0]; q[1] = p[1] + 1; q[3] = p[3] * 2; } }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float *q = y + 4 * i; const float *p = x + 4 * i; "
+    "q[0] = p[0]; q[1] = p[1] + 1; q[3] = p[3] * 2; } }\n"
     "extern \"C\" __global__ void carry(const uint2 *h, uint2 *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; uint2 v = h[i], w;\n"
-    "  asm(\"add.cc.u32 %0, %2, %2; addc.u32 %1, %3, 0;\" : \"=r\"(w.x), \"=r\"(w.y) : \"r\"(v.x), \"r\"(v.y)); y[i] = w; }\n"
+    "  asm(\"add.cc.u32 %0, %2, %2; addc.u32 %1, %3, 0;\" : \"=r\"(w.x), \"=r\"(w.y) : \"r\"(v.x), \"r\"(v.y)); y[i] = "
+    "w; }\n"
     "extern \"C\" __global__ void sum(const unsigned *h, unsigned *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned v = h[i], w;\n"
     "  asm(\"{.reg .u32 t; add.cc.u32 t, %1, %1; addc.u32 %0, t, 0;}\" : \"=r\"(w) : \"r\"(v)); y[i] = w; }\n"
-    "extern \"C\" __global__ void between(const unsigned *h, unsigned *y) {\n" /* the flag is set before the load and read after it */
+    /* the flag is set before the load and read after it */
+    "extern \"C\" __global__ void between(const unsigned *h, unsigned *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; unsigned w;\n"
-    "  asm volatile(\"{.reg .u32 t; and.b32 t, %1, 1; add.cc.u32 t, t, -1; ld.global.u32 t, [%2]; addc.u32 %0, t, 0;}\" : \"=r\"(w) : \"r\"(i), \"l\"(h + i));\n"
+    "  asm volatile(\"{.reg .u32 t; and.b32 t, %1, 1; add.cc.u32 t, t, -1; ld.global.u32 t, [%2]; addc.u32 %0, t, "
+    "0;}\" : \"=r\"(w) : \"r\"(i), \"l\"(h + i));\n"
     "  y[i] = w; }\n"
-    "extern \"C\" __global__ void again(float *h, const float *same, float *y, int n) {\n" /* reads what it has written back */
+    /* reads what it has written back */
+    "extern \"C\" __global__ void again(float *h, const float *same, float *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { h[i] = h[i] * 2.0f; y[i] = same[i] + 1.0f; } }\n"
     "extern \"C\" __global__ void again2(float2 *h, const float2 *same, float2 *y, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i]; v.x *= 2.0f; v.y *= 3.0f; h[i] = v; y[i] = same[i]; } }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i]; v.x *= 2.0f; v.y *= 3.0f; h[i] = "
+    "v; y[i] = same[i]; } }\n"
     "extern \"C\" __global__ void crossed(const float2 *h, float2 *x, int n) {\n" /* another element's place */
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i], w = x[i]; x[i] = make_float2(w.y + v.x, w.x + v.y); } }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) { float2 v = h[i], w = x[i]; x[i] = make_float2(w.y + "
+    "v.x, w.x + v.y); } }\n"
     /* rounds of a loop */
     "extern \"C\" __global__ void stride4(const float4 *h, float4 *x, int n) {\n" /* onto what is there */
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) {\n"
     "    float4 v = x[i], w = h[i]; v.x += w.x; v.y += w.y; v.z += w.z; v.w += w.w; x[i] = v; } }\n"
-    "extern \"C\" __global__ void walk(const float *h, const float *b, float *y, int n, int cols) {\n" /* pointers, a counter, a column */
-    "  const float *p = h + blockIdx.x * n + threadIdx.x; float *q = y + blockIdx.x * n + threadIdx.x; int c = threadIdx.x;\n"
+    /* pointers, a counter, a column */
+    "extern \"C\" __global__ void walk(const float *h, const float *b, float *y, int n, int cols) {\n"
+    "  const float *p = h + blockIdx.x * n + threadIdx.x; float *q = y + blockIdx.x * n + threadIdx.x; int c = "
+    "threadIdx.x;\n"
     "#pragma unroll 1\n"
     "  for (int k = 0; k < n / 32; k++, p += 32, q += 32, c += 32) *q = *p * 0.5f + b[c % cols] + (float)k; }\n"
     "extern \"C\" __global__ void down(const float *h, float *y, int n) {\n"
@@ -127,7 +152,8 @@ static const char cuda[] =
     "  int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
     "#pragma unroll 1\n"
     "  for (; i < n; i += 512) y[i] = h[i] * 0.3f; if (i < n + 32) y[i] = 7.0f; }\n"
-    "extern \"C\" __global__ void fours(const float *h, float *y, int n) {\n" /* the compiler makes four rounds one, and some before */
+    /* the compiler makes four rounds one, and some before */
+    "extern \"C\" __global__ void fours(const float *h, float *y, int n) {\n"
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) y[i] = h[i] * 0.3f; }\n"
     "extern \"C\" __global__ void nested(const float *h, float *y, int rows) {\n"
     "#pragma unroll 1\n"
@@ -140,7 +166,8 @@ static const char cuda[] =
     "  for (int k = 0; k < 5; k++) { int i = t + 512 * (k - 1); if (i >= 0 && i < n) y[i] = h[i] + (float)k; } }\n"
     "extern \"C\" __global__ void late(float *h, const float *same, float *y, int n) {\n"
     "#pragma unroll 1\n"
-    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { h[i] = h[i] * 2.0f; y[i] = same[i] + 1.0f; } }\n"
+    "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += 512) { h[i] = h[i] * 2.0f; y[i] = same[i] + "
+    "1.0f; } }\n"
     /* what must be refused */
     K_SHIFT
     "extern \"C\" __global__ void twice(const float *x, float *y, int n) {\n" /* zero, barrier, then the value */
@@ -158,7 +185,8 @@ static const char cuda[] =
     "extern \"C\" __global__ void stride(const float *x, float *y, int n) {\n" /* several elements a thread */
     "  for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] = x[i] + 1.0f; }\n"
     "extern \"C\" __global__ void blur(const float *x, float *h, int n) {\n"
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) h[i] = x[i] + x[i ? i - 1 : i] + x[i < n - 1 ? i + 1 : i]; }\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) h[i] = x[i] + x[i ? i - 1 : i] + x[i < n - 1 ? i + 1 "
+    ": i]; }\n"
     "extern \"C\" __global__ void into(const float *h, float *x, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) x[i] = h[i] * 0.5f; }\n"
     "extern \"C\" __global__ void both(const float *x, float *h, float *g, int n) {\n"
@@ -169,17 +197,21 @@ static const char cuda[] =
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[t[i]]; }\n"
     "extern \"C\" __global__ void warp(const float *h, float *y) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = h[i] + __shfl_xor_sync(~0u, h[i], 1); }\n"
-    "extern \"C\" __global__ void lane(const float *h, float *y, int n) {\n" /* another lane has the element elsewhere */
-    "  int i = blockIdx.x * blockDim.x + threadIdx.x, l; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(l)); if (i < n) y[i] = h[i] + (float)l; }\n"
+    /* another lane has the element elsewhere */
+    "extern \"C\" __global__ void lane(const float *h, float *y, int n) {\n"
+    "  int i = blockIdx.x * blockDim.x + threadIdx.x, l; asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(l)); if (i < n) y[i] = "
+    "h[i] + (float)l; }\n"
     "extern \"C\" __global__ void shorts(const short *h, int *y, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] = h[i]; }\n"
     "extern \"C\" __global__ void narrow(const float *x, short *h, int n) {\n"
     "  int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) h[i] = (short)(x[i] * 99.0f); }\n";
 
-/* As Triton and LLVM write: predicated vector accesses of bits, contractions left open. p: x, h; c: h, r, y; 4 elements a thread. */
+/* As Triton and LLVM write: predicated vector accesses of bits, contractions left open. p: x, h; c: h, r, y; 4 elements
+ * a thread. */
 static const char ptx[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
-    ".visible .entry p(.param .u64 .ptr .global .align 16 p_0, .param .u64 .ptr .global .align 16 p_1, .param .u32 p_2)\n{\n"
+    ".visible .entry p(.param .u64 .ptr .global .align 16 p_0, .param .u64 .ptr .global .align 16 p_1, .param .u32 "
+    "p_2)\n{\n"
     ".reg .pred %p<4>;\n.reg .b32 %r<24>;\n.reg .f32 %f<12>;\n.reg .b64 %rd<8>;\n"
     "ld.param.u64 %rd1, [p_0];\nld.param.u64 %rd2, [p_1];\nld.param.u32 %r1, [p_2];\n"
     "mov.u32 %r2, %ctaid.x;\nshl.b32 %r3, %r2, 9;\nmov.u32 %r4, %tid.x;\nshl.b32 %r5, %r4, 2;\nor.b32 %r6, %r3, %r5;\n"
@@ -190,14 +222,18 @@ static const char ptx[] =
     "mul.f32 %f5, %f1, %f1;\nmul.f32 %f6, %f2, 0f3FC00000;\nadd.f32 %f7, %f3, 0f3F800000;\nneg.f32 %f8, %f4;\n"
     "mov.b32 %r14, %f5;\nmov.b32 %r15, %f6;\nmov.b32 %r16, %f7;\nmov.b32 %r17, %f8;\n"
     "@%p1 st.global.v4.b32 [%rd5 + 0], {%r14, %r15, %r16, %r17};\nret;\n}\n"
-    ".visible .entry c(.param .u64 .ptr .global .align 16 c_0, .param .u64 .ptr .global .align 16 c_1, .param .u64 .ptr .global .align 16 c_2, "
+    ".visible .entry c(.param .u64 .ptr .global .align 16 c_0, .param .u64 .ptr .global .align 16 c_1, .param .u64 "
+    ".ptr .global .align 16 c_2, "
     ".param .u32 c_3)\n{\n"
     ".reg .pred %p<4>;\n.reg .b32 %r<32>;\n.reg .f32 %f<16>;\n.reg .b64 %rd<12>;\n"
     "ld.param.u64 %rd1, [c_0];\nld.param.u64 %rd2, [c_1];\nld.param.u64 %rd6, [c_2];\nld.param.u32 %r1, [c_3];\n"
     "mov.u32 %r2, %ctaid.x;\nshl.b32 %r3, %r2, 8;\nmov.u32 %r4, %tid.x;\nshl.b32 %r5, %r4, 2;\nor.b32 %r6, %r3, %r5;\n"
-    "setp.lt.s32 %p1, %r6, %r1;\nmul.wide.s32 %rd3, %r6, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, %rd3;\nadd.s64 %rd7, %rd6, %rd3;\n"
-    "mov.u32 %r10, 0;\nmov.u32 %r11, 0;\nmov.u32 %r12, 0;\nmov.u32 %r13, 0;\nmov.u32 %r20, 0;\nmov.u32 %r21, 0;\nmov.u32 %r22, 0;\nmov.u32 %r23, 0;\n"
-    "@%p1 ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd4 + 0];\n@%p1 ld.global.L1::evict_last.v4.b32 {%r20, %r21, %r22, %r23}, [%rd5 + 0];\n"
+    "setp.lt.s32 %p1, %r6, %r1;\nmul.wide.s32 %rd3, %r6, 4;\nadd.s64 %rd4, %rd1, %rd3;\nadd.s64 %rd5, %rd2, "
+    "%rd3;\nadd.s64 %rd7, %rd6, %rd3;\n"
+    "mov.u32 %r10, 0;\nmov.u32 %r11, 0;\nmov.u32 %r12, 0;\nmov.u32 %r13, 0;\nmov.u32 %r20, 0;\nmov.u32 %r21, "
+    "0;\nmov.u32 %r22, 0;\nmov.u32 %r23, 0;\n"
+    "@%p1 ld.global.v4.b32 {%r10, %r11, %r12, %r13}, [%rd4 + 0];\n@%p1 ld.global.L1::evict_last.v4.b32 {%r20, %r21, "
+    "%r22, %r23}, [%rd5 + 0];\n"
     "mov.b32 %f1, %r10;\nmov.b32 %f2, %r11;\nmov.b32 %f3, %r12;\nmov.b32 %f4, %r13;\n"
     "mov.b32 %f5, %r20;\nmov.b32 %f6, %r21;\nmov.b32 %f7, %r22;\nmov.b32 %f8, %r23;\n"
     "add.f32 %f9, %f1, %f5;\nadd.f32 %f10, %f2, %f6;\nadd.f32 %f11, %f3, %f7;\nadd.f32 %f12, %f4, %f8;\n"
@@ -219,9 +255,12 @@ struct graph {
 #define P(name, entry, grid, block, args) LM("t", name, entry, grid, block, 0, args)
 #define POINT "pointwise"
 
+/* clang-format off */
+/* clang-format off */
 static const struct graph graphs[] = {
     {"gemm with four stores, bias, gelu, residual: other shapes each",
-     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("r", 24576, "input") "," I("h", 24576) ","
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("r", 24576, "input") ","
+     I("h", 24576) ","
      I("g", 24576) "," I("u", 24576) "," O("y", 24576),
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
      L("bias", "bias", "[48,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(6144) "," N(96)) ","
@@ -242,7 +281,8 @@ static const struct graph graphs[] = {
      {{"sweep", "bias", YES, POINT}},
      1},
     {"others need the element too: another reader, the caller",
-     F("x", 6720, "input") "," F("b", 840, "weight") "," I("h", 6720) "," O("g", 6720) "," O("y", 6720) "," O("z", 6720),
+     F("x", 6720, "input") "," F("b", 840, "weight") "," I("h", 6720) "," O("g", 6720) "," O("y", 6720) ","
+     O("z", 6720),
      L("sweep", "sweep", "[4,1,1]", "[64,1,1]", B("x") "," B("h") "," N(210) "," N(8)) ","
      L("bias", "bias", "[14,1,1]", "[128,1,1]", B("h") "," B("b") "," B("g") "," N(1680) "," N(210)) ","
      L("gelu", "gelu", "[7,1,1]", "[256,1,1]", B("g") "," B("y") "," N(1680)) ","
@@ -258,7 +298,8 @@ static const struct graph graphs[] = {
      {{"gemm", "scale", YES, POINT}, {"scale", "gelu", YES, "plain-sites"}},
      1},
     {"a producer that reads what it writes, and what its neighbour wrote",
-     F("x", 16384, "input") "," F("a", 16384, "input") "," I("h", 16384) "," I("u", 32768) "," O("y", 16384) "," O("z", 32768),
+     F("x", 16384, "input") "," F("a", 16384, "input") "," I("h", 16384) "," I("u", 32768) "," O("y", 16384) ","
+     O("z", 32768),
      L("first", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("blend", "blend", "[16,1,1]", "[256,1,1]", B("a") "," B("h") "," N(4096)) ","
      L("c", "backwards", "[16,1,1]", "[256,1,1]", B("h") "," B("y") "," N(4096)) ","
@@ -334,7 +375,8 @@ static const struct graph graphs[] = {
      {{"p", "c", YES, POINT}},
      1},
     {"each third of the columns is another consumer's, one backwards; a tail",
-     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 128, "weight") "," I("h", 24576) "," O("q", 8192) "," O("k", 8192) "," O("v", 7680),
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 128, "weight") "," I("h", 24576) ","
+     O("q", 8192) "," O("k", 8192) "," O("v", 7680),
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
      L("q", "third", "[1,16,1]", "[32,4,1]", B("h") "," B("b") "," B("q") "," N(0) "," N(64)) ","
      L("k", "third", "[4,8,1]", "[8,8,1]", B("h") "," B("b") "," B("k") "," N(32) "," N(64)) ","
@@ -367,7 +409,8 @@ static const struct graph graphs[] = {
      L("more", "gelu", "[16,1,1]", "[128,1,1]", B("h") "," B("y") "," N(2048)) ","
      L("less", "gelu", "[8,1,1]", "[128,1,1]", B("h") "," B("z") "," N(1024)) ","
      L("pad", "pad", "[18,1,1]", "[128,1,1]", B("h") "," B("u") "," N(1536) "," N(2304)),
-     {{"p", "more", "same-elements", OTHER}, {"p", "less", YES, "no-other-reader"}, {"p", "pad", "same-elements", OTHER}},
+     {{"p", "more", "same-elements", OTHER}, {"p", "less", YES, "no-other-reader"},
+     {"p", "pad", "same-elements", OTHER}},
      3},
     {"several threads to an element, several elements to a thread",
      F("x", 8192, "input") "," I("h", 8192) "," I("g", 16384) "," O("y", 16384),
@@ -377,7 +420,8 @@ static const struct graph graphs[] = {
      {{"p", "c", "thread-map", YES}, {"c", "d", YES, YES}},
      1},
     {"vectors' lanes one by one: after tiles, bias, GELU, a residual in place",
-     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") "," I("h", 24576) "," I("g", 24576) "," O("y", 24000),
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") ","
+     I("h", 24576) "," I("g", 24576) "," O("y", 24000),
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
      L("gelu", "gelu4", "[6,1,1]", "[256,1,1]", B("h") "," B("b") "," B("g") "," N(1536) "," N(24)) ","
      L("res", "residual4", "[13,1,1]", "[128,1,1]", B("g") "," B("x") "," N(1536)) ","
@@ -393,14 +437,16 @@ static const struct graph graphs[] = {
      {{"sweep", "p", YES, POINT}, {"p", "q", YES, YES}, {"q", "c", YES, YES}},
      1},
     {"two vectors a thread, of other lanes of another input; a prologue of them",
-     F("x", 16384, "input") "," F("r", 16384, "input") "," F("w", 24576, "weight") "," I("h", 16384) "," I("g", 16384) "," O("y", 24576),
+     F("x", 16384, "input") "," F("r", 16384, "input") "," F("w", 24576, "weight") "," I("h", 16384) ","
+     I("g", 16384) "," O("y", 24576),
      L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("t", "tiled", "[8,1,1]", "[64,1,1]", B("h") "," B("r") "," B("g") "," N(1024)) ","
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("g") "," B("w") "," B("y") "," N(96) "," N(64)),
      {{"p", "t", YES, YES}, {"t", "gemm", POINT, YES}},
      1},
     {"thirds of the columns in vectors, a tail",
-     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 128, "weight") "," I("h", 24576) "," O("q", 8192) "," O("k", 7680),
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 128, "weight") "," I("h", 24576) ","
+     O("q", 8192) "," O("k", 7680),
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
      L("q", "third4", "[1,16,1]", "[8,4,1]", B("h") "," B("b") "," B("q") "," N(8) "," N(64)) ","
      L("k", "third4", "[1,9,1]", "[8,7,1]", B("h") "," B("b") "," B("k") "," N(16) "," N(60)),
@@ -413,7 +459,8 @@ static const struct graph graphs[] = {
      {{"p", "c", YES, YES}},
      1},
     {"lanes that need each other",
-     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) "," O("w", 16384) "," O("z", 16384) "," O("y", 16384),
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) ","
+     O("w", 16384) "," O("z", 16384) "," O("y", 16384),
      L("p", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("c", "norm4", "[16,1,1]", "[64,1,1]", B("h") "," B("g")) ","
      L("d", "halve4", "[16,1,1]", "[64,1,1]", B("g") "," B("z")) ","
@@ -448,7 +495,8 @@ static const struct graph graphs[] = {
      {{"p", "c", "bystanders", "bystanders"}, {"q", "d", "bystanders", "bystanders"}},
      4},
     {"grid strides: vectors in place behind tiles, pointers, backwards; a prologue of them",
-     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") "," I("h", 24576) "," I("g", 24576) "," I("u", 24576) "," O("y", 24576),
+     F("a", 16384, "input") "," F("w", 24576, "weight") "," F("b", 384, "weight") "," F("x", 24576, "inout") ","
+     I("h", 24576) "," I("g", 24576) "," I("u", 24576) "," O("y", 24576),
      L("gemm", "gemm", "[3,2,1]", "[256,1,1]", B("a") "," B("w") "," B("h") "," N(96) "," N(64)) ","
      L("res", "stride4", "[7,1,1]", "[96,1,1]", B("h") "," B("x") "," N(1536)) ","
      L("p", "walk", "[6,1,1]", "[32,1,1]", B("x") "," B("b") "," B("g") "," N(1024) "," N(96)) ","
@@ -464,7 +512,8 @@ static const struct graph graphs[] = {
      {{"p", "c", YES, "no-other-reader"}, {"p", "d", "thread-map", "no-other-reader"}},
      2},
     {"rounds that need each other, stores behind them, loops in loops, rounds left out, read after it was written",
-     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) "," I("w", 16384) "," I("k", 16384) "," O("t", 16384) "," O("y", 16384) "," O("z", 16640) ","
+     F("x", 16384, "input") "," I("h", 16384) "," I("g", 16384) "," I("u", 16384) "," I("v", 16384) ","
+     I("w", 16384) "," I("k", 16384) "," O("t", 16384) "," O("y", 16384) "," O("z", 16640) ","
      O("q", 16384) "," O("r", 16384) "," O("s", 16384),
      L("p1", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("h") "," N(4096)) ","
      L("c1", "carried", "[4,1,1]", "[128,1,1]", B("h") "," B("y") "," N(4096)) ","
@@ -478,7 +527,8 @@ static const struct graph graphs[] = {
      L("c6", "fours", "[4,1,1]", "[128,1,1]", B("k") "," B("t") "," N(4096)) ","
      L("p5", "gelu", "[32,1,1]", "[128,1,1]", B("x") "," B("w") "," N(4096)) ","
      L("c5", "late", "[4,1,1]", "[128,1,1]", B("w") "," B("w") "," B("s") "," N(4096)),
-     {{"p1", "c1", "own-ways", YES}, {"p2", "c2", "own-ways", YES}, {"p3", "c3", "thread-map", YES}, {"p4", "c4", "thread-map", YES},
+     {{"p1", "c1", "own-ways", YES}, {"p2", "c2", "own-ways", YES}, {"p3", "c3", "thread-map", YES},
+     {"p4", "c4", "thread-map", YES},
       {"p5", "c5", "bystanders", "bystanders"}, {"p6", "c6", "own-ways", YES}},
      7},
     {"two buffers between them, and a second output",
@@ -490,7 +540,8 @@ static const struct graph graphs[] = {
      {{"p", "c", "one-buffer", "one-buffer"}, {"q", "d", YES, "bystanders"}},
      3},
     {"atomics, shuffles, tables",
-     F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," I("u", 8192) "," O("y", 8192) "," Z("n", 4) "," Z("t", 8192),
+     F("x", 8192, "input") "," I("h", 8192) "," I("g", 8192) "," I("u", 8192) "," O("y", 8192) "," Z("n", 4) ","
+     Z("t", 8192),
      L("p", "gelu", "[16,1,1]", "[128,1,1]", B("x") "," B("h") "," N(2048)) ","
      L("c", "count", "[16,1,1]", "[128,1,1]", B("h") "," B("g") "," B("n")) ","
      L("d", "warp", "[16,1,1]", "[128,1,1]", B("g") "," B("u")) ","
@@ -504,6 +555,8 @@ static const struct graph graphs[] = {
      {{"p", "c", POINT, YES}, {"c", "d", YES, POINT}},
      1},
 };
+/* clang-format on */
+/* clang-format on */
 
 static const char *const way[] = {"epilogue", "prologue"};
 
@@ -528,7 +581,8 @@ static void every_edge(const struct graph *g, const struct made *m)
             if (getenv("SHOW"))
                 printf("%s: %s -> %s as %s: %s\n", g->name, p, c, way[l], joined ? "joined" : why.s);
             if (w && joined != (expect == YES))
-                fail_msg("%s: %s -> %s as %s: %s %s", g->name, p, c, way[l], joined ? "joined" : "refused", why.s ? why.s : "");
+                fail_msg("%s: %s -> %s as %s: %s %s", g->name, p, c, way[l], joined ? "joined" : "refused",
+                         why.s ? why.s : "");
             if (w && !joined && (strncmp(why.s, expect, strlen(expect)) || (*expect && why.s[strlen(expect)] != ':')))
                 fail_msg("%s: %s -> %s as %s: wanted '%s', got '%s'", g->name, p, c, way[l], expect, why.s);
             if (joined)
@@ -564,7 +618,8 @@ static void test_texts(void **state)
         {"unrolled", "[16,1,1]", "[64,1,1]", B("h") "," B("y") "," N(4000), 4}, /* so many times a register */
         {"residual4", "[16,1,1]", "[64,1,1]", B("h") "," B("y") "," N(1024), 1},
         {"vec4", "[16,1,1]", "[64,1,1]", B("h") "," B("y"), 4},
-        {"tiled", "[8,1,1]", "[64,1,1]", B("h") "," B("x") "," B("y") "," N(1024), 2}, /* two vectors; the last lane takes the first one of the other input */
+        /* two vectors; the last lane takes the first one of the other input */
+        {"tiled", "[8,1,1]", "[64,1,1]", B("h") "," B("x") "," B("y") "," N(1024), 2},
     };
     for (unsigned k = 0; k < sizeof row / sizeof *row; k++) {
         struct dt_str launches = {0}, why = {0};
@@ -572,13 +627,18 @@ static void test_texts(void **state)
         json_t *doc = NULL;
         unsigned next = 1;
         dt_str_addf(&launches, "%s,", L("p", "sweep", "[8,1,1]", "[64,1,1]", B("x") "," B("h") "," N(512) "," N(8)));
-        dt_str_addf(&launches, "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"%s\", \"grid\": %s, \"block\": %s, \"shared\": 0, \"args\": [%s]}",
+        dt_str_addf(&launches,
+                    "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"%s\", \"grid\": %s, \"block\": %s, \"shared\": "
+                    "0, \"args\": [%s]}",
                     row[k].guest, row[k].grid, row[k].block, row[k].args);
-        char *text = graph_text(cuda, NULL, F("x", 16384, "input") "," F("b", 384, "weight") "," I("h", 16384) "," Z("y", 16384), launches.s);
+        char *text =
+            graph_text(cuda, NULL, F("x", 16384, "input") "," F("b", 384, "weight") "," I("h", 16384) "," Z("y", 16384),
+                       launches.s);
         make(text, NULL, &m);
         if (!join(&m, 0, 1, RW_LEVEL_EPILOGUE, &doc, &why, 0))
             fail_msg("%s: %s", row[k].guest, why.s);
-        const char *ptx_text = json_string_value(json_object_get(json_object_get(json_object_get(doc, "modules"), "f0"), "ptx"));
+        const char *ptx_text =
+            json_string_value(json_object_get(json_object_get(json_object_get(doc, "modules"), "f0"), "ptx"));
         for (const char *at = ptx_text; (at = strstr(at, "\nGNEXT")); at++)
             next++;
         if (next != row[k].texts)

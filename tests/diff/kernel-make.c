@@ -47,8 +47,13 @@ static struct expr *affine(struct kernel *k, uint32_t limit)
             continue;
         if (l == COUNTER)
             id = below(k, k->counters);
-        most = l == LINEAR ? k->threads - 1 : l == BLOCK ? k->blocks - 1 : l == TIDX ? k->block[0] - 1 : l == TIDY ? k->block[1] - 1
-             : l == CTAX ? k->grid[0] - 1 : l == CTAZ ? k->grid[2] - 1 : 6;
+        most = l == LINEAR  ? k->threads - 1
+               : l == BLOCK ? k->blocks - 1
+               : l == TIDX  ? k->block[0] - 1
+               : l == TIDY  ? k->block[1] - 1
+               : l == CTAX  ? k->grid[0] - 1
+               : l == CTAZ  ? k->grid[2] - 1
+                            : 6;
         uint32_t step = ONE_OF(k, 1, 1, 1, 2, 3, 4, 8, 16, 32, 33, 64);
         if (step * most > room)
             step = most ? room / most : 1;
@@ -60,15 +65,20 @@ static struct expr *affine(struct kernel *k, uint32_t limit)
             t = binary(k, SUB, leaf(k, CONST, step * most), t);
         e = e ? binary(k, ADD, e, t) : t;
     }
-    return chance(k, 40) && room ? binary(k, ADD, e ? e : leaf(k, CONST, 0), leaf(k, CONST, below(k, room))) : e ? e : leaf(k, CONST, 0);
+    return chance(k, 40) && room ? binary(k, ADD, e ? e : leaf(k, CONST, 0), leaf(k, CONST, below(k, room)))
+           : e                   ? e
+                                 : leaf(k, CONST, 0);
 }
 
 static struct expr *any(struct kernel *k, unsigned depth)
 {
     if (!depth || chance(k, 25)) {
-        static const enum leaf leaves[] = {CONST, TIDX, TIDY, CTAX, CTAY, CTAZ, LINEAR, LINEAR, BLOCK, VAR, VAR, COUNTER, SCALAR, LOWBITS, RANK};
+        static const enum leaf leaves[] = {CONST, TIDX, TIDY, CTAX,    CTAY,   CTAZ,    LINEAR, LINEAR,
+                                           BLOCK, VAR,  VAR,  COUNTER, SCALAR, LOWBITS, RANK};
         enum leaf l = leaves[below(k, 15)];
-        uint32_t id = l == VAR ? below(k, VARS) : l == CONST ? ONE_OF(k, 0, 1, 2, 3, 7, 31, 64, 255, 0x7fffffff, 0xfffffffe) : below(k, PARAMS);
+        uint32_t id = l == VAR     ? below(k, VARS)
+                      : l == CONST ? ONE_OF(k, 0, 1, 2, 3, 7, 31, 64, 255, 0x7fffffff, 0xfffffffe)
+                                   : below(k, PARAMS);
         if (l == COUNTER && !k->counters)
             l = LINEAR;
         else if (l == COUNTER)
@@ -96,16 +106,20 @@ static struct expr *index_of(struct kernel *k, uint32_t count)
 {
     if (chance(k, 65))
         return affine(k, count);
-    struct expr *e = chance(k, 30) ? binary(k, ADD, affine(k, 4096), leaf(k, VAR, below(k, VARS)))
-                   : chance(k, 40) ? binary(k, ADD, affine(k, 4096), any(k, 1)) : any(k, 3);
-    return count & (count - 1) || chance(k, 50) ? binary(k, REM, e, leaf(k, CONST, count)) : binary(k, AND, e, leaf(k, CONST, count - 1));
+    struct expr *e = chance(k, 30)   ? binary(k, ADD, affine(k, 4096), leaf(k, VAR, below(k, VARS)))
+                     : chance(k, 40) ? binary(k, ADD, affine(k, 4096), any(k, 1))
+                                     : any(k, 3);
+    return count & (count - 1) || chance(k, 50) ? binary(k, REM, e, leaf(k, CONST, count))
+                                                : binary(k, AND, e, leaf(k, CONST, count - 1));
 }
 
 static struct cond *guard(struct kernel *k)
 {
     struct cond *c = fresh(k, sizeof *c);
     c->a = chance(k, 60) ? affine(k, 256) : any(k, 2);
-    c->b = chance(k, 60) ? leaf(k, CONST, ONE_OF(k, 0, 1, 5, 16, 31, 32, 33, 64, 100)) : chance(k, 50) ? leaf(k, SCALAR, 0) : any(k, 1);
+    c->b = chance(k, 60)   ? leaf(k, CONST, ONE_OF(k, 0, 1, 5, 16, 31, 32, 33, 64, 100))
+           : chance(k, 50) ? leaf(k, SCALAR, 0)
+                           : any(k, 1);
     c->cmp = below(k, 5);
     if (chance(k, 25)) {
         c->join = chance(k, 50) ? ALSO : ELSE;
@@ -118,7 +132,8 @@ static struct cond *guard(struct kernel *k)
 static struct expr *uniform(struct kernel *k, uint32_t limit)
 {
     struct expr *warp = binary(k, SHR, leaf(k, LINEAR, 0), leaf(k, CONST, 5));
-    struct expr *e = binary(k, ADD, binary(k, MUL, leaf(k, BLOCK, 0), leaf(k, CONST, below(k, 5))), binary(k, MUL, warp, leaf(k, CONST, below(k, 4))));
+    struct expr *e = binary(k, ADD, binary(k, MUL, leaf(k, BLOCK, 0), leaf(k, CONST, below(k, 5))),
+                            binary(k, MUL, warp, leaf(k, CONST, below(k, 4))));
     if (k->counters && chance(k, 50))
         e = binary(k, ADD, e, leaf(k, COUNTER, below(k, k->counters)));
     return binary(k, REM, e, leaf(k, CONST, limit));
@@ -206,7 +221,8 @@ static struct stmt *statement(struct kernel *k, bool all)
     if (k->depth < 3 && r < 28 && k->size < 24 && k->counters < COUNTERS) {
         s->kind = FOR; /* of at most 7 rounds */
         bool same = chance(k, 60);
-        s->e = same ? leaf(k, CONST, below(k, 7)) : binary(k, AND, chance(k, 60) ? affine(k, 64) : any(k, 2), leaf(k, CONST, 7));
+        s->e = same ? leaf(k, CONST, below(k, 7))
+                    : binary(k, AND, chance(k, 60) ? affine(k, 64) : any(k, 2), leaf(k, CONST, 7));
         s->flavour = chance(k, 25) ? 2 : 1; /* the step */
         s->counter = k->counters++;
         k->depth++;
@@ -235,7 +251,8 @@ static struct stmt *statement(struct kernel *k, bool all)
         return s;
     }
     if (all && r < 54) {
-        s->kind = COPY; /* 4, 8, 16 bytes of global memory to this thread's place; wait; barrier; var = shared[index]; barrier */
+        /* 4, 8, 16 bytes of global memory to this thread's place; wait; barrier; var = shared[index]; barrier */
+        s->kind = COPY;
         s->width = ONE_OF(k, 4, 8, 16);
         s->v = index_of(k, WINDOW / s->width);
         s->e = index_of(k, k->threads);
@@ -280,7 +297,8 @@ static struct stmt *statements(struct kernel *k, unsigned n, bool all)
 void kernel_make(struct kernel *k, uint64_t seed)
 {
     static const uint32_t grids[][3] = {{4, 1, 1}, {7, 1, 1}, {3, 2, 1}, {2, 2, 2}, {12, 1, 1}, {1, 1, 1}};
-    static const uint32_t blocks[][3] = {{32, 1, 1}, {64, 1, 1}, {16, 4, 1}, {128, 1, 1}, {40, 1, 1}, {8, 3, 2}, {1, 1, 1}};
+    static const uint32_t blocks[][3] = {{32, 1, 1}, {64, 1, 1}, {16, 4, 1}, {128, 1, 1},
+                                         {40, 1, 1}, {8, 3, 2},  {1, 1, 1}};
     memset(k, 0, sizeof *k);
     k->rng = seed << 24;
     memcpy(k->grid, grids[below(k, 6)], sizeof k->grid);
@@ -310,4 +328,3 @@ void kernel_make(struct kernel *k, uint64_t seed)
     }
     k->first = s;
 }
-

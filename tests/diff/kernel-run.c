@@ -1,4 +1,5 @@
-/* An interpreter of random kernels, which knows nothing of dovetail, and traces every byte of global memory that they touch. */
+/* An interpreter of random kernels, which knows nothing of dovetail, and traces every byte of global memory that they
+ * touch. */
 #include "kernels.h"
 
 struct machine {
@@ -28,7 +29,8 @@ static uint32_t eval(const struct machine *m, const struct expr *e, uint32_t t)
         case SCALAR: return k->scalar;
         case RANK: return k->pairs ? m->at[0] % 2 : 0;
         case LOWBITS: /* 15: of what the plan has to assume; 2047: of where the buffer lies */
-            return (uint32_t)(m->w->base[k->buffer[e->k % PARAMS]] + k->offset[e->k % PARAMS]) & (e->k < PARAMS ? 2047 : 15);
+            return (uint32_t)(m->w->base[k->buffer[e->k % PARAMS]] + k->offset[e->k % PARAMS]) &
+                   (e->k < PARAMS ? 2047 : 15);
         }
     uint32_t a = eval(m, e->a, t), b = eval(m, e->b, t);
     switch (e->op) {
@@ -72,7 +74,8 @@ static uint8_t *mark(struct machine *m, uint32_t b, uint32_t at, uint32_t bytes,
     return &m->w->memory[b][at];
 }
 
-static uint8_t *touch(struct machine *m, const struct stmt *s, const struct expr *e, uint32_t t, bool reads, bool writes)
+static uint8_t *touch(struct machine *m, const struct stmt *s, const struct expr *e, uint32_t t, bool reads,
+                      bool writes)
 {
     uint32_t p = s->select && !holds(m, s->c, t) ? s->other : s->param;
     return mark(m, m->k->buffer[p], m->k->offset[p] + eval(m, e, t) * s->width, s->width, reads, writes);
@@ -84,7 +87,8 @@ static uint32_t call(struct machine *m, const struct stmt *s, uint32_t t)
     uint32_t a = eval(m, s->e, t), v;
     if (!s->flavour)
         return a * 3 ^ 5;
-    uint8_t *p = mark(m, m->k->buffer[s->param], m->k->offset[s->param] + ((a + (s->flavour == 3)) & 127) * 4, 4, s->flavour != 2, s->flavour == 2);
+    uint8_t *p = mark(m, m->k->buffer[s->param], m->k->offset[s->param] + ((a + (s->flavour == 3)) & 127) * 4, 4,
+                      s->flavour != 2, s->flavour == 2);
     if (s->flavour == 2)
         memcpy(p, &a, 4);
     memcpy(&v, p, 4);
@@ -119,7 +123,8 @@ static void tensor(struct machine *m, const struct stmt *s, uint32_t t)
     for (int32_t r = y; r < y + 4; r += (int32_t)i->step)
         for (int32_t c = x; c < x + 4; c++)
             if (r >= 0 && r < (int32_t)i->height && c >= 0 && c < (int32_t)i->width) {
-                uint8_t *p = mark(m, TILE_BUFFER(to), i->offset + (uint32_t)r * i->pitch + (uint32_t)c * 4, 4, s->flavour != 1, to);
+                uint8_t *p = mark(m, TILE_BUFFER(to), i->offset + (uint32_t)r * i->pitch + (uint32_t)c * 4, 4,
+                                  s->flavour != 1, to);
                 if (to)
                     scramble(m, p, 4);
             }
@@ -132,7 +137,8 @@ static void matrix(struct machine *m, const struct stmt *s, uint32_t t)
         return;
     uint32_t at = m->k->offset[s->param] + 32 * eval(m, s->e, t);
     for (uint32_t r = 0; r < 16; r++) {
-        uint8_t *p = mark(m, m->k->buffer[s->param], at + r * s->count * s->width, 16 * s->width, !s->flavour, s->flavour);
+        uint8_t *p =
+            mark(m, m->k->buffer[s->param], at + r * s->count * s->width, 16 * s->width, !s->flavour, s->flavour);
         if (s->flavour)
             memset(p, 0, 16 * s->width);
     }
@@ -178,7 +184,11 @@ static void run_stmt(struct machine *m, const struct stmt *s, const bool *on)
     case SHUFFLE:
         memcpy(old, m->var[s->other], sizeof old);
         for (uint32_t t = 0; t < n; t++) {
-            uint32_t lane = t % 32, b = s->e->k, from = s->flavour == 0 ? b : s->flavour == 1 ? lane ^ b : s->flavour == 2 ? lane - b : lane + b;
+            uint32_t lane = t % 32, b = s->e->k,
+                     from = s->flavour == 0   ? b
+                            : s->flavour == 1 ? lane ^ b
+                            : s->flavour == 2 ? lane - b
+                                              : lane + b;
             m->var[s->var][t] = old[from > 31 ? t : t - lane + from];
         }
         return;
@@ -190,7 +200,8 @@ static void run_stmt(struct machine *m, const struct stmt *s, const bool *on)
                 if (s->flavour == 3)
                     rounds[q] += yes;
                 else if (q / 32 == t / 32)
-                    rounds[q] = s->flavour == 0 ? rounds[q] | (uint32_t)yes << t % 32 : rounds[q] + (s->flavour == 1 ? yes : !yes);
+                    rounds[q] = s->flavour == 0 ? rounds[q] | (uint32_t)yes << t % 32
+                                                : rounds[q] + (s->flavour == 1 ? yes : !yes);
         }
         for (uint32_t t = 0; t < n; t++)
             m->var[s->var][t] = s->flavour == 1 ? rounds[t] != 0 : s->flavour == 2 ? rounds[t] == 0 : rounds[t];
@@ -284,7 +295,9 @@ void kernel_run(const struct kernel *k, struct world *w, struct trace *out, unsi
             m.shared[i] = w->shared ? (uint32_t)dt_splitmix64(w->shared, i) : 0;
         for (uint32_t t = 0; t < THREADS; t++)
             for (uint32_t i = 0; i < LOCALS; i++)
-                m.local[t][i] = k->tidy ? t + i : w->shared ? (uint32_t)dt_splitmix64(w->shared + 2, t * LOCALS + i) : 0;
+                m.local[t][i] = k->tidy     ? t + i
+                                : w->shared ? (uint32_t)dt_splitmix64(w->shared + 2, t * LOCALS + i)
+                                            : 0;
         run_stmts(&m, k->first, on);
     }
 }
@@ -305,4 +318,3 @@ void kernel_world(struct world *w, unsigned variant, const uint32_t align[BUFFER
     }
     w->shared = variant * 0x9E3779B9u;
 }
-

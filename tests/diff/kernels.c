@@ -1,24 +1,31 @@
 /* Footprints of random kernels against an interpreter that knows nothing of dovetail.
  *
- * A kernel is a random tree of statements (kernel-make.c); kernel-print.c writes it as PTX, kernel-run.c executes the tree itself, thread by thread, and
- * traces every byte of global memory that it touches. The trace is taken for several contents of all buffers that are no constant, of uninitialised
- * shared and local memory and of what bulk copies carry, for several addresses of the buffers, and with the blocks in several orders; the analysis is done
- * once (every fourth batch once more in small windows of blocks), and then held to it:
+ * A kernel is a random tree of statements (kernel-make.c); kernel-print.c writes it as PTX, kernel-run.c executes the
+ * tree itself, thread by thread, and traces every byte of global memory that it touches. The trace is taken for several
+ * contents of all buffers that are no constant, of uninitialised shared and local memory and of what bulk copies carry,
+ * for several addresses of the buffers, and with the blocks in several orders; the analysis is done once (every fourth
+ * batch once more in small windows of blocks), and then held to it:
  *
  *   every byte read, or written, in any trace is in the block's footprint
  *   every byte that the footprint says is surely written is written in every trace
- *   where the evidence is `proved`, the footprint is the trace, exactly, in all of them; where it is `observed`, for the constants' content
- *   no footprint and no block map that is called proved changes when the kernels run on other data with their blocks in another order
- *   both recorders, instrumented PTX and the software device itself, give the same document, with launches summarised, as slices and whole
+ *   where the evidence is `proved`, the footprint is the trace, exactly, in all of them; where it is `observed`, for
+ *   the constants' content
+ *   no footprint and no block map that is called proved changes when the kernels run on other data with their blocks in
+ *   another order
+ *   both recorders, instrumented PTX and the software device itself, give the same document, with launches summarised,
+ *   as slices and whole
  *
- * In the kernels: affine and arbitrary indices, nested loops whose bounds depend on threads and on other loops, guards joined by and/or, else branches, early
- * exits, accesses of 1 to 16 bytes, vectors, generic and .nc and volatile loads, atomics and reductions, staging through shared memory with
- * barriers (also of what nobody wrote), local memory (also by generic addresses, and unwritten), cp.async, bulk copies, copies of tensors, wmma loads and
- * stores, shuffles, votes, barrier reductions, device functions, indices from data and from constant tables and, in some kernels, from what the launch
- * itself writes, selected pointers, several parameters into one buffer at overlapping offsets, the low bits of an address as an operand, 3-D grids and
- * blocks, ranks in clusters. Not in them: other blocks' shared memory, im2col, wgmma (tests/diff/kinds.py has the first).
+ * In the kernels: affine and arbitrary indices, nested loops whose bounds depend on threads and on other loops, guards
+ * joined by and/or, else branches, early exits, accesses of 1 to 16 bytes, vectors, generic and .nc and volatile loads,
+ * atomics and reductions, staging through shared memory with barriers (also of what nobody wrote), local memory (also
+ * by generic addresses, and unwritten), cp.async, bulk copies, copies of tensors, wmma loads and stores, shuffles,
+ * votes, barrier reductions, device functions, indices from data and from constant tables and, in some kernels, from
+ * what the launch itself writes, selected pointers, several parameters into one buffer at overlapping offsets, the low
+ * bits of an address as an operand, 3-D grids and blocks, ranks in clusters. Not in them: other blocks' shared memory,
+ * im2col, wgmma (tests/diff/kinds.py has the first).
  *
- *     test-kernels [COUNT [FIRST_SEED]]     mismatches as lines with the seed; how often data-dependent was said of what no trace showed
+ *     test-kernels [COUNT [FIRST_SEED]]     mismatches as lines with the seed; how often data-dependent was said of
+ *                                           what no trace showed
  *     SHOW=1 test-kernels 1 SEED            prints the PTX as well
  */
 #include <stdio.h>
@@ -118,8 +125,10 @@ static void document(struct dt_str *doc, const struct kernel *k, unsigned n, con
     static struct world w;
     kernel_world(&w, variant, (const uint32_t[BUFFERS]){16, 16, 16, 16, 16});
     for (unsigned b = 0; b < BUFFERS; b++) {
-        static const char *const name[] = {"in", "table", "out0", "out1", "out2"}, digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-        dt_str_addf(doc, "%s\"%s\": {\"bytes\": %u, \"role\": \"%s\"", b ? ", " : "", name[b], BYTES, b < OUT0 ? "input" : "output");
+        static const char *const name[] = {"in", "table", "out0", "out1", "out2"},
+                                 digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        dt_str_addf(doc, "%s\"%s\": {\"bytes\": %u, \"role\": \"%s\"", b ? ", " : "", name[b], BYTES,
+                    b < OUT0 ? "input" : "output");
         if (b < OUT0) {
             dt_str_addf(doc, "%s, \"data\": \"", b == TABLE ? ", \"constant\": true" : "");
             for (uint32_t i = 0; i < BYTES; i += 3) {
@@ -138,13 +147,20 @@ static void document(struct dt_str *doc, const struct kernel *k, unsigned n, con
     dt_str_add(doc, "}, \"launches\": [");
     for (unsigned i = 0; i < n; i++) {
         static const char *const name[] = {"in", "table", "out0", "out1", "out2"};
-        dt_str_addf(doc, "%s{\"name\": \"k%u\", \"module\": \"m\", \"entry\": \"k%u\", \"grid\": [%u,%u,%u], \"block\": [%u,%u,%u], \"args\": [",
-                    i ? "," : "", i, i, k[i].grid[0], k[i].grid[1], k[i].grid[2], k[i].block[0], k[i].block[1], k[i].block[2]);
+        dt_str_addf(doc,
+                    "%s{\"name\": \"k%u\", \"module\": \"m\", \"entry\": \"k%u\", \"grid\": [%u,%u,%u], \"block\": "
+                    "[%u,%u,%u], \"args\": [",
+                    i ? "," : "", i, i, k[i].grid[0], k[i].grid[1], k[i].grid[2], k[i].block[0], k[i].block[1],
+                    k[i].block[2]);
         for (int p = 0; p < PARAMS; p++)
             dt_str_addf(doc, "{\"buffer\": \"%s\", \"offset\": %u}, ", name[k[i].buffer[p]], k[i].offset[p]);
         for (int q = 0; q < 2; q++)
-            dt_str_addf(doc, "{\"tensor_map\": {\"buffer\": \"%s\", \"offset\": %u, \"tensorDataType\": 3, \"tensorRank\": 2, \"globalDim\": [%u, %u], \"globalStrides\": [%u], "
-                             "\"boxDim\": [4, 4], \"elementStrides\": [1, %u]}}, ", name[TILE_BUFFER(q)], tiles[q].offset, tiles[q].width, tiles[q].height, tiles[q].pitch, tiles[q].step);
+            dt_str_addf(doc,
+                        "{\"tensor_map\": {\"buffer\": \"%s\", \"offset\": %u, \"tensorDataType\": 3, \"tensorRank\": "
+                        "2, \"globalDim\": [%u, %u], \"globalStrides\": [%u], "
+                        "\"boxDim\": [4, 4], \"elementStrides\": [1, %u]}}, ",
+                        name[TILE_BUFFER(q)], tiles[q].offset, tiles[q].width, tiles[q].height, tiles[q].pitch,
+                        tiles[q].step);
         dt_str_addf(doc, "{\"u32\": %u}]", k[i].scalar);
         dt_str_add(doc, k[i].pairs ? ", \"cluster\": [2, 1, 1]}" : "}");
     }
@@ -169,7 +185,8 @@ static int other_ways(struct dev_device *d, uint64_t seed, const struct dev_prog
         r = ana_run(d, p, &way[i].o, &b, &e);
         json_t *two = r == 0 ? ana_to_json(b, dev_info(d), NULL, true) : NULL;
         if (r < 0 || !json_equal(one, two)) {
-            printf("seeds from %llu, %s: %s\n", (unsigned long long)seed, way[i].name, r < 0 ? e.detail ? e.detail : "failed" : "another document");
+            printf("seeds from %llu, %s: %s\n", (unsigned long long)seed, way[i].name,
+                   r < 0 ? e.detail ? e.detail : "failed" : "another document");
             wrong++;
         }
         json_decref(two);
@@ -180,7 +197,10 @@ static int other_ways(struct dev_device *d, uint64_t seed, const struct dev_prog
     return r;
 }
 
-static bool same_set(struct ana_set x, struct ana_set y) { return x.n == y.n && (!x.n || !memcmp(x.iv, y.iv, x.n * sizeof *x.iv)); }
+static bool same_set(struct ana_set x, struct ana_set y)
+{
+    return x.n == y.n && (!x.n || !memcmp(x.iv, y.iv, x.n * sizeof *x.iv));
+}
 
 static const struct ana_touch *touched(const struct ana_launch *l, uint32_t block, uint32_t buffer)
 {
@@ -199,7 +219,8 @@ static bool keeps(const struct ana_launch *x, const struct ana_launch *y)
             const struct ana_touch *s = touched(x, b, x->access[i].buffer), *t = touched(y, b, x->access[i].buffer);
             if (x->access[i].read != ANA_DATA_DEPENDENT && !same_set(s->read, t->read))
                 return false;
-            if (x->access[i].write != ANA_DATA_DEPENDENT && (!same_set(s->must_write, t->must_write) || !same_set(s->may_write, t->may_write)))
+            if (x->access[i].write != ANA_DATA_DEPENDENT &&
+                (!same_set(s->must_write, t->must_write) || !same_set(s->may_write, t->may_write)))
                 return false;
         }
     return x->nblock == y->nblock;
@@ -209,11 +230,14 @@ static bool same_rows(const struct ana_rows *x, const struct ana_rows *y)
 {
     if (x->npairs != y->npairs || !x->row != !y->row)
         return false;
-    return !x->row || (!memcmp(x->row, y->row, ((size_t)x->nrow + 1) * sizeof *x->row) && !memcmp(x->col, y->col, x->npairs * sizeof *x->col));
+    return !x->row || (!memcmp(x->row, y->row, ((size_t)x->nrow + 1) * sizeof *x->row) &&
+                       !memcmp(x->col, y->col, x->npairs * sizeof *x->col));
 }
 
-/* The kernels really run on other data, with their blocks in another order: no footprint and no map changes that is called proved. */
-static int other_data(struct dev_device *d, uint64_t seed, const struct kernel *k, unsigned n, const char *ptx, const struct dev_prog *p, const struct ana_result *a)
+/* The kernels really run on other data, with their blocks in another order: no footprint and no map changes that is
+ * called proved. */
+static int other_data(struct dev_device *d, uint64_t seed, const struct kernel *k, unsigned n, const char *ptx,
+                      const struct dev_prog *p, const struct ana_result *a)
 {
     struct ana_options o = {.way = seed / BATCH & 1 ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE, .no_slice = true};
     struct dt_str doc = {0};
@@ -235,14 +259,16 @@ static int other_data(struct dev_device *d, uint64_t seed, const struct kernel *
     }
     for (unsigned i = 0; i < n && r == 0; i++)
         if (!keeps(&a->launch[i], &b->launch[i])) {
-            printf("seed %llu: a proved footprint changes with data or the order of blocks\n", (unsigned long long)(seed + i));
+            printf("seed %llu: a proved footprint changes with data or the order of blocks\n",
+                   (unsigned long long)(seed + i));
             wrong++;
         }
     for (uint32_t i = 0; i < a->nedge && r == 0; i++) {
         const struct ana_edge *x = &a->edge[i], *y = ana_find_edge(b, x->producer, x->consumer);
-        if (x->evidence != ANA_DATA_DEPENDENT && (!y || !same_rows(&x->raw, &y->raw) || !same_rows(&x->war, &y->war) || !same_rows(&x->waw, &y->waw))) {
-            printf("seeds %llu and %llu: a proved map changes with data or the order of blocks\n", (unsigned long long)seed + x->producer,
-                   (unsigned long long)seed + x->consumer);
+        if (x->evidence != ANA_DATA_DEPENDENT &&
+            (!y || !same_rows(&x->raw, &y->raw) || !same_rows(&x->war, &y->war) || !same_rows(&x->waw, &y->waw))) {
+            printf("seeds %llu and %llu: a proved map changes with data or the order of blocks\n",
+                   (unsigned long long)seed + x->producer, (unsigned long long)seed + x->consumer);
             wrong++;
         }
     }
@@ -332,8 +358,8 @@ int main(int argc, char **argv)
     }
     for (unsigned i = 0; i < count; i += BATCH)
         batch(d, seed + i, count - i < BATCH ? count - i : BATCH);
-    printf("%u kernels, %u wrong; data-dependent was said of %u reads and writes of a buffer, and seen in %u\n", checked, wrong, data_said,
-           data_shown);
+    printf("%u kernels, %u wrong; data-dependent was said of %u reads and writes of a buffer, and seen in %u\n",
+           checked, wrong, data_said, data_shown);
     dev_close(d);
     return wrong || checked != count;
 }

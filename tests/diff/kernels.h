@@ -1,4 +1,5 @@
-/* A random kernel: a tree of statements. kernel-make.c makes it, kernel-print.c writes it as PTX, kernel-run.c executes it. */
+/* A random kernel: a tree of statements. kernel-make.c makes it, kernel-print.c writes it as PTX, kernel-run.c executes
+ * it. */
 #ifndef KERNELS_H
 #define KERNELS_H
 
@@ -27,8 +28,42 @@
 #define TILE_BUFFER(to) ((to) ? OUT2 : IN)
 
 enum { IN, TABLE, OUT0, OUT1, OUT2, BUFFERS };
-enum leaf { CONST, TIDX, TIDY, CTAX, CTAY, CTAZ, LINEAR, BLOCK, VAR, COUNTER, SCALAR, LOWBITS, RANK /* in the cluster */ };
-enum op { LEAF, ADD, SUB, MUL, AND, OR, XOR, SHL, SHR, MIN, MAX, REM, DIV, HIGH, EXTRACT /* c bits from bit b on */, COUNT, ZEROS, PICK, OPS };
+enum leaf {
+    CONST,
+    TIDX,
+    TIDY,
+    CTAX,
+    CTAY,
+    CTAZ,
+    LINEAR,
+    BLOCK,
+    VAR,
+    COUNTER,
+    SCALAR,
+    LOWBITS,
+    RANK /* in the cluster */
+};
+enum op {
+    LEAF,
+    ADD,
+    SUB,
+    MUL,
+    AND,
+    OR,
+    XOR,
+    SHL,
+    SHR,
+    MIN,
+    MAX,
+    REM,
+    DIV,
+    HIGH,
+    EXTRACT /* c bits from bit b on */,
+    COUNT,
+    ZEROS,
+    PICK,
+    OPS
+};
 
 struct expr {
     enum op op;
@@ -42,7 +77,25 @@ struct cond { /* comparisons joined by and, or */
     enum { LAST, ALSO, ELSE } join;
     struct cond *next;
 };
-enum kind { SET, IF, FOR, LOAD, STORE, ATOMIC, RED, STAGE, SHUFFLE, EXIT, COPY, LOCAL, CALL, VOTE, BULK, TENSOR, MATRIX };
+enum kind {
+    SET,
+    IF,
+    FOR,
+    LOAD,
+    STORE,
+    ATOMIC,
+    RED,
+    STAGE,
+    SHUFFLE,
+    EXIT,
+    COPY,
+    LOCAL,
+    CALL,
+    VOTE,
+    BULK,
+    TENSOR,
+    MATRIX
+};
 struct stmt {
     enum kind kind;
     struct expr *e, *v, *w; /* index or value; value stored; index of what is loaded back */
@@ -54,10 +107,10 @@ struct stmt {
 struct kernel {
     uint32_t grid[3], block[3], threads, blocks;
     uint32_t buffer[PARAMS], offset[PARAMS], scalar; /* parameters */
-    bool pool;      /* warps are full: shuffles may be used */
-    bool wild;      /* what comes from memory that is written may decide what is touched */
-    bool tidy;      /* local memory has been written at the start */
-    bool pairs;     /* clusters of two blocks along x */
+    bool pool;                                       /* warps are full: shuffles may be used */
+    bool wild;  /* what comes from memory that is written may decide what is touched */
+    bool tidy;  /* local memory has been written at the start */
+    bool pairs; /* clusters of two blocks along x */
     struct stmt *first;
     struct dt_arena arena;
     uint64_t rng;
@@ -78,11 +131,14 @@ static const struct tile {
     uint32_t offset, width, height, pitch, step;
 } tiles[2] = {{0, 30, 12, 128, 2}, {64, 20, 15, 96, 1}};
 
-void kernel_make(struct kernel *k, uint64_t seed);                                /* k->arena is its memory */
-void kernel_print(struct dt_str *out, const struct kernel *k, unsigned number);   /* entry k<number> */
-void kernel_head(struct dt_str *out);                                              /* what a module of kernels begins with */
-/* Variant 0 is the graph's own fill; the constant table is the same in all. align: what addresses are multiples of, at least 16. */
+void kernel_make(struct kernel *k, uint64_t seed);                              /* k->arena is its memory */
+void kernel_print(struct dt_str *out, const struct kernel *k, unsigned number); /* entry k<number> */
+/* what a module of kernels begins with */
+void kernel_head(struct dt_str *out);
+/* Variant 0 is the graph's own fill; the constant table is the same in all. align: what addresses are multiples of, at
+ * least 16. */
 void kernel_world(struct world *w, unsigned variant, const uint32_t align[BUFFERS]);
-void kernel_run(const struct kernel *k, struct world *w, struct trace *out, unsigned order); /* blocks in an order of this seed; 0: ascending */
+/* blocks in an order of this seed; 0: ascending */
+void kernel_run(const struct kernel *k, struct world *w, struct trace *out, unsigned order);
 
 #endif

@@ -1,22 +1,28 @@
-/* Plans many graphs in one process: what plans.py and mutants.py drive. Linked with a build of rewrite/ that has switches (RW_TEST_HOOKS).
+/* Plans many graphs in one process: what plans.py and mutants.py drive. Linked with a build of rewrite/ that has
+ * switches (RW_TEST_HOOKS).
  *
  * A line of stdin is a JSON object, a line of stdout its answer, in order:
  *
- *   {"graph": {…}, "allow": […], "deny": […], "off": "order,async", "force": true, "inputs": 3, "schedules": 8, "seeds": [11, 12]}
- *   {"plan": {…, modules left out, unless "modules": true}, "equal": "" | "y differs at byte 12 with seed 11", "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
+ *   {"graph": {…}, "allow": […], "deny": […], "off": "order,async", "force": true, "inputs": 3, "schedules": 8,
+ *   "seeds": [11, 12]}
+ *   {"plan": {…, modules left out, unless "modules": true}, "equal": "" | "y differs at byte 12 with seed 11",
+ *   "compile_ms": 1, "analyze_ms": 2, "plan_ms": 3, "run_ms": 4}
  *   {"error": "code: words"}
  *
- *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of each
+ *   {"list": true}  ->  {"kinds": [["block-fusion", "register"], …, ["split", ""]]}: the registry, with the levels of
+ *                       each
  *
- * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels": "shared,global" leaves the
- * other levels of block fusion out, "cluster" says of how many blocks clusters are, "propose": "kind: a b" has a candidate looked at that nobody
- * proposes, "spoil" makes wrong what a rewrite has just made (rw_hooks). "equal" is found here and
- * not by rewrite/verify.c: graph and plan run on the same fills with poisoned buffers, every output is compared byte by byte. "refill": {"f": {fill}, …}
- * gives buffers other fills for that, which the planner never saw: what data decides may then go the other way. An input with which the graph itself
- * faults is passed over ("skipped": how often); with "schedules" they are held to each other in other orders of blocks, too, by rw_verify. A graph that is not even equal to itself so is an error, "unfit".
+ * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels":
+ * "shared,global" leaves the other levels of block fusion out, "cluster" says of how many blocks clusters are,
+ * "propose": "kind: a b" has a candidate looked at that nobody proposes, "spoil" makes wrong what a rewrite has just
+ * made (rw_hooks). "equal" is found here and not by rewrite/verify.c: graph and plan run on the same fills with
+ * poisoned buffers, every output is compared byte by byte. "refill": {"f": {fill}, …} gives buffers other fills for
+ * that, which the planner never saw: what data decides may then go the other way. An input with which the graph itself
+ * faults is passed over ("skipped": how often); with "schedules" they are held to each other in other orders of blocks,
+ * too, by rw_verify. A graph that is not even equal to itself so is an error, "unfit".
  *
- * CUDA texts are compiled once, and modules with the text of the graph before are not assembled again. One device for all; after a fault it is
- * reset. Device: argv[1], else "soft".
+ * CUDA texts are compiled once, and modules with the text of the graph before are not assembled again. One device for
+ * all; after a fault it is reset. Device: argv[1], else "soft".
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +44,7 @@ static int compile(json_t *modules, struct dt_err *e)
 {
     const char *name;
     json_t *m;
-    json_object_foreach(modules, name, m) {
+    json_object_foreach (modules, name, m) {
         const char *cuda = json_string_value(json_object_get(m, "cuda"));
         unsigned k = 0;
         if (!cuda)
@@ -70,7 +76,7 @@ static unsigned words(const json_t *list, const char **ret)
     unsigned n = 0;
     const json_t *v;
     size_t i;
-    json_array_foreach(list, i, v) {
+    json_array_foreach (list, i, v) {
         if (n < WORDS && json_is_string(v))
             ret[n++] = json_string_value(v);
     }
@@ -97,7 +103,8 @@ static int outputs(const struct dev_prog *p, uint64_t seed, int poison, uint8_t 
 }
 
 /* Same bytes? The answer is in `say`, empty when they are. */
-static int compare(const struct dev_prog *graph, const struct dev_prog *plan, uint64_t seed, struct dt_str *say, struct dt_err *e)
+static int compare(const struct dev_prog *graph, const struct dev_prog *plan, uint64_t seed, struct dt_str *say,
+                   struct dt_err *e)
 {
     uint8_t **a = dt_calloc(graph->graph->nbuffer + 1, sizeof *a), **b = dt_calloc(plan->graph->nbuffer + 1, sizeof *b);
     int r = outputs(graph, seed, POISON, a, e);
@@ -114,7 +121,8 @@ static int compare(const struct dev_prog *graph, const struct dev_prog *plan, ui
         }
         for (uint64_t i = 0; i < x->bytes && !say->len; i++)
             if (a[k][i] != b[n][i])
-                dt_str_addf(say, "'%s' differs at byte %llu with seed %llu", x->name, (unsigned long long)i, (unsigned long long)seed);
+                dt_str_addf(say, "'%s' differs at byte %llu with seed %llu", x->name, (unsigned long long)i,
+                            (unsigned long long)seed);
     }
     for (uint32_t k = 0; k < graph->graph->nbuffer; k++)
         free(a[k]);
@@ -126,11 +134,12 @@ static int compare(const struct dev_prog *graph, const struct dev_prog *plan, ui
 }
 
 /* The program with other fills. */
-static int refilled(const struct dev_prog *p, const json_t *doc, const json_t *fills, struct dt_graph **ret_g, struct dev_prog **ret, struct dt_err *e)
+static int refilled(const struct dev_prog *p, const json_t *doc, const json_t *fills, struct dt_graph **ret_g,
+                    struct dev_prog **ret, struct dt_err *e)
 {
     json_t *mine = json_deep_copy(doc), *buffers = json_object_get(mine, "buffers"), *f;
     const char *name;
-    json_object_foreach((json_t *)fills, name, f) {
+    json_object_foreach ((json_t *)fills, name, f) {
         if (json_object_get(buffers, name))
             json_object_set(json_object_get(buffers, name), "fill", f);
     }
@@ -142,8 +151,8 @@ static int refilled(const struct dev_prog *p, const json_t *doc, const json_t *f
 }
 
 /* Graph and plan on what the planner never saw. */
-static int on_others(const struct dev_prog *p, const json_t *doc, const struct dev_prog *pp, const json_t *plan, const json_t *line, json_t *out,
-                     struct dt_str *say, struct dt_err *e)
+static int on_others(const struct dev_prog *p, const json_t *doc, const struct dev_prog *pp, const json_t *plan,
+                     const json_t *line, json_t *out, struct dt_str *say, struct dt_err *e)
 {
     const json_t *fills = json_object_get(line, "refill");
     struct dt_graph *g = NULL, *gp = NULL;
@@ -155,7 +164,8 @@ static int on_others(const struct dev_prog *p, const json_t *doc, const struct d
         json_object_set_new(out, "skipped", json_string(e->detail ? e->detail : ""));
         dt_err_done(e);
         r = 0;
-    } else if (r == 0 && (r = rw_verify(device, a, b, 3, (unsigned)json_integer_value(json_object_get(line, "schedules")), e)) < 0) {
+    } else if (r == 0 && (r = rw_verify(device, a, b, 3,
+                                        (unsigned)json_integer_value(json_object_get(line, "schedules")), e)) < 0) {
         dt_str_addf(say, "on other content: %s", e->detail ? e->detail : "?");
         dt_err_done(e);
         r = 0;
@@ -207,7 +217,8 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
         r = dev_prog_derive(device, g, last_prog, NULL, NULL, &p, e);
     json_object_set_new(out, "compile_ms", json_integer(ms(&t)));
     if (r == 0 && json_object_get(line, "refill") && (r = rw_verify(device, p, p, 1, 2, e)) < 0)
-        json_object_set_new(out, "unfit", json_true()); /* what the graph leaves is the order of its blocks, or a fault */
+        /* what the graph leaves is the order of its blocks, or a fault */
+        json_object_set_new(out, "unfit", json_true());
     if (r == 0)
         r = ana_run(device, p, NULL, &a, e);
     json_object_set_new(out, "analyze_ms", json_integer(ms(&t)));
@@ -218,7 +229,7 @@ static int answer(json_t *line, json_t *out, struct dt_err *e)
         r = dt_graph_from_json(plan, &gp, e);
     if (r == 0)
         r = dev_prog_derive(device, gp, p, NULL, NULL, &pp, e);
-    json_array_foreach(json_object_get(line, "seeds"), i, v) {
+    json_array_foreach (json_object_get(line, "seeds"), i, v) {
         if (r == 0)
             r = compare(p, pp, (uint64_t)json_integer_value(v), &say, e);
     }

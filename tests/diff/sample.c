@@ -1,8 +1,9 @@
 /* Samples of graphs, as planning runs them where the whole is too large, held against whole runs: sample GRAPH.json…
  *
- * The limit is set to 1 instruction, so that every graph is too large. For each: the bytes that a sample says it makes right are right; it ran
- * fewer blocks; what its launches are said to cost is what they cost; the plan found that way is, run whole, the graph's; and a plan with a wrong
- * constant in it is found out, and one in which a block that the sample leaves out writes nothing.
+ * The limit is set to 1 instruction, so that every graph is too large. For each: the bytes that a sample says it makes
+ * right are right; it ran fewer blocks; what its launches are said to cost is what they cost; the plan found that way
+ * is, run whole, the graph's; and a plan with a wrong constant in it is found out, and one in which a block that the
+ * sample leaves out writes nothing.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,19 +11,19 @@
 
 #include "rewrite/rewrite-priv.h"
 
-#define MUST(call)                                                                                                                  \
-    do {                                                                                                                            \
-        if ((call) < 0) {                                                                                                           \
-            printf("FAIL %s: %s: %s\n", name, #call, e.detail ? e.detail : "");                                                       \
-            exit(1);                                                                                                                \
-        }                                                                                                                           \
+#define MUST(call)                                                                                                     \
+    do {                                                                                                               \
+        if ((call) < 0) {                                                                                              \
+            printf("FAIL %s: %s: %s\n", name, #call, e.detail ? e.detail : "");                                        \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
-#define EXPECT(what)                                                                                                                \
-    do {                                                                                                                            \
-        if (!(what)) {                                                                                                              \
-            printf("FAIL %s: line %d: %s\n", name, __LINE__, #what);                                                                 \
-            exit(1);                                                                                                                \
-        }                                                                                                                           \
+#define EXPECT(what)                                                                                                   \
+    do {                                                                                                               \
+        if (!(what)) {                                                                                                 \
+            printf("FAIL %s: line %d: %s\n", name, __LINE__, #what);                                                   \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
 /* The graph with the files that its modules name in it. */
@@ -35,8 +36,7 @@ static struct dt_graph *read_graph(const char *path)
     size_t len;
     json_t *doc = json_load_file(path, 0, NULL), *m;
     EXPECT(doc);
-    json_object_foreach(json_object_get(doc, "modules"), key, m)
-    {
+    json_object_foreach (json_object_get(doc, "modules"), key, m) {
         struct dt_str file = {0};
         const char *f = json_string_value(json_object_get(m, "file"));
         if (!f)
@@ -53,7 +53,8 @@ static struct dt_graph *read_graph(const char *path)
     return g;
 }
 
-static void run(const char *name, struct dev_device *d, const struct dev_prog *p, const struct dev_some *some, uint8_t **out, struct dev_cost *cost)
+static void run(const char *name, struct dev_device *d, const struct dev_prog *p, const struct dev_some *some,
+                uint8_t **out, struct dev_cost *cost)
 {
     struct dt_err e = {0};
     struct dev_run *r = NULL;
@@ -71,15 +72,17 @@ static void run(const char *name, struct dev_device *d, const struct dev_prog *p
     dev_run_free(r);
 }
 
-static bool near(uint64_t x, uint64_t y, double part) { return (double)(x > y ? x - y : y - x) <= part * (double)y + 64; }
+static bool near(uint64_t x, uint64_t y, double part)
+{
+    return (double)(x > y ? x - y : y - x) <= part * (double)y + 64;
+}
 
 /* Make a sum of one of the plan's own modules (f0, f1 …) a difference. False: none has one. */
 static bool tamper(json_t *plan)
 {
     const char *key;
     json_t *m;
-    json_object_foreach(json_object_get(plan, "modules"), key, m)
-    {
+    json_object_foreach (json_object_get(plan, "modules"), key, m) {
         const char *text = json_string_value(json_object_get(m, "ptx"));
         char *copy = text && key[0] == 'f' ? strdup(text) : NULL, *at = copy ? strstr(copy, "add.rn.f32") : NULL;
         if (!at && copy)
@@ -109,11 +112,13 @@ static bool idle(json_t *plan, const struct ana_result *a, const struct rw_sampl
     const struct dt_graph *g = a->prog->graph;
     for (uint32_t l = 0; l < g->nlaunch; l++) {
         json_t *x = json_array_get(json_object_get(plan, "launches"), l), *m;
-        const char *module = json_string_value(json_object_get(x, "module")), *entry = json_string_value(json_object_get(x, "entry"));
+        const char *module = json_string_value(json_object_get(x, "module")),
+                   *entry = json_string_value(json_object_get(x, "entry"));
         uint32_t block = 1; /* of the sample's own: both ends, the middle, some more */
         for (uint32_t k = 0; k < s->some[l].n; k++)
             block += s->some[l].block[k] == block;
-        if (!module || !entry || !s->some[l].n || !makes_output(a, l) || block >= g->launch[l].grid[0] || !(m = json_object_get(json_object_get(plan, "modules"), module)))
+        if (!module || !entry || !s->some[l].n || !makes_output(a, l) || block >= g->launch[l].grid[0] ||
+            !(m = json_object_get(json_object_get(plan, "modules"), module)))
             continue;
         const char *text = json_string_value(json_object_get(m, "ptx")), *at = text ? strstr(text, entry) : NULL;
         if (!at || module[0] != 'f' || !(at = strstr(at, "\n{")) || !(at = strstr(at, "ld.param")))
@@ -121,7 +126,10 @@ static bool idle(json_t *plan, const struct ana_result *a, const struct rw_sampl
         while (at[-1] != '\n')
             at--;
         struct dt_str other = {0};
-        dt_str_addf(&other, "%.*s.reg .b32 %%zz;\n.reg .pred %%zp;\nmov.u32 %%zz, %%ctaid.x;\nsetp.eq.u32 %%zp, %%zz, %u;\n@%%zp ret;\n%s", (int)(at - text), text, block, at);
+        dt_str_addf(&other,
+                    "%.*s.reg .b32 %%zz;\n.reg .pred %%zp;\nmov.u32 %%zz, %%ctaid.x;\nsetp.eq.u32 %%zp, %%zz, "
+                    "%u;\n@%%zp ret;\n%s",
+                    (int)(at - text), text, block, at);
         json_object_set_new(m, "ptx", json_string(other.s));
         dt_str_done(&other);
         return true;
@@ -131,8 +139,8 @@ static bool idle(json_t *plan, const struct ana_result *a, const struct rw_sampl
 
 static unsigned smaller, untouched, planned, caught, idled;
 
-static unsigned found_out(struct dev_device *d, const char *name, const struct dev_prog *p, const struct ana_result *a, const struct rw_sample *s, json_t *plan,
-                          const char *how)
+static unsigned found_out(struct dev_device *d, const char *name, const struct dev_prog *p, const struct ana_result *a,
+                          const struct rw_sample *s, json_t *plan, const char *how)
 {
     struct dt_err e = {0};
     struct rw_reference *ref = NULL;
@@ -166,7 +174,8 @@ static void one(struct dev_device *d, const char *name)
     MUST(ana_run(d, p, NULL, &a, &e));
     MUST(rw_sample_choose(d, p, a, 1, &s, &cost, &e));
     if (s) {
-        struct dev_cost *whole_cost = calloc(g->nlaunch, sizeof *whole_cost), *some_cost = calloc(g->nlaunch, sizeof *some_cost);
+        struct dev_cost *whole_cost = calloc(g->nlaunch, sizeof *whole_cost),
+                        *some_cost = calloc(g->nlaunch, sizeof *some_cost);
         uint8_t **whole = calloc(g->nbuffer, sizeof *whole), **some = calloc(g->nbuffer, sizeof *some);
         uint64_t compared = 0, poison = 0, all = 0;
         run(name, d, p, NULL, whole, whole_cost);
@@ -186,13 +195,13 @@ static void one(struct dev_device *d, const char *name)
         }
         EXPECT(compared > 0);
         smaller += compared < all;
-        untouched += poison > 64; /* of the outputs: blocks that were left out did not run */
+        untouched += poison > 64;                   /* of the outputs: blocks that were left out did not run */
         for (uint32_t l = 0; l < g->nlaunch; l++) { /* blocks are not all alike: at edges, and under guards */
             EXPECT(near(some_cost[l].instructions, whole_cost[l].instructions, 0.35));
             EXPECT(near(cost[l].instructions, whole_cost[l].instructions, 0.35));
         }
-        printf("%s: %llu of %llu blocks, %llu of %llu bytes compared\n", name, (unsigned long long)s->blocks, (unsigned long long)s->of,
-               (unsigned long long)compared, (unsigned long long)all);
+        printf("%s: %llu of %llu blocks, %llu of %llu bytes compared\n", name, (unsigned long long)s->blocks,
+               (unsigned long long)s->of, (unsigned long long)compared, (unsigned long long)all);
         for (uint32_t k = 0; k < g->nbuffer; k++) {
             free(whole[k]);
             free(some[k]);
@@ -249,7 +258,8 @@ int main(int argc, char **argv)
     for (int k = 1; k < argc; k++)
         one(d, argv[k]);
     dev_close(d);
-    printf("%d graphs, %u with a true part, %u with blocks left out of their outputs, %u plans, %u wrong plans found out, %u with a block that does nothing\n", argc - 1, smaller, untouched,
-           planned, caught, idled);
+    printf("%d graphs, %u with a true part, %u with blocks left out of their outputs, %u plans, %u wrong plans found "
+           "out, %u with a block that does nothing\n",
+           argc - 1, smaller, untouched, planned, caught, idled);
     return argc > 1 && smaller && untouched && planned && caught && idled ? 0 : 1;
 }

@@ -1,13 +1,17 @@
-/* A program that runs plans by libdovetail and the driver API, for test-bind.py: everything that a caller may do wrong or differently is an option.
+/* A program that runs plans by libdovetail and the driver API, for test-bind.py: everything that a caller may do wrong
+ * or differently is an option.
  *
- *     bind PLAN [--seed N] [--shift BUFFER BYTES] [--omit BUFFER] [--twice BUFFER] [--overlap A B] [--small BUFFER] [--change BUFFER]
+ *     bind PLAN [--seed N] [--shift BUFFER BYTES] [--omit BUFFER] [--twice BUFFER] [--overlap A B] [--small BUFFER]
+ *     [--change BUFFER]
  *          [--extra NAME] [--graph | --capture | --threads N] [--times N] [--together N] [--count]
  *
- * Buffers start as `dovetail run` starts them (graph/fill.c). Prints one JSON document: {"fallback": null or why, "outputs": {BUFFER: "sha256:…"}}
- * or {"error": code, "problem": "…"}. With threads each has memory of its own and a binding of its own, and all must agree; together,
- * all launch one binding at once. --count adds what libdovetail allocated:
- * {"allocations": {"load": N, "bind": N, "launch": N}}, calls of malloc and its like from its code, whether directly or through the C library; what the driver
- * allocates is its own. "device" is how many bytes of device memory there were less after binding, launching and making graphs than before.
+ * Buffers start as `dovetail run` starts them (graph/fill.c). Prints one JSON document: {"fallback": null or why,
+ * "outputs": {BUFFER: "sha256:…"}} or {"error": code, "problem": "…"}. With threads each has memory of its own and a
+ * binding of its own, and all must agree; together, all launch one binding at once. --count adds what libdovetail
+ * allocated:
+ * {"allocations": {"load": N, "bind": N, "launch": N}}, calls of malloc and its like from its code, whether directly or
+ * through the C library; what the driver allocates is its own. "device" is how many bytes of device memory there were
+ * less after binding, launching and making graphs than before.
  */
 #include <cuda.h>
 #include <dlfcn.h>
@@ -32,16 +36,16 @@ static struct {
 static struct dt_graph *graph;
 static CUcontext ctx;
 
-#define CU(call)                                                                                                                   \
-    do {                                                                                                                           \
-        CUresult r_ = call;                                                                                                        \
-        if (r_ != CUDA_SUCCESS) {                                                                                                  \
-            fprintf(stderr, "bind.c:%d: %s: %d\n", __LINE__, #call, (int)r_);                                                      \
-            exit(1);                                                                                                               \
-        }                                                                                                                          \
+#define CU(call)                                                                                                       \
+    do {                                                                                                               \
+        CUresult r_ = call;                                                                                            \
+        if (r_ != CUDA_SUCCESS) {                                                                                      \
+            fprintf(stderr, "bind.c:%d: %s: %d\n", __LINE__, #call, (int)r_);                                          \
+            exit(1);                                                                                                   \
+        }                                                                                                              \
     } while (0)
 
-/* ---- counting ---------------------------------------------------------------------------------------------------------- */
+/* ---- counting ---------------------------------------------------------------------------------------------------- */
 enum { NOT, LOAD, BIND, LAUNCH, PHASES };
 static _Thread_local int phase;
 static unsigned long allocations[PHASES];
@@ -59,7 +63,8 @@ static void asked(void)
         return;
     inside = 1;
     for (int i = 1, n = backtrace(at, 12); i < n; i++)
-        if (dladdr(at[i], &info) && info.dli_fname && !strstr(info.dli_fname, "/bind") && !strstr(info.dli_fname, "libc.so")) {
+        if (dladdr(at[i], &info) && info.dli_fname && !strstr(info.dli_fname, "/bind") &&
+            !strstr(info.dli_fname, "libc.so")) {
             allocations[phase] += strstr(info.dli_fname, "libdovetail") != NULL;
             break;
         }
@@ -82,10 +87,7 @@ __attribute__((visibility("default"))) void *realloc(void *p, size_t n)
 }
 #endif
 
-static void from_now(int what)
-{
-    phase = opt.count ? what : NOT;
-}
+static void from_now(int what) { phase = opt.count ? what : NOT; }
 
 static size_t free_bytes(void)
 {
@@ -230,7 +232,8 @@ static int run(struct dovetail_plan *p, json_t *out)
         free(copy);
     }
     json_object_set_new(out, "outputs", outputs);
-    json_object_set_new(out, "fallback", b && dovetail_bound_fallback(b) ? json_string(dovetail_bound_fallback(b)) : json_null());
+    json_object_set_new(out, "fallback",
+                        b && dovetail_bound_fallback(b) ? json_string(dovetail_bound_fallback(b)) : json_null());
     dovetail_bound_free(b);
     for (unsigned k = 0; dovetail_plan_buffer(p, k, &info); k++)
         if (mem[k])
@@ -328,8 +331,9 @@ int main(int argc, char **argv)
             json_decref(t[k].out);
     }
     if (opt.count)
-        json_object_set_new(out, "allocations", json_pack("{s:I, s:I, s:I}", "load", (json_int_t)allocations[LOAD], "bind", (json_int_t)allocations[BIND], "launch",
-                                                          (json_int_t)allocations[LAUNCH]));
+        json_object_set_new(out, "allocations",
+                            json_pack("{s:I, s:I, s:I}", "load", (json_int_t)allocations[LOAD], "bind",
+                                      (json_int_t)allocations[BIND], "launch", (json_int_t)allocations[LAUNCH]));
     dovetail_plan_free(p);
     dt_graph_free(graph);
     json_dumpf(out, stdout, JSON_INDENT(1));

@@ -1,9 +1,10 @@
 /* A GPU and its libraries, for tests of what only happens beside a real driver.
  *
- * One shared object under three names, libcuda.so.1, libcupti.so.13 and libnvidia-ml.so.1. As a driver it is the software device (FAKE_GPU_BEHIND: its path)
- * with the extensions hidden, so that dovetail takes it for NVIDIA's: everything works, in modelled time. Machine code is refused unless it is for sm_90, and then
- * the PTX that came with it is executed (fake-jitlink.c). As CUPTI it writes activity records of the
- * launches that went through it, laid out as cupti_activity.h says, in an order of its own; as NVML it reports a calm GPU.
+ * One shared object under three names, libcuda.so.1, libcupti.so.13 and libnvidia-ml.so.1. As a driver it is the
+ * software device (FAKE_GPU_BEHIND: its path) with the extensions hidden, so that dovetail takes it for NVIDIA's:
+ * everything works, in modelled time. Machine code is refused unless it is for sm_90, and then the PTX that came with
+ * it is executed (fake-jitlink.c). As CUPTI it writes activity records of the launches that went through it, laid out
+ * as cupti_activity.h says, in an order of its own; as NVML it reports a calm GPU.
  *
  * FAKE_GPU lists what goes wrong, words with commas between:
  *   stub no-device mismatch   cuInit answers 34, 100, 803         old         a driver of CUDA 11.4
@@ -18,9 +19,11 @@
  *   hang                      after a launch no event is ever reached, and freeing or synchronising never returns
  *   cupti-busy cupti-none cupti-privileges    subscribing fails (39, 999); counters are refused (35)
  *   cupti-crash count-crash   tracing, counting ends the process (SIGABRT)
- *   cupti-lost cupti-lost-streams cupti-drop  no record comes; none of kernels outside graphs; CUPTI says that it dropped 7
+ *   cupti-lost cupti-lost-streams cupti-drop  no record comes; none of kernels outside graphs; CUPTI says that it
+ *                                             dropped 7
  *   images                    what is loaded is told on stderr: "image machine code", "image ptx"
- *   named                     the name that the driver gives an H200       tell    each launch of a graph is told on stderr
+ *   named                     the name that the driver gives an H200       tell    each launch of a graph is told on
+ *                             stderr
  *   hot crowd clock           NVML: slowed down by heat; three processes; an SM clock that wanders
  * FAKE_GPU=@FILE: the words are in that file, read anew at each call. x86-64 only (trampolines).
  */
@@ -62,21 +65,25 @@ static bool fault(const char *word)
     return false;
 }
 
-/* ---- trampolines -------------------------------------------------------------------------------------------------- */
+/* ---- trampolines ------------------------------------------------------------------------------------------------- */
 #define TEXT_(x) #x
 #define TEXT(x) TEXT_(x)
 #define JUMP(name) JUMP_(name)
-#define JUMP_(name)                                                                                                                \
-    HIDDEN void *to_##name;                                                                                                        \
-    __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n\tjmp *to_" #name "(%rip)\n.size " #name ", .-" #name "\n");
+#define JUMP_(name)                                                                                                    \
+    HIDDEN void *to_##name;                                                                                            \
+    __asm__(".text\n.globl " #name "\n.type " #name ", @function\n" #name ":\n\tjmp *to_" #name "(%rip)\n.size " #name \
+            ", .-" #name "\n");
 #define SYM(name) JUMP(name)
 #define OPT(name) JUMP(name)
 #include "device/cuda.def"
 #undef OPT
 /* what libdovetail and the program of tests/e2e/bind.c want besides */
-#define MORE(SYM)                                                                                                                  \
-    SYM(cuCtxGetCurrent) SYM(cuCtxPushCurrent) SYM(cuCtxPopCurrent) SYM(cuFuncGetParamInfo) SYM(cuMemGetAddressRange)               \
-    SYM(cuPointerGetAttribute) SYM(cuGraphAddEmptyNode) SYM(cuStreamBeginCapture) SYM(cuStreamEndCapture) SYM(cuStreamSynchronize)
+/* clang-format off */
+#define MORE(SYM)                                                                                                      \
+    SYM(cuCtxGetCurrent) SYM(cuCtxPushCurrent) SYM(cuCtxPopCurrent) SYM(cuFuncGetParamInfo)                            \
+    SYM(cuMemGetAddressRange) SYM(cuPointerGetAttribute) SYM(cuGraphAddEmptyNode) SYM(cuStreamBeginCapture)            \
+    SYM(cuStreamEndCapture) SYM(cuStreamSynchronize)
+/* clang-format on */
 MORE(SYM)
 #undef SYM
 
@@ -86,13 +93,30 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 /* REAL(name): the software device's entry of this cuda.h name. */
 #define REAL(name) ((__typeof__(&name))dlsym(behind, TEXT(name)))
 
-/* ---- what was launched -------------------------------------------------------------------------------------------- */
+/* ---- what was launched ------------------------------------------------------------------------------------------- */
 enum { MANY = 4096, RECORDS = 65536 };
-static struct { CUfunction f; char name[64]; } function[MANY];
-static struct node { CUgraph graph; uint64_t id; CUDA_KERNEL_NODE_PARAMS k; size_t bytes; } node[MANY];
-static struct { CUgraphExec exec; CUgraph graph; } exec[MANY];
+static struct {
+    CUfunction f;
+    char name[64];
+} function[MANY];
+static struct node {
+    CUgraph graph;
+    uint64_t id;
+    CUDA_KERNEL_NODE_PARAMS k;
+    size_t bytes;
+} node[MANY];
+static struct {
+    CUgraphExec exec;
+    CUgraph graph;
+} exec[MANY];
 static unsigned nfunction, nnode, nexec;
-static struct event { int kind; uint64_t start, end, graph_node, external, bytes; uint32_t correlation; char name[64]; unsigned grid[3], block[3], shared; } *event;
+static struct event {
+    int kind;
+    uint64_t start, end, graph_node, external, bytes;
+    uint32_t correlation;
+    char name[64];
+    unsigned grid[3], block[3], shared;
+} * event;
 static unsigned nevent;
 static bool tracing;
 static uint64_t external, now_ns = 1000000, next_id = 500;
@@ -112,12 +136,14 @@ static struct event *ran(int kind, uint64_t ns)
     static struct event none;
     now_ns += 200;
     struct event *e = tracing && event && nevent < RECORDS ? &event[nevent++] : &none;
-    *e = (struct event){.kind = kind, .start = now_ns, .end = now_ns + ns, .external = external, .correlation = correlation};
+    *e = (struct event){
+        .kind = kind, .start = now_ns, .end = now_ns + ns, .external = external, .correlation = correlation};
     now_ns += ns;
     return e;
 }
 
-static void ran_kernel(const char *name, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, uint64_t id)
+static void ran_kernel(const char *name, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                       unsigned shared, uint64_t id)
 {
     struct event *e = ran(CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, 1000 + 10ull * gx * gy * gz);
     snprintf(e->name, sizeof e->name, "%s", name);
@@ -135,10 +161,13 @@ static void hang(void)
         pause();
 }
 
-/* ---- the driver --------------------------------------------------------------------------------------------------- */
+/* ---- the driver -------------------------------------------------------------------------------------------------- */
 static CUresult my_init(unsigned flags)
 {
-    return fault("stub") ? CUDA_ERROR_STUB_LIBRARY : fault("no-device") ? CUDA_ERROR_NO_DEVICE : fault("mismatch") ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH : REAL(cuInit)(flags);
+    return fault("stub")        ? CUDA_ERROR_STUB_LIBRARY
+           : fault("no-device") ? CUDA_ERROR_NO_DEVICE
+           : fault("mismatch")  ? CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+                                : REAL(cuInit)(flags);
 }
 static CUresult my_version(int *v)
 {
@@ -147,12 +176,17 @@ static CUresult my_version(int *v)
 }
 static CUresult my_device_name(char *name, int n, CUdevice d)
 {
-    snprintf(name, (size_t)n, fault("mig") ? "NVIDIA H200 MIG 1g.18gb" : fault("named") ? "NVIDIA H200" : "NVIDIA H200 (fake)");
+    snprintf(name, (size_t)n,
+             fault("mig")     ? "NVIDIA H200 MIG 1g.18gb"
+             : fault("named") ? "NVIDIA H200"
+                              : "NVIDIA H200 (fake)");
     return CUDA_SUCCESS;
 }
 static CUresult my_retain(CUcontext *c, CUdevice d)
 {
-    return fault("exclusive") ? CUDA_ERROR_DEVICE_UNAVAILABLE : fault("mps-down") ? CUDA_ERROR_MPS_CONNECTION_FAILED : REAL(cuDevicePrimaryCtxRetain)(c, d);
+    return fault("exclusive")  ? CUDA_ERROR_DEVICE_UNAVAILABLE
+           : fault("mps-down") ? CUDA_ERROR_MPS_CONNECTION_FAILED
+                               : REAL(cuDevicePrimaryCtxRetain)(c, d);
 }
 static CUresult my_release(CUdevice d)
 {
@@ -167,21 +201,26 @@ static CUresult my_affinity(CUexecAffinityParam *p, CUexecAffinityType t)
     p->param.smCount.val = 33;
     return CUDA_SUCCESS;
 }
-static CUresult my_alloc(CUdeviceptr *p, size_t n) { return fault("oom") ? CUDA_ERROR_OUT_OF_MEMORY : dead() ? dead() : REAL(cuMemAlloc)(p, n); }
+static CUresult my_alloc(CUdeviceptr *p, size_t n)
+{
+    return fault("oom") ? CUDA_ERROR_OUT_OF_MEMORY : dead() ? dead() : REAL(cuMemAlloc)(p, n);
+}
 static CUresult my_free(CUdeviceptr p)
 {
     hang();
     return dead() ? dead() : REAL(cuMemFree)(p);
 }
-/* The PTX that a cubin for this sm_90 was made of (fake-jitlink.c), NULL: it is for another architecture, or broken. By LLVM's BinaryFormat/ELF.h a cubin of ABI
- * version 8 has the architecture in bits 8 to 15 of the header's flags; whether ptxas was asked for sm_90a is in its note, .nv.tkinfo. */
+/* The PTX that a cubin for this sm_90 was made of (fake-jitlink.c), NULL: it is for another architecture, or broken. By
+ * LLVM's BinaryFormat/ELF.h a cubin of ABI version 8 has the architecture in bits 8 to 15 of the header's flags;
+ * whether ptxas was asked for sm_90a is in its note, .nv.tkinfo. */
 static const char *ptx_of(const void *image)
 {
     const Elf64_Ehdr *h = image;
     const Elf64_Shdr *s = (const Elf64_Shdr *)((const char *)image + h->e_shoff);
     const char *ptx = NULL, *target = NULL;
     size_t n = 0;
-    if (h->e_machine != EM_CUDA || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_ABIVERSION] != 8 || (h->e_flags >> 8 & 0xff) != 90)
+    if (h->e_machine != EM_CUDA || h->e_ident[EI_CLASS] != ELFCLASS64 || h->e_ident[EI_ABIVERSION] != 8 ||
+        (h->e_flags >> 8 & 0xff) != 90)
         return NULL;
     for (unsigned i = 0; i < h->e_shnum; i++)
         if (s[i].sh_type == FAKE_PTX_SECTION)
@@ -247,10 +286,12 @@ static CUresult my_launch(const CUlaunchConfig *c, CUfunction f, void **p, void 
 {
     launches++;
     hung = hung || !strcmp(name_of(f), "spin");
-    CUresult r = dead() || hung ? CUDA_SUCCESS : REAL(cuLaunchKernelEx)(c, f, p, extra); /* a fault shows at the next call that waits */
+    /* a fault shows at the next call that waits */
+    CUresult r = dead() || hung ? CUDA_SUCCESS : REAL(cuLaunchKernelEx)(c, f, p, extra);
     correlation++;
     if (r == CUDA_SUCCESS && !fault("cupti-lost-streams"))
-        ran_kernel(name_of(f), c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ, c->sharedMemBytes, 0);
+        ran_kernel(name_of(f), c->gridDimX, c->gridDimY, c->gridDimZ, c->blockDimX, c->blockDimY, c->blockDimZ,
+                   c->sharedMemBytes, 0);
     return r;
 }
 static CUresult my_memset(CUdeviceptr p, unsigned char v, size_t n, CUstream s)
@@ -264,7 +305,10 @@ static CUresult my_sync(void)
     hang();
     return dead() ? dead() : REAL(cuCtxSynchronize)();
 }
-static CUresult my_query(CUevent e) { return hung || (fault("hang") && launches) ? CUDA_ERROR_NOT_READY : dead() ? dead() : REAL(cuEventQuery)(e); }
+static CUresult my_query(CUevent e)
+{
+    return hung || (fault("hang") && launches) ? CUDA_ERROR_NOT_READY : dead() ? dead() : REAL(cuEventQuery)(e);
+}
 static CUresult my_graph_create(CUgraph *g, unsigned flags)
 {
     CUresult r = REAL(cuGraphCreate)(g, flags);
@@ -273,14 +317,16 @@ static CUresult my_graph_create(CUgraph *g, unsigned flags)
             node[i].graph = NULL;
     return r;
 }
-static CUresult my_kernel_node(CUgraphNode *n, CUgraph g, const CUgraphNode *dep, size_t ndep, const CUDA_KERNEL_NODE_PARAMS *k)
+static CUresult my_kernel_node(CUgraphNode *n, CUgraph g, const CUgraphNode *dep, size_t ndep,
+                               const CUDA_KERNEL_NODE_PARAMS *k)
 {
     CUresult r = REAL(cuGraphAddKernelNode)(n, g, dep, ndep, k);
     if (r == CUDA_SUCCESS)
         node[nnode++ % MANY] = (struct node){g, next_id++, *k, 0};
     return r;
 }
-static CUresult my_memset_node(CUgraphNode *n, CUgraph g, const CUgraphNode *dep, size_t ndep, const CUDA_MEMSET_NODE_PARAMS *p, CUcontext c)
+static CUresult my_memset_node(CUgraphNode *n, CUgraph g, const CUgraphNode *dep, size_t ndep,
+                               const CUDA_MEMSET_NODE_PARAMS *p, CUcontext c)
 {
     CUresult r = REAL(cuGraphAddMemsetNode)(n, g, dep, ndep, p, c);
     if (r == CUDA_SUCCESS)
@@ -308,19 +354,22 @@ static CUresult my_graph_launch(CUgraphExec x, CUstream s)
                 if (node[k].graph == exec[i].graph && node[k].bytes)
                     ran(CUPTI_ACTIVITY_KIND_MEMSET, 500)->bytes = node[k].bytes;
                 else if (node[k].graph == exec[i].graph)
-                    ran_kernel(name_of(node[k].k.func), node[k].k.gridDimX, node[k].k.gridDimY, node[k].k.gridDimZ, node[k].k.blockDimX, node[k].k.blockDimY,
-                               node[k].k.blockDimZ, node[k].k.sharedMemBytes, node[k].id);
+                    ran_kernel(name_of(node[k].k.func), node[k].k.gridDimX, node[k].k.gridDimY, node[k].k.gridDimZ,
+                               node[k].k.blockDimX, node[k].k.blockDimY, node[k].k.blockDimZ, node[k].k.sharedMemBytes,
+                               node[k].id);
             break;
         }
     return dead() ? CUDA_SUCCESS : REAL(cuGraphLaunch)(x, s);
 }
-EXPORT CUresult cuGetProcAddress_v2(const char *name, void **p, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status)
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **p, int version, cuuint64_t flags,
+                                    CUdriverProcAddressQueryResult *status)
 {
     if (!strncmp(name, "dovetail", 8)) {
         *p = NULL;
         return CUDA_ERROR_NOT_FOUND;
     }
-    return ((CUresult(*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))dlsym(behind, "cuGetProcAddress_v2"))(name, p, version, flags, status);
+    return ((CUresult(*)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *))dlsym(
+        behind, "cuGetProcAddress_v2"))(name, p, version, flags, status);
 }
 
 __attribute__((constructor)) static void start(void)
@@ -364,7 +413,7 @@ __attribute__((constructor)) static void start(void)
     MINE(cuGraphLaunch, my_graph_launch)
 }
 
-/* ---- CUPTI -------------------------------------------------------------------------------------------------------- */
+/* ---- CUPTI ------------------------------------------------------------------------------------------------------- */
 static CUpti_BuffersCallbackRequestFunc want;
 static CUpti_BuffersCallbackCompleteFunc done;
 static bool subscribed;
@@ -396,7 +445,8 @@ EXPORT CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle h)
     subscribed = tracing = false;
     return CUPTI_SUCCESS;
 }
-EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc a, CUpti_BuffersCallbackCompleteFunc b)
+EXPORT CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc a,
+                                                  CUpti_BuffersCallbackCompleteFunc b)
 {
     want = a;
     done = b;
@@ -451,7 +501,8 @@ static void put(uint8_t **buffer, size_t *used, size_t *size, const void *record
         *used += n;
     }
 }
-/* Every launch as an external correlation record and a kernel record: later launches first, correlations after their kernels. */
+/* Every launch as an external correlation record and a kernel record: later launches first, correlations after their
+ * kernels. */
 EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag)
 {
     uint8_t *buffer = NULL;
@@ -459,18 +510,34 @@ EXPORT CUptiResult cuptiActivityFlushAll(uint32_t flag)
     for (unsigned i = nevent; i-- && !fault("cupti-lost");) {
         struct event *e = &event[i];
         if (e->kind == CUPTI_ACTIVITY_KIND_MEMSET) {
-            CUpti_ActivityMemset4 m = {.kind = CUPTI_ACTIVITY_KIND_MEMSET, .bytes = e->bytes, .start = e->start, .end = e->end, .correlationId = e->correlation};
+            CUpti_ActivityMemset4 m = {.kind = CUPTI_ACTIVITY_KIND_MEMSET,
+                                       .bytes = e->bytes,
+                                       .start = e->start,
+                                       .end = e->end,
+                                       .correlationId = e->correlation};
             put(&buffer, &used, &size, &m, sizeof m);
         } else {
-            CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .registersPerThread = 24, .start = e->start, .end = e->end,
-                                        .gridX = (int)e->grid[0], .gridY = (int)e->grid[1], .gridZ = (int)e->grid[2], .blockX = (int)e->block[0],
-                                        .blockY = (int)e->block[1], .blockZ = (int)e->block[2], .dynamicSharedMemory = (int)e->shared,
-                                        .correlationId = e->correlation, .name = e->name, .graphNodeId = e->graph_node};
+            CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                        .registersPerThread = 24,
+                                        .start = e->start,
+                                        .end = e->end,
+                                        .gridX = (int)e->grid[0],
+                                        .gridY = (int)e->grid[1],
+                                        .gridZ = (int)e->grid[2],
+                                        .blockX = (int)e->block[0],
+                                        .blockY = (int)e->block[1],
+                                        .blockZ = (int)e->block[2],
+                                        .dynamicSharedMemory = (int)e->shared,
+                                        .correlationId = e->correlation,
+                                        .name = e->name,
+                                        .graphNodeId = e->graph_node};
             put(&buffer, &used, &size, &k, sizeof k);
         }
         if (e->external) {
-            CUpti_ActivityExternalCorrelation x = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                   .externalId = e->external, .correlationId = e->correlation};
+            CUpti_ActivityExternalCorrelation x = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                                   .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                                   .externalId = e->external,
+                                                   .correlationId = e->correlation};
             put(&buffer, &used, &size, &x, sizeof x);
         }
     }
@@ -511,10 +578,12 @@ EXPORT CUptiResult cuptiDeviceGetChipName(CUpti_Device_GetChipName_Params *p)
 EXPORT CUptiResult my_availability(void *p) AS(cuptiProfilerGetCounterAvailability);
 EXPORT CUptiResult my_availability(void *p)
 {
-    return fault("cupti-privileges") ? CUPTI_ERROR_INSUFFICIENT_PRIVILEGES : fault("cupti-busy") ? CUPTI_ERROR_HARDWARE_BUSY : CUPTI_ERROR_NOT_SUPPORTED;
+    return fault("cupti-privileges") ? CUPTI_ERROR_INSUFFICIENT_PRIVILEGES
+           : fault("cupti-busy")     ? CUPTI_ERROR_HARDWARE_BUSY
+                                     : CUPTI_ERROR_NOT_SUPPORTED;
 }
-#define REFUSES(name)                                                                                                              \
-    EXPORT CUptiResult refused_##name(void *p) AS(name);                                                                           \
+#define REFUSES(name)                                                                                                  \
+    EXPORT CUptiResult refused_##name(void *p) AS(name);                                                               \
     EXPORT CUptiResult refused_##name(void *p) { return CUPTI_ERROR_NOT_SUPPORTED; }
 REFUSES(cuptiProfilerHostInitialize)
 REFUSES(cuptiProfilerHostDeinitialize)
@@ -534,7 +603,7 @@ REFUSES(cuptiRangeProfilerDecodeData)
 REFUSES(cuptiRangeProfilerGetCounterDataSize)
 REFUSES(cuptiRangeProfilerCounterDataImageInitialize)
 
-/* ---- NVML --------------------------------------------------------------------------------------------------------- */
+/* ---- NVML -------------------------------------------------------------------------------------------------------- */
 EXPORT int nvmlInit_v2(void) { return 0; }
 EXPORT int nvmlDeviceGetHandleByPciBusId_v2(const char *bus, void **d)
 {

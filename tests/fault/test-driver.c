@@ -1,5 +1,5 @@
-/* device/ beside a driver that is not ours (fake-gpu.c): what goes wrong gets its error and words, and nothing hangs or crashes; CUPTI's records are read
- * and measurements judged. One process a case, as a driver is opened once.
+/* device/ beside a driver that is not ours (fake-gpu.c): what goes wrong gets its error and words, and nothing hangs or
+ * crashes; CUPTI's records are read and measurements judged. One process a case, as a driver is opened once.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,13 +18,13 @@
 #include "tests/skip.h"
 
 /* In the child: a failed CHECK ends it. */
-#define CHECK(x)                                                                                                                   \
-    do {                                                                                                                           \
-        if (!(x)) {                                                                                                                \
-            printf("%s:%d: %s (%s)\n", __FILE__, __LINE__, #x, e.detail ? e.detail : "");                                          \
-            fflush(stdout);                                                                                                        \
-            _exit(1);                                                                                                              \
-        }                                                                                                                          \
+#define CHECK(x)                                                                                                       \
+    do {                                                                                                               \
+        if (!(x)) {                                                                                                    \
+            printf("%s:%d: %s (%s)\n", __FILE__, __LINE__, #x, e.detail ? e.detail : "");                              \
+            fflush(stdout);                                                                                            \
+            _exit(1);                                                                                                  \
+        }                                                                                                              \
     } while (0)
 
 static struct dt_err e;
@@ -73,8 +73,12 @@ static void open_refused(void)
 
 static void opening(void **state)
 {
-    static const char *const fault[][2] = {{"stub", "stub"}, {"no-device", "CUDA_VISIBLE_DEVICES"}, {"mismatch", "kernel module"}, {"old", "CUDA 11.4"},
-                                           {"exclusive", "exclusive"}, {"mps-down", "MPS"}};
+    static const char *const fault[][2] = {{"stub", "stub"},
+                                           {"no-device", "CUDA_VISIBLE_DEVICES"},
+                                           {"mismatch", "kernel module"},
+                                           {"old", "CUDA 11.4"},
+                                           {"exclusive", "exclusive"},
+                                           {"mps-down", "MPS"}};
     for (size_t i = 0; i < sizeof fault / sizeof *fault; i++) {
         expected = fault[i][1];
         with(fault[i][0], open_refused);
@@ -144,26 +148,32 @@ static void shared_gpus(void **state)
 }
 
 /* ---- a small graph: two scales in a row, a memset -------------------------------------------------------------- */
-static const char scale[] = ".version 9.0\\n.target sm_80\\n.address_size 64\\n"
-                            ".visible .entry scale(.param .u64 x, .param .u64 y)\\n{\\n.reg .b32 %r<5>; .reg .b64 %rd<6>; .reg .f32 %f<3>;\\n"
-                            "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x;\\n"
-                            "mad.lo.u32 %r4, %r1, %r2, %r3; mul.wide.u32 %rd3, %r4, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;\\n"
-                            "ld.global.f32 %f1, [%rd4]; add.f32 %f2, %f1, %f1; st.global.f32 [%rd5], %f2; ret;\\n}\\n";
+static const char scale[] =
+    ".version 9.0\\n.target sm_80\\n.address_size 64\\n"
+    ".visible .entry scale(.param .u64 x, .param .u64 y)\\n{\\n.reg .b32 %r<5>; .reg .b64 %rd<6>; .reg .f32 %f<3>;\\n"
+    "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, "
+    "%tid.x;\\n"
+    "mad.lo.u32 %r4, %r1, %r2, %r3; mul.wide.u32 %rd3, %r4, 4; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;\\n"
+    "ld.global.f32 %f1, [%rd4]; add.f32 %f2, %f1, %f1; st.global.f32 [%rd5], %f2; ret;\\n}\\n";
 static struct dt_graph *g;
 static struct dev_prog *p;
 static struct dev_run *run;
 
-#define LAUNCH(x, y, n)                                                                                                            \
-    "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": [" n ", 1, 1], \"block\": [64, 1, 1], \"args\": [{\"buffer\": \"" x "\"}, {\"buffer\": \"" y "\"}]}"
+#define LAUNCH(x, y, n)                                                                                                \
+    "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": [" n                                                          \
+    ", 1, 1], \"block\": [64, 1, 1], \"args\": [{\"buffer\": \"" x "\"}, {\"buffer\": \"" y "\"}]}"
 
 static void make_graph(bool prog)
 {
     struct dt_str s = {0};
-    dt_str_addf(&s,
-                "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {\"x\": {\"bytes\": 2048, \"role\": \"input\", \"fill\": {\"uniform\": "
-                "[-1, 1], \"dtype\": \"f32\", \"seed\": 7}}, \"h\": {\"bytes\": 2048, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 2048, \"role\": \"output\"}}, "
-                "\"launches\": [{\"memset\": {\"buffer\": \"h\", \"offset\": 0, \"bytes\": 2048, \"value\": 0}}, %s, %s]}",
-                scale, LAUNCH("x", "h", "8"), LAUNCH("h", "y", "4"));
+    dt_str_addf(
+        &s,
+        "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {\"x\": {\"bytes\": 2048, \"role\": "
+        "\"input\", \"fill\": {\"uniform\": "
+        "[-1, 1], \"dtype\": \"f32\", \"seed\": 7}}, \"h\": {\"bytes\": 2048, \"role\": \"intermediate\"}, \"y\": "
+        "{\"bytes\": 2048, \"role\": \"output\"}}, "
+        "\"launches\": [{\"memset\": {\"buffer\": \"h\", \"offset\": 0, \"bytes\": 2048, \"value\": 0}}, %s, %s]}",
+        scale, LAUNCH("x", "h", "8"), LAUNCH("h", "y", "4"));
     CHECK(dt_graph_parse(s.s, s.len, &g, &e) == 0);
     dt_str_done(&s);
     CHECK(!prog || dev_prog_new(d, g, NULL, NULL, &p, &e) == 0);
@@ -234,10 +244,13 @@ static void running(void **state)
 }
 
 /* ---- machine code or PTX (image.c) ------------------------------------------------------------------------------- */
-static const char *const plain = ".version 8.0\n// .target sm_90a\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
-static const char *const own = ".version 8.0\n/* .target sm_80 */ .target sm_90a\n.address_size 64\n.visible .entry k()\n{\nsetmaxnreg.dec.sync.aligned.u32 24; ret;\n}\n";
+static const char *const plain =
+    ".version 8.0\n// .target sm_90a\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
+static const char *const own = ".version 8.0\n/* .target sm_80 */ .target sm_90a\n.address_size 64\n.visible .entry "
+                               "k()\n{\nsetmaxnreg.dec.sync.aligned.u32 24; ret;\n}\n";
 static const char *const newer = ".version 8.7\n.target sm_100a\n.address_size 64\n.visible .entry k()\n{\nret;\n}\n";
-static const char *const broken = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nadd.u32 %nonsense, 1, 2; ret;\n}\n";
+static const char *const broken =
+    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\nadd.u32 %nonsense, 1, 2; ret;\n}\n";
 
 static int load(const char *ptx, bool *ret_cubin)
 {
@@ -245,7 +258,8 @@ static int load(const char *ptx, bool *ret_cubin)
     int err = dev_module_load(d, ptx, strlen(ptx), &h, &e);
     if (err == 0) {
         *ret_cubin = dev_module_is_cubin(h);
-        CHECK(dev_launch(d, h, "k", (uint32_t[]){1, 1, 1}, (uint32_t[]){128, 1, 1}, NULL, 0, NULL, 0, &e) == 0 && dev_sync(d, &e) == 0);
+        CHECK(dev_launch(d, h, "k", (uint32_t[]){1, 1, 1}, (uint32_t[]){128, 1, 1}, NULL, 0, NULL, 0, &e) == 0 &&
+              dev_sync(d, &e) == 0);
         dev_module_unload(d, h);
     }
     return err;
@@ -262,7 +276,8 @@ static void as_code(void)
     CHECK(load(plain, &cubin) == 0 && cubin);
     unsetenv("DOVETAIL_NVRTC");
     CHECK(load(own, &cubin) == 0 && cubin); /* an sm_90a cubin: the driver looks */
-    CHECK(load(broken, &cubin) == DT_E_PTX && strstr(e.detail, "the driver's compiler was asked") && strstr(e.detail, "nonsense") && e.log);
+    CHECK(load(broken, &cubin) == DT_E_PTX && strstr(e.detail, "the driver's compiler was asked") &&
+          strstr(e.detail, "nonsense") && e.log);
     clear();
     CHECK(load(newer, &cubin) == DT_E_PTX && strstr(e.detail, "the module is for sm_100a, the device is sm_90"));
     d = dev_close(d);
@@ -284,14 +299,16 @@ static void without_nvjitlink(void)
     setenv("DOVETAIL_NVRTC", "/nonexistent", 1);
     as_text();
     open_ok();
-    CHECK(load(broken, &(bool){0}) != 0 && strstr(e.detail, "not declared; as machine code by nvJitLink: nvJitLink is not on this machine"));
+    CHECK(load(broken, &(bool){0}) != 0 &&
+          strstr(e.detail, "not declared; as machine code by nvJitLink: nvJitLink is not on this machine"));
     d = dev_close(d);
 }
 
 static void neither(void)
 {
     open_ok();
-    CHECK(load(plain, &(bool){0}) == DT_E_PTX && strstr(e.detail, "the driver's compiler was asked") && strstr(e.detail, expected));
+    CHECK(load(plain, &(bool){0}) == DT_E_PTX && strstr(e.detail, "the driver's compiler was asked") &&
+          strstr(e.detail, expected));
     d = dev_close(d);
 }
 
@@ -356,11 +373,14 @@ static void traces(void)
     for (size_t i = 0; i + 1 < r.nrecord; i++)
         CHECK(r.record[i].start_ns < r.record[i + 1].start_ns);
     CHECK(r.record[0].what == DEV_ACT_MEMSET && r.record[0].bytes == 2048 && r.record[0].external == 7);
-    CHECK(r.record[1].what == DEV_ACT_KERNEL && !strcmp(r.record[1].name, "scale") && r.record[1].grid[0] == 8 && r.record[1].block[0] == 64);
-    CHECK(r.record[2].external == 7 && r.record[3].external == 8 && r.record[4].external == 0 && r.record[3].registers == 24);
+    CHECK(r.record[1].what == DEV_ACT_KERNEL && !strcmp(r.record[1].name, "scale") && r.record[1].grid[0] == 8 &&
+          r.record[1].block[0] == 64);
+    CHECK(r.record[2].external == 7 && r.record[3].external == 8 && r.record[4].external == 0 &&
+          r.record[3].registers == 24);
     /* 500, 1080 and 1040 ns with 200 between (fake-gpu.c) */
     struct dev_span s = dev_activity_span(&r, 7);
-    CHECK(s.n == 3 && s.span_us > 3.0199 && s.span_us < 3.0201 && s.idle_us > 0.3999 && s.idle_us < 0.4001 && s.sum_us > 2.6199 && s.sum_us < 2.6201);
+    CHECK(s.n == 3 && s.span_us > 3.0199 && s.span_us < 3.0201 && s.idle_us > 0.3999 && s.idle_us < 0.4001 &&
+          s.sum_us > 2.6199 && s.sum_us < 2.6201);
     dev_trace_done(&r);
     drop();
 }
@@ -408,7 +428,8 @@ static void no_counters(void)
     struct dev_counters c;
     bool retry = !wanted_retry;
     make_run();
-    CHECK(dev_count(d, launch, run, &c, &retry, &e) == DT_E_PROFILER && retry == wanted_retry && strstr(e.detail, expected));
+    CHECK(dev_count(d, launch, run, &c, &retry, &e) == DT_E_PROFILER && retry == wanted_retry &&
+          strstr(e.detail, expected));
     drop();
 }
 
@@ -446,7 +467,8 @@ static void measures(void)
     for (int i = 0; i < 3; i++) {
         CHECK(m[i].events.n == 12 && m[i].events.median > 0 && m[i].ratio.n == 12);
         CHECK(!strcmp(m[i].method, "measured:cupti") && m[i].time.median > 3.0199 && m[i].time.median < 3.0201);
-        CHECK(m[i].step_us && m[i].step_us[0] == 0.5 && m[i].step_us[1] == 1.08 && m[i].step_us[2] == 1.04 && m[i].registers[1] == 24);
+        CHECK(m[i].step_us && m[i].step_us[0] == 0.5 && m[i].step_us[1] == 1.08 && m[i].step_us[2] == 1.04 &&
+              m[i].registers[1] == 24);
         CHECK(m[i].overhead > 0.99 && m[i].overhead < 1.01 && !*v.trace);
         dev_measured_done(&m[i]);
     }
@@ -515,8 +537,9 @@ int main(int argc, char **argv)
         not_installed();
         return 0;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(opening), cmocka_unit_test(no_driver), cmocka_unit_test(shared_gpus), cmocka_unit_test(running),
-                                       cmocka_unit_test(loading),
-                                       cmocka_unit_test(faults), cmocka_unit_test(tracing), cmocka_unit_test(measuring)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(opening),     cmocka_unit_test(no_driver),
+                                       cmocka_unit_test(shared_gpus), cmocka_unit_test(running),
+                                       cmocka_unit_test(loading),     cmocka_unit_test(faults),
+                                       cmocka_unit_test(tracing),     cmocka_unit_test(measuring)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

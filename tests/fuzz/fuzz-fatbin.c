@@ -1,4 +1,5 @@
-/* Fuzz target: fat binaries. Any bytes give PTX text or an error, for every device, and nothing is read outside them. */
+/* Fuzz target: fat binaries. Any bytes give PTX text or an error, for every device, and nothing is read outside
+ * them. */
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,9 @@
-/* PTX: whatever bytes come, ptx_parse() refuses them with a reason or gives a module whose printed text parses to the same text.
+/* PTX: whatever bytes come, ptx_parse() refuses them with a reason or gives a module whose printed text parses to the
+ * same text.
  *
- * What the printer leaves is canonical, so the second printing must be byte for byte the first, and the canonical names of every entry
- * must be those of its clone. What verifies must also have a flow graph, and liveness unless it is too large; a
- * statement appended to it must parse.
+ * What the printer leaves is canonical, so the second printing must be byte for byte the first, and the canonical names
+ * of every entry must be those of its clone. What verifies must also have a flow graph, and liveness unless it is too
+ * large; a statement appended to it must parse.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -40,7 +41,8 @@ static void one_function(const struct ptx_module *m, struct ptx_function *f, int
     if (f != ptx_find_function(m, f->name))
         return;
     check(ptx_clone(m, f->name, &clone, &e) == 0, "a function that does not clone");
-    check(ptx_print_canonical(f, &a) == 0 && ptx_print_canonical(ptx_find_function(clone, f->name), &b) == 0, "canonical names");
+    check(ptx_print_canonical(f, &a) == 0 && ptx_print_canonical(ptx_find_function(clone, f->name), &b) == 0,
+          "canonical names");
     same(&a, &b, "a clone has other canonical text");
     ptx_module_free(clone);
     if (!verified)

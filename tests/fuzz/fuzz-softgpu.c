@@ -1,7 +1,9 @@
-/* The software device: whatever PTX comes, loading refuses it, or its kernels run into an end, a fault or the instruction limit.
+/* The software device: whatever PTX comes, loading refuses it, or its kernels run into an end, a fault or the
+ * instruction limit.
  *
- * Every entry is launched twice (in order, and with a seed and the race detector) with small geometry; parameters are the address of a
- * buffer, over and over, and a small number. Accesses outside the buffer must be faults of the device, never of this process.
+ * Every entry is launched twice (in order, and with a seed and the race detector) with small geometry; parameters are
+ * the address of a buffer, over and over, and a small number. Accesses outside the buffer must be faults of the device,
+ * never of this process.
  */
 #include <stdint.h>
 #include <stdio.h>
@@ -42,8 +44,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         for (unsigned pass = 0; pass < 2; pass++) {
             memset((void *)(uintptr_t)buffer, 0, 4096);
-            struct sg_launch l = {.kernel = kernel, .grid = {2, 1, 1}, .block = {i->max_threads < 48 ? i->max_threads : 48, 1, 1},
-                                  .shared_dynamic = pass ? 0 : 64, .params = params, .seed = pass, .checks = pass ? SG_CHECK_ALL : 0,
+            struct sg_launch l = {.kernel = kernel,
+                                  .grid = {2, 1, 1},
+                                  .block = {i->max_threads < 48 ? i->max_threads : 48, 1, 1},
+                                  .shared_dynamic = pass ? 0 : 64,
+                                  .params = params,
+                                  .seed = pass,
+                                  .checks = pass ? SG_CHECK_ALL : 0,
                                   .max_instructions = 20000};
             struct sg_fault f = {0};
             struct sg_stats s;

@@ -1,5 +1,6 @@
-/* Instructions on standard input, "ADDRESS LOW HIGH" in hexadecimal a line, as device/sass.c reads them, a line each: the address that it leads to (0 if none), class, kind
- * and number and width of the destination, predicates written, and the text. For machine.py. */
+/* Instructions on standard input, "ADDRESS LOW HIGH" in hexadecimal a line, as device/sass.c reads them, a line each:
+ * the address that it leads to (0 if none), class, kind and number and width of the destination, predicates written,
+ * and the text. For machine.py. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +17,9 @@ int main(int argc, char **argv)
         bool known = sass_decode(word, &i);
         bool leads = known && (i.op->cls == SASS_BRANCH || i.op->cls == SASS_CALL);
         sass_print(&i, &s);
-        printf("%" PRIx64 "|%d|%c%u/%u|%s\n", leads ? sass_target(&i, at, sm) : 0, known ? i.op->cls : -1, known && i.dst_kind ? (i.dst_kind == SASS_UREG ? 'U' : 'R') : '-',
-               i.dst, known && i.dst_kind ? i.dst_width : 0, s.s ? s.s : "");
+        printf("%" PRIx64 "|%d|%c%u/%u|%s\n", leads ? sass_target(&i, at, sm) : 0, known ? i.op->cls : -1,
+               known && i.dst_kind ? (i.dst_kind == SASS_UREG ? 'U' : 'R') : '-', i.dst,
+               known && i.dst_kind ? i.dst_width : 0, s.s ? s.s : "");
         dt_str_done(&s);
     }
     return sass_knows(sm) ? 0 : 1;

@@ -1,12 +1,15 @@
-/* The print cases of tests/ptx: what the files that open with `// PRINT` say must print exactly as it stands, and verify.
+/* The print cases of tests/ptx: what the files that open with `// PRINT` say must print exactly as it stands, and
+ * verify.
  *
- * A case is one .ptx file. Its first lines are comments with one directive each; words that a runner does not know are for another runner:
+ * A case is one .ptx file. Its first lines are comments with one directive each; words that a runner does not know are
+ * for another runner:
  *   // PRINT         the rest of the file is canonical: parsing and printing gives the same bytes
  *   // ASM           and ptxas, where it is installed, assembles what is printed for its .target
  *   // OPAQUE N      N statements are unknown to ops.def (0 without this line)
  *   // FROM          what precedes a line `// TO` is printed as what follows it (in place of PRINT)
  * Every row of ops.def, mods.def and sregs.def must occur in some case: a row that nothing tries fails here.
- * print-cases --update FILE… writes the second half of FROM cases, and the body of PRINT cases, anew: read the difference.
+ * print-cases --update FILE… writes the second half of FROM cases, and the body of PRINT cases, anew: read the
+ * difference.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -2,27 +2,33 @@
  *
  *     run-ptx [--forms OUT] [--check LIST [--seeds N]] FILE-OR-FOLDER…
  *
- * With --check every case that has no FAULT runs in these checking modes too, N times (1) in shuffled orders, and must give the same.
+ * With --check every case that has no FAULT runs in these checking modes too, N times (1) in shuffled orders, and must
+ * give the same.
  *
- * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each starts with RUN.
+ * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each
+ * starts with RUN.
  *
- *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race] [check=MODE,MODE] [rough]
- *         race: conflicts between blocks; check=: the checking modes (docs/CHECKING.md); rough: not for --check, as it does what
+ *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
+ *     [check=MODE,MODE] [rough]
+ *         race: conflicts between blocks; check=: the checking modes (docs/CHECKING.md); rough: not for --check, as it
+ *         does what
  *         they report or depends on the order of threads
  *     // BUF name type values     the next argument: address of a buffer of its own
  *     // RAW name bytes           the same, nothing written yet
  *     // ARG type values          the next argument: a scalar, or up to 64 bytes by value
  *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
  *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD] [kind=WORD] [other=x,y,z] [otherat=MARK]
- *         the launch fails; MARK: a comment on the faulting line; other: thread of the earlier access of a race, otherat: its line
+ *         the launch fails; MARK: a comment on the faulting line; other: thread of the earlier access of a race,
+ *         otherat: its line
  *
- * Types: u8 … u64, s8 … s64, f32, f64, f16, bf16, x16 (any 16 bits). Values: integers (0x…, negative), for floats also decimals, inf, nan (the
- * canonical one), bits as 0x…; `V*N` repeats, `iota*N` counts from 0. A tolerance is relative, and absolute below 1 unless
- * a colon follows it.
- * --forms OUT writes the forms of all instructions that stand, reachable, in entries with a case that passed and in what these call:
- * a line each, words as the printer orders them, a space, the kinds of operands (r register, i constant, a memory, s special register, v
- * variable, f function, L label, _ sink, V2 two in braces). gen/forms.py reads it.
- * A line that ends in `\` goes on in the next comment line. Exit status: 0 when every case passed and there was at least one.
+ * Types: u8 … u64, s8 … s64, f32, f64, f16, bf16, x16 (any 16 bits). Values: integers (0x…, negative), for floats also
+ * decimals, inf, nan (the canonical one), bits as 0x…; `V*N` repeats, `iota*N` counts from 0. A tolerance is relative,
+ * and absolute below 1 unless a colon follows it.
+ * --forms OUT writes the forms of all instructions that stand, reachable, in entries with a case that passed and in
+ * what these call: a line each, words as the printer orders them, a space, the kinds of operands (r register, i
+ * constant, a memory, s special register, v variable, f function, L label, _ sink, V2 two in braces). gen/forms.py
+ * reads it. A line that ends in `\` goes on in the next comment line. Exit status: 0 when every case passed and there
+ * was at least one.
  */
 #include <dirent.h>
 #include <math.h>
@@ -164,9 +170,10 @@ static void end_case(struct run *r)
         sg_mem_free(r->dev, r->buf[b].addr);
     r->cases++;
     r->failed += r->bad;
-    bool ran = !r->bad && r->result != DT_E_UNSUPPORTED, known = r->npassed && !strcmp(r->passed[r->npassed - 1], r->entry);
+    bool ran = !r->bad && r->result != DT_E_UNSUPPORTED,
+         known = r->npassed && !strcmp(r->passed[r->npassed - 1], r->entry);
     if (forms && ran && !known) {
-        char (*more)[128] = realloc(r->passed, (r->npassed + 1) * sizeof *more);
+        char(*more)[128] = realloc(r->passed, (r->npassed + 1) * sizeof *more);
         if (more) {
             r->passed = more;
             memcpy(more[r->npassed++], r->entry, sizeof *more);
@@ -225,7 +232,8 @@ static void argument(struct run *r, char *p, bool buffer)
 {
     char name[64] = "", type[8] = "";
     int used = 0;
-    if ((buffer ? sscanf(p, "%63s %7s %n", name, type, &used) != 2 : sscanf(p, "%7s %n", type, &used) != 1) || r->narg == MAX_ARG) {
+    if ((buffer ? sscanf(p, "%63s %7s %n", name, type, &used) != 2 : sscanf(p, "%7s %n", type, &used) != 1) ||
+        r->narg == MAX_ARG) {
         fail(r, "bad argument");
         return;
     }
@@ -262,7 +270,8 @@ static void raw(struct run *r, char *p)
 {
     struct buf *b = &r->buf[r->nbuf];
     unsigned long bytes = 0;
-    if (sscanf(p, "%63s %lu", b->name, &bytes) != 2 || r->narg == MAX_ARG || sg_mem_alloc(r->dev, bytes, &b->addr) < 0) {
+    if (sscanf(p, "%63s %lu", b->name, &bytes) != 2 || r->narg == MAX_ARG ||
+        sg_mem_alloc(r->dev, bytes, &b->addr) < 0) {
         fail(r, "bad argument");
         return;
     }
@@ -281,9 +290,11 @@ static double as_double(const char *type, const uint8_t *p)
         return d;
     }
     if (type_bytes(type) == 2) {
-        unsigned h = p[0] | p[1] << 8, mbits = *type == 'b' ? 7 : 10, m = h & ((1u << mbits) - 1), e = (h & 0x7FFF) >> mbits;
+        unsigned h = p[0] | p[1] << 8, mbits = *type == 'b' ? 7 : 10, m = h & ((1u << mbits) - 1),
+                 e = (h & 0x7FFF) >> mbits;
         int bias = *type == 'b' ? 127 : 15;
-        double v = e == 2u * (unsigned)bias + 1 ? (m ? NAN : INFINITY) : ldexp(e ? m + (1 << mbits) : m, (e ? (int)e : 1) - bias - (int)mbits);
+        double v = e == 2u * (unsigned)bias + 1 ? (m ? NAN : INFINITY)
+                                                : ldexp(e ? m + (1 << mbits) : m, (e ? (int)e : 1) - bias - (int)mbits);
         return h & 0x8000 ? -v : v;
     }
     float f;
@@ -336,7 +347,8 @@ static void expect(struct run *r, char *p)
             uint64_t x = 0, y = 0;
             memcpy(&x, got + i, step);
             memcpy(&y, scratch + i, step);
-            fail(r, "%s: %s[%zu] is 0x%llx, not 0x%llx", r->entry, name, i / step, (unsigned long long)x, (unsigned long long)y);
+            fail(r, "%s: %s[%zu] is 0x%llx, not 0x%llx", r->entry, name, i / step, (unsigned long long)x,
+                 (unsigned long long)y);
         }
     }
 }
@@ -364,7 +376,8 @@ static void expect_fault(struct run *r, char *p)
     uint32_t v[3];
     sg_fault_text(&r->fault, said, sizeof said);
     if (!t || r->result >= 0 || strcmp(dt_err_code(r->result), t)) {
-        fail(r, "%s: the fault should be %s, is %s: %s", r->entry, t, r->result < 0 ? dt_err_code(r->result) : "none", said);
+        fail(r, "%s: the fault should be %s, is %s: %s", r->entry, t, r->result < 0 ? dt_err_code(r->result) : "none",
+             said);
         return;
     }
     while ((t = strtok_r(NULL, " \t", &save))) {
@@ -422,8 +435,8 @@ static bool directive(struct run *r, char *p)
 /* ---- forms */
 static void kinds(FILE *out, const struct ptx_opnd *o, unsigned n)
 {
-    static const char letter[] = {[PTX_O_REG] = 'r', [PTX_O_IMM] = 'i', [PTX_O_SREG] = 's', [PTX_O_VAR] = 'v', [PTX_O_FUNC] = 'f',
-                                  [PTX_O_ADDR] = 'a', [PTX_O_SINK] = '_', [PTX_O_LABEL] = 'L'};
+    static const char letter[] = {[PTX_O_REG] = 'r',  [PTX_O_IMM] = 'i',  [PTX_O_SREG] = 's', [PTX_O_VAR] = 'v',
+                                  [PTX_O_FUNC] = 'f', [PTX_O_ADDR] = 'a', [PTX_O_SINK] = '_', [PTX_O_LABEL] = 'L'};
     for (unsigned k = 0; k < n; k++)
         if (o[k].kind == PTX_O_VEC)
             fprintf(out, "V%u", o[k].n);

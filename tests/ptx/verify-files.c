@@ -1,6 +1,8 @@
-/* What the software device says of PTX files as it loads them: a line each, `ok FILE`, or `no FILE: words`. For verdicts.py.
+/* What the software device says of PTX files as it loads them: a line each, `ok FILE`, or `no FILE: words`. For
+ * verdicts.py.
  *
- * Refused is what does not parse or verify, and what has an entry that cannot run (an instruction of no known form stays opaque to the verifier).
+ * Refused is what does not parse or verify, and what has an entry that cannot run (an instruction of no known form
+ * stays opaque to the verifier).
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,5 @@
-/* One graph analysed in every way there is: summarised, as slices, whole, with paged bitmaps, by instrumented PTX and by the device itself. All must agree. */
+/* One graph analysed in every way there is: summarised, as slices, whole, with paged bitmaps, by instrumented PTX and
+ * by the device itself. All must agree. */
 #ifndef ANALYSIS_FIXTURE_H
 #define ANALYSIS_FIXTURE_H
 
@@ -104,7 +105,9 @@ static inline void twice(const char *name, const char *json)
         assert_false(r[1]->launch[l].summarised || r[2]->launch[l].summarised);
         if (g->launch[l].kind == DT_KERNEL && getenv("SHOW"))
             fprintf(stderr, "%s.%s: %s\n", name, g->launch[l].name,
-                    r[0]->launch[l].summarised ? "summarised" : r[0]->launch[l].unsummarised ? r[0]->launch[l].unsummarised : "-");
+                    r[0]->launch[l].summarised     ? "summarised"
+                    : r[0]->launch[l].unsummarised ? r[0]->launch[l].unsummarised
+                                                   : "-");
     }
     json_t *x = ana_to_json(r[0], dev_info(device), NULL, true);
     assert_non_null(x);

@@ -1,7 +1,7 @@
 /* What the tests of libcuda share: the library opened as any program would, and its entries by cuda.h's names.
  *
- * F(cuMemAlloc) is the function that a program built with this cuda.h calls; X(dovetail…) an extension; OK(call) expects CUDA_SUCCESS,
- * IS(call, code) that code.
+ * F(cuMemAlloc) is the function that a program built with this cuda.h calls; X(dovetail…) an extension; OK(call)
+ * expects CUDA_SUCCESS, IS(call, code) that code.
  */
 #ifndef DT_TESTS_DRIVER_FIXTURE_H
 #define DT_TESTS_DRIVER_FIXTURE_H
@@ -69,15 +69,15 @@ static inline void drop(void)
 }
 
 /* add(p, n, v): p[i] += v for i < n; launched with blocks of 32. */
-static const char add_ptx[] =
-    ".version 7.8\n.target sm_80\n.address_size 64\n.global .u32 counter = 7;\n"
-    ".visible .entry add(.param .u64 p, .param .u32 n, .param .u32 v)\n{\n"
-    ".reg .pred %q; .reg .b32 %r<6>; .reg .b64 %rd<3>;\n"
-    "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [v];\n"
-    "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %tid.x; mad.lo.s32 %r3, %r3, 32, %r4;\n"
-    "setp.ge.u32 %q, %r3, %r1; @%q ret;\n"
-    "mul.wide.u32 %rd2, %r3, 4; add.s64 %rd2, %rd1, %rd2; ld.global.u32 %r5, [%rd2]; add.u32 %r5, %r5, %r2; st.global.u32 [%rd2], %r5;\n"
-    "ret;\n}\n.visible .entry trap_()\n{\ntrap;\n}\n";
+static const char add_ptx[] = ".version 7.8\n.target sm_80\n.address_size 64\n.global .u32 counter = 7;\n"
+                              ".visible .entry add(.param .u64 p, .param .u32 n, .param .u32 v)\n{\n"
+                              ".reg .pred %q; .reg .b32 %r<6>; .reg .b64 %rd<3>;\n"
+                              "ld.param.u64 %rd1, [p]; ld.param.u32 %r1, [n]; ld.param.u32 %r2, [v];\n"
+                              "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %tid.x; mad.lo.s32 %r3, %r3, 32, %r4;\n"
+                              "setp.ge.u32 %q, %r3, %r1; @%q ret;\n"
+                              "mul.wide.u32 %rd2, %r3, 4; add.s64 %rd2, %rd1, %rd2; ld.global.u32 %r5, [%rd2]; add.u32 "
+                              "%r5, %r5, %r2; st.global.u32 [%rd2], %r5;\n"
+                              "ret;\n}\n.visible .entry trap_()\n{\ntrap;\n}\n";
 
 static inline CUfunction load_add(CUmodule *m, const char *name)
 {

@@ -23,9 +23,9 @@
 struct fix_spec {
     const char *ptx, *ptx2; /* ptx2: the consumer's module, NULL: the same */
     uint32_t gp, bp, gc, bc, hp, hc;
-    uint32_t sp, sc;       /* dynamic shared memory */
-    const char *h_role;    /* NULL: intermediate */
-    const char *more;      /* members of both launches: ", \"cluster\": [2,1,1]" */
+    uint32_t sp, sc;    /* dynamic shared memory */
+    const char *h_role; /* NULL: intermediate */
+    const char *more;   /* members of both launches: ", \"cluster\": [2,1,1]" */
 };
 
 struct fix {
@@ -110,12 +110,14 @@ static inline void fix_open(struct fix *f, const struct fix_spec *s)
              "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"x\"}, \"n\": {\"ptx\": \"y\"}}, \"buffers\": {"
              "\"x\": {\"bytes\": 1048576, \"role\": \"input\"}, \"h\": {\"bytes\": 1048576, \"role\": \"%s\"},"
              "\"y\": {\"bytes\": 1048576, \"role\": \"output\"}}, \"launches\": ["
-             "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [%u,1,1], \"block\": [%u,1,1], \"shared\": %u,"
+             "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [%u,1,1], \"block\": [%u,1,1], "
+             "\"shared\": %u,"
              "\"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"h\"}]%s},"
-             "{\"name\": \"c\", \"module\": \"%s\", \"entry\": \"c\", \"grid\": [%u,1,1], \"block\": [%u,1,1], \"shared\": %u,"
+             "{\"name\": \"c\", \"module\": \"%s\", \"entry\": \"c\", \"grid\": [%u,1,1], \"block\": [%u,1,1], "
+             "\"shared\": %u,"
              "\"args\": [{\"buffer\": \"h\"}, {\"buffer\": \"y\"}]%s}]}",
-             s->h_role ? s->h_role : "intermediate", s->gp, s->bp, s->sp, s->more ? s->more : "", s->ptx2 ? "n" : "m", s->gc,
-             s->bc, s->sc, s->more ? s->more : "");
+             s->h_role ? s->h_role : "intermediate", s->gp, s->bp, s->sp, s->more ? s->more : "", s->ptx2 ? "n" : "m",
+             s->gc, s->bc, s->sc, s->more ? s->more : "");
     if (dt_graph_parse(doc, strlen(doc), &f->g, &e) < 0)
         fail_msg("graph: %s", e.detail);
     f->prog.graph = f->g;

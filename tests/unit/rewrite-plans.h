@@ -1,5 +1,5 @@
-/* Small graphs over five buffers of 4096 bytes through the whole planner, one kind of rewrite at a time, what is legal forced or not. x (f32) and at (i32)
- * are inputs, h and g intermediates, y the output. Built with RW_TEST_HOOKS. */
+/* Small graphs over five buffers of 4096 bytes through the whole planner, one kind of rewrite at a time, what is legal
+ * forced or not. x (f32) and at (i32) are inputs, h and g intermediates, y the output. Built with RW_TEST_HOOKS. */
 #ifndef DT_TESTS_REWRITE_PLANS_H
 #define DT_TESTS_REWRITE_PLANS_H
 
@@ -16,9 +16,12 @@
 #include "rewrite/rewrite-priv.h"
 
 #define BUF(name, role) "\"" name "\": {\"bytes\": 4096, \"role\": \"" role "\"}"
-#define FILL(name, role, type, hi)                                                                                          \
-    "\"" name "\": {\"bytes\": 4096, \"role\": \"" role "\", \"fill\": {\"uniform\": [0, " hi "], \"dtype\": \"" type "\", \"seed\": 3}}"
-#define RUN(name, entry, grid, args) "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [" grid ",1], \"block\": [32,1,1], \"args\": [" args "]}"
+#define FILL(name, role, type, hi)                                                                                     \
+    "\"" name "\": {\"bytes\": 4096, \"role\": \"" role "\", \"fill\": {\"uniform\": [0, " hi "], \"dtype\": \"" type  \
+    "\", \"seed\": 3}}"
+#define RUN(name, entry, grid, args)                                                                                   \
+    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [" grid                           \
+    ",1], \"block\": [32,1,1], \"args\": [" args "]}"
 #define B(name) "{\"buffer\": \"" name "\"}"
 static struct dev_device *device;
 static char *ptx;
@@ -30,7 +33,7 @@ static inline json_t *plan_of(const struct rw_rewrite *only, const char *launche
     struct dt_graph *g = NULL;
     struct dev_prog *p = NULL;
     struct ana_result *a = NULL;
-    const char *deny[16]; /* all others */
+    const char *deny[16];                      /* all others */
     const char *const allow[1] = {only->name}; /* even where it is off */
     struct rw_options o = {.allow = allow, .nallow = 1, .deny = deny, .inputs = 2, .schedules = 2};
     for (unsigned k = 0; k < rw_nregistry && o.ndeny < 16; k++)
@@ -38,14 +41,19 @@ static inline json_t *plan_of(const struct rw_rewrite *only, const char *launche
             deny[o.ndeny++] = rw_registry[k]->name;
     struct dt_str text = {0};
     json_t *doc, *ret = NULL;
-    dt_str_addf(&text, "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {" FILL("x", "input", "f32", "1") "," FILL("at", "input", "i32", "900") ","
-                       BUF("h", "intermediate") "," BUF("g", "intermediate") "," BUF("y", "output") "}, \"launches\": [%s]}", launches);
+    dt_str_addf(
+        &text,
+        "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {" FILL("x", "input", "f32", "1") "," FILL(
+            "at", "input", "i32",
+            "900") "," BUF("h", "intermediate") "," BUF("g", "intermediate") "," BUF("y",
+                                                                                     "output") "}, \"launches\": [%s]}",
+        launches);
     doc = json_loads(text.s, 0, NULL);
     assert_non_null(doc);
     json_object_set_new(json_object_get(doc, "modules"), "m", json_pack("{s:s}", "ptx", ptx));
     rw_hooks.force = force;
-    if (dt_graph_from_json(doc, &g, &e) < 0 || dev_prog_new(device, g, NULL, NULL, &p, &e) < 0 || ana_run(device, p, NULL, &a, &e) < 0 ||
-        rw_plan(device, p, a, &o, "sha256:0", &ret, &e) < 0)
+    if (dt_graph_from_json(doc, &g, &e) < 0 || dev_prog_new(device, g, NULL, NULL, &p, &e) < 0 ||
+        ana_run(device, p, NULL, &a, &e) < 0 || rw_plan(device, p, a, &o, "sha256:0", &ret, &e) < 0)
         fail_msg("%s", e.detail ? e.detail : "?");
     rw_hooks.force = false;
     assert_true(json_is_true(json_object_get(json_object_get(ret, "verified"), "bitwise")));
@@ -62,7 +70,9 @@ static inline const json_t *launch(const json_t *p, const char *name)
 {
     json_t *l;
     size_t i;
-    json_array_foreach(json_object_get(p, "launches"), i, l) if (!strcmp(json_string_value(json_object_get(l, "name")), name)) return l;
+    json_array_foreach (json_object_get(p, "launches"), i, l)
+        if (!strcmp(json_string_value(json_object_get(l, "name")), name))
+            return l;
     return NULL;
 }
 
@@ -80,10 +90,11 @@ static inline void verdict(const json_t *p, const char *name, const char *verdic
 {
     json_t *r;
     size_t i;
-    json_array_foreach(json_object_get(p, "rewrites"), i, r) {
+    json_array_foreach (json_object_get(p, "rewrites"), i, r) {
         if (strcmp(json_string_value(json_array_get(json_object_get(r, "launches"), 0)), name))
             continue;
-        const char *why = json_string_value(json_object_get(r, "reason")), *is = json_string_value(json_object_get(r, "verdict"));
+        const char *why = json_string_value(json_object_get(r, "reason")),
+                   *is = json_string_value(json_object_get(r, "verdict"));
         if (!verdict || strcmp(is, verdict))
             fail_msg("'%s' is %s, not %s: %s", name, is, verdict ? verdict : "there at all", why ? why : "");
         if (reason && !strstr(json_string_value(json_object_get(r, "reason")), reason))

@@ -1,4 +1,5 @@
-/* A small graph on the software device, analysed, its reference run and costs taken: what a planning has before its first candidate. */
+/* A small graph on the software device, analysed, its reference run and costs taken: what a planning has before its
+ * first candidate. */
 #ifndef DT_TESTS_REWRITE_WORLD_H
 #define DT_TESTS_REWRITE_WORLD_H
 
@@ -14,17 +15,20 @@
 
 #include "rewrite/rewrite-priv.h"
 
-/* Three element-wise kernels in a chain, f adds 1, g doubles, h adds 1 under another name; a memset and a copy beside them. */
-#define KERNEL(name, op)                                                                                                   \
-    ".visible .entry " name "(.param .u64 a, .param .u64 b)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"    \
-    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n" \
-    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"          \
+/* Three element-wise kernels in a chain, f adds 1, g doubles, h adds 1 under another name; a memset and a copy beside
+ * them. */
+#define KERNEL(name, op)                                                                                               \
+    ".visible .entry " name                                                                                            \
+    "(.param .u64 a, .param .u64 b)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"                        \
+    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, "     \
+    "%tid.x;\n"                                                                                                        \
+    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"      \
     "ld.global.f32 %f1, [%d1];\n" op "\nst.global.f32 [%d2], %f2;\nret;\n}\n"
-#define TEXT                                                                                                               \
-    ".version 8.0\n.target sm_80\n.address_size 64\n" KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")                         \
+#define TEXT                                                                                                           \
+    ".version 8.0\n.target sm_80\n.address_size 64\n" KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")                  \
         KERNEL("g", "mul.rn.f32 %f2, %f1, 0f40000000;")
-#define KEEP(name, entry, from, to)                                                                                        \
-    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [64,1,1], \"block\": [128,1,1],"             \
+#define KEEP(name, entry, from, to)                                                                                    \
+    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [64,1,1], \"block\": [128,1,1],"  \
     "\"args\": [{\"buffer\": \"" from "\"}, {\"buffer\": \"" to "\"}]}"
 #define BUFFER(name, role) "\"" name "\": {\"bytes\": 32768, \"role\": \"" role "\"}"
 
@@ -35,7 +39,7 @@ struct world {
     struct ana_result *ana;
     struct rw_options opt;
     struct rw_planner p;
-    struct rw_edit x;    /* tests' own */
+    struct rw_edit x; /* tests' own */
     struct rw_state next;
     uint32_t fused;
 };
@@ -55,11 +59,15 @@ static inline void world_open(struct world *w)
     dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *s = TEXT; *s; s++)
         dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
-    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 1}},"
-               BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER("r", "intermediate") "," BUFFER("s", "output") ","
+    /* clang-format off */
+    dt_str_add(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [-1, "
+    "1], \"dtype\": \"f32\", \"seed\": 1}},"
+               BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER("r", "intermediate") ","
+               BUFFER("s", "output") ","
                BUFFER("t", "output") "}, \"launches\": [" KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") ","
                "{\"name\": \"clear\", \"memset\": {\"buffer\": \"t\", \"offset\": 0, \"value\": 7, \"bytes\": 32768}},"
                KEEP("c", "f", "q", "r") "," KEEP("d", "g", "r", "s") "]}");
+    /* clang-format on */
     must(dt_graph_parse(text.s, text.len, &w->graph, &e), &e);
     dt_str_done(&text);
     must(dev_open("soft:h200", &w->dev, &e), &e);

@@ -1,4 +1,5 @@
-/* Where a taint began (origin.c): in each kernel, the line marked //from must be found for the access of the line marked //site. */
+/* Where a taint began (origin.c): in each kernel, the line marked //from must be found for the access of the line
+ * marked //site. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +14,13 @@
 #include "base/file.h"
 #include "base/str.h"
 
-static const char head[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
-                           ".visible .entry k(.param .u64 x, .param .u64 y, .param .u64 ix)\n{\n"
-                           ".reg .pred %p<4>; .reg .b32 %r<20>; .reg .f32 %f<4>; .reg .b64 %rd<20>; .shared .align 4 .b8 s[512];\n"
-                           "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [ix];\n"
-                           "cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2; cvta.to.global.u64 %rd3, %rd3;\n"
-                           "mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %rd3, %rd4; add.s64 %rd6, %rd1, %rd4;\n";
+static const char head[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".visible .entry k(.param .u64 x, .param .u64 y, .param .u64 ix)\n{\n"
+    ".reg .pred %p<4>; .reg .b32 %r<20>; .reg .f32 %f<4>; .reg .b64 %rd<20>; .shared .align 4 .b8 s[512];\n"
+    "ld.param.u64 %rd1, [x]; ld.param.u64 %rd2, [y]; ld.param.u64 %rd3, [ix];\n"
+    "cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2; cvta.to.global.u64 %rd3, %rd3;\n"
+    "mov.u32 %r1, %tid.x; mul.wide.u32 %rd4, %r1, 4; add.s64 %rd5, %rd3, %rd4; add.s64 %rd6, %rd1, %rd4;\n";
 
 static const struct {
     const char *name, *why, *body;
@@ -124,7 +126,8 @@ static void origins(void **state)
             assert_int_equal(site->address, ANA_PROVED);
         uint32_t at = ana_origin(f, &t, site, guard, ANA_DATA_DEPENDENT);
         if (at == UINT32_MAX || f->inst[at].line != line_of(text, "//from"))
-            fail_msg("%s: line %u, not %u", cases[c].name, at == UINT32_MAX ? 0 : f->inst[at].line, line_of(text, "//from"));
+            fail_msg("%s: line %u, not %u", cases[c].name, at == UINT32_MAX ? 0 : f->inst[at].line,
+                     line_of(text, "//from"));
         ana_tainted_done(&t);
         ptx_module_free(m);
     }
@@ -142,7 +145,10 @@ static void long_way(void **state)
     dt_str_addf(&s, ".reg .b32 %%c<%d>;\nld.global.u32 %%c0, [%%rd5]; //from\n", STEPS + 1);
     for (int i = 0; i < STEPS; i++)
         dt_str_addf(&s, "add.u32 %%c%d, %%c%d, %d;\n", i + 1, i, i);
-    dt_str_addf(&s, "mul.wide.u32 %%rd7, %%c%d, 4; add.s64 %%rd8, %%rd1, %%rd7;\nld.global.f32 %%f1, [%%rd8]; //site\nret;\n}\n", STEPS);
+    dt_str_addf(
+        &s,
+        "mul.wide.u32 %%rd7, %%c%d, 4; add.s64 %%rd8, %%rd1, %%rd7;\nld.global.f32 %%f1, [%%rd8]; //site\nret;\n}\n",
+        STEPS);
     assert_int_equal(ptx_parse(s.s, s.len, &m, &e), 0);
     const struct ptx_function *f = ptx_find_function(m, "k");
     struct ana_taint_in in = {.nparam = 3};

@@ -1,48 +1,54 @@
 /* Footprints that are kept (analysis/memo.c): who hits, who must miss, and bytes that are not right.
  *
- * The store here is a list in memory that counts. Kernels: one that is summarised, one that a table of constants leads, one with a shuffle in its address
- * (which runs as its slice on the device). Whatever comes out of the store, results must be those without one; entries whose
- * bytes are changed, cut, or changed and signed again must never do harm.
+ * The store here is a list in memory that counts. Kernels: one that is summarised, one that a table of constants leads,
+ * one with a shuffle in its address (which runs as its slice on the device). Whatever comes out of the store, results
+ * must be those without one; entries whose bytes are changed, cut, or changed and signed again must never do harm.
  */
 #include "analysis-fixture.h"
 #include "memo-list.h"
 
 #define HEAD "dovetail footprints 1\n"
 
-/* ---- graphs ------------------------------------------------------------------------------------------------------------ */
+/* ---- graphs ------------------------------------------------------------------------------------------------------ */
 #define PTX ".version 8.0\\n.target sm_90\\n.address_size 64\\n"
 /* y[i * stride] = x[i], i < n */
-#define SCALE(name)                                                                                                       \
-    ".visible .entry " name "(.param .u64 x, .param .u64 y, .param .u32 n, .param .u32 stride)\\n{\\n"                    \
-    ".reg .pred %p;\\n.reg .b32 %r<8>;\\n.reg .b64 %d<8>;\\n"                                                             \
-    "ld.param.u64 %d1, [x];\\nld.param.u64 %d2, [y];\\nld.param.u32 %r1, [n];\\nld.param.u32 %r5, [stride];\\n"           \
-    "mov.u32 %r2, %ctaid.x;\\nmov.u32 %r3, %ntid.x;\\nmov.u32 %r4, %tid.x;\\nmad.lo.s32 %r2, %r2, %r3, %r4;\\n"           \
-    "setp.ge.s32 %p, %r2, %r1;\\n@%p bra DONE;\\ncvta.to.global.u64 %d1, %d1;\\ncvta.to.global.u64 %d2, %d2;\\n"          \
-    "mul.wide.s32 %d3, %r2, 4;\\nadd.s64 %d5, %d1, %d3;\\nld.global.u32 %r6, [%d5];\\nmul.lo.s32 %r7, %r2, %r5;\\n"       \
+#define SCALE(name)                                                                                                    \
+    ".visible .entry " name "(.param .u64 x, .param .u64 y, .param .u32 n, .param .u32 stride)\\n{\\n"                 \
+    ".reg .pred %p;\\n.reg .b32 %r<8>;\\n.reg .b64 %d<8>;\\n"                                                          \
+    "ld.param.u64 %d1, [x];\\nld.param.u64 %d2, [y];\\nld.param.u32 %r1, [n];\\nld.param.u32 %r5, [stride];\\n"        \
+    "mov.u32 %r2, %ctaid.x;\\nmov.u32 %r3, %ntid.x;\\nmov.u32 %r4, %tid.x;\\nmad.lo.s32 %r2, %r2, %r3, %r4;\\n"        \
+    "setp.ge.s32 %p, %r2, %r1;\\n@%p bra DONE;\\ncvta.to.global.u64 %d1, %d1;\\ncvta.to.global.u64 %d2, %d2;\\n"       \
+    "mul.wide.s32 %d3, %r2, 4;\\nadd.s64 %d5, %d1, %d3;\\nld.global.u32 %r6, [%d5];\\nmul.lo.s32 %r7, %r2, %r5;\\n"    \
     "mul.wide.s32 %d4, %r7, 4;\\nadd.s64 %d6, %d2, %d4;\\nst.global.u32 [%d6], %r6;\\nDONE:\\nret;\\n}\\n"
 /* y[table[i]] = 1 */
-#define TABLE                                                                                                              \
-    ".visible .entry table(.param .u64 t, .param .u64 y)\\n{\\n.reg .b32 %r<4>;\\n.reg .b64 %d<6>;\\n"                     \
-    "ld.param.u64 %d1, [t];\\nld.param.u64 %d2, [y];\\nmov.u32 %r1, %tid.x;\\nmul.wide.u32 %d3, %r1, 4;\\n"                \
-    "add.s64 %d1, %d1, %d3;\\nld.global.u32 %r2, [%d1];\\nmul.wide.u32 %d3, %r2, 4;\\nadd.s64 %d2, %d2, %d3;\\n"           \
+#define TABLE                                                                                                          \
+    ".visible .entry table(.param .u64 t, .param .u64 y)\\n{\\n.reg .b32 %r<4>;\\n.reg .b64 %d<6>;\\n"                 \
+    "ld.param.u64 %d1, [t];\\nld.param.u64 %d2, [y];\\nmov.u32 %r1, %tid.x;\\nmul.wide.u32 %d3, %r1, 4;\\n"            \
+    "add.s64 %d1, %d1, %d3;\\nld.global.u32 %r2, [%d1];\\nmul.wide.u32 %d3, %r2, 4;\\nadd.s64 %d2, %d2, %d3;\\n"       \
     "st.global.u32 [%d2], %r1;\\nret;\\n}\\n"
 /* y[value of the neighbour's number] = 1 */
-#define SHUFFLE                                                                                                            \
-    ".visible .entry shuffle(.param .u64 y)\\n{\\n.reg .b32 %r<4>;\\n.reg .b64 %d<4>;\\n"                                  \
-    "ld.param.u64 %d2, [y];\\nmov.u32 %r1, %tid.x;\\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\\n"                           \
+#define SHUFFLE                                                                                                        \
+    ".visible .entry shuffle(.param .u64 y)\\n{\\n.reg .b32 %r<4>;\\n.reg .b64 %d<4>;\\n"                              \
+    "ld.param.u64 %d2, [y];\\nmov.u32 %r1, %tid.x;\\nshfl.sync.bfly.b32 %r2, %r1, 1, 31, -1;\\n"                       \
     "mul.wide.u32 %d3, %r2, 4;\\nadd.s64 %d2, %d2, %d3;\\nst.global.u32 [%d2], %r1;\\nret;\\n}\\n"
 
 static char *graph(const char *buffers, const char *ptx, const char *launches)
 {
     char *s = NULL;
-    assert_true(asprintf(&s, "{\"dovetail\":1,\"name\":\"t\",\"modules\":{\"m\":{\"ptx\":\"" PTX "%s\"}},\"buffers\":{%s},\"launches\":[%s]}", ptx,
-                         buffers, launches) > 0);
+    assert_true(asprintf(&s,
+                         "{\"dovetail\":1,\"name\":\"t\",\"modules\":{\"m\":{\"ptx\":\"" PTX
+                         "%s\"}},\"buffers\":{%s},\"launches\":[%s]}",
+                         ptx, buffers, launches) > 0);
     return s;
 }
 
-#define BUFFERS "\"a\":{\"bytes\":4096,\"role\":\"input\"},\"b\":{\"bytes\":16384,\"role\":\"intermediate\"},\"c\":{\"bytes\":16384,\"role\":\"output\"},"
-#define CONTENT(v) "\"t\":{\"bytes\":128,\"role\":\"input\",\"constant\":true,\"fill\":{\"uniform\":[0,30],\"dtype\":\"i32\",\"seed\":" v "}}"
-#define LAUNCH(entry, grid, block, args)                                                                                   \
+#define BUFFERS                                                                                                        \
+    "\"a\":{\"bytes\":4096,\"role\":\"input\"},\"b\":{\"bytes\":16384,\"role\":\"intermediate\"},\"c\":{\"bytes\":"    \
+    "16384,\"role\":\"output\"},"
+#define CONTENT(v)                                                                                                     \
+    "\"t\":{\"bytes\":128,\"role\":\"input\",\"constant\":true,\"fill\":{\"uniform\":[0,30],\"dtype\":\"i32\","        \
+    "\"seed\":" v "}}"
+#define LAUNCH(entry, grid, block, args)                                                                               \
     "{\"module\":\"m\",\"entry\":\"" entry "\",\"grid\":[" grid ",1,1],\"block\":[" block ",1,1],\"args\":[" args "]}"
 #define B(name) "{\"buffer\":\"" name "\"}"
 #define I(v) "{\"i32\":" v "}"
@@ -82,9 +88,9 @@ static void check(char *json)
     free(json);
 }
 
-#define THREE                                                                                                              \
-    LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("250") "," I("3")) "," LAUNCH("table", "1", "32", B("t") "," B("b"))    \
-        "," LAUNCH("shuffle", "1", "32", B("c"))
+#define THREE                                                                                                          \
+    LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("250") "," I("3"))                                              \
+    "," LAUNCH("table", "1", "32", B("t") "," B("b")) "," LAUNCH("shuffle", "1", "32", B("c"))
 
 static void another_graph_hits(void **state)
 {
@@ -97,22 +103,26 @@ static void another_graph_hits(void **state)
     assert_int_equal(hits, 3);
     assert_int_equal(puts_, 0);
     /* other names, other order of buffers, another kernel in the module, launches twice and among others */
-    check(graph("\"z\":{\"bytes\":64,\"role\":\"intermediate\"},\"q\":{\"bytes\":16384,\"role\":\"output\"},\"y\":{\"bytes\":4096,\"role\":\"input\"}",
-                SHUFFLE ".visible .entry nothing()\\n{\\nret;\\n}\\n" SCALE("other"),
-                LAUNCH("shuffle", "1", "32", B("q")) "," LAUNCH("other", "4", "64", B("y") "," B("q") "," I("250") "," I("3")) ","
-                LAUNCH("shuffle", "1", "32", B("q"))));
+    check(graph(
+        "\"z\":{\"bytes\":64,\"role\":\"intermediate\"},\"q\":{\"bytes\":16384,\"role\":\"output\"},\"y\":{\"bytes\":"
+        "4096,\"role\":\"input\"}",
+        SHUFFLE ".visible .entry nothing()\\n{\\nret;\\n}\\n" SCALE("other"),
+        LAUNCH("shuffle", "1", "32", B("q")) "," LAUNCH(
+            "other", "4", "64", B("y") "," B("q") "," I("250") "," I("3")) "," LAUNCH("shuffle", "1", "32", B("q"))));
     assert_int_equal(hits, 2); /* equal launches of one graph are looked up once */
     assert_int_equal(misses, 0);
     assert_int_equal(puts_, 0);
 }
 
-/* All blocks of the first write one place; those of the second do not. An entry that has forgotten it would let them be joined. */
+/* All blocks of the first write one place; those of the second do not. An entry that has forgotten it would let them be
+ * joined. */
 static void conflicts_are_kept(void **state)
 {
     forget();
     for (unsigned k = 0; k < 2; k++) {
         check(graph(BUFFERS CONTENT("5"), SCALE("scale"),
-                    LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("250") "," I("0")) "," LAUNCH("scale", "4", "64", B("a") "," B("c") "," I("250") "," I("3"))));
+                    LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("250") "," I("0")) "," LAUNCH(
+                        "scale", "4", "64", B("a") "," B("c") "," I("250") "," I("3"))));
         assert_int_equal(hits, k ? 2 : 0);
         assert_int_equal(conflicts, 1);
     }
@@ -126,9 +136,9 @@ static void what_counts_misses(void **state)
         LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("249") "," I("3")),
         LAUNCH("scale", "4", "64", B("a") "," B("b") "," I("250") "," I("4")),
         LAUNCH("scale", "4", "64", B("a") ",{\"buffer\":\"b\",\"offset\":4}," I("250") "," I("3")),
-        LAUNCH("scale", "4", "64", B("b") "," B("b") "," I("250") "," I("3")),  /* in place */
-        LAUNCH("scale", "4", "64", B("c") "," B("b") "," I("250") "," I("3")),  /* a buffer of another size */
-        LAUNCH("table", "1", "32", B("t") "," B("c")),                          /* content: below */
+        LAUNCH("scale", "4", "64", B("b") "," B("b") "," I("250") "," I("3")), /* in place */
+        LAUNCH("scale", "4", "64", B("c") "," B("b") "," I("250") "," I("3")), /* a buffer of another size */
+        LAUNCH("table", "1", "32", B("t") "," B("c")),                         /* content: below */
     };
     for (unsigned i = 0; i < sizeof other / sizeof *other; i++) {
         bool content = i + 1 == sizeof other / sizeof *other;
@@ -148,10 +158,12 @@ static void what_counts_misses(void **state)
 static void data_is_not_kept(void **state)
 {
     forget();
-    check(graph("\"t\":{\"bytes\":128,\"role\":\"input\",\"fill\":{\"uniform\":[0,30],\"dtype\":\"i32\",\"seed\":5}},\"b\":{\"bytes\":16384,\"role\":\"output\"}",
+    check(graph("\"t\":{\"bytes\":128,\"role\":\"input\",\"fill\":{\"uniform\":[0,30],\"dtype\":\"i32\",\"seed\":5}},"
+                "\"b\":{\"bytes\":16384,\"role\":\"output\"}",
                 TABLE, LAUNCH("table", "1", "32", B("t") "," B("b"))));
     assert_int_equal(puts_ + hits + misses, 0);
-    check(graph("\"t\":{\"bytes\":128,\"role\":\"input\",\"fill\":{\"uniform\":[0,30],\"dtype\":\"i32\",\"seed\":6}},\"b\":{\"bytes\":16384,\"role\":\"output\"}",
+    check(graph("\"t\":{\"bytes\":128,\"role\":\"input\",\"fill\":{\"uniform\":[0,30],\"dtype\":\"i32\",\"seed\":6}},"
+                "\"b\":{\"bytes\":16384,\"role\":\"output\"}",
                 TABLE, LAUNCH("table", "1", "32", B("t") "," B("b"))));
     assert_int_equal(puts_ + hits + misses, 0);
 }
@@ -173,7 +185,8 @@ static void damage_is_a_miss(void **state)
     char *json = graph(BUFFERS CONTENT("5"), SCALE("scale") TABLE SHUFFLE, THREE);
     forget();
     check(strdup(json));
-    for (unsigned i = 0; i < 3; i++) { /* every byte, every length: each time what is wrong is found out and put right */
+    /* every byte, every length: each time what is wrong is found out and put right */
+    for (unsigned i = 0; i < 3; i++) {
         for (size_t at = 0; at < kept[i].n; at += at < 100 ? 13 : 1) {
             kept[i].p[at] ^= 0x10;
             check(strdup(json));
@@ -245,7 +258,8 @@ static void hostile_bytes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(another_graph_hits), cmocka_unit_test(conflicts_are_kept), cmocka_unit_test(what_counts_misses), cmocka_unit_test(data_is_not_kept),
-                                       cmocka_unit_test(damage_is_a_miss), cmocka_unit_test(hostile_bytes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(another_graph_hits), cmocka_unit_test(conflicts_are_kept),
+                                       cmocka_unit_test(what_counts_misses), cmocka_unit_test(data_is_not_kept),
+                                       cmocka_unit_test(damage_is_a_miss),   cmocka_unit_test(hostile_bytes)};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

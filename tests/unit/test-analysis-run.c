@@ -201,22 +201,14 @@ static void guards_that_look_at_data(void **state)
             if (k != 5 || i < 500)
                 mark(b, 0, R, 0, i * 4, 4);
             switch (k) {
-            case 0:
-                mark(b, 1, Y, D, i * 4, 4);
-                break;
-            case 1:
-                mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4);
-                break;
-            case 2:
-                mark(b, 1, Y, D, i * 4 + 4, 4), mark(b, 2, Y, D, i * 8, 4), mark(b, 2, M, 0, i * 4, 4);
-                break;
+            case 0: mark(b, 1, Y, D, i * 4, 4); break;
+            case 1: mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4); break;
+            case 2: mark(b, 1, Y, D, i * 4 + 4, 4), mark(b, 2, Y, D, i * 8, 4), mark(b, 2, M, 0, i * 4, 4); break;
             case 3:
                 if (i < 500)
                     mark(b, 1, Y, D, i * 4, 4);
                 break;
-            case 4:
-                mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4);
-                break;
+            case 4: mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4); break;
             case 5:
                 if (i < 500)
                     mark(b, 0, R, D, (i + 512) * 4, 4), mark(b, 1, Y, D, i * 4, 4), mark(b, 2, Y, D, i * 4, 4);
@@ -345,10 +337,12 @@ static void hand_written(void **state)
         " cvt.u64.u32 %rd6, %r6; cvta.shared.u64 %rd7, %rd6; st.b32 [%rd7], %r3; ld.b32 %f5, [%rd7];"
         " @!%p1 st.b32 [%rd5], %f5; ret; }\n"
         /* a cache policy is no size, even where its low half is 0; behind a size, the size counts */
-        ".visible .entry hints(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<20>; .reg .b32 %r<20>; .reg "
+        ".visible .entry hints(.param .u64 x, .param .u64 y, .param .u64 z) { .reg .b64 %rd<20>; .reg .b32 %r<20>; "
+        ".reg "
         ".pred %p<4>; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mad.lo.s32 %r3, %r1, 32, %r2; ld.param.u64 %rd1, [x];"
         " ld.param.u64 %rd2, [y]; mul.wide.u32 %rd3, %r3, 16; add.s64 %rd4, %rd1, %rd3; add.s64 %rd5, %rd2, %rd3;"
-        " mov.u32 %r4, tile; shl.b32 %r5, %r2, 4; add.s32 %r6, %r4, %r5; setp.lt.u32 %p1, %r3, 50; selp.b32 %r7, 16, 0, %p1;"
+        " mov.u32 %r4, tile; shl.b32 %r5, %r2, 4; add.s32 %r6, %r4, %r5; setp.lt.u32 %p1, %r3, 50; selp.b32 %r7, 16, "
+        "0, %p1;"
         " mov.b64 %rd10, 0x12F0000000000000; cp.async.cg.shared.global.L2::cache_hint [%r6], [%rd4], 16, %rd10;"
         " { .reg .b64 p; createpolicy.fractional.L2::evict_first.b64 p, 1.0;"
         " cp.async.cg.shared.global.L2::cache_hint [%r6], [%rd5], 16, %r7, p; } cp.async.wait_all; ret; }\n"
@@ -719,8 +713,10 @@ static void refusals(void **state)
         "extern \"C\" __global__ void inside(float *y, float *w) { put(w + threadIdx.x, y + threadIdx.x); }\n"
         "extern \"C\" __global__ void by_data(const int *x, float *y)\n" /* x is 0: word -1 - 64 * block */
         "{ if (threadIdx.x == 7) y[x[threadIdx.x] - 1 - (int)blockIdx.x * 64] = 1; }\n"
-        "extern \"C\" __global__ void guarded(const int *x, float *y, int n) { if (x[threadIdx.x] == 0) y[threadIdx.x + n] = 1; }\n"
-        "extern \"C\" __global__ void crooked(const char *x, float *y) { y[threadIdx.x] = *(const float *)(x + threadIdx.x * 4 + 2); }\n";
+        "extern \"C\" __global__ void guarded(const int *x, float *y, int n) { if (x[threadIdx.x] == 0) y[threadIdx.x "
+        "+ n] = 1; }\n"
+        "extern \"C\" __global__ void crooked(const char *x, float *y) { y[threadIdx.x] = *(const float *)(x + "
+        "threadIdx.x * 4 + 2); }\n";
     static const struct {
         const char *launch;
         int num;
@@ -746,13 +742,18 @@ static void refusals(void **state)
          "'y'}, {'buffer': 'w'}]}",
          DT_E_WEIGHT,
          {"launch e", "w", "weight"}},
-        {"{'name': 'f', 'module': 'm', 'entry': 'by_data', 'grid': [3, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}]}",
+        {"{'name': 'f', 'module': 'm', 'entry': 'by_data', 'grid': [3, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'y'}]}",
          DT_E_BOUNDS,
-         {"launch f: kernel by_data, block (0,0,0), thread (7,0,0), PTX line", "outside every buffer of the launch", "4 bytes before buffer 'y'"}},
-        {"{'name': 'g', 'module': 'm', 'entry': 'guarded', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}, {'i32': 1020}]}",
+         {"launch f: kernel by_data, block (0,0,0), thread (7,0,0), PTX line", "outside every buffer of the launch",
+          "4 bytes before buffer 'y'"}},
+        {"{'name': 'g', 'module': 'm', 'entry': 'guarded', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'y'}, {'i32': 1020}]}",
          DT_E_BOUNDS,
-         {"launch g: kernel guarded, block (0,0,0), thread (4,0,0), PTX line", "outside every buffer of the launch", "buffer 'y' of 4096 bytes"}},
-        {"{'name': 'h', 'module': 'm', 'entry': 'crooked', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}]}",
+         {"launch g: kernel guarded, block (0,0,0), thread (4,0,0), PTX line", "outside every buffer of the launch",
+          "buffer 'y' of 4096 bytes"}},
+        {"{'name': 'h', 'module': 'm', 'entry': 'crooked', 'grid': [1, 1, 1], 'block': [64, 1, 1], 'args': [{'buffer': "
+         "'x'}, {'buffer': 'y'}]}",
          DT_E_BOUNDS,
          {"crooked, block (0,0,0), thread (0,0,0), PTX line", "misaligned", "4 bytes"}},
     };
@@ -773,8 +774,11 @@ static void refusals(void **state)
             if (!strstr(g.e.detail, c[i].say[k]))
                 fail_msg("case %u: \"%s\" lacks \"%s\"", i, g.e.detail, c[i].say[k]);
         assert_int_equal(dev_reset(device, NULL), 0); /* a fault may be the device's own */
-        struct graph h; /* the other recorder says it in the same words */
-        assert_int_equal(analyse_with(&h, d, &(struct ana_options){.way = way == ANA_WAY_NATIVE ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE}), rc);
+        struct graph h;                               /* the other recorder says it in the same words */
+        assert_int_equal(
+            analyse_with(&h, d,
+                         &(struct ana_options){.way = way == ANA_WAY_NATIVE ? ANA_WAY_INSTRUMENTED : ANA_WAY_NATIVE}),
+            rc);
         assert_string_equal(g.e.detail, h.e.detail);
         assert_int_equal(dev_reset(device, NULL), 0);
         release(&h);
@@ -789,14 +793,17 @@ static void the_recorders_names(void **state)
     static const char *const ptx[] = {
         ".version 8.0\n.target sm_80\n.address_size 64\n"
         ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n"
-        ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n.reg .b64 %a; ld.param.u64 %a, [y]; call __dovetail_touch, (%a, 64, 0, 0);\n"
+        ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n.reg .b64 %a; ld.param.u64 %a, [y]; call "
+        "__dovetail_touch, (%a, 64, 0, 0);\n"
         "st.global.u32 [%a], 1; ret;\n}\n",
         ".version 8.0\n.target sm_80\n.address_size 64\n.visible .global .b64 __dovetail_ctl[16];\n"
         ".visible .entry k(.param .u64 x, .param .u64 y)\n{\n.reg .b64 %a, %b; .reg .b32 %r; .reg .pred %p;\n"
-        "ld.param.u64 %b, [x]; ld.param.u64 %a, [y]; ld.global.u32 %r, [%b]; setp.eq.u32 %p, %r, 0; @!%p st.global.u32 [%a], 1; ret;\n}\n"};
+        "ld.param.u64 %b, [x]; ld.param.u64 %a, [y]; ld.global.u32 %r, [%b]; setp.eq.u32 %p, %r, 0; @!%p st.global.u32 "
+        "[%a], 1; ret;\n}\n"};
     for (unsigned i = 0; i < 2; i++) {
         char *d = document("ptx", ptx[i], XY,
-                           "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [1, 1, 1], 'block': [1, 1, 1], 'args': [{'buffer': 'x'}, {'buffer': 'y'}]}]");
+                           "[{'name': 'a', 'module': 'm', 'entry': 'k', 'grid': [1, 1, 1], 'block': [1, 1, 1], 'args': "
+                           "[{'buffer': 'x'}, {'buffer': 'y'}]}]");
         struct graph g;
         assert_int_equal(analyse_with(&g, d, NULL), DT_E_UNSUPPORTED);
         assert_non_null(strstr(g.e.detail, i ? "__dovetail_ctl" : "__dovetail_touch"));

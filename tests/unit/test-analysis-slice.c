@@ -38,7 +38,7 @@ static void corpus(void **state)
         json_t *g = json_load_file(path, 0, NULL), *m;
         const char *key;
         assert_non_null(g);
-        json_object_foreach(json_object_get(g, "modules"), key, m) /* as the client does */
+        json_object_foreach (json_object_get(g, "modules"), key, m) /* as the client does */
         {
             const char *file = json_string_value(json_object_get(m, "file"));
             if (!file)
@@ -73,12 +73,8 @@ static void statement(struct dt_str *s, bool barriers)
 {
     char a = (char)('A' + rnd(3)), b = (char)('A' + rnd(3));
     switch (rnd(8) ? rnd(barriers ? 15 : 9) : 15) {
-    case 0:
-        dt_str_addf(s, "acc += %c[(g * %u + %u) %% %d];\n", a, 1 + rnd(5), rnd(99), N);
-        break;
-    case 1:
-        dt_str_addf(s, "%c[(g * %u + %u) %% %d] = acc;\n", a, 1 + rnd(5), rnd(99), N);
-        break;
+    case 0: dt_str_addf(s, "acc += %c[(g * %u + %u) %% %d];\n", a, 1 + rnd(5), rnd(99), N); break;
+    case 1: dt_str_addf(s, "%c[(g * %u + %u) %% %d] = acc;\n", a, 1 + rnd(5), rnd(99), N); break;
     case 2:
         dt_str_addf(s, "for (unsigned i = 0; i < %uu; i++) acc += %c[(g + i * %u) %% %d] * %u;\n", 1 + rnd(9), a,
                     rnd(70), N, rnd(9));
@@ -92,15 +88,9 @@ static void statement(struct dt_str *s, bool barriers)
                     a, by, rnd(2) ? "p[1] = i;" : "");
         break;
     }
-    case 3:
-        dt_str_addf(s, "for (unsigned i = t; i < n; i += 32) { acc ^= %c[i]; %c[i] = acc; }\n", a, b);
-        break;
-    case 4:
-        dt_str_addf(s, "if (g %% %u < %u) %c[g] = acc;\n", 2 + rnd(4), 1 + rnd(2), a);
-        break;
-    case 5:
-        dt_str_addf(s, "acc += %c[IX[(g * 3) %% 64]];\n", a);
-        break;
+    case 3: dt_str_addf(s, "for (unsigned i = t; i < n; i += 32) { acc ^= %c[i]; %c[i] = acc; }\n", a, b); break;
+    case 4: dt_str_addf(s, "if (g %% %u < %u) %c[g] = acc;\n", 2 + rnd(4), 1 + rnd(2), a); break;
+    case 5: dt_str_addf(s, "acc += %c[IX[(g * 3) %% 64]];\n", a); break;
     case 6:
         if (rnd(3))
             dt_str_addf(s, "acc = acc * 3 + (acc >> 3); acc ^= acc << 5;\n");
@@ -129,9 +119,7 @@ static void statement(struct dt_str *s, bool barriers)
         dt_str_addf(s, "table[t] = %s[g %% 64]; __syncthreads(); acc += %c[table[63 - t] %% %d]; __syncthreads();\n",
                     rnd(4) ? "IX" : "A", a, N);
         break;
-    case 12:
-        dt_str_addf(s, "acc += %c[__shfl_xor_sync(~0u, g, %u) %% %d];\n", a, 1 + rnd(31), N);
-        break;
+    case 12: dt_str_addf(s, "acc += %c[__shfl_xor_sync(~0u, g, %u) %% %d];\n", a, 1 + rnd(31), N); break;
     case 13: /* local memory, addressed dynamically */
         dt_str_addf(
             s,
@@ -139,9 +127,7 @@ static void statement(struct dt_str *s, bool barriers)
             "i++) acc += %c[w[(i * t) %% 8] %% %d]; }\n",
             rnd(50), a, N);
         break;
-    case 14:
-        dt_str_addf(s, "if (__any_sync(~0u, t == %u)) %c[(g + 1) %% %d] = acc;\n", rnd(64), a, N);
-        break;
+    case 14: dt_str_addf(s, "if (__any_sync(~0u, t == %u)) %c[(g + 1) %% %d] = acc;\n", rnd(64), a, N); break;
     }
 }
 

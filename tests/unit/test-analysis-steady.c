@@ -1,4 +1,5 @@
-/* ana_steady (analysis/steady.c): each kernel says what it is, and those that are steady execute the same work on two inputs. */
+/* ana_steady (analysis/steady.c): each kernel says what it is, and those that are steady execute the same work on two
+ * inputs. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +14,16 @@
 #include "base/str.h"
 
 /* %r1: a word of x; %r2: of the constant table t; %d1, %d2, %d3: x + 4 tid, y + 4 tid, t + 4 tid; %r3: tid */
-#define BEFORE                                                                                                             \
-    ".version 8.0\n.target sm_80\n.address_size 64\n.func (.param .b32 o) twice(.param .b32 i) {\n.reg .b32 %a;\nld.param.b32 %a, [i];\n" \
-    "add.u32 %a, %a, %a;\nst.param.b32 [o], %a;\nret;\n}\n"                                                                \
-    ".visible .entry k(.param .u64 x, .param .u64 y, .param .u64 t, .param .u32 n)\n{\n.reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %d<16>;\n"  \
-    ".shared .align 4 .b8 s[1024];\nld.param.u64 %d1, [x];\nld.param.u64 %d2, [y];\nld.param.u64 %d3, [t];\nmov.u32 %r3, %tid.x;\n"  \
-    "mul.wide.u32 %d4, %r3, 4;\nadd.u64 %d1, %d1, %d4;\nadd.u64 %d2, %d2, %d4;\nadd.u64 %d3, %d3, %d4;\nld.param.u32 %r4, [n];\n"   \
+#define BEFORE                                                                                                         \
+    ".version 8.0\n.target sm_80\n.address_size 64\n.func (.param .b32 o) twice(.param .b32 i) {\n.reg .b32 "          \
+    "%a;\nld.param.b32 %a, [i];\n"                                                                                     \
+    "add.u32 %a, %a, %a;\nst.param.b32 [o], %a;\nret;\n}\n"                                                            \
+    ".visible .entry k(.param .u64 x, .param .u64 y, .param .u64 t, .param .u32 n)\n{\n.reg .pred %p<4>;\n.reg .b32 "  \
+    "%r<16>;\n.reg .b64 %d<16>;\n"                                                                                     \
+    ".shared .align 4 .b8 s[1024];\nld.param.u64 %d1, [x];\nld.param.u64 %d2, [y];\nld.param.u64 %d3, [t];\nmov.u32 "  \
+    "%r3, %tid.x;\n"                                                                                                   \
+    "mul.wide.u32 %d4, %r3, 4;\nadd.u64 %d1, %d1, %d4;\nadd.u64 %d2, %d2, %d4;\nadd.u64 %d3, %d3, %d4;\nld.param.u32 " \
+    "%r4, [n];\n"                                                                                                      \
     "ld.global.u32 %r1, [%d1];\nld.global.u32 %r2, [%d3];\n"
 #define AFTER "st.global.u32 [%d2], %r1;\nret;\n}\n"
 
@@ -29,25 +34,38 @@ static const struct {
     {"values", "mad.lo.u32 %r1, %r1, %r1, %r2;\n", true},
     {"chosen value", "setp.gt.s32 %p1, %r1, 5;\nselp.b32 %r1, %r1, 7, %p1;\n", true},
     {"shuffle", "shfl.sync.bfly.b32 %r1, %r1, 1, 31, -1;\n", true},
-    {"loop by a number", "L:\nadd.u32 %r1, %r1, 3;\nadd.u32 %r4, %r4, -1;\nsetp.gt.s32 %p1, %r4, 0;\n@%p1 bra L;\n", true},
+    {"loop by a number", "L:\nadd.u32 %r1, %r1, 3;\nadd.u32 %r4, %r4, -1;\nsetp.gt.s32 %p1, %r4, 0;\n@%p1 bra L;\n",
+     true},
     {"branch by thread", "setp.gt.u32 %p1, %r3, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", true},
     {"through shared memory, at its own place",
-     "mov.u32 %r5, s;\nshl.b32 %r6, %r3, 2;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\nbar.sync 0;\nld.shared.u32 %r1, [%r5];\n", true},
+     "mov.u32 %r5, s;\nshl.b32 %r6, %r3, 2;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\nbar.sync "
+     "0;\nld.shared.u32 %r1, [%r5];\n",
+     true},
     {"atomic", "red.global.add.u32 [%d2], %r1;\n", true},
     {"branch by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
     {"branch by a table", "setp.gt.u32 %p1, %r2, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
     {"guard by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 add.u32 %r1, %r1, 3;\n", false},
     {"guarded load", "setp.gt.u32 %p1, %r1, 500;\n@%p1 ld.global.u32 %r1, [%d2];\n", false},
     {"exit by data", "setp.gt.u32 %p1, %r1, 500;\n@%p1 exit;\n", false},
-    {"address by data", "and.b32 %r5, %r1, 63;\nmul.wide.u32 %d5, %r5, 4;\nld.param.u64 %d7, [y];\nadd.u64 %d6, %d7, %d5;\nld.global.u32 %r1, [%d6];\n", false},
-    {"shared address by data", "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", false},
-    {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n", false},
-    {"data by way of shared memory",
-     "mov.u32 %r5, s;\nst.shared.u32 [%r5], %r1;\nbar.sync 0;\nld.shared.u32 %r6, [%r5];\nsetp.gt.u32 %p1, %r6, 500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n",
+    {"address by data",
+     "and.b32 %r5, %r1, 63;\nmul.wide.u32 %d5, %r5, 4;\nld.param.u64 %d7, [y];\nadd.u64 %d6, %d7, %d5;\nld.global.u32 "
+     "%r1, [%d6];\n",
      false},
-    {"a vote on data", "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
-    {"result of an atomic", "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
-    {"a call", "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %r1;\ncall (b), twice, (a);\nld.param.b32 %r1, [b];\n}\n", false},
+    {"shared address by data",
+     "mov.u32 %r5, s;\nand.b32 %r6, %r1, 252;\nadd.u32 %r5, %r5, %r6;\nst.shared.u32 [%r5], %r1;\n", false},
+    {"loop by data", "and.b32 %r5, %r1, 15;\nL:\nadd.u32 %r5, %r5, -1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra L;\n",
+     false},
+    {"data by way of shared memory",
+     "mov.u32 %r5, s;\nst.shared.u32 [%r5], %r1;\nbar.sync 0;\nld.shared.u32 %r6, [%r5];\nsetp.gt.u32 %p1, %r6, "
+     "500;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n",
+     false},
+    {"a vote on data",
+     "setp.gt.u32 %p1, %r1, 500;\nvote.sync.any.pred %p2, %p1, -1;\n@%p2 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
+    {"result of an atomic",
+     "atom.global.add.u32 %r5, [%d2], 1;\nsetp.gt.u32 %p1, %r5, 5;\n@%p1 bra L;\nadd.u32 %r1, %r1, 3;\nL:\n", false},
+    {"a call",
+     "{\n.param .b32 a;\n.param .b32 b;\nst.param.b32 [a], %r1;\ncall (b), twice, (a);\nld.param.b32 %r1, [b];\n}\n",
+     false},
 };
 
 static void must(int r, const struct dt_err *e, const char *what)
@@ -71,11 +89,13 @@ static void test_cases(void **state)
         dt_str_add(&s, "{\"dovetail\":1,\"modules\":{\"m\":{\"ptx\":\"");
         for (const char *c = text; *c; c++)
             dt_str_addf(&s, *c == '\n' ? "\\n" : "%c", *c);
-        dt_str_add(&s, "\"}},\"buffers\":{\"x\":{\"bytes\":256,\"role\":\"input\",\"fill\":{\"uniform\":[0,1000],\"dtype\":\"i32\",\"seed\":1}},"
-                       "\"y\":{\"bytes\":256,\"role\":\"output\"},\"t\":{\"bytes\":256,\"role\":\"input\",\"constant\":true,"
-                       "\"fill\":{\"uniform\":[0,1000],\"dtype\":\"i32\",\"seed\":2}}},"
-                       "\"launches\":[{\"module\":\"m\",\"entry\":\"k\",\"grid\":[1,1,1],\"block\":[64,1,1],"
-                       "\"args\":[{\"buffer\":\"x\"},{\"buffer\":\"y\"},{\"buffer\":\"t\"},{\"i32\":9}]}]}");
+        dt_str_add(
+            &s, "\"}},\"buffers\":{\"x\":{\"bytes\":256,\"role\":\"input\",\"fill\":{\"uniform\":[0,1000],\"dtype\":"
+                "\"i32\",\"seed\":1}},"
+                "\"y\":{\"bytes\":256,\"role\":\"output\"},\"t\":{\"bytes\":256,\"role\":\"input\",\"constant\":true,"
+                "\"fill\":{\"uniform\":[0,1000],\"dtype\":\"i32\",\"seed\":2}}},"
+                "\"launches\":[{\"module\":\"m\",\"entry\":\"k\",\"grid\":[1,1,1],\"block\":[64,1,1],"
+                "\"args\":[{\"buffer\":\"x\"},{\"buffer\":\"y\"},{\"buffer\":\"t\"},{\"i32\":9}]}]}");
         must(dt_graph_parse(s.s, s.len, &g, &e), &e, cases[i].name);
         dt_str_done(&s);
         must(dev_prog_new(d, g, NULL, NULL, &p, &e), &e, cases[i].name);

@@ -93,11 +93,15 @@ static void video(void **state)
 {
 #define STORE "mul.wide.u32 %rd10, %r11, 4; add.s64 %rd11, %rd4, %rd10; st.global.f32 [%rd11], 0f00000000;"
     check(KERNEL("", "vadd4.u32.u32.u32 %r11.b0, %r4.b0000, %r9, %r3;" STORE), false, SITES(WRITE(P, P, 1)));
-    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vmin4.s32.s32.s32 %r11, %r10, %r4, %r9;" STORE), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
-    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vset2.lt.u32.u32 %r11.h0, %r4, %r10, %r9;" STORE), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
-    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vabsdiff4.add.u32.u32.u32 %r11, %r4, %r9, %r10;" STORE), false, SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vmin4.s32.s32.s32 %r11, %r10, %r4, %r9;" STORE), false,
+          SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vset2.lt.u32.u32 %r11.h0, %r4, %r10, %r9;" STORE), false,
+          SITES(READ(P, P, 0), WRITE(D, P, 1)));
+    check(KERNEL("", "ld.global.u32 %r10, [%rd6]; vabsdiff4.add.u32.u32.u32 %r11, %r4, %r9, %r10;" STORE), false,
+          SITES(READ(P, P, 0), WRITE(D, P, 1)));
     /* bits of a pointer */
-    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; vavrg2.u32.u32.u32 %r11, %r4, %r10, %r9;" STORE), false, SITES(WRITE(D, P, -1)));
+    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; vavrg2.u32.u32.u32 %r11, %r4, %r10, %r9;" STORE), false,
+          SITES(WRITE(D, P, -1)));
 #undef STORE
 }
 
@@ -234,26 +238,46 @@ static void carry(void **state)
           SITES(READ(P, P, 0), WRITE(D, P, 1)));
     check(KERNEL("", "add.cc.u32 %r11, %r4, -500; addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(P, P, 1)));
     check(KERNEL("", "addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(D, P, 1))); /* nothing set it */
-    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 bra C; add.cc.u32 %r11, %r4, -500; C: addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(D, P, 1)));
-    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 add.cc.u32 %r11, %r4, -500; addc.u32 %r20, 0, 0;" AT20), false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 bra C; add.cc.u32 %r11, %r4, -500; C: addc.u32 %r20, 0, 0;" AT20),
+          false, SITES(WRITE(D, P, 1)));
+    check(KERNEL("", "setp.ge.s32 %p1, %r4, %r9; @%p1 add.cc.u32 %r11, %r4, -500; addc.u32 %r20, 0, 0;" AT20), false,
+          SITES(WRITE(D, P, 1)));
 }
 
 /* Results whose bits PTX leaves open: what one device makes of them proves nothing of another. */
 static void open_results(void **state)
 {
     static const char *const open[] = {
-        "div.approx.f32 %f2, %f1, 0f42240000;", "div.approx.ftz.f32 %f2, %f1, 0f42240000;", "div.full.f32 %f2, %f1, 0f42240000;", "rcp.approx.f32 %f2, %f1;",
-        "rcp.approx.ftz.f32 %f2, %f1;", "sqrt.approx.f32 %f2, %f1;", "rsqrt.approx.f32 %f2, %f1;", "sin.approx.f32 %f2, %f1;", "cos.approx.ftz.f32 %f2, %f1;",
-        "ex2.approx.f32 %f2, %f1;", "lg2.approx.f32 %f2, %f1;", "tanh.approx.f32 %f2, %f1;", "cvt.rna.tf32.f32 %r10, %f1; mov.b32 %f2, %r10;",
-        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f2, %f3, %f4, %f5}, {%r4, %r4}, {%r4}, {%f1, %f1, %f1, %f1};",
+        "div.approx.f32 %f2, %f1, 0f42240000;",
+        "div.approx.ftz.f32 %f2, %f1, 0f42240000;",
+        "div.full.f32 %f2, %f1, 0f42240000;",
+        "rcp.approx.f32 %f2, %f1;",
+        "rcp.approx.ftz.f32 %f2, %f1;",
+        "sqrt.approx.f32 %f2, %f1;",
+        "rsqrt.approx.f32 %f2, %f1;",
+        "sin.approx.f32 %f2, %f1;",
+        "cos.approx.ftz.f32 %f2, %f1;",
+        "ex2.approx.f32 %f2, %f1;",
+        "lg2.approx.f32 %f2, %f1;",
+        "tanh.approx.f32 %f2, %f1;",
+        "cvt.rna.tf32.f32 %r10, %f1; mov.b32 %f2, %r10;",
+        "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f2, %f3, %f4, %f5}, {%r4, %r4}, {%r4}, {%f1, %f1, %f1, "
+        "%f1};",
     };
     static const char *const closed[] = {
-        "div.rn.f32 %f2, %f1, 0f42240000;", "div.rz.ftz.f32 %f2, %f1, 0f42240000;", "rcp.rn.f32 %f2, %f1;", "sqrt.rn.f32 %f2, %f1;", "fma.rn.f32 %f2, %f1, %f1, %f1;",
-        "add.ftz.f32 %f2, %f1, %f1;", "div.u32 %r10, %r4, 41; cvt.rn.f32.u32 %f2, %r10;",
-        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r10, %r11}, {%r4}, {%r4}, {%r4, %r4}; cvt.rn.f32.s32 %f2, %r10;",
+        "div.rn.f32 %f2, %f1, 0f42240000;",
+        "div.rz.ftz.f32 %f2, %f1, 0f42240000;",
+        "rcp.rn.f32 %f2, %f1;",
+        "sqrt.rn.f32 %f2, %f1;",
+        "fma.rn.f32 %f2, %f1, %f1, %f1;",
+        "add.ftz.f32 %f2, %f1, %f1;",
+        "div.u32 %r10, %r4, 41; cvt.rn.f32.u32 %f2, %r10;",
+        "mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%r10, %r11}, {%r4}, {%r4}, {%r4, %r4}; cvt.rn.f32.s32 %f2, "
+        "%r10;",
     };
     static const char whole[] = KERNEL("", "cvt.rn.f32.u32 %f1, %r4; @ cvt.rzi.u32.f32 %r20, %f2;" AT20);
-    static const char guard[] = KERNEL("", "cvt.rn.f32.u32 %f1, %r4; @ setp.gt.f32 %p1, %f2, 0f3F800000; @%p1 st.global.u32 [%rd7], %r1;");
+    static const char guard[] =
+        KERNEL("", "cvt.rn.f32.u32 %f1, %r4; @ setp.gt.f32 %p1, %f2, 0f3F800000; @%p1 st.global.u32 [%rd7], %r1;");
     for (size_t k = 0; k < sizeof open / sizeof *open + sizeof closed / sizeof *closed; k++) {
         bool o = k < sizeof open / sizeof *open;
         for (int way = 0; way < 2; way++) {
@@ -348,8 +372,10 @@ static void calls_through_memory(void **state)
 /* What a function that is called does by atomics is done by the call. */
 static void atomics_of_callees(void **state)
 {
-    static const char text[] = KERNEL(".func add(.param .b64 p) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; red.global.add.f32 [%rd1], 0f3F800000; ret; }"
-                                      ".func deep(.param .b64 p) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; { .param .b64 q; st.param.b64 [q], %rd1; call add, (q); } ret; }\n",
+    static const char text[] = KERNEL(".func add(.param .b64 p) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; "
+                                      "red.global.add.f32 [%rd1], 0f3F800000; ret; }"
+                                      ".func deep(.param .b64 p) { .reg .b64 %rd<3>; ld.param.u64 %rd1, [p]; { .param "
+                                      ".b64 q; st.param.b64 [q], %rd1; call add, (q); } ret; }\n",
                                       "{ .param .b64 q; st.param.b64 [q], %rd2; call deep, (q); }");
     struct ptx_module *m = NULL;
     struct dt_err e = {0};
@@ -424,7 +450,7 @@ static void pointer_bits(void **state)
         {"and.b64 %rd10, %rd6, 15; setp.eq.s64 %p1, %rd10, 0;", P, 16},
         {"cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 12; setp.ne.u32 %p1, %r11, 0;", P, 16},
         {"or.b64 %rd10, %rd6, %rd7; and.b64 %rd11, %rd10, 7; setp.eq.s64 %p1, %rd11, 0;", P, 8},
-        {"and.b64 %rd10, %rd6, 4095; setp.eq.s64 %p1, %rd10, 0;", D, 0},  /* nobody promises that */
+        {"and.b64 %rd10, %rd6, 4095; setp.eq.s64 %p1, %rd10, 0;", D, 0}, /* nobody promises that */
         {"shr.u64 %rd10, %rd6, 4; and.b64 %rd11, %rd10, 1; setp.eq.s64 %p1, %rd11, 0;", D, 0},
         {"mov.b64 {%r10, %r11}, %rd6; and.b32 %r12, %r11, 3; setp.eq.s32 %p1, %r12, 0;", D, 0}, /* bits from 32 on */
         {"setp.ne.s64 %p1, %rd6, 0;", P, 0},
@@ -449,18 +475,22 @@ static void pointer_bits(void **state)
         assert_int_equal(ana_taint_run(ptx_find_function(m, "k"), &in, &t, &e), 0);
         assert_int_equal(t.sites.nsite, 1);
         if ((int)t.sites.site[0].guard != test[k].guard || t.sites.align[0] != test[k].align)
-            fail_msg("%s: guard %s, alignment %u", test[k].body, ana_evidence_text(t.sites.site[0].guard), t.sites.align[0]);
+            fail_msg("%s: guard %s, alignment %u", test[k].body, ana_evidence_text(t.sites.site[0].guard),
+                     t.sites.align[0]);
         ana_tainted_done(&t);
         ptx_module_free(m);
         dt_str_done(&s);
     }
     /* as an address: a pointer and a number made of one */
-    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 4092; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
-                     "st.global.f32 [%rd11], 0f00000000;"),
-          false, SITES(WRITE(D, P, -1)));
+    check(
+        KERNEL("",
+               "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 4092; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
+               "st.global.f32 [%rd11], 0f00000000;"),
+        false, SITES(WRITE(D, P, -1)));
     /* low bits of an aligned address are no way to its buffer */
-    check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 12; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
-                     "st.global.f32 [%rd11], 0f00000000;"),
+    check(KERNEL("",
+                 "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 12; cvt.u64.u32 %rd10, %r11; add.s64 %rd11, %rd7, %rd10;"
+                 "st.global.f32 [%rd11], 0f00000000;"),
           false, SITES(WRITE(P, P, 1)));
     /* as what a table of branches is asked for, or a copy for its size */
     check(KERNEL("", "cvt.u32.u64 %r10, %rd6; and.b32 %r11, %r10, 4092; T: .branchtargets A, B; brx.idx %r11, T;"
@@ -484,7 +514,9 @@ int main(void)
         cmocka_unit_test(carry),
         cmocka_unit_test(calls_through_memory),
         cmocka_unit_test(wide_call_graph),
-        cmocka_unit_test(open_results), cmocka_unit_test(atomics_of_callees), cmocka_unit_test(other_sources),
+        cmocka_unit_test(open_results),
+        cmocka_unit_test(atomics_of_callees),
+        cmocka_unit_test(other_sources),
         cmocka_unit_test(calls),
         cmocka_unit_test(tables),
         cmocka_unit_test(provenance),

@@ -1,7 +1,8 @@
 /* Launches analysed side by side: the same documents and footprints for any number of threads.
  *
- * Corpus graphs (summarised and recorded launches, constant content that several launches read, layers alike) are analysed by one, two and
- * seven threads, summaries allowed or not. A build of this test with ThreadSanitizer watches the same (suite "driver").
+ * Corpus graphs (summarised and recorded launches, constant content that several launches read, layers alike) are
+ * analysed by one, two and seven threads, summaries allowed or not. A build of this test with ThreadSanitizer watches
+ * the same (suite "driver").
  */
 #include "analysis-fixture.h"
 #include "tests/skip.h"
@@ -29,8 +30,7 @@ static struct dev_prog *load(const char *name, struct dt_graph **ret_g)
     snprintf(path, sizeof path, "%s/tests/corpus/%s/graph.json", root, name);
     json_t *g = json_load_file(path, 0, NULL);
     assert_non_null(g);
-    json_object_foreach(json_object_get(g, "modules"), key, m)
-    {
+    json_object_foreach (json_object_get(g, "modules"), key, m) {
         const char *file = json_string_value(json_object_get(m, "file"));
         if (!file)
             continue;
@@ -63,7 +63,8 @@ static char *document(const struct ana_result *r)
 
 static void any_number(void **state)
 {
-    static const char *const name[] = {"ptx-only", "pointwise", "gather-constant", "histogram", "stencil", "reduce", "mlp", "ffn", "encoder"};
+    static const char *const name[] = {"ptx-only", "pointwise", "gather-constant", "histogram", "stencil", "reduce",
+                                       "mlp",      "ffn",       "encoder"};
     static const unsigned threads[] = {1, 2, 7};
     if (!getenv("DOVETAIL_SOURCE"))
         SKIP("DOVETAIL_SOURCE, the source folder, is not set");
@@ -107,12 +108,18 @@ static void errors_too(void **state)
         "ld.param.u64 %d1, [p];\\nld.param.u32 %r1, [at];\\ncvta.to.global.u64 %d1, %d1;\\nmul.wide.u32 %d2, %r1, 4;\\n"
         "add.s64 %d1, %d1, %d2;\\nst.global.u32 [%d1], %r1;\\nret;\\n}\\n";
     char *json = NULL, *first = NULL;
-    assert_true(asprintf(&json, "{\"dovetail\":1,\"name\":\"t\",\"modules\":{\"m\":{\"ptx\":\"%s\"}},\"buffers\":{\"b\":{\"bytes\":4096,\"role\":\"output\"}},"
-                                "\"launches\":[", text) > 0);
+    assert_true(asprintf(&json,
+                         "{\"dovetail\":1,\"name\":\"t\",\"modules\":{\"m\":{\"ptx\":\"%s\"}},\"buffers\":{\"b\":{"
+                         "\"bytes\":4096,\"role\":\"output\"}},"
+                         "\"launches\":[",
+                         text) > 0);
     for (unsigned i = 0; i < 20; i++) { /* from launch 11 on, past the end of the buffer */
         char *more = NULL;
-        assert_true(asprintf(&more, "%s%s{\"name\":\"l%u\",\"module\":\"m\",\"entry\":\"k\",\"grid\":[1,1,1],\"block\":[32,1,1],"
-                                    "\"args\":[{\"buffer\":\"b\"},{\"u32\":%u}]}%s", json, i ? "," : "", i, i < 11 ? i : 1024 + i, i == 19 ? "]}" : "") > 0);
+        assert_true(
+            asprintf(&more,
+                     "%s%s{\"name\":\"l%u\",\"module\":\"m\",\"entry\":\"k\",\"grid\":[1,1,1],\"block\":[32,1,1],"
+                     "\"args\":[{\"buffer\":\"b\"},{\"u32\":%u}]}%s",
+                     json, i ? "," : "", i, i < 11 ? i : 1024 + i, i == 19 ? "]}" : "") > 0);
         free(json);
         json = more;
     }

@@ -177,7 +177,12 @@ static void elf_files(void **s)
         Elf64_Phdr p;
         char data[32];
         Elf64_Shdr s[3];
-    } f = {.h = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB}, .e_phentsize = sizeof(Elf64_Phdr), .e_phnum = 1, .e_shentsize = sizeof(Elf64_Shdr), .e_shnum = 3, .e_shstrndx = 1}};
+    } f = {.h = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64, ELFDATA2LSB},
+                 .e_phentsize = sizeof(Elf64_Phdr),
+                 .e_phnum = 1,
+                 .e_shentsize = sizeof(Elf64_Shdr),
+                 .e_shnum = 3,
+                 .e_shstrndx = 1}};
     f.h.e_phoff = offsetof(__typeof__(f), p);
     f.h.e_shoff = offsetof(__typeof__(f), s);
     f.p.p_offset = f.s[1].sh_offset = offsetof(__typeof__(f), data);
@@ -225,9 +230,16 @@ static void base64_has_one_spelling(void **s)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(err_keeps_the_first), cmocka_unit_test(problem_of_bytes_that_are_not_utf8),
-        cmocka_unit_test(arena_is_zeroed_and_aligned), cmocka_unit_test(str_fails_softly),
-        cmocka_unit_test(sha_and_splitmix), cmocka_unit_test(names), cmocka_unit_test(elf_files), cmocka_unit_test(base64_has_one_spelling), cmocka_unit_test(radix_sorts_and_is_stable), cmocka_unit_test(frames_cross_a_pipe),
+        cmocka_unit_test(err_keeps_the_first),
+        cmocka_unit_test(problem_of_bytes_that_are_not_utf8),
+        cmocka_unit_test(arena_is_zeroed_and_aligned),
+        cmocka_unit_test(str_fails_softly),
+        cmocka_unit_test(sha_and_splitmix),
+        cmocka_unit_test(names),
+        cmocka_unit_test(elf_files),
+        cmocka_unit_test(base64_has_one_spelling),
+        cmocka_unit_test(radix_sorts_and_is_stable),
+        cmocka_unit_test(frames_cross_a_pipe),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

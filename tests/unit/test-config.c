@@ -21,7 +21,8 @@ static void defaults_and_file(void **state)
     assert_int_equal(c.job_timeout, 600);
     assert_string_equal(c.device, "auto");
     assert_null(c.socket);
-    assert_int_equal(dtd_config_parse(&c, "# a comment\n\n  job_timeout = 3 # three\nsocket=/tmp/x y.sock\n", "f", &e), 0);
+    assert_int_equal(dtd_config_parse(&c, "# a comment\n\n  job_timeout = 3 # three\nsocket=/tmp/x y.sock\n", "f", &e),
+                     0);
     assert_int_equal(c.job_timeout, 3);
     assert_string_equal(c.socket, "/tmp/x y.sock");
     assert_int_equal(dtd_config_set(&c, "device", "soft", &e), 0);
@@ -37,7 +38,8 @@ static void wrong_lines(void **state)
     } cases[] = {
         {"job_timeout = 0", "f:1: job_timeout = 0 is not a number from 1 to 86400"},
         {"\njob_timeout = 3s", "f:2: job_timeout = 3s is not a number from 1 to 86400"},
-        {"job_timeout = 99999999999999999999", "f:1: job_timeout = 99999999999999999999 is not a number from 1 to 86400"},
+        {"job_timeout = 99999999999999999999",
+         "f:1: job_timeout = 99999999999999999999 is not a number from 1 to 86400"},
         {"jobtimeout = 3", "f:1: there is no option jobtimeout"},
         {"nonsense", "f:1: expected NAME = VALUE"},
         {"socket =", "f:1: socket needs a value"},
@@ -104,9 +106,11 @@ static void admins(void **state)
 
 static void devices(void **state)
 {
-    static const char *const good[][2] = {{"", "auto"}, {"auto", "auto"}, {"soft", "soft:h200"}, {"soft:a100", "soft:a100"},
-                                          {"cuda", "cuda:0"}, {"cuda:3", "cuda:3"}};
-    static const char *const bad[] = {"gpu", "auto:1", "soft:", "cuda:x", "cuda:", "soft:a/b", "soft:a b", "softer", "soft:a\nb"};
+    static const char *const good[][2] = {{"", "auto"},          {"auto", "auto"},
+                                          {"soft", "soft:h200"}, {"soft:a100", "soft:a100"},
+                                          {"cuda", "cuda:0"},    {"cuda:3", "cuda:3"}};
+    static const char *const bad[] = {
+        "gpu", "auto:1", "soft:", "cuda:x", "cuda:", "soft:a/b", "soft:a b", "softer", "soft:a\nb"};
     char out[80];
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
         assert_int_equal(dtd_device_normal(good[i][0], out, sizeof out, NULL), 0);
@@ -139,7 +143,8 @@ static void policies(void **state)
     json_decref(none);
     assert_true(c.budget == a.budget);
     /* over the wire and back: the worker must key as the service does */
-    assert_int_equal(dtd_options_set(&a, "deny", "block-fusoin", NULL), DT_E_USAGE); /* a misspelt kind must not pass for none */
+    /* a misspelt kind must not pass for none */
+    assert_int_equal(dtd_options_set(&a, "deny", "block-fusoin", NULL), DT_E_USAGE);
     assert_int_equal(dtd_options_set(&a, "budget", "2.5", NULL), 0);
     assert_int_equal(dtd_options_set(&a, "maps", "1", NULL), 0);
     assert_int_equal(dtd_options_set(&a, "seed", "41", NULL), 0);
@@ -165,9 +170,11 @@ static void policies(void **state)
 
 static void wrong_options(void **state)
 {
-    static const char *const bad[][2] = {{"maps", "2"}, {"whole", "yes"}, {"allow", "A"}, {"allow", "a b"}, {"budget", "-1"}, {"budget", "inf"},
-                                         {"budget", "nan"}, {"budget", "1x"}, {"seed", "-1"}, {"seed", "x"}, {"seed", ""},
-                                         {"seed", "99999999999999999999"}, {"timeout", "1e9"}};
+    static const char *const bad[][2] = {{"maps", "2"},     {"whole", "yes"}, {"allow", "A"},
+                                         {"allow", "a b"},  {"budget", "-1"}, {"budget", "inf"},
+                                         {"budget", "nan"}, {"budget", "1x"}, {"seed", "-1"},
+                                         {"seed", "x"},     {"seed", ""},     {"seed", "99999999999999999999"},
+                                         {"timeout", "1e9"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         struct dtd_options o = {0};
         assert_int_equal(dtd_options_set(&o, bad[i][0], bad[i][1], NULL), DT_E_USAGE);
@@ -184,7 +191,8 @@ static void wrong_options(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines), cmocka_unit_test(admins), cmocka_unit_test(devices),
-                                       cmocka_unit_test(policies), cmocka_unit_test(wrong_options)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_and_file), cmocka_unit_test(wrong_lines), cmocka_unit_test(admins),
+        cmocka_unit_test(devices),           cmocka_unit_test(policies),    cmocka_unit_test(wrong_options)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

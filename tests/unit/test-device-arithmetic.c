@@ -1,5 +1,6 @@
-/* The comparison of machine code: pairs of kernels joined by hand, as a rewrite would with and without care, and what is to be said of them. Each body is a line or more of
- * PTX between a load and a store; joined, the value crosses in a register, open or hidden behind an xor with a parameter. Needs nvJitLink. */
+/* The comparison of machine code: pairs of kernels joined by hand, as a rewrite would with and without care, and what
+ * is to be said of them. Each body is a line or more of PTX between a load and a store; joined, the value crosses in a
+ * register, open or hidden behind an xor with a parameter. Needs nvJitLink. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -16,17 +17,26 @@
 
 static const char *arch = "sm_90";
 
-#define REGS ".reg .pred %p<8>;\n.reg .b16 %h<16>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<32>;\n.reg .f64 %d<16>;\n"
-#define PARAMS(e) ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1, .param .u32 " e "_2, .param .f32 " e "_3)\n{\n" REGS
-#define ENTER(e) "ld.param.u64 %rd1, [" e "_0];\nld.param.u64 %rd2, [" e "_1];\nld.param.u32 %r9, [" e "_2];\nld.param.f32 %f9, [" e "_3];\nmov.u32 %r1, %tid.x;\n" \
-                 "mul.wide.u32 %rd3, %r1, 16;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
+#define REGS                                                                                                           \
+    ".reg .pred %p<8>;\n.reg .b16 %h<16>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<32>;\n.reg .f64 "       \
+    "%d<16>;\n"
+#define PARAMS(e)                                                                                                      \
+    ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1, .param .u32 " e "_2, .param .f32 " e              \
+    "_3)\n{\n" REGS
+#define ENTER(e)                                                                                                       \
+    "ld.param.u64 %rd1, [" e "_0];\nld.param.u64 %rd2, [" e "_1];\nld.param.u32 %r9, [" e                              \
+    "_2];\nld.param.f32 %f9, [" e "_3];\nmov.u32 %r1, %tid.x;\n"                                                       \
+    "mul.wide.u32 %rd3, %r1, 16;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
 #define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
 
 /* One posted body: input %f1 (and %f2), result %f3. */
 static void posted(struct dt_str *s, const char *name, const char *body)
 {
-    dt_str_addf(s, "%s.visible .entry %s(.param .u64 q_0, .param .u64 q_1, .param .u32 q_2, .param .f32 q_3)\n{\n%s", HEAD, name, REGS ENTER("q"));
-    dt_str_addf(s, "ld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s\nst.global.f32 [%%rd2], %%f3;\nret;\n}\n", body);
+    dt_str_addf(s, "%s.visible .entry %s(.param .u64 q_0, .param .u64 q_1, .param .u32 q_2, .param .f32 q_3)\n{\n%s",
+                HEAD, name, REGS ENTER("q"));
+    dt_str_addf(
+        s, "ld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s\nst.global.f32 [%%rd2], %%f3;\nret;\n}\n",
+        body);
 }
 
 static unsigned lines_before(const char *text, const char *at)
@@ -45,7 +55,10 @@ static void with_lines(struct dt_str *s, const char *text, const char *body, uns
         size_t n = strcspn(p, "\n");
         dt_str_addf(s, ".loc %u %u 0\n", file, line);
         for (size_t k = 0; k < n; k++)
-            dt_str_addc(s, second && p[k] == '%' && (p[k + 1] == 'f' || p[k + 1] == 'd' || p[k + 1] == 'h' || p[k + 1] == 'p') ? '$' : p[k]);
+            dt_str_addc(s, second && p[k] == '%' &&
+                                   (p[k + 1] == 'f' || p[k + 1] == 'd' || p[k + 1] == 'h' || p[k + 1] == 'p')
+                               ? '$'
+                               : p[k]);
         dt_str_addc(s, '\n');
         p += n + (p[n] == '\n');
     }
@@ -60,7 +73,8 @@ static void *assembled(const struct dt_str *s, size_t *len)
     return p;
 }
 
-/* Join first and second; `joint` is PTX between %f3 and what the second takes as its input, $f1. `also`: the second reads $f2 from there. 1 or 0; text in why. */
+/* Join first and second; `joint` is PTX between %f3 and what the second takes as its input, $f1. `also`: the second
+ * reads $f2 from there. 1 or 0; text in why. */
 static int join(const char *first, const char *joint, const char *second, bool store, struct dt_str *why)
 {
     struct dt_str a = {0}, b = {0}, s = {0}, t = {0};
@@ -69,12 +83,16 @@ static int join(const char *first, const char *joint, const char *second, bool s
     posted(&a, "one", first);
     posted(&b, "two", second);
     dt_str_add(&t, HEAD PARAMS("k"));
-    dt_str_add(&t, ".reg .pred $p<8>;\n.reg .b16 $h<16>;\n.reg .f32 $f<32>;\n.reg .f64 $d<16>;\n.loc 1 1 0\n" ENTER("k"));
-    dt_str_add(&t, "ld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1+4];\nld.global.f32 $f2, [%rd1+8];\nmov.f32 $f9, %f9;\n");
+    dt_str_add(&t,
+               ".reg .pred $p<8>;\n.reg .b16 $h<16>;\n.reg .f32 $f<32>;\n.reg .f64 $d<16>;\n.loc 1 1 0\n" ENTER("k"));
+    dt_str_add(
+        &t,
+        "ld.global.f32 %f1, [%rd1];\nld.global.f32 %f2, [%rd1+4];\nld.global.f32 $f2, [%rd1+8];\nmov.f32 $f9, %f9;\n");
     with_lines(&t, a.s, first, 2, false);
     dt_str_addf(&t, ".loc 1 1 0\n%s%s\n", store ? "st.global.f32 [%rd2+4], %f3;\n" : "", joint);
     with_lines(&t, b.s, second, 3, true);
-    dt_str_add(&t, ".loc 1 1 0\nst.global.f32 [%rd2], $f3;\nret;\n}\n.file 1 \"dovetail\"\n.file 2 \"posted-one\"\n.file 3 \"posted-two\"\n");
+    dt_str_add(&t, ".loc 1 1 0\nst.global.f32 [%rd2], $f3;\nret;\n}\n.file 1 \"dovetail\"\n.file 2 "
+                   "\"posted-one\"\n.file 3 \"posted-two\"\n");
     dt_str_add(&s, t.s);
     void *pa = assembled(&a, &na), *pb = assembled(&b, &nb), *ps = assembled(&s, &ns);
     struct dev_part part[] = {{"posted-one", pa, na, "one"}, {"posted-two", pb, nb, "two"}};
@@ -94,7 +112,8 @@ static int join(const char *first, const char *joint, const char *second, bool s
 #define OPEN "mov.f32 $f1, %f3;"
 #define HIDDEN "mov.b32 %r5, %f3;\nxor.b32 %r5, %r5, %r9;\nmov.b32 $f1, %r5;"
 
-/* What ptxas makes of it when the joint is open must be refused, hidden it must be taken. EITHER: ptxas changes nothing, but a constant comes where a load was. */
+/* What ptxas makes of it when the joint is open must be refused, hidden it must be taken. EITHER: ptxas changes
+ * nothing, but a constant comes where a load was. */
 static const struct pair {
     const char *what, *first, *second;
     enum { REFUSE, TAKE, EITHER } open;
@@ -116,8 +135,11 @@ static const struct pair {
     {"sqrt, division", "sqrt.rn.f32 %f3, %f1;", "div.rn.f32 %f3, %f2, %f1;", EITHER},
     {"two divisions share a slow path", "div.rn.f32 %f3, %f1, %f2;", "div.rn.f32 %f3, %f2, %f1;", TAKE},
     {"fma, fma", "fma.rn.f32 %f3, %f1, %f2, %f2;", "fma.rn.f32 %f3, %f1, %f2, 0f3F800000;", TAKE},
-    {"sums in memory", "red.global.add.f32 [%rd2+16], %f1;\nmul.rn.f32 %f3, %f1, %f2;", "add.f32 %f3, %f1, %f2;\nmul.rn.f32 %f4, %f3, %f3;\nred.global.add.f32 [%rd2+20], %f4;", TAKE},
-    {"a loop of sums", "mov.f32 %f3, 0f00000000;\nmov.u32 %r3, 0;\nLOOP:\nfma.rn.f32 %f3, %f1, %f2, %f3;\nadd.f32 %f1, %f1, %f3;\nadd.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, %r9;\n@%p1 bra LOOP;",
+    {"sums in memory", "red.global.add.f32 [%rd2+16], %f1;\nmul.rn.f32 %f3, %f1, %f2;",
+     "add.f32 %f3, %f1, %f2;\nmul.rn.f32 %f4, %f3, %f3;\nred.global.add.f32 [%rd2+20], %f4;", TAKE},
+    {"a loop of sums",
+     "mov.f32 %f3, 0f00000000;\nmov.u32 %r3, 0;\nLOOP:\nfma.rn.f32 %f3, %f1, %f2, %f3;\nadd.f32 %f1, %f1, "
+     "%f3;\nadd.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, %r9;\n@%p1 bra LOOP;",
      "add.f32 %f3, %f1, %f2;", EITHER},
 };
 
@@ -126,9 +148,11 @@ static void test_pairs(void **state)
     unsigned n = 0;
     for (size_t k = 0; k < sizeof pairs / sizeof pairs[0]; k++) {
         struct dt_str open = {0}, hidden = {0};
-        int o = join(pairs[k].first, OPEN, pairs[k].second, false, &open), h = join(pairs[k].first, HIDDEN, pairs[k].second, false, &hidden);
+        int o = join(pairs[k].first, OPEN, pairs[k].second, false, &open),
+            h = join(pairs[k].first, HIDDEN, pairs[k].second, false, &hidden);
         if ((pairs[k].open != EITHER && o != (pairs[k].open == TAKE)) || h != 1) {
-            print_error("%s: open %d (%s), hidden %d (%s)\n", pairs[k].what, o, open.s ? open.s : "", h, hidden.s ? hidden.s : "");
+            print_error("%s: open %d (%s), hidden %d (%s)\n", pairs[k].what, o, open.s ? open.s : "", h,
+                        hidden.s ? hidden.s : "");
             n++;
         }
         dt_str_done(&open);
@@ -142,16 +166,23 @@ static const struct change {
     const char *what, *was, *now;
     bool same;
 } changes[] = {
-    {"nothing", "mul.f32 %f3, %f1, %f2;\nadd.f32 %f3, %f3, %f1;", "amul.f32 %f3, %f1, %f2;\nbadd.f32 %f3, %f3, %f1;", true},
-    {".rn undoes FFMA", "mul.f32 %f3, %f1, %f2;\nadd.f32 %f3, %f3, %f1;", "amul.rn.f32 %f3, %f1, %f2;\nbadd.f32 %f3, %f3, %f1;", false},
-    {".rn undoes .D2", "mul.f32 %f3, %f1, %f2;\nmul.f32 %f3, %f3, 0f3F000000;", "amul.rn.f32 %f3, %f1, %f2;\nbmul.rn.f32 %f3, %f3, 0f3F000000;", false},
-    {".M2 as it was", "mul.f32 %f3, %f1, %f2;\nmul.f32 %f3, %f3, 0f40000000;", "amul.f32 %f3, %f1, %f2;\nbmul.f32 %f3, %f3, 0f40000000;", true},
-    {"a store goes: FMUL and FADD become FFMA", "div.approx.f32 %f4, %f1, %f2;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f4, %f1;", "adiv.approx.f32 %f4, %f1, %f2;\ncadd.f32 %f3, %f4, %f1;", false},
+    {"nothing", "mul.f32 %f3, %f1, %f2;\nadd.f32 %f3, %f3, %f1;", "amul.f32 %f3, %f1, %f2;\nbadd.f32 %f3, %f3, %f1;",
+     true},
+    {".rn undoes FFMA", "mul.f32 %f3, %f1, %f2;\nadd.f32 %f3, %f3, %f1;",
+     "amul.rn.f32 %f3, %f1, %f2;\nbadd.f32 %f3, %f3, %f1;", false},
+    {".rn undoes .D2", "mul.f32 %f3, %f1, %f2;\nmul.f32 %f3, %f3, 0f3F000000;",
+     "amul.rn.f32 %f3, %f1, %f2;\nbmul.rn.f32 %f3, %f3, 0f3F000000;", false},
+    {".M2 as it was", "mul.f32 %f3, %f1, %f2;\nmul.f32 %f3, %f3, 0f40000000;",
+     "amul.f32 %f3, %f1, %f2;\nbmul.f32 %f3, %f3, 0f40000000;", true},
+    {"a store goes: FMUL and FADD become FFMA",
+     "div.approx.f32 %f4, %f1, %f2;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f4, %f1;",
+     "adiv.approx.f32 %f4, %f1, %f2;\ncadd.f32 %f3, %f4, %f1;", false},
     {"the store stays", "div.approx.f32 %f4, %f1, %f2;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f4, %f1;",
      "adiv.approx.f32 %f4, %f1, %f2;\nbst.global.f32 [%rd2+8], %f4;\ncadd.f32 %f3, %f4, %f1;", true},
     {"another constant", "mul.f32 %f3, %f1, 0f40490FDB;", "amul.f32 %f3, %f1, 0f40490FDA;", false},
     {"the constant's sign", "fma.rn.f32 %f3, %f1, 0f40490FDB, %f2;", "afma.rn.f32 %f3, %f1, 0fC0490FDB, %f2;", false},
-    {"a sign that goes to the constant", "neg.f32 %f4, %f1;\nmul.f32 %f3, %f4, 0f40490FDB;", "amov.f32 %f4, %f1;\nbmul.f32 %f3, %f4, 0fC0490FDB;", true},
+    {"a sign that goes to the constant", "neg.f32 %f4, %f1;\nmul.f32 %f3, %f4, 0f40490FDB;",
+     "amov.f32 %f4, %f1;\nbmul.f32 %f3, %f4, 0fC0490FDB;", true},
     {"factors the other way round", "mul.f32 %f3, %f1, %f2;", "amul.f32 %f3, %f2, %f1;", true},
     {"dividend and divisor", "div.full.f32 %f3, %f1, 0f40490FDB;", "adiv.full.f32 %f3, 0f40490FDB, %f1;", false},
     {"another rounding", "add.f32 %f3, %f1, %f2;", "aadd.rz.f32 %f3, %f1, %f2;", false},
@@ -160,30 +191,55 @@ static const struct change {
     {"lost sat", "add.sat.f32 %f3, %f1, %f2;", "aadd.f32 %f3, %f1, %f2;", false},
     {"minimum for maximum", "min.f32 %f3, %f1, %f2;", "amax.f32 %f3, %f1, %f2;", false},
     {"another conversion", "cvt.rni.f32.f32 %f3, %f1;", "acvt.rmi.f32.f32 %f3, %f1;", false},
-    {"an ordered comparison for an unordered", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;", "asetp.ltu.f32 %p1, %f1, %f2;\nbselp.f32 %f3, %f1, %f2, %p1;", false},
-    {"a comparison turned round", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;", "asetp.gt.f32 %p1, %f2, %f1;\nbselp.f32 %f3, %f1, %f2, %p1;", true},
-    {"and its complement", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;", "asetp.geu.f32 %p1, %f1, %f2;\nbselp.f32 %f3, %f2, %f1, %p1;", true},
+    {"an ordered comparison for an unordered", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;",
+     "asetp.ltu.f32 %p1, %f1, %f2;\nbselp.f32 %f3, %f1, %f2, %p1;", false},
+    {"a comparison turned round", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;",
+     "asetp.gt.f32 %p1, %f2, %f1;\nbselp.f32 %f3, %f1, %f2, %p1;", true},
+    {"and its complement", "setp.lt.f32 %p1, %f1, %f2;\nselp.f32 %f3, %f1, %f2, %p1;",
+     "asetp.geu.f32 %p1, %f1, %f2;\nbselp.f32 %f3, %f2, %f1, %p1;", true},
     {"without a posted line", "add.f32 %f3, %f1, %f2;", "aadd.f32 %f3, %f1, %f2;\n-mul.f32 %f3, %f3, %f1;", false},
-    {"gone though needed", "sqrt.approx.ftz.f32 %f4, %f1;\nadd.f32 %f3, %f4, %f2;", "amov.f32 %f4, %f1;\nbadd.f32 %f3, %f4, %f2;", false},
-    {"dead, and gone", "ex2.approx.ftz.f32 %f4, %f1;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f1, %f2;", "aex2.approx.ftz.f32 %f4, %f1;\ncadd.f32 %f3, %f1, %f2;", true},
-    {"a constant by HFMA2 or MOV", "mov.f32 %f4, 0f3F800000;\nsetp.lt.f32 %p1, %f1, %f2;\n@%p1 mov.f32 %f4, 0f40000000;\nfma.rn.f32 %f3, %f1, %f4, %f2;",
-     "amov.f32 %f4, 0f3F800000;\nbsetp.lt.f32 %p1, %f1, %f2;\nc@%p1 mov.f32 %f4, 0f40000000;\ndfma.rn.f32 %f3, %f1, %f4, %f2;\n-mov.u32 %r7, %clock;\n-st.global.u32 [%rd2+12], %r7;", true},
-    {"equal ones merged", "ex2.approx.ftz.f32 %f4, %f1;\nld.volatile.global.f32 %f5, [%rd1];\nex2.approx.ftz.f32 %f6, %f5;\nadd.f32 %f3, %f4, %f6;",
+    {"gone though needed", "sqrt.approx.ftz.f32 %f4, %f1;\nadd.f32 %f3, %f4, %f2;",
+     "amov.f32 %f4, %f1;\nbadd.f32 %f3, %f4, %f2;", false},
+    {"dead, and gone", "ex2.approx.ftz.f32 %f4, %f1;\nst.global.f32 [%rd2+8], %f4;\nadd.f32 %f3, %f1, %f2;",
+     "aex2.approx.ftz.f32 %f4, %f1;\ncadd.f32 %f3, %f1, %f2;", true},
+    {"a constant by HFMA2 or MOV",
+     "mov.f32 %f4, 0f3F800000;\nsetp.lt.f32 %p1, %f1, %f2;\n@%p1 mov.f32 %f4, 0f40000000;\nfma.rn.f32 %f3, %f1, %f4, "
+     "%f2;",
+     "amov.f32 %f4, 0f3F800000;\nbsetp.lt.f32 %p1, %f1, %f2;\nc@%p1 mov.f32 %f4, 0f40000000;\ndfma.rn.f32 %f3, %f1, "
+     "%f4, %f2;\n-mov.u32 %r7, %clock;\n-st.global.u32 [%rd2+12], %r7;",
+     true},
+    {"equal ones merged",
+     "ex2.approx.ftz.f32 %f4, %f1;\nld.volatile.global.f32 %f5, [%rd1];\nex2.approx.ftz.f32 %f6, %f5;\nadd.f32 %f3, "
+     "%f4, %f6;",
      "aex2.approx.ftz.f32 %f4, %f1;\n-mov.f32 %f5, %f1;\ncex2.approx.ftz.f32 %f6, %f5;\ndadd.f32 %f3, %f4, %f6;", true},
-    {"unrolled otherwise", "mov.f32 %f3, 0f00000000;\nmov.u32 %r3, 0;\nLOOP:\nfma.rn.f32 %f3, %f3, %f2, %f1;\nadd.u32 %r3, %r3, 1;\nsetp.lt.u32 %p1, %r3, 64;\n@%p1 bra LOOP;",
-     "amov.f32 %f3, 0f00000000;\nbmov.u32 %r3, 0;\n-LOOP:\n-.pragma \"nounroll\";\ndfma.rn.f32 %f3, %f3, %f2, %f1;\neadd.u32 %r3, %r3, 1;\nfsetp.lt.u32 %p1, %r3, 64;\ng@%p1 bra LOOP;", true},
-    {"a number of blocks that is known", "mov.u32 %r3, %nctaid.x;\ncvt.rn.f32.u32 %f4, %r3;\nadd.f32 %f3, %f1, %f4;", "amov.u32 %r3, 16;\nbcvt.rn.f32.u32 %f4, %r3;\ncadd.f32 %f3, %f1, %f4;", true},
-    {"an integer division by what is known", "mov.u32 %r3, %nctaid.x;\ndiv.u32 %r4, %r1, %r3;\ncvt.rn.f32.u32 %f4, %r4;\nadd.f32 %f3, %f1, %f4;",
+    {"unrolled otherwise",
+     "mov.f32 %f3, 0f00000000;\nmov.u32 %r3, 0;\nLOOP:\nfma.rn.f32 %f3, %f3, %f2, %f1;\nadd.u32 %r3, %r3, "
+     "1;\nsetp.lt.u32 %p1, %r3, 64;\n@%p1 bra LOOP;",
+     "amov.f32 %f3, 0f00000000;\nbmov.u32 %r3, 0;\n-LOOP:\n-.pragma \"nounroll\";\ndfma.rn.f32 %f3, %f3, %f2, "
+     "%f1;\neadd.u32 %r3, %r3, 1;\nfsetp.lt.u32 %p1, %r3, 64;\ng@%p1 bra LOOP;",
+     true},
+    {"a number of blocks that is known", "mov.u32 %r3, %nctaid.x;\ncvt.rn.f32.u32 %f4, %r3;\nadd.f32 %f3, %f1, %f4;",
+     "amov.u32 %r3, 16;\nbcvt.rn.f32.u32 %f4, %r3;\ncadd.f32 %f3, %f1, %f4;", true},
+    {"an integer division by what is known",
+     "mov.u32 %r3, %nctaid.x;\ndiv.u32 %r4, %r1, %r3;\ncvt.rn.f32.u32 %f4, %r4;\nadd.f32 %f3, %f1, %f4;",
      "amov.u32 %r3, 24;\nbdiv.u32 %r4, %r1, %r3;\nccvt.rn.f32.u32 %f4, %r4;\ndadd.f32 %f3, %f1, %f4;", true},
-    {"a sum of halves as HFMA2 by one", "add.f16x2 %r3, %r1, %r2;\nmov.b32 %f3, %r3;", "amov.b32 %r4, 0x3C003C00;\nafma.rn.f16x2 %r3, %r1, %r4, %r2;\nbmov.b32 %f3, %r3;", true},
-    {"doubles: FFMA's like", "mul.f64 %d3, %d1, %d2;\nadd.f64 %d3, %d3, %d1;\ncvt.rn.f32.f64 %f3, %d3;", "amul.rn.f64 %d3, %d1, %d2;\nbadd.f64 %d3, %d3, %d1;\nccvt.rn.f32.f64 %f3, %d3;", false},
-    {"doubles", "div.rn.f64 %d3, %d1, %d2;\nsqrt.rn.f64 %d3, %d3;\ncvt.rn.f32.f64 %f3, %d3;", "adiv.rn.f64 %d3, %d1, %d2;\nbsqrt.rn.f64 %d3, %d3;\nccvt.rn.f32.f64 %f3, %d3;", true},
-    {"halves", "mul.f16 %h3, %h1, %h2;\nadd.f16 %h3, %h3, %h1;\ncvt.f32.f16 %f3, %h3;", "amul.rn.f16 %h3, %h1, %h2;\nbadd.f16 %h3, %h3, %h1;\nccvt.f32.f16 %f3, %h3;", false},
-    {"pairs of halves", "mul.f16x2 %r3, %r1, %r2;\nadd.f16x2 %r3, %r3, %r1;\nmov.b32 %f3, %r3;", "amul.rn.f16x2 %r3, %r1, %r2;\nbadd.f16x2 %r3, %r3, %r1;\ncmov.b32 %f3, %r3;", false},
-    {"pairs of bfloats", "fma.rn.bf16x2 %r3, %r1, %r2, %r1;\nmov.b32 %f3, %r3;", "afma.rn.relu.bf16x2 %r3, %r1, %r2, %r1;\nbmov.b32 %f3, %r3;", false},
+    {"a sum of halves as HFMA2 by one", "add.f16x2 %r3, %r1, %r2;\nmov.b32 %f3, %r3;",
+     "amov.b32 %r4, 0x3C003C00;\nafma.rn.f16x2 %r3, %r1, %r4, %r2;\nbmov.b32 %f3, %r3;", true},
+    {"doubles: FFMA's like", "mul.f64 %d3, %d1, %d2;\nadd.f64 %d3, %d3, %d1;\ncvt.rn.f32.f64 %f3, %d3;",
+     "amul.rn.f64 %d3, %d1, %d2;\nbadd.f64 %d3, %d3, %d1;\nccvt.rn.f32.f64 %f3, %d3;", false},
+    {"doubles", "div.rn.f64 %d3, %d1, %d2;\nsqrt.rn.f64 %d3, %d3;\ncvt.rn.f32.f64 %f3, %d3;",
+     "adiv.rn.f64 %d3, %d1, %d2;\nbsqrt.rn.f64 %d3, %d3;\nccvt.rn.f32.f64 %f3, %d3;", true},
+    {"halves", "mul.f16 %h3, %h1, %h2;\nadd.f16 %h3, %h3, %h1;\ncvt.f32.f16 %f3, %h3;",
+     "amul.rn.f16 %h3, %h1, %h2;\nbadd.f16 %h3, %h3, %h1;\nccvt.f32.f16 %f3, %h3;", false},
+    {"pairs of halves", "mul.f16x2 %r3, %r1, %r2;\nadd.f16x2 %r3, %r3, %r1;\nmov.b32 %f3, %r3;",
+     "amul.rn.f16x2 %r3, %r1, %r2;\nbadd.f16x2 %r3, %r3, %r1;\ncmov.b32 %f3, %r3;", false},
+    {"pairs of bfloats", "fma.rn.bf16x2 %r3, %r1, %r2, %r1;\nmov.b32 %f3, %r3;",
+     "afma.rn.relu.bf16x2 %r3, %r1, %r2, %r1;\nbmov.b32 %f3, %r3;", false},
 };
 
-#define MORE "ld.global.f64 %d1, [%rd1];\nld.global.f64 %d2, [%rd1+8];\nld.global.b32 %r2, [%rd1+4];\nld.global.b16 %h1, [%rd1];\nld.global.b16 %h2, [%rd1+2];\n"
+#define MORE                                                                                                           \
+    "ld.global.f64 %d1, [%rd1];\nld.global.f64 %d2, [%rd1+8];\nld.global.b32 %r2, [%rd1+4];\nld.global.b16 %h1, "      \
+    "[%rd1];\nld.global.b16 %h2, [%rd1+2];\n"
 
 static int changed(const struct change *c, struct dt_str *why)
 {
@@ -193,10 +249,12 @@ static int changed(const struct change *c, struct dt_str *why)
     dt_str_addf(&body, "%s%s", MORE, c->was);
     posted(&a, "one", body.s);
     unsigned first = lines_before(a.s, strstr(a.s, body.s) + strlen(MORE));
-    dt_str_addf(&b, "%s%s.loc 1 1 0\n%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s", HEAD, PARAMS("k"), ENTER("k"), MORE);
+    dt_str_addf(&b, "%s%s.loc 1 1 0\n%sld.global.f32 %%f1, [%%rd1];\nld.global.f32 %%f2, [%%rd1+4];\n%s", HEAD,
+                PARAMS("k"), ENTER("k"), MORE);
     for (const char *p = c->now; *p;) {
         size_t n = strcspn(p, "\n");
-        dt_str_addf(&b, ".loc %d %u 0\n%.*s\n", *p == '-' ? 1 : 2, *p == '-' ? 1 : first + (unsigned)(*p - 'a'), (int)n - 1, p + 1);
+        dt_str_addf(&b, ".loc %d %u 0\n%.*s\n", *p == '-' ? 1 : 2, *p == '-' ? 1 : first + (unsigned)(*p - 'a'),
+                    (int)n - 1, p + 1);
         p += n + (p[n] == '\n');
     }
     dt_str_add(&b, ".loc 1 1 0\nst.global.f32 [%rd2], %f3;\nret;\n}\n.file 1 \"dovetail\"\n.file 2 \"posted-one\"\n");
@@ -255,7 +313,8 @@ static void test_hostile(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_changes), cmocka_unit_test(test_hostile)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_changes),
+                                       cmocka_unit_test(test_hostile)};
     if (!dev_nvjitlink_version())
         return 77;
     return cmocka_run_group_tests(tests, NULL, NULL);

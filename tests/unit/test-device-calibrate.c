@@ -1,4 +1,5 @@
-/* Calibrating finds the figures of a device that it does not know: software devices with figures of their own, and the stock models. */
+/* Calibrating finds the figures of a device that it does not know: software devices with figures of their own, and the
+ * stock models. */
 #include <elf.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -19,13 +20,26 @@
 static const struct want {
     const char *field;
     double value;
-} slow[] = {{"launch_us", 4.4}, {"graph_launch_us", 1.7}, {"event_us", 1.1}, {"block_start_ns", 600}, {"dram_sustained", 0.55}, {"l2_gbps", 7000},
-            {"fp32_lanes", 40}, {"fp64_lanes", 5}, {"int_lanes", 24}, {"sfu_lanes", 6}, {"tensor_flops", 900},
-            {"l2_near_ns", (310 + 440) / 2}, {"l2_far_ns", (310 + 440) / 2}, {"dram_latency_ns", 900}}, /* two halves: what the model takes is their mean */
+} slow[] = {{"launch_us", 4.4},
+            {"graph_launch_us", 1.7},
+            {"event_us", 1.1},
+            {"block_start_ns", 600},
+            {"dram_sustained", 0.55},
+            {"l2_gbps", 7000},
+            {"fp32_lanes", 40},
+            {"fp64_lanes", 5},
+            {"int_lanes", 24},
+            {"sfu_lanes", 6},
+            {"tensor_flops", 900},
+            /* two halves: what the model takes is their mean */
+            {"l2_near_ns", (310 + 440) / 2},
+            {"l2_far_ns", (310 + 440) / 2},
+            {"dram_latency_ns", 900}},
   /* softgpu/models.def, column l4 */
-  l4[] = {{"launch_us", 1.6}, {"graph_launch_us", 0.57}, {"event_us", 0.4}, {"block_start_ns", 250}, {"dram_sustained", 0.98}, {"l2_gbps", 2120},
-          {"fp64_lanes", 2}, {"int_lanes", 64}, {"sfu_lanes", 16}, {"tensor_flops", 1024},
-          {"l2_near_ns", 136}, {"l2_far_ns", 136}, {"dram_latency_ns", 278}};
+    l4[] = {{"launch_us", 1.6},       {"graph_launch_us", 0.57}, {"event_us", 0.4},   {"block_start_ns", 250},
+            {"dram_sustained", 0.98}, {"l2_gbps", 2120},         {"fp64_lanes", 2},   {"int_lanes", 64},
+            {"sfu_lanes", 16},        {"tensor_flops", 1024},    {"l2_near_ns", 136}, {"l2_far_ns", 136},
+            {"dram_latency_ns", 278}};
 
 static void find(const char *spec, const char *figures, const struct want *want, size_t n)
 {
@@ -64,19 +78,19 @@ static void find(const char *spec, const char *figures, const struct want *want,
 
 static void unknown_device(void **state)
 {
-    find("soft:h200", "launch_us=4.4,graph_launch_us=1.7,event_us=1.1,block_start_ns=600,dram_sustained=0.55,l2_gbps=7000,fp32_lanes=40,fp64_lanes=5,int_lanes=24,sfu_lanes=6,tensor_flops=900,l2_near_ns=310,l2_far_ns=440,"
-                      "dram_latency_ns=900",
+    find("soft:h200",
+         "launch_us=4.4,graph_launch_us=1.7,event_us=1.1,block_start_ns=600,dram_sustained=0.55,l2_gbps=7000,fp32_"
+         "lanes=40,fp64_lanes=5,int_lanes=24,sfu_lanes=6,tensor_flops=900,l2_near_ns=310,l2_far_ns=440,"
+         "dram_latency_ns=900",
          slow, sizeof slow / sizeof *slow);
 }
 
-static void stock_device(void **state)
-{
-    find("soft:l4", NULL, l4, sizeof l4 / sizeof *l4);
-}
+static void stock_device(void **state) { find("soft:l4", NULL, l4, sizeof l4 / sizeof *l4); }
 
 static void nonsense(void **state)
 {
-    static const char *const bad[] = {"launch_us", "voodoo=3", "launch_us=-1", "launch_us=nan", "launch_us=1;l2_gbps=2", "=3", "launch_us=0"};
+    static const char *const bad[] = {
+        "launch_us", "voodoo=3", "launch_us=-1", "launch_us=nan", "launch_us=1;l2_gbps=2", "=3", "launch_us=0"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         fflush(stdout);
         pid_t pid = fork();
@@ -91,7 +105,8 @@ static void nonsense(void **state)
     }
 }
 
-/* ptxas merges equal chains and drops what is not used: 128 instructions of 16 bytes must be left of each loop, 64 loads of the chains. */
+/* ptxas merges equal chains and drops what is not used: 128 instructions of 16 bytes must be left of each loop, 64
+ * loads of the chains. */
 static void loops_survive(void **state)
 {
     static const char *const loop[] = {"f32", "f64", "s32", "sfu", "mma", "chase"};
@@ -126,6 +141,7 @@ static void loops_survive(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(loops_survive), cmocka_unit_test(unknown_device), cmocka_unit_test(stock_device), cmocka_unit_test(nonsense)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(loops_survive), cmocka_unit_test(unknown_device),
+                                       cmocka_unit_test(stock_device), cmocka_unit_test(nonsense)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

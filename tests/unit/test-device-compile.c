@@ -1,4 +1,5 @@
-/* The confined compilers: what compiles, what is refused, what cannot be read, what is stopped. Skips (77) without NVRTC. */
+/* The confined compilers: what compiles, what is refused, what cannot be read, what is stopped. Skips (77) without
+ * NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -15,8 +16,9 @@
 #include "base/str.h"
 #include "device/device.h"
 
-static const char good[] = "extern \"C\" __global__ void k(float *x, int n) { __shared__ float s[64]; int t = threadIdx.x;\n"
-                           "s[t % 64] = x[t]; __syncthreads(); x[t] = s[(t + n) % 64]; }\n";
+static const char good[] =
+    "extern \"C\" __global__ void k(float *x, int n) { __shared__ float s[64]; int t = threadIdx.x;\n"
+    "s[t % 64] = x[t]; __syncthreads(); x[t] = s[(t + n) % 64]; }\n";
 
 static int compile(const char *src, const char *const *o, unsigned n, unsigned ms, char **ptx, struct dt_err *e)
 {
@@ -78,33 +80,44 @@ static void headers(void **state)
 {
     struct dt_err e = {0};
     char *ptx;
-    int r = compile("#include <cuda_fp16.h>\nextern \"C\" __global__ void h(__half *x) { x[0] = __hadd(x[1], x[2]); }", NULL, 0,
-                    60000, &ptx, &e);
+    int r = compile("#include <cuda_fp16.h>\nextern \"C\" __global__ void h(__half *x) { x[0] = __hadd(x[1], x[2]); }",
+                    NULL, 0, 60000, &ptx, &e);
     if (r)
         fail_msg("%s\n%s", e.detail, e.log ? e.log : "");
     free(ptx);
 }
 
-/* Sources written for nvcc include the host's headers for what is built in; what the device lacks is refused with a hint. */
+/* Sources written for nvcc include the host's headers for what is built in; what the device lacks is refused with a
+ * hint. */
 static void host_headers(void **state)
 {
-    static const char c[] = "#include <assert.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n#include <float.h>\n#include <limits.h>\n#include <math.h>\n"
-                            "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <inttypes.h>\n#include <stdio.h>\n#include <stdlib.h>\n"
-                            "#include <string.h>\n"
-                            "extern \"C\" __global__ void k(uint8_t *b, float *x, const __grid_constant__ CUtensorMap t, ptrdiff_t n)\n"
-                            "{\nassert(n < INT_MAX);\nx[0] = x[1] < INFINITY ? fmaxf(sqrtf(x[0]), FLT_MAX) : (float)M_PI;\n"
-                            "if (!n) printf(\"%p\", &t);\nmemset(b, 0, 16);\nb[16] = sizeof(uint64_t) + sizeof(int32_t) + sizeof t + offsetof(uint4, z);\n}\n";
-    static const char cpp[] = "#include <algorithm>\n#include <array>\n#include <cassert>\n#include <cfloat>\n#include <climits>\n#include <cmath>\n"
-                              "#include <complex>\n#include <cstddef>\n#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include <cstring>\n"
-                              "#include <functional>\n#include <initializer_list>\n#include <iterator>\n#include <limits>\n#include <numeric>\n#include <tuple>\n"
-                              "#include <type_traits>\n#include <utility>\n#include <variant>\n"
-                              "template <typename T, typename = std::enable_if_t<std::is_floating_point_v<T>>> __device__ T most() {\n"
-                              "    return std::numeric_limits<T>::max(); }\n"
-                              "extern \"C\" __global__ void k(float *x, std::uint32_t *y, std::size_t n)\n"
-                              "{\nstd::array<float, 2> a{std::sqrt(x[0]), std::abs(x[1])};\nauto [p, q] = std::make_tuple(1, 2.f);\n"
-                              "x[2] = std::min(std::max(a[0], a[1]), most<float>()) + p * q;\nstd::swap(x[3], x[4]);\n*y = std::clamp(y[1], 1u, 9u);\n}\n";
-    static const char cub[] = "#include <cub/cub.cuh>\nextern \"C\" __global__ void k(int *x)\n{\nusing R = cub::BlockReduce<int, 128>;\n"
-                              "__shared__ R::TempStorage t;\nint s = R(t).Sum(x[threadIdx.x]);\nif (!threadIdx.x) *x = s;\n}\n";
+    static const char c[] =
+        "#include <assert.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n#include <float.h>\n#include "
+        "<limits.h>\n#include <math.h>\n"
+        "#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n#include <inttypes.h>\n#include "
+        "<stdio.h>\n#include <stdlib.h>\n"
+        "#include <string.h>\n"
+        "extern \"C\" __global__ void k(uint8_t *b, float *x, const __grid_constant__ CUtensorMap t, ptrdiff_t n)\n"
+        "{\nassert(n < INT_MAX);\nx[0] = x[1] < INFINITY ? fmaxf(sqrtf(x[0]), FLT_MAX) : (float)M_PI;\n"
+        "if (!n) printf(\"%p\", &t);\nmemset(b, 0, 16);\nb[16] = sizeof(uint64_t) + sizeof(int32_t) + sizeof t + "
+        "offsetof(uint4, z);\n}\n";
+    static const char cpp[] =
+        "#include <algorithm>\n#include <array>\n#include <cassert>\n#include <cfloat>\n#include <climits>\n#include "
+        "<cmath>\n"
+        "#include <complex>\n#include <cstddef>\n#include <cstdint>\n#include <cstdio>\n#include <cstdlib>\n#include "
+        "<cstring>\n"
+        "#include <functional>\n#include <initializer_list>\n#include <iterator>\n#include <limits>\n#include "
+        "<numeric>\n#include <tuple>\n"
+        "#include <type_traits>\n#include <utility>\n#include <variant>\n"
+        "template <typename T, typename = std::enable_if_t<std::is_floating_point_v<T>>> __device__ T most() {\n"
+        "    return std::numeric_limits<T>::max(); }\n"
+        "extern \"C\" __global__ void k(float *x, std::uint32_t *y, std::size_t n)\n"
+        "{\nstd::array<float, 2> a{std::sqrt(x[0]), std::abs(x[1])};\nauto [p, q] = std::make_tuple(1, 2.f);\n"
+        "x[2] = std::min(std::max(a[0], a[1]), most<float>()) + p * q;\nstd::swap(x[3], x[4]);\n*y = std::clamp(y[1], "
+        "1u, 9u);\n}\n";
+    static const char cub[] =
+        "#include <cub/cub.cuh>\nextern \"C\" __global__ void k(int *x)\n{\nusing R = cub::BlockReduce<int, 128>;\n"
+        "__shared__ R::TempStorage t;\nint s = R(t).Sum(x[threadIdx.x]);\nif (!threadIdx.x) *x = s;\n}\n";
     static const char *const text[] = {c, cpp, cub};
     struct dt_err e = {0};
     char *ptx;
@@ -120,7 +133,8 @@ static void host_headers(void **state)
     assert_int_equal(compile("#include <iostream>\n__global__ void k() {}", NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
     assert_non_null(strstr(e.detail, "nvcc -ptx"));
     dt_err_done(&e);
-    assert_int_equal(compile("__global__ void k() {}\nint main() { return 0; }", NULL, 0, 60000, &ptx, &e), DT_E_COMPILE);
+    assert_int_equal(compile("__global__ void k() {}\nint main() { return 0; }", NULL, 0, 60000, &ptx, &e),
+                     DT_E_COMPILE);
     assert_non_null(strstr(e.detail, "nvcc -ptx"));
     dt_err_done(&e);
 }
@@ -135,7 +149,8 @@ static void says_why(void **state)
     assert_non_null(strstr(e.log, "kernel.cu(1)"));
     dt_err_done(&e);
 
-    static const char bad[] = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { st.gloobal.u32 [%r1], 0; ret; }\n";
+    static const char bad[] =
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() { st.gloobal.u32 [%r1], 0; ret; }\n";
     assert_int_equal(dev_assemble(bad, strlen(bad), "sm_90", NULL, NULL, &e), DT_E_PTX);
     assert_non_null(strstr(e.detail, "gloobal"));
     dt_err_done(&e);
@@ -143,10 +158,27 @@ static void says_why(void **state)
 
 static void options(void **state)
 {
-    static const char *const refused[] = {"-I/etc", "--include-path=/", "-arch=sm_80", "--gpu-architecture=sm_90", "--time=/tmp/x",
-                                          "--create-pch=/tmp/x", "-fdevice-time-trace=/tmp/x", "--ptxas-options=-v", "-Xptxas", "@/etc/passwd",
-                                          "-D", "-D1", "-DA=\n", "--std=gnu++17", "--fmad=maybe", "--maxrregcount=-1", "-include=x",
-                                          "--use_fast_mathx", "-dlto", "", "--pre-include=/etc/passwd"};
+    static const char *const refused[] = {"-I/etc",
+                                          "--include-path=/",
+                                          "-arch=sm_80",
+                                          "--gpu-architecture=sm_90",
+                                          "--time=/tmp/x",
+                                          "--create-pch=/tmp/x",
+                                          "-fdevice-time-trace=/tmp/x",
+                                          "--ptxas-options=-v",
+                                          "-Xptxas",
+                                          "@/etc/passwd",
+                                          "-D",
+                                          "-D1",
+                                          "-DA=\n",
+                                          "--std=gnu++17",
+                                          "--fmad=maybe",
+                                          "--maxrregcount=-1",
+                                          "-include=x",
+                                          "--use_fast_mathx",
+                                          "-dlto",
+                                          "",
+                                          "--pre-include=/etc/passwd"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         struct dt_err e = {0};
         char *ptx;
@@ -188,9 +220,10 @@ static void stopped(void **state)
 {
     struct dt_err e = {0};
     char *ptx;
-    static const char slow[] = "template <int A, int B> struct T { enum { v = T<A - 1, 2 * B>::v + T<A - 1, 2 * B + 1>::v }; };\n"
-                               "template <int B> struct T<0, B> { enum { v = B }; };\n"
-                               "extern \"C\" __global__ void k(int *x) { x[0] = T<24, 0>::v; }\n";
+    static const char slow[] =
+        "template <int A, int B> struct T { enum { v = T<A - 1, 2 * B>::v + T<A - 1, 2 * B + 1>::v }; };\n"
+        "template <int B> struct T<0, B> { enum { v = B }; };\n"
+        "extern \"C\" __global__ void k(int *x) { x[0] = T<24, 0>::v; }\n";
     uint64_t t = dt_now_us();
     assert_int_equal(compile(slow, NULL, 0, 1500, &ptx, &e), DT_E_TIMEOUT);
     assert_in_range(dt_now_us() - t, 1000000, 6000000);
@@ -200,8 +233,9 @@ static void stopped(void **state)
 /* Triton writes the newest .version that LLVM knows, newer than many a toolkit. */
 static void newer_ptx(void **state)
 {
-    static const char body[] = ".target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%rd<2>;\n"
-                               "ld.param.u64 %%rd1, [x];\nst.global.u32 [%%rd1], 7;\n%s\nret;\n}\n";
+    static const char body[] =
+        ".target sm_90a\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n.reg .b64 %%rd<2>;\n"
+        "ld.param.u64 %%rd1, [x];\nst.global.u32 [%%rd1], 7;\n%s\nret;\n}\n";
     struct dev_resources old, new;
     struct dt_err e = {0};
     char text[2][1024];
@@ -226,7 +260,8 @@ static void newer_ptx(void **state)
 static void delayed(void **state)
 {
     const char *ptx = ".version 8.0\n.target sm_80\n.address_size 64\n.func helper()\n{\nret;\n}\n"
-                      ".visible .entry one(.param .u64 x) // { in a comment\n.maxntid 32, 1, 1\n{\n.reg .b32 %dvd<2>;\nmov.u32 %dvd1, %tid.x;\nDVGO: ret;\n}\n"
+                      ".visible .entry one(.param .u64 x) // { in a comment\n.maxntid 32, 1, 1\n{\n.reg .b32 "
+                      "%dvd<2>;\nmov.u32 %dvd1, %tid.x;\nDVGO: ret;\n}\n"
                       ".entry later(.param .u64 x)\n{\nret;\n}\n";
     struct dt_err e = {0};
     struct ptx_module *m = NULL;
@@ -252,9 +287,10 @@ int main(void)
         puts("NVRTC or nvJitLink is not here: skipped");
         return 77;
     }
-    const struct CMUnitTest tests[] = {cmocka_unit_test(delayed), cmocka_unit_test(compiles), cmocka_unit_test(names_no_folder), cmocka_unit_test(headers), cmocka_unit_test(host_headers),
-                                       cmocka_unit_test(says_why),
-                                       cmocka_unit_test(options), cmocka_unit_test(confined), cmocka_unit_test(stopped),
-                                       cmocka_unit_test(newer_ptx)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(delayed),         cmocka_unit_test(compiles),
+                                       cmocka_unit_test(names_no_folder), cmocka_unit_test(headers),
+                                       cmocka_unit_test(host_headers),    cmocka_unit_test(says_why),
+                                       cmocka_unit_test(options),         cmocka_unit_test(confined),
+                                       cmocka_unit_test(stopped),         cmocka_unit_test(newer_ptx)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

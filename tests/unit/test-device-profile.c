@@ -1,5 +1,5 @@
-/* CUPTI's records from buffers made here, through NVIDIA's own cuptiActivityGetNextRecord where it is installed; the host's part of the counters; the numbers
- * of a measurement. Needs no GPU; what needs libcupti is skipped without it.
+/* CUPTI's records from buffers made here, through NVIDIA's own cuptiActivityGetNextRecord where it is installed; the
+ * host's part of the counters; the numbers of a measurement. Needs no GPU; what needs libcupti is skipped without it.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -67,26 +67,37 @@ static int decode(struct dev_trace *t, __typeof__(&cuptiActivityGetNextRecord) n
     return err < 0 ? err : dev_activity_finish(t);
 }
 
-/* Two launches (external 7, 8), of which 7 is a graph of two kernels that overlap; a kernel of nobody; records in no order. */
+/* Two launches (external 7, 8), of which 7 is a graph of two kernels that overlap; a kernel of nobody; records in no
+ * order. */
 static void fill(void)
 {
     buffer.used = 0;
-    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 9000, .end = 9500, .correlationId = 3, .name = "late", .gridX = 1, .gridY = 1,
-        .gridZ = 1, .blockX = 32, .blockY = 2, .blockZ = 3, .registersPerThread = 255, .staticSharedMemory = 48, .dynamicSharedMemory = 4096,
-        .localMemoryPerThread = 16, .streamId = 7, .clusterX = 2, .clusterY = 1, .clusterZ = 1);
+    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 9000, .end = 9500,
+        .correlationId = 3, .name = "late", .gridX = 1, .gridY = 1, .gridZ = 1, .blockX = 32, .blockY = 2, .blockZ = 3,
+        .registersPerThread = 255, .staticSharedMemory = 48, .dynamicSharedMemory = 4096, .localMemoryPerThread = 16,
+        .streamId = 7, .clusterX = 2, .clusterY = 1, .clusterZ = 1);
     PUT(CUpti_ActivityAPI, .kind = CUPTI_ACTIVITY_KIND_DRIVER, .start = 1, .end = 2, .correlationId = 2);
-    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 2000, .end = 4000, .correlationId = 2, .name = "b", .graphNodeId = 12, .graphId = 4);
-    PUT(CUpti_ActivityExternalCorrelation, .kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, .externalId = 8,
-        .correlationId = 3);
-    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 1000, .end = 2500, .correlationId = 2, .name = "a", .graphNodeId = 11, .graphId = 4);
-    PUT(CUpti_ActivityMemset4, .kind = CUPTI_ACTIVITY_KIND_MEMSET, .bytes = 64, .start = 5000, .end = 5250, .correlationId = 2, .graphNodeId = 13);
-    PUT(CUpti_ActivityExternalCorrelation, .kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, .externalId = 7, .correlationId = 2);
-    PUT(CUpti_ActivityOverhead3, .kind = CUPTI_ACTIVITY_KIND_OVERHEAD, .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH, .start = 10, .end = 110);
-    PUT(CUpti_ActivityOverhead3, .kind = CUPTI_ACTIVITY_KIND_OVERHEAD, .overheadKind = CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER, .start = 10, .end = 40);
-    PUT(CUpti_ActivityOverhead3, .kind = CUPTI_ACTIVITY_KIND_OVERHEAD, .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE, .start = 9, .end = 8);
-    PUT(CUpti_ActivityMemcpy6, .kind = CUPTI_ACTIVITY_KIND_MEMCPY, .bytes = 96, .start = 6000, .end = 6100, .correlationId = 9);
+    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 2000, .end = 4000,
+        .correlationId = 2, .name = "b", .graphNodeId = 12, .graphId = 4);
+    PUT(CUpti_ActivityExternalCorrelation, .kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+        .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, .externalId = 8, .correlationId = 3);
+    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 1000, .end = 2500,
+        .correlationId = 2, .name = "a", .graphNodeId = 11, .graphId = 4);
+    PUT(CUpti_ActivityMemset4, .kind = CUPTI_ACTIVITY_KIND_MEMSET, .bytes = 64, .start = 5000, .end = 5250,
+        .correlationId = 2, .graphNodeId = 13);
+    PUT(CUpti_ActivityExternalCorrelation, .kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, .externalId = 7,
+        .correlationId = 2);
+    PUT(CUpti_ActivityOverhead3, .kind = CUPTI_ACTIVITY_KIND_OVERHEAD,
+        .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH, .start = 10, .end = 110);
+    PUT(CUpti_ActivityOverhead3, .kind = CUPTI_ACTIVITY_KIND_OVERHEAD,
+        .overheadKind = CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER, .start = 10, .end = 40);
+    PUT(CUpti_ActivityOverhead3, .kind = CUPTI_ACTIVITY_KIND_OVERHEAD,
+        .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE, .start = 9, .end = 8);
+    PUT(CUpti_ActivityMemcpy6, .kind = CUPTI_ACTIVITY_KIND_MEMCPY, .bytes = 96, .start = 6000, .end = 6100,
+        .correlationId = 9);
     PUT(CUpti_ActivityDeviceAttribute, .kind = CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE);
-    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .correlationId = 10); /* no times, no name */
+    /* no times, no name */
+    PUT(CUpti_ActivityKernel10, .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .correlationId = 10);
 }
 
 static void check(const struct dev_trace *t)
@@ -98,8 +109,8 @@ static void check(const struct dev_trace *t)
     static const struct {
         enum dev_activity what;
         uint64_t start, external, node;
-    } want[] = {{DEV_ACT_KERNEL, 0, 0, 0}, {DEV_ACT_KERNEL, 1000, 7, 11}, {DEV_ACT_KERNEL, 2000, 7, 12}, {DEV_ACT_MEMSET, 5000, 7, 13}, {DEV_ACT_COPY, 6000, 0, 0},
-                {DEV_ACT_KERNEL, 9000, 8, 0}};
+    } want[] = {{DEV_ACT_KERNEL, 0, 0, 0},     {DEV_ACT_KERNEL, 1000, 7, 11}, {DEV_ACT_KERNEL, 2000, 7, 12},
+                {DEV_ACT_MEMSET, 5000, 7, 13}, {DEV_ACT_COPY, 6000, 0, 0},    {DEV_ACT_KERNEL, 9000, 8, 0}};
     for (size_t i = 0; i < 6; i++) {
         const struct dev_record *r = &t->record[i];
         assert_int_equal(r->what, want[i].what);
@@ -150,7 +161,8 @@ static void decodes_nvidias(void **state)
         SKIP("CUPTI is not installed");
     struct dev_trace t = {0};
     fill();
-    __typeof__(&cuptiActivityGetNextRecord) next = (__typeof__(&cuptiActivityGetNextRecord))dlsym(lib, "cuptiActivityGetNextRecord");
+    __typeof__(&cuptiActivityGetNextRecord) next =
+        (__typeof__(&cuptiActivityGetNextRecord))dlsym(lib, "cuptiActivityGetNextRecord");
     assert_non_null(next);
     assert_int_equal(decode(&t, next), 0);
     check(&t);
@@ -181,12 +193,14 @@ static void counts(void **state)
     dt_err_done(&e);
 }
 
-/* Ranks of 95 % intervals of a median as tables have them (Conover, Practical Nonparametric Statistics, A3; for 1 000, 469 and 532). */
+/* Ranks of 95 % intervals of a median as tables have them (Conover, Practical Nonparametric Statistics, A3; for 1 000,
+ * 469 and 532). */
 static void intervals(void **state)
 {
     static const struct {
         unsigned n, lo, hi;
-    } want[] = {{1, 1, 1}, {2, 1, 2}, {5, 1, 5}, {6, 1, 6}, {8, 1, 8}, {9, 2, 8}, {10, 2, 9}, {12, 3, 10}, {20, 6, 15}, {25, 8, 18}, {50, 18, 33}, {100, 40, 61}, {1000, 469, 532}};
+    } want[] = {{1, 1, 1},   {2, 1, 2},   {5, 1, 5},   {6, 1, 6},    {8, 1, 8},     {9, 2, 8},       {10, 2, 9},
+                {12, 3, 10}, {20, 6, 15}, {25, 8, 18}, {50, 18, 33}, {100, 40, 61}, {1000, 469, 532}};
     static double v[1000];
     for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
         struct dev_stats s;
@@ -197,7 +211,8 @@ static void intervals(void **state)
         assert_true(s.median == (want[i].n + 1) / 2.0);
     }
     /* the textbook example: -29/165; ties; one side alike */
-    static const double iq[] = {106, 100, 86, 101, 99, 103, 97, 113, 112, 110}, tv[] = {7, 27, 2, 50, 28, 29, 20, 12, 6, 17};
+    static const double iq[] = {106, 100, 86, 101, 99, 103, 97, 113, 112, 110},
+                        tv[] = {7, 27, 2, 50, 28, 29, 20, 12, 6, 17};
     double r = dev_rank_correlation(iq, tv, 10);
     assert_true(r > -29.0 / 165 - 1e-12 && r < -29.0 / 165 + 1e-12);
     static const double up[] = {1, 2, 2, 3}, also[] = {10, 20, 20, 30}, flat[] = {1, 1, 1, 1};
@@ -207,6 +222,7 @@ static void intervals(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(decodes), cmocka_unit_test(decodes_nvidias), cmocka_unit_test(counts), cmocka_unit_test(intervals)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(decodes), cmocka_unit_test(decodes_nvidias),
+                                       cmocka_unit_test(counts), cmocka_unit_test(intervals)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* Graphs on the software device through device/: checked, run, faulted, timed. PTX only, so that it runs without NVRTC. */
+/* Graphs on the software device through device/: checked, run, faulted, timed. PTX only, so that it runs without
+ * NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -38,19 +39,23 @@ static struct dt_graph *graph(const char *launches, const char *more)
     struct dt_str s = {0};
     struct dt_graph *g = NULL;
     struct dt_err e = {0};
-    dt_str_addf(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {"
-                    "\"x\": {\"bytes\": 4000, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 7}},"
-                    "\"h\": {\"bytes\": 4000, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 4000, \"role\": \"output\"}%s},"
-                    "\"launches\": [%s]}", scale, more, launches);
+    dt_str_addf(
+        &s,
+        "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {"
+        "\"x\": {\"bytes\": 4000, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": "
+        "7}},"
+        "\"h\": {\"bytes\": 4000, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 4000, \"role\": \"output\"}%s},"
+        "\"launches\": [%s]}",
+        scale, more, launches);
     if (dt_graph_parse(s.s, s.len, &g, &e) < 0)
         fail_msg("%s at %s", e.detail, e.pointer ? e.pointer : "");
     dt_str_done(&s);
     return g;
 }
 
-#define L(x, y, n)                                                                                                                 \
-    "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": [4, 1, 1], \"block\": [256, 1, 1], \"args\": [{\"buffer\": \"" x          \
-    "\"}, {\"buffer\": \"" y "\"}, {\"f32\": 2}, {\"u32\": " n "}]}"
+#define L(x, y, n)                                                                                                     \
+    "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": [4, 1, 1], \"block\": [256, 1, 1], \"args\": [{\"buffer\": "  \
+    "\"" x "\"}, {\"buffer\": \"" y "\"}, {\"f32\": 2}, {\"u32\": " n "}]}"
 
 static struct dev_device *dev;
 
@@ -108,8 +113,10 @@ static void runs(void **state)
     struct dev_prog *p;
     struct dev_run *r;
     struct dev_time t, again;
-    struct dt_graph *g = graph(L("x", "h", "1000") "," L("h", "y", "1000") ", {\"memset\": {\"buffer\": \"h\", \"offset\": 0, \"bytes\": 4, \"value\": 0}}",
-                               ", \"m::counter\": {\"bytes\": 4, \"role\": \"inout\", \"fill\": {\"zero\": true}}");
+    struct dt_graph *g =
+        graph(L("x", "h", "1000") "," L(
+                  "h", "y", "1000") ", {\"memset\": {\"buffer\": \"h\", \"offset\": 0, \"bytes\": 4, \"value\": 0}}",
+              ", \"m::counter\": {\"bytes\": 4, \"role\": \"inout\", \"fill\": {\"zero\": true}}");
     if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0)
         fail_msg("%s", e.detail);
     assert_int_equal(p->step[0].blocks, 4);
@@ -126,7 +133,8 @@ static void runs(void **state)
     dev_run_buffer(r, 1, &h);
     dev_run_buffer(r, 3, &counter);
     dev_run_arena(r, &base, &bytes);
-    assert_true(x % 256 == 0 && h % 256 == 0 && h >= x + 4000 + 512 && x >= base + 512 && h + 4000 + 512 <= base + bytes);
+    assert_true(x % 256 == 0 && h % 256 == 0 && h >= x + 4000 + 512 && x >= base + 512 &&
+                h + 4000 + 512 <= base + bytes);
     assert_true(counter < base || counter >= base + bytes);
     assert_int_equal(dev_run_buffer(r, 4, &x), DT_E_USAGE);
 
@@ -167,8 +175,9 @@ static void streams(void **state)
         struct dev_time t;
         struct dt_str s = {0};
         static float in[1000], out[1000];
-#define STEP(name, x, y, more)                                                                                                     \
-    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"scale\", \"grid\": [4, 1, 1], \"block\": [256, 1, 1], \"shared\": 0," \
+#define STEP(name, x, y, more)                                                                                         \
+    "{\"name\": \"" name                                                                                               \
+    "\", \"module\": \"m\", \"entry\": \"scale\", \"grid\": [4, 1, 1], \"block\": [256, 1, 1], \"shared\": 0,"         \
     "\"args\": [{\"buffer\": \"" x "\"}, {\"buffer\": \"" y "\"}, {\"f32\": 2}, {\"u32\": 1000}]" more "}"
         dt_str_add(&s, STEP("a", "x", "h", "") ",");
         dt_str_add(&s, plan ? STEP("b", "x", "z", ", \"stream\": 1") : STEP("b", "x", "z", ""));
@@ -177,8 +186,8 @@ static void streams(void **state)
         struct dt_graph *g = graph(s.s, ", \"z\": {\"bytes\": 4000, \"role\": \"intermediate\"}");
         assert_int_equal(g->launch[1].stream, plan);
         assert_int_equal(g->launch[2].nafter, plan);
-        if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 || dev_run_fill(r, 0, 0, &e) < 0 ||
-            dev_run_once(r, &e) < 0 || dev_run_time(r, 1, &t, NULL, &e) < 0)
+        if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 ||
+            dev_run_fill(r, 0, 0, &e) < 0 || dev_run_once(r, &e) < 0 || dev_run_time(r, 1, &t, NULL, &e) < 0)
             fail_msg("%s", e.detail);
         us[plan] = t.time_us;
         assert_int_equal(dev_run_download(r, 0, in, &e), 0);
@@ -208,25 +217,30 @@ static void refused(const char *launches, int num, const char *pointer, const ch
     dt_graph_free(g);
 }
 
-#define ARGS(grid, block, args) "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": " grid ", \"block\": " block ", \"args\": [" args "]}"
+#define ARGS(grid, block, args)                                                                                        \
+    "{\"module\": \"m\", \"entry\": \"scale\", \"grid\": " grid ", \"block\": " block ", \"args\": [" args "]}"
 #define XY "{\"buffer\": \"x\"}, {\"buffer\": \"y\"}, "
 
 static void refuses(void **state)
 {
-    refused("{\"module\": \"m\", \"entry\": \"scaled\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_NO_ENTRY,
-            "/launches/0/entry", "scale, count, spin, traps, small, exact");
-    refused("{\"module\": \"m\", \"entry\": \"ns::mangled<int>\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_NO_ENTRY,
-            "/launches/0/entry", "C++ calls it \"_ZN2ns7mangledIiEEvv\"");
-    refused(L("x", "h", "1000") "," ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}"), DT_E_ARGS, "/launches/1/args", "4 arguments, 3");
+    refused("{\"module\": \"m\", \"entry\": \"scaled\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}",
+            DT_E_NO_ENTRY, "/launches/0/entry", "scale, count, spin, traps, small, exact");
+    refused("{\"module\": \"m\", \"entry\": \"ns::mangled<int>\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}",
+            DT_E_NO_ENTRY, "/launches/0/entry", "C++ calls it \"_ZN2ns7mangledIiEEvv\"");
+    refused(L("x", "h", "1000") "," ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}"), DT_E_ARGS, "/launches/1/args",
+            "4 arguments, 3");
     refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f64\": 1}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "8 bytes");
-    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"buffer\": \"x\"}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2", "address");
+    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"buffer\": \"x\"}, {\"u32\": 1}"), DT_E_ARGS, "/launches/0/args/2",
+            "address");
     static const char *const wrong[] = {"{\"i32\": 1}", "{\"u32\": 8388607}", "{\"i32\": -1}", "{\"i32\": -8388607}"};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         char args[200];
         snprintf(args, sizeof args, ARGS("[1,1,1]", "[1,1,1]", XY "%s, {\"u32\": 1}"), wrong[i]);
         refused(args, DT_E_ARGS, "/launches/0/args/2", "32 for the parameter");
     }
-    static const char *const bits[] = {"{\"u32\": 1065353216}", "{\"i32\": 0}", "{\"i32\": -1082130432}", "{\"u32\": \"0x3f800000\"}"}; /* a float's: taken */
+    /* a float's: taken */
+    static const char *const bits[] = {"{\"u32\": 1065353216}", "{\"i32\": 0}", "{\"i32\": -1082130432}",
+                                       "{\"u32\": \"0x3f800000\"}"};
     for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
         char args[200];
         struct dev_prog *p = NULL;
@@ -236,17 +250,20 @@ static void refuses(void **state)
         dev_prog_free(p);
         dt_graph_free(g);
     }
-    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}, {\"f32\": 1}"), DT_E_ARGS, "/launches/0/args/3", "f32 for the parameter");
-    refused("{\"module\": \"m\", \"entry\": \"small\", \"grid\": [1,1,1], \"block\": [65,1,1], \"args\": []}", DT_E_LAUNCH,
-            "/launches/0/block", "65 threads");
-    refused("{\"module\": \"m\", \"entry\": \"exact\", \"grid\": [1,1,1], \"block\": [64,1,1], \"args\": []}", DT_E_LAUNCH,
-            "/launches/0/block", "32 x 2 x 1");
-    refused("{\"module\": \"m\", \"entry\": \"count\", \"grid\": [1,1,1], \"block\": [1,1,1], \"shared\": 232449, \"args\": []}", DT_E_LAUNCH,
-            "/launches/0/shared", "232449 bytes");
+    refused(ARGS("[1,1,1]", "[1,1,1]", XY "{\"f32\": 1}, {\"f32\": 1}"), DT_E_ARGS, "/launches/0/args/3",
+            "f32 for the parameter");
+    refused("{\"module\": \"m\", \"entry\": \"small\", \"grid\": [1,1,1], \"block\": [65,1,1], \"args\": []}",
+            DT_E_LAUNCH, "/launches/0/block", "65 threads");
+    refused("{\"module\": \"m\", \"entry\": \"exact\", \"grid\": [1,1,1], \"block\": [64,1,1], \"args\": []}",
+            DT_E_LAUNCH, "/launches/0/block", "32 x 2 x 1");
+    refused("{\"module\": \"m\", \"entry\": \"count\", \"grid\": [1,1,1], \"block\": [1,1,1], \"shared\": 232449, "
+            "\"args\": []}",
+            DT_E_LAUNCH, "/launches/0/shared", "232449 bytes");
     struct dev_device *hopper = dev;
     assert_int_equal(dev_open("soft:a100", &dev, NULL), 0);
-    refused("{\"module\": \"m\", \"entry\": \"count\", \"grid\": [4,1,1], \"block\": [1,1,1], \"cluster\": [2,1,1], \"args\": []}", DT_E_LAUNCH,
-            "/launches/0/cluster", "has no thread block clusters");
+    refused("{\"module\": \"m\", \"entry\": \"count\", \"grid\": [4,1,1], \"block\": [1,1,1], \"cluster\": [2,1,1], "
+            "\"args\": []}",
+            DT_E_LAUNCH, "/launches/0/cluster", "has no thread block clusters");
     dev_close(dev);
     dev = hopper;
 }
@@ -258,8 +275,11 @@ static void bad_module(const char *ptx, int num, const char *words)
     struct dt_err e = {0};
     struct dt_graph *g = NULL;
     struct dev_prog *p = NULL;
-    dt_str_addf(&s, "{\"dovetail\": 1, \"modules\": {\"a/b\": {\"ptx\": \".version 7.8\\n.target %s\"}}, \"buffers\": {}, \"launches\": [{\"module\":"
-                    "\"a/b\", \"entry\": \"k\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}", ptx);
+    dt_str_addf(&s,
+                "{\"dovetail\": 1, \"modules\": {\"a/b\": {\"ptx\": \".version 7.8\\n.target %s\"}}, \"buffers\": {}, "
+                "\"launches\": [{\"module\":"
+                "\"a/b\", \"entry\": \"k\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}",
+                ptx);
     if (dt_graph_parse(s.s, s.len, &g, &e) < 0)
         fail_msg("%s", e.detail);
     assert_int_equal(dev_prog_new(dev, g, NULL, NULL, &p, &e), num);
@@ -275,16 +295,21 @@ static void bad_modules(void **state)
 {
     bad_module("sm_80\\n.address_size 64\\n.visible .entry k()\\n{\\nfoo bar;;\\n", DT_E_PTX, "line 6");
     bad_module("sm_100\\n.address_size 64\\n.visible .entry k()\\n{\\nret;\\n}\\n", DT_E_UNSUPPORTED, "sm_100");
-    bad_module("sm_80\\n.address_size 64\\n.extern .func cudaLaunchDeviceV2();\\n.visible .entry k()\\n{\\ncall.uni cudaLaunchDeviceV2;\\nret;\\n}\\n",
+    bad_module("sm_80\\n.address_size 64\\n.extern .func cudaLaunchDeviceV2();\\n.visible .entry k()\\n{\\ncall.uni "
+               "cudaLaunchDeviceV2;\\nret;\\n}\\n",
                DT_E_UNSUPPORTED, "device-side");
 }
 
-/* Functions that no launch needs are left out, however bad they are, and a derived program that needs another one gets it. */
+/* Functions that no launch needs are left out, however bad they are, and a derived program that needs another one gets
+ * it. */
 static void unneeded(void **state)
 {
-    static const char doc[] = "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 7.8\\n.target sm_80\\n.address_size 64\\n.extern .func nowhere;\\n"
-                              ".visible .entry other()\\n{\\ncall.uni nowhere;\\nret;\\n}\\n.visible .entry third()\\n{\\nret;\\n}\\n.visible .entry k()\\n{\\ntrap;\\n}\\n\"}},"
-                              "\"buffers\": {}, \"launches\": [{\"module\": \"m\", \"entry\": \"%s\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}";
+    static const char doc[] = "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 7.8\\n.target "
+                              "sm_80\\n.address_size 64\\n.extern .func nowhere;\\n"
+                              ".visible .entry other()\\n{\\ncall.uni nowhere;\\nret;\\n}\\n.visible .entry "
+                              "third()\\n{\\nret;\\n}\\n.visible .entry k()\\n{\\ntrap;\\n}\\n\"}},"
+                              "\"buffers\": {}, \"launches\": [{\"module\": \"m\", \"entry\": \"%s\", \"grid\": "
+                              "[1,1,1], \"block\": [1,1,1], \"args\": []}]}";
     static const char *const entry[] = {"k", "third", "k", "other"};
     struct dt_graph *g[4];
     struct dev_prog *p[4] = {0};
@@ -321,13 +346,17 @@ static void unneeded(void **state)
     }
 }
 
-/* A derived program shares the base's modules of the same text: not those that are only as long, whether the base has all of its text or only what it needed. */
+/* A derived program shares the base's modules of the same text: not those that are only as long, whether the base has
+ * all of its text or only what it needed. */
 static void same_length(void **state)
 {
-    static const char doc[] = "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 7.8\\n.target sm_80\\n.address_size 64\\n%s"
-                              ".visible .entry k()\\n{\\n%s;\\n}\\n\"}},"
-                              "\"buffers\": {}, \"launches\": [{\"module\": \"m\", \"entry\": \"k\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}]}";
-    static const char *const more[] = {"", ".visible .entry other()\\n{\\nret;\\n}\\n"}, *const body[] = {"trap", "exit", "trap"};
+    static const char doc[] =
+        "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \".version 7.8\\n.target sm_80\\n.address_size 64\\n%s"
+        ".visible .entry k()\\n{\\n%s;\\n}\\n\"}},"
+        "\"buffers\": {}, \"launches\": [{\"module\": \"m\", \"entry\": \"k\", \"grid\": [1,1,1], \"block\": [1,1,1], "
+        "\"args\": []}]}";
+    static const char *const more[] = {"", ".visible .entry other()\\n{\\nret;\\n}\\n"}, *const body[] = {
+                                                                                             "trap", "exit", "trap"};
     for (int k = 0; k < 2; k++) {
         struct dt_graph *g[3];
         struct dev_prog *p[3] = {0};
@@ -375,7 +404,8 @@ static void fault(const char *launch, int num, const char *words, unsigned ms)
     struct dev_run *r;
     struct dt_graph *g = graph(launch, "");
     dev_set_deadline(dev, ms);
-    if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 || dev_run_fill(r, 0, -1, &e) < 0)
+    if (dev_prog_new(dev, g, NULL, NULL, &p, &e) < 0 || dev_run_new(dev, p, &r, &e) < 0 ||
+        dev_run_fill(r, 0, -1, &e) < 0)
         fail_msg("%s", e.detail);
     uint64_t t = dt_now_us();
     assert_int_equal(dev_run_once(r, &e), num);
@@ -397,8 +427,10 @@ static void fault(const char *launch, int num, const char *words, unsigned ms)
 static void faults(void **state)
 {
     fault(L("x", "y", "1001"), DT_E_BOUNDS, "block (3,0,0), thread (232,0,0)", 60000);
-    fault("{\"module\": \"m\", \"entry\": \"traps\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_TRAP, "traps", 60000);
-    fault("{\"module\": \"m\", \"entry\": \"spin\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_TIMEOUT, "spin", 300);
+    fault("{\"module\": \"m\", \"entry\": \"traps\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_TRAP,
+          "traps", 60000);
+    fault("{\"module\": \"m\", \"entry\": \"spin\", \"grid\": [1,1,1], \"block\": [1,1,1], \"args\": []}", DT_E_TIMEOUT,
+          "spin", 300);
     runs(NULL); /* a reset device is as good as new */
 }
 
@@ -437,7 +469,8 @@ static void modules(void **state)
 /* A box of a matrix, clipped at its end, from one place to another by two tensor maps. */
 static const char tiles[] =
     ".version 8.3\\n.target sm_90\\n.address_size 64\\n"
-    ".visible .entry tile(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .align 8 .b8 low[128])\\n{\\n"
+    ".visible .entry tile(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .align 8 .b8 "
+    "low[128])\\n{\\n"
     ".reg .b64 %m, %n; .reg .pred %p; .shared .align 128 .b8 box[1024]; .shared .align 8 .b64 bar;\\n"
     "mov.b64 %m, from; cvta.param.u64 %m, %m; mov.b64 %n, to; cvta.param.u64 %n, %n;\\n"
     "mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;\\n"
@@ -445,11 +478,13 @@ static const char tiles[] =
     "WAIT: mbarrier.try_wait.parity.shared.b64 %p, [bar], 0; @!%p bra WAIT;\\n"
     "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%n, {0, 0}], [box];\\n"
     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;\\n}\\n";
-#define MAP(buffer, offset, type, dim, pitch, box)                                                                                 \
-    "{\"tensor_map\": {\"buffer\": \"" buffer "\", \"offset\": " offset ", \"tensorDataType\": " type ", \"tensorRank\": 2, "     \
+#define MAP(buffer, offset, type, dim, pitch, box)                                                                     \
+    "{\"tensor_map\": {\"buffer\": \"" buffer "\", \"offset\": " offset ", \"tensorDataType\": " type                  \
+    ", \"tensorRank\": 2, "                                                                                            \
     "\"globalDim\": " dim ", \"globalStrides\": [" pitch "], \"boxDim\": " box "}}"
-#define TILE(a, b, c)                                                                                                              \
-    "{\"module\": \"m\", \"entry\": \"tile\", \"grid\": [1, 1, 1], \"block\": [1, 1, 1], \"args\": [" a ", " b ", " c "]}"
+#define TILE(a, b, c)                                                                                                  \
+    "{\"module\": \"m\", \"entry\": \"tile\", \"grid\": [1, 1, 1], \"block\": [1, 1, 1], \"args\": [" a ", " b ", " c  \
+    "]}"
 #define FROM MAP("x", "32", "3", "[30, 20]", "128", "[16, 16]")
 #define TO MAP("y", "0", "\"CU_TENSOR_MAP_DATA_TYPE_INT32\"", "[16, 16]", "64", "[16, 16]")
 #define ZEROS "{\"bytes\": \"" Z32 Z32 Z32 Z32 Z32 Z32 Z32 Z32 "\"}"
@@ -463,7 +498,8 @@ static void tensor_maps(void **state)
     } bad[] = {{TILE(MAP("x", "8", "3", "[30, 20]", "128", "[16, 16]"), TO, ZEROS), DT_E_ARGS},  /* not aligned */
                {TILE(MAP("x", "32", "3", "[30, 20]", "120", "[16, 16]"), TO, ZEROS), DT_E_ARGS}, /* the pitch neither */
                {TILE(MAP("x", "32", "3", "[30, 20]", "128", "[3, 16]"), TO, ZEROS), DT_E_ARGS},  /* rows of 12 bytes */
-               {TILE(FROM, TO, TO), DT_E_ARGS},                                                  /* the parameter is not aligned */
+               /* the parameter is not aligned */
+               {TILE(FROM, TO, TO), DT_E_ARGS},
                {TILE(FROM, "{\"i32\": 1}", ZEROS), DT_E_ARGS}};
     for (size_t i = 0; i <= sizeof bad / sizeof *bad; i++) {
         struct dt_str s = {0};
@@ -472,9 +508,12 @@ static void tensor_maps(void **state)
         struct dev_run *r = NULL;
         struct dt_err e = {0};
         static int in[2568 / 4 + 8], out[256];
-        dt_str_addf(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {"
-                        "\"x\": {\"bytes\": 2600, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1000000], \"dtype\": \"i32\", \"seed\": 7}},"
-                        "\"y\": {\"bytes\": 1024, \"role\": \"output\"}}, \"launches\": [%s]}", tiles, i ? bad[i - 1].launch : TILE(FROM, TO, ZEROS));
+        dt_str_addf(&s,
+                    "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"%s\"}}, \"buffers\": {"
+                    "\"x\": {\"bytes\": 2600, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1000000], \"dtype\": "
+                    "\"i32\", \"seed\": 7}},"
+                    "\"y\": {\"bytes\": 1024, \"role\": \"output\"}}, \"launches\": [%s]}",
+                    tiles, i ? bad[i - 1].launch : TILE(FROM, TO, ZEROS));
         if (dt_graph_parse(s.s, s.len, &g, &e) < 0)
             fail_msg("%s at %s", e.detail, e.pointer ? e.pointer : "");
         int rc = dev_prog_new(dev, g, NULL, NULL, &p, &e);
@@ -495,9 +534,10 @@ static void tensor_maps(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(opens), cmocka_unit_test(lists), cmocka_unit_test(modules),
-                                       cmocka_unit_test(runs), cmocka_unit_test(streams), cmocka_unit_test(refuses), cmocka_unit_test(bad_modules), cmocka_unit_test(unneeded), cmocka_unit_test(same_length),
-                                       cmocka_unit_test(newer_version),
-                                       cmocka_unit_test(faults), cmocka_unit_test(tensor_maps)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(opens),         cmocka_unit_test(lists),    cmocka_unit_test(modules),
+        cmocka_unit_test(runs),          cmocka_unit_test(streams),  cmocka_unit_test(refuses),
+        cmocka_unit_test(bad_modules),   cmocka_unit_test(unneeded), cmocka_unit_test(same_length),
+        cmocka_unit_test(newer_version), cmocka_unit_test(faults),   cmocka_unit_test(tensor_maps)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

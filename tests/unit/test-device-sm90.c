@@ -1,5 +1,5 @@
-/* CUDA C++ for sm_90, compiled by NVRTC, run on the software device: what cooperative groups and libcu++ make of clusters, mbarriers and bulk
- * copies, against plain C. Skips (77) without NVRTC. */
+/* CUDA C++ for sm_90, compiled by NVRTC, run on the software device: what cooperative groups and libcu++ make of
+ * clusters, mbarriers and bulk copies, against plain C. Skips (77) without NVRTC. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -22,7 +22,8 @@ static struct dev_module_handle *build(const char *src)
     struct dev_module_handle *m;
     char *ptx;
     size_t len;
-    if (dev_compile_cuda(src, strlen(src), option, 1, "sm_90a", 60000, &ptx, &len, &e) < 0 || dev_module_load(dev, ptx, len, &m, &e) < 0)
+    if (dev_compile_cuda(src, strlen(src), option, 1, "sm_90a", 60000, &ptx, &len, &e) < 0 ||
+        dev_module_load(dev, ptx, len, &m, &e) < 0)
         fail_msg("%s\n%s", e.detail, e.log ? e.log : "");
     free(ptx);
     return m;
@@ -37,8 +38,8 @@ static dev_ptr give(const void *p, size_t n)
     return d;
 }
 
-static void launch(struct dev_module_handle *m, const char *entry, uint32_t grid, uint32_t block, uint32_t cluster, uint32_t shared, const void *params,
-                   size_t n)
+static void launch(struct dev_module_handle *m, const char *entry, uint32_t grid, uint32_t block, uint32_t cluster,
+                   uint32_t shared, const void *params, size_t n)
 {
     struct dt_err e = {0};
     const uint32_t g[3] = {grid, 1, 1}, b[3] = {block, 1, 1}, c[3] = {cluster, 1, 1};
@@ -78,7 +79,8 @@ static const char histogram_src[] =
     "  cg::cluster_group cluster = cg::this_cluster();\n"
     "  auto token = cluster.barrier_arrive();\n"
     "  cluster.barrier_wait(static_cast<decltype(token) &&>(token));\n"
-    "  if (threadIdx.x == 0) *cluster.map_shared_rank(&v, cluster.block_rank() ^ 1) = blockIdx.x + cluster.num_blocks() * 10;\n"
+    "  if (threadIdx.x == 0) *cluster.map_shared_rank(&v, cluster.block_rank() ^ 1) = blockIdx.x + "
+    "cluster.num_blocks() * 10;\n"
     "  cluster.sync();\n"
     "  if (threadIdx.x == 0) y[blockIdx.x] = v;\n"
     "}\n";
@@ -120,7 +122,8 @@ static void histogram(void **state)
     dev_module_unload(dev, m);
 }
 
-/* libcu++: a bulk copy in, counted by a cuda::barrier, work in shared memory, a bulk copy or reduction out; and a copy into the other block. */
+/* libcu++: a bulk copy in, counted by a cuda::barrier, work in shared memory, a bulk copy or reduction out; and a copy
+ * into the other block. */
 static const char bulk_src[] =
     "#include <cooperative_groups.h>\n#include <cuda/barrier>\n#include <cuda/ptx>\n"
     "namespace ptx = cuda::ptx; namespace cg = cooperative_groups;\n"
@@ -161,7 +164,8 @@ static const char bulk_src[] =
     "  c.sync();\n"
     "  unsigned other = c.block_rank() ^ 1;\n"
     "  if (threadIdx.x == 0)\n"
-    "    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_shared, c.map_shared_rank(theirs, other), mine, sizeof mine, c.map_shared_rank(&bar, other));\n"
+    "    ptx::cp_async_bulk(ptx::space_cluster, ptx::space_shared, c.map_shared_rank(theirs, other), mine, sizeof "
+    "mine, c.map_shared_rank(&bar, other));\n"
     "  while (!ptx::mbarrier_try_wait_parity(ptx::sem_acquire, ptx::scope_cluster, &bar, 0)) ;\n"
     "  y[blockIdx.x * 64 + threadIdx.x] = theirs[threadIdx.x];\n"
     "  c.sync();\n"

@@ -1,4 +1,5 @@
-/* Quantiles of measured times (device/time.c): between two values they are in proportion, at the ends the ends. The interval that is published rests on them. */
+/* Quantiles of measured times (device/time.c): between two values they are in proportion, at the ends the ends. The
+ * interval that is published rests on them. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,9 +15,20 @@ static void quantiles(void **state)
         double v[5];
         unsigned n;
         double q, want;
-    } row[] = {{{3}, 1, 0, 3},          {{3}, 1, 0.5, 3},          {{3}, 1, 1, 3},           {{1, 2}, 2, 0.5, 1.5},     {{1, 5}, 2, 0.25, 2},      {{1, 5}, 2, 0.75, 4},
-               {{1, 5}, 2, 1, 5},       {{1, 2, 9}, 3, 0.5, 2},    {{1, 2, 9}, 3, 0.75, 5.5}, {{1, 2, 9}, 3, 0.25, 1.5}, {{0, 1, 4, 9}, 4, 0.5, 2.5}, {{0, 1, 4, 9}, 4, 0.75, 5.25},
-               {{0, 1, 4, 9, 16}, 5, 0.75, 9}, {{0, 1, 4, 9, 16}, 5, 1, 16}};
+    } row[] = {{{3}, 1, 0, 3},
+               {{3}, 1, 0.5, 3},
+               {{3}, 1, 1, 3},
+               {{1, 2}, 2, 0.5, 1.5},
+               {{1, 5}, 2, 0.25, 2},
+               {{1, 5}, 2, 0.75, 4},
+               {{1, 5}, 2, 1, 5},
+               {{1, 2, 9}, 3, 0.5, 2},
+               {{1, 2, 9}, 3, 0.75, 5.5},
+               {{1, 2, 9}, 3, 0.25, 1.5},
+               {{0, 1, 4, 9}, 4, 0.5, 2.5},
+               {{0, 1, 4, 9}, 4, 0.75, 5.25},
+               {{0, 1, 4, 9, 16}, 5, 0.75, 9},
+               {{0, 1, 4, 9, 16}, 5, 1, 16}};
     for (size_t k = 0; k < sizeof row / sizeof *row; k++)
         if (fabs(at(row[k].v, row[k].n, row[k].q) - row[k].want) > 1e-12)
             fail_msg("row %zu: %g", k, at(row[k].v, row[k].n, row[k].q));

@@ -33,7 +33,8 @@ static const char good[] =
     "{\"f32\": 16777217},\n"
     "    {\"bytes\": \"000102030405060708090a0b0c0d0e0f\", \"pointers\": [{\"at\": 8, \"buffer\": \"ix\", \"offset\": "
     "2}]},\n"
-    "    {\"tensor_map\": {\"buffer\": \"x\", \"offset\": 16, \"tensorDataType\": \"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\", \"tensorRank\": 2, "
+    "    {\"tensor_map\": {\"buffer\": \"x\", \"offset\": 16, \"tensorDataType\": \"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\", "
+    "\"tensorRank\": 2, "
     "\"globalDim\": [16, 12], \"globalStrides\": [64], \"boxDim\": [8, 4], \"swizzle\": 1}}]},\n"
     "  {\"copy\": {\"from\": {\"buffer\": \"x\"}, \"to\": {\"buffer\": \"y/~\", \"offset\": 960}, \"bytes\": 64}}]}";
 
@@ -198,7 +199,8 @@ static const struct bad {
     {"\"at\": 8", "\"at\": 9", DT_E_GRAPH, "/launches/1/args/10/pointers/0/at"},
     {"{\"at\": 8", "{\"at\": 7, \"buffer\": \"x\"}, {\"at\": 8", DT_E_GRAPH, "/launches/1/args/10/pointers/1/at"},
     {"\"offset\": 2}", "\"offset\": 4}", DT_E_GRAPH, "/launches/1/args/10/pointers/0/offset"},
-    {"\"buffer\": \"x\", \"offset\": 16, \"tensorDataType\"", "\"buffer\": \"q\", \"offset\": 16, \"tensorDataType\"", DT_E_GRAPH, "/launches/1/args/11/tensor_map/buffer"},
+    {"\"buffer\": \"x\", \"offset\": 16, \"tensorDataType\"", "\"buffer\": \"q\", \"offset\": 16, \"tensorDataType\"",
+     DT_E_GRAPH, "/launches/1/args/11/tensor_map/buffer"},
     {"\"tensorDataType\": ", "\"tensorDataTyp\": ", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
     {"TYPE_FLOAT32\"", "TYPE_FLOAT33\"", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
     {"\"CU_TENSOR_MAP_DATA_TYPE_FLOAT32\"", "16", DT_E_GRAPH, "/launches/1/args/11/tensor_map/tensorDataType"},
@@ -322,13 +324,16 @@ static void round_trip(const char *text)
     dt_graph_free(c);
 }
 
-#define ELF_SHA "sha256:3bdbb4fe8397cd2b842430b39ccff01a8663c751945ef5e9a09e267fb8b1d359" /* of the four bytes that an ELF file begins with */
+/* of the four bytes that an ELF file begins with */
+#define ELF_SHA "sha256:3bdbb4fe8397cd2b842430b39ccff01a8663c751945ef5e9a09e267fb8b1d359"
 static const char plan[] =
-    "{\"signature\": \"s\", \"baseline\": {\"time_us\": 4.5}, \"modules\": {\"f0\": {\"ptx\": \"x\", \"cubin\": \"f0VMRg==\", \"cubin_sha256\": \"" ELF_SHA "\"}},\n"
+    "{\"signature\": \"s\", \"baseline\": {\"time_us\": 4.5}, \"modules\": {\"f0\": {\"ptx\": \"x\", \"cubin\": "
+    "\"f0VMRg==\", \"cubin_sha256\": \"" ELF_SHA "\"}},\n"
     " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"input\", \"fill\": {\"uniform\": [0, 1], \"dtype\": \"f32\", "
     "\"seed\": 18446744073709551615}},\n"
     "  \"y\": {\"bytes\": 16, \"role\": \"output\"}, \"gone::v\": {\"bytes\": 4, \"role\": \"inout\"}},\n"
-    " \"assumes\": {\"align\": {\"x\": 16}, \"constant\": {}, \"evidence\": \"proved\", \"machine_code\": {\"assembler\": \"nvJitLink\", \"version\": \"13.0.88\", \"arch\": \"sm_90\"}},\n"
+    " \"assumes\": {\"align\": {\"x\": 16}, \"constant\": {}, \"evidence\": \"proved\", \"machine_code\": "
+    "{\"assembler\": \"nvJitLink\", \"version\": \"13.0.88\", \"arch\": \"sm_90\"}},\n"
     " \"scratch\": {\"t0\": {\"bytes\": 32, \"fill\": {\"zero\": true}}},\n"
     " \"launches\": [{\"name\": \"a+b\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], "
     "\"args\": [{\"buffer\": \"t0\"}, {\"f32\": \"0xff800000\"}, {\"f32\": -0.0}], \"stream\": 1, \"after\": []},\n"
@@ -393,16 +398,22 @@ static void test_plan(void **state)
     }
 }
 
-/* The posted launches of a plan, with the modules that they and module variables use: their own before the plan's, and none that only the plan uses. */
+/* The posted launches of a plan, with the modules that they and module variables use: their own before the plan's, and
+ * none that only the plan uses. */
 static void test_posted(void **state)
 {
     static const char text[] =
-        "{\"rewrites\": [], \"modules\": {\"f0\": {\"ptx\": \"fused\"}, \"m\": {\"ptx\": \"both\"}, \"k\": {\"ptx\": \"new\"}}, \"scratch\": {\"t0\": {\"bytes\": 32}},\n"
-        " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"inout\"}, \"gone::v\": {\"bytes\": 4, \"role\": \"inout\"}},\n"
-        " \"launches\": [{\"name\": \"f\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": []}],\n"
+        "{\"rewrites\": [], \"modules\": {\"f0\": {\"ptx\": \"fused\"}, \"m\": {\"ptx\": \"both\"}, \"k\": {\"ptx\": "
+        "\"new\"}}, \"scratch\": {\"t0\": {\"bytes\": 32}},\n"
+        " \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"inout\"}, \"gone::v\": {\"bytes\": 4, \"role\": "
+        "\"inout\"}},\n"
+        " \"launches\": [{\"name\": \"f\", \"module\": \"f0\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": "
+        "[32,1,1], \"args\": []}],\n"
         " \"original\": {\"modules\": {\"k\": {\"ptx\": \"old\"}, \"gone\": {\"ptx\": \"variable\"}}, \"launches\": [\n"
-        "  {\"name\": \"a\", \"module\": \"m\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"x\"}]},\n"
-        "  {\"name\": \"b\", \"module\": \"k\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": [{\"buffer\": \"x\"}]}]}}";
+        "  {\"name\": \"a\", \"module\": \"m\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": "
+        "[{\"buffer\": \"x\"}]},\n"
+        "  {\"name\": \"b\", \"module\": \"k\", \"entry\": \"e\", \"grid\": [1,1,1], \"block\": [32,1,1], \"args\": "
+        "[{\"buffer\": \"x\"}]}]}}";
     static const char *const want[] = {"both", "old", "variable"};
     struct dt_graph *g = NULL;
     json_t *doc = NULL;
@@ -420,7 +431,8 @@ static void test_posted(void **state)
     json_object_del(doc, "original"); /* nothing was changed */
     posted = dt_plan_posted(doc);
     assert_int_equal(json_array_size(json_object_get(posted, "launches")), 1);
-    assert_string_equal(json_string_value(json_object_get(json_object_get(json_object_get(posted, "modules"), "f0"), "ptx")), "fused");
+    assert_string_equal(
+        json_string_value(json_object_get(json_object_get(json_object_get(posted, "modules"), "f0"), "ptx")), "fused");
     json_decref(posted);
     json_decref(doc);
 }
@@ -443,7 +455,8 @@ static void test_machine_code(void **state)
     assert_string_equal(e.pointer, "/modules/f0/cubin");
     dt_err_done(&e);
     json_decref(doc);
-    g = parse("{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"x\", \"cubin\": 7}}, \"buffers\": {\"x\": {\"bytes\": 16, \"role\": \"inout\"}}, \"launches\": ["
+    g = parse("{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"x\", \"cubin\": 7}}, \"buffers\": {\"x\": "
+              "{\"bytes\": 16, \"role\": \"inout\"}}, \"launches\": ["
               "{\"memset\": {\"buffer\": \"x\", \"bytes\": 4, \"value\": 0}}]}");
     assert_null(g->module[0].cubin);
     dt_graph_free(g);
@@ -470,7 +483,8 @@ static const char renamed[] =
     "-9223372036854775808}, {\"f32\": 16777216},\n"
     "    {\"bytes\": \"000102030405060708090A0B0C0D0E0F\", \"pointers\": [{\"at\": 8, \"buffer\": \"index\", "
     "\"offset\": 2}]},\n"
-    "    {\"tensor_map\": {\"swizzle\": \"CU_TENSOR_MAP_SWIZZLE_32B\", \"tensorRank\": 2, \"buffer\": \"in\", \"tensorDataType\": 7, \"offset\": 16, "
+    "    {\"tensor_map\": {\"swizzle\": \"CU_TENSOR_MAP_SWIZZLE_32B\", \"tensorRank\": 2, \"buffer\": \"in\", "
+    "\"tensorDataType\": 7, \"offset\": 16, "
     "\"globalDim\": [16, 12], \"globalStrides\": [64], \"boxDim\": [8, 4], \"elementStrides\": [1, 1]}}]},\n"
     "  {\"copy\": {\"bytes\": 64, \"from\": {\"buffer\": \"in\"}, \"to\": {\"buffer\": \"out\", \"offset\": 960}}}]}";
 
@@ -584,11 +598,11 @@ static char *warned(const char *text)
     dt_graph_warnings(g, &w);
     assert_int_equal(dt_warnings_put(&w, doc), 0);
     assert_true(json_is_array(json_object_get(doc, "warnings")));
-    json_array_foreach(json_object_get(doc, "warnings"), i, v) {
+    json_array_foreach (json_object_get(doc, "warnings"), i, v) {
         const char *launch = json_string_value(json_object_get(v, "launch"));
         assert_true(json_string_length(json_object_get(v, "message")) > 20);
-        dt_str_addf(&s, "%s %s%s%s\n", json_string_value(json_object_get(v, "code")), json_string_value(json_object_get(v, "pointer")), launch ? " " : "",
-                    launch ? launch : "");
+        dt_str_addf(&s, "%s %s%s%s\n", json_string_value(json_object_get(v, "code")),
+                    json_string_value(json_object_get(v, "pointer")), launch ? " " : "", launch ? launch : "");
     }
     if (json_object_get(doc, "warnings_left_out"))
         dt_str_addf(&s, "and %d\n", (int)json_integer_value(json_object_get(doc, "warnings_left_out")));
@@ -613,8 +627,10 @@ static void test_unknown_members(void **state)
     warns("\"t\"", "\"t\"", "");
     warns("\"extra\": [1]", "\"extra\": 1, \"ckeck\": \"race\"", "unknown-member /ckeck\n");
     warns("\"options\": [", "\"flags\": 1, \"options\": [", "unknown-member /modules/m/flags\n");
-    warns("{\"ptx\": \".version 9.0\"}", "{\"ptx\": \".version 9.0\", \"cubin\": \"\"}", "unknown-member /modules/p/cubin\n");
-    warns("\"bytes\": 1024, \"role\": \"output\"", "\"bytes\": 1024, \"size\": 9, \"role\": \"output\"", "unknown-member /buffers/y~1~0/size\n");
+    warns("{\"ptx\": \".version 9.0\"}", "{\"ptx\": \".version 9.0\", \"cubin\": \"\"}",
+          "unknown-member /modules/p/cubin\n");
+    warns("\"bytes\": 1024, \"role\": \"output\"", "\"bytes\": 1024, \"size\": 9, \"role\": \"output\"",
+          "unknown-member /buffers/y~1~0/size\n");
     warns("\"seed\": 7", "\"seed\": 7, \"lo\": 3", "unknown-member /buffers/x/fill/lo\n");
     warns("{\"zero\": true}", "{\"zero\": true, \"seed\": 3}", "unknown-member /buffers/w/fill/seed\n");
     warns("\"value\": 255}", "\"value\": 255, \"dtype\": \"u8\"}", "unknown-member /launches/0/memset/dtype z\n");
@@ -622,10 +638,12 @@ static void test_unknown_members(void **state)
     warns("\"shared\": 512", "\"smem\": 512", "unknown-member /launches/1/smem k\n");
     warns("{\"i8\": -128}", "{\"i8\": -128, \"offset\": 4}", "unknown-member /launches/1/args/2/offset k\n");
     warns("{\"buffer\": \"w\"}", "{\"buffer\": \"w\", \"ofset\": 4}", "unknown-member /launches/1/args/1/ofset k\n");
-    warns("\"pointers\": [{", "\"pointer\": [], \"pointers\": [{\"to\": 1, ", "unknown-member /launches/1/args/10/pointer k\n"
-                                                                              "unknown-member /launches/1/args/10/pointers/0/to k\n");
+    warns("\"pointers\": [{", "\"pointer\": [], \"pointers\": [{\"to\": 1, ",
+          "unknown-member /launches/1/args/10/pointer k\n"
+          "unknown-member /launches/1/args/10/pointers/0/to k\n");
     warns("\"swizzle\": 1", "\"swizle\": 1", "unknown-member /launches/1/args/11/tensor_map/swizle k\n");
-    warns("{\"from\": {", "{\"size\": 1, \"from\": {\"bytes\": 64, ", "unknown-member /launches/2/copy/size launch2\nunknown-member /launches/2/copy/from/bytes launch2\n");
+    warns("{\"from\": {", "{\"size\": 1, \"from\": {\"bytes\": 64, ",
+          "unknown-member /launches/2/copy/size launch2\nunknown-member /launches/2/copy/from/bytes launch2\n");
     warns("\"to\": {", "\"to\": {\"at\": 0, ", "unknown-member /launches/2/copy/to/at launch2\n");
 }
 
@@ -653,8 +671,9 @@ static void test_many_warnings(void **state)
 
 static void test_no_output(void **state)
 {
-    static const char without[] = "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": {\"bytes\": 64, \"role\": \"%s\"}}, \"launches\": "
-                                  "[{\"name\": \"z\", \"memset\": {\"buffer\": \"x\", \"bytes\": 64, \"value\": 1}}]}";
+    static const char without[] =
+        "{\"dovetail\": 1, \"modules\": {}, \"buffers\": {\"x\": {\"bytes\": 64, \"role\": \"%s\"}}, \"launches\": "
+        "[{\"name\": \"z\", \"memset\": {\"buffer\": \"x\", \"bytes\": 64, \"value\": 1}}]}";
     static const char *const role[] = {"intermediate", "output", "inout"};
     for (int k = 0; k < 3; k++) {
         char text[512], *got;
@@ -668,10 +687,13 @@ static void test_no_output(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_good),   cmocka_unit_test(test_bad),        cmocka_unit_test(test_bad_json),
-        cmocka_unit_test(test_many),   cmocka_unit_test(test_round_trip), cmocka_unit_test(test_plan), cmocka_unit_test(test_machine_code), cmocka_unit_test(test_posted),
-        cmocka_unit_test(test_digest), cmocka_unit_test(test_canon),      cmocka_unit_test(test_out_of_memory),
-        cmocka_unit_test(test_unknown_members), cmocka_unit_test(test_many_warnings), cmocka_unit_test(test_no_output),
+        cmocka_unit_test(test_good),          cmocka_unit_test(test_bad),
+        cmocka_unit_test(test_bad_json),      cmocka_unit_test(test_many),
+        cmocka_unit_test(test_round_trip),    cmocka_unit_test(test_plan),
+        cmocka_unit_test(test_machine_code),  cmocka_unit_test(test_posted),
+        cmocka_unit_test(test_digest),        cmocka_unit_test(test_canon),
+        cmocka_unit_test(test_out_of_memory), cmocka_unit_test(test_unknown_members),
+        cmocka_unit_test(test_many_warnings), cmocka_unit_test(test_no_output),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,6 @@
-/* daemon/http*.c: the pure helpers, and the server on a real socket, fed with right and broken bytes. The server runs in a thread of its own;
- * its handler answers with what it was asked, streams on /stream, answers late on /late and never on /never.
+/* daemon/http*.c: the pure helpers, and the server on a real socket, fed with right and broken bytes. The server runs
+ * in a thread of its own; its handler answers with what it was asked, streams on /stream, answers late on /late and
+ * never on /never.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -78,7 +79,8 @@ static void run_loop(void *arg) { uv_run(&loop, UV_RUN_DEFAULT); }
 static int start(void **state)
 {
     signal(SIGPIPE, SIG_IGN); /* as the service does */
-    struct dtd_http_limits l = {.max_body = 1000, .max_bodies = 1500, .max_connections = 4, .request_ms = 400, .idle_ms = 2000};
+    struct dtd_http_limits l = {
+        .max_body = 1000, .max_bodies = 1500, .max_connections = 4, .request_ms = 400, .idle_ms = 2000};
     snprintf(path, sizeof path, "/tmp/dtd-test-http-%d.sock", (int)getpid());
     uv_loop_init(&loop);
     uv_async_init(&loop, &quit, on_quit);
@@ -144,7 +146,8 @@ static void right_requests(void **state)
     expect("GET /a%20b?x=1&y=%2f HTTP/1.1\r\nHost: d\r\n\r\n", "200", "GET /a b ?x=1&y=%2f 0");
     expect("GET http://d/v1?q HTTP/1.1\r\n\r\n", "200", "GET /v1 ?q 0");
     expect("POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nhello", "200", "POST /p ? 5");
-    expect("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n", "200", "POST /p ? 7");
+    expect("POST /p HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\n\r\n", "200",
+           "POST /p ? 7");
     expect("GET /stream HTTP/1.1\r\n\r\n", "200", "5\r\nline\n\r\n5\r\nline\n\r\n5\r\nline\n\r\n0\r\n\r\n");
     expect("GET /stream HTTP/1.0\r\n\r\n", "200", "\r\n\r\nline\nline\nline\n");
     expect("HEAD /x HTTP/1.1\r\n\r\n", "200", "Content-Length: 11\r\nConnection: keep-alive\r\n\r\n");
@@ -216,7 +219,8 @@ static void slow_and_half(void **state)
 
 static void bodies_together(void **state)
 {
-    /* two bodies under way of 900 and 800 bytes: the second is over the limit for all, and the first is not disturbed */
+    /* two bodies under way of 900 and 800 bytes: the second is over the limit for all, and the first is not
+     * disturbed */
     char body[901], head[] = "POST / HTTP/1.1\r\nContent-Length: 1000\r\nConnection: close\r\n\r\n";
     memset(body, 'x', sizeof body);
     int a = dial(), b = dial();

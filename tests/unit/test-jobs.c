@@ -66,7 +66,8 @@ static void states_and_events(void **state)
     assert_int_equal(a->state, DTD_DONE);
     json_t *o = dtd_job_json(a);
     assert_string_equal(json_string_value(json_object_get(o, "state")), "done");
-    assert_string_equal(json_string_value(json_object_get(json_object_get(o, "links"), "document")), "/v1/plans/sha256:1");
+    assert_string_equal(json_string_value(json_object_get(json_object_get(o, "links"), "document")),
+                        "/v1/plans/sha256:1");
     json_decref(o);
 
     struct dtd_job *b = post(&js, "b", 0);
@@ -171,7 +172,8 @@ static void watchers_and_forgetting(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sharing), cmocka_unit_test(states_and_events), cmocka_unit_test(owners), cmocka_unit_test(ring),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sharing), cmocka_unit_test(states_and_events),
+                                       cmocka_unit_test(owners), cmocka_unit_test(ring),
                                        cmocka_unit_test(watchers_and_forgetting)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,5 @@
-/* Bad input through the driver API: what cannot run is named as the module is loaded; kernels that fail leave the context in error with the code that
- * CUDA documents for it, until it is reset; limits of stack and heap.
+/* Bad input through the driver API: what cannot run is named as the module is loaded; kernels that fail leave the
+ * context in error with the code that CUDA documents for it, until it is reset; limits of stack and heap.
  */
 #include <dlfcn.h>
 #include <limits.h>
@@ -37,7 +37,8 @@ static int start(void **state)
 static int stop(void **state) { return F(cuDevicePrimaryCtxReset)(0); }
 
 static const char good_entry[] = ".visible .entry good()\n{\n ret;\n}\n", /* 4 lines */
-    bad_entry[] = ".visible .entry bad(.param .u64 t)\n{\n .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [t];\n txq.width.b32 %r, [%a];\n ret;\n}\n";
+    bad_entry[] = ".visible .entry bad(.param .u64 t)\n{\n .reg .b64 %a; .reg .b32 %r; ld.param.u64 %a, [t];\n "
+                  "txq.width.b32 %r, [%a];\n ret;\n}\n";
 
 static CUresult load_logged(const char *ptx, CUmodule *ret, char log[512])
 {
@@ -72,7 +73,8 @@ static void named_at_load(void **state)
     snprintf(ptx, sizeof ptx, "%s%s", HEAD, bad_entry);
     assert_int_equal(load_logged(ptx, &m, log), CUDA_ERROR_NOT_SUPPORTED);
     assert_non_null(strstr(log, "line 7: entry bad: "));
-    assert_int_equal(load_logged(HEAD ".visible .entry k()\n{\n add.s32 %r1, 1, 2;\n}\n", &m, log), CUDA_ERROR_INVALID_PTX);
+    assert_int_equal(load_logged(HEAD ".visible .entry k()\n{\n add.s32 %r1, 1, 2;\n}\n", &m, log),
+                     CUDA_ERROR_INVALID_PTX);
     assert_non_null(strstr(log, "line 6"));
 }
 
@@ -84,7 +86,11 @@ static void ends_with(const char *body, unsigned threads, CUresult want, const c
     CUfunction f;
     CUdeviceptr p;
     struct dovetail_fault why;
-    snprintf(ptx, sizeof ptx, HEAD ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n%s", body);
+    snprintf(
+        ptx, sizeof ptx,
+        HEAD
+        ".extern .func __assertfail(.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n%s",
+        body);
     OK(load_logged(ptx, &m, log));
     OK(F(cuModuleGetFunction)(&f, m, "k"));
     OK(F(cuLaunchKernel)(f, 1, 1, 1, threads, 1, 1, 0, NULL, NULL, NULL));
@@ -103,15 +109,19 @@ static void ends_with(const char *body, unsigned threads, CUresult want, const c
 
 static void faults(void **state)
 {
-    ends_with(".visible .entry k()\n{ .reg .b32 %r; .reg .b64 %a; mov.u64 %a, 64; ld.global.u32 %r, [%a]; ret; }\n", 1, CUDA_ERROR_ILLEGAL_ADDRESS,
-              "outside");
-    ends_with(".global .b8 v[8];\n.visible .entry k()\n{ .reg .b32 %r; .reg .b64 %a; mov.u64 %a, v; ld.global.u32 %r, [%a+1]; ret; }\n", 1,
-              CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned");
+    ends_with(".visible .entry k()\n{ .reg .b32 %r; .reg .b64 %a; mov.u64 %a, 64; ld.global.u32 %r, [%a]; ret; }\n", 1,
+              CUDA_ERROR_ILLEGAL_ADDRESS, "outside");
+    ends_with(".global .b8 v[8];\n.visible .entry k()\n{ .reg .b32 %r; .reg .b64 %a; mov.u64 %a, v; ld.global.u32 %r, "
+              "[%a+1]; ret; }\n",
+              1, CUDA_ERROR_MISALIGNED_ADDRESS, "misaligned");
     ends_with(".visible .entry k()\n{ trap; }\n", 1, CUDA_ERROR_LAUNCH_FAILED, "trap");
-    ends_with(".visible .entry k()\n{ .reg .b32 %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 32; @%p bra L; bar.sync 1;\nL: bar.sync 0; ret; }\n",
+    ends_with(".visible .entry k()\n{ .reg .b32 %t; .reg .pred %p; mov.u32 %t, %tid.x; setp.lt.u32 %p, %t, 32; @%p bra "
+              "L; bar.sync 1;\nL: bar.sync 0; ret; }\n",
               64, CUDA_ERROR_LAUNCH_TIMEOUT, "waits for ever at barrier");
-    ends_with(".global .b8 s[4] = {97, 98, 0, 0};\n.visible .entry k()\n{ .reg .b64 %a; mov.u64 %a, s;\n.param .b64 a; st.param.b64 [a], %a; .param .b64 b; "
-              "st.param.b64 [b], %a; .param .b32 c; st.param.b32 [c], 7; .param .b64 d; st.param.b64 [d], %a; .param .b64 e; st.param.b64 [e], 1;\n"
+    ends_with(".global .b8 s[4] = {97, 98, 0, 0};\n.visible .entry k()\n{ .reg .b64 %a; mov.u64 %a, s;\n.param .b64 a; "
+              "st.param.b64 [a], %a; .param .b64 b; "
+              "st.param.b64 [b], %a; .param .b32 c; st.param.b32 [c], 7; .param .b64 d; st.param.b64 [d], %a; .param "
+              ".b64 e; st.param.b64 [e], 1;\n"
               "call.uni __assertfail, (a, b, c, d, e); ret; }\n",
               1, CUDA_ERROR_ASSERT, "assertion `ab` failed");
 }
@@ -127,10 +137,14 @@ static void too_much_shared(void **state)
     char log[512];
     CUmodule m;
     CUfunction f;
-    OK(load_logged(HEAD ".extern .shared .b8 s[];\n.visible .entry k()\n{ .reg .b32 %r; mov.u32 %r, s; st.shared.u32 [%r], 1; ret; }\n", &m, log));
+    OK(load_logged(
+        HEAD
+        ".extern .shared .b8 s[];\n.visible .entry k()\n{ .reg .b32 %r; mov.u32 %r, s; st.shared.u32 [%r], 1; ret; }\n",
+        &m, log));
     OK(F(cuModuleGetFunction)(&f, m, "k"));
     assert_int_equal(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 1 << 20, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(F(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(F(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 1 << 20),
+                     CUDA_ERROR_INVALID_VALUE);
     OK(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 1024, NULL, NULL, NULL));
     OK(F(cuCtxSynchronize)()); /* nothing sticks */
 }
@@ -139,8 +153,9 @@ static void too_much_shared(void **state)
 static void heap_limit(void **state)
 {
     static const char ptx[] = HEAD ".extern .func (.param .b64 r) malloc(.param .b64 n);\n.global .u64 got;\n"
-        ".visible .entry k(.param .u64 n)\n{ .reg .b64 %n, %p; ld.param.u64 %n, [n];\n.param .b64 a; st.param.b64 [a], %n; .param .b64 r;\n"
-        "call.uni (r), malloc, (a); ld.param.b64 %p, [r]; st.global.u64 [got], %p; ret; }\n";
+                                   ".visible .entry k(.param .u64 n)\n{ .reg .b64 %n, %p; ld.param.u64 %n, "
+                                   "[n];\n.param .b64 a; st.param.b64 [a], %n; .param .b64 r;\n"
+                                   "call.uni (r), malloc, (a); ld.param.b64 %p, [r]; st.global.u64 [got], %p; ret; }\n";
     char log[512];
     CUmodule m;
     CUfunction f;
@@ -164,9 +179,12 @@ static void heap_limit(void **state)
     assert_int_equal(F(cuCtxSetLimit)(CU_LIMIT_MALLOC_HEAP_SIZE, 2 << 20), CUDA_ERROR_INVALID_VALUE);
 }
 
-static const char recursive[] = HEAD ".func down(.param .b32 n)\n{\n .reg .b32 %n; .reg .pred %p; ld.param.u32 %n, [n]; setp.eq.u32 %p, %n, 0; @%p ret;\n"
-    " sub.u32 %n, %n, 1;\n { .param .b32 a; st.param.b32 [a], %n; call.uni down, (a); }\n ret;\n}\n"
-    ".visible .entry k(.param .u32 n)\n{ .reg .b32 %n; ld.param.u32 %n, [n]; { .param .b32 a; st.param.b32 [a], %n; call.uni down, (a); }\n ret; }\n";
+static const char recursive[] =
+    HEAD ".func down(.param .b32 n)\n{\n .reg .b32 %n; .reg .pred %p; ld.param.u32 %n, [n]; setp.eq.u32 %p, %n, 0; @%p "
+         "ret;\n"
+         " sub.u32 %n, %n, 1;\n { .param .b32 a; st.param.b32 [a], %n; call.uni down, (a); }\n ret;\n}\n"
+         ".visible .entry k(.param .u32 n)\n{ .reg .b32 %n; ld.param.u32 %n, [n]; { .param .b32 a; st.param.b32 [a], "
+         "%n; call.uni down, (a); }\n ret; }\n";
 
 /* A frame of `down` is 4 + 4 bytes of variables and 16 more, rounded up to 32. */
 static void stack_limit(void **state)
@@ -211,6 +229,7 @@ int main(void)
     if (F(cuInit)(0) != CUDA_SUCCESS)
         return 1;
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, start, stop)
-    const struct CMUnitTest tests[] = {TEST(named_at_load), TEST(faults), TEST(endless), TEST(too_much_shared), TEST(heap_limit), TEST(stack_limit)};
+    const struct CMUnitTest tests[] = {TEST(named_at_load),   TEST(faults),     TEST(endless),
+                                       TEST(too_much_shared), TEST(heap_limit), TEST(stack_limit)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,4 +1,5 @@
-/* The checking modes through the driver API: what has been written is known across copies, memsets and launches; findings are sticky and say where.
+/* The checking modes through the driver API: what has been written is known across copies, memsets and launches;
+ * findings are sticky and say where.
  *
  * The library is opened as a program would; the extension entries come by cuGetProcAddress.
  */
@@ -42,21 +43,24 @@ static struct {
 static CUfunction sum, fill, all;
 
 static const char ptx[] = ".version 8.0\n.target sm_80\n.address_size 64\n"
-    ".global .u32 counter;\n"
-    /* reads n words at x, each by thread 0 */
-    ".visible .entry sum(.param .u64 x, .param .u32 n)\n{\n"
-    ".reg .b64 %x; .reg .b32 %n, %v, %s; .reg .pred %p;\n"
-    "ld.param.u64 %x, [x]; ld.param.u32 %n, [n]; mov.u32 %s, 0;\n"
-    "L: ld.global.u32 %v, [%x]; add.u32 %s, %s, %v; add.u64 %x, %x, 4; sub.u32 %n, %n, 1; setp.ne.u32 %p, %n, 0; @%p bra L;\n"
-    "st.global.u32 [counter], %s; ret;\n}\n"
-    /* thread t writes word t of x */
-    ".visible .entry fill(.param .u64 x)\n{\n"
-    ".reg .b64 %x, %o; .reg .b32 %t;\n"
-    "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %x, %x, %o; st.global.u32 [%x], %t; ret;\n}\n"
-    /* every thread writes its number to x, and reads word 1 behind */
-    ".visible .entry all(.param .u64 x)\n{\n"
-    ".reg .b64 %x; .reg .b32 %t, %v;\n"
-    "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; st.global.u32 [%x], %t; ld.global.u32 %v, [%x+4]; add.u32 %v, %v, %t; st.global.u32 [%x+8], %v; ret;\n}\n";
+                          ".global .u32 counter;\n"
+                          /* reads n words at x, each by thread 0 */
+                          ".visible .entry sum(.param .u64 x, .param .u32 n)\n{\n"
+                          ".reg .b64 %x; .reg .b32 %n, %v, %s; .reg .pred %p;\n"
+                          "ld.param.u64 %x, [x]; ld.param.u32 %n, [n]; mov.u32 %s, 0;\n"
+                          "L: ld.global.u32 %v, [%x]; add.u32 %s, %s, %v; add.u64 %x, %x, 4; sub.u32 %n, %n, 1; "
+                          "setp.ne.u32 %p, %n, 0; @%p bra L;\n"
+                          "st.global.u32 [counter], %s; ret;\n}\n"
+                          /* thread t writes word t of x */
+                          ".visible .entry fill(.param .u64 x)\n{\n"
+                          ".reg .b64 %x, %o; .reg .b32 %t;\n"
+                          "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; mul.wide.u32 %o, %t, 4; add.u64 %x, %x, %o; "
+                          "st.global.u32 [%x], %t; ret;\n}\n"
+                          /* every thread writes its number to x, and reads word 1 behind */
+                          ".visible .entry all(.param .u64 x)\n{\n"
+                          ".reg .b64 %x; .reg .b32 %t, %v;\n"
+                          "ld.param.u64 %x, [x]; mov.u32 %t, %tid.x; st.global.u32 [%x], %t; ld.global.u32 %v, [%x+4]; "
+                          "add.u32 %v, %v, %t; st.global.u32 [%x+8], %v; ret;\n}\n";
 
 static int start(void **state)
 {
@@ -200,7 +204,8 @@ static void races_say_both(void **state)
     assert_non_null(strstr(f.text, "block (0,0,0)"));
 }
 
-/* Findings that are told do not end the launch: it leaves what it always leaves, and the first of each kind is there until the next one. */
+/* Findings that are told do not end the launch: it leaves what it always leaves, and the first of each kind is there
+ * until the next one. */
 static void told(void **state)
 {
     assert_int_equal(cu.checks("race,uninit,tell"), CUDA_SUCCESS);
@@ -255,14 +260,28 @@ int main(void)
     const struct {
         const char *name;
         void *to;
-    } names[] = {{"cuInit", &cu.init}, {"cuDevicePrimaryCtxRetain", &cu.retain}, {"cuDevicePrimaryCtxReset", &cu.reset},
-                 {"cuCtxSetCurrent", &cu.current}, {"cuCtxSynchronize", &cu.sync}, {"cuMemAlloc", &cu.alloc}, {"cuMemAllocManaged", &cu.managed},
-                 {"cuMemFree", &cu.free}, {"cuMemcpyHtoD", &cu.upload}, {"cuMemcpyDtoD", &cu.copy}, {"cuMemsetD8", &cu.set},
-                 {"cuModuleLoadData", &cu.load}, {"cuModuleGetFunction", &cu.function}, {"cuLaunchKernel", &cu.launch},
-                 {"dovetailSetChecks", &cu.checks}, {"dovetailForget", &cu.forget}, {"dovetailNameMemory", &cu.name},
-                 {"dovetailGetFault", &cu.fault}, {"dovetailGetFindings", &cu.findings}};
+    } names[] = {{"cuInit", &cu.init},
+                 {"cuDevicePrimaryCtxRetain", &cu.retain},
+                 {"cuDevicePrimaryCtxReset", &cu.reset},
+                 {"cuCtxSetCurrent", &cu.current},
+                 {"cuCtxSynchronize", &cu.sync},
+                 {"cuMemAlloc", &cu.alloc},
+                 {"cuMemAllocManaged", &cu.managed},
+                 {"cuMemFree", &cu.free},
+                 {"cuMemcpyHtoD", &cu.upload},
+                 {"cuMemcpyDtoD", &cu.copy},
+                 {"cuMemsetD8", &cu.set},
+                 {"cuModuleLoadData", &cu.load},
+                 {"cuModuleGetFunction", &cu.function},
+                 {"cuLaunchKernel", &cu.launch},
+                 {"dovetailSetChecks", &cu.checks},
+                 {"dovetailForget", &cu.forget},
+                 {"dovetailNameMemory", &cu.name},
+                 {"dovetailGetFault", &cu.fault},
+                 {"dovetailGetFindings", &cu.findings}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (get(names[i].name, names[i].to, 12000, 0, NULL) != CUDA_SUCCESS) { /* 13.0 gives cuCtxSynchronize a parameter */
+        /* 13.0 gives cuCtxSynchronize a parameter */
+        if (get(names[i].name, names[i].to, 12000, 0, NULL) != CUDA_SUCCESS) {
             fprintf(stderr, "no %s\n", names[i].name);
             return 1;
         }
@@ -270,8 +289,10 @@ int main(void)
         return 1;
 #define TEST(fn) cmocka_unit_test_setup_teardown(fn, start, stop)
     const struct CMUnitTest tests[] = {
-        TEST(fresh_memory), TEST(uploads_and_memsets), TEST(part_of_a_word), TEST(kernels_write), TEST(copies_carry), TEST(forgotten), TEST(told),
-        TEST(managed_is_the_hosts), TEST(without_the_mode_everything_counts), TEST(races_say_both), TEST(wrong_arguments),
+        TEST(fresh_memory),   TEST(uploads_and_memsets),  TEST(part_of_a_word),
+        TEST(kernels_write),  TEST(copies_carry),         TEST(forgotten),
+        TEST(told),           TEST(managed_is_the_hosts), TEST(without_the_mode_everything_counts),
+        TEST(races_say_both), TEST(wrong_arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

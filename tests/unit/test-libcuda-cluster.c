@@ -1,4 +1,5 @@
-/* Clusters, tensor maps and programmatic launches through the driver API: launch attributes, function attributes, graph nodes, occupancy, encoding, error codes. */
+/* Clusters, tensor maps and programmatic launches through the driver API: launch attributes, function attributes, graph
+ * nodes, occupancy, encoding, error codes. */
 #include <cuda.h>
 #include <dlfcn.h>
 #include <limits.h>
@@ -33,12 +34,12 @@ static void *sym(const char *symbol)
 #define OK(call) assert_int_equal((call), CUDA_SUCCESS)
 
 /* y[block] = cluster size * 100 + the number of the block whose shared memory it read: the next one of its cluster */
-#define BODY                                                                                                                       \
-    "{\n.reg .b64 %a; .reg .b32 %r<8>; .reg .pred %p; .shared .b32 v;\n"                                                           \
-    "ld.param.u64 %a, [y]; mov.u32 %r0, %ctaid.x; st.shared.u32 [v], %r0;\n"                                                       \
-    "barrier.cluster.arrive; barrier.cluster.wait;\n"                                                                              \
-    "mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %cluster_nctarank; add.u32 %r3, %r1, 1; rem.u32 %r3, %r3, %r2;\n"                 \
-    "mapa.shared::cluster.u32 %r4, v, %r3; ld.shared::cluster.u32 %r5, [%r4]; mad.lo.u32 %r5, %r2, 100, %r5;\n"                    \
+#define BODY                                                                                                           \
+    "{\n.reg .b64 %a; .reg .b32 %r<8>; .reg .pred %p; .shared .b32 v;\n"                                               \
+    "ld.param.u64 %a, [y]; mov.u32 %r0, %ctaid.x; st.shared.u32 [v], %r0;\n"                                           \
+    "barrier.cluster.arrive; barrier.cluster.wait;\n"                                                                  \
+    "mov.u32 %r1, %cluster_ctarank; mov.u32 %r2, %cluster_nctarank; add.u32 %r3, %r1, 1; rem.u32 %r3, %r3, %r2;\n"     \
+    "mapa.shared::cluster.u32 %r4, v, %r3; ld.shared::cluster.u32 %r5, [%r4]; mad.lo.u32 %r5, %r2, 100, %r5;\n"        \
     "mad.wide.u32 %a, %r0, 4, %a; st.global.u32 [%a], %r5; barrier.cluster.arrive; barrier.cluster.wait; ret;\n}\n"
 static const char ptx[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
                           ".visible .entry any(.param .u64 y)\n" BODY
@@ -72,8 +73,14 @@ static CUresult launch(CUfunction f, unsigned grid, unsigned cluster)
     CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
     a.value.clusterDim.x = cluster;
     a.value.clusterDim.y = a.value.clusterDim.z = 1;
-    CUlaunchConfig cfg = {.gridDimX = grid, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
-                          .attrs = &a, .numAttrs = cluster != 0};
+    CUlaunchConfig cfg = {.gridDimX = grid,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .attrs = &a,
+                          .numAttrs = cluster != 0};
     void *args[] = {&y};
     return F(cuLaunchKernelEx)(&cfg, f, args, NULL);
 }
@@ -104,7 +111,14 @@ static void sizes(void **state)
     assert_int_equal(launch(f, 48, 24), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     assert_int_equal(launch(f, 46, 4), CUDA_ERROR_INVALID_CLUSTER_SIZE); /* does not divide the grid */
     CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION}; /* 0, 0, 0 */
-    CUlaunchConfig cfg = {.gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .attrs = &a, .numAttrs = 1};
+    CUlaunchConfig cfg = {.gridDimX = 4,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .attrs = &a,
+                          .numAttrs = 1};
     void *args[] = {&y};
     assert_int_equal(F(cuLaunchKernelEx)(&cfg, f, args, NULL), CUDA_ERROR_INVALID_CLUSTER_SIZE);
     end();
@@ -152,14 +166,21 @@ static void nodes(void **state)
     CUgraphExec x;
     CUfunction f = begin("any");
     void *args[] = {&y};
-    CUDA_KERNEL_NODE_PARAMS p = {.func = f, .gridDimX = 12, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
+    CUDA_KERNEL_NODE_PARAMS p = {.func = f,
+                                 .gridDimX = 12,
+                                 .gridDimY = 1,
+                                 .gridDimZ = 1,
+                                 .blockDimX = 32,
+                                 .blockDimY = 1,
+                                 .blockDimZ = 1,
                                  .kernelParams = args};
     OK(F(cuGraphCreate)(&g, 0));
     OK(F(cuGraphAddKernelNode)(&n, g, NULL, 0, &p));
     CUkernelNodeAttrValue v = {.clusterDim = {3, 1, 1}};
     OK(F(cuGraphKernelNodeSetAttribute)(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
     v.clusterDim.x = 5;
-    assert_int_equal(F(cuGraphKernelNodeSetAttribute)(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v), CUDA_ERROR_INVALID_CLUSTER_SIZE);
+    assert_int_equal(F(cuGraphKernelNodeSetAttribute)(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v),
+                     CUDA_ERROR_INVALID_CLUSTER_SIZE);
     memset(&v, 0, sizeof v);
     OK(F(cuGraphKernelNodeGetAttribute)(n, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &v));
     assert_int_equal(v.clusterDim.x, 3);
@@ -181,8 +202,15 @@ static void nodes(void **state)
     CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
     a.value.clusterDim.x = 6;
     a.value.clusterDim.y = a.value.clusterDim.z = 1;
-    CUlaunchConfig cfg = {.gridDimX = 12, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .hStream = s,
-                          .attrs = &a, .numAttrs = 1};
+    CUlaunchConfig cfg = {.gridDimX = 12,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .hStream = s,
+                          .attrs = &a,
+                          .numAttrs = 1};
     OK(F(cuStreamBeginCapture)(s, CU_STREAM_CAPTURE_MODE_GLOBAL));
     OK(F(cuLaunchKernelEx)(&cfg, f, args, NULL));
     OK(F(cuStreamEndCapture)(s, &g));
@@ -200,8 +228,15 @@ static int active(CUfunction f, unsigned cluster, unsigned threads, unsigned sha
     CUlaunchAttribute a = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
     a.value.clusterDim.x = cluster;
     a.value.clusterDim.y = a.value.clusterDim.z = 1;
-    CUlaunchConfig cfg = {.gridDimX = cluster, .gridDimY = 1, .gridDimZ = 1, .blockDimX = threads, .blockDimY = 1, .blockDimZ = 1,
-                          .sharedMemBytes = shared, .attrs = &a, .numAttrs = cluster != 0};
+    CUlaunchConfig cfg = {.gridDimX = cluster,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = threads,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .sharedMemBytes = shared,
+                          .attrs = &a,
+                          .numAttrs = cluster != 0};
     assert_int_equal(F(cuOccupancyMaxActiveClusters)(&n, f, &cfg), want);
     return n;
 }
@@ -221,7 +256,13 @@ static void occupancy(void **state)
     active(f, 0, 32, big, CUDA_ERROR_INVALID_CLUSTER_SIZE);
     active(f, 2, 2048, 0, CUDA_ERROR_INVALID_VALUE);
     active(f, 2, 32, big + 1, CUDA_ERROR_INVALID_VALUE);
-    CUlaunchConfig cfg = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .sharedMemBytes = big};
+    CUlaunchConfig cfg = {.gridDimX = 1,
+                          .gridDimY = 1,
+                          .gridDimZ = 1,
+                          .blockDimX = 32,
+                          .blockDimY = 1,
+                          .blockDimZ = 1,
+                          .sharedMemBytes = big};
     OK(F(cuOccupancyMaxPotentialClusterSize)(&n, f, &cfg));
     assert_int_equal(n, 8);
     OK(F(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1));
@@ -232,21 +273,28 @@ static void occupancy(void **state)
     cfg.sharedMemBytes = 0;
     OK(F(cuOccupancyMaxPotentialClusterSize)(&n, fixed, &cfg));
     assert_int_equal(n, 4);
-    assert_int_equal(active(fixed, 0, 1024, 0, CUDA_SUCCESS), 2 * (2 * 18 / 4) + 6 * (2 * 16 / 4)); /* two blocks an SM */
+    /* two blocks an SM */
+    assert_int_equal(active(fixed, 0, 1024, 0, CUDA_SUCCESS), 2 * (2 * 18 / 4) + 6 * (2 * 16 / 4));
     active(fixed, 2, 1024, 0, CUDA_ERROR_INVALID_CLUSTER_SIZE);
     end();
 }
 
-/* A block loads a box of a matrix in global memory by a map in the place that `way` says, and stores it elsewhere by another one. */
+/* A block loads a box of a matrix in global memory by a map in the place that `way` says, and stores it elsewhere by
+ * another one. */
 static const char tiles[] =
-    ".version 8.3\n.target sm_90a\n.address_size 64\n.const .align 64 .b8 table[128];\n.global .align 128 .b8 changed[128];\n"
-    ".visible .entry tile(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 way, .param .u64 y)\n{\n"
-    ".reg .b64 %m, %n, %y; .reg .b32 %r<6>; .reg .pred %p; .shared .align 128 .b8 box[1024]; .shared .align 128 .b8 map[128]; .shared .align 8 .b64 bar;\n"
-    "ld.param.u32 %r0, [way]; ld.param.u64 %y, [y]; mov.b64 %m, from; cvta.param.u64 %m, %m; mov.b64 %n, to; cvta.param.u64 %n, %n;\n"
+    ".version 8.3\n.target sm_90a\n.address_size 64\n.const .align 64 .b8 table[128];\n.global .align 128 .b8 "
+    "changed[128];\n"
+    ".visible .entry tile(.param .align 64 .b8 from[128], .param .align 64 .b8 to[128], .param .u32 way, .param .u64 "
+    "y)\n{\n"
+    ".reg .b64 %m, %n, %y; .reg .b32 %r<6>; .reg .pred %p; .shared .align 128 .b8 box[1024]; .shared .align 128 .b8 "
+    "map[128]; .shared .align 8 .b64 bar;\n"
+    "ld.param.u32 %r0, [way]; ld.param.u64 %y, [y]; mov.b64 %m, from; cvta.param.u64 %m, %m; mov.b64 %n, to; "
+    "cvta.param.u64 %n, %n;\n"
     "setp.eq.u32 %p, %r0, 1; @%p mov.u64 %m, table; @%p cvta.const.u64 %m, %m;\n"
     "setp.ne.u32 %p, %r0, 2; @%p bra COPY;\n"
     /* a copy in shared memory, with another address, box and swizzle, published in global memory */
-    "mov.u32 %r1, 0; LOOP: cvt.u64.u32 %n, %r1; add.u64 %n, %n, %m; ld.u32 %r2, [%n]; mov.u32 %r3, map; add.u32 %r3, %r3, %r1; st.shared.u32 [%r3], %r2;\n"
+    "mov.u32 %r1, 0; LOOP: cvt.u64.u32 %n, %r1; add.u64 %n, %n, %m; ld.u32 %r2, [%n]; mov.u32 %r3, map; add.u32 %r3, "
+    "%r3, %r1; st.shared.u32 [%r3], %r2;\n"
     "add.u32 %r1, %r1, 4; setp.lt.u32 %p, %r1, 128; @%p bra LOOP; mov.b64 %n, to; cvta.param.u64 %n, %n;\n"
     "tensormap.replace.tile.global_address.shared::cta.b1024.b64 [map], %y;\n"
     "tensormap.replace.tile.rank.shared::cta.b1024.b32 [map], 1;\n"
@@ -259,7 +307,8 @@ static const char tiles[] =
     "tensormap.replace.tile.interleave_layout.shared::cta.b1024.b32 [map], 0;\n"
     "tensormap.replace.tile.swizzle_mode.shared::cta.b1024.b32 [map], 0;\n"
     "tensormap.replace.tile.fill_mode.shared::cta.b1024.b32 [map], 0;\n"
-    "mov.u64 %m, changed; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%m], [map], 128;\n"
+    "mov.u64 %m, changed; tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%m], "
+    "[map], 128;\n"
     "cvta.global.u64 %m, %m; fence.proxy.tensormap::generic.acquire.gpu [%m], 128;\n"
     "COPY: mbarrier.init.shared.b64 [bar], 1; mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;\n"
     "prefetch.tensormap [%m];\n"
@@ -269,12 +318,14 @@ static const char tiles[] =
     "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%n, {0, 0}], [box];\n"
     "cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; ret;\n}\n";
 
-static CUresult encode(CUtensorMap *m, CUdeviceptr at, cuuint64_t width, cuuint64_t height, cuuint64_t pitch, CUtensorMapSwizzle s)
+static CUresult encode(CUtensorMap *m, CUdeviceptr at, cuuint64_t width, cuuint64_t height, cuuint64_t pitch,
+                       CUtensorMapSwizzle s)
 {
     cuuint64_t dim[2] = {width, height}, stride[1] = {pitch};
     cuuint32_t box[2] = {16, 16}, step[2] = {1, 1};
-    return F(cuTensorMapEncodeTiled)(m, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, (void *)(uintptr_t)at, dim, stride, box, step, CU_TENSOR_MAP_INTERLEAVE_NONE, s,
-                                     CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return F(cuTensorMapEncodeTiled)(m, CU_TENSOR_MAP_DATA_TYPE_INT32, 2, (void *)(uintptr_t)at, dim, stride, box, step,
+                                     CU_TENSOR_MAP_INTERLEAVE_NONE, s, CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                     CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 static void tensor_maps(void **state)
@@ -323,9 +374,11 @@ static void tensor_maps(void **state)
     assert_int_equal(encode(&from, d + 4, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_64B), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(encode(&from, d, 0, 20, 128, CU_TENSOR_MAP_SWIZZLE_64B), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(encode(&from, d, 30, 20, 120, CU_TENSOR_MAP_SWIZZLE_64B), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(encode(&from, d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_32B), CUDA_ERROR_INVALID_VALUE); /* 64 bytes a row */
+    /* 64 bytes a row */
+    assert_int_equal(encode(&from, d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_32B), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(encode(&from, d, 30, 20, 128, (CUtensorMapSwizzle)7), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(encode((CUtensorMap *)((char *)&from + 16), d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_NONE), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(encode((CUtensorMap *)((char *)&from + 16), d, 30, 20, 128, CU_TENSOR_MAP_SWIZZLE_NONE),
+                     CUDA_ERROR_INVALID_VALUE);
     for (int a = CU_TENSOR_MAP_SWIZZLE_128B; a <= CU_TENSOR_MAP_SWIZZLE_128B_ATOM_64B; a++)
         OK(encode(&from, d, 30, 20, 128, (CUtensorMapSwizzle)a));
     end();
@@ -334,18 +387,23 @@ static void tensor_maps(void **state)
 /* Two kernels: the first triggers at once and works on, the second works, waits, and works on. */
 static const char grids[] =
     ".version 8.0\n.target sm_90\n.address_size 64\n"
-    ".visible .entry first(.param .u64 y)\n{\n.reg .b32 %r; .reg .pred %p; .reg .b64 %a; griddepcontrol.launch_dependents; mov.u32 %r, 0;\n"
+    ".visible .entry first(.param .u64 y)\n{\n.reg .b32 %r; .reg .pred %p; .reg .b64 %a; "
+    "griddepcontrol.launch_dependents; mov.u32 %r, 0;\n"
     "L: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 4000; @%p bra L; ld.param.u64 %a, [y]; st.global.u32 [%a], %r; ret;\n}\n"
     ".visible .entry second(.param .u64 y)\n{\n.reg .b32 %r, %s; .reg .pred %p; .reg .b64 %a; mov.u32 %r, 0;\n"
-    "L: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 2000; @%p bra L; griddepcontrol.wait; ld.param.u64 %a, [y]; ld.global.u32 %s, [%a];\n"
-    "M: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 4000; @%p bra M; add.u32 %s, %s, %r; st.global.u32 [%a+4], %s; ret;\n}\n";
+    "L: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 2000; @%p bra L; griddepcontrol.wait; ld.param.u64 %a, [y]; "
+    "ld.global.u32 %s, [%a];\n"
+    "M: add.u32 %r, %r, 1; setp.lt.u32 %p, %r, 4000; @%p bra M; add.u32 %s, %s, %r; st.global.u32 [%a+4], %s; "
+    "ret;\n}\n";
 
 static void programmatic(void **state)
 {
     CUgraph g;
     CUgraphExec x;
     CUgraphNode a, b, from[2], to[2];
-    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC}, got[2];
+    CUgraphEdgeData edge = {.from_port = CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC,
+                            .type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC},
+                    got[2];
     CUfunction f = begin("any"), first, second;
     CUevent e0, e1;
     float ms[2];
@@ -361,7 +419,14 @@ static void programmatic(void **state)
     for (int early = 0; early < 2; early++) { /* a stream */
         CUlaunchAttribute at = {.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
         at.value.programmaticStreamSerializationAllowed = early;
-        CUlaunchConfig cfg = {.gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1, .attrs = &at, .numAttrs = 1};
+        CUlaunchConfig cfg = {.gridDimX = 1,
+                              .gridDimY = 1,
+                              .gridDimZ = 1,
+                              .blockDimX = 32,
+                              .blockDimY = 1,
+                              .blockDimZ = 1,
+                              .attrs = &at,
+                              .numAttrs = 1};
         OK(F(cuEventRecord)(e0, NULL));
         OK(F(cuLaunchKernelEx)(&cfg, first, args, NULL));
         OK(F(cuLaunchKernelEx)(&cfg, second, args, NULL));
@@ -374,8 +439,14 @@ static void programmatic(void **state)
     assert_true(ms[1] < 0.8 * ms[0] && ms[1] > 0.6 * ms[0]); /* a half of the second of two equal kernels is hidden */
 
     CUgraphNodeParams k = {.type = CU_GRAPH_NODE_TYPE_KERNEL};
-    k.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = first, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1,
-                                            .blockDimZ = 1, .kernelParams = args};
+    k.kernel = (CUDA_KERNEL_NODE_PARAMS_v3){.func = first,
+                                            .gridDimX = 1,
+                                            .gridDimY = 1,
+                                            .gridDimZ = 1,
+                                            .blockDimX = 32,
+                                            .blockDimY = 1,
+                                            .blockDimZ = 1,
+                                            .kernelParams = args};
     for (int early = 0; early < 2; early++) { /* a graph */
         OK(F(cuGraphCreate)(&g, 0));
         k.kernel.func = first;
@@ -397,7 +468,8 @@ static void programmatic(void **state)
             CUgraphEdgeData bad = edge;
             CUgraphNode empty, c;
             OK(F(cuGraphAddEmptyNode)(&empty, g, NULL, 0));
-            assert_int_equal(F(cuGraphAddDependencies)(g, &empty, &b, &edge, 1), CUDA_ERROR_INVALID_VALUE); /* no kernel */
+            /* no kernel */
+            assert_int_equal(F(cuGraphAddDependencies)(g, &empty, &b, &edge, 1), CUDA_ERROR_INVALID_VALUE);
             bad.from_port = 7;
             assert_int_equal(F(cuGraphAddNode)(&c, g, &a, &bad, 1, &k), CUDA_ERROR_INVALID_VALUE);
             OK(F(cuGraphGetNodes)(g, NULL, &n));
@@ -418,8 +490,11 @@ static void many_registers(void **state)
 {
     CUfunction f = begin("any");
     static char text[40000];
-    int n = snprintf(text, sizeof text, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry many(.param .u64 y) .maxntid 512, 1, 1\n{\n"
-                                        ".reg .b32 %%r<301>; .reg .b64 %%a; ld.param.u64 %%a, [y]; mov.u32 %%r0, %%tid.x;\n"), regs;
+    int n = snprintf(
+            text, sizeof text,
+            ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry many(.param .u64 y) .maxntid 512, 1, 1\n{\n"
+            ".reg .b32 %%r<301>; .reg .b64 %%a; ld.param.u64 %%a, [y]; mov.u32 %%r0, %%tid.x;\n"),
+        regs;
     for (int i = 1; i <= 300; i++)
         n += snprintf(text + n, sizeof text - (size_t)n, "add.u32 %%r%d, %%r%d, %d;\n", i, i - 1, i);
     for (int i = 1; i < 300; i++)
@@ -443,7 +518,8 @@ static void older(void **state)
     OK(F(cuInit)(0));
     OK(X(dovetailDeviceByModel)(&l4, "l4"));
     OK(F(cuCtxCreate)(&c, NULL, 0, l4));
-    OK(F(cuModuleLoadData)(&module, ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 y)\n{\nret;\n}\n"));
+    OK(F(cuModuleLoadData)(
+        &module, ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k(.param .u64 y)\n{\nret;\n}\n"));
     OK(F(cuModuleGetFunction)(&f, module, "k"));
     OK(F(cuMemAlloc)(&y, 64));
     OK(launch(f, 4, 0));
@@ -468,8 +544,9 @@ int main(void)
     }
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes), cmocka_unit_test(compiled), cmocka_unit_test(nodes),
-                                       cmocka_unit_test(occupancy), cmocka_unit_test(tensor_maps), cmocka_unit_test(programmatic), cmocka_unit_test(many_registers),
-                                       cmocka_unit_test(older)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(sizes),          cmocka_unit_test(compiled),
+                                       cmocka_unit_test(nodes),          cmocka_unit_test(occupancy),
+                                       cmocka_unit_test(tensor_maps),    cmocka_unit_test(programmatic),
+                                       cmocka_unit_test(many_registers), cmocka_unit_test(older)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,17 +1,21 @@
-/* Graphs and capture of the driver API beyond the simple case: parameters, update, clones, memory, modes, what breaks a capture. */
+/* Graphs and capture of the driver API beyond the simple case: parameters, update, clones, memory, modes, what breaks a
+ * capture. */
 #include <pthread.h>
 
 #include "driver-fixture.h"
 
 static int called;
-static void count(void *by)
-{
-    called += (int)(intptr_t)by;
-}
+static void count(void *by) { called += (int)(intptr_t)by; }
 
 static CUDA_KERNEL_NODE_PARAMS kernel(CUfunction f, void **args)
 {
-    return (CUDA_KERNEL_NODE_PARAMS){.func = f, .gridDimX = 1, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 32, .blockDimY = 1, .blockDimZ = 1,
+    return (CUDA_KERNEL_NODE_PARAMS){.func = f,
+                                     .gridDimX = 1,
+                                     .gridDimY = 1,
+                                     .gridDimZ = 1,
+                                     .blockDimX = 32,
+                                     .blockDimY = 1,
+                                     .blockDimZ = 1,
                                      .kernelParams = args};
 }
 
@@ -60,7 +64,7 @@ static void parameters(void **state)
     assert_int_equal(first(p), 20);
     IS(F(cuGraphNodeSetEnabled)(x, host, 0), CUDA_ERROR_INVALID_VALUE);
     IS(F(cuGraphExecKernelNodeSetParams)(x, set, &kp), CUDA_ERROR_INVALID_VALUE); /* another kind */
-    OK(F(cuGraphKernelNodeGetParams)(k, &got)); /* the graph itself did not change */
+    OK(F(cuGraphKernelNodeGetParams)(k, &got));                                   /* the graph itself did not change */
     assert_int_equal(*(unsigned *)got.kernelParams[2], 5);
 
     OK(F(cuGraphClone)(&clone, g));
@@ -145,14 +149,21 @@ static void memory(void **state)
     CUstream st;
     fresh();
     OK(F(cuMemAlloc)(&out, 64));
-    CUDA_MEM_ALLOC_NODE_PARAMS ap = {.poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}}, .bytesize = 64};
+    CUDA_MEM_ALLOC_NODE_PARAMS ap = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}},
+        .bytesize = 64};
     OK(F(cuGraphCreate)(&g, 0));
     OK(F(cuGraphAddMemAllocNode)(&a, g, NULL, 0, &ap));
     IS(F(cuMemsetD8)(ap.dptr, 0, 1), CUDA_ERROR_INVALID_VALUE); /* not allocated before the graph runs */
     CUDA_MEMSET_NODE_PARAMS sp = {.dst = ap.dptr, .elementSize = 4, .width = 16, .height = 1, .value = 77};
     OK(F(cuGraphAddMemsetNode)(&s, g, &a, 1, &sp, NULL));
-    CUDA_MEMCPY3D cp = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = ap.dptr, .dstMemoryType = CU_MEMORYTYPE_DEVICE, .dstDevice = out,
-                        .WidthInBytes = 64, .Height = 1, .Depth = 1};
+    CUDA_MEMCPY3D cp = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .srcDevice = ap.dptr,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = out,
+                        .WidthInBytes = 64,
+                        .Height = 1,
+                        .Depth = 1};
     OK(F(cuGraphAddMemcpyNode)(&c, g, &s, 1, &cp, NULL));
     OK(F(cuGraphInstantiateWithFlags)(&x, g, 0));
     OK(F(cuGraphLaunch)(x, NULL));
@@ -192,10 +203,7 @@ static void memory(void **state)
 }
 
 static int destroyed;
-static void destroy(void *p)
-{
-    destroyed++;
-}
+static void destroy(void *p) { destroyed++; }
 
 static void shapes(void **state)
 {
@@ -382,7 +390,8 @@ static void into_graph(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters), cmocka_unit_test(update), cmocka_unit_test(memory),
-                                       cmocka_unit_test(shapes), cmocka_unit_test(modes), cmocka_unit_test(into_graph)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(parameters), cmocka_unit_test(update),
+                                       cmocka_unit_test(memory),     cmocka_unit_test(shapes),
+                                       cmocka_unit_test(modes),      cmocka_unit_test(into_graph)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

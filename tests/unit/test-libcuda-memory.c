@@ -1,4 +1,5 @@
-/* Memory of the driver API: pools, virtual memory, pitch and boxes, host memory, attributes of pointers, values of streams. */
+/* Memory of the driver API: pools, virtual memory, pitch and boxes, host memory, attributes of pointers, values of
+ * streams. */
 #include <pthread.h>
 
 #include "driver-fixture.h"
@@ -15,7 +16,8 @@ static void pools(void **state)
     OK(F(cuDeviceGetMemPool)(&now, 0));
     assert_ptr_equal(now, def);
     IS(F(cuMemPoolDestroy)(def), CUDA_ERROR_INVALID_VALUE);
-    CUmemPoolProps props = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .maxSize = 4096};
+    CUmemPoolProps props = {
+        .allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {CU_MEM_LOCATION_TYPE_DEVICE, 0}, .maxSize = 4096};
     OK(F(cuMemPoolCreate)(&pool, &props));
     OK(F(cuDeviceSetMemPool)(0, pool));
     OK(F(cuMemAllocAsync)(&p, 1000, s));
@@ -98,11 +100,27 @@ static void boxes(void **state)
     for (int y = 0; y < 6; y++)
         for (int x = 0; x < 10; x++)
             src[y][x] = (unsigned char)(16 * y + x), dst[y][x] = 0;
-    CUDA_MEMCPY2D to = {.srcMemoryType = CU_MEMORYTYPE_HOST, .srcHost = src, .srcPitch = 10, .dstMemoryType = CU_MEMORYTYPE_DEVICE,
-                        .dstDevice = p, .dstPitch = pitch, .WidthInBytes = 10, .Height = 6};
+    CUDA_MEMCPY2D to = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                        .srcHost = src,
+                        .srcPitch = 10,
+                        .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                        .dstDevice = p,
+                        .dstPitch = pitch,
+                        .WidthInBytes = 10,
+                        .Height = 6};
     OK(F(cuMemcpy2D)(&to));
-    CUDA_MEMCPY3D from = {.srcMemoryType = CU_MEMORYTYPE_DEVICE, .srcDevice = p, .srcPitch = pitch, .srcHeight = 3, .srcXInBytes = 2, .srcY = 1,
-                          .dstMemoryType = CU_MEMORYTYPE_HOST, .dstHost = dst, .dstPitch = 10, .dstHeight = 2, .WidthInBytes = 4, .Height = 2,
+    CUDA_MEMCPY3D from = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = p,
+                          .srcPitch = pitch,
+                          .srcHeight = 3,
+                          .srcXInBytes = 2,
+                          .srcY = 1,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = dst,
+                          .dstPitch = 10,
+                          .dstHeight = 2,
+                          .WidthInBytes = 4,
+                          .Height = 2,
                           .Depth = 2};
     OK(F(cuMemcpy3D)(&from)); /* two layers of three rows, rows 1 and 2 of each, columns 2 to 5 */
     for (int z = 0; z < 2; z++)
@@ -239,7 +257,8 @@ static void values(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pools), cmocka_unit_test(virtual_memory), cmocka_unit_test(boxes),
-                                       cmocka_unit_test(pointers), cmocka_unit_test(belongs), cmocka_unit_test(values)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pools),   cmocka_unit_test(virtual_memory),
+                                       cmocka_unit_test(boxes),   cmocka_unit_test(pointers),
+                                       cmocka_unit_test(belongs), cmocka_unit_test(values)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

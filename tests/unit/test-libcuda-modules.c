@@ -1,5 +1,5 @@
-/* Images of modules: text, fat binaries plain and compressed, what is wrong with one; the linker; libraries. Containers are made here, by the
- * layout that softgpu/fatbin.c describes; an LZ4 block of literals alone is legal LZ4.
+/* Images of modules: text, fat binaries plain and compressed, what is wrong with one; the linker; libraries. Containers
+ * are made here, by the layout that softgpu/fatbin.c describes; an LZ4 block of literals alone is legal LZ4.
  */
 #include <zstd.h>
 
@@ -77,7 +77,10 @@ static const void *end(struct image *m)
 static const char *text_for(const char *arch)
 {
     static char s[512];
-    snprintf(s, sizeof s, ".version 7.8\n.target sm_%s\n.address_size 64\n.global .u32 which = %d;\n.visible .entry e()\n{\nret;\n}\n", arch, atoi(arch));
+    snprintf(
+        s, sizeof s,
+        ".version 7.8\n.target sm_%s\n.address_size 64\n.global .u32 which = %d;\n.visible .entry e()\n{\nret;\n}\n",
+        arch, atoi(arch));
     return s;
 }
 
@@ -145,7 +148,8 @@ static void fat_binaries(void **state)
             end(&m);
             memset(m.b + at[i], 0xFF, 2);
             CUresult r = F(cuModuleLoadData)(&mod, m.b);
-            assert_true(r == CUDA_ERROR_INVALID_IMAGE || r == CUDA_ERROR_NO_BINARY_FOR_GPU || r == CUDA_ERROR_INVALID_PTX);
+            assert_true(r == CUDA_ERROR_INVALID_IMAGE || r == CUDA_ERROR_NO_BINARY_FOR_GPU ||
+                        r == CUDA_ERROR_INVALID_PTX);
         }
     drop();
 }
@@ -154,14 +158,17 @@ static void wrong_images(void **state)
 {
     CUmodule m;
     char log[256] = "?", info[16] = "?";
-    CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER, CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
+    CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES, CU_JIT_INFO_LOG_BUFFER,
+                          CU_JIT_INFO_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {log, (void *)sizeof log, info, (void *)sizeof info};
     fresh();
-    IS(F(cuModuleLoadDataEx)(&m, ".version 9.9\n.target sm_90\n.address_size 64\n", 4, opt, val), CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
+    IS(F(cuModuleLoadDataEx)(&m, ".version 9.9\n.target sm_90\n.address_size 64\n", 4, opt, val),
+       CUDA_ERROR_UNSUPPORTED_PTX_VERSION);
     assert_non_null(strstr(log, "9.9"));
     assert_true((size_t)val[1] == strlen(log) && val[3] == NULL && !*info);
     val[1] = (void *)8, val[3] = (void *)sizeof info; /* a small buffer is filled and ended */
-    IS(F(cuModuleLoadDataEx)(&m, ".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", 4, opt, val), CUDA_ERROR_INVALID_PTX);
+    IS(F(cuModuleLoadDataEx)(&m, ".version 8.0\n.target sm_90\n.address_size 64\nnonsense\n", 4, opt, val),
+       CUDA_ERROR_INVALID_PTX);
     assert_int_equal(strlen(log), 7);
     IS(F(cuModuleLoadData)(&m, ""), CUDA_ERROR_INVALID_IMAGE);
     IS(F(cuModuleLoadData)(&m, "hello"), CUDA_ERROR_INVALID_IMAGE);
@@ -176,14 +183,16 @@ static void linker(void **state)
 {
     static const char head[] = ".version 7.8\n.target sm_80\n.address_size 64\n";
     static const char *part[] = {
-        ".extern .func (.param .b32 r) twice(.param .b32 x);\n.extern .global .align 4 .u32 bias;\n.global .u32 own = 1;\n"
+        ".extern .func (.param .b32 r) twice(.param .b32 x);\n.extern .global .align 4 .u32 bias;\n.global .u32 own = "
+        "1;\n"
         ".visible .entry go(.param .u64 p)\n{\n.reg .b64 %rd<2>; .reg .b32 %r<6>;\n"
         "ld.param.u64 %rd1, [p]; ld.global.u32 %r1, [%rd1]; ld.global.u32 %r2, [own]; add.u32 %r1, %r1, %r2;\n"
         "{ .param .b32 a; .param .b32 b; st.param.b32 [a], %r1; call (b), twice, (a); ld.param.b32 %r3, [b]; }\n"
         "ld.global.u32 %r4, [bias]; add.u32 %r3, %r3, %r4; st.global.u32 [%rd1], %r3; ret;\n}\n",
         ".visible .global .align 4 .u32 bias = 1000;\n.global .u32 own = 50;\n"
         ".visible .func (.param .b32 r) twice(.param .b32 x)\n{\n.reg .b32 %r<4>;\n"
-        "ld.param.b32 %r1, [x]; ld.global.u32 %r2, [own]; shl.b32 %r1, %r1, 1; add.u32 %r1, %r1, %r2; st.param.b32 [r], %r1; ret;\n}\n"};
+        "ld.param.b32 %r1, [x]; ld.global.u32 %r2, [own]; shl.b32 %r1, %r1, 1; add.u32 %r1, %r1, %r2; st.param.b32 "
+        "[r], %r1; ret;\n}\n"};
     char text[2048], log[256] = "";
     CUjit_option opt[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES};
     void *val[] = {log, (void *)sizeof log}, *cubin;
@@ -221,7 +230,8 @@ static void linker(void **state)
     IS(F(cuLinkAddData)(l, CU_JIT_INPUT_PTX, (void *)"bad", 3, "third", 0, NULL, NULL), CUDA_ERROR_INVALID_IMAGE);
     IS(F(cuLinkAddData)(l, CU_JIT_INPUT_PTX, (void *)".bad", 4, "third", 0, NULL, NULL), CUDA_ERROR_INVALID_PTX);
     assert_non_null(strstr(log, "third"));
-    IS(F(cuLinkAddData)(l, CU_JIT_INPUT_CUBIN, (void *)"\177ELF", 4, "sass", 0, NULL, NULL), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    IS(F(cuLinkAddData)(l, CU_JIT_INPUT_CUBIN, (void *)"\177ELF", 4, "sass", 0, NULL, NULL),
+       CUDA_ERROR_NO_BINARY_FOR_GPU);
     IS(F(cuLinkAddFile)(l, CU_JIT_INPUT_PTX, "/nonexistent", 0, NULL, NULL), CUDA_ERROR_FILE_NOT_FOUND);
     IS(F(cuLinkComplete)(l, &cubin, &size), CUDA_ERROR_INVALID_IMAGE);
     OK(F(cuLinkDestroy)(l));
@@ -263,19 +273,22 @@ static void versions(void **state)
     drop();
 }
 
-/* Blocks of one thread meet at the grid barrier that cooperative groups make: the word 4 bytes into the workspace that %envreg1:%envreg2 name,
- * to which each block adds 1 and block 0 what flips its top bit. Then each reads what its neighbour wrote before. */
+/* Blocks of one thread meet at the grid barrier that cooperative groups make: the word 4 bytes into the workspace that
+ * %envreg1:%envreg2 name, to which each block adds 1 and block 0 what flips its top bit. Then each reads what its
+ * neighbour wrote before. */
 static void cooperative(void **state)
 {
     static const char text[] =
         ".version 7.8\n.target sm_80\n.address_size 64\n.visible .entry meet(.param .u64 a)\n{\n"
         ".reg .pred %p<3>; .reg .b32 %r<12>; .reg .b64 %rd<8>;\n"
         "ld.param.u64 %rd1, [a]; mov.u32 %r1, %envreg2; mov.u32 %r2, %envreg1; mov.b64 %rd2, {%r1, %r2};\n"
-        "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %nctaid.x; mul.wide.u32 %rd3, %r3, 8; add.s64 %rd3, %rd1, %rd3; add.u32 %r5, %r3, 1;\n"
+        "mov.u32 %r3, %ctaid.x; mov.u32 %r4, %nctaid.x; mul.wide.u32 %rd3, %r3, 8; add.s64 %rd3, %rd1, %rd3; add.u32 "
+        "%r5, %r3, 1;\n"
         "st.global.u32 [%rd3], %r5; setp.eq.u32 %p1, %r3, 0; sub.u32 %r6, 0x80000001, %r4; selp.b32 %r6, %r6, 1, %p1;\n"
         "atom.global.add.release.gpu.u32 %r7, [%rd2+4], %r6;\n"
         "L: ld.global.acquire.gpu.u32 %r8, [%rd2+4]; xor.b32 %r9, %r8, %r7; setp.ge.s32 %p2, %r9, 0; @%p2 bra L;\n"
-        "rem.u32 %r10, %r5, %r4; mul.wide.u32 %rd4, %r10, 8; add.s64 %rd4, %rd1, %rd4; ld.global.u32 %r11, [%rd4]; st.global.u32 [%rd3+4], %r11;\n"
+        "rem.u32 %r10, %r5, %r4; mul.wide.u32 %rd4, %r10, 8; add.s64 %rd4, %rd1, %rd4; ld.global.u32 %r11, [%rd4]; "
+        "st.global.u32 [%rd3+4], %r11;\n"
         "ret;\n}\n";
     enum { BLOCKS = 40 };
     CUmodule m;
@@ -299,13 +312,15 @@ static void cooperative(void **state)
     }
     OK(F(cuOccupancyMaxActiveBlocksPerMultiprocessor)(&per_sm, f, 1, 0));
     OK(F(cuDeviceGetAttribute)(&v, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0));
-    IS(F(cuLaunchCooperativeKernel)(f, (unsigned)(per_sm * v) + 1, 1, 1, 1, 1, 1, 0, NULL, args), CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
+    IS(F(cuLaunchCooperativeKernel)(f, (unsigned)(per_sm * v) + 1, 1, 1, 1, 1, 1, 0, NULL, args),
+       CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE);
     drop();
 }
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(fat_binaries), cmocka_unit_test(wrong_images), cmocka_unit_test(linker), cmocka_unit_test(cooperative),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(fat_binaries), cmocka_unit_test(wrong_images),
+                                       cmocka_unit_test(linker), cmocka_unit_test(cooperative),
                                        cmocka_unit_test(versions)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

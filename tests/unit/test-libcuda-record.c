@@ -1,7 +1,7 @@
 /* dovetailRecord (softgpu/record.h): what blocks touch, against an account byte by byte; strays; misuse.
  *
- * The kernel takes each thread's address and site from tables, so that every shape of a warp's addresses can be asked for. The addresses are only
- * looked up, never followed: the ranges need not be memory.
+ * The kernel takes each thread's address and site from tables, so that every shape of a warp's addresses can be asked
+ * for. The addresses are only looked up, never followed: the ranges need not be memory.
  */
 #include <stdbool.h>
 
@@ -10,16 +10,19 @@
 enum { THREADS = 72, BLOCKS = 9, LANES = BLOCKS * THREADS, SITES = 6, RANGES = 4, PLANES = 3, MOST = 3000 };
 #define OFFSET 24 /* in the calls: what the tables have is less by this */
 
-/* a[i] and which[i] of thread i of the grid: site which[i] - 1, 0: none; `how` is one number for all, so an entry each */
-static const char head[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
-                           ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n";
-static const char entry[] = ".visible .entry k%u(.param .u64 a, .param .u64 which)\n{\n"
-                            ".reg .b64 %%a, %%w, %%o; .reg .b32 %%i, %%b, %%n, %%t, %%c; .reg .pred %%p;\n"
-                            "ld.param.u64 %%a, [a]; ld.param.u64 %%w, [which];\n"
-                            "mov.u32 %%b, %%ctaid.x; mov.u32 %%c, %%ctaid.y; mov.u32 %%n, %%nctaid.x; mad.lo.u32 %%b, %%c, %%n, %%b;\n"
-                            "mov.u32 %%n, %%ntid.x; mov.u32 %%t, %%tid.x; mad.lo.u32 %%i, %%b, %%n, %%t;\n"
-                            "mul.wide.u32 %%o, %%i, 8; add.u64 %%a, %%a, %%o; ld.global.u64 %%a, [%%a];\n"
-                            "mul.wide.u32 %%o, %%i, 4; add.u64 %%w, %%w, %%o; ld.global.u32 %%t, [%%w];\n";
+/* a[i] and which[i] of thread i of the grid: site which[i] - 1, 0: none; `how` is one number for all, so an entry
+ * each */
+static const char head[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n";
+static const char entry[] =
+    ".visible .entry k%u(.param .u64 a, .param .u64 which)\n{\n"
+    ".reg .b64 %%a, %%w, %%o; .reg .b32 %%i, %%b, %%n, %%t, %%c; .reg .pred %%p;\n"
+    "ld.param.u64 %%a, [a]; ld.param.u64 %%w, [which];\n"
+    "mov.u32 %%b, %%ctaid.x; mov.u32 %%c, %%ctaid.y; mov.u32 %%n, %%nctaid.x; mad.lo.u32 %%b, %%c, %%n, %%b;\n"
+    "mov.u32 %%n, %%ntid.x; mov.u32 %%t, %%tid.x; mad.lo.u32 %%i, %%b, %%n, %%t;\n"
+    "mul.wide.u32 %%o, %%i, 8; add.u64 %%a, %%a, %%o; ld.global.u64 %%a, [%%a];\n"
+    "mul.wide.u32 %%o, %%i, 4; add.u64 %%w, %%w, %%o; ld.global.u32 %%t, [%%w];\n";
 
 static const struct dovetail_touch_range ranges[RANGES] = {
     {0x100000, MOST, 1, 0}, {0x200000 + 20, 1111, 1, 0}, {0x300000, 512, 0, 1}, {0x200000 + 20 + 1111, 32, 1, 1}};
@@ -58,7 +61,8 @@ static int load(void **state)
     for (unsigned how = 0; how < 16; how++) {
         n += (size_t)snprintf(text + n, sizeof text - n, entry, how);
         for (unsigned s = 0; s < SITES; s++)
-            n += (size_t)snprintf(text + n, sizeof text - n, "setp.%s.u32 %%p, %%t, %u; @%s%%p call __dovetail_touch, (%%a, %d, %u, %u);\n",
+            n += (size_t)snprintf(text + n, sizeof text - n,
+                                  "setp.%s.u32 %%p, %%t, %u; @%s%%p call __dovetail_touch, (%%a, %d, %u, %u);\n",
                                   s & 1 ? "ne" : "eq", s + 1, s & 1 ? "!" : "", OFFSET, s, how);
         n += (size_t)snprintf(text + n, sizeof text - n, "ret;\n}\n");
     }
@@ -100,8 +104,14 @@ static struct dovetail_recorder recorder(unsigned shift)
 {
     for (unsigned s = 0; s < SITES; s++)
         sites[s] = (struct dovetail_touch_site){1u << s, (1u << s) >> shift ? 1 + below(7) : 0, s == 2};
-    return (struct dovetail_recorder){.site = sites, .range = ranges, .nsite = SITES, .nrange = RANGES, .nplane = PLANES, .shift = shift,
-                                      .touched = touched, .user = sites};
+    return (struct dovetail_recorder){.site = sites,
+                                      .range = ranges,
+                                      .nsite = SITES,
+                                      .nrange = RANGES,
+                                      .nplane = PLANES,
+                                      .shift = shift,
+                                      .touched = touched,
+                                      .user = sites};
 }
 
 /* Every warp gets a site and a shape of addresses inside a range. outside: now and then a thread's lies in none. */
@@ -116,15 +126,22 @@ static void shapes(bool outside)
         if (ranges[range].bytes < 64)
             bytes = 1u << (site = below(4)); /* no place in it for more */
         const struct dovetail_touch_range *x = &ranges[range];
-        uint64_t first = (x->base + bytes - 1) / bytes * bytes, slots = (x->base + x->bytes - first) / bytes, at = below((uint32_t)slots);
+        uint64_t first = (x->base + bytes - 1) / bytes * bytes, slots = (x->base + x->bytes - first) / bytes,
+                 at = below((uint32_t)slots);
         for (unsigned l = 0; l < 8; l++) {
             unsigned lane = (w + l) % THREADS % 32;
-            uint64_t slot = kind == 0 ? at : kind == 1 ? lane : kind == 2 ? lane % 16 : kind == 3 ? 31 - lane : kind == 4 ? lane * 3 : kind == 5 ? lane / 4
-                                                                                                                                       : below((uint32_t)slots);
+            uint64_t slot = kind == 0   ? at
+                            : kind == 1 ? lane
+                            : kind == 2 ? lane % 16
+                            : kind == 3 ? 31 - lane
+                            : kind == 4 ? lane * 3
+                            : kind == 5 ? lane / 4
+                                        : below((uint32_t)slots);
             address[w + l] = first + slot % slots * bytes - OFFSET;
             which[w + l] = kind < 6 || below(4) ? site + 1 : 0;
             if (outside && !below(20))
-                address[w + l] = (below(2) ? first - bytes : (x->base + x->bytes + bytes - 1) / bytes * bytes + 64) - OFFSET;
+                address[w + l] =
+                    (below(2) ? first - bytes : (x->base + x->bytes + bytes - 1) / bytes * bytes + 64) - OFFSET;
         }
     }
 }
@@ -137,7 +154,8 @@ static void account(void)
         uint64_t at = address[i] + OFFSET;
         for (unsigned r = 0; r < RANGES && bytes; r++)
             for (unsigned p = 0; p < PLANES; p++)
-                if (ranges[r].recorded && at >= ranges[r].base && at + bytes <= ranges[r].base + ranges[r].bytes && sites[s].planes >> p & 1)
+                if (ranges[r].recorded && at >= ranges[r].base && at + bytes <= ranges[r].base + ranges[r].bytes &&
+                    sites[s].planes >> p & 1)
                     for (uint64_t b = at; b < at + bytes; b++)
                         expect[i / THREADS][r][p][b - ranges[r].base] = 1;
     }
@@ -151,31 +169,37 @@ static void any_shape(void **state)
         bool ahead = round & 8;
         shapes(ahead);
         account();
-        OK(launch(ahead ? DOVETAIL_TOUCH_AHEAD : round & 16 ? DOVETAIL_TOUCH_RECORD | DOVETAIL_TOUCH_ALIGNED : DOVETAIL_TOUCH_RECORD, &r,
-                  round % 5 == 0 ? 3 : 1));
+        OK(launch(ahead        ? DOVETAIL_TOUCH_AHEAD
+                  : round & 16 ? DOVETAIL_TOUCH_RECORD | DOVETAIL_TOUCH_ALIGNED
+                               : DOVETAIL_TOUCH_RECORD,
+                  &r, round % 5 == 0 ? 3 : 1));
         assert_int_equal(r.stray.found, 0);
         for (unsigned i = 0; i < sizeof got; i++)
             if (((uint8_t *)expect)[i] != ((uint8_t *)got)[i])
-                fail_msg("round %u: byte %u of range %u, block %u, plane %u", round, i % MOST, i / MOST / PLANES % RANGES,
-                         i / MOST / PLANES / RANGES, i / MOST % PLANES);
+                fail_msg("round %u: byte %u of range %u, block %u, plane %u", round, i % MOST,
+                         i / MOST / PLANES % RANGES, i / MOST / PLANES / RANGES, i / MOST % PLANES);
     }
 }
 
 /* ---- many blocks, so that all threads of the device take part ---------------------------------------------------- */
 enum { MANY = 3000, STEPS = 40 };
-static const char many[] = ".version 8.0\n.target sm_90\n.address_size 64\n"
-                           ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n"
-                           ".visible .entry many(.param .u64 base)\n{\n"
-                           ".reg .b64 %a, %o; .reg .b32 %b, %t, %k; .reg .pred %p;\n"
-                           "ld.param.u64 %a, [base]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x; mad.lo.u32 %b, %b, 2560, %t;\n" /* 64 words, 40 steps */
-                           "mul.wide.u32 %o, %b, 4; add.u64 %a, %a, %o; mov.u32 %k, 0;\n"
-                           "L: call __dovetail_touch, (%a, 0, 0, 0); add.u64 %a, %a, 256; add.u32 %k, %k, 1; setp.lt.u32 %p, %k, 40; @%p bra L;\n"
-                           "ret;\n}\n";
+static const char many[] =
+    ".version 8.0\n.target sm_90\n.address_size 64\n"
+    ".extern .func __dovetail_touch (.param .b64 a, .param .b64 o, .param .b32 s, .param .b32 h);\n"
+    ".visible .entry many(.param .u64 base)\n{\n"
+    ".reg .b64 %a, %o; .reg .b32 %b, %t, %k; .reg .pred %p;\n"
+    /* 64 words, 40 steps */
+    "ld.param.u64 %a, [base]; mov.u32 %b, %ctaid.x; mov.u32 %t, %tid.x; mad.lo.u32 %b, %b, 2560, %t;\n"
+    "mul.wide.u32 %o, %b, 4; add.u64 %a, %a, %o; mov.u32 %k, 0;\n"
+    "L: call __dovetail_touch, (%a, 0, 0, 0); add.u64 %a, %a, 256; add.u32 %k, %k, 1; setp.lt.u32 %p, %k, 40; @%p bra "
+    "L;\n"
+    "ret;\n}\n";
 static uint8_t seen[MANY];
 
 static void one_run(void *user, uint64_t block, uint32_t range, uint32_t plane, const uint64_t (*run)[2], size_t n)
 {
-    assert_true(block < MANY && !range && !plane && n == 1 && run[0][0] == block * 64 * 4 * STEPS && run[0][1] == (block + 1) * 64 * 4 * STEPS);
+    assert_true(block < MANY && !range && !plane && n == 1 && run[0][0] == block * 64 * 4 * STEPS &&
+                run[0][1] == (block + 1) * 64 * 4 * STEPS);
     assert_int_equal(seen[block]++, 0); /* calls come one at a time */
 }
 
@@ -187,7 +211,8 @@ static void blocks_on_many_threads(void **state)
     void *args[] = {&base};
     struct dovetail_touch_site s = {4, 1, 1};
     struct dovetail_touch_range x = {base, (uint64_t)MANY * 64 * 4 * STEPS, 1, 0};
-    struct dovetail_recorder r = {.site = &s, .range = &x, .nsite = 1, .nrange = 1, .nplane = 1, .shift = 2, .touched = one_run};
+    struct dovetail_recorder r = {
+        .site = &s, .range = &x, .nsite = 1, .nrange = 1, .nplane = 1, .shift = 2, .touched = one_run};
     OK(F(cuModuleLoadData)(&m, many));
     OK(F(cuModuleGetFunction)(&f, m, "many"));
     OK(X(dovetailRecord)(&r));
@@ -219,7 +244,7 @@ static void strays(void **state)
         unsigned site, how;
         bool stray;
     } c[] = {
-        {0x0FFFFC, 2, DOVETAIL_TOUCH_RECORD, true},      /* before */
+        {0x0FFFFC, 2, DOVETAIL_TOUCH_RECORD, true}, /* before */
         {0x100000 + MOST, 0, DOVETAIL_TOUCH_RECORD, true},
         {0x100000 + MOST - 8, 4, DOVETAIL_TOUCH_RECORD, true}, /* over the end */
         {0x100000 + MOST - 8, 3, DOVETAIL_TOUCH_RECORD, false},
@@ -261,7 +286,8 @@ static void wrong_recorders(void **state)
     struct dovetail_touch_range x = ranges[0];
 #define WRONG(...)                                                                                                     \
     do {                                                                                                               \
-        r = ok, s = (struct dovetail_touch_site){4, 1, 0}, x = ranges[0], r.site = &s, r.range = &x, r.nsite = r.nrange = 1; \
+        r = ok, s = (struct dovetail_touch_site){4, 1, 0}, x = ranges[0], r.site = &s, r.range = &x,                   \
+        r.nsite = r.nrange = 1;                                                                                        \
         __VA_ARGS__;                                                                                                   \
         IS(X(dovetailRecord)(&r), CUDA_ERROR_INVALID_VALUE);                                                           \
     } while (0)
@@ -284,9 +310,10 @@ static void wrong_recorders(void **state)
 static void misuse(void **state)
 {
     struct dovetail_recorder r = recorder(0);
-    static const char *const bad[] = {
-        ".reg .b64 %a; mov.u64 %a, 0; call __dovetail_touch, (%a, %a, 0, 0);", ".reg .b32 %a; mov.u32 %a, 0; call __dovetail_touch, (%a, 0, 0, 0);",
-        "call __dovetail_touch, (4, 0, 0, 0);", ".reg .b64 %a; mov.u64 %a, 0; call __dovetail_touch, (%a, 0, 0, 256);"};
+    static const char *const bad[] = {".reg .b64 %a; mov.u64 %a, 0; call __dovetail_touch, (%a, %a, 0, 0);",
+                                      ".reg .b32 %a; mov.u32 %a, 0; call __dovetail_touch, (%a, 0, 0, 0);",
+                                      "call __dovetail_touch, (4, 0, 0, 0);",
+                                      ".reg .b64 %a; mov.u64 %a, 0; call __dovetail_touch, (%a, 0, 0, 256);"};
     CUmodule m;
     CUfunction f;
     for (unsigned i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -305,7 +332,8 @@ static void misuse(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest t[] = {cmocka_unit_test(any_shape), cmocka_unit_test(blocks_on_many_threads), cmocka_unit_test(strays), cmocka_unit_test(wrong_recorders),
+    const struct CMUnitTest t[] = {cmocka_unit_test(any_shape), cmocka_unit_test(blocks_on_many_threads),
+                                   cmocka_unit_test(strays), cmocka_unit_test(wrong_recorders),
                                    cmocka_unit_test(misuse)};
     return cmocka_run_group_tests(t, load, unload);
 }

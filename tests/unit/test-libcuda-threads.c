@@ -1,5 +1,5 @@
-/* Eight threads use contexts, modules, streams, events, memory and graphs of one device at once, destroy what others use, and fork. Built a
- * second time with ThreadSanitizer (tests/driver/meson.build).
+/* Eight threads use contexts, modules, streams, events, memory and graphs of one device at once, destroy what others
+ * use, and fork. Built a second time with ThreadSanitizer (tests/driver/meson.build).
  */
 #include <pthread.h>
 #include <sys/wait.h>
@@ -8,13 +8,13 @@
 
 enum { THREADS = 8, ROUNDS = 12, WORDS = 96 };
 
-#define CHECK(call)                                                                                                                \
-    do {                                                                                                                           \
-        CUresult r_ = (call);                                                                                                      \
-        if (r_ != CUDA_SUCCESS) {                                                                                                  \
-            fprintf(stderr, "%s: %d\n", #call, (int)r_);                                                                           \
-            return (void *)1;                                                                                                      \
-        }                                                                                                                          \
+#define CHECK(call)                                                                                                    \
+    do {                                                                                                               \
+        CUresult r_ = (call);                                                                                          \
+        if (r_ != CUDA_SUCCESS) {                                                                                      \
+            fprintf(stderr, "%s: %d\n", #call, (int)r_);                                                               \
+            return (void *)1;                                                                                          \
+        }                                                                                                              \
     } while (0)
 
 static struct {
@@ -52,22 +52,24 @@ static struct {
 static void look_up(void)
 {
 #define GET(member, name) cu.member = F(name)
-    GET(ctx_create, cuCtxCreate), GET(ctx_destroy, cuCtxDestroy), GET(set_current, cuCtxSetCurrent), GET(push, cuCtxPushCurrent);
+    GET(ctx_create, cuCtxCreate), GET(ctx_destroy, cuCtxDestroy), GET(set_current, cuCtxSetCurrent),
+        GET(push, cuCtxPushCurrent);
     GET(pop, cuCtxPopCurrent), GET(sync, cuCtxSynchronize), GET(load, cuModuleLoadData), GET(unload, cuModuleUnload);
-    GET(function, cuModuleGetFunction), GET(alloc, cuMemAllocAsync), GET(free, cuMemFreeAsync), GET(set, cuMemsetD32Async);
-    GET(fetch, cuMemcpyDtoHAsync), GET(stream, cuStreamCreate), GET(stream_destroy, cuStreamDestroy), GET(stream_sync, cuStreamSynchronize);
-    GET(wait, cuStreamWaitEvent), GET(event, cuEventCreate), GET(event_destroy, cuEventDestroy), GET(record, cuEventRecord);
-    GET(elapsed, cuEventElapsedTime), GET(launch, cuLaunchKernel), GET(host, cuLaunchHostFunc), GET(begin, cuStreamBeginCapture);
+    GET(function, cuModuleGetFunction), GET(alloc, cuMemAllocAsync), GET(free, cuMemFreeAsync),
+        GET(set, cuMemsetD32Async);
+    GET(fetch, cuMemcpyDtoHAsync), GET(stream, cuStreamCreate), GET(stream_destroy, cuStreamDestroy),
+        GET(stream_sync, cuStreamSynchronize);
+    GET(wait, cuStreamWaitEvent), GET(event, cuEventCreate), GET(event_destroy, cuEventDestroy),
+        GET(record, cuEventRecord);
+    GET(elapsed, cuEventElapsedTime), GET(launch, cuLaunchKernel), GET(host, cuLaunchHostFunc),
+        GET(begin, cuStreamBeginCapture);
     GET(end, cuStreamEndCapture), GET(instantiate, cuGraphInstantiateWithFlags), GET(graph_launch, cuGraphLaunch);
     GET(exec_destroy, cuGraphExecDestroy), GET(graph_destroy, cuGraphDestroy);
 }
 
 static CUcontext shared;
 
-static void bump(void *p)
-{
-    ++*(int *)p;
-}
+static void bump(void *p) { ++*(int *)p; }
 
 /* Own context in odd threads, the shared one in even ones; everything else is the thread's own. */
 static void *work(void *arg)
@@ -223,7 +225,9 @@ static void forks(void **state)
         int n;
         CUcontext c;
         _exit(F(cuInit)(0) == CUDA_ERROR_NOT_INITIALIZED && F(cuDeviceGetCount)(&n) == CUDA_ERROR_NOT_INITIALIZED &&
-              F(cuCtxGetCurrent)(&c) == CUDA_ERROR_NOT_INITIALIZED ? 0 : 1);
+                      F(cuCtxGetCurrent)(&c) == CUDA_ERROR_NOT_INITIALIZED
+                  ? 0
+                  : 1);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
     assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
@@ -235,9 +239,11 @@ static void forks(void **state)
 static void *orphan(void *c)
 {
     CUdeviceptr p;
-    return (void *)(uintptr_t)(cu.set_current(c) == CUDA_SUCCESS && usleep(20000) == 0 && cu.sync() == CUDA_ERROR_CONTEXT_IS_DESTROYED &&
+    return (void *)(uintptr_t)(cu.set_current(c) == CUDA_SUCCESS && usleep(20000) == 0 &&
+                                       cu.sync() == CUDA_ERROR_CONTEXT_IS_DESTROYED &&
                                        cu.alloc(&p, 4, NULL) == CUDA_ERROR_CONTEXT_IS_DESTROYED
-                                   ? 0 : 1);
+                                   ? 0
+                                   : 1);
 }
 
 static void orphans(void **state)
@@ -258,7 +264,7 @@ static void orphans(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(at_once), cmocka_unit_test(destroyed_in_use), cmocka_unit_test(forks),
-                                       cmocka_unit_test(orphans)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(at_once), cmocka_unit_test(destroyed_in_use),
+                                       cmocka_unit_test(forks), cmocka_unit_test(orphans)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -52,11 +52,12 @@ static const char traps[] = ".visible .entry traps()\n{\ntrap;\n}\n";
 static const char misaligned[] = ".visible .entry mis(.param .u64 a)\n{\n.reg .b64 %rd<3>; .reg .b32 %r<2>;\n"
                                  "ld.param.u64 %rd1, [a]; add.s64 %rd2, %rd1, 2; ld.global.u32 %r1, [%rd2];\n"
                                  "st.global.u32 [%rd1], %r1; ret;\n}\n";
-static const char dynamic[] = ".extern .shared .align 4 .b8 sh[];\n.global .u32 counter = 7;\n"
-                              ".visible .entry dyn(.param .u64 a)\n{\n.reg .b64 %rd<3>; .reg .b32 %r<5>;\n"
-                              "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, sh; add.s32 %r3, %r3, %r2;\n"
-                              "st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r4, [%r3]; cvt.u64.u32 %rd2, %r2;\n"
-                              "add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2], %r4; ret;\n}\n";
+static const char dynamic[] =
+    ".extern .shared .align 4 .b8 sh[];\n.global .u32 counter = 7;\n"
+    ".visible .entry dyn(.param .u64 a)\n{\n.reg .b64 %rd<3>; .reg .b32 %r<5>;\n"
+    "ld.param.u64 %rd1, [a]; mov.u32 %r1, %tid.x; shl.b32 %r2, %r1, 2; mov.u32 %r3, sh; add.s32 %r3, %r3, %r2;\n"
+    "st.shared.u32 [%r3], %r1; bar.sync 0; ld.shared.u32 %r4, [%r3]; cvt.u64.u32 %rd2, %r2;\n"
+    "add.s64 %rd2, %rd1, %rd2; st.global.u32 [%rd2], %r4; ret;\n}\n";
 static char ptx[16384];
 
 static CUcontext fresh(void)
@@ -187,7 +188,8 @@ static void vector_add(void **state)
     assert_int_equal(F(cuLaunchKernel)(f, 1, 1, 1, 2048, 1, 1, 0, NULL, args, NULL), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 50000, NULL, args, NULL), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(F(cuLaunchKernel)(f, 1, 1, 1, 1, 1, 1, 0, NULL, NULL, NULL), CUDA_ERROR_INVALID_VALUE);
-    assert_int_equal(F(cuLaunchKernel)(f, 1, 1, 1, 1024, 1, 1, 0, NULL, args, NULL), CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    assert_int_equal(F(cuLaunchKernel)(f, 1, 1, 1, 1024, 1, 1, 0, NULL, args, NULL),
+                     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
     assert_int_equal(F(cuMemcpyHtoD)(a, x, sizeof x + 1), CUDA_ERROR_INVALID_VALUE);
     assert_int_equal(F(cuMemFree)(a + 4), CUDA_ERROR_INVALID_VALUE);
     OK(F(cuMemFree)(a));
@@ -213,7 +215,8 @@ static void modules(void **state)
     assert_int_equal(F(cuModuleLoadDataEx)(&m, bad, 2, opt, val), CUDA_ERROR_INVALID_PTX);
     assert_non_null(strstr(log, "line 6"));
     assert_int_equal(F(cuModuleLoadData)(&m, "\177ELF..."), CUDA_ERROR_NO_BINARY_FOR_GPU);
-    assert_int_equal(F(cuModuleLoadData)(&m, ".version 8.7\n.target sm_100\n.address_size 64\n"), CUDA_ERROR_NO_BINARY_FOR_GPU);
+    assert_int_equal(F(cuModuleLoadData)(&m, ".version 8.7\n.target sm_100\n.address_size 64\n"),
+                     CUDA_ERROR_NO_BINARY_FOR_GPU);
     OK(F(cuModuleLoadData)(&m, ptx));
     assert_int_equal(F(cuModuleGetFunction)(&f, m, "nope"), CUDA_ERROR_NOT_FOUND);
     OK(F(cuModuleGetGlobal)(&p, &n, m, "counter"));
@@ -228,9 +231,11 @@ static void modules(void **state)
     /* dynamic shared memory: over the default only after opting in */
     OK(F(cuMemAlloc)(&p, 4096));
     void *args[] = {&p};
-    assert_int_equal(F(cuLaunchKernel)((CUfunction)k, 1, 1, 1, 1024, 1, 1, 100 * 1024, NULL, args, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(F(cuLaunchKernel)((CUfunction)k, 1, 1, 1, 1024, 1, 1, 100 * 1024, NULL, args, NULL),
+                     CUDA_ERROR_INVALID_VALUE);
     OK(F(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 100 * 1024));
-    assert_int_equal(F(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 300 * 1024), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(F(cuFuncSetAttribute)(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 300 * 1024),
+                     CUDA_ERROR_INVALID_VALUE);
     OK(F(cuLaunchKernel)((CUfunction)k, 1, 1, 1, 1024, 1, 1, 100 * 1024, NULL, args, NULL));
     unsigned out[1024];
     OK(F(cuMemcpyDtoH)(out, p, sizeof out));
@@ -267,7 +272,7 @@ static void events_and_streams(void **state)
         OK(F(cuEventSynchronize)(e1));
         OK(F(cuEventElapsedTime)(pass ? &again : &ms, e0, e1));
     }
-    assert_true(ms == again); /* modelled: always the same */
+    assert_true(ms == again);              /* modelled: always the same */
     assert_true(ms > 0.020f && ms < 0.2f); /* ten launches of at least the host's 2.2 us */
     OK(F(cuStreamWaitEvent)(t, e1, 0));
     OK(F(cuStreamDestroy)(s));
@@ -278,10 +283,7 @@ static void events_and_streams(void **state)
 }
 
 static int calls;
-static void host_fn(void *user)
-{
-    calls += *(int *)user;
-}
+static void host_fn(void *user) { calls += *(int *)user; }
 
 static void graphs(void **state)
 {
@@ -304,8 +306,14 @@ static void graphs(void **state)
     memcpy(&bits, &one, 4);
     CUDA_MEMSET_NODE_PARAMS sp = {.dst = a, .value = bits, .elementSize = 4, .width = 1000, .height = 1};
     OK(F(cuGraphAddMemsetNode)(&set, g, NULL, 0, &sp, NULL));
-    CUDA_KERNEL_NODE_PARAMS kp = {.func = f, .gridDimX = 4, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 256, .blockDimY = 1,
-                                  .blockDimZ = 1, .kernelParams = args2};
+    CUDA_KERNEL_NODE_PARAMS kp = {.func = f,
+                                  .gridDimX = 4,
+                                  .gridDimY = 1,
+                                  .gridDimZ = 1,
+                                  .blockDimX = 256,
+                                  .blockDimY = 1,
+                                  .blockDimZ = 1,
+                                  .kernelParams = args2};
     OK(F(cuGraphAddKernelNode)(&k2, g, NULL, 0, &kp)); /* added before the node it follows */
     kp.kernelParams = args1;
     OK(F(cuGraphAddKernelNode)(&k1, g, &set, 1, &kp));
@@ -330,7 +338,8 @@ static void graphs(void **state)
     OK(X(dovetailGraphNodeTime)(x, k1, &s1, &t1));
     OK(X(dovetailGraphNodeTime)(x, k2, &s2, &t2));
     assert_true(t1 > s1 && s2 > t1 && t2 > s2);
-    assert_true(s2 - t1 > (GRAPH_LAUNCH - 0.01) && s2 - t1 < (GRAPH_LAUNCH + 0.01)); /* a node of a graph costs that much */
+    /* a node of a graph costs that much */
+    assert_true(s2 - t1 > (GRAPH_LAUNCH - 0.01) && s2 - t1 < (GRAPH_LAUNCH + 0.01));
     n = 1;
     OK(F(cuGraphExecKernelNodeSetParams)(x, k2, &kp)); /* args1 again, for one element */
     OK(F(cuGraphLaunch)(x, NULL));
@@ -563,9 +572,16 @@ int main(void)
     unsetenv("DOVETAIL_SOFTGPU_MODEL");
     get = (__typeof__(get))dlsym(lib, "cuGetProcAddress_v2");
     snprintf(ptx, sizeof ptx, "%s%s%s%s%s%s", head, vadd, spin, traps, misaligned, dynamic);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(device), cmocka_unit_test(procs), cmocka_unit_test(vector_add), cmocka_unit_test(modules),
-        cmocka_unit_test(events_and_streams), cmocka_unit_test(graphs), cmocka_unit_test(capture), cmocka_unit_test(faults),
-        cmocka_unit_test(arena), cmocka_unit_test(host_memory), cmocka_unit_test(threads)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(device),
+                                       cmocka_unit_test(procs),
+                                       cmocka_unit_test(vector_add),
+                                       cmocka_unit_test(modules),
+                                       cmocka_unit_test(events_and_streams),
+                                       cmocka_unit_test(graphs),
+                                       cmocka_unit_test(capture),
+                                       cmocka_unit_test(faults),
+                                       cmocka_unit_test(arena),
+                                       cmocka_unit_test(host_memory),
+                                       cmocka_unit_test(threads)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,8 +20,11 @@ static struct ptx_module *parse(const char *body)
     struct ptx_module *m;
     struct dt_err e = {0};
     char *s;
-    if (asprintf(&s, HEAD ".global .u32 g; .func (.param .b32 o) fn(.param .b32 i) { ret; }\n.entry k(.param .u64 x, .param .u32 n) { "
-                     "%s\n%s\n}", REGS, body) < 0 ||
+    if (asprintf(&s,
+                 HEAD ".global .u32 g; .func (.param .b32 o) fn(.param .b32 i) { ret; }\n.entry k(.param .u64 x, "
+                      ".param .u32 n) { "
+                      "%s\n%s\n}",
+                 REGS, body) < 0 ||
         ptx_parse(s, strlen(s), &m, &e) < 0)
         fail_msg("%s", e.detail);
     free(s);
@@ -52,7 +55,9 @@ static void test_verify(void **state)
     verdict("add.u32 %r1, %tid.x, 1;", "%tid may only be read by mov and cvt");
     verdict("mov.u32 %r1, %tid.x; cvt.u64.u32 %d1, %tid.x; mov.v4.u32 {%r1, %r2, %r3, _}, %tid;", NULL);
     verdict("mov.u32 %r1, %tid;", "wrong component");
-    verdict("ld.param.u64 %d1, [x]; ld.param.u32 %r1, [x+4]; ld.global.u8 %h1, [%d1]; ld.global.u8 %r1, [%d1]; cvt.u8.u32 %h1, %r1;", NULL);
+    verdict("ld.param.u64 %d1, [x]; ld.param.u32 %r1, [x+4]; ld.global.u8 %h1, [%d1]; ld.global.u8 %r1, [%d1]; "
+            "cvt.u8.u32 %h1, %r1;",
+            NULL);
     verdict("ld.param.u64 %d1, [x+4];", "access leaves parameter x");
     verdict("ld.global.u32 %r1, [%r2];", "cannot hold an address");
     verdict("ld.shared.u32 %r1, [%r2]; ld.shared.v2.u32 {%r1, %r2}, [%r2]; ld.global.b32 {%r1}, [%d1];", NULL);
@@ -61,7 +66,9 @@ static void test_verify(void **state)
     verdict("mov.b64 %d1, {%r1, %r2}; mov.b64 {%r1, _}, %d1; mov.b32 %r1, {%h1, %h2};", NULL);
     verdict("mov.b64 %d1, {%r1, %h1};", "does not have 4 bytes");
     verdict("selp.b32 %r1, 1, 2, %r3;", "no predicate");
-    verdict("setp.lt.s32 %p1|%p2, %r1, %r2; @!%p1 add.s32 %r1, %r1, 1; vote.sync.ballot.b32 %r1, !%p1, -1; lop3.b32 %r1, %r1, %r2, %r3, 0x96;", NULL);
+    verdict("setp.lt.s32 %p1|%p2, %r1, %r2; @!%p1 add.s32 %r1, %r1, 1; vote.sync.ballot.b32 %r1, !%p1, -1; lop3.b32 "
+            "%r1, %r1, %r2, %r3, 0x96;",
+            NULL);
     verdict("@%r1 ret;", "guard is no predicate");
     verdict("bar.red.popc.u32 %r1, 0, %p1; bar.red.and.pred %p1, 0, 64, !%p2; bar.sync 0, 64;", NULL);
     verdict("bar.red.popc.u32 %r1, 0, %r2;", "no predicate");
@@ -69,11 +76,17 @@ static void test_verify(void **state)
     verdict("{ .param .b32 a; call (a), fn; }", "0 arguments where 1 are declared");
     verdict("{ .param .b64 a; .param .b32 b; call (b), fn, (a); }", "does not have the size");
     verdict("call k, (%r1, %r2);", "call of an entry");
-    verdict("st.global.f32 [%d1], %f1; st.global.b32 [%d1], %f1; atom.global.add.f32 %f1, [%d1], 0f3F800000; atom.global.cas.b32 %r1, [%d1], 0, 1;", NULL);
-    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, !%p1, 1, -1, 0, 1;", NULL);
-    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %r2, %p1, 1, 1, 0, 0;", "%r2 is .b32");
-    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %r1, 1, 1, 0, 0;", "no predicate");
-    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %p1, %r1, 1, 0, 0;", "no constant");
+    verdict("st.global.f32 [%d1], %f1; st.global.b32 [%d1], %f1; atom.global.add.f32 %f1, [%d1], 0f3F800000; "
+            "atom.global.cas.b32 %r1, [%d1], 0, 1;",
+            NULL);
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, !%p1, 1, -1, 0, 1;",
+            NULL);
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %r2, %p1, 1, 1, 0, 0;",
+            "%r2 is .b32");
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %r1, 1, 1, 0, 0;",
+            "no predicate");
+    verdict("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %p1, %r1, 1, 0, 0;",
+            "no constant");
     verdict("anything.goes %r1, %f1;", NULL);
 }
 
@@ -83,8 +96,12 @@ static void test_verify_built(void **state)
     struct ptx_function *f = ptx_find_function(m, "k");
     struct dt_err e = {0};
     uint32_t r = ptx_reg_new(f, PTX_B32, "x"), l = ptx_label_new(f, "T");
-    struct ptx_opnd o[3] = {{.kind = PTX_O_REG, .reg = r, .comp = -1}, {.kind = PTX_O_REG, .reg = r, .comp = -1}, {.kind = PTX_O_IMM, .imm_type = PTX_S64, .bits = 7}};
-    struct ptx_inst *i = ptx_append(f, (struct ptx_inst){.op = PTX_OP_ADD, .nopnd = 3, .opnd = o, .pred = PTX_NO_REG, .ntype = 1, .type = {PTX_S32}});
+    struct ptx_opnd o[3] = {{.kind = PTX_O_REG, .reg = r, .comp = -1},
+                            {.kind = PTX_O_REG, .reg = r, .comp = -1},
+                            {.kind = PTX_O_IMM, .imm_type = PTX_S64, .bits = 7}};
+    struct ptx_inst *i = ptx_append(
+        f,
+        (struct ptx_inst){.op = PTX_OP_ADD, .nopnd = 3, .opnd = o, .pred = PTX_NO_REG, .ntype = 1, .type = {PTX_S32}});
     assert_int_equal(ptx_verify(m, &e), 0);
     i->opnd[1].reg = 999;
     assert_int_equal(ptx_verify(m, &e), DT_E_PTX);
@@ -120,9 +137,17 @@ static void test_build(void **state)
     uint32_t a = ptx_reg_new(f, PTX_B32, "dt_r"), b = ptx_reg_new(f, PTX_B32, "dt_r");
     assert_string_equal(f->reg[a].name, "%dt_r");
     assert_string_equal(f->reg[b].name, "%dt_r_1");
-    assert_int_equal(ptx_append_text(f, &e, ".reg .b64 %%p; .reg .pred %%q; ld.param.u64 %%p, [out]; mov.u32 %s, %%tid.x;", f->reg[a].name), 0);
-    assert_int_equal(ptx_append_text(f, &e, "setp.gt.u32 %%q, %%dt_r, 7; @%%q bra DONE; LOOP: { .reg .b32 %%p; mov.b32 %%p, 1; }"), 0);
-    assert_int_equal(ptx_append_text(f, &e, "st.global.u32 [%%p], %s; ld.shared.u32 %s, [tile+4]; @!%%q bra LOOP; DONE: ret;", f->reg[a].name, f->reg[b].name), 0);
+    assert_int_equal(ptx_append_text(f, &e,
+                                     ".reg .b64 %%p; .reg .pred %%q; ld.param.u64 %%p, [out]; mov.u32 %s, %%tid.x;",
+                                     f->reg[a].name),
+                     0);
+    assert_int_equal(
+        ptx_append_text(f, &e, "setp.gt.u32 %%q, %%dt_r, 7; @%%q bra DONE; LOOP: { .reg .b32 %%p; mov.b32 %%p, 1; }"),
+        0);
+    assert_int_equal(ptx_append_text(f, &e,
+                                     "st.global.u32 [%%p], %s; ld.shared.u32 %s, [tile+4]; @!%%q bra LOOP; DONE: ret;",
+                                     f->reg[a].name, f->reg[b].name),
+                     0);
     uint32_t n = f->ninst;
     assert_int_equal(ptx_append_text(f, &e, "mov.b32 %%dt_r, 1; mov.b32 %%nope, 1;"), DT_E_PTX);
     assert_non_null(strstr(e.detail, "%nope is not declared"));
@@ -163,14 +188,17 @@ static char *printed(const struct ptx_module *m)
     return dt_str_take(&s);
 }
 
-/* An instruction says which line of which posted text it is, through copies into other modules and through text, twice. */
+/* An instruction says which line of which posted text it is, through copies into other modules and through text,
+ * twice. */
 static void test_origins(void **state)
 {
     static const char head[] = ".version 8.0\n.target sm_80\n.address_size 64\n";
     (void)state;
     char text[2][600];
     for (int k = 0; k < 2; k++)
-        snprintf(text[k], sizeof text[k], "%s%s.visible .entry k()\n{\n.reg .b32 %%r<3>;\n%smov.b32 %%r1, %d;\nL:\nadd.s32 %%r2, %%r1, 1; ret;\n}\n.file 1 \"mine.cu\"\n",
+        snprintf(text[k], sizeof text[k],
+                 "%s%s.visible .entry k()\n{\n.reg .b32 %%r<3>;\n%smov.b32 %%r1, %d;\nL:\nadd.s32 %%r2, %%r1, 1; "
+                 "ret;\n}\n.file 1 \"mine.cu\"\n",
                  head, k ? "\n" : "", k ? "" : ".loc 1 99 0\n", k);
     struct ptx_module *a = parsed(text[0]), *b = parsed(text[1]), *c = NULL, *again;
     struct dt_err e = {0};
@@ -189,9 +217,12 @@ static void test_origins(void **state)
     assert_null(strstr(plain, ".file"));
     c->origins = true;
     char *said = printed(c);
-    static const char want[] = ".address_size 64\n.file 1 \"dovetail\"\n.file 2 \"posted-000000000abc\"\n.file 3 \"posted-123456789abc\"\n\n\n"
-                               ".visible .entry k()\n{\n\t.reg .b32 %r<3>;\n\t.loc 2 8 0\n\tmov.b32 %r1, 0;\nL:\n\t.loc 2 10 0\n\tadd.s32 %r2, %r1, 1;\n"
-                               "\t.loc 1 1 0\n\tmov.b32 %r2, 7;\n\t.loc 3 8 0\n\tmov.b32 %r1, 1;\n\t.loc 3 10 0\n\tadd.s32 %r2, %r1, 1;\n\t.loc 2 10 0\n\tret;\n}\n";
+    static const char want[] =
+        ".address_size 64\n.file 1 \"dovetail\"\n.file 2 \"posted-000000000abc\"\n.file 3 \"posted-123456789abc\"\n\n\n"
+        ".visible .entry k()\n{\n\t.reg .b32 %r<3>;\n\t.loc 2 8 0\n\tmov.b32 %r1, 0;\nL:\n\t.loc 2 10 0\n\tadd.s32 "
+        "%r2, %r1, 1;\n"
+        "\t.loc 1 1 0\n\tmov.b32 %r2, 7;\n\t.loc 3 8 0\n\tmov.b32 %r1, 1;\n\t.loc 3 10 0\n\tadd.s32 %r2, %r1, "
+        "1;\n\t.loc 2 10 0\n\tret;\n}\n";
     assert_string_equal(strstr(said, ".address"), want);
     again = parsed(said);
     assert_true(ptx_origin_read(again));
@@ -228,15 +259,26 @@ static char *canonical(const char *text)
 
 static void test_canonical(void **state)
 {
-    char *a = canonical(HEAD ".global .u32 unused; .global .u32 count = 7; .func (.param .b32 o) fn(.param .b32 i) { .reg .b32 t; ld.param.b32 t, [i]; ret; }\n"
-                             ".entry first(.param .u64 first_param_0) { .reg .b32 %a<9>; .shared .b8 tile[16]; mov.b32 %a5, 1; bra X; X: frob %a5; "
-                             "{ .param .b32 q; .param .b32 z; call (q), fn, (z); } st.shared.b32 [tile], %a5; ld.global.u32 %a2, [count]; }"),
-         *b = canonical(HEAD ".global .u32 total = 7; .func (.param .b32 p) other(.param .b32 pp) { .reg .b32 %r9; ld.param.b32 %r9, [pp]; ret; }\n"
-                             ".visible .entry second(.param .u64 x) { .reg .b32 v, w; .shared .b8 unused[4]; .shared .b8 s[16]; mov.b32 w, 1; bra Y; Y: frob w; "
-                             "{ .param .b32 q; .param .b32 z; call (q), other, (z); } st.shared.b32 [s], w; ld.global.u32 v, [total]; }"),
-         *d = canonical(HEAD ".global .u32 total = 8; .func (.param .b32 p) other(.param .b32 pp) { .reg .b32 %r9; ld.param.b32 %r9, [pp]; ret; }\n"
-                             ".visible .entry second(.param .u64 x) { .reg .b32 v, w; .shared .b8 s[16]; mov.b32 w, 1; bra Y; Y: frob w; "
-                             "{ .param .b32 q; .param .b32 z; call (q), other, (z); } st.shared.b32 [s], w; ld.global.u32 v, [total]; }");
+    char *
+        a = canonical(HEAD ".global .u32 unused; .global .u32 count = 7; .func (.param .b32 o) fn(.param .b32 i) { "
+                           ".reg .b32 t; ld.param.b32 t, [i]; ret; }\n"
+                           ".entry first(.param .u64 first_param_0) { .reg .b32 %a<9>; .shared .b8 tile[16]; mov.b32 "
+                           "%a5, 1; bra X; X: frob %a5; "
+                           "{ .param .b32 q; .param .b32 z; call (q), fn, (z); } st.shared.b32 [tile], %a5; "
+                           "ld.global.u32 %a2, [count]; }"),
+       *b = canonical(
+           HEAD
+           ".global .u32 total = 7; .func (.param .b32 p) other(.param .b32 pp) { .reg .b32 %r9; ld.param.b32 %r9, "
+           "[pp]; ret; }\n"
+           ".visible .entry second(.param .u64 x) { .reg .b32 v, w; .shared .b8 unused[4]; .shared .b8 s[16]; mov.b32 "
+           "w, 1; bra Y; Y: frob w; "
+           "{ .param .b32 q; .param .b32 z; call (q), other, (z); } st.shared.b32 [s], w; ld.global.u32 v, [total]; }"),
+       *d = canonical(
+           HEAD
+           ".global .u32 total = 8; .func (.param .b32 p) other(.param .b32 pp) { .reg .b32 %r9; ld.param.b32 %r9, "
+           "[pp]; ret; }\n"
+           ".visible .entry second(.param .u64 x) { .reg .b32 v, w; .shared .b8 s[16]; mov.b32 w, 1; bra Y; Y: frob w; "
+           "{ .param .b32 q; .param .b32 z; call (q), other, (z); } st.shared.b32 [s], w; ld.global.u32 v, [total]; }");
     assert_string_equal(a, b);
     assert_string_not_equal(a, d);
     free(a);
@@ -246,16 +288,16 @@ static void test_canonical(void **state)
 
 static void test_cfg(void **state)
 {
-    struct ptx_module *m = parse("mov.b32 %r1, 0;\n"             /* 0 */
+    struct ptx_module *m = parse("mov.b32 %r1, 0;\n" /* 0 */
                                  "@%p1 bra ELSE;\n"
-                                 "add.s32 %r1, %r1, 1; bra JOIN;\n" /* 1 */
-                                 "ELSE: add.s32 %r1, %r1, 2;\n"     /* 2 */
-                                 "JOIN: LOOP: @%p2 bra LOOP;\n"     /* 3 */
+                                 "add.s32 %r1, %r1, 1; bra JOIN;\n"          /* 1 */
+                                 "ELSE: add.s32 %r1, %r1, 2;\n"              /* 2 */
+                                 "JOIN: LOOP: @%p2 bra LOOP;\n"              /* 3 */
                                  "brx.idx %r1, T; T: .branchtargets A, B;\n" /* 4, 5: the list, unreachable */
-                                 "A: ret;\n"                        /* 6 */
-                                 "B: @%p3 exit;\n"                  /* 7 */
-                                 "SPIN: bra SPIN;\n"                /* 8 */
-                                 "DEAD: ret;");                     /* 9 */
+                                 "A: ret;\n"                                 /* 6 */
+                                 "B: @%p3 exit;\n"                           /* 7 */
+                                 "SPIN: bra SPIN;\n"                         /* 8 */
+                                 "DEAD: ret;");                              /* 9 */
     struct ptx_function *f = ptx_find_function(m, "k");
     struct ptx_cfg c;
     struct dt_err e = {0};
@@ -326,7 +368,8 @@ static void test_dominators(void **state)
                 for (at = c.block[v].idom; at != UINT32_MAX; at = c.block[at].idom)
                     chain |= at == without;
                 if (dominated != chain)
-                    fail_msg("round %d: %u dominates %u: %d, chain says %d\n%s", round, without, v, dominated, chain, s.s);
+                    fail_msg("round %d: %u dominates %u: %d, chain says %d\n%s", round, without, v, dominated, chain,
+                             s.s);
             }
         }
         ptx_cfg_done(&c);
@@ -373,11 +416,14 @@ static void test_live(void **state)
     m = parse("mov.b64 %d1, 0; mov.b64 %d2, 0; setp.eq.s32 %p1, %r9, 0; bra NEXT;\n"
               "NEXT: wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f1, %f2, %f3, %f4}, %d1, %d2, %p1, 1, 1, 0, 0;"
               "wgmma.mma_async.sync.aligned.m64n8k16.f16.f16.f16 {%r1, %r2}, {%r3, %r4, %r5, %r6}, %d2, 0, 1, 1, 0;"
-              "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f5, %f6, %f7, %f8}, {%r3, %r4}, {%r7}, {%f1, %f2, %f3, %f4}; ret;");
+              "mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%f5, %f6, %f7, %f8}, {%r3, %r4}, {%r7}, {%f1, %f2, "
+              "%f3, %f4}; ret;");
     f = ptx_find_function(m, "k");
     assert_int_equal(ptx_cfg_build(f, &c, &e), 0);
     assert_int_equal(ptx_live_build(f, &c, &l, &e), 0);
-    for (const char *const *n = (const char *const[]){"%f1", "%f4", "%r1", "%r2", "%r3", "%r6", "%d1", "%d2", "%p1", "%r7", NULL}; *n; n++)
+    for (const char *const *n =
+             (const char *const[]){"%f1", "%f4", "%r1", "%r2", "%r3", "%r6", "%d1", "%d2", "%p1", "%r7", NULL};
+         *n; n++)
         assert_true(live(f, l.in[1], *n));
     assert_false(live(f, l.in[1], "%f5"));
     assert_false(live(f, l.in[0], "%d1"));
@@ -389,7 +435,8 @@ static void test_live(void **state)
 /* The whole path under failing memory: verify, clone, build, flow. */
 static void test_memory(void **state)
 {
-    struct ptx_module *m = parse("mov.b32 %r1, 0; LOOP: @%p1 bra LOOP; frob %r1; { .param .b32 a; .param .b32 b; call (a), fn, (b); } ret;");
+    struct ptx_module *m = parse(
+        "mov.b32 %r1, 0; LOOP: @%p1 bra LOOP; frob %r1; { .param .b32 a; .param .b32 b; call (a), fn, (b); } ret;");
     for (long n = 1;; n++) {
         struct ptx_module *c = NULL;
         struct ptx_cfg cfg = {0};
@@ -425,9 +472,9 @@ static void test_memory(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_verify), cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
-        cmocka_unit_test(test_canonical), cmocka_unit_test(test_origins), cmocka_unit_test(test_cfg), cmocka_unit_test(test_dominators),
-        cmocka_unit_test(test_live), cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_verify),     cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
+        cmocka_unit_test(test_canonical),  cmocka_unit_test(test_origins),      cmocka_unit_test(test_cfg),
+        cmocka_unit_test(test_dominators), cmocka_unit_test(test_live),         cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -40,9 +40,11 @@ static char *print_twice(const char *text, struct ptx_module **ret)
 static char *in_entry(const char *body)
 {
     char *s = NULL;
-    if (asprintf(&s, HEAD ".global .align 4 .b8 g[64];\n.func helper(.param .b32 a);\n"
-                     ".visible .entry k(.param .u64 x)\n{\n.reg .pred p, q;\n.reg .b32 r<9>;\n.reg .b64 d<9>;\n"
-                     ".reg .f32 f<9>;\n.reg .b16 h<9>;\n.shared .align 16 .b8 s[64];\n%s\nret;\n}\n", body) < 0)
+    if (asprintf(&s,
+                 HEAD ".global .align 4 .b8 g[64];\n.func helper(.param .b32 a);\n"
+                      ".visible .entry k(.param .u64 x)\n{\n.reg .pred p, q;\n.reg .b32 r<9>;\n.reg .b64 d<9>;\n"
+                      ".reg .f32 f<9>;\n.reg .b16 h<9>;\n.shared .align 16 .b8 s[64];\n%s\nret;\n}\n",
+                 body) < 0)
         fail();
     return s;
 }
@@ -70,7 +72,8 @@ static void refused(const char *text, const char *where)
 
 static void test_canonical(void **state)
 {
-    prints("ld.global.nc.L1::no_allocate.v4.f32 {f1,f2,f3,f4}, [d1+-4];", "ld.global.nc.L1::no_allocate.v4.f32 {f1, f2, f3, f4}, [d1+-4];");
+    prints("ld.global.nc.L1::no_allocate.v4.f32 {f1,f2,f3,f4}, [d1+-4];",
+           "ld.global.nc.L1::no_allocate.v4.f32 {f1, f2, f3, f4}, [d1+-4];");
     prints("ld.v2.gpu.f32.acquire.global {f1, f2}, [d1];", "ld.acquire.gpu.global.v2.f32 {f1, f2}, [d1];");
     prints("add.s32 r1,r2,-1;", "add.s32 r1, r2, -1;");
     prints("mov.b32 r1, 0x3340U;", "mov.b32 r1, 13120;");
@@ -101,7 +104,8 @@ static void test_opaque(void **state)
 
 static void test_scopes(void **state)
 {
-    char *in = in_entry("mov.b32 r1, 1;\n{ .reg .b64 r1; mov.b64 r1, 2; bra L; L: }\n{ .reg .f32 r1; mov.f32 r1, 0f00000000; bra L; L: }\n"
+    char *in = in_entry("mov.b32 r1, 1;\n{ .reg .b64 r1; mov.b64 r1, 2; bra L; L: }\n{ .reg .f32 r1; mov.f32 r1, "
+                        "0f00000000; bra L; L: }\n"
                         "bra OUT; { bra OUT; { bra OUT; } }\nOUT:\nmov.b32 r2, r1;"),
          *out = print_twice(in, NULL);
     assert_non_null(strstr(out, "mov.b64 r1_1, 2;"));
@@ -119,14 +123,19 @@ static void test_source_lines(void **state)
 {
     struct ptx_module *m;
     struct ptx_source at;
-    char *out = print_twice(HEAD ".visible .entry k()\n{\n.reg .b32 a;\nmov.b32 a, 1;\n.loc 1 10 3\nmov.b32 a, 2;\nmov.b32 a, 3; .loc 2 20 1, function_name $L+4, "
-                            "inlined_at 1 12 7\nmov.b32 a, 4;\n.loc 1 0 0\nmov.b32 a, 5;\n.loc 7 5 1\nmov.b32 a, 6;\n.loc 1 4294967297 1\nret;\n}\n"
-                            ".func g() { .reg .b32 b; mov.b32 b, 7; ret; }\n.file 1 \"k.cu\", 1, 2\n.file 2 \"inc/h.cuh\"\n", &m);
+    char *out = print_twice(
+        HEAD ".visible .entry k()\n{\n.reg .b32 a;\nmov.b32 a, 1;\n.loc 1 10 3\nmov.b32 a, 2;\nmov.b32 a, 3; .loc 2 20 "
+             "1, function_name $L+4, "
+             "inlined_at 1 12 7\nmov.b32 a, 4;\n.loc 1 0 0\nmov.b32 a, 5;\n.loc 7 5 1\nmov.b32 a, 6;\n.loc 1 "
+             "4294967297 1\nret;\n}\n"
+             ".func g() { .reg .b32 b; mov.b32 b, 7; ret; }\n.file 1 \"k.cu\", 1, 2\n.file 2 \"inc/h.cuh\"\n",
+        &m);
     struct ptx_function *k = ptx_find_function(m, "k"), *g = ptx_find_function(m, "g");
     static const struct {
         const char *file, *at_file;
         uint32_t line, at_line;
-    } want[] = {{NULL}, {"k.cu", NULL, 10, 0}, {"k.cu", NULL, 10, 0}, {"inc/h.cuh", "k.cu", 20, 12}, {NULL}, {NULL}, {NULL}};
+    } want[] = {{NULL}, {"k.cu", NULL, 10, 0}, {"k.cu", NULL, 10, 0}, {"inc/h.cuh", "k.cu", 20, 12}, {NULL}, {NULL},
+                {NULL}};
     assert_int_equal(k->ninst, 7);
     for (unsigned i = 0; i < 7; i++) {
         assert_int_equal(ptx_source_of(k, &k->inst[i], &at), want[i].file != NULL);
@@ -150,15 +159,21 @@ static void test_source_lines(void **state)
 static void test_module(void **state)
 {
     struct ptx_module *m;
-    char *out = print_twice("// comment\n" HEAD ".file 1 \"a\\\"b.cu\", 12, 13\n.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
-                            ".global .align 1 .b8 fmt[4] = {104, 105};\n.global .u64 tab[2] = {generic(fmt)+1, fmt};\n.func f1() ;\n"
-                            ".global .align 8 .b8 mix[16] = {1, 2, 0, 0, 0, 0, 0, 0, 0xFF(fmt), 0xFF00(fmt), 0xFF0000(fmt), 0xFF000000(fmt), "
-                            "0xFF00000000(fmt), 0xFF0000000000(fmt), 0xFF000000000000(fmt), 0xFF00000000000000(fmt)};\n"
-                            ".extern .shared .align 16 .b8 dyn[];\n.const .f32 c[2][2] = {{1.0}, {0f40000000, 3.0}};\n"
-                            ".visible .entry k(.param .u64 .ptr .global .align 1 k_param_0, .param .align 8 .b8 k_param_1[24])\n"
-                            ".maxntid 256, 1, 1\n.minnctapersm 2\n{\n.loc 1 5 0\n.pragma \"nounroll\";\n{ // callseq\n.param .b64 param0;\nst.param.b64 [param0], 0;\n"
-                            ".param .b32 retval0;\ncall.uni (retval0), vprintf, (param0, param0);\n}\n.loc 1 6 2, function_name $L1, inlined_at 1 2 3\nret;\n}\n"
-                            ".section .debug_str { .b8 1,2,3 }\n.func f1() { ret; }", &m);
+    char *out = print_twice(
+        "// comment\n" HEAD
+        ".file 1 \"a\\\"b.cu\", 12, 13\n.extern .func (.param .b32 r) vprintf (.param .b64 a, .param .b64 b);\n"
+        ".global .align 1 .b8 fmt[4] = {104, 105};\n.global .u64 tab[2] = {generic(fmt)+1, fmt};\n.func f1() ;\n"
+        ".global .align 8 .b8 mix[16] = {1, 2, 0, 0, 0, 0, 0, 0, 0xFF(fmt), 0xFF00(fmt), 0xFF0000(fmt), "
+        "0xFF000000(fmt), "
+        "0xFF00000000(fmt), 0xFF0000000000(fmt), 0xFF000000000000(fmt), 0xFF00000000000000(fmt)};\n"
+        ".extern .shared .align 16 .b8 dyn[];\n.const .f32 c[2][2] = {{1.0}, {0f40000000, 3.0}};\n"
+        ".visible .entry k(.param .u64 .ptr .global .align 1 k_param_0, .param .align 8 .b8 k_param_1[24])\n"
+        ".maxntid 256, 1, 1\n.minnctapersm 2\n{\n.loc 1 5 0\n.pragma \"nounroll\";\n{ // callseq\n.param .b64 "
+        "param0;\nst.param.b64 [param0], 0;\n"
+        ".param .b32 retval0;\ncall.uni (retval0), vprintf, (param0, param0);\n}\n.loc 1 6 2, function_name $L1, "
+        "inlined_at 1 2 3\nret;\n}\n"
+        ".section .debug_str { .b8 1,2,3 }\n.func f1() { ret; }",
+        &m);
     assert_non_null(strstr(out, ".global .align 8 .u64 tab[2] = {generic(fmt)+1, fmt};"));
     assert_non_null(strstr(out, "0xFF00000000000000(fmt)}"));
     assert_non_null(strstr(out, "{{0f3F800000, 0f00000000}, {0f40000000, 0f40400000}}"));
@@ -178,8 +193,10 @@ static void test_errors(void **state)
 {
     refused("", "line 1, column 1");
     refused(HEAD ".entry k() {\n  add.s32 %r1, %r2, 3;\n}", "line 5, column 11: %r1 is not declared");
-    refused(HEAD ".entry k() {\n .reg .b32 %r<3>;\n add.s32 %r1, %r2;\n}", "line 6, column 2: wrong number of operands");
-    refused(HEAD ".entry k() {\n .reg .b32 %r<3>;\n add.s32 %r1, %r3, %r2;\n}", "line 6, column 15: %r3 is not declared");
+    refused(HEAD ".entry k() {\n .reg .b32 %r<3>;\n add.s32 %r1, %r2;\n}",
+            "line 6, column 2: wrong number of operands");
+    refused(HEAD ".entry k() {\n .reg .b32 %r<3>;\n add.s32 %r1, %r3, %r2;\n}",
+            "line 6, column 15: %r3 is not declared");
     refused(HEAD ".entry k() {\n .reg .b32 %r<3>;\n add.s32 %r1 %r2, 3;\n}", "line 6, column 14: ';' expected");
     refused(HEAD ".entry k() { bra NOWHERE; }", "label NOWHERE is not defined");
     refused(HEAD ".entry k() { { L: } bra L; }", "label L is not defined");
@@ -219,8 +236,9 @@ static void test_hostile(void **state)
 /* Out of memory at the first, second, third, … allocation: an error each time, nothing lost, nothing broken. */
 static void test_memory(void **state)
 {
-    char *in = in_entry("mov.b32 r1, 1; { .reg .b64 r1; mov.b64 r1, 2; frob r1; bra L; L: }\nst.shared.v2.b32 [s+4], {r1, r2}; "
-                        "setp.eq.b32 p, r1, r2; @p call helper, (r3); brx.idx r1, T; T: .branchtargets A, B; A: B:");
+    char *in = in_entry(
+        "mov.b32 r1, 1; { .reg .b64 r1; mov.b64 r1, 2; frob r1; bra L; L: }\nst.shared.v2.b32 [s+4], {r1, r2}; "
+        "setp.eq.b32 p, r1, r2; @p call helper, (r3); brx.idx r1, T; T: .branchtargets A, B; A: B:");
     for (long n = 1;; n++) {
         struct ptx_module *m = NULL;
         struct dt_err e = {0};
@@ -241,18 +259,20 @@ static void test_memory(void **state)
     free(in);
 }
 
-/* Text without what an entry does not need, line for line; what is left parses, and a further call finds nothing to leave out. */
+/* Text without what an entry does not need, line for line; what is left parses, and a further call finds nothing to
+ * leave out. */
 static void test_narrow(void **state)
 {
     (void)state;
-    static const char text[] = HEAD ".func pointed;\n"
-                                    ".global .b64 table[1] = {pointed};\n"
-                                    ".extern .func nowhere;\n"
-                                    ".visible .entry other(.param .u64 x) // a comment\n{\n{ call.uni nowhere; }\nret;\n}\n"
-                                    "/* } */ .func helper { ret; }\n"
-                                    ".visible .entry k(.param .u64 x)\n{\ncall.uni helper;\nret;\n}\n"
-                                    ".weak .entry last() { ret; }\n"
-                                    ".func pointed { ret; }\n";
+    static const char text[] =
+        HEAD ".func pointed;\n"
+             ".global .b64 table[1] = {pointed};\n"
+             ".extern .func nowhere;\n"
+             ".visible .entry other(.param .u64 x) // a comment\n{\n{ call.uni nowhere; }\nret;\n}\n"
+             "/* } */ .func helper { ret; }\n"
+             ".visible .entry k(.param .u64 x)\n{\ncall.uni helper;\nret;\n}\n"
+             ".weak .entry last() { ret; }\n"
+             ".func pointed { ret; }\n";
     struct ptx_module *m, *less;
     const char *entry[] = {"k", "k"}, *both[] = {"last", "other"}, *absent[] = {"k", "K"};
     char *out = NULL, *again = NULL;
@@ -287,10 +307,9 @@ static void test_narrow(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_canonical), cmocka_unit_test(test_opaque), cmocka_unit_test(test_scopes),
-        cmocka_unit_test(test_source_lines), cmocka_unit_test(test_module),    cmocka_unit_test(test_errors), cmocka_unit_test(test_hostile),
-        cmocka_unit_test(test_narrow),
-        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_canonical),    cmocka_unit_test(test_opaque), cmocka_unit_test(test_scopes),
+        cmocka_unit_test(test_source_lines), cmocka_unit_test(test_module), cmocka_unit_test(test_errors),
+        cmocka_unit_test(test_hostile),      cmocka_unit_test(test_narrow), cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

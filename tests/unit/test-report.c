@@ -1,4 +1,5 @@
-/* daemon/report.c: hostile strings do not get into the HTML as markup; a document with nothing in it still gives a page. */
+/* daemon/report.c: hostile strings do not get into the HTML as markup; a document with nothing in it still gives a
+ * page. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -13,12 +14,14 @@
 static void escaped(void **state)
 {
     const char *bad = "<script>alert(\"x\")&</script>";
-    json_t *plan = json_pack("{s:s, s:{s:s, s:s}, s:{s:f, s:s, s:i}, s:{s:f, s:s, s:i}, s:[{s:s, s:[s], s:s, s:s}], s:{s:{s:s}}, s:[{s:s, s:s}],"
-                             " s:{s:{s:s}}, s:{s:s}}",
-                             "signature", bad, "device", "name", bad, "arch", bad, "baseline", "time_us", 2.0, "method", bad, "launches", 2,
-                             "optimized", "time_us", 1.0, "method", "modeled:h200", "launches", 1, "rewrites", "kind", bad, "launches", bad,
-                             "verdict", "kept", "reason", bad, "modules", bad, "ptx", bad, "launches", "name", bad, "entry", bad, "assumes",
-                             "constant", bad, bad, "toolchain", bad, bad);
+    json_t *plan =
+        json_pack("{s:s, s:{s:s, s:s}, s:{s:f, s:s, s:i}, s:{s:f, s:s, s:i}, s:[{s:s, s:[s], s:s, s:s}], s:{s:{s:s}}, "
+                  "s:[{s:s, s:s}],"
+                  " s:{s:{s:s}}, s:{s:s}}",
+                  "signature", bad, "device", "name", bad, "arch", bad, "baseline", "time_us", 2.0, "method", bad,
+                  "launches", 2, "optimized", "time_us", 1.0, "method", "modeled:h200", "launches", 1, "rewrites",
+                  "kind", bad, "launches", bad, "verdict", "kept", "reason", bad, "modules", bad, "ptx", bad,
+                  "launches", "name", bad, "entry", bad, "assumes", "constant", bad, bad, "toolchain", bad, bad);
     assert_non_null(plan);
     char *html = dtd_report_html(plan);
     assert_non_null(html);
@@ -33,8 +36,9 @@ static void escaped(void **state)
 /* Warnings and what was verified are told as they are. */
 static void warned(void **state)
 {
-    json_t *plan = json_pack("{s:[{s:s, s:s, s:s, s:s, s:s}], s:{s:b, s:b, s:b}}", "warnings", "code", "race", "message", "<b>luck</b>", "pointer", "/launches/0",
-                             "launch", "a", "line", "k.cu:12", "verified", "bitwise", 0, "unchanged", 1, "races", 1);
+    json_t *plan = json_pack("{s:[{s:s, s:s, s:s, s:s, s:s}], s:{s:b, s:b, s:b}}", "warnings", "code", "race",
+                             "message", "<b>luck</b>", "pointer", "/launches/0", "launch", "a", "line", "k.cu:12",
+                             "verified", "bitwise", 0, "unchanged", 1, "races", 1);
     char *html = dtd_report_html(plan);
     assert_non_null(strstr(html, "<h2>Warnings</h2>"));
     assert_non_null(strstr(html, "<td>race</td><td>a</td><td></td><td>&lt;b&gt;luck&lt;/b&gt;</td><td>k.cu:12</td>"));

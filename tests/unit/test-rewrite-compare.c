@@ -1,5 +1,5 @@
-/* Which of two states is faster, and what is kept of it (rewrite/compare.c): the file itself, beside a device that measures what a row says. Whoever moves one end of an
- * interval, or believes a disturbed measurement, is seen. */
+/* Which of two states is faster, and what is kept of it (rewrite/compare.c): the file itself, beside a device that
+ * measures what a row says. Whoever moves one end of an interval, or believes a disturbed measurement, is seen. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,7 +12,7 @@
 #include "device/measure.h"
 #include "rewrite/rewrite-priv.h"
 
-/* ---- the device ------------------------------------------------------------------------------------------------------ */
+/* ---- the device -------------------------------------------------------------------------------------------------- */
 static struct dev_info info = {.kind = "cuda"};
 static struct dev_measured found[2];
 static struct dev_verdict verdict;
@@ -40,7 +40,8 @@ static int fake_run_time(struct dev_run *r, unsigned reps, struct dev_time *ret,
     memcpy(step_us, (double[]){7, 8}, 2 * sizeof(double));
     return 0;
 }
-static int fake_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm, const struct dev_measure_options *o, struct dev_measured *ret, struct dev_verdict *v,
+static int fake_measure(struct dev_device *d, const struct dev_arm *arm, unsigned narm,
+                        const struct dev_measure_options *o, struct dev_measured *ret, struct dev_verdict *v,
                         struct dt_err *e)
 {
     measurements++;
@@ -51,8 +52,9 @@ static int fake_measure(struct dev_device *d, const struct dev_arm *arm, unsigne
     *v = verdict;
     return 0;
 }
-static void fake_measured_done(struct dev_measured *m) { }
-static int fake_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, struct rw_times *ret, struct dt_err *e)
+static void fake_measured_done(struct dev_measured *m) {}
+static int fake_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next,
+                          struct rw_times *ret, struct dt_err *e)
 {
     *ret = library;
     return known_there;
@@ -62,7 +64,7 @@ static void fake_times_put(const struct rw_planner *p, const struct rw_times *t)
     kept = *t;
     puts_++;
 }
-static void fake_times_done(struct rw_times *t) { }
+static void fake_times_done(struct rw_times *t) {}
 static int fake_recover(struct dev_device *d, int r, struct dt_err *e) { return r; }
 
 #define dev_info(d) fake_info(d)
@@ -79,8 +81,9 @@ static int fake_recover(struct dev_device *d, int r, struct dt_err *e) { return 
 #define rw_recover fake_recover
 #include "rewrite/compare.c"
 
-/* ---- the states: three launches, then two, of which the first is in both --------------------------------------------------- */
-static struct dt_launch launch[2][3] = {{{.name = "a"}, {.name = "b"}, {.name = "c"}}, {{.name = "a"}, {.name = "b+c"}}};
+/* ---- the states: three launches, then two, of which the first is in both ----------------------------------------- */
+static struct dt_launch launch[2][3] = {{{.name = "a"}, {.name = "b"}, {.name = "c"}},
+                                        {{.name = "a"}, {.name = "b+c"}}};
 static struct dt_graph graph[2] = {{.nlaunch = 3, .launch = launch[0]}, {.nlaunch = 2, .launch = launch[1]}};
 static struct rw_state now, next;
 static uint32_t fresh[] = {1};
@@ -177,7 +180,11 @@ static void test_kept(void **state)
 {
     static const struct {
         double median, lo, hi, by_time, want_lo, want_hi;
-    } row[] = {{9.75, 9, 11, 10, 9, 11}, {9.75, 9, 11, 4, 4, 11}, {9.75, 9, 11, 15, 9, 15}, {-2, -3, -1, -5, -5, -1}, {-2, -3, -1, 1, -3, 1}};
+    } row[] = {{9.75, 9, 11, 10, 9, 11},
+               {9.75, 9, 11, 4, 4, 11},
+               {9.75, 9, 11, 15, 9, 15},
+               {-2, -3, -1, -5, -5, -1},
+               {-2, -3, -1, 1, -3, 1}};
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         begin();
         found[1].gain = (struct dev_stats){.median = row[k].median, .lo = row[k].lo, .hi = row[k].hi};
@@ -228,7 +235,8 @@ static void test_known(void **state)
     EQUAL(now.time.time_us, 26);
     EQUAL(now.time.ci95_us, 2.5);
     assert_int_equal(now.time.launches, 3);
-    for (int k = 0; k < 3; k++) { /* nobody has a time; less than nothing would be left; a gain without the times of its launches */
+    /* nobody has a time; less than nothing would be left; a gain without the times of its launches */
+    for (int k = 0; k < 3; k++) {
         begin();
         known_there = 1;
         library.gain = 6, library.lo = 4, library.hi = 8;
@@ -260,7 +268,8 @@ static void test_model(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides), cmocka_unit_test(test_kept), cmocka_unit_test(test_known),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_times), cmocka_unit_test(test_decides),
+                                       cmocka_unit_test(test_kept), cmocka_unit_test(test_known),
                                        cmocka_unit_test(test_model)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     rw_state_done(&now);

@@ -1,20 +1,25 @@
-/* Dataflow fusion through the planner: which flags come of which maps, hazards of all kinds, what a broken count, a missing memset and a missing fence
- * do, and that it is off unless it is allowed. */
+/* Dataflow fusion through the planner: which flags come of which maps, hazards of all kinds, what a broken count, a
+ * missing memset and a missing fence do, and that it is off unless it is allowed. */
 #include "rewrite-plans.h"
 #include "base/hash.h"
 #include "rewrite/flow.h"
 
-/* f: 32 numbers a block; pair: a block reads its own and the next block's; zero: each reads block 0's; panel: each of four reads all four of its row;
- * long: long work of 7 numbers a block, from where the block of that number left them. */
+/* f: 32 numbers a block; pair: a block reads its own and the next block's; zero: each reads block 0's; panel: each of
+ * four reads all four of its row; long: long work of 7 numbers a block, from where the block of that number left
+ * them. */
 static const char source[] =
-    "extern \"C\" __global__ void f(const float *a, float *b) { int i = blockIdx.x * 32 + threadIdx.x; b[i] = a[i] * 3.0f + 1.0f; }\n"
-    "extern \"C\" __global__ void any(const float *a, float *b) { int i = blockIdx.x * blockDim.x + threadIdx.x; b[i] = a[i] * 0.5f; }\n"
+    "extern \"C\" __global__ void f(const float *a, float *b) { int i = blockIdx.x * 32 + threadIdx.x; b[i] = a[i] * "
+    "3.0f + 1.0f; }\n"
+    "extern \"C\" __global__ void any(const float *a, float *b) { int i = blockIdx.x * blockDim.x + threadIdx.x; b[i] "
+    "= a[i] * 0.5f; }\n"
     "extern \"C\" __global__ void pair(const float *b, float *y) {\n"
     "  int n = gridDim.x * 32, i = blockIdx.x * 32 + threadIdx.x; y[i] = b[i] - b[(i + 32) % n]; }\n"
-    "extern \"C\" __global__ void zero(const float *b, float *y) { int i = blockIdx.x * 32 + threadIdx.x; y[i] = b[threadIdx.x] + 1.0f; }\n"
+    "extern \"C\" __global__ void zero(const float *b, float *y) { int i = blockIdx.x * 32 + threadIdx.x; y[i] = "
+    "b[threadIdx.x] + 1.0f; }\n"
     "extern \"C\" __global__ void panel(const float *b, float *y) {\n"
     "  __shared__ float s[32]; int t = threadIdx.x, at = blockIdx.y * gridDim.x * 32; float v = 0;\n"
-    "  for (int k = 0; k < gridDim.x * 32; k += 32) { s[t] = b[at + k + t]; __syncthreads(); v += s[31 - t]; __syncthreads(); }\n"
+    "  for (int k = 0; k < gridDim.x * 32; k += 32) { s[t] = b[at + k + t]; __syncthreads(); v += s[31 - t]; "
+    "__syncthreads(); }\n"
     "  y[at + blockIdx.x * 32 + t] = v; }\n"
     "extern \"C\" __global__ void longer(const float *a, float *b) {\n"
     "  int i = blockIdx.x * 7 + threadIdx.x; float v = threadIdx.x < 7 ? a[i] : 0.0f;\n"
@@ -22,8 +27,9 @@ static const char source[] =
     "  if (threadIdx.x < 7) b[i] = v; }\n";
 
 #define F(name, to) RUN(name, "f", "32,1", B("x") "," B(to))
-#define LONG(name, from, to)                                                                                                              \
-    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"longer\", \"grid\": [140,1,1], \"block\": [32,1,1], \"shared\": 200000, \"args\": [" B(from) "," B(to) "]}"
+#define LONG(name, from, to)                                                                                           \
+    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"longer\", \"grid\": [140,1,1], \"block\": [32,1,1], "    \
+    "\"shared\": 200000, \"args\": [" B(from) "," B(to) "]}"
 
 static void must(int r, const struct dt_err *e)
 {
@@ -38,8 +44,7 @@ static struct rw_flow table(const json_t *plan, struct dt_arena *a)
     bool found = false;
     const char *name;
     json_t *m;
-    json_object_foreach(json_object_get((json_t *)plan, "modules"), name, m)
-    {
+    json_object_foreach (json_object_get((json_t *)plan, "modules"), name, m) {
         struct dt_err e = {0};
         struct ptx_module *ir;
         const char *text = json_string_value(json_object_get(m, "ptx"));
@@ -63,8 +68,10 @@ static void test_pairs(void **state)
     assert_int_equal(steps(p), 2);
     const json_t *clear = launch(p, "flags+make+use"), *l = launch(p, "make+use");
     assert_int_equal(json_integer_value(json_object_get(json_object_get(clear, "memset"), "bytes")), 33 * 32);
-    assert_int_equal(json_integer_value(json_object_get(json_object_get(json_object_get(p, "scratch"), "t0"), "bytes")), 33 * 32);
-    assert_true(json_integer_value(json_object_get(clear, "stream")) != json_integer_value(json_object_get(l, "stream")));
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(json_object_get(p, "scratch"), "t0"), "bytes")),
+                     33 * 32);
+    assert_true(json_integer_value(json_object_get(clear, "stream")) !=
+                json_integer_value(json_object_get(l, "stream")));
     assert_string_equal(json_string_value(json_array_get(json_object_get(l, "after"), 0)), "flags+make+use");
     grid(p, "make+use", 64, 1, "fused_f_pair");
     struct rw_flow f = table(p, &a);
@@ -85,11 +92,14 @@ static void test_pairs(void **state)
     json_decref(p);
 }
 
-/* Eight rows of four blocks that all feed all four of the next launch's row: a flag a row, four signals, one wait. Those that nobody reads have none. */
+/* Eight rows of four blocks that all feed all four of the next launch's row: a flag a row, four signals, one wait.
+ * Those that nobody reads have none. */
 static void test_panels(void **state)
 {
     struct dt_arena a = {0};
-    json_t *p = plan_of(&rw_dataflow_fusion, RUN("make", "panel", "4,8", B("x") "," B("h")) "," RUN("use", "panel", "4,8", B("h") "," B("y")), true);
+    json_t *p =
+        plan_of(&rw_dataflow_fusion,
+                RUN("make", "panel", "4,8", B("x") "," B("h")) "," RUN("use", "panel", "4,8", B("h") "," B("y")), true);
     verdict(p, "make", "kept", NULL);
     struct rw_flow f = table(p, &a);
     assert_int_equal(f.nflag, 8);
@@ -111,11 +121,17 @@ static void test_panels(void **state)
     json_decref(p);
 }
 
-/* h is written again while its readers may still run (WAR), over what its writers left (WAW), and read again: four bodies, other thread counts. */
+/* h is written again while its readers may still run (WAR), over what its writers left (WAW), and read again: four
+ * bodies, other thread counts. */
 static void test_hazards(void **state)
 {
-    json_t *p = plan_of(&rw_dataflow_fusion, F("one", "h") "," RUN("two", "pair", "32,1", B("h") "," B("g")) "," RUN("three", "panel", "4,8", B("g") "," B("h")) ","
-                        "{\"name\": \"four\", \"module\": \"m\", \"entry\": \"any\", \"grid\": [16,1,1], \"block\": [64,1,1], \"args\": [" B("h") "," B("y") "]}", true);
+    json_t *p = plan_of(&rw_dataflow_fusion,
+                        F("one", "h") "," RUN("two", "pair", "32,1", B("h") "," B("g")) "," RUN(
+                            "three", "panel", "4,8",
+                            B("g") "," B("h")) ","
+                                               "{\"name\": \"four\", \"module\": \"m\", \"entry\": \"any\", \"grid\": "
+                                               "[16,1,1], \"block\": [64,1,1], \"args\": [" B("h") "," B("y") "]}",
+                        true);
     verdict(p, "one", "kept", NULL);
     assert_int_equal(steps(p), 2);
     grid(p, "one+two+three+four", 32 + 32 + 32 + 16, 1, "fused_f_pair_panel_any");
@@ -124,14 +140,19 @@ static void test_hazards(void **state)
 
 static void test_refused(void **state)
 {
-    json_t *p = plan_of(&rw_dataflow_fusion, F("make", "h") ",{\"name\": \"copy\", \"copy\": {\"from\": {\"buffer\": \"h\"}, \"to\": {\"buffer\": \"g\"}, \"bytes\": 4096}},"
-                        "{\"name\": \"use\", \"module\": \"m\", \"entry\": \"pair\", \"grid\": [32,1,1], \"block\": [32,1,1], \"args\": [" B("g") "," B("h") "]},"
-                        RUN("last", "f", "32,1", B("h") "," B("y")), true);
+    json_t *p = plan_of(
+        &rw_dataflow_fusion,
+        F("make", "h") ",{\"name\": \"copy\", \"copy\": {\"from\": {\"buffer\": \"h\"}, \"to\": {\"buffer\": \"g\"}, "
+                       "\"bytes\": 4096}},"
+                       "{\"name\": \"use\", \"module\": \"m\", \"entry\": \"pair\", \"grid\": [32,1,1], \"block\": "
+                       "[32,1,1], \"args\": [" B("g") "," B("h") "]}," RUN("last", "f", "32,1", B("h") "," B("y")),
+        true);
     verdict(p, "make", "refused", "order: 'copy' depends on 'make' and 'use' depends on it");
     json_decref(p);
 }
 
-/* 132 SMs, one block each, 140 blocks: as launches two waves and two waves; as one 280 blocks, the tail of the first beside the head of the second. */
+/* 132 SMs, one block each, 140 blocks: as launches two waves and two waves; as one 280 blocks, the tail of the first
+ * beside the head of the second. */
 static void test_gains(void **state)
 {
     const char *launches = F("first", "h") "," LONG("one", "h", "g") "," LONG("two", "g", "y");
@@ -149,16 +170,18 @@ static void test_gains(void **state)
 static void test_off(void **state)
 {
     const char *name = "dataflow-fusion";
-    const struct rw_options none = {0}, allow = {.allow = &name, .nallow = 1}, deny = {.allow = &name, .nallow = 1, .deny = &name, .ndeny = 1};
+    const struct rw_options none = {0}, allow = {.allow = &name, .nallow = 1},
+                            deny = {.allow = &name, .nallow = 1, .deny = &name, .ndeny = 1};
     assert_ptr_equal(rw_find_rewrite(name), &rw_dataflow_fusion);
     assert_false(rw_kind_allowed(&none, &rw_dataflow_fusion));
     assert_true(rw_kind_allowed(&allow, &rw_dataflow_fusion));
     assert_false(rw_kind_allowed(&deny, &rw_dataflow_fusion));
 }
 
-/* ---- plans that somebody has changed ------------------------------------------------------------------------------------ */
+/* ---- plans that somebody has changed ----------------------------------------------------------------------------- */
 
-/* Run the plan; under the race detector that knows flags with `races`. What went wrong, 0: nothing; *waits: what the static check says. */
+/* Run the plan; under the race detector that knows flags with `races`. What went wrong, 0: nothing; *waits: what the
+ * static check says. */
 static int run(json_t *plan, int times, uint64_t order, bool races, struct dt_err *e, struct dt_err *waits)
 {
     struct dt_graph *g = NULL;
@@ -190,9 +213,9 @@ static void change(json_t *plan, const char *from, const char *to)
 {
     json_t *m;
     const char *name;
-    json_object_foreach(json_object_get(plan, "modules"), name, m)
-    {
-        const char *text = json_string_value(json_object_get(m, "ptx")), *at = strstr(text, "_flow[") ? strstr(text, from) : NULL;
+    json_object_foreach (json_object_get(plan, "modules"), name, m) {
+        const char *text = json_string_value(json_object_get(m, "ptx")),
+                   *at = strstr(text, "_flow[") ? strstr(text, from) : NULL;
         struct dt_str s = {0};
         if (!at)
             continue;
@@ -205,7 +228,12 @@ static void change(json_t *plan, const char *from, const char *to)
     fail_msg("there is no %s", from);
 }
 
-static json_t *panels(void) { return plan_of(&rw_dataflow_fusion, RUN("make", "panel", "4,8", B("x") "," B("h")) "," RUN("use", "panel", "4,8", B("h") "," B("y")), true); }
+static json_t *panels(void)
+{
+    return plan_of(&rw_dataflow_fusion,
+                   RUN("make", "panel", "4,8", B("x") "," B("h")) "," RUN("use", "panel", "4,8", B("h") "," B("y")),
+                   true);
+}
 
 static void wanted(const struct dt_err *e, const char *what)
 {
@@ -233,7 +261,8 @@ static void test_count(void **state)
     json_decref(p);
 }
 
-/* Without the memset the second run finds the tickets drawn: an end that names it, and no table is read beyond its end. */
+/* Without the memset the second run finds the tickets drawn: an end that names it, and no table is read beyond its
+ * end. */
 static void test_memset(void **state)
 {
     struct dt_err e = {0}, waits = {0};
@@ -248,7 +277,8 @@ static void test_memset(void **state)
     dt_err_done(&waits);
     json_decref(p);
     p = panels(); /* a memset that does not reach the last flag */
-    json_object_set_new(json_object_get(json_array_get(json_object_get(p, "launches"), 0), "memset"), "bytes", json_integer(8 * 32));
+    json_object_set_new(json_object_get(json_array_get(json_object_get(p, "launches"), 0), "memset"), "bytes",
+                        json_integer(8 * 32));
     run(p, 1, 0, false, &e, &waits);
     wanted(&waits, "does not wait for a memset of all of its flags");
     dt_err_done(&e);
@@ -263,8 +293,7 @@ static void test_hostile(void **state)
     json_t *p = panels(), *m;
     const char *name;
     unsigned sound = 0, read = 0;
-    json_object_foreach(json_object_get(p, "modules"), name, m)
-    {
+    json_object_foreach (json_object_get(p, "modules"), name, m) {
         struct ptx_module *ir;
         const char *text = json_string_value(json_object_get(m, "ptx"));
         if (!strstr(text, "_flow["))
@@ -312,7 +341,8 @@ static void test_hostile(void **state)
     json_decref(p);
 }
 
-/* What the flags order is ordered for the race detector, under any order of blocks; without release, or acquire, or the barrier before, it is not. */
+/* What the flags order is ordered for the race detector, under any order of blocks; without release, or acquire, or the
+ * barrier before, it is not. */
 static void test_order(void **state)
 {
     static const struct {
@@ -380,13 +410,12 @@ static void test_analysis(void **state)
 
 static int all(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_pairs), cmocka_unit_test(test_panels), cmocka_unit_test(test_hazards), cmocka_unit_test(test_refused),
-                                       cmocka_unit_test(test_gains), cmocka_unit_test(test_off),    cmocka_unit_test(test_count),   cmocka_unit_test(test_memset),
-                                       cmocka_unit_test(test_order), cmocka_unit_test(test_hostile), cmocka_unit_test(test_analysis)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pairs),   cmocka_unit_test(test_panels),  cmocka_unit_test(test_hazards),
+        cmocka_unit_test(test_refused), cmocka_unit_test(test_gains),   cmocka_unit_test(test_off),
+        cmocka_unit_test(test_count),   cmocka_unit_test(test_memset),  cmocka_unit_test(test_order),
+        cmocka_unit_test(test_hostile), cmocka_unit_test(test_analysis)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void)
-{
-    return run_plans(source, all);
-}
+int main(void) { return run_plans(source, all); }

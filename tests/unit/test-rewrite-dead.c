@@ -1,7 +1,9 @@
-/* Dead blocks through the planner: what goes, how what stays is launched, and what keeps a block. Expected blocks are worked out by hand. */
+/* Dead blocks through the planner: what goes, how what stays is launched, and what keeps a block. Expected blocks are
+ * worked out by hand. */
 #include "rewrite-plans.h"
 
-/* Block (x, y) of `tile` writes 32 numbers at 32 (x + gx y); `sized` tells the grid's width, `stops` may trap, `row` reads n numbers. */
+/* Block (x, y) of `tile` writes 32 numbers at 32 (x + gx y); `sized` tells the grid's width, `stops` may trap, `row`
+ * reads n numbers. */
 static const char source[] =
     "extern \"C\" __global__ void tile(const float *a, float *b, int gx) {\n"
     "  int i = (blockIdx.x + gx * blockIdx.y) * 32 + threadIdx.x; b[i] = a[i] + 1.0f; }\n"
@@ -11,7 +13,8 @@ static const char source[] =
     "  int i = (blockIdx.x + gx * blockIdx.y) * 32 + threadIdx.x; if (a[i] > 9.0f) __trap(); b[i] = a[i]; }\n"
     "extern \"C\" __global__ void cells(const float *b, float *y, int step) {\n"
     "  int i = blockIdx.x * step * 32 + threadIdx.x; y[blockIdx.x * 32 + threadIdx.x] = b[i] * 2.0f; }\n"
-    "extern \"C\" __global__ void pick(const float *b, const int *at, float *y) { y[threadIdx.x] = b[at[threadIdx.x] & 1023]; }\n";
+    "extern \"C\" __global__ void pick(const float *b, const int *at, float *y) { y[threadIdx.x] = b[at[threadIdx.x] & "
+    "1023]; }\n";
 
 #define TILE(name, entry) RUN(name, entry, "8,4", B("x") "," B("h") ",{\"i32\": 8}")
 #define CELLS(n, step) RUN("read", "cells", n ",1", B("h") "," B("y") ",{\"i32\": " step "}")
@@ -39,9 +42,13 @@ static void test_list(void **state)
 /* What goes as a whole takes along what only it had read; a step as well. Without force too: it is faster. */
 static void test_whole(void **state)
 {
-    json_t *p = plan_of(&rw_dead_blocks, "{\"name\": \"clear\", \"memset\": {\"buffer\": \"h\", \"bytes\": 4096, \"value\": 0}}," TILE("first", "tile") ","
-                     RUN("second", "tile", "32,1", B("h") "," B("g") ",{\"i32\": 32}") "," RUN("out", "tile", "32,1", B("x") "," B("y") ",{\"i32\": 32}"),
-                     false);
+    json_t *p = plan_of(
+        &rw_dead_blocks,
+        "{\"name\": \"clear\", \"memset\": {\"buffer\": \"h\", \"bytes\": 4096, \"value\": 0}}," TILE(
+            "first", "tile") "," RUN("second", "tile", "32,1",
+                                     B("h") "," B("g") ",{\"i32\": 32}") "," RUN("out", "tile", "32,1",
+                                                                                 B("x") "," B("y") ",{\"i32\": 32}"),
+        false);
     assert_int_equal(json_array_size(json_object_get(p, "launches")), 1);
     assert_non_null(launch(p, "out"));
     verdict(p, "clear", "kept", "nobody reads");
@@ -55,7 +62,8 @@ static void test_kept_alive(void **state)
     grid(p, "write", 8, 4, "stops");
     verdict(p, "write", "refused", "side-effects:");
     json_decref(p);
-    p = plan_of(&rw_dead_blocks, TILE("write", "tile") "," RUN("read", "pick", "1,1", B("h") "," B("at") "," B("y")), true);
+    p = plan_of(&rw_dead_blocks, TILE("write", "tile") "," RUN("read", "pick", "1,1", B("h") "," B("at") "," B("y")),
+                true);
     grid(p, "write", 8, 4, "tile");
     verdict(p, "write", NULL, NULL);
     json_decref(p);
@@ -67,12 +75,9 @@ static void test_kept_alive(void **state)
 
 static int all(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clip), cmocka_unit_test(test_list), cmocka_unit_test(test_whole),
-                                       cmocka_unit_test(test_kept_alive)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_clip), cmocka_unit_test(test_list),
+                                       cmocka_unit_test(test_whole), cmocka_unit_test(test_kept_alive)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
 
-int main(void)
-{
-    return run_plans(source, all);
-}
+int main(void) { return run_plans(source, all); }

@@ -1,4 +1,5 @@
-/* Edits as the planner takes them: any number of launches for any number, streams and `after`, bytes that nobody reads. */
+/* Edits as the planner takes them: any number of launches for any number, streams and `after`, bytes that nobody
+ * reads. */
 #include "rewrite-world.h"
 
 /* The launch's document with another name (NULL: its own), offset into both buffers, and grid. */
@@ -27,7 +28,8 @@ static void end(struct world *w)
 
 static void unread(struct world *w, const char *buffer, uint64_t lo, uint64_t hi)
 {
-    struct rw_unread u = {dt_graph_find_buffer(w->graph, buffer), {dt_new_array(&w->x.arena, struct ana_interval, 1), 1}};
+    struct rw_unread u = {dt_graph_find_buffer(w->graph, buffer),
+                          {dt_new_array(&w->x.arena, struct ana_interval, 1), 1}};
     u.bytes.iv[0] = (struct ana_interval){lo, hi};
     assert_true(dt_push(&w->x.unread, u));
 }
@@ -116,8 +118,8 @@ static void place(json_t *l, int stream, const char *after)
     json_object_set_new(l, "after", after ? json_pack("[s]", after) : json_array());
 }
 
-/* Streams and `after` go through the document; who waited for a launch that is gone waits for what stands in its place; a hazard that no
- * stream and no `after` keeps is found. */
+/* Streams and `after` go through the document; who waited for a launch that is gone waits for what stands in its place;
+ * a hazard that no stream and no `after` keeps is found. */
 static void test_streams(void **state)
 {
     struct world w;

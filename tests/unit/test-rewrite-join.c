@@ -1,13 +1,14 @@
-/* Joining bodies: components and lists, the emitted kernel (ptxas takes it where nvJitLink is at hand), redirections, identity. */
+/* Joining bodies: components and lists, the emitted kernel (ptxas takes it where nvJitLink is at hand), redirections,
+ * identity. */
 #include "rewrite-fixture.h"
 
-#define REGS                                                                                                           \
-    ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
+#define REGS ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
 #define START(e)                                                                                                       \
-    ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS                                           \
-    "ld.param.u64 %rd1, [" e "_0];\nld.param.u64 %rd2, [" e "_1];\ncvta.to.global.u64 %rd1, %rd1;\n"                     \
-    "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"              \
-    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %rd3, %r4, 4;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
+    ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS "ld.param.u64 %rd1, [" e               \
+    "_0];\nld.param.u64 %rd2, [" e "_1];\ncvta.to.global.u64 %rd1, %rd1;\n"                                            \
+    "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"            \
+    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %rd3, %r4, 4;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, "      \
+    "%rd3;\n"
 #define END "ld.global.f32 %f1, [%rd1];\nadd.f32 %f2, %f1, 0f3F800000;\nst.global.f32 [%rd2], %f2;\nret;\n}\n"
 #define END_NC "ld.global.nc.f32 %f1, [%rd1];\nadd.f32 %f2, %f1, 0f3F800000;\nst.global.f32 [%rd2], %f2;\nret;\n}\n"
 
@@ -140,7 +141,8 @@ static void test_fan_out(void **state)
     fix_close(&f);
 }
 
-/* Several blocks of a phase at once: as many as threads allow that push no other block out; none where the body has a barrier. */
+/* Several blocks of a phase at once: as many as threads allow that push no other block out; none where the body has a
+ * barrier. */
 static void test_abreast(void **state)
 {
     struct fix f;
@@ -231,8 +233,9 @@ static void test_shared_memory(void **state)
 {
     struct fix f;
     struct fix_spec s = plain;
-    s.ptx = HEAD START("p") ".shared .align 4 .b8 a[1000];\n.shared .align 16 .b8 b[64];\nst.shared.u32 [a], %r1;\nst.shared.u32 [b], %r1;\n"
-                 END START("c") ".shared .align 4 .b8 a[600];\nst.shared.u32 [a+4], %r1;\n" END;
+    s.ptx = HEAD START("p") ".shared .align 4 .b8 a[1000];\n.shared .align 16 .b8 b[64];\nst.shared.u32 [a], "
+                            "%r1;\nst.shared.u32 [b], %r1;\n" END START(
+                                "c") ".shared .align 4 .b8 a[600];\nst.shared.u32 [a+4], %r1;\n" END;
     join(&f, &s, RW_LEVEL_SHARED);
     assert_int_equal(f.c.body[0].shared_bytes, 1008 + 64);
     assert_int_equal(f.c.shared_bytes, 1072 + 512);
@@ -253,9 +256,10 @@ static void test_geometry(void **state)
 {
     struct fix f;
     struct fix_spec s = plain;
-    s.ptx = HEAD START("p") "mov.v4.u32 {%r5, %r6, %r7, %r8}, %tid;\nmov.u32 %r9, %nctaid.y;\ncvt.u16.u32 %h1, %tid.y;\n"
-                            "mov.u16 %h2, %ctaid.x;\nmov.u32 %r10, %tid.z;\nmov.u32 %r11, %ctaid.z;\n"
-                            "cvt.s8.u32 %r12, %ntid.x;\ncvt.u16.u32 %r13, %nctaid.x;\ncvt.u64.u32 %rd9, %ntid.y;\n" END START("c") END;
+    s.ptx = HEAD START(
+        "p") "mov.v4.u32 {%r5, %r6, %r7, %r8}, %tid;\nmov.u32 %r9, %nctaid.y;\ncvt.u16.u32 %h1, %tid.y;\n"
+             "mov.u16 %h2, %ctaid.x;\nmov.u32 %r10, %tid.z;\nmov.u32 %r11, %ctaid.z;\n"
+             "cvt.s8.u32 %r12, %ntid.x;\ncvt.u16.u32 %r13, %nctaid.x;\ncvt.u64.u32 %rd9, %ntid.y;\n" END START("c") END;
     fix_open(&f, &s);
     struct dt_launch *l = &f.g->launch[0];
     l->block[0] = 16;
@@ -282,18 +286,20 @@ static void test_functions(void **state)
     struct fix f;
     struct fix_spec s = plain;
     s.ptx = HEAD ".const .align 4 .b8 k[8] = {1,0,0,0,2,0,0,0};\n"
-                 ".func (.param .b32 o) twice (.param .b32 a)\n{\n.reg .b32 %r<4>;\nld.param.b32 %r1, [a];\nld.const.u32 %r2, [k+4];\n"
-                 "mul.lo.s32 %r3, %r1, %r2;\nst.param.b32 [o], %r3;\nret;\n}\n"
-            START("p") "{ .param .b32 q0; .param .b32 q1; st.param.b32 [q0], %r1;\ncall.uni (q1), twice, (q0);\n"
-                       "ld.param.b32 %r5, [q1]; }\nadd.s32 %r5, %r5, 1;\n" END START("c") "{ .param .b32 q0; .param .b32 q1; st.param.b32 [q0], "
-                       "%r1;\ncall.uni (q1), twice, (q0);\nld.param.b32 %r5, [q1]; }\n" END;
+                 ".func (.param .b32 o) twice (.param .b32 a)\n{\n.reg .b32 %r<4>;\nld.param.b32 %r1, "
+                 "[a];\nld.const.u32 %r2, [k+4];\n"
+                 "mul.lo.s32 %r3, %r1, %r2;\nst.param.b32 [o], %r3;\nret;\n}\n" START(
+                     "p") "{ .param .b32 q0; .param .b32 q1; st.param.b32 [q0], %r1;\ncall.uni (q1), twice, (q0);\n"
+                          "ld.param.b32 %r5, [q1]; }\nadd.s32 %r5, %r5, 1;\n" END START(
+                              "c") "{ .param .b32 q0; .param .b32 q1; st.param.b32 [q0], "
+                                   "%r1;\ncall.uni (q1), twice, (q0);\nld.param.b32 %r5, [q1]; }\n" END;
     join(&f, &s, RW_LEVEL_GLOBAL);
     assert_int_equal(count(&f, ".func"), 1);
     assert_int_equal(count(&f, "call"), 2);
     fix_close(&f);
 }
 
-/* ---- redirections --------------------------------------------------------------------------------------------------------- */
+/* ---- redirections ------------------------------------------------------------------------------------------------ */
 
 static void no_redirect(struct fix *f, const char *reason)
 {
@@ -351,7 +357,9 @@ static void test_no_redirect(void **state)
     fix_cand(&f);
     no_redirect(&f, "by `red`");
     /* a copy whose other end is a number: where that points is not the reason */
-    s.ptx = HEAD START("p") END START("c") ".shared .align 16 .b8 room[16];\nmov.u32 %r9, room;\nadd.s32 %r9, %r9, %r3;\ncp.async.ca.shared.global [%r9], [%rd1], 4;\ncp.async.wait_all;\n" END;
+    s.ptx =
+        HEAD START("p") END START("c") ".shared .align 16 .b8 room[16];\nmov.u32 %r9, room;\nadd.s32 %r9, %r9, "
+                                       "%r3;\ncp.async.ca.shared.global [%r9], [%rd1], 4;\ncp.async.wait_all;\n" END;
     fix_open(&f, &s);
     fix_cand(&f);
     no_redirect(&f, "'c' touches it by `cp.async`");
@@ -395,9 +403,10 @@ static void test_pitch(void **state)
     fix_close(&f);
 }
 
-/* ---- arithmetic identity --------------------------------------------------------------------------------------------------- */
+/* ---- arithmetic identity ----------------------------------------------------------------------------------------- */
 
-/* Side by side: the block number selects the body, each has its own geometry, surplus threads leave, barriers are counted. */
+/* Side by side: the block number selects the body, each has its own geometry, surplus threads leave, barriers are
+ * counted. */
 static void test_beside(void **state)
 {
     struct fix f;
@@ -438,13 +447,11 @@ static void test_beside(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_global),      cmocka_unit_test(test_shared),        cmocka_unit_test(test_keep_global),
-        cmocka_unit_test(test_threads),     cmocka_unit_test(test_fan_out),       cmocka_unit_test(test_abreast),
-        cmocka_unit_test(test_irregular),
-        cmocka_unit_test(test_nc),          cmocka_unit_test(test_shared_memory), cmocka_unit_test(test_geometry),
-        cmocka_unit_test(test_functions),   cmocka_unit_test(test_no_redirect),   cmocka_unit_test(test_keep_arg),
-        cmocka_unit_test(test_pitch),
-        cmocka_unit_test(test_beside),
+        cmocka_unit_test(test_global),    cmocka_unit_test(test_shared),    cmocka_unit_test(test_keep_global),
+        cmocka_unit_test(test_threads),   cmocka_unit_test(test_fan_out),   cmocka_unit_test(test_abreast),
+        cmocka_unit_test(test_irregular), cmocka_unit_test(test_nc),        cmocka_unit_test(test_shared_memory),
+        cmocka_unit_test(test_geometry),  cmocka_unit_test(test_functions), cmocka_unit_test(test_no_redirect),
+        cmocka_unit_test(test_keep_arg),  cmocka_unit_test(test_pitch),     cmocka_unit_test(test_beside),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

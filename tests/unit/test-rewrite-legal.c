@@ -1,22 +1,24 @@
-/* Every row of rewrite/legal.def is broken on purpose and must refuse, by its name; the pair it is broken from must pass. */
+/* Every row of rewrite/legal.def is broken on purpose and must refuse, by its name; the pair it is broken from must
+ * pass. */
 #include "rewrite-fixture.h"
 
 #include "rewrite/flow.h"
 
 #define PARAMS(e) ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS
-#define REGS                                                                                                           \
-    ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
+#define REGS ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
 #define START(e)                                                                                                       \
-    "ld.param.u64 %rd1, [" e "_0];\nld.param.u64 %rd2, [" e "_1];\ncvta.to.global.u64 %rd1, %rd1;\n"                     \
-    "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"              \
-    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %rd3, %r4, 4;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, %rd3;\n"
+    "ld.param.u64 %rd1, [" e "_0];\nld.param.u64 %rd2, [" e "_1];\ncvta.to.global.u64 %rd1, %rd1;\n"                   \
+    "cvta.to.global.u64 %rd2, %rd2;\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n"            \
+    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %rd3, %r4, 4;\nadd.s64 %rd1, %rd1, %rd3;\nadd.s64 %rd2, %rd2, "      \
+    "%rd3;\n"
 #define END "ld.global.f32 %f1, [%rd1];\nadd.f32 %f2, %f1, 0f3F800000;\nst.global.f32 [%rd2], %f2;\nret;\n}\n"
 #define ENTRY(e, body) PARAMS(e) START(e) body END
 #define PLAIN(e) ENTRY(e, "")
 
 #define BOTH(before, body) HEAD before ENTRY("p", body) PLAIN("c")
 
-static const struct fix_spec plain = {.ptx = HEAD PLAIN("p") PLAIN("c"), .gp = 8, .bp = 128, .gc = 8, .bc = 128, .hp = 512, .hc = 512};
+static const struct fix_spec plain = {
+    .ptx = HEAD PLAIN("p") PLAIN("c"), .gp = 8, .bp = 128, .gc = 8, .bc = 128, .hp = 512, .hc = 512};
 
 /* "order_by" is "order-by". */
 static bool same_name(const char *row, const char *told)
@@ -102,8 +104,8 @@ static void test_own_clusters(void **state)
     static const struct {
         const char *producer, *consumer; /* text of the two */
         enum rw_level level;
-        bool clustered;   /* the consumer's launch */
-        uint32_t a, b;    /* ranks that the fixture pretends the launches have; 0: as it is */
+        bool clustered; /* the consumer's launch */
+        uint32_t a, b;  /* ranks that the fixture pretends the launches have; 0: as it is */
         const char *wrong;
     } row[] = {
         {"", "", RW_LEVEL_SHARED, true, 0, 0, NULL},
@@ -125,7 +127,8 @@ static void test_own_clusters(void **state)
         struct fix_spec s = plain;
         struct dt_str why = {0};
         struct dt_str text = {0};
-        dt_str_addf(&text, "%s%s%s%s%s%s", HEAD PARAMS("p") START("p"), row[k].producer, END, PARAMS("c") START("c"), row[k].consumer, END);
+        dt_str_addf(&text, "%s%s%s%s%s%s", HEAD PARAMS("p") START("p"), row[k].producer, END, PARAMS("c") START("c"),
+                    row[k].consumer, END);
         s.ptx = text.s;
         s.more = row[k].clustered ? ", \"cluster\": [2,1,1]" : NULL;
         s.gc = 4; /* pairs of producers for one consumer, and with its clusters four for two */
@@ -140,7 +143,8 @@ static void test_own_clusters(void **state)
             f.c.comps.list[0].max = 2;
         bool ok = rw_legal_clusters(&f.c, &why);
         if (ok != !row[k].wrong || (!ok && !strstr(why.s, row[k].wrong)))
-            fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing", ok ? "nothing" : why.s);
+            fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing",
+                     ok ? "nothing" : why.s);
         dt_str_done(&why);
         fix_close(&f);
         dt_str_done(&text);
@@ -215,7 +219,8 @@ static void test_self_conflict(void **state)
     }
 }
 
-/* Blocks of one cluster may touch what they like of each other's, as long as they stay one: blocks 0 and 1, 2 and 3, … of p. */
+/* Blocks of one cluster may touch what they like of each other's, as long as they stay one: blocks 0 and 1, 2 and 3, …
+ * of p. */
 static void test_cluster_conflict(void **state)
 {
     static const struct {
@@ -223,7 +228,8 @@ static void test_cluster_conflict(void **state)
         uint64_t at;
         bool writes, far;
     } row[] = {
-        {0, 512, true, false}, {1, 0, false, false}, {0, 7 * 512 + 500, true, true}, {7, 0, false, true}, {2, 1900, false, false}, {2, 2048, true, true}, {6, 8192, true, false},
+        {0, 512, true, false},   {1, 0, false, false},  {0, 7 * 512 + 500, true, true}, {7, 0, false, true},
+        {2, 1900, false, false}, {2, 2048, true, true}, {6, 8192, true, false},
     };
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         struct fix f;
@@ -296,10 +302,14 @@ static void test_functions(void **state)
 {
     refused_ptx(BOTH(".extern .func ext (.param .b32 a);\n", CALL("ext")), "functions");
     refused_ptx(BOTH(".func leave (.param .b32 a) { exit; }\n", CALL("leave")), "functions");
-    refused_ptx(BOTH(".func again (.param .b32 a) { .reg .b32 %r1; ld.param.b32 %r1, [a]; { .param .b32 q0; st.param.b32 [q0], %r1;"
-                     " call.uni again, (q0); } ret; }\n", CALL("again")), "functions");
+    refused_ptx(BOTH(".func again (.param .b32 a) { .reg .b32 %r1; ld.param.b32 %r1, [a]; { .param .b32 q0; "
+                     "st.param.b32 [q0], %r1;"
+                     " call.uni again, (q0); } ret; }\n",
+                     CALL("again")),
+                "functions");
     refused_ptx(BOTH(".func sync (.param .b32 a) { bar.sync 0; ret; }\n", CALL("sync")), "functions");
-    refused_ptx(BOTH(".func where (.param .b32 a) { .reg .b32 %r1; mov.u32 %r1, %tid.x; ret; }\n", CALL("where")), "functions");
+    refused_ptx(BOTH(".func where (.param .b32 a) { .reg .b32 %r1; mov.u32 %r1, %tid.x; ret; }\n", CALL("where")),
+                "functions");
     refused_ptx(BOTH("", "mov.u64 %rd6, %rd1;\nprot: .callprototype _ ();\ncall %rd6, (), prot;\n"), "functions");
     accepted_ptx(BOTH(".func fine (.param .b32 a) { ret; }\n", CALL("fine")));
 }
@@ -312,7 +322,8 @@ static void test_module_variables(void **state)
     accepted_ptx(BOTH(".global .align 4 .b8 tab[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n",
                       "mov.u64 %rd5, tab;\ncvta.global.u64 %rd6, %rd5;\nld.u32 %r5, [%rd6+4];\n"));
     /* a table of addresses, which a copy would lose */
-    refused_ptx(BOTH(".global .align 4 .b8 tab[8];\n.const .align 8 .u64 ptrs[1] = {generic(tab)};\n", "ld.const.u64 %rd5, [ptrs];\n"),
+    refused_ptx(BOTH(".global .align 4 .b8 tab[8];\n.const .align 8 .u64 ptrs[1] = {generic(tab)};\n",
+                     "ld.const.u64 %rd5, [ptrs];\n"),
                 "module-variables");
     accepted_ptx(BOTH(".const .align 4 .b8 tab[8] = {1, 2, 3, 4, 5, 6, 7, 8};\n", "ld.const.u32 %r5, [tab+4];\n"));
 }
@@ -334,17 +345,24 @@ static void test_targets(void **state)
     static const struct {
         const char *p, *c;
         bool fine;
-    } row[] = {{"sm_90", "sm_80", true},   {"sm_90a", "sm_80", true},    {"sm_80", "sm_90a", true},  {"sm_90a", "sm_90", true},
-               {"sm_90a", "sm_90a", true}, {"sm_90a", "sm_100", false},  {"sm_100", "sm_90a", false}, {"sm_90a", "sm_100a", false},
-               {"sm_100f", "sm_100a", false}, {"sm_60", "sm_61", true},    {"sm_60", "sm_80", false},   {"sm_90", "sm_60", false},
+    } row[] = {{"sm_90", "sm_80", true},    {"sm_90a", "sm_80", true},    {"sm_80", "sm_90a", true},
+               {"sm_90a", "sm_90", true},   {"sm_90a", "sm_90a", true},   {"sm_90a", "sm_100", false},
+               {"sm_100", "sm_90a", false}, {"sm_90a", "sm_100a", false}, {"sm_100f", "sm_100a", false},
+               {"sm_60", "sm_61", true},    {"sm_60", "sm_80", false},    {"sm_90", "sm_60", false},
                {"sm_70", "sm_80", true}};
     for (size_t k = 0; k < sizeof row / sizeof row[0]; k++) {
         struct fix f;
         struct fix_spec s = plain;
         struct dt_str why = {0};
         char p[4096], c[4096];
-        snprintf(p, sizeof p, ".version 9.0\n.target %s\n.address_size 64\n" "%s", row[k].p, PLAIN("p"));
-        snprintf(c, sizeof c, ".version 9.0\n.target %s\n.address_size 64\n" "%s", row[k].c, PLAIN("c"));
+        snprintf(p, sizeof p,
+                 ".version 9.0\n.target %s\n.address_size 64\n"
+                 "%s",
+                 row[k].p, PLAIN("p"));
+        snprintf(c, sizeof c,
+                 ".version 9.0\n.target %s\n.address_size 64\n"
+                 "%s",
+                 row[k].c, PLAIN("c"));
         s.ptx = p;
         s.ptx2 = c;
         fix_open(&f, &s);
@@ -366,11 +384,16 @@ static void test_uniform_barriers(void **state)
     refused_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 bra OUT;\nbar.sync 0;\nOUT:\n"), "uniform-barriers");
     refused_ptx(BOTH("", "setp.gt.s32 %p1, %r3, 5;\n@%p1 bar.sync 0;\n"), "uniform-barriers");
     /* a loop whose length differs between threads */
-    refused_ptx(BOTH("", "mov.u32 %r5, %r3;\nTOP:\nbar.sync 0;\nsub.s32 %r5, %r5, 1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra TOP;\n"),
-                "uniform-barriers");
+    refused_ptx(
+        BOTH("",
+             "mov.u32 %r5, %r3;\nTOP:\nbar.sync 0;\nsub.s32 %r5, %r5, 1;\nsetp.gt.s32 %p1, %r5, 0;\n@%p1 bra TOP;\n"),
+        "uniform-barriers");
     /* the varying value comes around through a register assigned under a varying branch */
-    refused_ptx(BOTH("", "mov.u32 %r5, 0;\nsetp.gt.s32 %p1, %r3, 5;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n"
-                         "@%p2 bra OUT;\nbar.sync 0;\nOUT:\n"), "uniform-barriers");
+    refused_ptx(
+        BOTH("",
+             "mov.u32 %r5, 0;\nsetp.gt.s32 %p1, %r3, 5;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n"
+             "@%p2 bra OUT;\nbar.sync 0;\nOUT:\n"),
+        "uniform-barriers");
     /* the whole block leaves, or none: fine */
     accepted_ptx(BOTH("", "setp.gt.s32 %p1, %r1, 5;\n@%p1 ret;\nbar.sync 0;\n"));
     /* a divergent part that joins before the barrier: fine */
@@ -387,22 +410,24 @@ static void test_uniform_collectives(void **state)
         "and.b32 %r5, %r3, 31;\nsetp.gt.u32 %p1, %r5, 15;\n@%p1 ret;\n" SHFL("-1"),
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 bra OUT;\n" SHFL("-1") "OUT:\n",
         "mov.u32 %r5, -1;\nsetp.ge.u32 %p1, %r4, 1000;\n@%p1 exit;\n" SHFL("%r5"),
-        "setp.gt.u32 %p1, %r3, 15;\n@%p1 " SHFL("-1"),
-        "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nbar.warp.sync -1;\n",
+        "setp.gt.u32 %p1, %r3, 15;\n@%p1 " SHFL("-1"), "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nbar.warp.sync -1;\n",
         /* a mask of some, of which one may be gone */
         "setp.ge.u32 %p1, %r4, 1000;\n@%p1 exit;\nsetp.eq.u32 %p2, %r3, 0;\n@%p2 bra OUT;\n" SHFL("-2") "OUT:\n",
         "setp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\nvote.sync.ballot.b32 %r5, %p1, -1;\n",
         /* halves of a warp vote apart */
-        "and.b32 %r5, %r3, 16;\nshl.b32 %r7, 65535, %r5;\nsetp.gt.u32 %p2, %r3, 3;\nvote.sync.any.pred %p1, %p2, %r7;\n@%p1 ret;\n" SHFL("-1"),
+        "and.b32 %r5, %r3, 16;\nshl.b32 %r7, 65535, %r5;\nsetp.gt.u32 %p2, %r3, 3;\nvote.sync.any.pred %p1, %p2, "
+        "%r7;\n@%p1 ret;\n" SHFL("-1"),
         /* a mask nobody knows; a value assigned where lanes are apart; a loop of other length per lane */
         "vote.sync.ballot.b32 %r5, 1, -1;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 ret;\n" SHFL("%r5"),
-        "mov.u32 %r5, 0;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n@%p2 ret;\n" SHFL("-1"),
+        "mov.u32 %r5, 0;\nsetp.gt.u32 %p1, %r3, 15;\n@%p1 bra A;\nmov.u32 %r5, 1;\nA:\nsetp.eq.s32 %p2, %r5, 1;\n@%p2 "
+        "ret;\n" SHFL("-1"),
         "mov.u32 %r5, %r3;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 7;\nsetp.lt.s32 %p1, %r5, 64;\n@%p1 bra TOP;\n"};
     static const char *const good[] = {
         /* whole warps leave: thread numbers against multiples of 32, a warp a row, unsigned and signed */
         "setp.gt.u32 %p1, %r3, 31;\n@%p1 ret;\n" SHFL("-1"), "setp.lt.u32 %p1, %r3, 64;\n@!%p1 ret;\n" SHFL("-1"),
         "shr.u32 %r5, %r4, 5;\nsetp.ge.s32 %p1, %r5, 7;\n@%p1 ret;\n" SHFL("-1"),
-        "shr.s32 %r5, %r4, 31;\nshr.u32 %r7, %r5, 27;\nadd.s32 %r8, %r4, %r7;\nshr.s32 %r9, %r8, 5;\nsetp.gt.s32 %p1, %r9, 9;\n"
+        "shr.s32 %r5, %r4, 31;\nshr.u32 %r7, %r5, 27;\nadd.s32 %r8, %r4, %r7;\nshr.s32 %r9, %r8, 5;\nsetp.gt.s32 %p1, "
+        "%r9, 9;\n"
         "@%p1 bra OUT;\n" SHFL("-1") "OUT:\n",
         /* the warp votes to leave */
         "setp.gt.u32 %p2, %r3, 3;\nvote.sync.all.pred %p1, %p2, -1;\n@%p1 ret;\n" SHFL("-1"),
@@ -410,7 +435,8 @@ static void test_uniform_collectives(void **state)
         "and.b32 %r5, %r3, 31;\nTOP:\n" SHFL("-1") "add.s32 %r5, %r5, 32;\nsetp.lt.s32 %p1, %r5, 96;\n@%p1 bra TOP;\n",
         /* a mask of those that stay; lanes that join again; lanes that leave afterwards */
         "setp.gt.u32 %p1, %r3, 7;\n@%p1 bra OUT;\n" SHFL("255") "OUT:\n",
-        "setp.gt.u32 %p1, %r3, 7;\n@%p1 bra A;\nadd.s32 %r4, %r4, 1;\nA:\n" SHFL("-1"), SHFL("-1") "setp.gt.u32 %p1, %r3, 7;\n@%p1 ret;\n"};
+        "setp.gt.u32 %p1, %r3, 7;\n@%p1 bra A;\nadd.s32 %r4, %r4, 1;\nA:\n" SHFL("-1"),
+        SHFL("-1") "setp.gt.u32 %p1, %r3, 7;\n@%p1 ret;\n"};
     for (size_t k = 0; k < sizeof bad / sizeof bad[0]; k++) {
         char text[4096];
         snprintf(text, sizeof text, "%s%s%s", HEAD PARAMS("p") START("p"), bad[k], END PLAIN("c"));
@@ -481,17 +507,17 @@ static void test_thread_counts(void **state)
     fix_close(&f);
 }
 
-static void test_active_mask(void **state)
-{
-    refused_ptx(BOTH("", "activemask.b32 %r5;\n"), "active-mask");
-}
+static void test_active_mask(void **state) { refused_ptx(BOTH("", "activemask.b32 %r5;\n"), "active-mask"); }
 
 static void test_async(void **state)
 {
     refused_ptx(BOTH("", ".shared .align 8 .b64 bar;\nmbarrier.init.shared.b64 [bar], 128;\n"), "async");
-    refused_ptx(BOTH("", ".shared .align 128 .b8 map[128];\ntensormap.replace.tile.rank.shared::cta.b1024.b32 [map], 1;\n"), "async");
-    accepted_ptx(BOTH("", ".shared .align 16 .b8 buf[2048];\nmov.u32 %r5, buf;\ncp.async.ca.shared.global [%r5], [%rd1], 4;\n"
-                          "cp.async.wait_all;\n"));
+    refused_ptx(
+        BOTH("", ".shared .align 128 .b8 map[128];\ntensormap.replace.tile.rank.shared::cta.b1024.b32 [map], 1;\n"),
+        "async");
+    accepted_ptx(
+        BOTH("", ".shared .align 16 .b8 buf[2048];\nmov.u32 %r5, buf;\ncp.async.ca.shared.global [%r5], [%rd1], 4;\n"
+                 "cp.async.wait_all;\n"));
 }
 
 static void test_constant_space(void **state)
@@ -619,7 +645,8 @@ static void test_unordered(void **state)
     fix_close(&f);
 }
 
-/* Eight blocks of p write 512 bytes of h each, c reads the first 2048: blocks 4 to 7 may go, no other one, and none where h leaves the graph. */
+/* Eight blocks of p write 512 bytes of h each, c reads the first 2048: blocks 4 to 7 may go, no other one, and none
+ * where h leaves the graph. */
 static void test_nobody_reads(void **state)
 {
     static const struct rw_legal row[] = {RW_LEGAL_ROW(nobody_reads)};
@@ -656,10 +683,12 @@ static void test_nobody_reads(void **state)
     }
 }
 
-/* The producer p reads x and writes h, the consumer c reads h and writes y. One thing is changed at a time; the plain pair passes. */
+/* The producer p reads x and writes h, the consumer c reads h and writes y. One thing is changed at a time; the plain
+ * pair passes. */
 static void test_recompute(void **state)
 {
-    static const struct rw_legal row[] = {RW_LEGAL_ROW(repeatable), RW_LEGAL_ROW(inputs_stay), RW_LEGAL_ROW(all_readers)};
+    static const struct rw_legal row[] = {RW_LEGAL_ROW(repeatable), RW_LEGAL_ROW(inputs_stay),
+                                          RW_LEGAL_ROW(all_readers)};
     static const char *const want[][2] = {
         {NULL, NULL},
         {"repeatable: 'p' has atomics on 'h'", NULL},
@@ -692,7 +721,8 @@ static void test_recompute(void **state)
         }
         fix_close(&f);
     }
-    /* where the intermediate is: in shared memory alone, beside its buffer, only there; another reader that is served or not */
+    /* where the intermediate is: in shared memory alone, beside its buffer, only there; another reader that is served
+     * or not */
     for (int k = 0; k < 5; k++) {
         struct fix f;
         struct fix_spec s = plain;
@@ -815,10 +845,11 @@ static void test_racy(void **state)
 static void test_all_covered(void **state)
 {
     static const char *const covered[] = {
-        "plain_launches", "clusters", "opaque", "order", "block_map", "self_conflict", "ordered_access", "side_effects", "float_atomics",
-        "machine_registers", "functions", "module_variables", "parameters", "targets", "uniform_barriers",
-        "uniform_collectives", "barrier_numbers",
-        "thread_counts", "active_mask", "async", "constant_space", "shared_space"};
+        "plain_launches",      "clusters",         "opaque",        "order",         "block_map",
+        "self_conflict",       "ordered_access",   "side_effects",  "float_atomics", "machine_registers",
+        "functions",           "module_variables", "parameters",    "targets",       "uniform_barriers",
+        "uniform_collectives", "barrier_numbers",  "thread_counts", "active_mask",   "async",
+        "constant_space",      "shared_space"};
     assert_int_equal(rw_nlegal, sizeof covered / sizeof covered[0]);
     for (unsigned k = 0; k < rw_nlegal; k++)
         assert_string_equal(rw_legal[k].name, covered[k]);
@@ -830,7 +861,8 @@ static void test_all_covered(void **state)
     assert_int_equal(rw_ncluster_legal, sizeof clusters / sizeof clusters[0]);
     for (unsigned k = 0; k < rw_ncluster_legal; k++)
         assert_string_equal(rw_cluster_legal[k].name, clusters[k]);
-    static const char *const more[] = {"unordered", "nobody_reads", "repeatable", "inputs_stay", "all_readers", "block_maps", "flags"};
+    static const char *const more[] = {"unordered",   "nobody_reads", "repeatable", "inputs_stay",
+                                       "all_readers", "block_maps",   "flags"};
     assert_int_equal(sizeof others / sizeof others[0], sizeof more / sizeof more[0]);
     for (unsigned k = 0; k < sizeof more / sizeof more[0]; k++)
         assert_string_equal(others[k], more[k]);
@@ -839,16 +871,37 @@ static void test_all_covered(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),           cmocka_unit_test(test_plain_launches), cmocka_unit_test(test_own_clusters), cmocka_unit_test(test_opaque),
-        cmocka_unit_test(test_order),           cmocka_unit_test(test_block_map),      cmocka_unit_test(test_self_conflict), cmocka_unit_test(test_cluster_conflict),
-        cmocka_unit_test(test_ordered_access),  cmocka_unit_test(test_side_effects),   cmocka_unit_test(test_float_atomics),
-        cmocka_unit_test(test_machine_registers), cmocka_unit_test(test_functions),    cmocka_unit_test(test_module_variables),
-        cmocka_unit_test(test_parameters),      cmocka_unit_test(test_targets),        cmocka_unit_test(test_uniform_barriers),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_plain_launches),
+        cmocka_unit_test(test_own_clusters),
+        cmocka_unit_test(test_opaque),
+        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_block_map),
+        cmocka_unit_test(test_self_conflict),
+        cmocka_unit_test(test_cluster_conflict),
+        cmocka_unit_test(test_ordered_access),
+        cmocka_unit_test(test_side_effects),
+        cmocka_unit_test(test_float_atomics),
+        cmocka_unit_test(test_machine_registers),
+        cmocka_unit_test(test_functions),
+        cmocka_unit_test(test_module_variables),
+        cmocka_unit_test(test_parameters),
+        cmocka_unit_test(test_targets),
+        cmocka_unit_test(test_uniform_barriers),
         cmocka_unit_test(test_uniform_collectives),
-        cmocka_unit_test(test_barrier_numbers), cmocka_unit_test(test_thread_counts),  cmocka_unit_test(test_active_mask),
-        cmocka_unit_test(test_async),           cmocka_unit_test(test_constant_space), cmocka_unit_test(test_shared_space),
-        cmocka_unit_test(test_unordered),       cmocka_unit_test(test_nobody_reads),   cmocka_unit_test(test_recompute),
-        cmocka_unit_test(test_flags),           cmocka_unit_test(test_racy),           cmocka_unit_test(test_clusters),       cmocka_unit_test(test_all_covered),
+        cmocka_unit_test(test_barrier_numbers),
+        cmocka_unit_test(test_thread_counts),
+        cmocka_unit_test(test_active_mask),
+        cmocka_unit_test(test_async),
+        cmocka_unit_test(test_constant_space),
+        cmocka_unit_test(test_shared_space),
+        cmocka_unit_test(test_unordered),
+        cmocka_unit_test(test_nobody_reads),
+        cmocka_unit_test(test_recompute),
+        cmocka_unit_test(test_flags),
+        cmocka_unit_test(test_racy),
+        cmocka_unit_test(test_clusters),
+        cmocka_unit_test(test_all_covered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,7 +1,9 @@
-/* The performance library (rewrite/library.c): the plan is the same with and without it, whatever is in it; and less runs.
+/* The performance library (rewrite/library.c): the plan is the same with and without it, whatever is in it; and less
+ * runs.
  *
- * The store here is a list in memory that counts. Four element-wise kernels in a chain; in one graph a kernel whose branch data decides. Entries are
- * used again by another planning, by a graph with other data, and not by one on whose data costs depend; they are damaged, cut, and forged with a right checksum.
+ * The store here is a list in memory that counts. Four element-wise kernels in a chain; in one graph a kernel whose
+ * branch data decides. Entries are used again by another planning, by a graph with other data, and not by one on whose
+ * data costs depend; they are damaged, cut, and forged with a right checksum.
  */
 #include "memo-list.h"
 #include "rewrite-world.h"
@@ -12,8 +14,8 @@
 static struct dev_device *device;
 
 /* doubles where the value is positive: by another instruction than elsewhere */
-#define CHOOSY                                                                                                             \
-    KERNEL("c", "setp.gt.f32 %p, %f1, 0f00000000;\n@%p bra UP;\nadd.rn.f32 %f2, %f1, 0f3F800000;\nbra DONE;\nUP:\n"           \
+#define CHOOSY                                                                                                         \
+    KERNEL("c", "setp.gt.f32 %p, %f1, 0f00000000;\n@%p bra UP;\nadd.rn.f32 %f2, %f1, 0f3F800000;\nbra DONE;\nUP:\n"    \
                 "mul.rn.f32 %f2, %f1, 0f40000000;\nmul.rn.f32 %f2, %f2, 0f40000000;\nDONE:")
 
 /* Plan x -f-> p -g-> q -last-> s; the plan as text. Hits, misses and puts of it. */
@@ -34,11 +36,16 @@ static char *plan(const char *last, unsigned seed, const struct ana_memo *m, con
             dt_str_add(&text, ".reg .pred %p;\\n");
         dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
     }
-    dt_str_addf(&text, "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": %u}},"
-                BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER("s", "output")
-                "}, \"launches\": [" KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") ",", seed);
-    dt_str_addf(&text, "{\"name\": \"d\", \"module\": \"m\", \"entry\": \"%s\", \"grid\": [64,1,1], \"block\": [128,1,1],"
-                "\"args\": [{\"buffer\": \"q\"}, {\"buffer\": \"s\"}]}]}", last);
+    dt_str_addf(
+        &text,
+        "\"}}, \"buffers\": {\"x\": {\"bytes\": 32768, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], "
+        "\"dtype\": \"f32\", \"seed\": %u}}," BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER(
+            "s", "output") "}, \"launches\": [" KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") ",",
+        seed);
+    dt_str_addf(&text,
+                "{\"name\": \"d\", \"module\": \"m\", \"entry\": \"%s\", \"grid\": [64,1,1], \"block\": [128,1,1],"
+                "\"args\": [{\"buffer\": \"q\"}, {\"buffer\": \"s\"}]}]}",
+                last);
     must(dt_graph_parse(text.s, text.len, &g, &e), &e);
     dt_str_done(&text);
     must(dev_prog_new(device, g, NULL, NULL, &p, &e), &e);
@@ -142,10 +149,18 @@ static void set(struct kept *k, unsigned launch, unsigned number, uint64_t v)
         k->p[BODY + 16 + launch * 49 * 8 + number * 8 + i] = (uint8_t)(v >> 8 * i);
 }
 
-/* Whatever it says with a right checksum: never a fault, a hang, a plan that is slower than it says, or another than verified. */
+/* Whatever it says with a right checksum: never a fault, a hang, a plan that is slower than it says, or another than
+ * verified. */
 static void test_forged(void **state)
 {
-    static const uint64_t value[] = {0, 1, 77, UINT64_C(1) << 40, UINT64_C(1) << 48, UINT64_MAX, UINT64_C(0x7FF0000000000000), UINT64_C(0x7FF8000000000001)};
+    static const uint64_t value[] = {0,
+                                     1,
+                                     77,
+                                     UINT64_C(1) << 40,
+                                     UINT64_C(1) << 48,
+                                     UINT64_MAX,
+                                     UINT64_C(0x7FF0000000000000),
+                                     UINT64_C(0x7FF8000000000001)};
     char *want = plan("f", 1, NULL, NULL);
     unsigned refused = 0, found_out = 0;
     for (unsigned number = 0; number < 36; number += 1 + number % 3)
@@ -223,7 +238,8 @@ static int close_device(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_plan), cmocka_unit_test(test_data), cmocka_unit_test(test_damage),
-                                       cmocka_unit_test(test_forged), cmocka_unit_test(test_cheap), cmocka_unit_test(test_orders)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_same_plan), cmocka_unit_test(test_data),
+                                       cmocka_unit_test(test_damage),    cmocka_unit_test(test_forged),
+                                       cmocka_unit_test(test_cheap),     cmocka_unit_test(test_orders)};
     return cmocka_run_group_tests(tests, open_device, close_device);
 }

@@ -1,5 +1,5 @@
-/* Recipes (rewrite/recipe.c): followed they give the plan that they are of, and nothing else is tried; from strangers they are refused with the step and the
- * reason, whatever is in them, and nothing comes of them.
+/* Recipes (rewrite/recipe.c): followed they give the plan that they are of, and nothing else is tried; from strangers
+ * they are refused with the step and the reason, whatever is in them, and nothing comes of them.
  */
 #include "memo-list.h"
 #include "rewrite-world.h"
@@ -16,8 +16,11 @@ static void make(const char *launches)
     dt_str_add(&text, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *s = TEXT; *s; s++)
         dt_str_addf(&text, *s == '\n' ? "\\n" : "%c", *s);
-    dt_str_addf(&text, "\"}}, \"buffers\": {" BUFFER("x", "input") "," BUFFER("p", "intermediate") "," BUFFER("q", "intermediate") "," BUFFER("s", "output") ","
+    /* clang-format off */
+    dt_str_addf(&text, "\"}}, \"buffers\": {" BUFFER("x", "input") "," BUFFER("p", "intermediate") "," BUFFER("q",
+    "intermediate") "," BUFFER("s", "output") ","
                 BUFFER("z", "input") "," BUFFER("t", "output") "}, \"launches\": [%s]}", launches);
+    /* clang-format on */
     must(dt_graph_parse(text.s, text.len, &graph, &e), &e);
     dt_str_done(&text);
     must(dev_prog_new(device, graph, NULL, NULL, &prog, &e), &e);
@@ -35,7 +38,8 @@ static int done(void **state)
 /* x -f-> p -g-> q -f-> s, and z -g-> t beside it. */
 static int chain(void **state)
 {
-    make(KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") "," KEEP("d", "f", "q", "s") "," KEEP("side", "g", "z", "t"));
+    make(KEEP("a", "f", "x", "p") "," KEEP("b", "g", "p", "q") "," KEEP("d", "f", "q", "s") "," KEEP("side", "g", "z",
+                                                                                                     "t"));
     return 0;
 }
 
@@ -60,7 +64,8 @@ static size_t kept_in(const json_t *plan)
 {
     size_t n = 0, i;
     json_t *v;
-    json_array_foreach(json_object_get(plan, "rewrites"), i, v) n += !strcmp(json_string_value(json_object_get(v, "verdict")), "kept");
+    json_array_foreach (json_object_get(plan, "rewrites"), i, v)
+        n += !strcmp(json_string_value(json_object_get(v, "verdict")), "kept");
     return n;
 }
 
@@ -79,7 +84,8 @@ static void test_again(void **state)
     int r = rw_plan_by(device, prog, ana, &quick, "sha256:0", recipe, &again, &same, &why, &e);
     if (r)
         fail_msg("%d: %s %s", r, why.s ? why.s : "", e.detail ? e.detail : "");
-    static const char *const members[] = {"modules", "launches", "scratch", "baseline", "optimized", "timeline", "assumes", "verified", "original", "buffers"};
+    static const char *const members[] = {"modules",  "launches", "scratch",  "baseline", "optimized",
+                                          "timeline", "assumes",  "verified", "original", "buffers"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
         if (!json_equal(json_object_get(plan, members[i]), json_object_get(again, members[i])))
             fail_msg("%s", members[i]);
@@ -134,17 +140,28 @@ static void test_hostile(void **state)
         {STEPS("{\"kind\": 5, \"launches\": [0, 1]}"), "no such rewrite"},
         {STEPS("{\"kind\": \"rm -rf\", \"launches\": [0, 1]}"), "no such rewrite"},
         {STEPS("{\"kind\": \"block-fusion\", \"launches\": [0, 1]}"), "no such rewrite"}, /* it has levels */
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"shared\", \"way\": 0, \"launches\": [0, 1]}"), "no such rewrite"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 4, \"launches\": [0, 1]}"), "no such rewrite"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": -1, \"launches\": [0, 1]}"), "it is no step"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 4294967296, \"launches\": [0, 1]}"), "it is no step"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": [\"register\"], \"way\": 0, \"launches\": [0, 1]}"), "it is no step"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"shared\", \"way\": 0, \"launches\": [0, 1]}"),
+         "no such rewrite"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 4, \"launches\": [0, 1]}"),
+         "no such rewrite"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": -1, \"launches\": [0, 1]}"),
+         "it is no step"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 4294967296, \"launches\": [0, 1]}"),
+         "it is no step"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": [\"register\"], \"way\": 0, \"launches\": [0, 1]}"),
+         "it is no step"},
         {STEPS("{\"kind\": \"split\", \"level\": \"register\", \"launches\": [0]}"), "no such rewrite"},
         {STEPS("{\"kind\": \"dataflow-fusion\", \"launches\": [0, 1]}"), "not allowed here"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 0, \"size\": 4, \"launches\": [0, 1]}"), "clusters of that size"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"cluster\", \"way\": 0, \"size\": 17, \"launches\": [0, 1]}"), "clusters of that size"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"cluster\", \"way\": 0, \"size\": \"4\", \"launches\": [0, 1]}"), "clusters of that size"},
-        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 0, \"module\": 99999999, \"launches\": [0, 1]}"), "modules of that number"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 0, \"size\": 4, \"launches\": [0, 1]}"),
+         "clusters of that size"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"cluster\", \"way\": 0, \"size\": 17, \"launches\": [0, 1]}"),
+         "clusters of that size"},
+        {STEPS(
+             "{\"kind\": \"block-fusion\", \"level\": \"cluster\", \"way\": 0, \"size\": \"4\", \"launches\": [0, 1]}"),
+         "clusters of that size"},
+        {STEPS("{\"kind\": \"block-fusion\", \"level\": \"register\", \"way\": 0, \"module\": 99999999, \"launches\": "
+               "[0, 1]}"),
+         "modules of that number"},
         {STEPS(STEP("[]")), "numbers of launches"},
         {STEPS(STEP("{}")), "numbers of launches"},
         {STEPS(STEP("[0, 4]")), "numbers of launches"},
@@ -197,7 +214,8 @@ static void test_legality(void **state)
 int main(void)
 {
     struct dt_err e = {0};
-    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_again, chain, done), cmocka_unit_test_setup_teardown(test_hostile, chain, done),
+    const struct CMUnitTest tests[] = {cmocka_unit_test_setup_teardown(test_again, chain, done),
+                                       cmocka_unit_test_setup_teardown(test_hostile, chain, done),
                                        cmocka_unit_test_setup_teardown(test_legality, twice, done)};
     if (dev_open("soft:h200", &device, &e) < 0) {
         fprintf(stderr, "%s\n", e.detail ? e.detail : "?");

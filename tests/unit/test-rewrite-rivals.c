@@ -1,4 +1,5 @@
-/* What is kept is looked at again: a graph of the corpus on which a fusion gains at once, and the whole is faster without it. */
+/* What is kept is looked at again: a graph of the corpus on which a fusion gains at once, and the whole is faster
+ * without it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,8 +33,8 @@ static json_t *plan(const char *name, const char *deny)
     doc = json_loads(text, 0, NULL);
     json_object_set_new(json_object_get(json_object_get(doc, "modules"), "k"), "cuda", json_string(cuda));
     json_object_del(json_object_get(json_object_get(doc, "modules"), "k"), "file");
-    if (dt_graph_from_json(doc, &g, &e) < 0 || dev_prog_new(device, g, NULL, NULL, &p, &e) < 0 || ana_run(device, p, NULL, &a, &e) < 0 ||
-        rw_plan(device, p, a, &o, "sha256:0", &ret, &e) < 0)
+    if (dt_graph_from_json(doc, &g, &e) < 0 || dev_prog_new(device, g, NULL, NULL, &p, &e) < 0 ||
+        ana_run(device, p, NULL, &a, &e) < 0 || rw_plan(device, p, a, &o, "sha256:0", &ret, &e) < 0)
         fail_msg("%s", e.detail ? e.detail : "?");
     ana_free(a);
     dev_prog_free(p);
@@ -51,7 +52,8 @@ static double time_of(const json_t *p, const char *member)
     return json_real_value(json_object_get(json_object_get(p, member), "time_us"));
 }
 
-/* One entry a candidate; the dropped ones say both times, of which the one without it is the plan's or was one on the way there. */
+/* One entry a candidate; the dropped ones say both times, of which the one without it is the plan's or was one on the
+ * way there. */
 static unsigned dropped(const json_t *p)
 {
     const json_t *list = json_object_get(p, "rewrites");
@@ -60,13 +62,15 @@ static unsigned dropped(const json_t *p)
         const json_t *x = json_array_get(list, i);
         const char *why = json_string_value(json_object_get(x, "reason"));
         for (size_t k = 0; k < i; k++)
-            assert_false(json_equal(json_object_get(x, "launches"), json_object_get(json_array_get(list, k), "launches")) &&
-                         json_equal(json_object_get(x, "kind"), json_object_get(json_array_get(list, k), "kind")));
+            assert_false(
+                json_equal(json_object_get(x, "launches"), json_object_get(json_array_get(list, k), "launches")) &&
+                json_equal(json_object_get(x, "kind"), json_object_get(json_array_get(list, k), "kind")));
         if (!why || strncmp(why, "it gained", 9))
             continue;
         n++;
         assert_string_equal(json_string_value(json_object_get(x, "verdict")), "dropped");
-        double without = json_real_value(json_object_get(x, "before_us")), with = json_real_value(json_object_get(x, "after_us"));
+        double without = json_real_value(json_object_get(x, "before_us")),
+               with = json_real_value(json_object_get(x, "after_us"));
         assert_true(without < with && without >= time_of(p, "optimized"));
     }
     return n;
@@ -84,7 +88,8 @@ static void test_faster_without(void **state)
     json_decref(q);
 }
 
-/* A second look that finds nothing leaves no trace: the same plan, byte for byte, as one that had nothing to look at. */
+/* A second look that finds nothing leaves no trace: the same plan, byte for byte, as one that had nothing to look
+ * at. */
 static void test_put_back(void **state)
 {
     json_t *p = plan("pointwise", NULL), *q = plan("pointwise", "programmatic-launch");

@@ -1,17 +1,24 @@
-/* Programmatic launch (rewrite/programmatic.c): every condition of legal-solo.def broken on purpose; where the wait and the trigger come to stand; and the
- * plan as a whole held to the original under several orders, where the static check and the model agree that it is right and no slower.
+/* Programmatic launch (rewrite/programmatic.c): every condition of legal-solo.def broken on purpose; where the wait and
+ * the trigger come to stand; and the plan as a whole held to the original under several orders, where the static check
+ * and the model agree that it is right and no slower.
  */
 #include "rewrite-world.h"
 
 #define REGS ".reg .pred %p; .reg .b32 %r<6>; .reg .b64 %a<9>; .reg .f32 %f<5>;\n"
 #define PARAMS "(.param .u64 x, .param .u64 h, .param .u64 y)\n{\n"
-#define SET "ld.param.u64 %a1, [x]; ld.param.u64 %a2, [h]; ld.param.u64 %a3, [y];\nmov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; shl.b32 %r3, %r1, 6;\n" \
-    "add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, 4; add.u64 %a5, %a1, %a4; add.u64 %a6, %a2, %a4; add.u64 %a7, %a3, %a4;\n"
+#define SET                                                                                                            \
+    "ld.param.u64 %a1, [x]; ld.param.u64 %a2, [h]; ld.param.u64 %a3, [y];\nmov.u32 %r1, %ctaid.x; mov.u32 %r2, "       \
+    "%tid.x; shl.b32 %r3, %r1, 6;\n"                                                                                   \
+    "add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, 4; add.u64 %a5, %a1, %a4; add.u64 %a6, %a2, %a4; add.u64 %a7, "     \
+    "%a3, %a4;\n"
 #define LOADX "ld.global.f32 %f1, [%a5];\n"
 #define LOADH "ld.global.f32 %f2, [%a6];\n"
 #define STORE "add.rn.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3;\n"
-#define PRODUCER ".visible .entry p(.param .u64 x, .param .u64 y)\n{\n" REGS "ld.param.u64 %a1, [x]; ld.param.u64 %a3, [y];\nmov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;\n" \
-    "shl.b32 %r3, %r1, 6; add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, 4; add.u64 %a5, %a1, %a4; add.u64 %a7, %a3, %a4;\n"          \
+#define PRODUCER                                                                                                       \
+    ".visible .entry p(.param .u64 x, .param .u64 y)\n{\n" REGS                                                        \
+    "ld.param.u64 %a1, [x]; ld.param.u64 %a3, [y];\nmov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x;\n"                     \
+    "shl.b32 %r3, %r1, 6; add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, 4; add.u64 %a5, %a1, %a4; add.u64 %a7, %a3, "  \
+    "%a4;\n"                                                                                                           \
     "ld.global.f32 %f1, [%a5]; add.rn.f32 %f2, %f1, %f1; st.global.f32 [%a7], %f2;\nret;\n}\n"
 
 struct made {
@@ -45,15 +52,20 @@ static struct made make(struct dev_device *d, const char *target, const char *ex
     struct made m = {0};
     struct dt_str ptx = {0}, s = {0};
     struct dt_err e = {0};
-    dt_str_addf(&ptx, ".version 8.0\n.target %s\n.address_size 64\n%s%s%s%s}\n", target, extra, PRODUCER, ".visible .entry c" PARAMS, body);
+    dt_str_addf(&ptx, ".version 8.0\n.target %s\n.address_size 64\n%s%s%s%s}\n", target, extra, PRODUCER,
+                ".visible .entry c" PARAMS, body);
     dt_str_add(&s, "{\"dovetail\": 1, \"modules\": {\"m\": {\"ptx\": \"");
     for (const char *t = ptx.s; *t; t++)
         dt_str_addf(&s, *t == '\n' ? "\\n" : "%c", *t);
-    dt_str_add(&s, "\"}}, \"buffers\": {\"x\": {\"bytes\": 33792, \"role\": \"input\", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 1}},"
-               "\"h\": {\"bytes\": 33792, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 33792, \"role\": \"output\"}}, \"launches\": ["
-               "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [132,1,1], \"block\": [64,1,1], \"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"h\"}]},"
-               "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [132,1,1], \"block\": [64,1,1], \"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"h\"},"
-               "{\"buffer\": \"y\"}]}]}");
+    dt_str_add(&s, "\"}}, \"buffers\": {\"x\": {\"bytes\": 33792, \"role\": \"input\", \"fill\": {\"uniform\": [-1, "
+                   "1], \"dtype\": \"f32\", \"seed\": 1}},"
+                   "\"h\": {\"bytes\": 33792, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 33792, \"role\": "
+                   "\"output\"}}, \"launches\": ["
+                   "{\"name\": \"p\", \"module\": \"m\", \"entry\": \"p\", \"grid\": [132,1,1], \"block\": [64,1,1], "
+                   "\"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"h\"}]},"
+                   "{\"name\": \"c\", \"module\": \"m\", \"entry\": \"c\", \"grid\": [132,1,1], \"block\": [64,1,1], "
+                   "\"args\": [{\"buffer\": \"x\"}, {\"buffer\": \"h\"},"
+                   "{\"buffer\": \"y\"}]}]}");
     must(dt_graph_parse(s.s, s.len, &m.g, &e), &e);
     must(dev_prog_new(d, m.g, NULL, NULL, &m.p, &e), &e);
     must(ana_run(d, m.p, NULL, &m.a, &e), &e);
@@ -92,19 +104,24 @@ static json_t *rewrite(struct dev_device *d, struct made *m, struct dt_str *why)
     return doc;
 }
 
-/* ---- conditions --------------------------------------------------------------------------------------------------------------- */
+/* ---- conditions -------------------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *extra, *body, *why;
 } illegal[] = {
     {"", REGS SET LOADX "griddepcontrol.wait;\n" LOADH STORE "ret;\n", "unwaited: 'c' has"},
-    {".func f()\n{ griddepcontrol.wait; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n", "unwaited: 'c' has"},
+    {".func f()\n{ griddepcontrol.wait; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n",
+     "unwaited: 'c' has"},
     {"", REGS SET LOADX "ldu.global.f32 %f2, [%a6];\n" STORE "ret;\n", "coherent: 'c', PTX line"},
-    {".global .align 4 .u32 count;\n", REGS SET LOADX LOADH STORE "mov.u64 %a8, count; red.global.add.u32 [%a8], 1;\nret;\n", "tables: 'c', PTX line"},
-    {".func f()\n{ .reg .pred %p; .reg .b32 %r; mov.u32 %r, %clock; setp.eq.u32 %p, %r, 1; @%p exit; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n",
-     "calls: 'c', PTX line"},
-    {"", REGS SET "griddepcontrol.launch_dependents;\n" LOADX LOADH STORE "ret;\n", "unwaited: 'c' has griddepcontrol.launch"}, /* before it waits */
-    {".func f()\n{ griddepcontrol.launch_dependents; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n", "unwaited: 'c' has"},
+    {".global .align 4 .u32 count;\n",
+     REGS SET LOADX LOADH STORE "mov.u64 %a8, count; red.global.add.u32 [%a8], 1;\nret;\n", "tables: 'c', PTX line"},
+    {".func f()\n{ .reg .pred %p; .reg .b32 %r; mov.u32 %r, %clock; setp.eq.u32 %p, %r, 1; @%p exit; ret; }\n",
+     REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n", "calls: 'c', PTX line"},
+    /* before it waits */
+    {"", REGS SET "griddepcontrol.launch_dependents;\n" LOADX LOADH STORE "ret;\n",
+     "unwaited: 'c' has griddepcontrol.launch"},
+    {".func f()\n{ griddepcontrol.launch_dependents; ret; }\n", REGS SET LOADX "call f, ();\n" LOADH STORE "ret;\n",
+     "unwaited: 'c' has"},
 };
 
 static void conditions(void **state)
@@ -145,17 +162,20 @@ static void conditions(void **state)
     drop(&m);
     m = make(dev, "sm_60", "", REGS SET LOADX LOADH STORE "ret;\n"); /* whose warps would part at sm_90 */
     assert_null(rewrite(dev, &m, &why));
-    assert_string_equal(why.s, "scheduling: 'c' is for sm_60, where threads of a warp stay together; for sm_90 they may part");
+    assert_string_equal(why.s,
+                        "scheduling: 'c' is for sm_60, where threads of a warp stay together; for sm_90 they may part");
     dt_str_done(&why);
     rw_edit_done(&m.x);
     drop(&m);
-    struct rw_solo none = {.dev = dev_info(dev), .prog = &(struct dev_prog){.graph = &(struct dt_graph){.launch = (struct dt_launch[]){{.name = "set"}}}}};
+    struct rw_solo none = {
+        .dev = dev_info(dev),
+        .prog = &(struct dev_prog){.graph = &(struct dt_graph){.launch = (struct dt_launch[]){{.name = "set"}}}}};
     assert_false(rw_solo_legal(&none, RW_SOLO_ALL, &why));
     assert_string_equal(why.s, "kernel: 'set' is no kernel launch");
     dt_str_done(&why);
 }
 
-/* ---- where the wait stands ------------------------------------------------------------------------------------------------------ */
+/* ---- where the wait stands --------------------------------------------------------------------------------------- */
 
 static const struct {
     const char *body;
@@ -167,16 +187,22 @@ static const struct {
     /* h first: nothing of use is before it */
     {REGS SET LOADH LOADX STORE "ret;\n", "add.u64 %a7", "ld.global.f32 %f2", 1},
     /* an early exit of some threads, as a branch and as a predicated exit: they wait too */
-    {REGS SET "setp.gt.u32 %p, %r3, 8000; @%p bra D;\n" LOADX LOADH STORE "D: ret;\n", "ld.global.f32 %f1", "ld.global.f32 %f2", 2},
-    {REGS SET "setp.gt.u32 %p, %r3, 8000; @%p exit;\n" LOADX LOADH STORE "ret;\n", "add.u64 %a7", "ld.global.f32 %f1", 2},
+    {REGS SET "setp.gt.u32 %p, %r3, 8000; @%p bra D;\n" LOADX LOADH STORE "D: ret;\n", "ld.global.f32 %f1",
+     "ld.global.f32 %f2", 2},
+    {REGS SET "setp.gt.u32 %p, %r3, 8000; @%p exit;\n" LOADX LOADH STORE "ret;\n", "add.u64 %a7", "ld.global.f32 %f1",
+     2},
     /* in a loop: before it */
-    {REGS SET "mov.f32 %f2, 0f00000000; mov.u32 %r4, 4;\nL: " LOADX "ld.global.f32 %f4, [%a6]; add.rn.f32 %f2, %f2, %f4;\n"
-     "sub.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra L;\n" STORE "ret;\n", "mov.u32 %r4, 4", "ld.global.f32 %f1", 1},
+    {REGS SET "mov.f32 %f2, 0f00000000; mov.u32 %r4, 4;\nL: " LOADX
+              "ld.global.f32 %f4, [%a6]; add.rn.f32 %f2, %f2, %f4;\n"
+              "sub.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra L;\n" STORE "ret;\n",
+     "mov.u32 %r4, 4", "ld.global.f32 %f1", 1},
     /* on two ways: before they part */
-    {REGS SET LOADX "and.b32 %r4, %r3, 1; setp.eq.u32 %p, %r4, 0; @%p bra E;\n" LOADH "bra J;\nE: ld.global.f32 %f2, [%a6+0];\nJ: " STORE "ret;\n",
+    {REGS SET LOADX "and.b32 %r4, %r3, 1; setp.eq.u32 %p, %r4, 0; @%p bra E;\n" LOADH
+                    "bra J;\nE: ld.global.f32 %f2, [%a6+0];\nJ: " STORE "ret;\n",
      "setp.eq.u32", "@%p bra", 1},
     /* .nc of what p writes becomes plain, .nc of x stays */
-    {REGS SET "ld.global.nc.f32 %f1, [%a5];\nld.global.nc.L1::no_allocate.f32 %f2, [%a6];\n" STORE "ret;\n", "ld.global.nc.f32 %f1", "ld.global.f32 %f2", 1},
+    {REGS SET "ld.global.nc.f32 %f1, [%a5];\nld.global.nc.L1::no_allocate.f32 %f2, [%a6];\n" STORE "ret;\n",
+     "ld.global.nc.f32 %f1", "ld.global.f32 %f2", 1},
     /* nothing of h at all, but y: only at the end */
     {REGS SET LOADX "mov.f32 %f2, %f1;\n" STORE "ret;\n", "st.global.f32", "ret", 1},
     /* ordered accesses talk with somebody */
@@ -207,7 +233,8 @@ static void stands(void **state)
         bool guarded = strstr(places[k].body, "@%p exit") != NULL;
         if (!b || !f || b > wait || (!guarded && strstr(wait, places[k].after) == NULL))
             fail_msg("%zu: the wait stands elsewhere:\n%s", k, c);
-        assert_true(count(a, "griddepcontrol.launch_dependents") == 1 && strstr(a, "griddepcontrol.launch_dependents") < strstr(a, "ld.param"));
+        assert_true(count(a, "griddepcontrol.launch_dependents") == 1 &&
+                    strstr(a, "griddepcontrol.launch_dependents") < strstr(a, "ld.param"));
         assert_true(count(c, "griddepcontrol.launch_dependents") == 0 && strstr(a, ".target sm_90"));
         /* it is a plan that holds, gives the same bytes under any order, and is no slower */
         struct dt_graph *g;
@@ -236,13 +263,16 @@ static void stands(void **state)
     }
 }
 
-/* Chains and pairs of launches that follow each other on a stream, wherever the chain begins; not over a step, another stream, or what is programmatic already. */
+/* Chains and pairs of launches that follow each other on a stream, wherever the chain begins; not over a step, another
+ * stream, or what is programmatic already. */
 static void proposes(void **state)
 {
     static const struct {
         const char *launches; /* m: a memset; k: a kernel; 1: one on stream 1; p: a programmatic one */
         const char *want;
-    } row[] = {{"kk", "01"}, {"mkk", "12"}, {"mkkk", "123 12 23"}, {"kkmkk", "01 34"}, {"kk11k", "01 23"}, {"kkpkk", "01 234 23 34"}, {"kmk", ""}, {"m", ""}};
+    } row[] = {{"kk", "01"},       {"mkk", "12"},      {"mkkk", "123 12 23"},
+               {"kkmkk", "01 34"}, {"kk11k", "01 23"}, {"kkpkk", "01 234 23 34"},
+               {"kmk", ""},        {"m", ""}};
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         struct dt_launch l[8] = {{0}};
         struct dt_graph g = {.launch = l, .nlaunch = (uint32_t)strlen(row[k].launches)};
@@ -271,6 +301,7 @@ static void proposes(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(conditions), cmocka_unit_test(stands), cmocka_unit_test(proposes)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(conditions), cmocka_unit_test(stands),
+                                       cmocka_unit_test(proposes)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,6 @@
-/* Under which key a measured comparison is kept (rewrite/times.c): what the times depend on makes another key, and names, launches that both states have, and content make none.
- * Each row changes one thing in the pair of states; a key that left it out would give one comparison's times to another. */
+/* Under which key a measured comparison is kept (rewrite/times.c): what the times depend on makes another key, and
+ * names, launches that both states have, and content make none. Each row changes one thing in the pair of states; a key
+ * that left it out would give one comparison's times to another. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,24 +13,29 @@
 #include "memo-list.h"
 #include "rewrite/rewrite-priv.h"
 
-#define KERNEL(name, op)                                                                                                   \
-    ".visible .entry " name "(.param .u64 a, .param .u64 b, .param .u32 n)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n" \
-    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, %tid.x;\n" \
-    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"          \
+#define KERNEL(name, op)                                                                                               \
+    ".visible .entry " name                                                                                            \
+    "(.param .u64 a, .param .u64 b, .param .u32 n)\n{\n.reg .b32 %r<8>;\n.reg .b64 %d<8>;\n.reg .f32 %f<4>;\n"         \
+    "ld.param.u64 %d1, [a];\nld.param.u64 %d2, [b];\nmov.u32 %r1, %ctaid.x;\nmov.u32 %r2, %ntid.x;\nmov.u32 %r3, "     \
+    "%tid.x;\n"                                                                                                        \
+    "mad.lo.s32 %r4, %r1, %r2, %r3;\nmul.wide.s32 %d3, %r4, 4;\nadd.s64 %d1, %d1, %d3;\nadd.s64 %d2, %d2, %d3;\n"      \
     "ld.global.f32 %f1, [%d1];\n" op "\nst.global.f32 [%d2], %f2;\nret;\n}\n"
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 /* A module each: a program's module has the entries that the program launches. */
 static const struct {
     const char *name, *ptx;
-} module[] = {{"m-f", HEAD KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")}, {"m-g", HEAD KERNEL("g", "mul.rn.f32 %f2, %f1, 0f40000000;")},
+} module[] = {{"m-f", HEAD KERNEL("f", "add.rn.f32 %f2, %f1, 0f3F800000;")},
+              {"m-g", HEAD KERNEL("g", "mul.rn.f32 %f2, %f1, 0f40000000;")},
               {"m-fg", HEAD KERNEL("fg", "add.rn.f32 %f2, %f1, 0f3F800000;\nmul.rn.f32 %f2, %f2, 0f40000000;")},
               /* trips by data: such launches take other times on other content */
-              {"m-data", HEAD KERNEL("data", "mov.f32 %f2, %f1;\n{\n.reg .pred %p;\nL: add.rn.f32 %f2, %f2, %f2;\nsetp.lt.f32 %p, %f2, 0f42C80000;\n@%p bra L;\n}")}};
+              {"m-data", HEAD KERNEL("data", "mov.f32 %f2, %f1;\n{\n.reg .pred %p;\nL: add.rn.f32 %f2, %f2, "
+                                             "%f2;\nsetp.lt.f32 %p, %f2, 0f42C80000;\n@%p bra L;\n}")}};
 
 /* In launches: a grid, a last argument, more members. The first launch and the last are in both states. */
-#define RUN(name, entry, grid, x, y, n, more)                                                                              \
-    "{\"name\": \"" name "\", \"module\": \"m-" entry "\", \"entry\": \"" entry "\", \"grid\": [" grid ",1,1], \"block\": [64,1,1], \"shared\": 0, \"args\": [{\"buffer\": \"" x \
-    "\"}, {\"buffer\": \"" y "\"}, {\"u32\": " n "}]" more "}"
+#define RUN(name, entry, grid, x, y, n, more)                                                                          \
+    "{\"name\": \"" name "\", \"module\": \"m-" entry "\", \"entry\": \"" entry "\", \"grid\": [" grid                 \
+    ",1,1], \"block\": [64,1,1], \"shared\": 0, \"args\": [{\"buffer\": \"" x "\"}, {\"buffer\": \"" y                 \
+    "\"}, {\"u32\": " n "}]" more "}"
 #define FIRST RUN("first", "f", "4", "x", "h", "1", "")
 #define LAST RUN("last", "g", "4", "k", "y", "1", "")
 #define NOW RUN("p", "f", "4", "h", "t", "1", "") "," RUN("c", "g", "4", "t", "k", "1", "")
@@ -57,8 +63,10 @@ static char *replaced(const char *s, const char *from, const char *to)
 static void open_state(struct rw_state *s, const char *launches, const struct pair *x)
 {
     static const char buffers[] =
-        "\"x\": {\"bytes\": 1024, \"role\": \"input\", \"fill\": {\"uniform\": [1, 2], \"dtype\": \"f32\", \"seed\": 3}}, \"h\": {\"bytes\": 1024, \"role\": \"intermediate\"}, "
-        "\"t\": {\"bytes\": 1024, \"role\": \"intermediate\"}, \"k\": {\"bytes\": 1024, \"role\": \"intermediate\"}, \"y\": {\"bytes\": 1024, \"role\": \"output\"}, "
+        "\"x\": {\"bytes\": 1024, \"role\": \"input\", \"fill\": {\"uniform\": [1, 2], \"dtype\": \"f32\", \"seed\": "
+        "3}}, \"h\": {\"bytes\": 1024, \"role\": \"intermediate\"}, "
+        "\"t\": {\"bytes\": 1024, \"role\": \"intermediate\"}, \"k\": {\"bytes\": 1024, \"role\": \"intermediate\"}, "
+        "\"y\": {\"bytes\": 1024, \"role\": \"output\"}, "
         "\"z\": {\"bytes\": 4096, \"role\": \"output\"}";
     struct dt_str doc = {0};
     struct dt_err e = {0};
@@ -72,8 +80,8 @@ static void open_state(struct rw_state *s, const char *launches, const struct pa
     dt_str_addf(&doc, "}, \"buffers\": {%s}, \"launches\": [%s]}", buffers, launches);
     char *all = replaced(doc.s, x->from, x->to);
     memset(s, 0, sizeof *s);
-    if (dt_graph_parse(all, strlen(all), &s->graph, &e) < 0 || dev_prog_new(device, s->graph, NULL, NULL, &s->prog, &e) < 0 ||
-        ana_run(device, s->prog, NULL, &s->ana, &e) < 0)
+    if (dt_graph_parse(all, strlen(all), &s->graph, &e) < 0 ||
+        dev_prog_new(device, s->graph, NULL, NULL, &s->prog, &e) < 0 || ana_run(device, s->prog, NULL, &s->ana, &e) < 0)
         fail_msg("%s", e.detail ? e.detail : "?");
     free(all);
     dt_str_done(&doc);
@@ -109,10 +117,12 @@ static const struct pair same[] = {
     {ALL(NOW), ALL(NEXT), "\"t\"", "\"temporary\""},
     {ALL(NOW), ALL(NEXT), "\"name\": \"p\"", "\"name\": \"producer\""},
     {ALL(NOW), ALL(NEXT), "\"m-", "\"module-"},
-    {FIRST "," NOW, FIRST "," NEXT},                                                                        /* what stands beside them */
+    /* what stands beside them */
+    {FIRST "," NOW, FIRST "," NEXT},
     {ALL(NOW) "," RUN("o", "g", "4", "y", "z", "1", ""), ALL(NEXT) "," RUN("o", "g", "4", "y", "z", "1", "")},
     {FIRST "," LAST "," NOW, FIRST "," LAST "," NEXT},
-    {RUN("first", "data", "4", "x", "h", "1", "") "," NOW "," LAST, RUN("first", "data", "4", "x", "h", "1", "") "," NEXT "," LAST},
+    {RUN("first", "data", "4", "x", "h", "1", "") "," NOW "," LAST,
+     RUN("first", "data", "4", "x", "h", "1", "") "," NEXT "," LAST},
 };
 
 static const struct pair other[] = {
@@ -125,18 +135,23 @@ static const struct pair other[] = {
     {ALL(NOW), ALL(RUN("p+c", "fg", "4", "h", "k", "1", ", \"stream\": 2"))},
     {ALL(NOW), ALL(RUN("p+c", "fg", "4", "h", "k", "1", ", \"after\": [\"first\"]"))},
     {ALL(NOW), ALL(RUN("p+c", "fg", "4", "h", "k", "1", ", \"programmatic\": true"))},
-    {ALL(NOW), ALL(RUN("p+c", "fg", "4", "x", "k", "1", ""))},                                                 /* another buffer: not the one that `p` has read */
+    /* another buffer: not the one that `p` has read */
+    {ALL(NOW), ALL(RUN("p+c", "fg", "4", "x", "k", "1", ""))},
     {ALL(RUN("p", "f", "4", "h", "t", "1", "") "," RUN("c", "g", "4", "t", "k", "2", "")), ALL(NEXT)},
     {ALL(RUN("p", "f", "4", "h", "t", "1", "") "," RUN("c", "g", "2", "t", "k", "1", "")), ALL(NEXT)},
     {ALL(RUN("c", "f", "4", "h", "t", "1", "")), ALL(NEXT)},
-    {FIRST "," RUN("c", "g", "4", "t", "k", "1", "") "," RUN("p", "f", "4", "h", "t", "1", "") "," LAST, ALL(NEXT)}, /* order */
-    {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "2", "")},                           /* one more that only one has */
+    /* order */
+    {FIRST "," RUN("c", "g", "4", "t", "k", "1", "") "," RUN("p", "f", "4", "h", "t", "1", "") "," LAST, ALL(NEXT)},
+    /* one more that only one has */
+    {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "2", "")},
     {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "1", ", \"stream\": 1")},
     {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "1", ", \"programmatic\": true")},
     {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "1", ", \"after\": [\"p+c\"]")},
-    {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "1", ", \"after\": [\"first\"]")}, /* its place among them, and not among them */
+    /* its place among them, and not among them */
+    {FIRST "," NOW "," LAST, FIRST "," NEXT "," RUN("last", "g", "4", "k", "y", "1", ", \"after\": [\"first\"]")},
     {ALL(NOW), ALL(NEXT), "\"h\": {\"bytes\": 1024", "\"h\": {\"bytes\": 2048"},
-    {ALL(NOW), ALL(NEXT), "\"y\": {\"bytes\": 1024", "\"y\": {\"bytes\": 134217728"}, /* no longer do all buffers fit in the L2 */
+    /* no longer do all buffers fit in the L2 */
+    {ALL(NOW), ALL(NEXT), "\"y\": {\"bytes\": 1024", "\"y\": {\"bytes\": 134217728"},
 };
 
 static void test_keys(void **state)
@@ -166,8 +181,9 @@ static void test_keys(void **state)
 /* Launches that take other times on other content are not kept at all; a launch that both have may be one. */
 static void test_unsteady(void **state)
 {
-    static const struct pair row[] = {{ALL(NOW), ALL(RUN("p+c", "data", "4", "h", "k", "1", ""))},
-                                      {ALL(RUN("p", "data", "4", "h", "t", "1", "") "," RUN("c", "g", "4", "t", "k", "1", "")), ALL(NEXT)}};
+    static const struct pair row[] = {
+        {ALL(NOW), ALL(RUN("p+c", "data", "4", "h", "k", "1", ""))},
+        {ALL(RUN("p", "data", "4", "h", "t", "1", "") "," RUN("c", "g", "4", "t", "k", "1", "")), ALL(NEXT)}};
     char key[DT_SHA256_TEXT];
     uint32_t n;
     for (unsigned k = 0; k < 2; k++) {
@@ -176,14 +192,15 @@ static void test_unsteady(void **state)
     }
 }
 
-/* What was put is found under its key, and its interval decides from half its width away from zero; or from a hundredth of the launches' time below. */
+/* What was put is found under its key, and its interval decides from half its width away from zero; or from a hundredth
+ * of the launches' time below. */
 static void test_decides(void **state)
 {
     static const struct {
         double lo, hi, own; /* the launches' own time, 0: not known */
         int found;
-    } row[] = {{0.51, 1.5, 0, 1}, {0.49, 1.5, 0, 0}, {-1.5, -0.51, 0, 1}, {-1.5, -0.49, 0, 1}, {-0.1, 0.3, 0, 0}, {-0.1, 0.3, 31, 1}, {-0.1, 0.3, 29, 0}, {0.1, 0.3, 31, 1},
-               {0, 0.2, 0, 0}};
+    } row[] = {{0.51, 1.5, 0, 1},  {0.49, 1.5, 0, 0},  {-1.5, -0.51, 0, 1}, {-1.5, -0.49, 0, 1}, {-0.1, 0.3, 0, 0},
+               {-0.1, 0.3, 31, 1}, {-0.1, 0.3, 29, 0}, {0.1, 0.3, 31, 1},   {0, 0.2, 0, 0}};
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         struct rw_state now, next;
         struct rw_options o = {.library = &memo_list, .stamp = "one"};
@@ -220,7 +237,8 @@ static void test_decides(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_unsteady), cmocka_unit_test(test_decides)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_keys), cmocka_unit_test(test_unsteady),
+                                       cmocka_unit_test(test_decides)};
     struct dt_err e = {0};
     if (dev_open("soft:h200", &device, &e) < 0) {
         fprintf(stderr, "%s\n", e.detail ? e.detail : "?");

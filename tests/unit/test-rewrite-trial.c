@@ -1,5 +1,5 @@
-/* Planning without running the whole graph: programs made from each other, times from costs, a pair tried alone, footprints carried over.
- * Each is held against the way that runs everything. */
+/* Planning without running the whole graph: programs made from each other, times from costs, a pair tried alone,
+ * footprints carried over. Each is held against the way that runs everything. */
 #include <glob.h>
 #include <math.h>
 #include <sys/stat.h>
@@ -148,7 +148,8 @@ static void wrong_constant(struct dt_str *ptx)
     memcpy(at, "0f40000001", 10);
 }
 
-static void next_element(struct dt_str *ptx) /* an address that is off by one element: the last thread leaves the buffer */
+/* an address that is off by one element: the last thread leaves the buffer */
+static void next_element(struct dt_str *ptx)
 {
     char *at = ptx->s, *last = NULL;
     while ((at = strstr(at, "st.global.f32 ["))) {
@@ -180,11 +181,12 @@ static void endless(struct dt_str *ptx) /* fused text that never ends must not h
     *ptx = s;
 }
 
-static const char wrong_types[] = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry wrong(.param .u64 x)\n{\n"
-                                  ".reg .u64 %rd<2>; .reg .f32 %f<2>;\nmul.wide.u32 %rd1, %f1, %f1;\nret;\n}\n";
+static const char wrong_types[] =
+    ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry wrong(.param .u64 x)\n{\n"
+    ".reg .u64 %rd<2>; .reg .f32 %f<2>;\nmul.wide.u32 %rd1, %f1, %f1;\nret;\n}\n";
 
-/* What failed can be reproduced from what is left behind: both programs as documents, and the words. With `kernel` it is a kernel that
- * fails before there is a plan with it. */
+/* What failed can be reproduced from what is left behind: both programs as documents, and the words. With `kernel` it
+ * is a kernel that fails before there is a plan with it. */
 static void bundle(struct world *w, const char *kernel, const char *words)
 {
     char dir[] = "/tmp/dovetail-bundles-XXXXXX", pattern[64];
@@ -274,7 +276,8 @@ static void test_bundles_kept(void **state)
         assert_int_equal(rmdir(g.gl_pathv[k]), 0);
     }
     globfree(&g);
-    for (int k = 32; k < 70; k++) /* times of files are a few milliseconds apart: which of the first ones went is open */
+    /* times of files are a few milliseconds apart: which of the first ones went is open */
+    for (int k = 32; k < 70; k++)
         assert_true(seen[k]);
     assert_false(seen[7]); /* it was number 6 again */
     snprintf(path, sizeof path, "%s/0123456789abcdef", dir);
@@ -336,8 +339,9 @@ static void test_analysis(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_time),  cmocka_unit_test(test_derive), cmocka_unit_test(test_steps),
-        cmocka_unit_test(test_agree), cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ), cmocka_unit_test(test_analysis),
+        cmocka_unit_test(test_time),     cmocka_unit_test(test_derive),       cmocka_unit_test(test_steps),
+        cmocka_unit_test(test_agree),    cmocka_unit_test(test_bundles_kept), cmocka_unit_test(test_differ),
+        cmocka_unit_test(test_analysis),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

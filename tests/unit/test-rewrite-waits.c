@@ -1,8 +1,9 @@
-/* The static check of a plan's order (rewrite/waits.c): each condition broken on purpose, and plans that hold. On the software device: what the
- * check says must agree with what comes out, and programmatic edges must show in the modelled time.
+/* The static check of a plan's order (rewrite/waits.c): each condition broken on purpose, and plans that hold. On the
+ * software device: what the check says must agree with what comes out, and programmatic edges must show in the modelled
+ * time.
  *
- * Four kernels of 64 threads a block: copy (y = 2 x), add (y = w h, with griddepcontrol.wait at a place that each case gives), stop (as add, but some
- * threads leave before the wait), nc (as add, h by .nc).
+ * Four kernels of 64 threads a block: copy (y = 2 x), add (y = w h, with griddepcontrol.wait at a place that each case
+ * gives), stop (as add, but some threads leave before the wait), nc (as add, h by .nc).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -17,9 +18,13 @@
 #include "base/str.h"
 #include "rewrite/rewrite-priv.h"
 
-#define INDEX "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; shl.b32 %r3, %r1, 6; add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, 4;\\n"
+#define INDEX                                                                                                          \
+    "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; shl.b32 %r3, %r1, 6; add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, "  \
+    "4;\\n"
 #define REGS "{ .reg .pred %p; .reg .b32 %r<5>; .reg .b64 %a<9>; .reg .f32 %f<5>;\\n"
-#define THREE "ld.param.u64 %a1, [x]; ld.param.u64 %a2, [h]; ld.param.u64 %a3, [y];\\n" INDEX "add.u64 %a5, %a1, %a4; add.u64 %a6, %a2, %a4; add.u64 %a7, %a3, %a4;\\n"
+#define THREE                                                                                                          \
+    "ld.param.u64 %a1, [x]; ld.param.u64 %a2, [h]; ld.param.u64 %a3, [y];\\n" INDEX                                    \
+    "add.u64 %a5, %a1, %a4; add.u64 %a6, %a2, %a4; add.u64 %a7, %a3, %a4;\\n"
 #define WAIT "griddepcontrol.wait;\\n"
 #define GO "griddepcontrol.launch_dependents;\\n"
 /* something to do that takes time and leaves 0 in %r4 */
@@ -27,46 +32,63 @@
 
 static const char ptx[] =
     ".version 8.0\\n.target sm_90\\n.address_size 64\\n"
-    ".visible .entry copy(.param .u64 x, .param .u64 y)\\n" REGS GO "ld.param.u64 %a1, [x]; ld.param.u64 %a3, [y];\\n" INDEX WORK
-    "add.u64 %a5, %a1, %a4; add.u64 %a7, %a3, %a4; ld.global.f32 %f1, [%a5]; add.f32 %f2, %f1, %f1; st.global.f32 [%a7], %f2; ret; }\\n"
+    ".visible .entry copy(.param .u64 x, .param .u64 y)\\n" REGS GO
+    "ld.param.u64 %a1, [x]; ld.param.u64 %a3, [y];\\n" INDEX WORK
+    "add.u64 %a5, %a1, %a4; add.u64 %a7, %a3, %a4; ld.global.f32 %f1, [%a5]; add.f32 %f2, %f1, %f1; st.global.f32 "
+    "[%a7], %f2; ret; }\\n"
     /* x before the wait, h after */
-    ".visible .entry good(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE WORK "ld.global.f32 %f1, [%a5];\\n" WAIT
+    ".visible .entry good(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE WORK
+    "ld.global.f32 %f1, [%a5];\\n" WAIT
     "ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     /* both before */
-    ".visible .entry hasty(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6];\\n"
-    WAIT "mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
+    ".visible .entry hasty(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE
+    "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6];\\n" WAIT
+    "mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     /* writes y before it waits, and again after */
-    ".visible .entry spill(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE "ld.global.f32 %f1, [%a5]; st.global.f32 [%a7], %f1;\\n"
-    WAIT "ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
+    ".visible .entry spill(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE
+    "ld.global.f32 %f1, [%a5]; st.global.f32 [%a7], %f1;\\n" WAIT
+    "ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     ".visible .entry nc(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE WAIT
     "ld.global.f32 %f1, [%a5]; ld.global.nc.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
-    ".visible .entry stop(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE "setp.eq.u32 %p, %r3, 5; @%p exit;\\n" WAIT
+    ".visible .entry stop(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE
+    "setp.eq.u32 %p, %r3, 5; @%p exit;\\n" WAIT
     "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
-    ".visible .entry maybe(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE "setp.eq.u32 %p, %r3, 5; @%p " WAIT
+    ".visible .entry maybe(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE
+    "setp.eq.u32 %p, %r3, 5; @%p " WAIT
     "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     ".visible .entry call(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE "call leave, ();\\n" WAIT
     "ld.global.f32 %f1, [%a5]; ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     /* the same in what a function does */
     ".visible .entry ncall(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS GO THREE WAIT
-    "ld.global.f32 %f1, [%a5]; { .param .b64 a; .param .b32 v; st.param.b64 [a], %a6; call (v), through, (a); ld.param.f32 %f2, [v]; }\\n"
+    "ld.global.f32 %f1, [%a5]; { .param .b64 a; .param .b32 v; st.param.b64 [a], %a6; call (v), through, (a); "
+    "ld.param.f32 %f2, [v]; }\\n"
     "mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3; ret; }\\n"
     ".visible .entry bcall()\\n{ call bar96f, (); ret; }\\n"
     /* two blocks read each other's shared memory before they wait: 2 x of the other block, then h */
-    ".visible .entry pair(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS ".shared .align 4 .b8 s[256]; .reg .b32 %m<6>;\\n" GO THREE
-    "ld.global.f32 %f1, [%a5]; add.f32 %f1, %f1, %f1; mov.u32 %m1, s; shl.b32 %m2, %r2, 2; add.u32 %m1, %m1, %m2; st.shared.f32 [%m1], %f1;\\n"
-    "barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %m3, %cluster_ctarank; xor.b32 %m3, %m3, 1; mapa.shared::cluster.u32 %m4, %m1, %m3;\\n"
-    "setp.eq.u32 %p, %m3, 1; @%p bra N; mov.u32 %r4, 3000; L: sub.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra L; N:\\n"
-    "ld.shared::cluster.f32 %f1, [%m4]; cvt.rzi.u32.f32 %m5, %f1; and.b32 %m5, %m5, 0; cvt.u64.u32 %a8, %m5; add.u64 %a8, %a1, %a8; ld.global.f32 %f4, [%a8];\\n" WAIT "ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3;\\n"
+    ".visible .entry pair(.param .u64 x, .param .u64 h, .param .u64 y)\\n" REGS
+    ".shared .align 4 .b8 s[256]; .reg .b32 %m<6>;\\n" GO THREE
+    "ld.global.f32 %f1, [%a5]; add.f32 %f1, %f1, %f1; mov.u32 %m1, s; shl.b32 %m2, %r2, 2; add.u32 %m1, %m1, %m2; "
+    "st.shared.f32 [%m1], %f1;\\n"
+    "barrier.cluster.arrive; barrier.cluster.wait; mov.u32 %m3, %cluster_ctarank; xor.b32 %m3, %m3, 1; "
+    "mapa.shared::cluster.u32 %m4, %m1, %m3;\\n"
+    "setp.eq.u32 %p, %m3, 1; @%p bra N; mov.u32 %r4, 3000; L: sub.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra L; "
+    "N:\\n"
+    "ld.shared::cluster.f32 %f1, [%m4]; cvt.rzi.u32.f32 %m5, %f1; and.b32 %m5, %m5, 0; cvt.u64.u32 %a8, %m5; add.u64 "
+    "%a8, %a1, %a8; ld.global.f32 %f4, [%a8];\\n" WAIT
+    "ld.global.f32 %f2, [%a6]; mul.f32 %f3, %f1, %f2; st.global.f32 [%a7], %f3;\\n"
     "barrier.cluster.arrive; barrier.cluster.wait; ret; }\\n"
     /* in place, by .nc */
-    ".visible .entry self(.param .u64 x)\\n" REGS "ld.param.u64 %a1, [x];\\n" INDEX "add.u64 %a5, %a1, %a4; ld.global.nc.f32 %f1, [%a5];\\n"
+    ".visible .entry self(.param .u64 x)\\n" REGS "ld.param.u64 %a1, [x];\\n" INDEX
+    "add.u64 %a5, %a1, %a4; ld.global.nc.f32 %f1, [%a5];\\n"
     "add.f32 %f2, %f1, %f1; st.global.f32 [%a5], %f2; ret; }\\n"
     ".visible .entry bar96()\\n{ bar.sync 1, 96; ret; }\\n"
     ".visible .entry bar64()\\n{ bar.sync 1, 64; ret; }\\n";
 /* in front of the entries, as it is called */
 static const char leave[] =
-    ".func (.param .b32 v) deeper(.param .b64 a)\\n{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a]; ld.global.nc.f32 %f, [%a]; st.param.f32 [v], %f; ret; }\\n"
-    ".func (.param .b32 v) through(.param .b64 a)\\n{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a]; { .param .b64 b; .param .b32 w; st.param.b64 [b], %a;\\n"
+    ".func (.param .b32 v) deeper(.param .b64 a)\\n{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a]; "
+    "ld.global.nc.f32 %f, [%a]; st.param.f32 [v], %f; ret; }\\n"
+    ".func (.param .b32 v) through(.param .b64 a)\\n{ .reg .b64 %a; .reg .f32 %f; ld.param.u64 %a, [a]; { .param .b64 "
+    "b; .param .b32 w; st.param.b64 [b], %a;\\n"
     "call (w), deeper, (b); ld.param.f32 %f, [w]; } st.param.f32 [v], %f; ret; }\\n"
     ".func bar96f()\\n{ bar.sync 1, 96; ret; }\\n"
     ".func leave()\\n{ .reg .pred %p; .reg .b32 %r; mov.u32 %r, %tid.x; setp.eq.u32 %p, %r, 5; @%p exit; ret; }\\n";
@@ -101,7 +123,8 @@ static struct world make(const char *launches)
     dt_str_add(&s, "{\"dovetail\": 1, \"baseline\": {}, \"modules\": {\"m\": {\"ptx\": \"");
     dt_str_addn(&s, ptx, (size_t)(at - ptx));
     dt_str_addf(&s, "%s%s\"}}, \"buffers\": {", leave, at);
-    static const char *const name[] = {"x", "h", "k", "y", "z"}, *const role[] = {"input", "intermediate", "intermediate", "output", "output"};
+    static const char *const name[] = {"x", "h", "k", "y", "z"}, *const role[] = {"input", "intermediate",
+                                                                                  "intermediate", "output", "output"};
     for (int k = 0; k < 5; k++)
         dt_str_addf(&s, "%s\"%s\": {\"bytes\": 33792, \"role\": \"%s\"%s}", k ? ", " : "", name[k], role[k],
                     k ? "" : ", \"fill\": {\"uniform\": [-1, 1], \"dtype\": \"f32\", \"seed\": 7}");
@@ -121,8 +144,9 @@ static void drop(struct world *w)
 }
 
 #define B(x) "{\"buffer\": \"" x "\"}"
-#define LAUNCH(name, entry, args, more)                                                                                            \
-    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry "\", \"grid\": [132,1,1], \"block\": [64,1,1], \"args\": [" args "]" more "}"
+#define LAUNCH(name, entry, args, more)                                                                                \
+    "{\"name\": \"" name "\", \"module\": \"m\", \"entry\": \"" entry                                                  \
+    "\", \"grid\": [132,1,1], \"block\": [64,1,1], \"args\": [" args "]" more "}"
 #define TWO(name, x, y, more) LAUNCH(name, "copy", B(x) "," B(y), more)
 #define MIX(name, entry, x, h, y, more) LAUNCH(name, entry, B(x) "," B(h) "," B(y), more)
 #define ON1 ", \"stream\": 1"
@@ -139,32 +163,51 @@ static const struct {
     /* streams */
     {TWO("a", "x", "h", "") "," TWO("b", "h", "y", ON1 AFTER("\"a\"")), NULL, NULL},
     {TWO("a", "x", "h", "") "," TWO("b", "h", "y", ON1), "'b' does not wait for 'a'", "/launches/1", true},
-    {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1) "," TWO("c", "h", "y", ON1), "'c' does not wait for 'a'", "/launches/2", true},
-    {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1 AFTER("\"a\"")) "," TWO("c", "h", "y", ON1), NULL, NULL}, /* through b */
+    {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1) "," TWO("c", "h", "y", ON1), "'c' does not wait for 'a'",
+     "/launches/2", true},
+    /* through b */
+    {TWO("a", "x", "h", "") "," TWO("b", "x", "z", ON1 AFTER("\"a\"")) "," TWO("c", "h", "y", ON1), NULL, NULL},
     {TWO("a", "h", "y", "") "," TWO("b", "x", "h", ON1), "'b' does not wait for 'a'", "/launches/1", true}, /* WAR */
     {TWO("a", "x", "y", "") "," TWO("b", "k", "y", ON1), "'b' does not wait for 'a'", "/launches/1", true}, /* WAW */
-    {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", AFTER("\"b\"")), NULL, NULL},
-    {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", ""), "'c' does not wait for 'b'", "/launches/2", true},
+    {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", AFTER("\"b\"")), NULL,
+     NULL},
+    {TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1) "," MIX("c", "good", "h", "k", "y", ""),
+     "'c' does not wait for 'b'", "/launches/2", true},
     /* programmatic */
     {TWO("a", "x", "h", "") "," MIX("b", "good", "x", "h", "y", EARLY), NULL, NULL},
-    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY), "'b' touches, before it waits, bytes in conflict with 'a'", "/launches/1", true},
-    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY AFTER("\"a\"")), "'b' touches, before it waits", "/launches/1", true}, /* `after` adds nothing */
-    {TWO("a", "x", "h", "") "," MIX("b", "stop", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
-    {TWO("a", "x", "h", "") "," MIX("b", "maybe", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
-    {TWO("a", "x", "h", "") "," MIX("b", "call", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1"},
-    {TWO("a", "x", "h", "") "," TWO("b", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1", true},
-    {TWO("a", "x", "h", "") "," MIX("b", "nc", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes", "/launches/1"},
-    {TWO("a", "x", "h", "") "," MIX("b", "ncall", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes", "/launches/1"},
+    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY),
+     "'b' touches, before it waits, bytes in conflict with 'a'", "/launches/1", true},
+    /* `after` adds nothing */
+    {TWO("a", "x", "h", "") "," MIX("b", "hasty", "x", "h", "y", EARLY AFTER("\"a\"")), "'b' touches, before it waits",
+     "/launches/1", true},
+    {TWO("a", "x", "h", "") "," MIX("b", "stop", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach",
+     "/launches/1"},
+    {TWO("a", "x", "h", "") "," MIX("b", "maybe", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach",
+     "/launches/1"},
+    {TWO("a", "x", "h", "") "," MIX("b", "call", "x", "h", "y", EARLY), "'b' is programmatic, but need not reach",
+     "/launches/1"},
+    {TWO("a", "x", "h", "") "," TWO("b", "h", "y", EARLY), "'b' is programmatic, but need not reach", "/launches/1",
+     true},
+    {TWO("a", "x", "h", "") "," MIX("b", "nc", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes",
+     "/launches/1"},
+    {TWO("a", "x", "h", "") "," MIX("b", "ncall", "x", "h", "y", EARLY), "'b' loads by .nc what 'a' writes",
+     "/launches/1"},
     {TWO("a", "x", "h", "") "," MIX("b", "pair", "x", "h", "y", EARLY ", \"cluster\": [2, 1, 1]"), NULL, NULL},
-    {TWO("a", "x", "h", "") "," MIX("b", "pair", "h", "x", "y", EARLY ", \"cluster\": [2, 1, 1]"), "'b' touches, before it waits", "/launches/1", true},
-    {TWO("a", "y", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1", true}, /* WAR */
-    {TWO("a", "x", "y", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1"}, /* WAW */
+    {TWO("a", "x", "h", "") "," MIX("b", "pair", "h", "x", "y", EARLY ", \"cluster\": [2, 1, 1]"),
+     "'b' touches, before it waits", "/launches/1", true},
+    /* WAR */
+    {TWO("a", "y", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1",
+     true},
+    /* WAW */
+    {TWO("a", "x", "y", "") "," MIX("b", "spill", "x", "h", "y", EARLY), "'b' touches, before it waits", "/launches/1"},
     {TWO("a", "x", "h", "") "," MIX("b", "spill", "x", "h", "y", EARLY), NULL, NULL},
     /* a chain: c may start while a runs, as b may trigger before it waits */
     {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", EARLY) "," MIX("c", "good", "k", "h", "y", EARLY),
      "'c' touches, before it waits, bytes in conflict with 'a'", "/launches/2", true},
-    {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", "") "," MIX("c", "good", "k", "h", "y", EARLY), NULL, NULL},
-    {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", EARLY) "," MIX("c", "good", "x", "k", "y", EARLY), NULL, NULL},
+    {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", "") "," MIX("c", "good", "k", "h", "y", EARLY), NULL,
+     NULL},
+    {TWO("a", "x", "k", "") "," MIX("b", "good", "x", "k", "h", EARLY) "," MIX("c", "good", "x", "k", "y", EARLY), NULL,
+     NULL},
     /* read-only loads, barriers */
     {LAUNCH("a", "self", B("z"), "") "," TWO("b", "x", "y", ON1), "'a' loads by .nc what 'a' writes", "/launches/0"},
     {LAUNCH("a", "bar64", "", ""), NULL, NULL},
@@ -182,7 +225,8 @@ static void checks(void **state)
             fail_msg("plan %zu: %s", k, e.detail);
         if (plans[k].wrong && r >= 0)
             fail_msg("plan %zu passes", k);
-        if (plans[k].wrong && (r != DT_E_GRAPH || !strstr(e.detail, plans[k].wrong) || strcmp(e.pointer, plans[k].pointer)))
+        if (plans[k].wrong &&
+            (r != DT_E_GRAPH || !strstr(e.detail, plans[k].wrong) || strcmp(e.pointer, plans[k].pointer)))
             fail_msg("plan %zu: %d \"%s\" at %s", k, r, e.detail, e.pointer ? e.pointer : "-");
         dt_err_done(&e);
         /* what the original has is not the plan's doing */
@@ -201,7 +245,7 @@ static struct world in_order(const char *launches)
     dt_str_addf(&s, "[%s]", launches);
     json_t *all = json_loads(s.s, 0, NULL);
     dt_str_done(&s);
-    json_array_foreach(all, k, l) {
+    json_array_foreach (all, k, l) {
         json_object_del(l, "stream");
         json_object_del(l, "after");
         json_object_del(l, "programmatic");
@@ -215,11 +259,13 @@ static struct world in_order(const char *launches)
     return w;
 }
 
-/* The gate sees by itself what the static check says: launches run side by side, and a plan that relies on too little comes out wrong. One that holds never does. */
+/* The gate sees by itself what the static check says: launches run side by side, and a plan that relies on too little
+ * comes out wrong. One that holds never does. */
 static void beside(void **state)
 {
     for (size_t k = 0; k < sizeof plans / sizeof *plans; k++) {
-        if ((plans[k].wrong && !plans[k].shows) || strstr(plans[k].launches, "\"bar") || strstr(plans[k].launches, "\"self"))
+        if ((plans[k].wrong && !plans[k].shows) || strstr(plans[k].launches, "\"bar") ||
+            strstr(plans[k].launches, "\"self"))
             continue;
         struct world w = make(plans[k].launches), o = in_order(plans[k].launches);
         struct dt_err e = {0};
@@ -253,7 +299,8 @@ static void chain_of(struct chain *c, const char *launches)
     if (dev_prog_new(dev, c->o.g, NULL, NULL, &c->o.p, &e) < 0 || ana_run(dev, c->o.p, NULL, &c->ana, &e) < 0)
         fail_msg("%s", e.detail);
     c->now = (struct rw_state){.graph = c->o.g, .prog = c->o.p, .ana = c->ana};
-    assert_int_equal(rw_edit_init(&c->x, &rw_programmatic, dev_info(dev), NULL, &c->now, (const uint32_t[]){0, 1, 2}, 3, &e), 0);
+    assert_int_equal(
+        rw_edit_init(&c->x, &rw_programmatic, dev_info(dev), NULL, &c->now, (const uint32_t[]){0, 1, 2}, 3, &e), 0);
     if (rw_programmatic.open(&c->x, &v, &why, &e) != 0 || rw_programmatic.build(&c->x, 0, &why, &e) != 0)
         fail_msg("%s", e.detail ? e.detail : why.s);
     for (size_t i = 0; i < c->x.part.n; i++)
@@ -269,19 +316,23 @@ static void chain_done(struct chain *c)
     drop(&c->o);
 }
 
-/* What programmatic.c writes, with one griddepcontrol.wait fewer, or a trigger before it: without the static check, too, nobody would get it. */
+/* What programmatic.c writes, with one griddepcontrol.wait fewer, or a trigger before it: without the static check,
+ * too, nobody would get it. */
 static void mutated(void **state)
 {
     struct chain c;
     struct dt_err e = {0};
-    chain_of(&c, TWO("a", "x", "k", "") "," MIX("b", "hasty", "x", "k", "h", "") "," MIX("c", "hasty", "k", "h", "y", ""));
+    chain_of(&c,
+             TWO("a", "x", "k", "") "," MIX("b", "hasty", "x", "k", "h", "") "," MIX("c", "hasty", "k", "h", "y", ""));
     unsigned seen = 0, waits = 0;
-    for (size_t drop_from = 0; drop_from <= c.x.part.n; drop_from++) { /* 0: as it is; k: part k - 1 without its waits */
+    /* 0: as it is; k: part k - 1 without its waits */
+    for (size_t drop_from = 0; drop_from <= c.x.part.n; drop_from++) {
         for (int early = 0; early < 2; early++) { /* its trigger in front, too */
             json_t *doc = rw_edit_graph(&c.x);
             if (drop_from) {
                 json_t *m = json_object_get(json_object_get(doc, "modules"), c.x.part.p[drop_from - 1].module);
-                char *text = strdup(json_string_value(json_object_get(m, "ptx"))), *at = text, *body = strchr(strchr(text, '{'), ';') + 1, *trigger;
+                char *text = strdup(json_string_value(json_object_get(m, "ptx"))), *at = text,
+                     *body = strchr(strchr(text, '{'), ';') + 1, *trigger;
                 unsigned n = 0;
                 if (early && (trigger = strstr(text, "griddepcontrol.launch_dependents;")) != NULL) {
                     size_t len = strlen("griddepcontrol.launch_dependents;"); /* behind the first declaration */
@@ -317,7 +368,8 @@ static void mutated(void **state)
     chain_done(&c);
 }
 
-/* A function of its own loads by .nc what the launch before writes: programmatic.c makes plain loads of them, also where a function calls it. */
+/* A function of its own loads by .nc what the launch before writes: programmatic.c makes plain loads of them, also
+ * where a function calls it. */
 static void callees(void **state)
 {
     struct chain c;
@@ -336,7 +388,8 @@ static void callees(void **state)
     chain_done(&c);
 }
 
-/* A launch in the middle that needs nothing of the one before it waits only before it exits; what it lets in may need that one. */
+/* A launch in the middle that needs nothing of the one before it waits only before it exits; what it lets in may need
+ * that one. */
 static void waits_last(void **state)
 {
     struct chain c;
@@ -386,13 +439,16 @@ static void clusters(void **state)
         struct ptx_module *m;
         struct dt_err e = {0};
         const char *wrong;
-        snprintf(text, sizeof text, ".version 8.0\n.target sm_90\n.address_size 64\n%s.visible .entry k()\n{\n.reg .pred %%p; .reg .b32 %%r<4>;\n%sret;\n}\n",
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_90\n.address_size 64\n%s.visible .entry k()\n{\n.reg .pred %%p; .reg .b32 "
+                 "%%r<4>;\n%sret;\n}\n",
                  strstr(row[k].body, "call") ? ".func f()\n{\n" SYNC "ret;\n}\n" : "", row[k].body);
         if (ptx_parse(text, strlen(text), &m, &e) < 0)
             fail_msg("row %zu: %s", k, e.detail);
         assert_int_equal(rw_cluster_meets(ptx_find_function(m, "k"), NULL, &wrong, &e), 0);
         if (!row[k].wrong != !wrong || (wrong && !strstr(wrong, row[k].wrong)))
-            fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing", wrong ? wrong : "nothing");
+            fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing",
+                     wrong ? wrong : "nothing");
         ptx_module_free(m);
     }
 }
@@ -401,7 +457,8 @@ static void clusters(void **state)
 static void schedules(void **state)
 {
     static const char *const launches[] = {
-        TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1 AFTER("\"a\"")) "," MIX("c", "good", "h", "k", "y", AFTER("\"b\"")),
+        TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1 AFTER("\"a\"")) "," MIX("c", "good", "h", "k", "y",
+                                                                                  AFTER("\"b\"")),
         TWO("a", "x", "h", "") "," TWO("b", "x", "k", ON1 AFTER("\"a\"")) "," MIX("c", "good", "h", "k", "y", ""),
     };
     static float x[8448], y[8448];
@@ -414,7 +471,8 @@ static void schedules(void **state)
             fail_msg("%s", e.detail);
         for (uint64_t seed = 0; seed < 10; seed++) {
             dev_set_schedule(dev, seed, true);
-            if (dev_run_fill(r, 0, 0xFF, &e) < 0 || dev_run_once(r, &e) < 0 || dev_run_download(r, 0, x, &e) < 0 || dev_run_download(r, 3, y, &e) < 0)
+            if (dev_run_fill(r, 0, 0xFF, &e) < 0 || dev_run_once(r, &e) < 0 || dev_run_download(r, 0, x, &e) < 0 ||
+                dev_run_download(r, 3, y, &e) < 0)
                 fail_msg("%s", e.detail);
             bool bad = false;
             for (int i = 0; i < 8448; i++)
@@ -429,11 +487,14 @@ static void schedules(void **state)
     }
 }
 
-/* One of several that run side by side leaves its buffer: the others stop, the fault is its own, the device can be used again. */
+/* One of several that run side by side leaves its buffer: the others stop, the fault is its own, the device can be used
+ * again. */
 static void fault(void **state)
 {
-    struct world w = make(TWO("a", "x", "h", "") ",{\"name\": \"b\", \"module\": \"m\", \"entry\": \"hasty\", \"grid\": [133,1,1], \"block\": [64,1,1], \"args\": [" B("x") ","
-                          B("x") "," B("y") "], \"stream\": 1}," TWO("c", "x", "z", ", \"stream\": 2"));
+    struct world w =
+        make(TWO("a", "x", "h", "") ",{\"name\": \"b\", \"module\": \"m\", \"entry\": \"hasty\", \"grid\": [133,1,1], "
+                                    "\"block\": [64,1,1], \"args\": [" B("x") "," B("x") "," B(
+                                        "y") "], \"stream\": 1}," TWO("c", "x", "z", ", \"stream\": 2"));
     struct dt_err e = {0};
     for (uint64_t seed = 1; seed <= 4; seed++) {
         struct dev_run *r;
@@ -467,8 +528,9 @@ static void times(void **state)
         struct dev_time t, again;
         struct dev_cost cost[2];
         if (dev_run_new(dev, w.p, &r, &e) < 0 || dev_run_fill(r, 0, 0, &e) < 0 || dev_run_step(r, 0, &e) < 0 ||
-            dev_run_cost(r, 0, &cost[0], &e) < 0 || dev_run_step(r, 1, &e) < 0 || dev_run_cost(r, 1, &cost[1], &e) < 0 ||
-            dev_run_time(r, 1, &t, step[k], &e) < 0 || dev_model_time(dev, w.p, cost, &again, NULL, NULL, NULL, &e) < 0)
+            dev_run_cost(r, 0, &cost[0], &e) < 0 || dev_run_step(r, 1, &e) < 0 ||
+            dev_run_cost(r, 1, &cost[1], &e) < 0 || dev_run_time(r, 1, &t, step[k], &e) < 0 ||
+            dev_model_time(dev, w.p, cost, &again, NULL, NULL, NULL, &e) < 0)
             fail_msg("%s", e.detail);
         assert_true(t.time_us == again.time_us);
         us[k] = t.time_us;
@@ -483,7 +545,9 @@ static void times(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(checks), cmocka_unit_test(clusters), cmocka_unit_test(beside), cmocka_unit_test(mutated),
-                                       cmocka_unit_test(waits_last), cmocka_unit_test(callees), cmocka_unit_test(fault), cmocka_unit_test(schedules), cmocka_unit_test(times)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(checks),  cmocka_unit_test(clusters),   cmocka_unit_test(beside),
+        cmocka_unit_test(mutated), cmocka_unit_test(waits_last), cmocka_unit_test(callees),
+        cmocka_unit_test(fault),   cmocka_unit_test(schedules),  cmocka_unit_test(times)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -181,8 +181,7 @@ static void test_changes(void **state)
             fail_msg("%s does not change the signature", changes[i].what);
         assert_false(json_equal(json_object_get(fa, changes[i].what), json_object_get(fb, changes[i].what)));
         given = strchr(changes[i].what, '.');
-        json_object_foreach(fa, key, v)
-        {
+        json_object_foreach (fa, key, v) {
             kind = strchr(key, '.');
             if (!json_equal(v, json_object_get(fb, key)) && strcmp(kind ? kind : key, given ? given : changes[i].what))
                 fail_msg("%s changes %s too", changes[i].what, key);
@@ -207,8 +206,7 @@ static void test_factors(void **state)
     s.l0 = "GIVENLAUNCH";
     sign(&s, a, d, &f);
     assert_int_equal(dt_sha256_init(&h), 0);
-    json_object_foreach(f, key, v)
-    {
+    json_object_foreach (f, key, v) {
         assert_true(json_is_string(v));
         dt_sha256_addstr(&h, key);
         dt_sha256_addstr(&h, json_string_value(v));

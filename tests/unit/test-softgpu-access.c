@@ -1,5 +1,5 @@
-/* Loads and stores of whole warps in every shape of addresses, size, vector and space, against memcpy; and what the counters say of
- * them against sectors counted one by one. Run on each instruction set (DOVETAIL_SOFTGPU_ISA). */
+/* Loads and stores of whole warps in every shape of addresses, size, vector and space, against memcpy; and what the
+ * counters say of them against sectors counted one by one. Run on each instruction set (DOVETAIL_SOFTGPU_ISA). */
 #include <stdarg.h>
 #include <stddef.h>
 #include <setjmp.h>
@@ -38,7 +38,8 @@ struct variant {
     unsigned bytes, n;
 };
 
-/* Each thread t < count: r = in[off[t]], out[t] = r as a load; or out[off[t]] = in[t] as a store. In shared memory by way of a copy. */
+/* Each thread t < count: r = in[off[t]], out[t] = r as a load; or out[off[t]] = in[t] as a store. In shared memory by
+ * way of a copy. */
 static void source(char *s, size_t size, const struct variant *v, bool store)
 {
     unsigned words = v->bytes * v->n;
@@ -53,16 +54,21 @@ static void source(char *s, size_t size, const struct variant *v, bool store)
     snprintf(s, size,
              ".version 8.0\n.target sm_80\n.address_size 64\n"
              ".visible .entry k(.param .u64 in, .param .u64 off, .param .u64 out, .param .u32 count)\n{\n"
-             ".shared .align 16 .b8 sh[%u];\n.reg .pred %%p;\n.reg .b32 %%r<9>, %%s;\n.reg .b64 %%d<9>;\n.reg .%s %%v<4>;\n.reg .b8 %%b;\n"
+             ".shared .align 16 .b8 sh[%u];\n.reg .pred %%p;\n.reg .b32 %%r<9>, %%s;\n.reg .b64 %%d<9>;\n.reg .%s "
+             "%%v<4>;\n.reg .b8 %%b;\n"
              "mov.u32 %%r0, %%tid.x;\nld.param.u64 %%d0, [in];\nld.param.u64 %%d1, [off];\nld.param.u64 %%d2, [out];\n"
              "ld.param.u32 %%r1, [count];\nsetp.ge.u32 %%p, %%r0, %%r1;\n@%%p bra E;\n"
-             "mul.wide.u32 %%d3, %%r0, 4;\nadd.u64 %%d3, %%d1, %%d3;\nld.global.u32 %%r2, [%%d3];\nmul.lo.u32 %%r2, %%r2, %u;\n"
+             "mul.wide.u32 %%d3, %%r0, 4;\nadd.u64 %%d3, %%d1, %%d3;\nld.global.u32 %%r2, [%%d3];\nmul.lo.u32 %%r2, "
+             "%%r2, %u;\n"
              "mul.lo.u32 %%r3, %%r0, %u;\n",
              BYTES, v->reg, words, words);
     size_t n = strlen(s);
-    /* %r2: byte offset from the table, %r3: own byte offset; copies of all BYTES between global and shared go by lane 0 */
-    static const char copy[] = "mov.u32 %%r4, 0;\nC%d: cvt.u64.u32 %%d4, %%r4;\nadd.u64 %%d5, %s, %%d4;\nmov.u32 %%r5, sh;\nadd.u32 %%r5, %%r5, %%r4;\n"
-                               "%s\nadd.u32 %%r4, %%r4, 4;\nsetp.lt.u32 %%p, %%r4, %u;\n@%%p bra C%d;\nbar.warp.sync -1;\n";
+    /* %r2: byte offset from the table, %r3: own byte offset; copies of all BYTES between global and shared go by
+     * lane 0 */
+    static const char copy[] =
+        "mov.u32 %%r4, 0;\nC%d: cvt.u64.u32 %%d4, %%r4;\nadd.u64 %%d5, %s, %%d4;\nmov.u32 %%r5, sh;\nadd.u32 %%r5, "
+        "%%r5, %%r4;\n"
+        "%s\nadd.u32 %%r4, %%r4, 4;\nsetp.lt.u32 %%p, %%r4, %u;\n@%%p bra C%d;\nbar.warp.sync -1;\n";
 #define PUT(...) (n += (size_t)snprintf(s + n, size - n, __VA_ARGS__))
     if (shared)
         PUT(copy, 0, store ? "%d2" : "%d0", "ld.global.u32 %r6, [%d5];\nst.shared.u32 [%r5], %r6;", BYTES, 0);
@@ -138,14 +144,17 @@ static void one(const struct variant *v, bool store)
                     }
                 }
             uint8_t params[32];
-            memcpy(params, &in, 8), memcpy(params + 8, &offs, 8), memcpy(params + 16, &out, 8), memcpy(params + 24, &count, 4);
-            struct sg_launch l = {.kernel = sg_module_kernel(m, "k"), .grid = {1, 1, 1}, .block = {LANES, 1, 1}, .params = params};
+            memcpy(params, &in, 8), memcpy(params + 8, &offs, 8), memcpy(params + 16, &out, 8),
+                memcpy(params + 24, &count, 4);
+            struct sg_launch l = {
+                .kernel = sg_module_kernel(m, "k"), .grid = {1, 1, 1}, .block = {LANES, 1, 1}, .params = params};
             struct sg_fault f = {0};
             struct sg_stats st;
             if (sg_execute(dev, &l, &st, &f) < 0)
                 fail_msg("%s.%s.v%u %u: %s\n%s", v->space, v->type, v->n, kind, f.text, text);
             if (memcmp(want, out, BYTES))
-                fail_msg("%s %s.%s.v%u into %s, pattern %u, %u threads", store ? "st" : "ld", v->space, v->type, v->n, v->reg, kind, count);
+                fail_msg("%s %s.%s.v%u into %s, pattern %u, %u threads", store ? "st" : "ld", v->space, v->type, v->n,
+                         v->reg, kind, count);
             if (!strcmp(v->space, "global") && !store)
                 assert_int_equal(st.global_read_bytes, 32 * (sectors(off, count, step) + (count * 4 + 31) / 32));
             if (!strcmp(v->space, "global") && store)
@@ -160,11 +169,13 @@ static void one(const struct variant *v, bool store)
         uint32_t count = LANES;
         uint64_t from = (uint64_t)(uintptr_t)(store ? out : in) + (bad ? 1 : 0);
         uint8_t params[32];
-        memcpy(params, &in, 8), memcpy(params + 8, &offs, 8), memcpy(params + 16, &out, 8), memcpy(params + 24, &count, 4);
+        memcpy(params, &in, 8), memcpy(params + 8, &offs, 8), memcpy(params + 16, &out, 8),
+            memcpy(params + 24, &count, 4);
         memcpy(params + (store ? 16 : 0), &from, 8);
         if (bad && !strcmp(v->space, "shared"))
             break;
-        struct sg_launch l = {.kernel = sg_module_kernel(m, "k"), .grid = {1, 1, 1}, .block = {LANES, 1, 1}, .params = params};
+        struct sg_launch l = {
+            .kernel = sg_module_kernel(m, "k"), .grid = {1, 1, 1}, .block = {LANES, 1, 1}, .params = params};
         struct sg_fault f = {0};
         assert_int_equal(sg_execute(dev, &l, NULL, &f), DT_E_BOUNDS);
         assert_int_equal(f.thread[0], bad ? 0 : 19);
@@ -179,11 +190,13 @@ static void test_shapes(void **state)
 {
     (void)state;
     static const struct variant v[] = {
-        {"global", "u8", "u32", 1, 1},  {"global", "s8", "b32", 1, 1},  {"global", "u8", "b64", 1, 1},  {"global", "u8", "b16", 1, 4},
-        {"global", "u16", "b16", 2, 1}, {"global", "s16", "b32", 2, 1}, {"global", "u16", "b16", 2, 4}, {"global", "u32", "b32", 4, 1},
-        {"global", "s32", "b64", 4, 1}, {"global", "u32", "b32", 4, 2}, {"global", "u32", "b32", 4, 4}, {"global", "u64", "b64", 8, 1},
-        {"global", "u64", "b64", 8, 2}, {"shared", "u8", "b16", 1, 1},  {"shared", "u16", "b16", 2, 2}, {"shared", "u32", "b32", 4, 1},
-        {"shared", "u32", "b32", 4, 2}, {"shared", "u32", "b32", 4, 4}, {"shared", "u64", "b64", 8, 1}, {"shared", "u64", "b64", 8, 2},
+        {"global", "u8", "u32", 1, 1},  {"global", "s8", "b32", 1, 1},  {"global", "u8", "b64", 1, 1},
+        {"global", "u8", "b16", 1, 4},  {"global", "u16", "b16", 2, 1}, {"global", "s16", "b32", 2, 1},
+        {"global", "u16", "b16", 2, 4}, {"global", "u32", "b32", 4, 1}, {"global", "s32", "b64", 4, 1},
+        {"global", "u32", "b32", 4, 2}, {"global", "u32", "b32", 4, 4}, {"global", "u64", "b64", 8, 1},
+        {"global", "u64", "b64", 8, 2}, {"shared", "u8", "b16", 1, 1},  {"shared", "u16", "b16", 2, 2},
+        {"shared", "u32", "b32", 4, 1}, {"shared", "u32", "b32", 4, 2}, {"shared", "u32", "b32", 4, 4},
+        {"shared", "u64", "b64", 8, 1}, {"shared", "u64", "b64", 8, 2},
     };
     assert_int_equal(sg_device_new(sg_model_find(NULL), &dev), 0);
     for (size_t i = 0; i < sizeof v / sizeof *v; i++) {

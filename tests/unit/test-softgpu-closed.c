@@ -1,7 +1,9 @@
-/* The timing model against formulas, at many sizes and on all models, and the properties that must hold whatever the work is.
+/* The timing model against formulas, at many sizes and on all models, and the properties that must hold whatever the
+ * work is.
  *
- * Every expected time is computed here from the figures of the model and the counts of the work, by the formula that the case is named
- * after; docs/TIMING.md has the same formulas. The kernels are made of exact counts, so that one limit alone decides.
+ * Every expected time is computed here from the figures of the model and the counts of the work, by the formula that
+ * the case is named after; docs/TIMING.md has the same formulas. The kernels are made of exact counts, so that one
+ * limit alone decides.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -25,10 +27,7 @@ static uint64_t next(uint64_t below) /* splitmix64 */
     return (z ^ (z >> 31)) % below;
 }
 
-static double larger(double a, double b)
-{
-    return a > b ? a : b;
-}
+static double larger(double a, double b) { return a > b ? a : b; }
 
 static void near(const char *what, double got, double want)
 {
@@ -36,10 +35,7 @@ static void near(const char *what, double got, double want)
         fail_msg("%s: got %.9f us, want %.9f", what, got, want);
 }
 
-static double clocks_us(const struct sg_model *m)
-{
-    return m->clock_khz / 1000.0;
-}
+static double clocks_us(const struct sg_model *m) { return m->clock_khz / 1000.0; }
 
 static double l2_ns(const struct sg_model *m)
 {
@@ -81,7 +77,8 @@ static void waves_and_tail(void **state)
             seed = c;
             uint32_t n = 100 + (uint32_t)next(5000), resident = 1 + (uint32_t)next(8);
             struct sg_work w = plain(1, n);
-            w.shared_bytes = m->shared_sm / resident / m->shared_unit * m->shared_unit - m->shared_reserved; /* R blocks, not R + 1 */
+            /* R blocks, not R + 1 */
+            w.shared_bytes = m->shared_sm / resident / m->shared_unit * m->shared_unit - m->shared_reserved;
             if (w.shared_bytes > m->shared_block_optin)
                 continue;
             assert_int_equal(sg_occupancy(m, 128, 0, w.shared_bytes).blocks_per_sm, resident);
@@ -111,9 +108,11 @@ static void prefetched(void **state)
             w[0].stats.unique_read_bytes = m->l2_bytes / 4, w[0].stats.prefetched_bytes = fetch;
             w[1].stats.unique_read_bytes = mine, w[1].stats.fetched_read_bytes = fetch;
             w[1].after = &zero, w[1].nafter = 1;
-            double miss = 1 - l2 / (l2 / 4 + 2 * l2), between = l2 / 4 + (double)fetch, held = between > l2 ? l2 / between : 1;
+            double miss = 1 - l2 / (l2 / 4 + 2 * l2), between = l2 / 4 + (double)fetch,
+                   held = between > l2 ? l2 / between : 1;
             assert_int_equal(sg_timeline(m, w, 2), 0);
-            near("A", w[0].end_us - w[0].start_us, larger((l2 / 4 + (double)fetch) * miss / rate, (double)fetch / (m->l2_gbps * 1000)));
+            near("A", w[0].end_us - w[0].start_us,
+                 larger((l2 / 4 + (double)fetch) * miss / rate, (double)fetch / (m->l2_gbps * 1000)));
             near("B", w[1].end_us - w[1].start_us, ((double)mine - held * (double)fetch) * miss / rate);
             w[0].stats.prefetched_bytes = 0; /* nobody did: it does not count */
             assert_int_equal(sg_timeline(m, w, 2), 0);
@@ -122,7 +121,8 @@ static void prefetched(void **state)
     }
 }
 
-/* Blocks that leave at once, or only prefetch, take nothing from the others: n of the same work, with more and more of them behind, until SMs are full. */
+/* Blocks that leave at once, or only prefetch, take nothing from the others: n of the same work, with more and more of
+ * them behind, until SMs are full. */
 static void light(void **state)
 {
     for (size_t i = 0; sg_model_at(i); i++) {
@@ -139,8 +139,10 @@ static void light(void **state)
                 x.stats.max_block_share = (double)each * x.blocks / (double)x.stats.instructions;
                 double with = one(m, x), most = alone * (1 + (double)more / 40 / n) + m->block_start_ns / 1000;
                 if (with < alone * (1 - 1e-9) || with > most)
-                    fail_msg("%s: %u blocks and %u light ones: %.3f us, without them %.3f", m->id, n, more, with, alone);
-                x.stats.light_blocks = x.stats.light_instructions = 0; /* averaged they would take work from the others */
+                    fail_msg("%s: %u blocks and %u light ones: %.3f us, without them %.3f", m->id, n, more, with,
+                             alone);
+                /* averaged they would take work from the others */
+                x.stats.light_blocks = x.stats.light_instructions = 0;
                 assert_true(n % m->sms < 2 || one(m, x) != with);
             }
         }
@@ -165,7 +167,8 @@ static void bandwidth_bound(void **state)
     }
 }
 
-/* One block of one warp: nothing is shared, so it takes its latencies. 4 accesses are in flight; a shared one takes 24 clocks. */
+/* One block of one warp: nothing is shared, so it takes its latencies. 4 accesses are in flight; a shared one takes 24
+ * clocks. */
 static void latency_bound(void **state)
 {
     for (size_t i = 0; sg_model_at(i); i++) {
@@ -180,19 +183,21 @@ static void latency_bound(void **state)
         none.l2_bytes = 0; /* everything misses */
         near("DRAM latency", one(&none, w), loads * m->dram_latency_ns / 1000 / 4 + rest);
         w.stats.memory = 32, w.stats.shared_bytes = w.stats.barriers = 0, w.stats.instructions = 32;
-        near("a single access", one(m, w), l2_ns(m) / 1000 + m->block_start_ns / 1000); /* no less than one whole latency */
+        /* no less than one whole latency */
+        near("a single access", one(m, w), l2_ns(m) / 1000 + m->block_start_ns / 1000);
     }
 }
 
-/* Clusters: as many at once as GPCs hold (132 SMs: two GPCs of 18 and six of 16; 148: two of 20 and six of 18), then the next wave; blocks of several
- * clusters share an SM where they fit. An access to another SM's shared memory takes its latency, 4 in flight, and its part of the network; a barrier of
- * the cluster its own time. */
+/* Clusters: as many at once as GPCs hold (132 SMs: two GPCs of 18 and six of 16; 148: two of 20 and six of 18), then
+ * the next wave; blocks of several clusters share an SM where they fit. An access to another SM's shared memory takes
+ * its latency, 4 in flight, and its part of the network; a barrier of the cluster its own time. */
 static void clusters(void **state)
 {
     static const struct {
         const char *id;
         uint32_t size, at_once; /* with one block an SM */
-    } row[] = {{"h100", 2, 66}, {"h200", 4, 32}, {"h200", 6, 18}, {"h200", 8, 16}, {"h200", 16, 8}, {"b200", 2, 74}, {"b200", 4, 34}, {"b200", 16, 8}};
+    } row[] = {{"h100", 2, 66}, {"h200", 4, 32}, {"h200", 6, 18}, {"h200", 8, 16},
+               {"h200", 16, 8}, {"b200", 2, 74}, {"b200", 4, 34}, {"b200", 16, 8}};
     for (size_t i = 0; i < sizeof row / sizeof *row; i++) {
         const struct sg_model *m = sg_model_find(row[i].id);
         for (uint32_t resident = 1; resident <= 2; resident++)
@@ -201,11 +206,14 @@ static void clusters(void **state)
                 struct sg_work w = plain(n * row[i].size, 1000);
                 w.cluster = row[i].size;
                 w.shared_bytes = m->shared_sm / resident / m->shared_unit * m->shared_unit - m->shared_reserved;
-                near("waves of clusters", one(m, w), (n + at_once - 1) / at_once * floor_us(m, 1000)); /* issue time of two hides in it */
+                /* issue time of two hides in it */
+                near("waves of clusters", one(m, w), (n + at_once - 1) / at_once * floor_us(m, 1000));
             }
-        struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = row[i].size, .threads = 32, .cluster = row[i].size, .in_graph = true};
+        struct sg_work w = {
+            .kind = SG_WORK_KERNEL, .blocks = row[i].size, .threads = 32, .cluster = row[i].size, .in_graph = true};
         uint64_t threads = 32 * row[i].size;
-        w.stats.instructions = threads * 200, w.stats.memory = w.stats.cluster_accesses = threads * 40, w.stats.cluster_bytes = threads * 4 * 40;
+        w.stats.instructions = threads * 200, w.stats.memory = w.stats.cluster_accesses = threads * 40,
+        w.stats.cluster_bytes = threads * 4 * 40;
         w.stats.cluster_syncs = threads * 3, w.stats.max_block_share = 1;
         double rest = 2.0 * 200 / clocks_us(m) + 3 * m->cluster_sync_ns / 1000 + m->block_start_ns / 1000;
         near("latency between SMs", one(m, w), 40 * m->dsm_ns / 1000 / 4 + rest);
@@ -222,7 +230,8 @@ static void clusters(void **state)
     }
 }
 
-/* n dependent launches of d us: as a graph n (g + d); from the host each also waits until it is issued, l us after the one before. */
+/* n dependent launches of d us: as a graph n (g + d); from the host each also waits until it is issued, l us after the
+ * one before. */
 static void launch_bound(void **state)
 {
     enum { N = 20 };
@@ -249,7 +258,8 @@ static void launch_bound(void **state)
     }
 }
 
-/* Streams: kernels that leave room run side by side; an event orders them; a copy beside a kernel costs the kernel nothing. */
+/* Streams: kernels that leave room run side by side; an event orders them; a copy beside a kernel costs the kernel
+ * nothing. */
 static void streams_and_events(void **state)
 {
     for (size_t i = 0; sg_model_at(i); i++) {
@@ -287,7 +297,8 @@ static unsigned resident(const struct sg_model *m, uint32_t threads, uint32_t re
     if (n < best)
         best = n, *limit = "threads";
     if (regs) {
-        uint32_t unit = (regs * 32 + 255) & ~255u, quarter = m->regs_sm / 4 / unit; /* warps of one quarter of the register file */
+        /* warps of one quarter of the register file */
+        uint32_t unit = (regs * 32 + 255) & ~255u, quarter = m->regs_sm / 4 / unit;
         n = regs > 255 || unit * warps > m->regs_block ? 0 : 4 * quarter / warps;
         if (n < best)
             best = n, *limit = "registers";
@@ -306,18 +317,21 @@ static void occupancy(void **state)
     for (unsigned c = 0; c < 4000; c++) {
         seed = c;
         const struct sg_model *m = sg_model_at(c % 5);
-        uint32_t threads = 1 + (uint32_t)next(1024), regs = (uint32_t)next(260), shared = next(2) ? (uint32_t)next(240000) : (uint32_t)next(4000);
+        uint32_t threads = 1 + (uint32_t)next(1024), regs = (uint32_t)next(260),
+                 shared = next(2) ? (uint32_t)next(240000) : (uint32_t)next(4000);
         const char *limit;
         unsigned want = resident(m, threads, regs, shared, &limit);
         struct sg_occupancy o = sg_occupancy(m, threads, regs, shared);
         if (o.blocks_per_sm != want || strcmp(o.limit, limit))
-            fail_msg("%s, %u threads, %u registers, %u bytes: %u by %s, not %u by %s", m->id, threads, regs, shared, o.blocks_per_sm, o.limit,
-                     want, limit);
+            fail_msg("%s, %u threads, %u registers, %u bytes: %u by %s, not %u by %s", m->id, threads, regs, shared,
+                     o.blocks_per_sm, o.limit, want, limit);
         seen[limit[0] == 'r' ? 0 : limit[0] == 's' ? 1 : limit[0] == 't' ? 2 : 3]++;
         if (!want || c % 4)
             continue;
-        /* the timeline obeys it: one block more than fits takes a wave more. Long latencies, no issue: a wave takes the floor. */
-        struct sg_work w = {.kind = SG_WORK_KERNEL, .threads = threads, .registers = regs, .shared_bytes = shared, .in_graph = true};
+        /* the timeline obeys it: one block more than fits takes a wave more. Long latencies, no issue: a wave takes the
+         * floor. */
+        struct sg_work w = {
+            .kind = SG_WORK_KERNEL, .threads = threads, .registers = regs, .shared_bytes = shared, .in_graph = true};
         for (uint32_t more = 0; more < 2; more++) {
             w.blocks = want * m->sms + more;
             w.stats = (struct sg_stats){.barriers = (uint64_t)w.blocks * threads * 1000, .max_block_share = 1};
@@ -328,15 +342,22 @@ static void occupancy(void **state)
         assert_true(seen[i] > 20);
 }
 
-/* ---- properties ------------------------------------------------------------------------------------------------------ */
+/* ---- properties -------------------------------------------------------------------------------------------------- */
 static struct sg_work any_kernel(void)
 {
-    struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = 1 + (uint32_t)next(2000), .threads = 1 + (uint32_t)next(512), .in_graph = true};
+    struct sg_work w = {.kind = SG_WORK_KERNEL,
+                        .blocks = 1 + (uint32_t)next(2000),
+                        .threads = 1 + (uint32_t)next(512),
+                        .in_graph = true};
     w.registers = 16 + (uint32_t)next(64), w.shared_bytes = next(2) ? (uint32_t)next(40000) : 0;
     uint64_t threads = (uint64_t)w.blocks * w.threads;
-    w.stats = (struct sg_stats){.instructions = threads * (1 + next(2000)), .fp32 = threads * next(1000), .memory = threads * next(100),
-                                .barriers = threads * next(4), .global_read_bytes = threads * next(400),
-                                .unique_read_bytes = threads * next(100), .max_block_share = 1};
+    w.stats = (struct sg_stats){.instructions = threads * (1 + next(2000)),
+                                .fp32 = threads * next(1000),
+                                .memory = threads * next(100),
+                                .barriers = threads * next(4),
+                                .global_read_bytes = threads * next(400),
+                                .unique_read_bytes = threads * next(100),
+                                .max_block_share = 1};
     return w;
 }
 
@@ -382,7 +403,8 @@ static void monotone(void **state)
         no_slower("a larger L2", c, total(&b, w, n, true), t);
         b = *m, b.clock_khz += (unsigned)next(1000000);
         no_slower("a faster clock", c, total(&b, w, n, true), t);
-        b = *m, b.graph_launch_us *= (double)next(100) / 100, b.l2_near_ns *= 0.9, b.l2_far_ns *= 0.9, b.dram_latency_ns *= 0.9;
+        b = *m, b.graph_launch_us *= (double)next(100) / 100, b.l2_near_ns *= 0.9, b.l2_far_ns *= 0.9,
+        b.dram_latency_ns *= 0.9;
         no_slower("shorter latencies", c, total(&b, w, n, true), t);
         b = *m, b.sms += 1 + (unsigned)next(100);
         no_slower("more SMs, within a quarter", c, total(&b, w, n, true), t * 1.25); /* see more_sms_may_cost */
@@ -398,8 +420,9 @@ static void monotone(void **state)
     }
 }
 
-/* More SMs: never slower where blocks share nothing but their SM. Where they share bandwidth it need not hold: 2 S blocks on S SMs that
- * need just all of it take two times; on 1.5 S SMs the first wave takes 1.5 times as long and leaves a tail that cannot use all. */
+/* More SMs: never slower where blocks share nothing but their SM. Where they share bandwidth it need not hold: 2 S
+ * blocks on S SMs that need just all of it take two times; on 1.5 S SMs the first wave takes 1.5 times as long and
+ * leaves a tail that cannot use all. */
 static void more_sms(void **state)
 {
     for (unsigned c = 0; c < 1500; c++) {
@@ -421,7 +444,8 @@ static void more_sms_may_cost(void **state)
     double d = floor_us(&m, 20000);
     struct sg_work w = plain(m.sms * 2, 20000);
     w.shared_bytes = 200 * 1024; /* one block a SM */
-    w.stats.global_read_bytes = (uint64_t)(m.l2_gbps * 1000 * d * 2); /* a wave on all SMs needs all of the L2's bandwidth */
+    /* a wave on all SMs needs all of the L2's bandwidth */
+    w.stats.global_read_bytes = (uint64_t)(m.l2_gbps * 1000 * d * 2);
     near("two waves", one(&m, w), 2 * d);
     m.sms += m.sms / 2;
     near("a wave and a half, then a third of the blocks", one(&m, w), 1.5 * d + d);
@@ -430,8 +454,9 @@ static void more_sms_may_cost(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves_and_tail),     cmocka_unit_test(bandwidth_bound), cmocka_unit_test(prefetched), cmocka_unit_test(light), cmocka_unit_test(latency_bound), cmocka_unit_test(clusters), cmocka_unit_test(launch_bound),
-        cmocka_unit_test(streams_and_events), cmocka_unit_test(occupancy),       cmocka_unit_test(monotone),
-        cmocka_unit_test(more_sms),           cmocka_unit_test(more_sms_may_cost)};
+        cmocka_unit_test(waves_and_tail), cmocka_unit_test(bandwidth_bound),    cmocka_unit_test(prefetched),
+        cmocka_unit_test(light),          cmocka_unit_test(latency_bound),      cmocka_unit_test(clusters),
+        cmocka_unit_test(launch_bound),   cmocka_unit_test(streams_and_events), cmocka_unit_test(occupancy),
+        cmocka_unit_test(monotone),       cmocka_unit_test(more_sms),           cmocka_unit_test(more_sms_may_cost)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

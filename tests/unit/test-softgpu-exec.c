@@ -71,10 +71,14 @@ struct arg {
     size_t bytes;
     const void *p;
 };
-#define A(x) {sizeof(x), &(x)}
+#define A(x)                                                                                                           \
+    {                                                                                                                  \
+        sizeof(x), &(x)                                                                                                \
+    }
 
 /* Launch by name; parameters are laid out as the kernel says. */
-static int launch(struct sg_module *m, const char *name, struct sg_launch l, const struct arg *arg, struct sg_stats *st, struct sg_fault *f)
+static int launch(struct sg_module *m, const char *name, struct sg_launch l, const struct arg *arg, struct sg_stats *st,
+                  struct sg_fault *f)
 {
     uint8_t params[256] = {0};
     l.kernel = sg_module_kernel(m, name);
@@ -109,7 +113,8 @@ static void test_gemm(void **state)
     (void)state;
     int m = 50, n = 40, k = 70;
     float *a = device_floats(50 * 70, 1), *b = device_floats(70 * 40, 2), *c = device_floats(50 * 40, 0);
-    ok(mod, "gemm16", (struct sg_launch){.grid = {3, 4}, .block = {16, 16}}, (struct arg[]){A(a), A(b), A(c), A(m), A(n), A(k)});
+    ok(mod, "gemm16", (struct sg_launch){.grid = {3, 4}, .block = {16, 16}},
+       (struct arg[]){A(a), A(b), A(c), A(m), A(n), A(k)});
     for (int i = 0; i < m; i++)
         for (int j = 0; j < n; j++) {
             float s = 0; /* the kernel's own order, fused as nvcc does */
@@ -204,7 +209,8 @@ static void test_deterministic(void **state)
     for (int i = 0; i < 12; i++) {
         *out = 0;
         setenv("DOVETAIL_SOFTGPU_THREADS", i % 2 ? "4" : "1", 1);
-        ok(mod, "sum", (struct sg_launch){.grid = {512}, .block = {128}, .seed = i < 4 ? 0 : (uint64_t)i}, (struct arg[]){A(x), A(out), A(n)});
+        ok(mod, "sum", (struct sg_launch){.grid = {512}, .block = {128}, .seed = i < 4 ? 0 : (uint64_t)i},
+           (struct arg[]){A(x), A(out), A(n)});
         if (i == 0)
             first = *out;
         if (i < 4)
@@ -226,7 +232,9 @@ static void test_stats(void **state)
     float alpha = 2, *x = device_floats(1024, 8), *y = device_floats(1024, 9);
     struct sg_stats s;
     struct sg_fault f;
-    assert_int_equal(launch(mod, "saxpy", (struct sg_launch){.grid = {8}, .block = {128}}, (struct arg[]){A(x), A(y), A(alpha), A(n)}, &s, &f), 0);
+    assert_int_equal(launch(mod, "saxpy", (struct sg_launch){.grid = {8}, .block = {128}},
+                            (struct arg[]){A(x), A(y), A(alpha), A(n)}, &s, &f),
+                     0);
     assert_int_equal(s.global_read_bytes, 8192);
     assert_int_equal(s.global_write_bytes, 4096);
     assert_int_equal(s.unique_read_bytes, 8192);
@@ -234,21 +242,26 @@ static void test_stats(void **state)
     assert_true(s.fp32 == 1024 && s.memory == 3 * 1024 && s.instructions > 10 * 1024 && s.instructions < 30 * 1024);
     assert_true(s.max_block_share == 1);
     assert_int_equal(s.longest * 128, s.instructions); /* all warps do the same */
-    n = 32; /* one warp of four works, the others leave early */
-    assert_int_equal(launch(mod, "saxpy", (struct sg_launch){.grid = {1}, .block = {128}}, (struct arg[]){A(x), A(y), A(alpha), A(n)}, &s, &f), 0);
+    n = 32;                                            /* one warp of four works, the others leave early */
+    assert_int_equal(launch(mod, "saxpy", (struct sg_launch){.grid = {1}, .block = {128}},
+                            (struct arg[]){A(x), A(y), A(alpha), A(n)}, &s, &f),
+                     0);
     assert_true(s.longest * 32 < s.instructions && s.longest * 128 > s.instructions);
     drop(x);
     drop(y);
 }
 
-/* What goes to other blocks of a cluster is counted apart: every thread stores 16 bytes there, loads 4, and meets the others twice. */
+/* What goes to other blocks of a cluster is counted apart: every thread stores 16 bytes there, loads 4, and meets the
+ * others twice. */
 static void test_cluster_stats(void **state)
 {
     static const char text[] =
-        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<6>;\n.shared .align 16 .b8 s[1024];\n"
+        ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .b32 %r<6>;\n.shared .align 16 "
+        ".b8 s[1024];\n"
         "mov.u32 %r1, %tid.x;\nshl.b32 %r1, %r1, 4;\nmov.u32 %r2, s;\nadd.u32 %r1, %r1, %r2;\nmov.u32 %r3, 1;\n"
         "barrier.cluster.arrive;\nbarrier.cluster.wait;\nmapa.shared::cluster.u32 %r4, %r1, %r3;\n"
-        "st.shared::cluster.v4.b32 [%r4], {%r1, %r1, %r1, %r1};\nld.shared::cluster.b32 %r5, [%r4];\nst.shared.b32 [%r2], %r5;\n"
+        "st.shared::cluster.v4.b32 [%r4], {%r1, %r1, %r1, %r1};\nld.shared::cluster.b32 %r5, [%r4];\nst.shared.b32 "
+        "[%r2], %r5;\n"
         "barrier.cluster.arrive;\nbarrier.cluster.wait;\nret;\n}\n";
     struct sg_module *m;
     struct sg_stats s;
@@ -256,7 +269,8 @@ static void test_cluster_stats(void **state)
     struct dt_err e = {0};
     (void)state;
     assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
-    assert_int_equal(launch(m, "k", (struct sg_launch){.grid = {8}, .block = {64}, .cluster = {4, 1, 1}}, NULL, &s, &f), 0);
+    assert_int_equal(launch(m, "k", (struct sg_launch){.grid = {8}, .block = {64}, .cluster = {4, 1, 1}}, NULL, &s, &f),
+                     0);
     assert_int_equal(s.memory, 8 * 64 * 3);
     assert_int_equal(s.shared_bytes, 8 * 64 * 4);
     assert_int_equal(s.cluster_accesses, 8 * 64 * 2);
@@ -270,17 +284,22 @@ static void test_cluster_stats(void **state)
 static void test_prefetched(void **state)
 {
     (void)state;
-    struct sg_module *m = load(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry fetch(.param .u64 x, .param .u32 n)\n{\n.reg .pred %p, %q; .reg .b32 %r<4>; .reg .b64 %a;\n"
-                               "ld.param.u64 %a, [x]; ld.param.u32 %r0, [n]; mov.u32 %r1, %ctaid.x; setp.gt.u32 %p, %r1, 2; @%p ret; mov.u32 %r2, 200;\n"
-                               "L: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra L;\nprefetch.global.L2 [%a+132]; cp.async.bulk.prefetch.L2.global [%a+16], %r0; ret;\n}\n");
+    struct sg_module *m = load(".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry fetch(.param .u64 x, "
+                               ".param .u32 n)\n{\n.reg .pred %p, %q; .reg .b32 %r<4>; .reg .b64 %a;\n"
+                               "ld.param.u64 %a, [x]; ld.param.u32 %r0, [n]; mov.u32 %r1, %ctaid.x; setp.gt.u32 %p, "
+                               "%r1, 2; @%p ret; mov.u32 %r2, 200;\n"
+                               "L: sub.u32 %r2, %r2, 1; setp.ne.u32 %q, %r2, 0; @%q bra L;\nprefetch.global.L2 "
+                               "[%a+132]; cp.async.bulk.prefetch.L2.global [%a+16], %r0; ret;\n}\n");
     uint8_t *x = (uint8_t *)device_floats(256, 0);
-    static const unsigned size[][2] = {{0, 4}, {16, 5}, {48, 6}, {112, 8}, {128, 8}, {256, 9}, {1008, 32}}; /* bytes from 16 on; sectors with those of 128 to 255 */
+    /* bytes from 16 on; sectors with those of 128 to 255 */
+    static const unsigned size[][2] = {{0, 4}, {16, 5}, {48, 6}, {112, 8}, {128, 8}, {256, 9}, {1008, 32}};
     for (size_t k = 0; k < sizeof size / sizeof *size; k++) {
         struct sg_stats s;
         struct sg_fault f;
         uint32_t n = size[k][0];
         uint8_t *y = (uint8_t *)device_floats(256, 0);
-        assert_int_equal(launch(m, "fetch", (struct sg_launch){.grid = {10}, .block = {32}}, (struct arg[]){A(y), A(n)}, &s, &f), 0);
+        assert_int_equal(
+            launch(m, "fetch", (struct sg_launch){.grid = {10}, .block = {32}}, (struct arg[]){A(y), A(n)}, &s, &f), 0);
         assert_int_equal(s.prefetched_bytes, 32 * size[k][1]);
         assert_int_equal(s.light_blocks, 7);
         assert_true(s.light_instructions > 0 && s.light_instructions < s.instructions / 16);
@@ -304,11 +323,16 @@ static void race_rows(const struct race_row *row, size_t n, const char *begin, u
         struct sg_fault f = {0};
         struct dt_err e = {0};
         float *x = device_floats(4, 0);
-        snprintf(text, sizeof text, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n%s%s\nret;\n}\n", begin, row[i].body);
+        snprintf(text, sizeof text,
+                 ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 x)\n{\n%s%s\nret;\n}\n",
+                 begin, row[i].body);
         assert_int_equal(sg_module_load(dev, text, strlen(text), &m, &e), 0);
         for (uint64_t seed = 0; seed < 4; seed++) {
-            int r = launch(m, "k", (struct sg_launch){.grid = {4}, .block = {1}, .cluster = {cluster, 1, 1}, .checks = SG_CHECK_BLOCKS, .seed = seed},
-                           (struct arg[]){A(x)}, NULL, &f);
+            int r = launch(
+                m, "k",
+                (struct sg_launch){
+                    .grid = {4}, .block = {1}, .cluster = {cluster, 1, 1}, .checks = SG_CHECK_BLOCKS, .seed = seed},
+                (struct arg[]){A(x)}, NULL, &f);
             if (r != (row[i].race ? DT_E_RACE : 0))
                 fail_msg("row %zu, seed %u: %d %s", i, (unsigned)seed, r, f.text);
         }
@@ -317,13 +341,14 @@ static void race_rows(const struct race_row *row, size_t n, const char *begin, u
     }
 }
 
-/* SG_CHECK_BLOCKS knows the order that a cluster's barriers give, and no other. A word of x for each rank of two clusters of two. */
+/* SG_CHECK_BLOCKS knows the order that a cluster's barriers give, and no other. A word of x for each rank of two
+ * clusters of two. */
 static void test_cluster_order(void **state)
 {
-#define WRITE "st.global.u32 [%mine], %r1;\n"   /* this block's word */
-#define READ "ld.global.u32 %r2, [%other];\n"   /* the other block's of its cluster */
-#define FAR "ld.global.u32 %r2, [%far];\n"      /* one of the other cluster's */
-#define ALL "ld.global.u32 %r2, [%first];\n"    /* the same of both blocks of a cluster, which rank 0 writes */
+#define WRITE "st.global.u32 [%mine], %r1;\n" /* this block's word */
+#define READ "ld.global.u32 %r2, [%other];\n" /* the other block's of its cluster */
+#define FAR "ld.global.u32 %r2, [%far];\n"    /* one of the other cluster's */
+#define ALL "ld.global.u32 %r2, [%first];\n"  /* the same of both blocks of a cluster, which rank 0 writes */
 #define ZERO "@%p st.global.u32 [%first], %r1;\n"
 #define ADD "red.global.add.u32 [%first], 1;\n" /* both blocks of a cluster */
 #define COUNT "red.global.add.u32 [%x], 1;\n"   /* all of them */
@@ -332,34 +357,36 @@ static void test_cluster_order(void **state)
 #define WAIT "barrier.cluster.wait;\n"
 #define SYNC ARRIVE WAIT
     static const struct race_row row[] = {{WRITE SYNC READ, false},
-               {WRITE READ, true},
-               {WRITE "barrier.sync 0;\n" READ, true},
-               {WRITE SYNC FAR, true},
-               {READ SYNC WRITE, false},
-               {READ WRITE, true},
-               {WRITE SYNC READ SYNC WRITE, false},
-               {WRITE SYNC READ WRITE, true},
-               {ARRIVE WRITE WAIT READ, true},         /* written after the arrival */
-               {ARRIVE WRITE WAIT SYNC READ, false},
-               {WRITE ARRIVE READ WAIT, true},         /* read before the wait */
-               {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT READ, true},
-               {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT SYNC READ, false},
-               {ALL SYNC ZERO, false},                 /* several have read it */
-               {ALL ZERO, true},
-               {ZERO SYNC ALL SYNC ZERO, false},
-               {ADD, false},
-               {ADD SYNC ZERO, false},                 /* after the atomics of both */
-               {ADD SYNC ADD SYNC ALL, false},
-               {ADD ZERO, true},                       /* after its own, whenever the other comes */
-               {ADD ALL, true},
-               {COUNT COUNT, false},
-               {COUNT LAST, true},
-               {COUNT SYNC LAST, true}};
-    static const char begin[] =
-        ".reg .b64 %x, %y, %mine, %other, %far, %first;\n"
-        ".reg .b32 %r<4>; .reg .pred %p;\nld.param.u64 %x, [x]; mov.u32 %r1, %ctaid.x; mul.wide.u32 %y, %r1, 4; add.u64 %mine, %x, %y;\n"
-        "xor.b32 %r3, %r1, 1; mul.wide.u32 %y, %r3, 4; add.u64 %other, %x, %y; xor.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 4;\n"
-        "add.u64 %far, %x, %y; and.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 4; add.u64 %first, %x, %y; setp.eq.u32 %p, %r1, %r3;\n";
+                                          {WRITE READ, true},
+                                          {WRITE "barrier.sync 0;\n" READ, true},
+                                          {WRITE SYNC FAR, true},
+                                          {READ SYNC WRITE, false},
+                                          {READ WRITE, true},
+                                          {WRITE SYNC READ SYNC WRITE, false},
+                                          {WRITE SYNC READ WRITE, true},
+                                          {ARRIVE WRITE WAIT READ, true}, /* written after the arrival */
+                                          {ARRIVE WRITE WAIT SYNC READ, false},
+                                          {WRITE ARRIVE READ WAIT, true}, /* read before the wait */
+                                          {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT READ, true},
+                                          {WRITE "barrier.cluster.arrive.relaxed;\n" WAIT SYNC READ, false},
+                                          {ALL SYNC ZERO, false}, /* several have read it */
+                                          {ALL ZERO, true},
+                                          {ZERO SYNC ALL SYNC ZERO, false},
+                                          {ADD, false},
+                                          {ADD SYNC ZERO, false}, /* after the atomics of both */
+                                          {ADD SYNC ADD SYNC ALL, false},
+                                          {ADD ZERO, true}, /* after its own, whenever the other comes */
+                                          {ADD ALL, true},
+                                          {COUNT COUNT, false},
+                                          {COUNT LAST, true},
+                                          {COUNT SYNC LAST, true}};
+    static const char begin[] = ".reg .b64 %x, %y, %mine, %other, %far, %first;\n"
+                                ".reg .b32 %r<4>; .reg .pred %p;\nld.param.u64 %x, [x]; mov.u32 %r1, %ctaid.x; "
+                                "mul.wide.u32 %y, %r1, 4; add.u64 %mine, %x, %y;\n"
+                                "xor.b32 %r3, %r1, 1; mul.wide.u32 %y, %r3, 4; add.u64 %other, %x, %y; xor.b32 %r3, "
+                                "%r1, 2; mul.wide.u32 %y, %r3, 4;\n"
+                                "add.u64 %far, %x, %y; and.b32 %r3, %r1, 2; mul.wide.u32 %y, %r3, 4; add.u64 %first, "
+                                "%x, %y; setp.eq.u32 %p, %r1, %r3;\n";
     (void)state;
     race_rows(row, sizeof row / sizeof *row, begin, 2);
 }
@@ -367,23 +394,25 @@ static void test_cluster_order(void **state)
 /* SG_CHECK_BLOCKS goes by bytes, whatever of a word is touched. %mine and %next: bytes 0 .. 3 by block; %p: block 0. */
 static void test_parts_of_words(void **state)
 {
-    static const struct race_row row[] = {{"st.global.u8 [%mine], %r1;", false},
-               {"ld.global.u32 %r2, [%x]; ld.global.u8 %r2, [%mine];", false},
-               {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%mine];", false},
-               {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%next];", true},
-               {"st.global.u8 [%mine], %r1; ld.global.u32 %r2, [%x];", true},
-               {"ld.global.u32 %r2, [%x]; st.global.u8 [%mine], %r1;", true},
-               {"@%p st.global.u32 [%x], %r1; @!%p st.global.u8 [%x + 1], %r1;", true},
-               {"@%p st.global.u32 [%x], %r1; @!%p ld.global.u8 %r2, [%x + 4];", false},
-               {"@%p st.global.u64 [%x], %y; @!%p ld.global.u8 %r2, [%x + 7];", true},
-               {"@%p st.global.u64 [%x], %y; @!%p ld.global.u8 %r2, [%x + 8];", false},
-               {"@%p st.global.u8 [%x + 1], %r1; @%p st.global.u32 [%x], %r1; @!%p ld.global.u8 %r2, [%x + 3];", true},
-               {"@%p ld.global.u8 %r2, [%x + 1]; @!%p ld.global.u16 %r2, [%x + 2]; @%p st.global.u8 [%x], %r1;", false},
-               {"red.global.add.u32 [%x], %r1; atom.global.cas.b16 %h, [%x + 2], 0, 0;", false},
-               {"red.global.add.u32 [%x], %r1; @%p st.global.u8 [%x + 3], %r1;", true}};
+    static const struct race_row row[] = {
+        {"st.global.u8 [%mine], %r1;", false},
+        {"ld.global.u32 %r2, [%x]; ld.global.u8 %r2, [%mine];", false},
+        {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%mine];", false},
+        {"st.global.u8 [%mine], %r1; ld.global.u8 %r2, [%next];", true},
+        {"st.global.u8 [%mine], %r1; ld.global.u32 %r2, [%x];", true},
+        {"ld.global.u32 %r2, [%x]; st.global.u8 [%mine], %r1;", true},
+        {"@%p st.global.u32 [%x], %r1; @!%p st.global.u8 [%x + 1], %r1;", true},
+        {"@%p st.global.u32 [%x], %r1; @!%p ld.global.u8 %r2, [%x + 4];", false},
+        {"@%p st.global.u64 [%x], %y; @!%p ld.global.u8 %r2, [%x + 7];", true},
+        {"@%p st.global.u64 [%x], %y; @!%p ld.global.u8 %r2, [%x + 8];", false},
+        {"@%p st.global.u8 [%x + 1], %r1; @%p st.global.u32 [%x], %r1; @!%p ld.global.u8 %r2, [%x + 3];", true},
+        {"@%p ld.global.u8 %r2, [%x + 1]; @!%p ld.global.u16 %r2, [%x + 2]; @%p st.global.u8 [%x], %r1;", false},
+        {"red.global.add.u32 [%x], %r1; atom.global.cas.b16 %h, [%x + 2], 0, 0;", false},
+        {"red.global.add.u32 [%x], %r1; @%p st.global.u8 [%x + 3], %r1;", true}};
     static const char begin[] =
         ".reg .b64 %x, %y, %mine, %next;\n"
-        ".reg .b32 %r<4>; .reg .b16 %h; .reg .pred %p;\nld.param.u64 %x, [x]; mov.u32 %r1, %ctaid.x; cvt.u64.u32 %y, %r1; add.u64 %mine, %x, %y;\n"
+        ".reg .b32 %r<4>; .reg .b16 %h; .reg .pred %p;\nld.param.u64 %x, [x]; mov.u32 %r1, %ctaid.x; cvt.u64.u32 %y, "
+        "%r1; add.u64 %mine, %x, %y;\n"
         "xor.b32 %r3, %r1, 1; cvt.u64.u32 %y, %r3; add.u64 %next, %x, %y; setp.eq.u32 %p, %r1, 0;\n";
     (void)state;
     race_rows(row, sizeof row / sizeof *row, begin, 1);
@@ -433,11 +462,15 @@ static void test_endless(void **state)
     struct timespec a, b;
     clock_gettime(CLOCK_MONOTONIC, &a);
     pthread_create(&t, NULL, cancel_soon, &cancel);
-    assert_int_equal(launch(m, "spin", (struct sg_launch){.grid = {100}, .block = {1024}, .cancel = &cancel}, NULL, NULL, &f), DT_E_TIMEOUT);
+    assert_int_equal(
+        launch(m, "spin", (struct sg_launch){.grid = {100}, .block = {1024}, .cancel = &cancel}, NULL, NULL, &f),
+        DT_E_TIMEOUT);
     clock_gettime(CLOCK_MONOTONIC, &b);
     pthread_join(t, NULL);
     assert_true((double)(b.tv_sec - a.tv_sec) + 1e-9 * (double)(b.tv_nsec - a.tv_nsec) < 1.0);
-    assert_int_equal(launch(m, "spin", (struct sg_launch){.grid = {2}, .block = {32}, .max_instructions = 1000000}, NULL, NULL, &f), DT_E_TIMEOUT);
+    assert_int_equal(
+        launch(m, "spin", (struct sg_launch){.grid = {2}, .block = {32}, .max_instructions = 1000000}, NULL, NULL, &f),
+        DT_E_TIMEOUT);
     assert_non_null(strstr(f.text, "1000000"));
     sg_module_free(m);
 }
@@ -501,12 +534,18 @@ static void test_registers(void **state)
     static const struct {
         const char *bounds;
         uint32_t most;
-    } row[] = {{"", 255}, {".maxntid 384", 168}, {".maxntid 32, 32, 1", 64}, {".reqntid 100", 255},
-               {".maxnreg 40", 40}, {".maxntid 4000000000, 4000000000", 255}};
+    } row[] = {{"", 255},
+               {".maxntid 384", 168},
+               {".maxntid 32, 32, 1", 64},
+               {".reqntid 100", 255},
+               {".maxnreg 40", 40},
+               {".maxntid 4000000000, 4000000000", 255}};
     for (unsigned x = 0; x < sizeof row / sizeof *row; x++) {
         static char text[1 << 16];
-        size_t n = (size_t)snprintf(text, sizeof text, ".version 9.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) %s {\n"
-                                    ".reg .b64 %%p; .reg .b32 %%r<300>; ld.param.u64 %%p, [p];\n", row[x].bounds);
+        size_t n = (size_t)snprintf(text, sizeof text,
+                                    ".version 9.0\n.target sm_90\n.address_size 64\n.entry k(.param .u64 p) %s {\n"
+                                    ".reg .b64 %%p; .reg .b32 %%r<300>; ld.param.u64 %%p, [p];\n",
+                                    row[x].bounds);
         for (unsigned r = 0; r < 300; r++)
             n += (size_t)snprintf(text + n, sizeof text - n, "ld.global.b32 %%r%u, [%%p+%u];\n", r, 4 * r);
         for (unsigned r = 0; r < 300; r++)
@@ -521,11 +560,14 @@ static void test_registers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_memory),   cmocka_unit_test(test_gemm),       cmocka_unit_test(test_gemm_tiled),
-        cmocka_unit_test(test_softmax),  cmocka_unit_test(test_gelu),       cmocka_unit_test(test_divergence),
-        cmocka_unit_test(test_stats),    cmocka_unit_test(test_cluster_stats), cmocka_unit_test(test_cluster_order),
-        cmocka_unit_test(test_parts_of_words), cmocka_unit_test(test_prefetched), cmocka_unit_test(test_out_of_bounds), cmocka_unit_test(test_endless),
-        cmocka_unit_test(test_bad_launch), cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
+        cmocka_unit_test(test_memory),        cmocka_unit_test(test_gemm),
+        cmocka_unit_test(test_gemm_tiled),    cmocka_unit_test(test_softmax),
+        cmocka_unit_test(test_gelu),          cmocka_unit_test(test_divergence),
+        cmocka_unit_test(test_stats),         cmocka_unit_test(test_cluster_stats),
+        cmocka_unit_test(test_cluster_order), cmocka_unit_test(test_parts_of_words),
+        cmocka_unit_test(test_prefetched),    cmocka_unit_test(test_out_of_bounds),
+        cmocka_unit_test(test_endless),       cmocka_unit_test(test_bad_launch),
+        cmocka_unit_test(test_deterministic), cmocka_unit_test(test_registers),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,5 +1,5 @@
-/* softgpu: matrix products as nvcc compiles them (nvcuda::wmma; ldmatrix, mma.sync and cp.async; wgmma.mma_async), against plain C; and their
- * counters. */
+/* softgpu: matrix products as nvcc compiles them (nvcuda::wmma; ldmatrix, mma.sync and cp.async; wgmma.mma_async),
+ * against plain C; and their counters. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,9 @@ static void check(struct sg_module *from, const char *entry, uint32_t tile, uint
         int m, n, k;
         float scale;
     } args = {a, second, c, M, N, K, 2.0f};
-    struct sg_launch l = {.kernel = sg_module_kernel(from, entry), .grid = {N / tile, M / tile, 1}, .block = {threads, 1, 1},
+    struct sg_launch l = {.kernel = sg_module_kernel(from, entry),
+                          .grid = {N / tile, M / tile, 1},
+                          .block = {threads, 1, 1},
                           .params = (uint8_t *)&args};
     assert_non_null(l.kernel);
     struct sg_fault f;
@@ -139,6 +141,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wmma), cmocka_unit_test(test_mma), cmocka_unit_test(test_wgmma)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_wmma), cmocka_unit_test(test_mma),
+                                       cmocka_unit_test(test_wgmma)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

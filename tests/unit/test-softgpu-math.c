@@ -1,5 +1,5 @@
-/* softgpu: CUDA's math library as nvcc inlines it (hundreds of instructions a function: fma, bit tricks, local tables, loops), run
- * on the software device and compared with libm. */
+/* softgpu: CUDA's math library as nvcc inlines it (hundreds of instructions a function: fma, bit tricks, local tables,
+ * loops), run on the software device and compared with libm. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -39,7 +39,8 @@ static void check(const char *name, double lo, double hi, double (*fn)(double))
         assert_int_equal(sg_mem_register(dev, x, bytes, true), 0);
         assert_int_equal(sg_mem_register(dev, y, bytes, false), 0);
         void *args[2] = {x, y};
-        struct sg_launch l = {.kernel = sg_module_kernel(mod, entry), .grid = {1, 1, 1}, .block = {N, 1, 1}, .params = (uint8_t *)args};
+        struct sg_launch l = {
+            .kernel = sg_module_kernel(mod, entry), .grid = {1, 1, 1}, .block = {N, 1, 1}, .params = (uint8_t *)args};
         assert_non_null(l.kernel);
         struct sg_fault f;
         int r = sg_execute(dev, &l, NULL, &f);

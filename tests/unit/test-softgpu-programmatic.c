@@ -1,7 +1,9 @@
-/* Programmatic dependencies in the timing model, by closed forms: kernel B depends on kernel A, one block of each on every SM.
+/* Programmatic dependencies in the timing model, by closed forms: kernel B depends on kernel A, one block of each on
+ * every SM.
  *
- * g: what a launch in a graph takes; d: a block alone. A starts at g. B may start g after the point of A where all its blocks have triggered, and
- * stops where it waits until A has ended. Two such blocks fit an SM and its issue slots together, so neither slows the other down.
+ * g: what a launch in a graph takes; d: a block alone. A starts at g. B may start g after the point of A where all its
+ * blocks have triggered, and stops where it waits until A has ended. Two such blocks fit an SM and its issue slots
+ * together, so neither slows the other down.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -46,12 +48,12 @@ static void overlap(void **state)
     const struct {
         double trigger, prologue, start, end; /* of B */
     } row[] = {
-        {0, 0.25, 2 * g, g + 1.75 * d},            /* its prologue runs beside A, the rest after A */
-        {0, 0, 2 * g, g + 2 * d},                  /* waits at once: only the launch is hidden */
+        {0, 0.25, 2 * g, g + 1.75 * d}, /* its prologue runs beside A, the rest after A */
+        {0, 0, 2 * g, g + 2 * d},       /* waits at once: only the launch is hidden */
         {0.5, 0.25, 2 * g + 0.5 * d, g + 1.75 * d},
         {0.9, 0.25, 2 * g + 0.9 * d, 2 * g + 1.9 * d}, /* A ends during the prologue: nothing stops */
-        {0, 1, 2 * g, 2 * g + d},                  /* never waits */
-        {1, 0.25, 2 * g + d, 2 * g + 2 * d},       /* A never triggers: its end does */
+        {0, 1, 2 * g, 2 * g + d},                      /* never waits */
+        {1, 0.25, 2 * g + d, 2 * g + 2 * d},           /* A never triggers: its end does */
     };
     for (size_t i = 0; i < sizeof row / sizeof *row; i++)
         for (int early = 0; early < 2; early++) {
@@ -90,7 +92,8 @@ static void in_order(void **state)
     near("C starts", w[2].start_us, 2 * g + d);
 }
 
-/* A chain in which each kernel triggers at once: launches hide behind the first, the rest is as if there were no launches. */
+/* A chain in which each kernel triggers at once: launches hide behind the first, the rest is as if there were no
+ * launches. */
 static void chain(void **state)
 {
     enum { K = 8 };
@@ -110,6 +113,7 @@ static void chain(void **state)
 int main(void)
 {
     m = sg_model_find("h200");
-    const struct CMUnitTest tests[] = {cmocka_unit_test(overlap), cmocka_unit_test(room), cmocka_unit_test(in_order), cmocka_unit_test(chain)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(overlap), cmocka_unit_test(room), cmocka_unit_test(in_order),
+                                       cmocka_unit_test(chain)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,9 +1,10 @@
 /* The timing model against measurements that others published, and the table of figures itself.
  *
- * te42kyfo/gpu-benches (commit 1c36d50, gpu-small-kernels) queues thousands of launches of A[i] = B[i] * 0.25 on doubles, every launch
- * depending on the one before, and prints bytes over time for one launch: as stream launches, and with -graph as one graph. That is this file's
- * reference: nothing in it comes from the model. The kernel is run on the executor for its counts, then put on the timeline three
- * times. Blocks of 256 threads. The L40's rows are not used: the model has an L4, with fewer SMs and less L2.
+ * te42kyfo/gpu-benches (commit 1c36d50, gpu-small-kernels) queues thousands of launches of A[i] = B[i] * 0.25 on
+ * doubles, every launch depending on the one before, and prints bytes over time for one launch: as stream launches, and
+ * with -graph as one graph. That is this file's reference: nothing in it comes from the model. The kernel is run on the
+ * executor for its counts, then put on the timeline three times. Blocks of 256 threads. The L40's rows are not used:
+ * the model has an L4, with fewer SMs and less L2.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,7 +31,8 @@ static const char scale[] =
     " cvta.to.global.u64 %rd6, %rd1; add.s64 %rd7, %rd6, %rd4; st.global.f64 [%rd7], %fd2;\n"
     "$L: ret;\n}\n";
 
-enum { PERIODS = 3 }; /* the model counts the two buffers again for every launch: few, so that what fits the L2 does so here */
+/* the model counts the two buffers again for every launch: few, so that what fits the L2 does so here */
+enum { PERIODS = 3 };
 
 static struct sg_work launch(const struct sg_model *m, uint32_t n)
 {
@@ -46,7 +48,9 @@ static struct sg_work launch(const struct sg_model *m, uint32_t n)
     assert_int_equal(sg_module_load(d, scale, strlen(scale), &mod, &e), 0);
     assert_int_equal(sg_mem_alloc(d, (uint64_t)n * 16, &buffer), 0);
     args.a = buffer, args.b = buffer + (uint64_t)n * 8, args.n = n;
-    struct sg_launch l = {.kernel = sg_module_kernel(mod, "scale"), .grid = {n / 256 + 1, 1, 1}, .block = {256, 1, 1},
+    struct sg_launch l = {.kernel = sg_module_kernel(mod, "scale"),
+                          .grid = {n / 256 + 1, 1, 1},
+                          .block = {256, 1, 1},
                           .params = (const uint8_t *)&args};
     struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = l.grid[0], .threads = 256};
     struct sg_fault fault;
@@ -85,25 +89,26 @@ static void small_kernels(void **state)
         const char *id;
         uint32_t n;
         double stream, graph; /* GB/s, as printed there */
-    } rows[] = {
-        {"a100", 4096, 24, 46}, /* the file of the A100 has other block sizes than main.cu; at this size they hardly matter */
-        {"h200", 4096, 26, 51},       {"h200", 11678, 73, 143},     {"h200", 33317, 205, 379},   {"h200", 95080, 572, 999},
-        {"h200", 271378, 1342, 2192}, {"h200", 774587, 2722, 3652}, {"h200", 10661781, 3193, 3297}};
+    } rows[] = {/* the file of the A100 has other block sizes than main.cu; at this size they hardly matter */
+                {"a100", 4096, 24, 46},       {"h200", 4096, 26, 51},        {"h200", 11678, 73, 143},
+                {"h200", 33317, 205, 379},    {"h200", 95080, 572, 999},     {"h200", 271378, 1342, 2192},
+                {"h200", 774587, 2722, 3652}, {"h200", 10661781, 3193, 3297}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         const struct sg_model *m = sg_model_find(rows[i].id);
         struct sg_work w = launch(m, rows[i].n);
         double bytes = 16e-3 * rows[i].n, stream = period(m, w, false), graph = period(m, w, true);
         char what[64];
         snprintf(what, sizeof what, "%s, %u doubles", rows[i].id, rows[i].n);
-        print_message("%-22s stream %6.2f us (measured %6.2f)   graph %6.2f us (measured %6.2f)\n", what, stream, bytes / rows[i].stream,
-                      graph, bytes / rows[i].graph);
+        print_message("%-22s stream %6.2f us (measured %6.2f)   graph %6.2f us (measured %6.2f)\n", what, stream,
+                      bytes / rows[i].stream, graph, bytes / rows[i].graph);
         bool small = rows[i].n < 100000; /* larger ones: the model reaches its peaks at once, a GPU ramps up */
         within(what, stream, bytes / rows[i].stream, small ? 0.1 : 0.5);
         within(what, graph, bytes / rows[i].graph, small ? 0.2 : 0.4);
     }
 }
 
-/* Every number of every model says where it comes from; nothing of struct sg_model that the timeline reads is left at 0. */
+/* Every number of every model says where it comes from; nothing of struct sg_model that the timeline reads is left at
+ * 0. */
 static void figures(void **state)
 {
     struct sg_figure f;
@@ -112,7 +117,8 @@ static void figures(void **state)
         size_t count = 0;
         for (; sg_model_figure(model, count, &f); count++) {
             assert_true(strlen(f.source) > 20);
-            bool clusters = !strcmp(f.field, "dsm_ns") || !strcmp(f.field, "dsm_bytes_clock") || !strcmp(f.field, "cluster_sync_ns");
+            bool clusters = !strcmp(f.field, "dsm_ns") || !strcmp(f.field, "dsm_bytes_clock") ||
+                            !strcmp(f.field, "cluster_sync_ns");
             assert_true(f.value > 0 || !strcmp(f.field, "cc_minor") || (clusters && sg_model_at(model)->cc_major < 9));
         }
         assert_true(!n || n == count);
@@ -128,7 +134,11 @@ static void figures(void **state)
     static const struct {
         const char *id;
         double fp32, fp64, tensor;
-    } peak[] = {{"a100", 19.5, 9.7, 312}, {"h100", 67, 34, 989.4}, {"h200", 67, 34, 989.4}, {"l4", 30.3, 0.49, 121}, {"b200", 75, 37, 2250}};
+    } peak[] = {{"a100", 19.5, 9.7, 312},
+                {"h100", 67, 34, 989.4},
+                {"h200", 67, 34, 989.4},
+                {"l4", 30.3, 0.49, 121},
+                {"b200", 75, 37, 2250}};
     for (size_t i = 0; i < 5; i++) {
         const struct sg_model *m = sg_model_find(peak[i].id);
         double clocks = m->sms * (m->clock_khz / 1e9);

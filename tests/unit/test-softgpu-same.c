@@ -1,5 +1,6 @@
-/* Same input, same time: the timeline built without optimisation, with it, and for newer instruction sets (where a compiler could fuse a
- * multiply and an add) gives the same bits; so do the counters of a launch on any number of CPU threads and with any set of lane loops.
+/* Same input, same time: the timeline built without optimisation, with it, and for newer instruction sets (where a
+ * compiler could fuse a multiply and an add) gives the same bits; so do the counters of a launch on any number of CPU
+ * threads and with any set of lane loops.
  *
  * tests/unit/meson.build compiles softgpu/timing.c once more for each variant, with the entry point renamed.
  */
@@ -37,18 +38,25 @@ static void random_works(struct sg_work *w, uint32_t *after)
 {
     for (uint32_t i = 0; i < WORKS; i++) {
         uint64_t kind = next(10);
-        w[i] = (struct sg_work){.kind = kind < 7 ? SG_WORK_KERNEL : kind == 7 ? SG_WORK_COPY : kind == 8 ? SG_WORK_SET : SG_WORK_EVENT};
-        w[i].blocks = (uint32_t)next(3000), w[i].threads = 1 + (uint32_t)next(1024), w[i].registers = (uint32_t)next(64);
+        w[i] = (struct sg_work){.kind = kind < 7    ? SG_WORK_KERNEL
+                                        : kind == 7 ? SG_WORK_COPY
+                                        : kind == 8 ? SG_WORK_SET
+                                                    : SG_WORK_EVENT};
+        w[i].blocks = (uint32_t)next(3000), w[i].threads = 1 + (uint32_t)next(1024),
+        w[i].registers = (uint32_t)next(64);
         w[i].shared_bytes = (uint32_t)next(90000), w[i].bytes = next(1 << 24), w[i].in_graph = next(2);
         w[i].cluster = next(4) ? 0 : 1 + (uint32_t)next(8);
         if (w[i].cluster)
             w[i].blocks = w[i].blocks / w[i].cluster * w[i].cluster;
         uint64_t threads = (uint64_t)w[i].blocks * w[i].threads;
         struct sg_stats *s = &w[i].stats;
-        s->instructions = threads * (1 + next(999)) + next(99), s->fp32 = threads * next(300), s->fp64 = threads * next(30);
-        s->integer = threads * next(300), s->sfu = threads * next(20), s->memory = threads * next(100), s->barriers = threads * next(8);
+        s->instructions = threads * (1 + next(999)) + next(99), s->fp32 = threads * next(300),
+        s->fp64 = threads * next(30);
+        s->integer = threads * next(300), s->sfu = threads * next(20), s->memory = threads * next(100),
+        s->barriers = threads * next(8);
         s->tensor_flops = next(2) ? threads * next(4096) : 0, s->shared_bytes = threads * next(200);
-        s->cluster_accesses = w[i].cluster ? s->memory / 4 : 0, s->cluster_bytes = 4 * s->cluster_accesses, s->cluster_syncs = w[i].cluster ? threads : 0;
+        s->cluster_accesses = w[i].cluster ? s->memory / 4 : 0, s->cluster_bytes = 4 * s->cluster_accesses,
+        s->cluster_syncs = w[i].cluster ? threads : 0;
         s->global_read_bytes = threads * next(200), s->global_write_bytes = threads * next(40);
         s->unique_read_bytes = next(1 << 26), s->unique_write_bytes = next(1 << 24);
         s->max_block_share = 1 + (double)next(1000) / 700;
@@ -63,7 +71,9 @@ static void builds(void **state)
     static const struct {
         const char *name, *cpu;
         int (*run)(const struct sg_model *, struct sg_work *, uint32_t);
-    } variant[] = {{"-O0", NULL, sg_timeline_O0}, {"-O3", NULL, sg_timeline_O3}, {"-O3 x86-64-v3", "v3", sg_timeline_v3},
+    } variant[] = {{"-O0", NULL, sg_timeline_O0},
+                   {"-O3", NULL, sg_timeline_O3},
+                   {"-O3 x86-64-v3", "v3", sg_timeline_v3},
                    {"-O3 x86-64-v4", "v4", sg_timeline_v4}};
     static struct sg_work want[WORKS], got[WORKS];
     static uint32_t after[WORKS];
@@ -79,7 +89,8 @@ static void builds(void **state)
         assert_int_equal(err, 0);
         for (size_t v = 0; v < sizeof variant / sizeof *variant; v++) {
 #ifdef __x86_64__
-            if (variant[v].cpu && !(variant[v].cpu[1] == '3' ? __builtin_cpu_supports("x86-64-v3") : __builtin_cpu_supports("x86-64-v4")))
+            if (variant[v].cpu &&
+                !(variant[v].cpu[1] == '3' ? __builtin_cpu_supports("x86-64-v3") : __builtin_cpu_supports("x86-64-v4")))
                 continue;
 #endif
             seed = c;
@@ -87,15 +98,16 @@ static void builds(void **state)
             assert_int_equal(variant[v].run(m, got, WORKS), 0);
             for (uint32_t i = 0; i < WORKS; i++)
                 if (memcmp(&got[i].start_us, &want[i].start_us, 8) || memcmp(&got[i].end_us, &want[i].end_us, 8))
-                    fail_msg("%s, case %u, work %u: %a..%a, not %a..%a", variant[v].name, c, i, got[i].start_us, got[i].end_us,
-                             want[i].start_us, want[i].end_us);
+                    fail_msg("%s, case %u, work %u: %a..%a, not %a..%a", variant[v].name, c, i, got[i].start_us,
+                             got[i].end_us, want[i].start_us, want[i].end_us);
             compared++;
         }
     }
     assert_true(compared >= 2 * CASES);
 }
 
-/* Threads walk rows of different length, blocks weigh differently, with arithmetic of several kinds and shared memory. */
+/* Threads walk rows of different length, blocks weigh differently, with arithmetic of several kinds and shared
+ * memory. */
 static const char walk[] =
     ".version 8.0\n.target sm_80\n.address_size 64\n"
     ".visible .entry walk(.param .u64 a)\n"
@@ -103,7 +115,8 @@ static const char walk[] =
     " .reg .pred %p<3>; .reg .b32 %r<12>; .reg .f32 %f<6>; .reg .b64 %rd<6>;\n"
     " .shared .align 4 .b8 s[512];\n"
     " ld.param.u64 %rd1, [a]; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; mov.u32 %r3, %ntid.x;\n"
-    " mad.lo.u32 %r4, %r1, %r3, %r2; and.b32 %r5, %r4, 31; add.u32 %r5, %r5, %r1; mov.f32 %f1, 0f3F800000; mov.u32 %r6, s;\n"
+    " mad.lo.u32 %r4, %r1, %r3, %r2; and.b32 %r5, %r4, 31; add.u32 %r5, %r5, %r1; mov.f32 %f1, 0f3F800000; mov.u32 "
+    "%r6, s;\n"
     " shl.b32 %r7, %r2, 2; add.u32 %r6, %r6, %r7;\n"
     "L: setp.eq.u32 %p1, %r5, 0; @%p1 bra E;\n"
     " mad.lo.u32 %r8, %r5, 97, %r4; and.b32 %r8, %r8, 4095; mul.wide.u32 %rd2, %r8, 4; add.s64 %rd3, %rd1, %rd2;\n"
@@ -129,9 +142,13 @@ static void counters(struct result *r)
     assert_int_equal(sg_module_load(d, walk, strlen(walk), &m, &e), 0);
     assert_int_equal(sg_mem_alloc(d, 16384 + BLOCKS * THREADS * 4, &a), 0);
     memset((void *)(uintptr_t)a, 0, 16384);
-    struct sg_launch l = {.kernel = sg_module_kernel(m, "walk"), .grid = {BLOCKS, 1, 1}, .block = {THREADS, 1, 1}, .params = (uint8_t *)&a};
+    struct sg_launch l = {.kernel = sg_module_kernel(m, "walk"),
+                          .grid = {BLOCKS, 1, 1},
+                          .block = {THREADS, 1, 1},
+                          .params = (uint8_t *)&a};
     assert_int_equal(sg_execute(d, &l, &r->stats, &f), 0);
-    struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = BLOCKS, .threads = THREADS, .registers = 20, .stats = r->stats};
+    struct sg_work w = {
+        .kind = SG_WORK_KERNEL, .blocks = BLOCKS, .threads = THREADS, .registers = 20, .stats = r->stats};
     assert_int_equal(sg_timeline(sg_device_model(d), &w, 1), 0);
     r->end = w.end_us;
     assert_int_equal(sg_mem_free(d, a), 0);
@@ -163,7 +180,8 @@ static void machines(void **state)
         if (!i)
             first = r;
         if (memcmp(&r, &first, sizeof r))
-            fail_msg("%s with %s threads counts otherwise: %a us, not %a", isa[i / 3], threads[i % 3], r.end, first.end);
+            fail_msg("%s with %s threads counts otherwise: %a us, not %a", isa[i / 3], threads[i % 3], r.end,
+                     first.end);
     }
     assert_true(first.stats.max_block_share > 1.2 && first.stats.sfu > 0 && first.stats.barriers > 0);
 }

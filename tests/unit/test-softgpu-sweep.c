@@ -1,8 +1,9 @@
 /* softgpu: arithmetic over many operands, through launches of kernels, against the host.
  *
- * Correctly rounded operations (add sub mul fma div sqrt rcp cvt) against the host's own arithmetic under fesetround, in every mode, bit for bit: 10^5
- * sets of operands each, a third of them edges. Approximations against libm in 80 bits, within the bounds that the PTX manual (§9.7.3,
- * §9.7.4) states; halves for all their 65,536 values. Run once for each instruction set (DOVETAIL_SOFTGPU_ISA).
+ * Correctly rounded operations (add sub mul fma div sqrt rcp cvt) against the host's own arithmetic under fesetround,
+ * in every mode, bit for bit: 10^5 sets of operands each, a third of them edges. Approximations against libm in 80
+ * bits, within the bounds that the PTX manual (§9.7.3, §9.7.4) states; halves for all their 65,536 values. Run once for
+ * each instruction set (DOVETAIL_SOFTGPU_ISA).
  */
 #include <fenv.h>
 #include <math.h>
@@ -29,30 +30,73 @@ static uint64_t next(void)
     return z ^ (z >> 31);
 }
 
-static float f32(uint64_t u) { uint32_t v = (uint32_t)u; float f; memcpy(&f, &v, 4); return f; }
-static double f64(uint64_t u) { double f; memcpy(&f, &u, 8); return f; }
-static uint64_t bits32(float f) { uint32_t v; memcpy(&v, &f, 4); return v; }
-static uint64_t bits64(double f) { uint64_t v; memcpy(&v, &f, 8); return v; }
+static float f32(uint64_t u)
+{
+    uint32_t v = (uint32_t)u;
+    float f;
+    memcpy(&f, &v, 4);
+    return f;
+}
+static double f64(uint64_t u)
+{
+    double f;
+    memcpy(&f, &u, 8);
+    return f;
+}
+static uint64_t bits32(float f)
+{
+    uint32_t v;
+    memcpy(&v, &f, 4);
+    return v;
+}
+static uint64_t bits64(double f)
+{
+    uint64_t v;
+    memcpy(&v, &f, 8);
+    return v;
+}
 static double half(uint64_t h, bool bf)
 {
     unsigned m = bf ? h & 0x7F : h & 0x3FF, e = bf ? h >> 7 & 255 : h >> 10 & 31, p = bf ? 7 : 10, bias = bf ? 127 : 15;
-    double v = e == 2 * bias + 1 ? (m ? NAN : INFINITY) : ldexp(e ? m + (1u << p) : m, (e ? (int)e : 1) - (int)(bias + p));
+    double v =
+        e == 2 * bias + 1 ? (m ? NAN : INFINITY) : ldexp(e ? m + (1u << p) : m, (e ? (int)e : 1) - (int)(bias + p));
     return h & 0x8000 ? -v : v;
 }
 
 /* Operands of a float type of `bytes`: edges, any bits, and exponents close to each other so that sums cancel. */
 static uint64_t operand(unsigned bytes)
 {
-    static const uint32_t e32[] = {0, 1, 0x7FFFFF, 0x800000, 0x3F800000, 0x3F7FFFFF, 0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x33800000,
-                                   0x34000000, 0x4B800000, 0x3F000000, 0x40490FDB, 0x00800001, 0x1F800000, 0x5F000000, 0x4F000000, 0x7E800000, 0x00FFFFFF};
-    static const uint64_t e64[] = {0, 1, 0xFFFFFFFFFFFFF, 0x10000000000000, 0x3FF0000000000000, 0x3FEFFFFFFFFFFFFF, 0x3FF0000000000001, 0x7FEFFFFFFFFFFFFF,
-                                   0x7FF0000000000000, 0x7FF8000000000000, 0x7FF0000000000001, 0x3CA0000000000000, 0x3CB0000000000000, 0x4340000000000000,
-                                   0x3FE0000000000000, 0x47EFFFFFE0000000, 0x47EFFFFFF0000000, 0x36A0000000000000, 0x3690000000000000, 0x380FFFFFC0000000, 0x41E0000000000000};
+    static const uint32_t e32[] = {0,          1,          0x7FFFFF,   0x800000,   0x3F800000, 0x3F7FFFFF,
+                                   0x3F800001, 0x7F7FFFFF, 0x7F800000, 0x7FC00000, 0x7F800001, 0x33800000,
+                                   0x34000000, 0x4B800000, 0x3F000000, 0x40490FDB, 0x00800001, 0x1F800000,
+                                   0x5F000000, 0x4F000000, 0x7E800000, 0x00FFFFFF};
+    static const uint64_t e64[] = {0,
+                                   1,
+                                   0xFFFFFFFFFFFFF,
+                                   0x10000000000000,
+                                   0x3FF0000000000000,
+                                   0x3FEFFFFFFFFFFFFF,
+                                   0x3FF0000000000001,
+                                   0x7FEFFFFFFFFFFFFF,
+                                   0x7FF0000000000000,
+                                   0x7FF8000000000000,
+                                   0x7FF0000000000001,
+                                   0x3CA0000000000000,
+                                   0x3CB0000000000000,
+                                   0x4340000000000000,
+                                   0x3FE0000000000000,
+                                   0x47EFFFFFE0000000,
+                                   0x47EFFFFFF0000000,
+                                   0x36A0000000000000,
+                                   0x3690000000000000,
+                                   0x380FFFFFC0000000,
+                                   0x41E0000000000000};
     uint64_t r = next();
     unsigned kind = r % 6;
     r = next();
     if (kind < 2)
-        return bytes == 4 ? e32[r % (sizeof e32 / 4)] | (r >> 40 & 1) << 31 : e64[r % (sizeof e64 / 8)] | (r >> 40 & 1) << 63;
+        return bytes == 4 ? e32[r % (sizeof e32 / 4)] | (r >> 40 & 1) << 31
+                          : e64[r % (sizeof e64 / 8)] | (r >> 40 & 1) << 63;
     if (kind < 4)
         return bytes == 4 ? (uint32_t)r : r;
     if (bytes == 4) /* exponents of 2^-12 … 2^12 */
@@ -81,9 +125,11 @@ static void run(const char *text, unsigned in, unsigned out)
     struct dt_err e = {0};
     const char *rin = in == 8 ? "b64" : in == 4 ? "b32" : "b16", *rout = out == 8 ? "b64" : out == 4 ? "b32" : "b16";
     int n = snprintf(ptx, sizeof ptx,
-                     ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n{\n"
+                     ".version 9.0\n.target sm_90\n.address_size 64\n.visible .entry k(.param .u64 a, .param .u64 b, "
+                     ".param .u64 c, .param .u64 d)\n{\n"
                      ".reg .b64 %%p, %%o; .reg .b32 %%i, %%t, %%n; .reg .%s %%a, %%b, %%c; .reg .%s %%d;\n"
-                     "mov.u32 %%i, %%ctaid.x; mov.u32 %%n, %%ntid.x; mov.u32 %%t, %%tid.x; mad.lo.u32 %%i, %%i, %%n, %%t; mul.wide.u32 %%o, %%i, 8;\n"
+                     "mov.u32 %%i, %%ctaid.x; mov.u32 %%n, %%ntid.x; mov.u32 %%t, %%tid.x; mad.lo.u32 %%i, %%i, %%n, "
+                     "%%t; mul.wide.u32 %%o, %%i, 8;\n"
                      "ld.param.u64 %%p, [a]; add.u64 %%p, %%p, %%o; ld.global.%s %%a, [%%p];\n"
                      "ld.param.u64 %%p, [b]; add.u64 %%p, %%p, %%o; ld.global.%s %%b, [%%p];\n"
                      "ld.param.u64 %%p, [c]; add.u64 %%p, %%p, %%o; ld.global.%s %%c, [%%p];\n"
@@ -96,7 +142,10 @@ static void run(const char *text, unsigned in, unsigned out)
     assert_int_equal(r, 0);
     memset(d, 0, sizeof d);
     void *args[4] = {a, b, c, d};
-    struct sg_launch l = {.kernel = sg_module_kernel(m, "k"), .grid = {N / BLOCK, 1, 1}, .block = {BLOCK, 1, 1}, .params = (uint8_t *)args};
+    struct sg_launch l = {.kernel = sg_module_kernel(m, "k"),
+                          .grid = {N / BLOCK, 1, 1},
+                          .block = {BLOCK, 1, 1},
+                          .params = (uint8_t *)args};
     struct sg_fault f;
     r = sg_execute(dev, &l, NULL, &f);
     if (r < 0) {
@@ -148,8 +197,8 @@ static void compare(const char *text, unsigned i, uint64_t want)
 {
     if (d[i] == want)
         return;
-    print_error("%s of %#llx, %#llx, %#llx is %#llx, not %#llx\n", text, (unsigned long long)a[i], (unsigned long long)b[i], (unsigned long long)c[i],
-                (unsigned long long)d[i], (unsigned long long)want);
+    print_error("%s of %#llx, %#llx, %#llx is %#llx, not %#llx\n", text, (unsigned long long)a[i],
+                (unsigned long long)b[i], (unsigned long long)c[i], (unsigned long long)d[i], (unsigned long long)want);
     fail();
 }
 
@@ -167,17 +216,33 @@ static void test_rounded(void **state)
                 fesetround(mode[m].host);
                 static uint64_t want[N];
                 for (unsigned i = 0; i < N; i++)
-                    want[i] = wide ? bits64(host64(k, f64(a[i]), f64(b[i]), f64(c[i]))) : bits32(host32(k, f32(a[i]), f32(b[i]), f32(c[i])));
+                    want[i] = wide ? bits64(host64(k, f64(a[i]), f64(b[i]), f64(c[i])))
+                                   : bits32(host32(k, f32(a[i]), f32(b[i]), f32(c[i])));
                 fesetround(FE_TONEAREST);
                 for (unsigned i = 0; i < N; i++) /* NaNs are the canonical ones */
-                    compare(text, i, wide ? (isnan(f64(want[i])) ? 0xFFF8000000000000 : want[i]) : isnan(f32(want[i])) ? 0x7FFFFFFF : want[i]);
+                    compare(text, i,
+                            wide                  ? (isnan(f64(want[i])) ? 0xFFF8000000000000 : want[i])
+                            : isnan(f32(want[i])) ? 0x7FFFFFFF
+                                                  : want[i]);
             }
     }
 }
 
-static __attribute__((noinline)) float narrowed(volatile double x) { volatile float r = (float)x; return r; }
-static __attribute__((noinline)) float from_s64(volatile int64_t x) { volatile float r = (float)x; return r; }
-static __attribute__((noinline)) double from_u64(volatile uint64_t x) { volatile double r = (double)x; return r; }
+static __attribute__((noinline)) float narrowed(volatile double x)
+{
+    volatile float r = (float)x;
+    return r;
+}
+static __attribute__((noinline)) float from_s64(volatile int64_t x)
+{
+    volatile float r = (float)x;
+    return r;
+}
+static __attribute__((noinline)) double from_u64(volatile uint64_t x)
+{
+    volatile double r = (double)x;
+    return r;
+}
 
 static void test_converted(void **state)
 {
@@ -244,14 +309,46 @@ static void test_converted(void **state)
 /* ---- approximations */
 enum bound { ULP, RELATIVE, ABSOLUTE, LG2 };
 static long double over(long double x, long double y) { return x / y; }
-static long double inverse(long double x, long double y) { (void)y; return 1 / x; }
-static long double root(long double x, long double y) { (void)y; return sqrtl(x); }
-static long double inverse_root(long double x, long double y) { (void)y; return 1 / sqrtl(x); }
-static long double sine(long double x, long double y) { (void)y; return sinl(x); }
-static long double cosine(long double x, long double y) { (void)y; return cosl(x); }
-static long double log_2(long double x, long double y) { (void)y; return log2l(x); }
-static long double exp_2(long double x, long double y) { (void)y; return exp2l(x); }
-static long double tanh_1(long double x, long double y) { (void)y; return tanhl(x); }
+static long double inverse(long double x, long double y)
+{
+    (void)y;
+    return 1 / x;
+}
+static long double root(long double x, long double y)
+{
+    (void)y;
+    return sqrtl(x);
+}
+static long double inverse_root(long double x, long double y)
+{
+    (void)y;
+    return 1 / sqrtl(x);
+}
+static long double sine(long double x, long double y)
+{
+    (void)y;
+    return sinl(x);
+}
+static long double cosine(long double x, long double y)
+{
+    (void)y;
+    return cosl(x);
+}
+static long double log_2(long double x, long double y)
+{
+    (void)y;
+    return log2l(x);
+}
+static long double exp_2(long double x, long double y)
+{
+    (void)y;
+    return exp2l(x);
+}
+static long double tanh_1(long double x, long double y)
+{
+    (void)y;
+    return tanhl(x);
+}
 
 static long double error_of(enum bound how, long double got, long double want, long double x)
 {
@@ -268,7 +365,8 @@ static long double error_of(enum bound how, long double got, long double want, l
 }
 
 /* lo, hi: magnitudes of the operand, drawn by logarithm; both signs unless lo > 0 says `pos` */
-static void approximation(const char *text, long double (*fn)(long double, long double), double lo, double hi, bool pos, enum bound how, long double limit, bool ftz)
+static void approximation(const char *text, long double (*fn)(long double, long double), double lo, double hi, bool pos,
+                          enum bound how, long double limit, bool ftz)
 {
     long double worst = 0;
     for (unsigned i = 0; i < N; i++) {
@@ -284,7 +382,8 @@ static void approximation(const char *text, long double (*fn)(long double, long 
             continue;
         long double err = error_of(how, got, want, x);
         if (!(err <= limit)) {
-            print_error("%s of %.9g, %.9g is %.9g, not %.12Lg: error %Lg, limit %Lg\n", text, (double)x, (double)f32(b[i]), (double)got, want, err, limit);
+            print_error("%s of %.9g, %.9g is %.9g, not %.12Lg: error %Lg, limit %Lg\n", text, (double)x,
+                        (double)f32(b[i]), (double)got, want, err, limit);
             fail();
         }
         worst = err > worst ? err : worst;
@@ -308,7 +407,8 @@ static void test_approximate(void **state)
     approximation("sin.approx.f32 %d, %a;", sine, 0x1p-100, (double)pi, false, ABSOLUTE, 0x1.6ap-21L, false);
     approximation("cos.approx.f32 %d, %a;", cosine, 0x1p-100, (double)pi, false, ABSOLUTE, 0x1.6ap-21L, false);
     approximation("sin.approx.ftz.f32 %d, %a;", sine, 0x1p-10, (double)(100 * pi), false, ABSOLUTE, 0x1.3bp-15L, true);
-    approximation("cos.approx.ftz.f32 %d, %a;", cosine, 0x1p-10, (double)(100 * pi), false, ABSOLUTE, 0x1.3bp-15L, true);
+    approximation("cos.approx.ftz.f32 %d, %a;", cosine, 0x1p-10, (double)(100 * pi), false, ABSOLUTE, 0x1.3bp-15L,
+                  true);
     approximation("lg2.approx.f32 %d, %a;", log_2, 0x1p-149, 0x1.fp127, true, LG2, 0x1p-22L, false);
     approximation("lg2.approx.ftz.f32 %d, %a;", log_2, 0x1p-126, 0x1.fp127, true, LG2, 0x1p-22L, true);
     approximation("lg2.approx.f32 %d, %a;", log_2, 0x1p-1, 0x1p1, true, LG2, 0x1p-22L, false);
@@ -326,8 +426,10 @@ static void test_halves(void **state)
         enum bound how;
         long double limit;
     } row[] = {
-        {"ex2.approx.f16 %d, %a;", exp_2, false, RELATIVE, 0x1.13p-10L},      {"ex2.approx.ftz.bf16 %d, %a;", exp_2, true, RELATIVE, 0x1p-7L},
-        {"tanh.approx.f16 %d, %a;", tanh_1, false, ABSOLUTE, 0x1.02p-11L},    {"tanh.approx.bf16 %d, %a;", tanh_1, true, ABSOLUTE, 0x1p-8L},
+        {"ex2.approx.f16 %d, %a;", exp_2, false, RELATIVE, 0x1.13p-10L},
+        {"ex2.approx.ftz.bf16 %d, %a;", exp_2, true, RELATIVE, 0x1p-7L},
+        {"tanh.approx.f16 %d, %a;", tanh_1, false, ABSOLUTE, 0x1.02p-11L},
+        {"tanh.approx.bf16 %d, %a;", tanh_1, true, ABSOLUTE, 0x1p-8L},
     };
     for (unsigned i = 0; i < N; i++)
         a[i] = i & 0xFFFF;
@@ -335,12 +437,15 @@ static void test_halves(void **state)
         run(row[k].text, 2, 2);
         for (unsigned i = 0; i < 65536; i++) {
             double x = half(a[i], row[k].bf), got = half(d[i], row[k].bf);
-            long double want = row[k].fn(x, 0), top = row[k].bf ? 0x1.FFp127L : 0x1.FFEp15L, low = row[k].bf ? 0x1p-126L : 0x1p-14L;
+            long double want = row[k].fn(x, 0), top = row[k].bf ? 0x1.FFp127L : 0x1.FFEp15L,
+                        low = row[k].bf ? 0x1p-126L : 0x1p-14L;
             if (isnan(x)) {
                 assert_int_equal(d[i], 0x7FFF);
                 continue;
             }
-            bool ok = fabsl(want) >= top ? isinf(got) : error_of(row[k].how, got, want, x) <= row[k].limit || (fabsl(want) < low && fabsl(got - want) <= low * 0x1p-7L);
+            bool ok = fabsl(want) >= top ? isinf(got)
+                                         : error_of(row[k].how, got, want, x) <= row[k].limit ||
+                                               (fabsl(want) < low && fabsl(got - want) <= low * 0x1p-7L);
             if (!ok) {
                 print_error("%s of %g is %g, not %Lg\n", row[k].text, x, got, want);
                 fail();
@@ -370,6 +475,7 @@ static int teardown(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rounded), cmocka_unit_test(test_converted), cmocka_unit_test(test_approximate), cmocka_unit_test(test_halves)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_rounded), cmocka_unit_test(test_converted),
+                                       cmocka_unit_test(test_approximate), cmocka_unit_test(test_halves)};
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,7 +1,8 @@
 /* Blocks of one launch that wait for each other: what the executor records of it, and its time by closed forms.
  *
- * g: what a launch in a graph takes; d(n): a block of n instructions a thread alone, with one round trip to the L2 for its number, three where it may
- * wait. 128 threads have two issue slots in four of an SM, so two working blocks on it do not slow each other down.
+ * g: what a launch in a graph takes; d(n): a block of n instructions a thread alone, with one round trip to the L2 for
+ * its number, three where it may wait. 128 threads have two issue slots in four of an SM, so two working blocks on it
+ * do not slow each other down.
  */
 #include <math.h>
 #include <setjmp.h>
@@ -29,8 +30,8 @@ static double d(uint32_t n, bool waits)
     return 2.0 * n / (m->clock_khz / 1000.0) + m->block_start_ns / 1000 + (waits ? 3 : 1) * l2 / 1000;
 }
 
-/* Part k: `blocks` blocks of n instructions a thread; block i of it waits for flag i mod `flags`, of those before (0: for nothing). Each block signals a flag of
- * its own. Blocks of part 0 that signal flag f: f alone. */
+/* Part k: `blocks` blocks of n instructions a thread; block i of it waits for flag i mod `flags`, of those before (0:
+ * for nothing). Each block signals a flag of its own. Blocks of part 0 that signal flag f: f alone. */
 static void add(struct sg_talk *t, uint32_t blocks, uint32_t n, uint32_t flags)
 {
     struct sg_talk_part *p = &part[t->npart++];
@@ -50,13 +51,15 @@ static void add(struct sg_talk *t, uint32_t blocks, uint32_t n, uint32_t flags)
 
 static struct sg_talk nothing(void)
 {
-    return (struct sg_talk){.part = part, .share = share, .wait_at = wait_at, .wait = wait_for, .signal_at = signal_at, .signal = who};
+    return (struct sg_talk){
+        .part = part, .share = share, .wait_at = wait_at, .wait = wait_for, .signal_at = signal_at, .signal = who};
 }
 
 /* The end of a launch with that record; `shared`: bytes of shared memory a block. */
 static double end_of(const struct sg_talk *t, uint32_t shared)
 {
-    struct sg_work w = {.kind = SG_WORK_KERNEL, .blocks = t->nblock, .threads = 128, .shared_bytes = shared, .in_graph = true};
+    struct sg_work w = {
+        .kind = SG_WORK_KERNEL, .blocks = t->nblock, .threads = 128, .shared_bytes = shared, .in_graph = true};
     for (uint32_t p = 0; p < t->npart; p++)
         w.stats.instructions += t->part[p].stats.instructions;
     w.stats.max_block_share = 1;
@@ -106,7 +109,8 @@ static void holds_its_place(void **state)
     struct sg_talk t = nothing();
     add(&t, s / 2, N, 0);
     add(&t, s / 2, N / 2, s / 2);
-    add(&t, s, N, 0); /* half of them on the SMs of the first part, half on those of the second: a free SM there would save d(N / 2) */
+    /* half of them on the SMs of the first part, half on those of the second: a free SM there would save d(N / 2) */
+    add(&t, s, N, 0);
     near("holds", end_of(&t, m->shared_block_optin), g + d(N, false) + d(N / 2, true) + d(N, true));
     m = was;
 }
@@ -122,7 +126,7 @@ static void many(void **state)
     near("many", end_of(&t, m->shared_block_optin), m->graph_launch_us + waves * (d(N, false) + d(N / 2, true)));
 }
 
-/* ---- what is recorded ------------------------------------------------------------------------------------------------ */
+/* ---- what is recorded -------------------------------------------------------------------------------------------- */
 
 /* Block t of 12 by ticket: 0 … 5 signal flag t mod 3; 6 … 11 wait until flag t mod 3 is 2. */
 static const char text[] =
@@ -212,7 +216,11 @@ static const struct sg_talk *run(const char *entry, uint32_t blocks, uint64_t se
         return NULL;
     }
     memset((void *)(uintptr_t)at, 0, 4096);
-    struct sg_launch l = {.kernel = sg_module_kernel(mod, entry), .grid = {blocks, 1, 1}, .block = {1, 1, 1}, .params = (uint8_t *)&at, .seed = seed};
+    struct sg_launch l = {.kernel = sg_module_kernel(mod, entry),
+                          .grid = {blocks, 1, 1},
+                          .block = {1, 1, 1},
+                          .params = (uint8_t *)&at,
+                          .seed = seed};
     assert_int_equal(sg_execute(dev, &l, &st, &f), 0);
     return sg_talk_find((uint32_t)st.talk);
 }
@@ -255,7 +263,8 @@ static void recorded(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(one_each), cmocka_unit_test(holds_its_place), cmocka_unit_test(many), cmocka_unit_test(recorded)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(one_each), cmocka_unit_test(holds_its_place),
+                                       cmocka_unit_test(many), cmocka_unit_test(recorded)};
     m = sg_model_find("h200");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

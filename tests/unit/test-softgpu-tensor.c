@@ -1,5 +1,6 @@
-/* Copies of tensors on the software device, against loops over elements written from the PTX manual (§5.5): random shapes, strides, boxes,
- * coordinates on all sides of the tensor, element types, swizzles, fills, reductions; and the requirements of tensor maps. */
+/* Copies of tensors on the software device, against loops over elements written from the PTX manual (§5.5): random
+ * shapes, strides, boxes, coordinates on all sides of the tensor, element types, swizzles, fills, reductions; and the
+ * requirements of tensor maps. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,40 +30,55 @@ static uint32_t rnd(uint32_t n)
 /* For each rank: a load, a store, and the reductions. `m` the map, `d` what shared memory is before and after. */
 static char *text(void)
 {
-    static const char *const coord[] = {"%c0", "%c0, %c1", "%c0, %c1, %c2", "%c0, %c1, %c2, %c3", "%c0, %c1, %c2, %c3, %c4"};
+    static const char *const coord[] = {"%c0", "%c0, %c1", "%c0, %c1, %c2", "%c0, %c1, %c2, %c3",
+                                        "%c0, %c1, %c2, %c3, %c4"};
     static const char *const op[] = {"add", "min", "max", "inc", "dec", "and", "or", "xor"};
     char *s = malloc(1 << 18);
-    size_t n = (size_t)sprintf(s, ".version 8.3\n.target sm_90\n.address_size 64\n.extern .shared .align 1024 .b8 sh[];\n");
+    size_t n =
+        (size_t)sprintf(s, ".version 8.3\n.target sm_90\n.address_size 64\n.extern .shared .align 1024 .b8 sh[];\n");
     for (int rank = 1; rank <= 5; rank++)
         for (int kind = 0; kind < 10; kind++) {
-            n += (size_t)sprintf(s + n,
-                                 ".visible .entry k%d_%d(.param .align 64 .b8 m[128], .param .u64 d, .param .u32 at, .param .u32 bytes,\n"
-                                 ".param .u32 p0, .param .u32 p1, .param .u32 p2, .param .u32 p3, .param .u32 p4)\n{\n"
-                                 ".reg .b64 %%m, %%d, %%e; .reg .b32 %%c<5>, %%r<8>; .reg .pred %%p; .shared .align 8 .b64 bar;\n"
-                                 "mov.b64 %%m, m; cvta.param.u64 %%m, %%m; ld.param.u64 %%d, [d];\n"
-                                 "ld.param.u32 %%c0, [p0]; ld.param.u32 %%c1, [p1]; ld.param.u32 %%c2, [p2]; ld.param.u32 %%c3, [p3]; ld.param.u32 %%c4, [p4];\n"
-                                 "mov.u32 %%r0, %%tid.x; mov.u32 %%r1, sh; mov.u32 %%r2, %%r0;\n"
-                                 "mbarrier.init.shared.b64 [bar], 1;\n"
-                                 "FILL: mad.wide.u32 %%e, %%r2, 4, %%d; ld.global.u32 %%r3, [%%e]; mad.lo.u32 %%r4, %%r2, 4, %%r1; st.shared.u32 [%%r4], %%r3;\n"
-                                 "add.u32 %%r2, %%r2, 32; setp.lt.u32 %%p, %%r2, %d; @%%p bra FILL;\n"
-                                 "bar.sync 0; ld.param.u32 %%r2, [at]; add.u32 %%r1, %%r1, %%r2; setp.ne.u32 %%p, %%r0, 0; @%%p bra WAIT;\n",
-                                 rank, kind, SHARED / 4);
+            n += (size_t)sprintf(
+                s + n,
+                ".visible .entry k%d_%d(.param .align 64 .b8 m[128], .param .u64 d, .param .u32 at, .param .u32 "
+                "bytes,\n"
+                ".param .u32 p0, .param .u32 p1, .param .u32 p2, .param .u32 p3, .param .u32 p4)\n{\n"
+                ".reg .b64 %%m, %%d, %%e; .reg .b32 %%c<5>, %%r<8>; .reg .pred %%p; .shared .align 8 .b64 bar;\n"
+                "mov.b64 %%m, m; cvta.param.u64 %%m, %%m; ld.param.u64 %%d, [d];\n"
+                "ld.param.u32 %%c0, [p0]; ld.param.u32 %%c1, [p1]; ld.param.u32 %%c2, [p2]; ld.param.u32 %%c3, [p3]; "
+                "ld.param.u32 %%c4, [p4];\n"
+                "mov.u32 %%r0, %%tid.x; mov.u32 %%r1, sh; mov.u32 %%r2, %%r0;\n"
+                "mbarrier.init.shared.b64 [bar], 1;\n"
+                "FILL: mad.wide.u32 %%e, %%r2, 4, %%d; ld.global.u32 %%r3, [%%e]; mad.lo.u32 %%r4, %%r2, 4, %%r1; "
+                "st.shared.u32 [%%r4], %%r3;\n"
+                "add.u32 %%r2, %%r2, 32; setp.lt.u32 %%p, %%r2, %d; @%%p bra FILL;\n"
+                "bar.sync 0; ld.param.u32 %%r2, [at]; add.u32 %%r1, %%r1, %%r2; setp.ne.u32 %%p, %%r0, 0; @%%p bra "
+                "WAIT;\n",
+                rank, kind, SHARED / 4);
             if (kind == 0)
-                n += (size_t)sprintf(s + n,
-                                     "ld.param.u32 %%r2, [bytes]; mbarrier.arrive.expect_tx.shared.b64 _, [bar], %%r2;\n"
-                                     "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%%r1], [%%m, {%s}], [bar];\n",
-                                     rank, coord[rank - 1]);
+                n +=
+                    (size_t)sprintf(s + n,
+                                    "ld.param.u32 %%r2, [bytes]; mbarrier.arrive.expect_tx.shared.b64 _, [bar], %%r2;\n"
+                                    "cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                                    "[%%r1], [%%m, {%s}], [bar];\n",
+                                    rank, coord[rank - 1]);
             else if (kind == 1)
-                n += (size_t)sprintf(s + n, "cp.async.bulk.tensor.%dd.global.shared::cta.bulk_group [%%m, {%s}], [%%r1];\n", rank, coord[rank - 1]);
+                n += (size_t)sprintf(s + n,
+                                     "cp.async.bulk.tensor.%dd.global.shared::cta.bulk_group [%%m, {%s}], [%%r1];\n",
+                                     rank, coord[rank - 1]);
             else
-                n += (size_t)sprintf(s + n, "cp.reduce.async.bulk.tensor.%dd.global.shared::cta.%s.tile.bulk_group [%%m, {%s}], [%%r1];\n", rank,
-                                     op[kind - 2], coord[rank - 1]);
+                n += (size_t)sprintf(
+                    s + n,
+                    "cp.reduce.async.bulk.tensor.%dd.global.shared::cta.%s.tile.bulk_group [%%m, {%s}], [%%r1];\n",
+                    rank, op[kind - 2], coord[rank - 1]);
             if (kind)
-                n += (size_t)sprintf(s + n, "cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; mbarrier.arrive.shared.b64 _, [bar];\n");
+                n += (size_t)sprintf(s + n, "cp.async.bulk.commit_group; cp.async.bulk.wait_group.read 0; "
+                                            "mbarrier.arrive.shared.b64 _, [bar];\n");
             n += (size_t)sprintf(s + n,
                                  "WAIT: mbarrier.try_wait.parity.shared.b64 %%p, [bar], 0; @!%%p bra WAIT;\n"
                                  "mov.u32 %%r1, sh; mov.u32 %%r2, %%r0;\n"
-                                 "COPY: mad.lo.u32 %%r4, %%r2, 4, %%r1; ld.shared.u32 %%r3, [%%r4]; mad.wide.u32 %%e, %%r2, 4, %%d; st.global.u32 [%%e], %%r3;\n"
+                                 "COPY: mad.lo.u32 %%r4, %%r2, 4, %%r1; ld.shared.u32 %%r3, [%%r4]; mad.wide.u32 %%e, "
+                                 "%%r2, 4, %%d; st.global.u32 [%%e], %%r3;\n"
                                  "add.u32 %%r2, %%r2, 32; setp.lt.u32 %%p, %%r2, %d; @%%p bra COPY;\nret;\n}\n",
                                  SHARED / 4);
         }
@@ -80,8 +96,12 @@ static int run(unsigned rank, unsigned kind, struct param *p, struct sg_fault *f
 {
     char name[16];
     snprintf(name, sizeof name, "k%u_%u", rank, kind);
-    struct sg_launch l = {.kernel = sg_module_kernel(mod, name), .grid = {1, 1, 1}, .block = {32, 1, 1}, .shared_dynamic = SHARED,
-                          .params = (uint8_t *)p, .max_instructions = 2000000};
+    struct sg_launch l = {.kernel = sg_module_kernel(mod, name),
+                          .grid = {1, 1, 1},
+                          .block = {32, 1, 1},
+                          .shared_dynamic = SHARED,
+                          .params = (uint8_t *)p,
+                          .max_instructions = 2000000};
     assert_non_null(l.kernel);
     return sg_execute(dev, &l, NULL, f);
 }
@@ -96,13 +116,14 @@ static uint32_t place(const struct ptx_tensormap *m, uint32_t a)
         return a;
     switch (m->atom) {
     case PTX_TM_ATOM_16B: {
-        uint32_t chunks = m->swizzle == PTX_TM_SWIZZLE_32B ? 2 : m->swizzle == PTX_TM_SWIZZLE_64B ? 4 : 8, span = chunks * 16;
+        uint32_t chunks = m->swizzle == PTX_TM_SWIZZLE_32B   ? 2
+                          : m->swizzle == PTX_TM_SWIZZLE_64B ? 4
+                                                             : 8,
+                 span = chunks * 16;
         chunk = a % span / 16;
         return a / span * span + (chunk ^ line % chunks) * 16 + a % 16;
     }
-    case PTX_TM_ATOM_64B:
-        chunk = a % 128 / 64;
-        return line * 128 + (chunk ^ line % 2) * 64 + a % 64;
+    case PTX_TM_ATOM_64B: chunk = a % 128 / 64; return line * 128 + (chunk ^ line % 2) * 64 + a % 64;
     default: {
         chunk = a % 128 / 32;
         uint32_t half = a % 16 / 8;
@@ -117,7 +138,10 @@ static struct ptx_tensormap random_map(void)
 {
     struct ptx_tensormap m;
     do {
-        m = (struct ptx_tensormap){.address = tensor + 16 * rnd(64), .rank = (uint8_t)(1 + rnd(5)), .type = (uint8_t)rnd(13), .fill = (uint8_t)rnd(2)};
+        m = (struct ptx_tensormap){.address = tensor + 16 * rnd(64),
+                                   .rank = (uint8_t)(1 + rnd(5)),
+                                   .type = (uint8_t)rnd(13),
+                                   .fill = (uint8_t)rnd(2)};
         unsigned size = size_of[m.type];
         m.swizzle = (uint8_t)rnd(4);
         m.atom = m.swizzle == PTX_TM_SWIZZLE_128B ? (uint8_t)rnd(4) : 0;
@@ -142,9 +166,11 @@ static struct ptx_tensormap random_map(void)
 }
 
 /* fn(user, offset in the tensor's memory or -1, offset in shared memory) for each element of the box. */
-static void each(const struct ptx_tensormap *m, const int32_t coord[5], uint32_t at, void (*fn)(void *, int64_t, uint32_t), void *user)
+static void each(const struct ptx_tensormap *m, const int32_t coord[5], uint32_t at,
+                 void (*fn)(void *, int64_t, uint32_t), void *user)
 {
-    unsigned size = size_of[m->type], n[5], row = m->box[0] * size, pitch = m->swizzle && row < 16u << m->swizzle ? 16u << m->swizzle : row;
+    unsigned size = size_of[m->type], n[5], row = m->box[0] * size,
+             pitch = m->swizzle && row < 16u << m->swizzle ? 16u << m->swizzle : row;
     for (int i = 0; i < 5; i++)
         n[i] = (m->box[i] + m->step[i] - 1) / m->step[i];
     uint32_t index = 0;
@@ -153,8 +179,9 @@ static void each(const struct ptx_tensormap *m, const int32_t coord[5], uint32_t
             for (unsigned c = 0; c < n[2]; c++)
                 for (unsigned d = 0; d < n[1]; d++, index++)
                     for (unsigned e = 0; e < n[0]; e++) {
-                        int64_t pos[5] = {coord[0] + (int64_t)e, coord[1] + (int64_t)d * m->step[1], coord[2] + (int64_t)c * m->step[2],
-                                          coord[3] + (int64_t)b * m->step[3], coord[4] + (int64_t)a * m->step[4]};
+                        int64_t pos[5] = {coord[0] + (int64_t)e, coord[1] + (int64_t)d * m->step[1],
+                                          coord[2] + (int64_t)c * m->step[2], coord[3] + (int64_t)b * m->step[3],
+                                          coord[4] + (int64_t)a * m->step[4]};
                         int64_t off = pos[0] * size;
                         bool in = true;
                         for (int i = 0; i < 5; i++) {
@@ -294,7 +321,9 @@ static void want_reduce(void *user, int64_t off, uint32_t sh)
 static bool has(unsigned kind, unsigned t)
 {
     switch (kind) {
-    case 0: return t == PTX_TM_U32 || t == PTX_TM_S32 || t == PTX_TM_U64 || t == PTX_TM_F16 || t == PTX_TM_BF16 || t == PTX_TM_F32 || t >= PTX_TM_F32_FTZ;
+    case 0:
+        return t == PTX_TM_U32 || t == PTX_TM_S32 || t == PTX_TM_U64 || t == PTX_TM_F16 || t == PTX_TM_BF16 ||
+               t == PTX_TM_F32 || t >= PTX_TM_F32_FTZ;
     case 1:
     case 2: return (t >= PTX_TM_U32 && t <= PTX_TM_F16) || t == PTX_TM_BF16;
     case 3:
@@ -305,14 +334,22 @@ static bool has(unsigned kind, unsigned t)
 
 static void reductions(void **state_)
 {
-    static const uint32_t f32[] = {0x3F800000, 0xBF800000, 0x40400000, 0, 0x41200000, 0xC2C80000}; /* 1 -1 3 0 10 -100 */
-    static const uint16_t f16[] = {0x3C00, 0xBC00, 0x4200, 0, 0x4900, 0xD640}, bf16[] = {0x3F80, 0xBF80, 0x4040, 0, 0x4120, 0xC2C8};
+    /* 1 -1 3 0 10 -100 */
+    static const uint32_t f32[] = {0x3F800000, 0xBF800000, 0x40400000, 0, 0x41200000, 0xC2C80000};
+    static const uint16_t f16[] = {0x3C00, 0xBC00, 0x4200, 0, 0x4900, 0xD640},
+                          bf16[] = {0x3F80, 0xBF80, 0x4040, 0, 0x4120, 0xC2C8};
     static uint8_t shared[SHARED], memory[4096];
     for (unsigned kind = 0; kind < 8; kind++)
         for (unsigned t = 0; t < 13; t++) {
             unsigned size = size_of[t];
-            struct ptx_tensormap m = {.address = tensor, .rank = 2, .type = (uint8_t)t, .dim = {20, 5, 1, 1, 1}, .stride = {0, 192},
-                                      .box = {16 / size * 2, 4, 1, 1, 1}, .step = {1, 1, 1, 1, 1}, .swizzle = PTX_TM_SWIZZLE_32B};
+            struct ptx_tensormap m = {.address = tensor,
+                                      .rank = 2,
+                                      .type = (uint8_t)t,
+                                      .dim = {20, 5, 1, 1, 1},
+                                      .stride = {0, 192},
+                                      .box = {16 / size * 2, 4, 1, 1, 1},
+                                      .step = {1, 1, 1, 1, 1},
+                                      .swizzle = PTX_TM_SWIZZLE_32B};
             struct param p = {.d = dump, .at = 256, .coord = {-1, 2}};
             struct sg_fault f;
             assert_null(ptx_tensormap_check(&m));
@@ -321,8 +358,15 @@ static void reductions(void **state_)
                 shared[k] = (uint8_t)rnd(256);
             for (unsigned k = 0; k < sizeof memory; k++)
                 memory[k] = (uint8_t)rnd(256);
-            for (unsigned k = 0; k < SHARED / size && (t == PTX_TM_F16 || t == PTX_TM_BF16 || t == PTX_TM_F32 || t >= PTX_TM_F32_FTZ); k++) {
-                uint32_t v = size == 4 ? f32[rnd(6)] : t == PTX_TM_F16 ? f16[rnd(6)] : bf16[rnd(6)], u = size == 4 ? f32[rnd(6)] : t == PTX_TM_F16 ? f16[rnd(6)] : bf16[rnd(6)];
+            for (unsigned k = 0;
+                 k < SHARED / size && (t == PTX_TM_F16 || t == PTX_TM_BF16 || t == PTX_TM_F32 || t >= PTX_TM_F32_FTZ);
+                 k++) {
+                uint32_t v = size == 4         ? f32[rnd(6)]
+                             : t == PTX_TM_F16 ? f16[rnd(6)]
+                                               : bf16[rnd(6)],
+                         u = size == 4         ? f32[rnd(6)]
+                             : t == PTX_TM_F16 ? f16[rnd(6)]
+                                               : bf16[rnd(6)];
                 memcpy(shared + k * size, &v, size);
                 if ((k + 1) * size <= sizeof memory)
                     memcpy(memory + k * size, &u, size);
@@ -345,8 +389,14 @@ static void packed(void **state_)
     static const unsigned global[] = {8, 8, 12}, shared[] = {8, 16, 16};
     for (unsigned t = 0; t < 3; t++)
         for (unsigned swizzle = 0; swizzle < 2; swizzle++) {
-            struct ptx_tensormap m = {.address = tensor, .rank = 2, .type = (uint8_t)(PTX_TM_B4 + t), .dim = {256, 6, 1, 1, 1},
-                                      .stride = {0, 256}, .box = {128, 8, 1, 1, 1}, .step = {1, 1, 1, 1, 1}, .swizzle = swizzle ? PTX_TM_SWIZZLE_128B : 0};
+            struct ptx_tensormap m = {.address = tensor,
+                                      .rank = 2,
+                                      .type = (uint8_t)(PTX_TM_B4 + t),
+                                      .dim = {256, 6, 1, 1, 1},
+                                      .stride = {0, 256},
+                                      .box = {128, 8, 1, 1, 1},
+                                      .step = {1, 1, 1, 1, 1},
+                                      .swizzle = swizzle ? PTX_TM_SWIZZLE_128B : 0};
             struct param p = {.d = dump, .at = 1024, .coord = {128, -1}, .bytes = 8 * 8 * shared[t]};
             struct sg_fault f;
             uint8_t *g = (uint8_t *)(uintptr_t)tensor, *s = (uint8_t *)(uintptr_t)dump;
@@ -360,7 +410,8 @@ static void packed(void **state_)
             for (unsigned r = 0; r < 8; r++)
                 for (unsigned u = 0; u < 8; u++)
                     for (unsigned b = 0; b < global[t]; b++) {
-                        unsigned row = r - 1, pitch = swizzle ? 128 : 8 * shared[t], at = place(&m, 1024 + r * pitch + u * shared[t] + b);
+                        unsigned row = r - 1, pitch = swizzle ? 128 : 8 * shared[t],
+                                 at = place(&m, 1024 + r * pitch + u * shared[t] + b);
                         bool in = r >= 1 && row < 6;
                         assert_int_equal(s[at], in ? g[row * 256 + 8 * global[t] + u * global[t] + b] : 0);
                     }
@@ -382,8 +433,14 @@ static void packed(void **state_)
 
 static void refused(void **state_)
 {
-    const struct ptx_tensormap good = {.address = tensor, .rank = 3, .type = PTX_TM_F16, .dim = {64, 8, 2, 1, 1}, .stride = {0, 128, 1024},
-                                       .box = {64, 4, 1, 1, 1}, .step = {1, 1, 1, 1, 1}, .swizzle = PTX_TM_SWIZZLE_128B};
+    const struct ptx_tensormap good = {.address = tensor,
+                                       .rank = 3,
+                                       .type = PTX_TM_F16,
+                                       .dim = {64, 8, 2, 1, 1},
+                                       .stride = {0, 128, 1024},
+                                       .box = {64, 4, 1, 1, 1},
+                                       .step = {1, 1, 1, 1, 1},
+                                       .swizzle = PTX_TM_SWIZZLE_128B};
     struct ptx_tensormap back, m = good;
     uint8_t raw[128];
     assert_null(ptx_tensormap_check(&m));
@@ -393,9 +450,9 @@ static void refused(void **state_)
     assert_memory_equal(&back.box, &m.box, sizeof m.box);
     assert_int_equal(back.stride[2], 1024);
     assert_int_equal(back.address, tensor);
-#define BAD(change)                                                                                                                \
-    m = good;                                                                                                                      \
-    change;                                                                                                                        \
+#define BAD(change)                                                                                                    \
+    m = good;                                                                                                          \
+    change;                                                                                                            \
     assert_non_null(ptx_tensormap_check(&m))
     BAD(m.rank = 0);
     BAD(m.rank = 6);
@@ -477,14 +534,14 @@ int main(void)
 {
     struct dt_err e = {0};
     char *s = text();
-    if (sg_device_new(sg_model_find(NULL), &dev) < 0 || sg_mem_alloc(dev, TENSOR, &tensor) < 0 || sg_mem_alloc(dev, SHARED, &dump) < 0 ||
-        sg_module_load(dev, s, strlen(s), &mod, &e) < 0) {
+    if (sg_device_new(sg_model_find(NULL), &dev) < 0 || sg_mem_alloc(dev, TENSOR, &tensor) < 0 ||
+        sg_mem_alloc(dev, SHARED, &dump) < 0 || sg_module_load(dev, s, strlen(s), &mod, &e) < 0) {
         printf("%s\n", e.detail ? e.detail : "no device");
         return 1;
     }
     free(s);
-    const struct CMUnitTest tests[] = {cmocka_unit_test(loads_and_stores), cmocka_unit_test(reductions), cmocka_unit_test(packed),
-                                       cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(loads_and_stores), cmocka_unit_test(reductions),
+                                       cmocka_unit_test(packed), cmocka_unit_test(refused)};
     int r = cmocka_run_group_tests(tests, NULL, NULL);
     sg_module_free(mod);
     sg_device_free(dev);

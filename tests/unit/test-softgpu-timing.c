@@ -1,4 +1,5 @@
-/* The timing model on cases whose answer is known in closed form, with a model of round numbers: 4 SMs at 1 GHz, 4 blocks each. */
+/* The timing model on cases whose answer is known in closed form, with a model of round numbers: 4 SMs at 1 GHz, 4
+ * blocks each. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -13,12 +14,34 @@
 
 static struct sg_model toy(void)
 {
-    return (struct sg_model){
-        .id = "toy", .sms = 4, .clock_khz = 1000000, .l2_bytes = 0, .dram_gbps = 1e6, .dram_sustained = 1, .l2_gbps = 1e6, .max_threads_sm = 2048,
-        .max_blocks_sm = 4, .regs_sm = 65536, .regs_block = 65536, .max_regs_thread = 255, .shared_sm = 64 * 1024,
-        .shared_block = 48 * 1024, .shared_block_optin = 63 * 1024, .shared_reserved = 1024, .reg_unit = 256,
-        .shared_unit = 128, .fp32_lanes = 128, .fp64_lanes = 64, .int_lanes = 64, .sfu_lanes = 16, .lsu_lanes = 32,
-        .tensor_flops = 1024, .launch_us = 5, .graph_launch_us = 1, .event_us = 0.5, .memcpy_gbps = 10};
+    return (struct sg_model){.id = "toy",
+                             .sms = 4,
+                             .clock_khz = 1000000,
+                             .l2_bytes = 0,
+                             .dram_gbps = 1e6,
+                             .dram_sustained = 1,
+                             .l2_gbps = 1e6,
+                             .max_threads_sm = 2048,
+                             .max_blocks_sm = 4,
+                             .regs_sm = 65536,
+                             .regs_block = 65536,
+                             .max_regs_thread = 255,
+                             .shared_sm = 64 * 1024,
+                             .shared_block = 48 * 1024,
+                             .shared_block_optin = 63 * 1024,
+                             .shared_reserved = 1024,
+                             .reg_unit = 256,
+                             .shared_unit = 128,
+                             .fp32_lanes = 128,
+                             .fp64_lanes = 64,
+                             .int_lanes = 64,
+                             .sfu_lanes = 16,
+                             .lsu_lanes = 32,
+                             .tensor_flops = 1024,
+                             .launch_us = 5,
+                             .graph_launch_us = 1,
+                             .event_us = 0.5,
+                             .memcpy_gbps = 10};
 }
 
 /* 1,000 instructions a thread, 128 threads: issue 1 us of an SM, floor 2 us. */
@@ -47,10 +70,10 @@ static void one(struct sg_work w, double want)
 static void waves(void **state)
 {
     one(plain(1), 2);
-    one(plain(8), 2);      /* two a SM: 2 x 1 us of issue hide in the floor */
-    one(plain(16), 4);     /* four a SM: issue-bound */
-    one(plain(32), 8);     /* two waves */
-    one(plain(17), 6);     /* a wave and one block's floor */
+    one(plain(8), 2);            /* two a SM: 2 x 1 us of issue hide in the floor */
+    one(plain(16), 4);           /* four a SM: issue-bound */
+    one(plain(32), 8);           /* two waves */
+    one(plain(17), 6);           /* a wave and one block's floor */
     one(plain(16 * 1000), 4000); /* more waves than are simulated one by one */
     struct sg_work w = plain(16);
     w.shared_bytes = 40 * 1024; /* one block a SM: four waves of the floor */
@@ -211,8 +234,9 @@ static void occupancy(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(waves), cmocka_unit_test(pipes), cmocka_unit_test(bandwidth), cmocka_unit_test(launches),
-        cmocka_unit_test(together), cmocka_unit_test(copies), cmocka_unit_test(repeatable), cmocka_unit_test(occupancy)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(waves),      cmocka_unit_test(pipes),
+                                       cmocka_unit_test(bandwidth),  cmocka_unit_test(launches),
+                                       cmocka_unit_test(together),   cmocka_unit_test(copies),
+                                       cmocka_unit_test(repeatable), cmocka_unit_test(occupancy)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -223,7 +223,8 @@ static void test_trials(void **state)
     assert_int_equal(cache_verify(c, &o, NULL), 0);
     assert_int_equal(json_integer_value(json_object_get(o, "checked")), 3);
     assert_int_equal(json_array_size(json_object_get(o, "damaged")), 1);
-    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(o, "damaged"), 0), "table")), "trial");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(o, "damaged"), 0), "table")),
+                        "trial");
     json_decref(o);
     assert_int_equal(cache_gc(c, -1, -1, &o, NULL), 0); /* the damaged one goes */
     json_decref(o);
@@ -553,7 +554,8 @@ static void bring(struct cache *c, const char *recipe, json_int_t imported)
     dt_str_done(&text);
 }
 
-/* What an import leaves is no plan; it is handed out until it is refused, or was begun three times and nobody came back. */
+/* What an import leaves is no plan; it is handed out until it is refused, or was begun three times and nobody came
+ * back. */
 static void test_recipes(void **state)
 {
     struct cache *c = must_open();
@@ -573,7 +575,8 @@ static void test_recipes(void **state)
     assert_int_equal(cache_recipes(c, SIG, 10, &list, NULL), 0);
     assert_int_equal(json_array_size(list), 1);
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "state")), "refused");
-    assert_non_null(strstr(json_string_value(json_object_get(json_array_get(list, 0), "reason")), "did not come to an end"));
+    assert_non_null(
+        strstr(json_string_value(json_object_get(json_array_get(list, 0), "reason")), "did not come to an end"));
     assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "origin")), "me");
     json_decref(list);
     bring(c, "{\"steps\": []}", 0); /* the same again is no news */
@@ -595,21 +598,35 @@ static void test_recipes(void **state)
     cache_close(c);
 }
 
-/* A plan's digest is of modules and launches: names of modules, times, machine code and what else is in the document do not matter; any change of what runs does. */
+/* A plan's digest is of modules and launches: names of modules, times, machine code and what else is in the document do
+ * not matter; any change of what runs does. */
 static void test_plan_digest(void **state)
 {
     static const char *const same[] = {
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
-        "{\"modules\": {\"m0\": {\"ptx\": \"B\", \"cubin\": \"x\"}, \"f7\": {\"ptx\": \"A\"}}, \"scratch\": {}, \"launches\": [{\"grid\": [1], \"module\": \"f7\", \"name\": \"l0\"}, {\"name\": \"l1\", \"module\": \"m0\"}], \"baseline\": 7}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": "
+        "\"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"modules\": {\"m0\": {\"ptx\": \"B\", \"cubin\": \"x\"}, \"f7\": {\"ptx\": \"A\"}}, \"scratch\": {}, "
+        "\"launches\": [{\"grid\": [1], \"module\": \"f7\", \"name\": \"l0\"}, {\"name\": \"l1\", \"module\": "
+        "\"m0\"}], \"baseline\": 7}",
     };
     static const char *const other[] = {
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [2]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"f0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"m0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"f0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"C\"}}, \"scratch\": {}}",
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}, \"g\": {\"ptx\": \"\"}}, \"scratch\": {}}",
-        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": \"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {\"t0\": {\"bytes\": 4}}}",
-        "{}", "{\"launches\": 5, \"modules\": [1], \"scratch\": 7}", "{\"launches\": [5, null, [], {\"module\": 3}, {\"module\": \"nobody\"}], \"modules\": {\"nobody\": 4}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [2]}, {\"name\": \"l1\", \"module\": "
+        "\"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": "
+        "\"f0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"m0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": "
+        "\"f0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": "
+        "\"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"C\"}}, \"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": "
+        "\"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}, \"g\": {\"ptx\": \"\"}}, "
+        "\"scratch\": {}}",
+        "{\"launches\": [{\"name\": \"l0\", \"module\": \"f0\", \"grid\": [1]}, {\"name\": \"l1\", \"module\": "
+        "\"m0\"}], \"modules\": {\"f0\": {\"ptx\": \"A\"}, \"m0\": {\"ptx\": \"B\"}}, \"scratch\": {\"t0\": "
+        "{\"bytes\": 4}}}",
+        "{}",
+        "{\"launches\": 5, \"modules\": [1], \"scratch\": 7}",
+        "{\"launches\": [5, null, [], {\"module\": 3}, {\"module\": \"nobody\"}], \"modules\": {\"nobody\": 4}}",
     };
     char first[DT_SHA256_TEXT], text[DT_SHA256_TEXT];
     for (size_t i = 0; i < sizeof same / sizeof *same + sizeof other / sizeof *other; i++) {
@@ -628,9 +645,21 @@ static void test_plan_digest(void **state)
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
-    const struct CMUnitTest tests[] = {T(test_round_trip),  T(test_find),        T(test_digest),
-                                       T(test_damaged_row), T(test_no_database), T(test_damaged_in_use),
-                                       T(test_newer),       T(test_processes),   T(test_default_path),
-                                       T(test_footprints),  T(test_footprints_are_bounded), T(test_trials), T(test_a_row_is_refused), T(test_others), T(test_recipes), cmocka_unit_test(test_plan_digest)};
+    const struct CMUnitTest tests[] = {T(test_round_trip),
+                                       T(test_find),
+                                       T(test_digest),
+                                       T(test_damaged_row),
+                                       T(test_no_database),
+                                       T(test_damaged_in_use),
+                                       T(test_newer),
+                                       T(test_processes),
+                                       T(test_default_path),
+                                       T(test_footprints),
+                                       T(test_footprints_are_bounded),
+                                       T(test_trials),
+                                       T(test_a_row_is_refused),
+                                       T(test_others),
+                                       T(test_recipes),
+                                       cmocka_unit_test(test_plan_digest)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

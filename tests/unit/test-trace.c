@@ -47,8 +47,7 @@ static void test_tracks(void **state)
         int pid, tid;
     } expect[] = {{"l0", "measured", 1, 1}, {"a", "modeled", 2, 1}, {"b", "modeled", 2, 2},
                   {"c", "modeled", 2, 3},   {"d", "modeled", 2, 1}, {"e", "modeled", 2, 3}};
-    json_array_foreach(json_object_get(doc, "traceEvents"), i, v)
-    {
+    json_array_foreach (json_object_get(doc, "traceEvents"), i, v) {
         if (strcmp(json_string_value(json_object_get(v, "ph")), "X"))
             continue;
         assert_true(slices < 6);

@@ -5,10 +5,7 @@ enum { C = 16, O = 16, P = 32, Q = 16 };
 
 static double x[C][P][P], w[O][C][3][3], y[O][P][P], out[O][Q][Q];
 
-static bool inside(int i)
-{
-    return i >= 0 && i < P;
-}
+static bool inside(int i) { return i >= 0 && i < P; }
 
 int main(int argc, char **argv)
 {

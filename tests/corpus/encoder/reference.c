@@ -1,12 +1,13 @@
 /* The encoder layer of graph.json again, in plain C and double precision: what the kernels' results are held against.
  *
- * Usage: encoder-reference DIR [SEED]. DIR/out.bin is what `dovetail run --dump DIR [--seed SEED]` left. Inputs and weights are made
- * here by the formula of contract.md section 2 (fills), written a second time on purpose: nothing of dovetail is linked. The layer
- * is computed by the textbook, not by following the kernels: no tiles, no reduction trees.
+ * Usage: encoder-reference DIR [SEED]. DIR/out.bin is what `dovetail run --dump DIR [--seed SEED]` left. Inputs and
+ * weights are made here by the formula of contract.md section 2 (fills), written a second time on purpose: nothing of
+ * dovetail is linked. The layer is computed by the textbook, not by following the kernels: no tiles, no reduction
+ * trees.
  *
- * Passes (exit status 0) when the file has the right size, no element still holds the pattern 0xFFFFFFFF that a buffer nobody
- * wrote starts with, every element is finite, and ||out - ref|| / ||ref|| < 1e-5. It does not compare single elements: fp32 sums of
- * 1,024 terms differ from double by a few units in the last place.
+ * Passes (exit status 0) when the file has the right size, no element still holds the pattern 0xFFFFFFFF that a buffer
+ * nobody wrote starts with, every element is finite, and ||out - ref|| / ||ref|| < 1e-5. It does not compare single
+ * elements: fp32 sums of 1,024 terms differ from double by a few units in the last place.
  */
 #include <math.h>
 #include <stdint.h>
@@ -35,7 +36,8 @@ static void fill(double *to, size_t count, float lo, float hi, uint64_t seed)
 }
 
 /* c[rows][cols] = a[rows][inner] * b[inner][cols] + bias[cols] */
-static void linear(size_t rows, size_t cols, size_t inner, const double *a, const double *b, const double *bias, double *c)
+static void linear(size_t rows, size_t cols, size_t inner, const double *a, const double *b, const double *bias,
+                   double *c)
 {
     for (size_t i = 0; i < rows; i++) {
         memcpy(c + i * cols, bias, cols * sizeof *c);

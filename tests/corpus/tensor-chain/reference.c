@@ -1,5 +1,5 @@
-/* tensor-chain: y = relu(a b) c in f16 with wide sums; the intermediate is rounded to f16 as the kernels do, the result is not, so the
- * tolerance is about one rounding to f16 (2^-11). */
+/* tensor-chain: y = relu(a b) c in f16 with wide sums; the intermediate is rounded to f16 as the kernels do, the result
+ * is not, so the tolerance is about one rounding to f16 (2^-11). */
 #include "../reference.h"
 
 enum { M = 128, N = 128, K = 64 };

@@ -1,8 +1,8 @@
-/* nvJitLink for the driver of fake-gpu.c: NVIDIA's own does the work, and the PTX goes along with the machine code in one more section of the ELF file, so that a
- * driver that cannot execute machine code can execute what it was made of.
+/* nvJitLink for the driver of fake-gpu.c: NVIDIA's own does the work, and the PTX goes along with the machine code in
+ * one more section of the ELF file, so that a driver that cannot execute machine code can execute what it was made of.
  *
- * The library is opened by the confined compiler, whose environment has nothing of the tests': NVIDIA's is found where the build has it. Without it this
- * one answers as an nvJitLink that does not work.
+ * The library is opened by the confined compiler, whose environment has nothing of the tests': NVIDIA's is found where
+ * the build has it. Without it this one answers as an nvJitLink that does not work.
  */
 #include <dlfcn.h>
 #include <elf.h>
@@ -33,11 +33,8 @@ __attribute__((constructor)) static void start(void)
 
 /* The headers name these with their version; so does the library. */
 #define REAL(name) ((__typeof__(&name))(real ? dlsym(real, #name) : NULL))
-#define PASS(name, params, ...)                                                                                                     \
-    EXPORT nvJitLinkResult name params                                                                                              \
-    {                                                                                                                              \
-        return REAL(name) ? REAL(name)(__VA_ARGS__) : ERROR;                                                                        \
-    }
+#define PASS(name, params, ...)                                                                                        \
+    EXPORT nvJitLinkResult name params { return REAL(name) ? REAL(name)(__VA_ARGS__) : ERROR; }
 PASS(nvJitLinkVersion, (unsigned *major, unsigned *minor), major, minor)
 PASS(__nvJitLinkCreate_13_0, (nvJitLinkHandle * h, uint32_t n, const char *const *option), h, n, option)
 PASS(__nvJitLinkComplete_13_0, (nvJitLinkHandle h), h)
@@ -46,7 +43,8 @@ PASS(__nvJitLinkGetErrorLog_13_0, (nvJitLinkHandle h, char *to), h, to)
 PASS(__nvJitLinkGetInfoLogSize_13_0, (nvJitLinkHandle h, size_t *n), h, n)
 PASS(__nvJitLinkGetInfoLog_13_0, (nvJitLinkHandle h, char *to), h, to)
 
-EXPORT nvJitLinkResult __nvJitLinkAddData_13_0(nvJitLinkHandle h, nvJitLinkInputType type, const void *data, size_t n, const char *name)
+EXPORT nvJitLinkResult __nvJitLinkAddData_13_0(nvJitLinkHandle h, nvJitLinkInputType type, const void *data, size_t n,
+                                               const char *name)
 {
     ptx = malloc(n);
     nptx = ptx ? n : 0; /* with the NUL */
@@ -60,7 +58,8 @@ static size_t up(size_t n) { return (n + 7) / 8 * 8; }
 EXPORT nvJitLinkResult __nvJitLinkGetLinkedCubinSize_13_0(nvJitLinkHandle h, size_t *ret)
 {
     size_t n;
-    nvJitLinkResult r = REAL(__nvJitLinkGetLinkedCubinSize_13_0) ? REAL(__nvJitLinkGetLinkedCubinSize_13_0)(h, &n) : ERROR;
+    nvJitLinkResult r =
+        REAL(__nvJitLinkGetLinkedCubinSize_13_0) ? REAL(__nvJitLinkGetLinkedCubinSize_13_0)(h, &n) : ERROR;
     if (r == NVJITLINK_SUCCESS)
         *ret = up(n) + up(nptx) + 65536; /* room for the section headers, of which there are fewer than 1,000 */
     return r;
