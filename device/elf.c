@@ -1,5 +1,7 @@
-/* Cubins as ELF files: sections by name and relocations. Every offset is checked before it is followed: a cubin may
- * come from anywhere. */
+/* Cubins as ELF files: sections by name, and relocations.
+ *
+ * Every offset is checked before it is followed: a cubin may come from anywhere. It knows nothing of machine code.
+ */
 #include "device/machine-priv.h"
 
 #include <elf.h>

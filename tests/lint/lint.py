@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
 """The rules of docs/ARCHITECTURE.md and the style that a script can check. Prints FILE:LINE: what, exit status 1 if any.
 
-  includes   `#include "folder/…"` only as the table in docs/ARCHITECTURE.md allows; no other folder's *-priv.h
+  includes   `#include "folder/…"` only as the table in docs/ARCHITECTURE.md allows: the row of a file is that of its folder,
+             or of the nearest one above that has a row; no other folder's *-priv.h
   length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
+  columns    a line of a .c or .h file, and a comment in a table (.def), ends at column 120 at most
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
   banned     functions that overrun or that hide errors; not in tests
   paths      no path of somebody's machine, in any text file
@@ -23,6 +25,7 @@ BANNED = {
 }
 # Names that show somebody's machine. Spelled apart, so that this file does not find itself.
 PATHS = re.compile(r"(?<![\w.])/(?:" + "|".join(("ho" + "me/[a-z]", "ro" + "ot/", "wo" + "rk/", "Us" + "ers/")) + ")")
+COLUMNS = 120
 TEXT = (".c", ".h", ".def", ".md", ".py", ".build", ".txt", ".json", ".cu", ".ptx", ".sh", ".yaml", ".yml", ".sql", "")
 
 
@@ -42,13 +45,21 @@ def files(root):
 def include_table(root):
     table = {}
     for line in open(os.path.join(root, "docs/ARCHITECTURE.md"), encoding="utf-8"):
-        m = re.match(r"\| `(\w+)/` \|.*\| ([^|]*) \|$", line.rstrip())
+        m = re.match(r"\| `([\w/]+)/` \|.*\| ([^|]*) \|$", line.rstrip())
         if m:
             files = set(re.findall(r"`([^`]+)`", m[2]))
-            table[m[1]] = set(re.findall(r"\w+", re.sub(r"`[^`]+`", "", m[2]))) - {"libc"} | {m[1]} | files
+            table[m[1]] = set(re.findall(r"[\w/]+", re.sub(r"`[^`]+`", "", m[2]))) - {"libc"} | {m[1]} | files
     if len(table) < 10:
         sys.exit("lint: docs/ARCHITECTURE.md: cannot read the table of folders")
     return table
+
+
+def room(path, table):
+    """The row of a file: its folder, or the nearest one above it that has a row."""
+    folder = os.path.dirname(path)
+    while folder and folder not in table:
+        folder = os.path.dirname(folder)
+    return folder or path.split("/")[0]
 
 
 def without_comments_and_strings(text):
@@ -58,24 +69,31 @@ def without_comments_and_strings(text):
 
 
 def lint_c(path, text, table):
-    folder = path.split("/")[0]
+    folder = room(path, table)
     lines = text.split("\n")
     head = re.match(r"/\*.*?\*/|(?://[^\n]*\n)+", text, re.S)
-    need = 3 if path.endswith(".c") and folder != "tests" and len(lines) > 80 else 1
+    need = 3 if path.endswith(".c") and not folder.startswith("tests") and len(lines) > 80 else 1
     if not head or head[0].count("\n") + 1 < need:
         yield 1, f"head: opens with no comment of {need} or more lines that says what it does"
     if len(lines) > 1000 and "lint: long file" not in (head[0] if head else ""):
         yield 1, f"length: {len(lines)} lines"
     for n, line in enumerate(lines, 1):
-        m = re.match(r'\s*#\s*include\s+"([^"/]+)/([^"]+)"', line)
-        if m and m[1] in table and folder in table:
-            if m[1] not in table[folder] and f"{m[1]}/{m[2]}" not in table[folder]:
-                yield n, f"includes: {folder}/ may not include {m[1]}/ (docs/ARCHITECTURE.md)"
-            elif m[2].endswith("-priv.h") and m[1] != folder and folder != "tests":
-                yield n, f"includes: {m[1]}/{m[2]} is private to {m[1]}/"
+        m = re.match(r'\s*#\s*include\s+"([^"]+/[^"]+)"', line)
+        of = m and room(m[1], table)
+        if m and of in table and folder in table and not folder.startswith("tests"):
+            if of not in table[folder] and m[1] not in table[folder]:
+                yield n, f"includes: {folder}/ may not include {of}/ (docs/ARCHITECTURE.md)"
+            elif m[1].endswith("-priv.h") and os.path.dirname(m[1]) != os.path.dirname(path):
+                yield n, f"includes: {m[1]} is private to {os.path.dirname(m[1])}/"
     code = without_comments_and_strings(text)
-    for m in [] if folder == "tests" else re.finditer(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(", code):
+    for m in [] if folder.startswith("tests") else re.finditer(r"(?<![\w.>])(" + "|".join(BANNED) + r")\s*\(", code):
         yield code.count("\n", 0, m.start()) + 1, f"banned: {m[1]}; use {BANNED[m[1]]}"
+
+
+def lint_columns(path, text):
+    for n, line in enumerate(text.split("\n"), 1):
+        if len(line) > COLUMNS and (not path.endswith(".def") or re.match(r"\s*(/\*.*\*/\s*$|/\*[^*]*$|\* )", line)):
+            yield n, f"columns: {len(line)}, not {COLUMNS} at most"
 
 
 def main():
@@ -92,6 +110,8 @@ def main():
         found = []
         if path.endswith((".c", ".h")):
             found += lint_c(path, text, table)
+        if path.endswith((".c", ".h", ".def")):
+            found += lint_columns(path, text)
         for m in PATHS.finditer(text):
             found.append((text.count("\n", 0, m.start()) + 1, f"paths: {text[m.start():m.start() + 30].split()[0]}"))
         if text.startswith(("#!/usr/bin/env bash", "#!/bin/bash")) and "set -euo pipefail" not in text:
