@@ -7,7 +7,7 @@
  *                         that neither the producer nor a launch between writes
  * The fan looks only at blocks that have a raw pair.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/maps-priv.h"
 
 void ana_classify(struct ana_edge *edge, const struct ana_degree *raw, uint32_t nconsumer)
 {
@@ -24,10 +24,4 @@ void ana_classify(struct ana_edge *edge, const struct ana_degree *raw, uint32_t 
     edge->classes = one_p && one_c && raw->consumers == nconsumer ? ANA_ONE_TO_ONE : ANA_MANY_TO_MANY;
     if (edge->independent_blocks || edge->nindependent)
         edge->classes |= ANA_PARTIAL_INDEPENDENCE;
-}
-
-const char *ana_evidence_text(enum ana_evidence e)
-{
-    static const char *const text[] = {"proved", "observed", "data-dependent"};
-    return (unsigned)e < ANA_EVIDENCES ? text[e] : "?";
 }

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/analysis-priv.h"
+#include "analysis/instrument-priv.h"
 #include "base/alloc.h"
 
 struct look {

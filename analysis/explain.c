@@ -19,12 +19,11 @@
  * What is not told apart: which of several reads of one buffer spans most blocks. Empty reasons of a data-dependent
  * edge mean that the run found it (shared memory that nothing wrote).
  */
-#include "analysis/explain-priv.h"
+#include "analysis/taint.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/record-priv.h"
 #include "base/str.h"
 
 #define INST_MOST 160

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/analysis-priv.h"
+#include "analysis/taint.h"
 #include "base/alloc.h"
 
 static void forget(uint32_t r, bool write, void *user)

@@ -11,7 +11,7 @@
  * Equal interval lists of a launch are kept once (a table by content), so a tile that a thousand blocks read costs
  * once and strips.c can group by pointer.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/footprint.h"
 
 #include <stdlib.h>
 #include <string.h>

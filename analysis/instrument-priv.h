@@ -2,7 +2,7 @@
 #ifndef DT_ANALYSIS_INSTRUMENT_PRIV_H
 #define DT_ANALYSIS_INSTRUMENT_PRIV_H
 
-#include "analysis/analysis-priv.h"
+#include "analysis/instrument.h"
 
 enum ana_mode { ANA_EXACT, ANA_BOUNDS /* check only */, ANA_AHEAD /* record, but outside is no error */ };
 
@@ -10,6 +10,21 @@ struct ana_slice {
     bool *keep;    /* per instruction: it is in the slice; NULL: all */
     uint32_t *cut; /* per instruction: a jump to the begin of block cut - 1 stands for it; 0: no */
 };
+
+/* hoist.c: where and under what condition to record an access that data may skip */
+struct ana_hoist {
+    uint32_t at;     /* record before this instruction (entry->ninst: at the end) */
+    uint32_t *slice; /* instructions to compute the address (and conditions) from, in order, before that place */
+    uint32_t nslice;
+    struct ana_cond { /* record only where all hold: `reg` is its copy by the slice where the slice defines it */
+        uint32_t reg;
+        bool neg;
+    } * cond;
+    uint32_t ncond;
+};
+/* 1: found (arrays in `a`), 0: no such place, negative: error. */
+int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t,
+              const struct ana_site *site, struct ana_hoist *ret);
 
 struct ana_instr {
     struct ptx_function *f; /* being rebuilt */
@@ -74,6 +89,11 @@ int ana_walk_slow(struct ana_instr *s);
 /* span.c: record site k, a span, its registers renamed by c (may be NULL). */
 int ana_span_emit(struct ana_instr *s, uint32_t k, const struct ana_copy *c, enum ana_mode mode, uint32_t skip);
 
+/* split.c: values that die in their block get registers of their own. */
+int ana_split(struct ptx_function *f, struct dt_err *e);
+
+/* divide.c: products that stand for divisions by constants become these. */
+int ana_divide(struct ptx_function *f);
 bool ana_copyable(const struct ptx_inst *i); /* hoist.c: plain arithmetic or a kernel parameter, predicate aside */
 
 /* slice.c. 1: there is a slice (arrays in `a`), 0: there is none, negative: error. */

@@ -16,7 +16,7 @@
  * `warnings` are those of warnings.c; what the posted document alone shows is put before them by whoever has it
  * (daemon/lookup.c).
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/analysis.h"
 
 #include <math.h>
 

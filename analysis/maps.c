@@ -12,7 +12,7 @@
  * Evidence of an edge: worst of the planes (foot.c) of either side that share a live byte.
  * Independent bytes: what the consumer reads exactly, minus all that is perhaps written from the producer on.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/maps-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

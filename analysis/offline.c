@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "analysis/record-priv.h"
+#include "analysis/summary.h"
 #include "base/alloc.h"
 #include "base/parallel.h"
 

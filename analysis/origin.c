@@ -10,7 +10,7 @@
  * It is given up after MOST_WORK steps. Approximate where the taint pass is, and in one more place: of several tainted
  * branches the nearest before a block is taken for the one that guards it.
  */
-#include "analysis/explain-priv.h"
+#include "analysis/taint.h"
 
 struct search {
     const struct ptx_function *f;

@@ -2,7 +2,9 @@
 #ifndef DT_ANALYSIS_RECORD_PRIV_H
 #define DT_ANALYSIS_RECORD_PRIV_H
 
-#include "analysis/analysis-priv.h"
+#include "analysis/footprint.h"
+#include "analysis/instrument.h"
+#include "analysis/taint.h"
 #include "base/hash.h"
 #include "base/vec.h"
 
@@ -60,27 +62,6 @@ struct ana_rec {
     bool found;  /* the recorder, not the device, has found what is wrong */
     struct dt_err *e;
 };
-
-/* ---- arguments --------------------------------------------------------------------------------------------------- */
-/* Buffers that argument `a` points to: fn for each, with the place in the parameter of 8 bytes (UINT32_MAX: none). */
-static inline uint32_t arg_buffers(const struct dt_arg *a, uint32_t *out, uint32_t cap)
-{
-    if (a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP) {
-        if (cap)
-            out[0] = a->buffer;
-        return 1;
-    }
-    if (a->kind != DT_ARG_BYTES)
-        return 0;
-    for (uint32_t k = 0; k < a->npointer && k < cap; k++)
-        out[k] = a->pointer[k].buffer;
-    return a->npointer;
-}
-
-static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
-{
-    return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
-}
 
 /* Threads for work that walks so many thread instructions: little work is done before another thread has started. */
 unsigned ana_threads(const struct ana_options *o, uint64_t work);

@@ -7,6 +7,7 @@
  * A kernel launch is recorded by launch.c; a memset or copy step is one block, exact. A write to a weight or constant
  * buffer is refused, naming launch and buffer.
  */
+#include "analysis/maps.h"
 #include "analysis/record-priv.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
  * pass, so that a relation with billions of pairs is counted and classified without being written out; rows are kept
  * up to ANA_MAX_PAIRS.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/maps-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

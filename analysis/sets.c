@@ -7,7 +7,7 @@
  * ana_set_from() makes a set of any list of intervals (sorts and merges); ana_set_add_all() is the union of many
  * sets at once, n log n in their intervals, where repeated unions would be quadratic.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/footprint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -10,7 +10,6 @@
  */
 #include <stdlib.h>
 
-#include "analysis/record-priv.h"
 #include "analysis/taint-priv.h"
 #include "base/alloc.h"
 

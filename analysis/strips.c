@@ -13,7 +13,7 @@
  *
  * What it does not do: compare launches (maps.c), or know about evidence.
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/footprint.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 #ifndef DT_ANALYSIS_SUMMARY_PRIV_H
 #define DT_ANALYSIS_SUMMARY_PRIV_H
 
-#include "analysis/analysis-priv.h"
+#include "analysis/summary.h"
 #include "base/vec.h"
 
 /* ---- forms (form.c) ---------------------------------------------------------------------------------------------- */
@@ -169,7 +169,7 @@ void ana_rec_flush(struct ana_sum *s);                            /* records int
 int ana_planes_add(struct ana_sum *s, struct ana_foot *foot);     /* planes of the box into the footprint */
 void ana_planes_drop(struct ana_sum *s);
 
-/* ---- trace.c ----------------------------------------------------------------------------------------------------- */
+/* ---- trace-give.c ----------------------------------------------------------------------------------------------------- */
 int ana_trace_give(struct ana_sum *s); /* the records of a box that is done, to in->trace */
 
 #endif

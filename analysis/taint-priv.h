@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "analysis/analysis-priv.h"
+#include "analysis/taint.h"
 
 #define NONE ANA_PROVED
 #define CONSTANT ANA_OBSERVED

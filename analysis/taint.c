@@ -713,3 +713,9 @@ int ana_module_vars(const struct ptx_module *m, uint8_t *out, struct dt_err *e)
     }
     return 0;
 }
+
+const char *ana_evidence_text(enum ana_evidence e)
+{
+    static const char *const text[] = {"proved", "observed", "data-dependent"};
+    return (unsigned)e < ANA_EVIDENCES ? text[e] : "?";
+}

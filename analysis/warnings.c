@@ -16,7 +16,7 @@
  * Not found here: races of threads within a block, shared memory that nobody wrote, whatever data decides
  * (rewrite/original.c runs the launches for that), races between launches (they are in order on one stream).
  */
-#include "analysis/analysis-priv.h"
+#include "analysis/footprint.h"
 
 #include <stdlib.h>
 #include <string.h>

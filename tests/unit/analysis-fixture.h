@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/analysis-priv.h"
+#include "analysis/analysis.h"
 #include "base/str.h"
 #include "softgpu/libcuda/extension.h"
 

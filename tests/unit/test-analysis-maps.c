@@ -8,7 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/analysis-priv.h"
+#include "analysis/footprint.h"
+#include "analysis/maps.h"
 #include "base/hash.h"
 
 static uint64_t seed, count;

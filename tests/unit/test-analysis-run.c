@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/analysis-priv.h"
+#include "analysis/analysis.h"
 #include "base/alloc.h"
 #include "base/hash.h"
 
