@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "analysis/taint.h"
+#include "analysis/taint/taint.h"
 #include "base/file.h"
 #include "base/str.h"
 

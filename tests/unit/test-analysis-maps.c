@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/footprint.h"
-#include "analysis/maps.h"
+#include "analysis/footprint/footprint.h"
+#include "analysis/maps/maps.h"
 #include "base/hash.h"
 
 static uint64_t seed, count;

@@ -7,7 +7,7 @@
  * work that does not grow with the rounds of a loop.
  */
 #include "analysis-fixture.h"
-#include "analysis/instrument-priv.h"
+#include "analysis/instrument/instrument-priv.h"
 #include "tests/skip.h"
 
 /* ---- by hand

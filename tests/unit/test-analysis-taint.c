@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "analysis/taint.h"
+#include "analysis/taint/taint.h"
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 #define THREAD                                                                                                         \

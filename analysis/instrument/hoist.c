@@ -1,0 +1,259 @@
+/* Where to record an access that data may skip: `if (x[i] > 0) y[i] = …`, when NVRTC makes a branch of it.
+ *
+ * The access counts at its own address whether the branch is taken or not, so its address must be known before the
+ * branch. Let B be the access's block, D its nearest dominator that every input reaches (its own reaching is
+ * untainted); recording goes to the end of D. R = blocks on ways from D to B that do not come back through D. Going
+ * backward from the address register:
+ *   - a register without a definition in R has at D the value that it has at B: a leaf;
+ *   - a register with one definition in R, which dominates the use, is computed before D's branch by a copy of that
+ *     instruction, if it is plain arithmetic (no memory but kernel parameters, nothing convergent, no predicate),
+ *     recursively;
+ *   - anything else (loop counters of loops inside R, merges): no such place, and the access is widened instead.
+ * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the
+ * access itself, become conditions of the recording in the same manner; a condition that cannot be copied is left
+ * out (a superset).
+ */
+#include "analysis/instrument/instrument-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX_SLICE 256
+#define MAX_COND 16
+
+struct slicer {
+    const struct ptx_function *f;
+    const struct ptx_cfg *cfg;
+    const struct ana_tainted *t;
+    struct dt_arena tmp;
+    uint8_t *in_r;        /* per block */
+    uint32_t *ndef, *def; /* per register: definitions in R, one of them */
+    uint8_t *done;        /* per instruction: 1 in progress, 2 in the slice */
+    uint32_t slice[MAX_SLICE], nslice;
+    uint32_t use; /* at hand */
+    bool ok;
+};
+
+static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
+{
+    for (;;) {
+        if (a == b)
+            return true;
+        if (c->block[b].idom == UINT32_MAX)
+            return false;
+        b = c->block[b].idom;
+    }
+}
+
+struct defs {
+    struct slicer *s;
+    uint32_t at;
+};
+
+static void count_def(uint32_t r, bool write, void *user)
+{
+    struct defs *d = user;
+    if (!write)
+        return;
+    if (!d->s->ndef[r] || d->s->def[r] != d->at)
+        d->s->ndef[r]++;
+    d->s->def[r] = d->at;
+}
+
+static void reach(const struct ptx_cfg *c, uint32_t from, uint32_t avoid, bool forward, uint8_t *mark, uint8_t bit,
+                  uint32_t *stack)
+{
+    uint32_t top = 0;
+    if (from == avoid || mark[from] & bit)
+        return;
+    mark[from] |= bit;
+    stack[top++] = from;
+    while (top) {
+        const struct ptx_block *b = &c->block[stack[--top]];
+        uint32_t n = forward ? b->nsucc : b->npred, *next = forward ? b->succ : b->pred;
+        for (uint32_t i = 0; i < n; i++)
+            if (next[i] != avoid && !(mark[next[i]] & bit)) {
+                mark[next[i]] |= bit;
+                stack[top++] = next[i];
+            }
+    }
+}
+
+bool ana_copyable(const struct ptx_inst *i)
+{
+    const struct ptx_op_info *op = ptx_op_info(i->op);
+    if (i->op <= PTX_OP_OPAQUE)
+        return false;
+    if (i->op == PTX_OP_LD)
+        return i->space == PTX_PARAM && i->opnd[1].kind == PTX_O_ADDR && i->opnd[1].base_kind == PTX_O_VAR;
+    return !(op->flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH |
+                          PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) &&
+           !ptx_has(i, PTX_M_CC) && !ptx_reads_carry(i);
+}
+
+static void need(struct slicer *s, uint32_t reg, uint32_t use);
+
+static void need_operand(uint32_t r, bool write, void *user)
+{
+    struct slicer *s = user;
+    if (!write && s->ok)
+        need(s, r, s->use);
+}
+
+/* Register `reg`, as instruction `use` reads it, can be had before D's end. */
+static void need(struct slicer *s, uint32_t reg, uint32_t use)
+{
+    if (!s->ndef[reg])
+        return;
+    uint32_t d = s->def[reg], db = s->cfg->block_of[d], ub = s->cfg->block_of[use];
+    bool before = db == ub ? d < use : dominates(s->cfg, db, ub);
+    if (s->ndef[reg] != 1 || !before || s->done[d] == 1 || !ana_copyable(&s->f->inst[d]) ||
+        s->f->inst[d].pred != PTX_NO_REG || s->t->reg[reg] == ANA_DATA_DEPENDENT) {
+        s->ok = false;
+        return;
+    }
+    if (s->done[d] == 2)
+        return;
+    s->done[d] = 1;
+    uint32_t keep = s->use;
+    s->use = d;
+    ptx_inst_regs(&s->f->inst[d], need_operand, s);
+    s->use = keep;
+    if (s->nslice >= MAX_SLICE)
+        s->ok = false;
+    if (!s->ok)
+        return;
+    s->done[d] = 2;
+    s->slice[s->nslice++] = d;
+}
+
+/* Take reg's slice in if it can be copied, else leave the slice as it was. */
+static bool try_condition(struct slicer *s, uint32_t reg, uint32_t use)
+{
+    uint32_t n = s->nslice;
+    uint8_t *done = dt_new_array(&s->tmp, uint8_t, s->f->ninst);
+    if (!done)
+        return false;
+    memcpy(done, s->done, s->f->ninst);
+    s->ok = true;
+    need(s, reg, use);
+    if (s->ok)
+        return true;
+    s->nslice = n;
+    memcpy(s->done, done, s->f->ninst);
+    return false;
+}
+
+static bool conditional(const struct ptx_function *f, const struct ptx_block *b)
+{
+    const struct ptx_inst *i = &f->inst[b->last];
+    return b->nsucc == 2 && b->succ[0] != b->succ[1] && i->pred != PTX_NO_REG && i->op == PTX_OP_BRA;
+}
+
+/* The block's successor when its branch is taken. */
+static uint32_t taken(const struct ptx_function *f, const struct ptx_cfg *c, const struct ptx_block *b)
+{
+    const struct ptx_opnd *o = &f->inst[b->last].opnd[0];
+    for (uint32_t i = 0; i < b->nsucc; i++) {
+        const struct ptx_block *s = &c->block[b->succ[i]];
+        for (uint32_t k = s->first; k <= s->last && f->inst[k].op == PTX_OP_LABEL; k++)
+            if (f->inst[k].opnd[0].label == o->label)
+                return b->succ[i];
+    }
+    return UINT32_MAX;
+}
+
+static bool setup(struct slicer *s, uint32_t b, uint32_t d, uint32_t at)
+{
+    const struct ptx_cfg *c = s->cfg;
+    uint8_t *mark = dt_new_array(&s->tmp, uint8_t, c->nblock);
+    uint32_t *stack = dt_new_array(&s->tmp, uint32_t, (size_t)c->nblock + 1);
+    s->ndef = dt_new_array(&s->tmp, uint32_t, (size_t)s->f->nreg + 1);
+    s->def = dt_new_array(&s->tmp, uint32_t, (size_t)s->f->nreg + 1);
+    s->done = dt_new_array(&s->tmp, uint8_t, (size_t)s->f->ninst + 1);
+    if (s->tmp.failed)
+        return false;
+    if (b == d)
+        return true; /* right before the access: every register is a leaf */
+    for (uint32_t i = 0; i < c->block[d].nsucc; i++)
+        reach(c, c->block[d].succ[i], d, true, mark, 1, stack);
+    reach(c, b, d, false, mark, 2, stack);
+    bool again = false; /* may B come back to itself without D? */
+    for (uint32_t i = 0; i < c->block[b].nsucc; i++)
+        reach(c, c->block[b].succ[i], d, true, mark, 4, stack);
+    again = mark[b] & 4;
+    for (uint32_t x = 0; x < c->nblock; x++) {
+        if ((mark[x] & 3) != 3)
+            continue;
+        uint32_t end = x == b && !again ? at : c->block[x].last + 1;
+        for (uint32_t i = c->block[x].first; i < end; i++)
+            ptx_inst_regs(&s->f->inst[i], count_def, &(struct defs){s, i});
+    }
+    return true;
+}
+
+int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t,
+              const struct ana_site *site, struct ana_hoist *ret)
+{
+    struct slicer s = {.f = f, .cfg = &t->cfg, .t = t};
+    const struct ptx_inst *x = &f->inst[site->inst];
+    uint32_t b = t->cfg.block_of[site->inst], d = b;
+    struct ana_cond cond[MAX_COND];
+    uint32_t ncond = 0;
+    while (d != UINT32_MAX && t->block[d] == ANA_DATA_DEPENDENT)
+        d = t->cfg.block[d].idom;
+    if (d == UINT32_MAX || site->opnd == 0xFF)
+        return 0;
+    struct ana_hoist h = {.at = site->inst};
+    int rc = setup(&s, b, d, site->inst) ? 0 : DT_E_NOMEM;
+    if (!rc && b != d) {
+        const struct ptx_block *k = &t->cfg.block[d];
+        unsigned flags = ptx_op_info(f->inst[k->last].op)->flags;
+        h.at = flags & (PTX_F_BRANCH | PTX_F_TERMINATOR) ? k->last : k->last + 1;
+    }
+    const struct ptx_opnd *o = &x->opnd[site->opnd];
+    s.ok = true;
+    if (!rc && o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG)
+        need(&s, o->reg, site->inst);
+    const struct ptx_opnd *more[ANA_LOG_VALUES];
+    for (unsigned k = 0, n = ana_span_operands(x, site, more); k < n && !rc && s.ok; k++)
+        if (more[k]->kind == PTX_O_REG)
+            need(&s, more[k]->reg, site->inst);
+    bool found = !rc && s.ok;
+    if (found && x->pred != PTX_NO_REG && t->reg[x->pred] != ANA_DATA_DEPENDENT &&
+        try_condition(&s, x->pred, site->inst))
+        cond[ncond++] = (struct ana_cond){x->pred, x->pred_neg};
+    for (uint32_t y = b; found && b != d && ncond < MAX_COND;) {
+        y = t->cfg.block[y].idom;
+        const struct ptx_block *k = &t->cfg.block[y];
+        const struct ptx_inst *br = &f->inst[k->last];
+        if (conditional(f, k) && t->reg[br->pred] != ANA_DATA_DEPENDENT) {
+            uint32_t yes = taken(f, &t->cfg, k), no = k->succ[0] == yes ? k->succ[1] : k->succ[0];
+            bool via_yes = yes != UINT32_MAX && t->cfg.block[yes].npred == 1 && dominates(&t->cfg, yes, b);
+            bool via_no = yes != UINT32_MAX && t->cfg.block[no].npred == 1 && dominates(&t->cfg, no, b);
+            if (via_yes != via_no && try_condition(&s, br->pred, k->last))
+                cond[ncond++] = (struct ana_cond){br->pred, via_yes ? br->pred_neg : !br->pred_neg};
+        }
+        if (y == d)
+            break;
+    }
+    if (found) {
+        h.slice = dt_new_array(a, uint32_t, (size_t)s.nslice + 1);
+        h.cond = dt_new_array(a, struct ana_cond, (size_t)ncond + 1);
+        if (h.slice && h.cond) {
+            memcpy(h.slice, s.slice, s.nslice * sizeof *h.slice);
+            memcpy(h.cond, cond, ncond * sizeof *cond);
+            h.nslice = s.nslice;
+            h.ncond = ncond;
+        } else {
+            rc = DT_E_NOMEM;
+        }
+    }
+    rc = s.tmp.failed ? DT_E_NOMEM : rc;
+    dt_arena_done(&s.tmp);
+    if (rc)
+        return rc;
+    if (found)
+        *ret = h;
+    return found;
+}

@@ -1,0 +1,246 @@
+/* A slice: what is left of an entry when only its accesses are to be recorded (legality.md, "Evidence" 7).
+ *
+ * Kept are all control flow, and the closure of what control flow and the recorded accesses (addresses, predicates,
+ * sizes) are computed from; registers are taken flow-insensitively: one that is needed anywhere keeps all its
+ * definitions. Everything else goes: arithmetic, loads of data, stores, barriers. Each kept register has the value that
+ * it has in the whole kernel, since all that it comes from is kept, under the same control: arithmetic, parameters,
+ * tables that nobody writes, constant buffers     kept where needed loads of shared or local memory then every store
+ * there, and every barrier shuffles and votes                                                      then every barrier
+ *
+ * A branch that data decides becomes a jump to where its ways meet, since nothing between is recorded or kept in
+ * memory: a needed register that such a way assigns and that lives on where they meet would be tainted, and there is no
+ * slice then.
+ *
+ * There is no slice (the launch runs whole) if
+ *   - something is opaque, called, trapped or otherwise seen from outside;
+ *   - a site is not recorded exactly where it happens, or data decides whether threads end;
+ *   - the closure comes to a tainted register, or to an instruction that is none of the above (atomics, matrix loads,
+ *     asynchronous copies into shared memory that is read, mbarriers).
+ *
+ * What only the work itself would show (shared memory out of range, a barrier that not all reach) a slice does not see.
+ * Whether a launch may run as its slice, which leaves its outputs unwritten, is record.c's to say.
+ */
+#include "analysis/instrument/instrument-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct slice {
+    const struct ptx_function *f;
+    const struct ana_tainted *t;
+    bool *keep;
+    uint32_t *cut;
+    uint8_t *need;        /* per register; [nreg]: the carry flag */
+    uint32_t *def, *next; /* definitions of each register: a list through `next` */
+    uint32_t *place;      /* instruction of each list element */
+    uint32_t ndef;
+    uint32_t *todo, ntodo;    /* registers whose definitions are to be kept */
+    bool shared, local, sync; /* stores there, barriers are needed */
+    bool ok;
+};
+
+static void need(struct slice *s, uint32_t r)
+{
+    if (s->need[r])
+        return;
+    s->need[r] = 1;
+    s->todo[s->ntodo++] = r;
+    if (r < s->f->nreg && s->t->reg[r] == ANA_DATA_DEPENDENT)
+        s->ok = false;
+}
+
+static void need_read(uint32_t r, bool write, void *user)
+{
+    if (!write)
+        need(user, r);
+}
+
+static bool guarded(const struct slice *s, uint32_t at)
+{
+    return s->t->block[s->t->cfg.block_of[at]] == ANA_DATA_DEPENDENT;
+}
+
+/* Does data decide where the branch or exit `at` goes? */
+static bool by_data(const struct slice *s, uint32_t at)
+{
+    const struct ptx_inst *i = &s->f->inst[at];
+    return (i->pred != PTX_NO_REG && s->t->reg[i->pred] == ANA_DATA_DEPENDENT) ||
+           (i->op == PTX_OP_BRX_IDX && i->opnd[0].kind == PTX_O_REG && s->t->reg[i->opnd[0].reg] == ANA_DATA_DEPENDENT);
+}
+
+static void keep(struct slice *s, uint32_t at)
+{
+    const struct ptx_inst *i = &s->f->inst[at];
+    if (s->keep[at])
+        return;
+    s->keep[at] = true;
+    ptx_inst_regs(i, need_read, s);
+    if (ptx_reads_carry(i))
+        need(s, s->f->nreg);
+}
+
+/* A definition of a register that is needed. */
+static void keep_value(struct slice *s, uint32_t at)
+{
+    const struct ptx_inst *i = &s->f->inst[at];
+    unsigned flags = ptx_op_info(i->op)->flags;
+    if (i->op == PTX_OP_LD || i->op == PTX_OP_LDU) {
+        if (i->space == PTX_SHARED || i->space == PTX_GENERIC)
+            s->shared = s->sync = true;
+        if (i->space == PTX_LOCAL || i->space == PTX_GENERIC)
+            s->local = true;
+        if (i->space == PTX_SHARED_CLUSTER)
+            s->ok = false;
+    } else if (i->op == PTX_OP_SHFL || i->op == PTX_OP_VOTE) {
+        s->sync = true;
+        s->ok &= !guarded(s, at);
+    } else if (flags & (PTX_F_READS | PTX_F_WRITES | PTX_F_ATOMIC | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH |
+                        PTX_F_TERMINATOR | PTX_F_CALL | PTX_F_SIDE)) {
+        s->ok = false;
+    }
+    keep(s, at);
+}
+
+/* Control flow, what record_here() reads of each site, and loads that are watched for memory that nothing wrote. */
+static void roots(struct slice *s)
+{
+    const struct ana_sites *v = &s->t->sites;
+    if (v->opaque || v->side_effects)
+        s->ok = false;
+    for (uint32_t k = 0; k < v->nsite && s->ok; k++) {
+        const struct ana_site *x = &v->site[k];
+        const struct ptx_inst *i = &s->f->inst[x->inst];
+        if (x->address == ANA_DATA_DEPENDENT || x->guard == ANA_DATA_DEPENDENT || (!x->bytes && !x->span) ||
+            x->opnd == 0xFF) {
+            s->ok = false;
+            return;
+        }
+        const struct ptx_opnd *o = &i->opnd[x->opnd];
+        if (o->kind == PTX_O_ADDR && o->base_kind == PTX_O_REG)
+            need(s, o->reg);
+        if (i->pred != PTX_NO_REG)
+            need(s, i->pred);
+        const struct ptx_opnd *source = ptx_cp_async_source(i);
+        if (source && source->kind == PTX_O_REG)
+            need(s, source->reg);
+        const struct ptx_opnd *more[ANA_LOG_VALUES];
+        for (unsigned q = 0, n = ana_span_operands(i, x, more); q < n; q++)
+            if (more[q]->kind == PTX_O_REG)
+                need(s, more[q]->reg);
+    }
+    for (uint32_t at = 0; at < s->f->ninst && s->ok; at++) {
+        const struct ptx_inst *i = &s->f->inst[at];
+        unsigned flags = ptx_op_info(i->op)->flags;
+        if (i->op == PTX_OP_OPAQUE || flags & PTX_F_CALL || i->op == PTX_OP_TRAP || i->op == PTX_OP_BRKPT)
+            s->ok = false;
+        else if (i->op < PTX_OP_OPAQUE)
+            s->keep[at] = true; /* labels and their lists */
+        else if (s->t->watch[at] && guarded(s, at))
+            s->ok = false;
+        else if (s->t->watch[at])
+            keep_value(s, at);
+        else if (!(flags & (PTX_F_BRANCH | PTX_F_TERMINATOR)))
+            continue;
+        else if (!s->t->cfg.block[s->t->cfg.block_of[at]].reachable || !by_data(s, at))
+            keep(s, at);
+        else if (s->t->cfg.block[s->t->cfg.block_of[at]].ipdom == UINT32_MAX)
+            s->ok = false;
+        else
+            s->cut[at] = s->t->cfg.block[s->t->cfg.block_of[at]].ipdom + 1;
+    }
+}
+
+/* Stores and barriers, where something kept goes through memory or between threads. False: nothing new. */
+static bool keep_memory(struct slice *s)
+{
+    bool some = false;
+    for (uint32_t at = 0; at < s->f->ninst && s->ok; at++) {
+        const struct ptx_inst *i = &s->f->inst[at];
+        unsigned flags = ptx_op_info(i->op)->flags;
+        if (s->keep[at] || !s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
+            continue;
+        bool barrier = s->sync && flags & PTX_F_BARRIER, any = s->shared || s->local;
+        bool store = flags & PTX_F_WRITES && (i->space == PTX_LOCAL     ? s->local
+                                              : i->space == PTX_GENERIC ? any
+                                                                        : i->space != PTX_GLOBAL && s->shared);
+        if (!barrier && !store)
+            continue;
+        /* a store by something else than `st`, or a barrier that is more than one */
+        if (store ? i->op != PTX_OP_ST
+                  : i->op != PTX_OP_BAR_SYNC && i->op != PTX_OP_BARRIER_SYNC && i->op != PTX_OP_BAR_WARP_SYNC)
+            s->ok = false;
+        s->ok &= !guarded(s, at);
+        keep(s, at);
+        some = true;
+    }
+    return some;
+}
+
+struct defs {
+    struct slice *s;
+    uint32_t at;
+};
+
+static void count(uint32_t r, bool write, void *user)
+{
+    (void)r;
+    ((struct slice *)user)->ndef += write;
+}
+
+static void enter(uint32_t r, bool write, void *user)
+{
+    struct defs *d = user;
+    if (!write)
+        return;
+    uint32_t n = ++d->s->ndef; /* from 1; 0 ends a list */
+    d->s->place[n] = d->at;
+    d->s->next[n] = d->s->def[r];
+    d->s->def[r] = n;
+}
+
+static bool prepare(struct slice *s, struct dt_arena *a)
+{
+    const struct ptx_function *f = s->f;
+    for (uint32_t at = 0; at < f->ninst; at++)
+        ptx_inst_regs(&f->inst[at], count, s);
+    size_t n = (size_t)s->ndef + f->ninst + 2; /* each instruction may write the carry too */
+    s->need = dt_new_array(a, uint8_t, (size_t)f->nreg + 1);
+    s->def = dt_new_array(a, uint32_t, (size_t)f->nreg + 1);
+    s->todo = dt_new_array(a, uint32_t, (size_t)f->nreg + 1);
+    s->next = dt_new_array(a, uint32_t, n);
+    s->place = dt_new_array(a, uint32_t, n);
+    if (a->failed)
+        return false;
+    s->ndef = 0;
+    for (uint32_t at = 0; at < f->ninst; at++) {
+        struct defs d = {s, at};
+        if (!s->t->cfg.block[s->t->cfg.block_of[at]].reachable)
+            continue;
+        ptx_inst_regs(&f->inst[at], enter, &d);
+        if (ptx_has(&f->inst[at], PTX_M_CC))
+            enter(f->nreg, true, &d);
+    }
+    return true;
+}
+
+int ana_slice(struct dt_arena *a, const struct ptx_function *f, const struct ana_tainted *t, struct ana_slice *ret)
+{
+    struct slice s = {.f = f, .t = t, .ok = true};
+    struct dt_arena tmp = {0};
+    s.keep = dt_new_array(a, bool, (size_t)f->ninst + 1);
+    s.cut = dt_new_array(a, uint32_t, (size_t)f->ninst + 1);
+    if (!s.keep || !s.cut || !prepare(&s, &tmp)) {
+        dt_arena_done(&tmp);
+        return DT_E_NOMEM;
+    }
+    roots(&s);
+    do {
+        while (s.ntodo && s.ok)
+            for (uint32_t d = s.def[s.todo[--s.ntodo]]; d && s.ok; d = s.next[d])
+                keep_value(&s, s.place[d]);
+    } while (s.ok && keep_memory(&s));
+    dt_arena_done(&tmp);
+    if (s.ok)
+        *ret = (struct ana_slice){s.keep, s.cut};
+    return s.ok;
+}

@@ -1,0 +1,42 @@
+/* Copies of registers that hold a number.
+ *
+ * A compiler begins counters and sums with one zero: `mov %s, 0; mov %i, %s`. Taint is kept by register, whatever the
+ * place, so what is summed up into %s later would taint the counter %i. Here such copies are found, within the straight
+ * way from a label to the next, so that taint.c and the instrumenter take them for what they are: numbers.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/taint/taint.h"
+#include "base/alloc.h"
+
+static void forget(uint32_t r, bool write, void *user)
+{
+    if (write)
+        ((uint32_t *)user)[r] = 0;
+}
+
+int ana_fold(const struct ptx_function *f, uint32_t *from)
+{
+    /* instruction + 1 that gave the register its number */
+    uint32_t *known = dt_calloc((size_t)f->nreg + 1, sizeof *known);
+    if (!known)
+        return DT_E_NOMEM;
+    for (uint32_t at = 0; at < f->ninst; at++) {
+        const struct ptx_inst *i = &f->inst[at];
+        from[at] = 0;
+        if (i->op < PTX_OP_OPAQUE) {
+            memset(known, 0, f->nreg * sizeof *known);
+            continue;
+        }
+        bool move = i->op == PTX_OP_MOV && i->nopnd == 2 && i->opnd[0].kind == PTX_O_REG;
+        if (move && i->opnd[1].kind == PTX_O_REG && !i->opnd[1].neg && known[i->opnd[1].reg] &&
+            f->inst[known[i->opnd[1].reg] - 1].type[0] == i->type[0])
+            from[at] = known[i->opnd[1].reg];
+        ptx_inst_regs(i, forget, known);
+        if (move && i->pred == PTX_NO_REG && (from[at] || i->opnd[1].kind == PTX_O_IMM))
+            known[i->opnd[0].reg] = from[at] ? from[at] : at + 1;
+    }
+    free(known);
+    return 0;
+}

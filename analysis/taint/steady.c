@@ -1,0 +1,85 @@
+/* Which instructions a launch executes, and where its accesses go: is that the same whatever memory holds?
+ *
+ * Then what it costs in the software device's model (device.h: dev_cost) is a function of kernel, geometry and
+ * arguments, and a figure found on one input holds for all. It is, where the taint pass (taint.c) finds untainted
+ *     every guard of an instruction and every branch, so that the same threads execute the same instructions;
+ *     every address, in whatever memory, and the number of bytes of a copy;
+ *     what barriers, and instructions that few kernels have, take at all.
+ * Calls and instructions that nobody knows are not looked into. Content of constant buffers counts as data, too:
+ * whoever keeps a figure need not know it.
+ */
+#include <stdlib.h>
+
+#include "analysis/taint/taint-priv.h"
+#include "base/alloc.h"
+
+struct looked {
+    const struct ana_tainted *t;
+    bool data;
+};
+
+static void look(uint32_t r, bool write, void *user)
+{
+    struct looked *x = user;
+    x->data |= !write && x->t->reg[r] == DATA;
+}
+
+/* May the instruction take data as an operand? */
+static bool value_only(const struct ptx_inst *i, const struct ptx_op_info *op)
+{
+    switch (i->op) {
+    case PTX_OP_LD:
+    case PTX_OP_LDU:
+    case PTX_OP_ST:
+    case PTX_OP_ATOM:
+    case PTX_OP_RED:
+    case PTX_OP_SHFL:
+    case PTX_OP_VOTE:
+    case PTX_OP_MMA: return true;
+    default:
+        return !(op->flags &
+                 (PTX_F_READS | PTX_F_WRITES | PTX_F_BARRIER | PTX_F_CONVERGENT | PTX_F_BRANCH | PTX_F_SIDE));
+    }
+}
+
+static bool steady_inst(const struct ana_tainted *t, const struct ptx_inst *i)
+{
+    const struct ptx_op_info *op = ptx_op_info(i->op);
+    struct looked x = {t, false};
+    if (i->op == PTX_OP_OPAQUE || op->flags & PTX_F_CALL)
+        return false;
+    if (i->pred != PTX_NO_REG && t->reg[i->pred] == DATA)
+        return false;
+    if (!value_only(i, op))
+        ptx_inst_regs(i, look, &x);
+    for (unsigned k = 0; k < i->nopnd; k++)
+        if (i->opnd[k].kind == PTX_O_ADDR && i->opnd[k].base_kind == PTX_O_REG)
+            x.data |= t->reg[i->opnd[k].reg] == DATA;
+    return !x.data;
+}
+
+int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_err *e)
+{
+    const struct dt_launch *l = &p->graph->launch[launch];
+    const struct ptx_function *f = p->step[launch].entry;
+    struct ana_tainted t;
+    *ret = l->kind != DT_KERNEL;
+    if (*ret)
+        return 0;
+    bool *pointer = dt_calloc((size_t)l->narg + 1, sizeof *pointer);
+    if (!pointer)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t i = 0; i < l->narg; i++)
+        pointer[i] = arg_buffers(&l->arg[i], NULL, 0) > 0;
+    struct ana_taint_in in = {.pointer_param = pointer, .nparam = l->narg, .arg = l->arg};
+    int rc = ana_taint_run(f, &in, &t, e);
+    free(pointer);
+    if (rc)
+        return rc;
+    bool steady = !t.sites.opaque;
+    for (uint32_t i = 0; steady && i < f->ninst; i++)
+        steady = t.block[t.cfg.block_of[i]] != DATA && steady_inst(&t, &f->inst[i]);
+    ana_tainted_done(&t);
+    *ret = steady;
+    return 0;
+}

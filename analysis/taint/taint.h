@@ -1,0 +1,73 @@
+/* Taint of one entry: what of it depends on data (taint.c says how), with all that instrumentation and explanations
+ * need to know beside the sites of analysis.h. */
+#ifndef DT_ANALYSIS_TAINT_H
+#define DT_ANALYSIS_TAINT_H
+
+#include "analysis/analysis.h"
+
+/* ---- what a launch is bound to ----------------------------------------------------------------------------------- */
+/* Buffers that argument `a` points to: fn for each, with the place in the parameter of 8 bytes (UINT32_MAX: none). */
+static inline uint32_t arg_buffers(const struct dt_arg *a, uint32_t *out, uint32_t cap)
+{
+    if (a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP) {
+        if (cap)
+            out[0] = a->buffer;
+        return 1;
+    }
+    if (a->kind != DT_ARG_BYTES)
+        return 0;
+    for (uint32_t k = 0; k < a->npointer && k < cap; k++)
+        out[k] = a->pointer[k].buffer;
+    return a->npointer;
+}
+
+static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
+{
+    return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
+}
+
+/* ---- the pass (taint.c) ------------------------------------------------------------------------------------------ */
+enum ana_var {
+    ANA_VAR_FIXED /* never written */,
+    ANA_VAR_MUTABLE,
+    ANA_VAR_CONSTANT /* a buffer with constant content */
+};
+struct ana_taint_in {
+    const bool *constant_param; /* or NULL */
+    const bool *pointer_param;  /* arguments that are or hold addresses; NULL: any may */
+    uint32_t nparam;
+    const struct dt_arg *arg; /* [nparam], where pointers lie in arguments of bytes; NULL: anywhere */
+    const uint8_t
+        *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
+};
+/* Do arguments of bytes hold pointers in the same places? (binding.c) */
+bool ana_same_places(const struct dt_arg *a, const struct dt_arg *b, uint32_t n);
+#define ANA_POISON 0xB5 /* every byte */
+struct ana_tainted {
+    struct ana_sites sites;
+    struct ptx_cfg cfg;
+    uint8_t *reg, *block; /* enum ana_evidence: taint of registers, of the reaching of basic blocks; in sites.arena */
+    bool *escapes;        /* by place in module->var: its address is stored, or passed to a call */
+    bool param_address;   /* a generic address of a parameter is taken */
+    uint8_t *watch;       /* per instruction: a load that must not meet ANA_POISON, in pieces of so many bytes; or 0 */
+    const struct ptx_var **fill; /* shared and local variables that must begin as ANA_POISON */
+    uint32_t nfill;
+};
+/* fold.c: from[at] is the instruction + 1 whose immediate instruction `at` copies by way of a register, or 0. */
+int ana_fold(const struct ptx_function *f, uint32_t *from);
+int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
+                  struct dt_err *e);
+void ana_tainted_done(struct ana_tainted *t);
+/* Which module variables can change while entries of the module run: out[i] for module->var[i], enum ana_var. */
+int ana_module_vars(const struct ptx_module *m, uint8_t *out, struct dt_err *e);
+
+/* ---- about what it found ----------------------------------------------------------------------------------------- */
+#define ANA_LOG_VALUES 5 /* operands of a span, at most */
+/* Operands, beside the address, that say what a span touches. How many. */
+unsigned ana_span_operands(const struct ptx_inst *i, const struct ana_site *x, const struct ptx_opnd **ret);
+/* origin.c. The instruction from which the address of site `x` of `f` (or, with `guard`, whether it happens at all) got
+ * a taint of `level` or worse; UINT32_MAX: not found. */
+uint32_t ana_origin(const struct ptx_function *f, const struct ana_tainted *t, const struct ana_site *x, bool guard,
+                    uint8_t level);
+
+#endif
