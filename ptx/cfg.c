@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define NONE UINT32_MAX
 

@@ -13,7 +13,7 @@
  */
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define MAX_NAME 4096u
 

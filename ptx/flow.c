@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define MAX_BYTES ((uint64_t)1 << 30)
 

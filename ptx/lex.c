@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 enum { C_ID = 1, C_DIGIT = 2, C_HEX = 4 };
 static const uint8_t class[256] = {

@@ -17,7 +17,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define POSTED "posted-"
 #define DIGITS 12

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define MAX_DIM 8
 #define MAX_VAR_BYTES (UINT64_C(1) << 46)

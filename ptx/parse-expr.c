@@ -6,7 +6,7 @@
  */
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 struct val {
     uint64_t bits;

@@ -7,7 +7,7 @@
  */
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define MAX_WORDS 24
 #define MAX_OPND 16

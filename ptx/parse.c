@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 int ptx_perr_at(struct ptx_parser *ps, uint32_t line, uint32_t col, const char *fmt, ...)
 {

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 void ptx_put_u64(struct dt_str *out, uint64_t v)
 {

@@ -20,7 +20,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 bool ptx_grow(struct dt_arena *a, void **p, uint32_t n, uint32_t *cap, size_t size)
 {

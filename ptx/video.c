@@ -11,7 +11,7 @@
  */
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define DIGITS 4
 

@@ -9,7 +9,7 @@
 #include <pthread.h>
 #include <string.h>
 
-#include "ptx/priv.h"
+#include "ptx/ptx-priv.h"
 
 #define SLOTS 1024
 

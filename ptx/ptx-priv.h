@@ -1,6 +1,6 @@
 /* Inside ptx/ only: words, lexer, scopes, parser state. */
-#ifndef DT_PTX_PRIV_H
-#define DT_PTX_PRIV_H
+#ifndef DT_PTX_PTX_PRIV_H
+#define DT_PTX_PTX_PRIV_H
 
 #include "base/hash.h"
 #include "ptx/ptx.h"
