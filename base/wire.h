@@ -9,7 +9,7 @@
  *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis|report",
  *                    "graph": {…}, "options": {…},
  *                     "signature": …, "op": …}                             op: of `cache`, with its members
- *                     (daemon/cacheops.h)
+ *                     (daemon/shared/cacheops.h)
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
  *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph",

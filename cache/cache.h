@@ -1,4 +1,4 @@
-/* Signatures, and the SQLite store they key (design.md §7).
+/* The SQLite store of documents, which signatures key (cache/signature/).
  *
  * Documents are stored with canonical names (dt_graph_canon) and renamed to the caller's on the way out, so that two
  * graphs that differ in names only share an entry. Every row carries a SHA-256 of its body; a row that does not match
@@ -12,13 +12,6 @@
 #include "base/err.h"
 #include "base/hash.h"
 #include "graph/graph.h"
-#include "ptx/ptx.h"
-
-/* ---- signature (signature.c) ----------------------------------------------------------------------------------- */
-/* entry[i]: the parsed entry of launch i (NULL for memset and copy). arch: "sm_90". ret_factors (may be NULL): a JSON
- * object that holds every factor by name and its own digest, for `dovetail explain` to name the one that missed. */
-int cache_signature(struct dt_graph *g, const struct ptx_function *const *entry, const char *arch,
-                    char text[DT_SHA256_TEXT], json_t **ret_factors, struct dt_err *e);
 
 /* ---- store (store.c) ------------------------------------------------------------------------------------------- */
 struct cache;

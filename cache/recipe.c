@@ -4,7 +4,7 @@
  * as it may wait for one input. So an import keeps of it the recipe, which rewrites were made of which launches
  * (rewrite/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a graph
  * of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and compares
- * digests (daemon/worker-recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe
+ * digests (daemon/worker/recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe
  * stays with the reason, for people to see; it is not tried again. A refused one makes way for another that is imported
  * later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is refused.
  *

@@ -10,7 +10,7 @@
  *   the posted modules finds the same arithmetic: rewrite/machine-code.c
  *      (rw_carried) does that and puts it in the place of the carried code;
  *   3. the carried code, where no nvJitLink is at hand, if it is for this architecture and the driver takes it;
- *   4. nothing, else. The posted launches run then (daemon/worker-run.c).
+ *   4. nothing, else. The posted launches run then (daemon/worker/run.c).
  *
  * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads what is carried
  * (client/plan-load.c).

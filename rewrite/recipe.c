@@ -16,7 +16,7 @@
  * most STEPS; half of the budget is theirs.
  *
  * Not here: what digest the plan must have (cache/recipe.c), who brought the recipe, and what becomes of one that does
- * not lead anywhere (daemon/worker-recipe.c).
+ * not lead anywhere (daemon/worker/recipe.c).
  */
 #include "rewrite/rewrite-priv.h"
 

@@ -14,7 +14,7 @@
  * MAX_RANGES ranges.
  *
  * `warnings` are those of warnings.c; what the posted document alone shows is put before them by whoever has it
- * (daemon/lookup.c).
+ * (daemon/shared/lookup.c).
  */
 #include "analysis/analysis.h"
 

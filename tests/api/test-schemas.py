@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The schemas against documents: samples of every kind fit, each wrong edit of one does not and is found where it is; the graphs of
-tests/corpus fit; the schemas agree with base/err.def and daemon/routes.c."""
+tests/corpus fit; the schemas agree with base/err.def and daemon/service/routes.c."""
 import copy
 import glob
 import json
@@ -193,7 +193,7 @@ if os.path.exists(routes):
         served = set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', f.read()))
     declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path)) for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items()
                 for m in item if m != "parameters"}
-    expect(served == declared, f"openapi.json and daemon/routes.c differ: {sorted(served ^ declared)}")
+    expect(served == declared, f"openapi.json and daemon/service/routes.c differ: {sorted(served ^ declared)}")
 
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=200) == [], "a job is what GET /v1/jobs/ID answers")
 expect(check.faults(SAMPLES["problem"], "GET /v1/jobs/{id}", status=404) == [], "a problem is what it answers with 404")

@@ -1,4 +1,5 @@
-/* daemon/config.c and options.c: defaults, files with mistakes, device spellings, options, cache policies. */
+/* daemon/service/config.c and daemon/shared/options.c: defaults, files with mistakes, device spellings, options, cache
+ * policies. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -10,8 +11,8 @@
 
 #include <cmocka.h>
 
-#include "daemon/config.h"
-#include "daemon/options.h"
+#include "daemon/service/config.h"
+#include "daemon/shared/options.h"
 
 static void defaults_and_file(void **state)
 {

@@ -1,6 +1,6 @@
-/* daemon/http*.c: the pure helpers, and the server on a real socket, fed with right and broken bytes. The server runs
- * in a thread of its own; its handler answers with what it was asked, streams on /stream, answers late on /late and
- * never on /never.
+/* daemon/service/http*.c: the pure helpers, and the server on a real socket, fed with right and broken bytes. The
+ * server runs in a thread of its own; its handler answers with what it was asked, streams on /stream, answers late on
+ * /late and never on /never.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -19,7 +19,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
-#include "daemon/http.h"
+#include "daemon/service/http.h"
 
 static char path[64];
 static uv_loop_t loop;

@@ -1,4 +1,4 @@
-/* daemon/jobs.c: the state machine, sharing, events and their ring, watchers, forgetting. */
+/* daemon/service/jobs.c: the state machine, sharing, events and their ring, watchers, forgetting. */
 #include <limits.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "base/alloc.h"
-#include "daemon/jobs.h"
+#include "daemon/service/jobs.h"
 
 static struct dtd_job *post(struct dtd_jobs *js, const char *share, int expect)
 {

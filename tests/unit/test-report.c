@@ -1,5 +1,5 @@
-/* daemon/report.c: hostile strings do not get into the HTML as markup; a document with nothing in it still gives a
- * page. */
+/* daemon/shared/report.c: hostile strings do not get into the HTML as markup; a document with nothing in it still
+ * gives a page. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/report.h"
+#include "daemon/shared/report.h"
 
 static void escaped(void **state)
 {

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "cache/cache.h"
+#include "cache/signature/signature.h"
 
 #define HEAD ".version 8.0\n.target sm_90\n.address_size 64\n"
 /* y[i] = x[i] * c, with a helper kernel beside it */

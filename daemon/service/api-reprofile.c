@@ -1,0 +1,167 @@
+/* POST /v1/reprofile: jobs that plan stored graphs again for the default device of now. `?limit=N` (100 if not given)
+ * bounds how many.
+ *
+ * A graph is due when no plan of it was made for this device with this toolchain: a new GPU, driver-visible name,
+ * dovetail or compiler makes all of them due. `?stale=1` takes only those that have a plan of this device by another
+ * toolchain. Options are the default ones. The old plans stay where they are. A full queue ends the posting; call again
+ * later for the rest.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/log.h"
+#include "base/str.h"
+#include "cache/cache.h"
+#include "daemon/service/service.h"
+
+#define LIMIT_MAX 10000
+
+struct due {
+    char share[DT_SHA256_TEXT];
+    char *request;
+    size_t len;
+};
+struct reprofile {
+    struct dtd_async a; /* first */
+    unsigned limit;
+    bool stale;
+    char device[80], arch[16], key[192], toolchain[192];
+    struct due *due;
+    size_t ndue;
+    int rc;
+    struct dt_err err;
+};
+
+static int one(struct reprofile *p, json_t *graph)
+{
+    struct due *d = &p->due[p->ndue];
+    struct dt_str s = {0};
+    dt_free_ char *text = json_dumps(graph, JSON_COMPACT);
+    if (!text)
+        return dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+    int r = dtd_share_key(graph, "plan", p->device, "{}", d->share, &p->err);
+    if (r < 0)
+        return r;
+    dt_str_addf(&s, "{\"verb\":\"optimize\",\"options\":{},\"graph\":");
+    dt_str_add(&s, text);
+    dt_str_addc(&s, '}');
+    d->len = s.len;
+    d->request = dt_str_take(&s);
+    if (!d->request)
+        return dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+    p->ndue++;
+    return 0;
+}
+
+static void reprofile_work(struct dtd_async *a)
+{
+    struct reprofile *p = (struct reprofile *)a;
+    json_t *list = NULL, *v;
+    size_t i;
+    uv_mutex_lock(&a->s->cache_lock);
+    p->rc = cache_stale(a->s->cache, p->arch, p->key, p->toolchain, p->stale, p->limit, &list, &p->err);
+    uv_mutex_unlock(&a->s->cache_lock);
+    if (p->rc >= 0 && !(p->due = dt_calloc(json_array_size(list) + 1, sizeof *p->due)))
+        p->rc = dt_err_set(&p->err, DT_E_NOMEM, "out of memory");
+    json_array_foreach (list, i, v) {
+        json_t *graph = NULL;
+        if (p->rc < 0)
+            break;
+        uv_mutex_lock(&a->s->cache_lock);
+        int r = cache_graph_get(a->s->cache, json_string_value(v), &graph, NULL);
+        uv_mutex_unlock(&a->s->cache_lock);
+        if (r == 1)
+            p->rc = one(p, graph);
+        json_decref(graph);
+    }
+    json_decref(list);
+}
+
+static void reprofile_after(struct dtd_async *a)
+{
+    struct reprofile *p = (struct reprofile *)a;
+    struct dtd_service *s = a->s;
+    if (!a->req)
+        return;
+    if (p->rc >= 0 && s->draining)
+        p->rc = dt_err_set(&p->err, DT_E_BUSY, "the service stops");
+    if (p->rc < 0) {
+        dtd_reply_problem(a->req, 0, NULL, &p->err);
+        return;
+    }
+    json_t *jobs = json_array();
+    for (size_t i = 0; i < p->ndue; i++) {
+        struct dtd_job *j = NULL;
+        struct dt_err full = {0};
+        char *request = p->due[i].request;
+        p->due[i].request = NULL;
+        int r = dtd_jobs_post(&s->jobs, p->due[i].share, "plan", p->device, 0, request, p->due[i].len, &j, &full);
+        dt_err_done(&full);
+        if (r < 0)
+            break;
+        dtd_job_own(j, dtd_peer_uid(a->req), false);
+        json_array_append_new(jobs, dtd_job_json(j));
+    }
+    size_t queued = json_array_size(jobs);
+    dt_log(DT_LOG_INFO, "reprofile: %zu graphs are due, %zu queued", p->ndue, queued);
+    dtd_reply_json(
+        a->req, 202, NULL,
+        json_pack("{s:I, s:I, s:o}", "due", (json_int_t)p->ndue, "queued", (json_int_t)queued, "jobs", jobs));
+    dtd_pool_kick(s->pool);
+}
+
+static void reprofile_release(struct dtd_async *a)
+{
+    struct reprofile *p = (struct reprofile *)a;
+    for (size_t i = 0; i < p->ndue; i++)
+        free(p->due[i].request);
+    free(p->due);
+    dt_err_done(&p->err);
+    free(p);
+}
+
+static int read_query(struct reprofile *p, const char *query, struct dt_err *e)
+{
+    char name[32], value[32], *end;
+    int q;
+    for (const char *at = query; (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));) {
+        if (q > 0 && !strcmp(name, "stale") && (!strcmp(value, "1") || !strcmp(value, "0") || !*value)) {
+            p->stale = *value != '0';
+        } else if (q > 0 && !strcmp(name, "limit")) {
+            unsigned long n = strtoul(value, &end, 10);
+            if (end == value || *end || *value == '-' || !n || n > LIMIT_MAX)
+                return dt_err_set(e, DT_E_USAGE, "limit takes a number from 1 to %d", LIMIT_MAX);
+            p->limit = (unsigned)n;
+        } else {
+            return dt_err_set(e, DT_E_USAGE, "the query may hold stale=1 and limit=N only");
+        }
+    }
+    return 0;
+}
+
+void api_reprofile(struct dtd_service *s, struct dtd_req *r)
+{
+    const struct dtd_device *d = dtd_pool_device(s->pool, s->cfg.device);
+    struct reprofile *p = dt_calloc(1, sizeof *p);
+    struct dt_err e = {0};
+    if (!p)
+        dt_err_set(&e, DT_E_NOMEM, "out of memory");
+    else if (read_query(p, r->query, &e) >= 0 && !d)
+        dt_err_set(&e, DT_E_NO_DEVICE, "no worker has answered yet");
+    if (e.num) {
+        free(p);
+        dtd_reply_problem(r, 0, NULL, &e);
+        return;
+    }
+    p->limit = p->limit ? p->limit : 100;
+    snprintf(p->device, sizeof p->device, "%s", s->cfg.device);
+    snprintf(p->arch, sizeof p->arch, "%s", d->arch);
+    snprintf(p->key, sizeof p->key, "%s", d->key);
+    snprintf(p->toolchain, sizeof p->toolchain, "%s", d->toolchain);
+    p->a = (struct dtd_async){
+        .s = s, .req = r, .work = reprofile_work, .after = reprofile_after, .release = reprofile_release};
+    dtd_async_start(&p->a);
+}

@@ -1,0 +1,238 @@
+/* Options of dovetaild from defaults, a file, and the command line; config.def is the master copy.
+ *
+ * The file is a list of `name = value` lines; blank lines and `#` comments are skipped, an unknown name or a bad value
+ * is an error that names the line: a misspelt limit must not be silently ignored. Later settings win, the command line
+ * is applied after the file. Nothing is opened or created here, so that --check-config has no effect on the machine.
+ */
+#include "daemon/service/config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <grp.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "base/file.h"
+
+enum kind { STRING, NUMBER };
+
+static const struct row {
+    const char *name;
+    enum kind kind;
+    size_t offset;
+    const char *text; /* default of a string */
+    long num, min, max;
+} rows[] = {
+#define STR(n, def, doc) {#n, STRING, offsetof(struct dtd_config, n), def, 0, 0, 0},
+#define NUM(n, def, lo, hi, doc) {#n, NUMBER, offsetof(struct dtd_config, n), NULL, def, lo, hi},
+#include "daemon/service/config.def"
+#undef STR
+#undef NUM
+};
+#define NROWS (sizeof rows / sizeof *rows)
+
+static void *member(struct dtd_config *c, const struct row *r) { return (char *)c + r->offset; }
+
+int dtd_config_init(struct dtd_config *c, struct dt_err *e)
+{
+    memset(c, 0, sizeof *c);
+    for (size_t i = 0; i < NROWS; i++) {
+        if (rows[i].kind == NUMBER)
+            *(long *)member(c, &rows[i]) = rows[i].num;
+        else if (rows[i].text && !(*(char **)member(c, &rows[i]) = dt_strdup(rows[i].text)))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    return 0;
+}
+
+void dtd_config_done(struct dtd_config *c)
+{
+    for (size_t i = 0; i < NROWS; i++)
+        if (rows[i].kind == STRING)
+            free(*(char **)member(c, &rows[i]));
+    memset(c, 0, sizeof *c);
+}
+
+int dtd_config_set(struct dtd_config *c, const char *name, const char *value, struct dt_err *e)
+{
+    for (size_t i = 0; i < NROWS; i++) {
+        const struct row *r = &rows[i];
+        if (strcmp(r->name, name))
+            continue;
+        if (r->kind == STRING) {
+            if (!*value)
+                return dt_err_set(e, DT_E_USAGE, "%s needs a value", name);
+            char *s = dt_strdup(value);
+            if (!s)
+                return dt_err_set(e, DT_E_NOMEM, "out of memory");
+            free(*(char **)member(c, r));
+            *(char **)member(c, r) = s;
+            return 0;
+        }
+        char *end;
+        errno = 0;
+        long v = strtol(value, &end, 10);
+        if (errno || end == value || *end || v < r->min || v > r->max)
+            return dt_err_set(e, DT_E_USAGE, "%s = %s is not a number from %ld to %ld", name, value, r->min, r->max);
+        *(long *)member(c, r) = v;
+        return 0;
+    }
+    return dt_err_set(e, DT_E_USAGE, "there is no option %s", name);
+}
+
+static char *trim(char *s, char *end)
+{
+    while (s < end && isspace((unsigned char)*s))
+        s++;
+    while (end > s && isspace((unsigned char)end[-1]))
+        end--;
+    *end = 0;
+    return s;
+}
+
+int dtd_config_parse(struct dtd_config *c, const char *text, const char *where, struct dt_err *e)
+{
+    unsigned line = 0;
+    for (const char *p = text; *p;) {
+        size_t n = strcspn(p, "\n");
+        char buf[4352];
+        line++;
+        if (n >= sizeof buf)
+            return dt_err_set(e, DT_E_USAGE, "%s:%u: the line is too long", where, line);
+        memcpy(buf, p, n);
+        buf[n] = 0;
+        p += n + (p[n] == '\n');
+        buf[strcspn(buf, "#")] = 0;
+        char *s = trim(buf, buf + strlen(buf));
+        if (!*s)
+            continue;
+        char *eq = strchr(s, '=');
+        if (!eq)
+            return dt_err_set(e, DT_E_USAGE, "%s:%u: expected NAME = VALUE", where, line);
+        struct dt_err why = {0};
+        char *value = trim(eq + 1, eq + 1 + strlen(eq + 1));
+        int r = dtd_config_set(c, trim(s, eq), value, &why);
+        if (r < 0) {
+            dt_err_set(e, r, "%s:%u: %s", where, line, why.detail ? why.detail : dt_err_text(r));
+            dt_err_done(&why);
+            return r;
+        }
+    }
+    return 0;
+}
+
+int dtd_config_load(struct dtd_config *c, const char *path, struct dt_err *e)
+{
+    dt_free_ char *text = NULL;
+    int r = dt_read_file(path, 1 << 20, &text, NULL, e);
+    return r < 0 ? r : dtd_config_parse(c, text, path, e);
+}
+
+int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e)
+{
+    if (!spec || !*spec)
+        spec = "auto";
+    const char *rest = strchr(spec, ':');
+    size_t kind = rest ? (size_t)(rest - spec) : strlen(spec);
+    bool ok = strlen(spec) < n && strlen(spec) < 64;
+    rest = rest ? rest + 1 : NULL;
+    for (const char *p = rest; p && *p; p++)
+        ok = ok && (isalnum((unsigned char)*p) || *p == '-' || *p == '_' || *p == '.');
+    if (ok && kind == 4 && !strncmp(spec, "auto", 4) && !rest)
+        snprintf(out, n, "auto");
+    else if (ok && kind == 4 && !strncmp(spec, "soft", 4) && (!rest || *rest))
+        snprintf(out, n, "soft:%s", rest ? rest : "h200");
+    else if (ok && kind == 4 && !strncmp(spec, "cuda", 4) &&
+             (!rest || (*rest && strspn(rest, "0123456789") == strlen(rest))))
+        snprintf(out, n, "cuda:%s", rest ? rest : "0");
+    else
+        return dt_err_set(e, DT_E_USAGE, "the device must be auto, cuda[:N] or soft[:MODEL]");
+    return 0;
+}
+
+/* A uid or gid in n bytes of text; (unsigned)-1 is nobody's. */
+static bool id_of(const char *s, size_t n, unsigned *ret)
+{
+    uint64_t v = 0;
+    bool ok = n > 0 && n <= 10;
+    for (size_t i = 0; i < n && ok; i++) {
+        ok = isdigit((unsigned char)s[i]);
+        v = v * 10 + (uint64_t)(s[i] - '0');
+    }
+    *ret = (unsigned)v;
+    return ok && v < UINT32_MAX;
+}
+
+/* The socket gets the service's group: who is in that may connect, and is no admin for it. */
+static int admins(struct dtd_config *c, struct dt_err *e)
+{
+    struct dtd_admins *a = &c->admins;
+    *a = (struct dtd_admins){0};
+    if (c->admin_group) {
+        bool number = id_of(c->admin_group, strlen(c->admin_group), &a->gid);
+        const struct group *g = number ? NULL : getgrnam(c->admin_group);
+        if (!number && !g)
+            return dt_err_set(e, DT_E_USAGE, "admin_group: there is no group %s", c->admin_group);
+        if (g)
+            a->gid = g->gr_gid;
+        if (a->gid == getegid())
+            return dt_err_set(
+                e, DT_E_USAGE,
+                "admin_group = %s is the group that the socket will have: whoever may connect would be an admin",
+                c->admin_group);
+        a->has_group = true;
+    }
+    for (const char *p = c->admin_uids ? c->admin_uids : ""; *p;) {
+        size_t skip = strspn(p, ", \t"), n = strcspn(p + skip, ", \t");
+        p += skip;
+        if (!n)
+            break;
+        if (a->nuid == DTD_MAX_ADMINS)
+            return dt_err_set(e, DT_E_USAGE,
+                              "admin_uids: more than %d users; make a group of them and give admin_group",
+                              DTD_MAX_ADMINS);
+        if (!id_of(p, n, &a->uid[a->nuid]))
+            return dt_err_set(e, DT_E_USAGE, "admin_uids: %.*s is no uid", (int)n, p);
+        a->nuid++;
+        p += n;
+    }
+    return 0;
+}
+
+int dtd_config_finish(struct dtd_config *c, struct dt_err *e)
+{
+    char spec[80];
+    int r = dtd_device_normal(c->device, spec, sizeof spec, e);
+    if (r >= 0)
+        r = dtd_config_set(c, "device", spec, e);
+    if (r >= 0)
+        r = admins(c, e);
+    if (r < 0)
+        return r;
+    if (!c->socket) {
+        const char *dir = getenv("XDG_RUNTIME_DIR");
+        if (asprintf(&c->socket, "%s", dir && *dir ? dir : "/run/dovetail") < 0 || !c->socket)
+            goto oom;
+        char *full;
+        if (asprintf(&full, "%s/dovetail.sock", c->socket) < 0)
+            goto oom;
+        free(c->socket);
+        c->socket = full;
+    }
+    if (strlen(c->socket) > 107)
+        return dt_err_set(e, DT_E_USAGE, "the socket's path is longer than 107 bytes: %s", c->socket);
+    if (!c->worker) {
+        const char *env = getenv("DOVETAIL_WORKER");
+        c->worker = env && *env ? dt_strdup(env) : dt_beside_self("dovetail-worker");
+        if (!c->worker)
+            goto oom;
+    }
+    return 0;
+oom:
+    return dt_err_set(e, DT_E_NOMEM, "out of memory");
+}

@@ -1,0 +1,97 @@
+/* Pure helpers of the HTTP side: percent decoding, walking a query, matching a path against a route. Every input is
+ * what a client sent: lengths are checked, a NUL or a broken escape refuses the whole.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "daemon/service/http.h"
+
+static int hex(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+bool dtd_url_decode(const char *s, size_t n, bool plus, char *out, size_t cap)
+{
+    size_t o = 0;
+    for (size_t i = 0; i < n; i++) {
+        int c = (unsigned char)s[i];
+        if (c == '%') {
+            int hi = i + 2 < n ? hex(s[i + 1]) : -1, lo = i + 2 < n ? hex(s[i + 2]) : -1;
+            if (hi < 0 || lo < 0)
+                return false;
+            c = hi * 16 + lo;
+            i += 2;
+        } else if (c == '+' && plus) {
+            c = ' ';
+        }
+        if (!c || o + 1 >= cap)
+            return false;
+        out[o++] = (char)c;
+    }
+    if (!cap)
+        return false;
+    out[o] = 0;
+    return true;
+}
+
+int dtd_query_next(const char **pos, char *name, size_t nname, char *value, size_t nvalue)
+{
+    const char *p = *pos;
+    while (*p == '&')
+        p++;
+    if (!*p)
+        return 0;
+    size_t n = strcspn(p, "&"), eq = strcspn(p, "=&");
+    if (!dtd_url_decode(p, eq, true, name, nname))
+        return DT_E_USAGE;
+    if (eq == n)
+        *value = 0;
+    else if (!dtd_url_decode(p + eq + 1, n - eq - 1, true, value, nvalue))
+        return DT_E_USAGE;
+    *pos = p + n;
+    return 1;
+}
+
+bool dtd_path_match(const char *pattern, const char *path, char *buf, size_t nbuf, const char *param[DTD_MAX_PARAMS])
+{
+    unsigned np = 0;
+    while (*pattern) {
+        if (*pattern != '*') {
+            if (*pattern++ != *path++)
+                return false;
+            continue;
+        }
+        size_t n = strcspn(path, "/");
+        if (!n || n + 1 > nbuf || np == DTD_MAX_PARAMS)
+            return false;
+        memcpy(buf, path, n);
+        buf[n] = 0;
+        param[np++] = buf;
+        buf += n + 1;
+        nbuf -= n + 1;
+        path += n;
+        pattern++;
+    }
+    return !*path;
+}
+
+const char *dtd_http_reason(int status)
+{
+    static const struct {
+        int status;
+        const char *text;
+    } reasons[] = {
+#define XX(num, name, string) {num, #string},
+        HTTP_STATUS_MAP(XX)
+#undef XX
+    };
+    for (size_t i = 0; i < sizeof reasons / sizeof *reasons; i++)
+        if (reasons[i].status == status)
+            return reasons[i].text;
+    return "Unknown";
+}

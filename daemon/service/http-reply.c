@@ -1,0 +1,195 @@
+/* Replies of the HTTP server: whole ones, problem documents (RFC 9457), and streams.
+ *
+ * A stream is sent chunked, or to an HTTP/1.0 client plain with the end of the connection as its end. A client that
+ * does not read is given request_ms; a handler asks dtd_stream_full() and waits for `drained`, so that what is queued
+ * for one connection stays bounded (a whole reply is one buffer that exists anyway).
+ */
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/wire.h"
+#include "daemon/service/http-priv.h"
+
+#define STREAM_FULL (256u << 10)
+
+struct send {
+    uv_write_t w;
+    struct dtd_conn *conn;
+    char *head, *body;
+};
+
+static void on_sent(uv_write_t *w, int status)
+{
+    struct send *s = w->data;
+    struct dtd_conn *c = s->conn;
+    free(s->head);
+    free(s->body);
+    free(s);
+    c->writes--;
+    if (c->state == CONN_CLOSED)
+        return;
+    if (status < 0) {
+        conn_close(c);
+    } else if (c->end_after_writes) {
+        if (!c->writes) {
+            c->end_after_writes = false;
+            uv_timer_stop(&c->timer);
+            conn_reply_done(c);
+        }
+    } else {
+        if (!c->writes)
+            uv_timer_stop(&c->timer);
+        if (c->streaming && !dtd_stream_full(&c->req) && c->req.drained)
+            c->req.drained(&c->req);
+    }
+}
+
+/* Write two pieces, both taken. */
+static void send_pieces(struct dtd_conn *c, char *head, size_t nhead, char *body, size_t nbody)
+{
+    struct send *s = c->state != CONN_CLOSED ? dt_malloc(sizeof *s) : NULL;
+    uv_buf_t b[2] = {uv_buf_init(head, (unsigned)nhead), uv_buf_init(body, (unsigned)nbody)};
+    if (!s || !head) {
+        free(s);
+        free(head);
+        free(body);
+        conn_timer(c, 0); /* close, but not under the caller's feet */
+        return;
+    }
+    *s = (struct send){.conn = c, .head = head, .body = body};
+    s->w.data = s;
+    c->writes++;
+    conn_timer(c, c->http->limit.request_ms);
+    if (uv_write(&s->w, (uv_stream_t *)&c->pipe, b, nbody ? 2 : 1, on_sent) < 0) {
+        c->writes--;
+        free(s);
+        free(head);
+        free(body);
+        conn_timer(c, 0);
+    }
+}
+
+static void add_head(struct dtd_conn *c, struct dt_str *h, int status, const char *type, const char *headers)
+{
+    if (status >= 100 && status < 600)
+        c->http->count.by_class[status / 100]++;
+    if (c->http->stopping)
+        c->keep_alive = false;
+    dt_str_addf(h, "HTTP/1.1 %d %s\r\nServer: dovetail/%s\r\nCache-Control: no-store\r\n", status,
+                dtd_http_reason(status), DOVETAIL_VERSION);
+    if (type)
+        dt_str_addf(h, "Content-Type: %s\r\n", type);
+    if (headers)
+        dt_str_add(h, headers);
+}
+
+void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len)
+{
+    struct dtd_conn *c = r->conn;
+    struct dt_str h = {0};
+    if (!body)
+        len = 0;
+    r->gone = NULL;
+    add_head(c, &h, status, type, headers);
+    if (status != 204)
+        dt_str_addf(&h, "Content-Length: %zu\r\n", len);
+    dt_str_addf(&h, "Connection: %s\r\n\r\n", c->keep_alive ? "keep-alive" : "close");
+    if (c->head_only) {
+        free(body);
+        body = NULL;
+        len = 0;
+    }
+    size_t n = h.len;
+    c->end_after_writes = true;
+    send_pieces(c, dt_str_take(&h), n, body, len);
+}
+
+void dtd_reply(struct dtd_req *r, int status, const char *type, const char *headers, const char *body)
+{
+    char *copy = dt_strdup(body);
+    dtd_reply_take(r, copy ? status : 503, type, headers, copy, copy ? strlen(copy) : 0);
+}
+
+void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struct dt_err *e)
+{
+    if (status && status != dt_err_http(e->num)) {
+        /* the status member must say what the status line says */
+        char *text = dt_problem_json(e);
+        json_t *o = text ? json_loads(text, 0, NULL) : NULL;
+        free(text);
+        if (o)
+            json_object_set_new(o, "status", json_integer(status));
+        text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+        json_decref(o);
+        dt_err_done(e);
+        dtd_reply_take(r, status, "application/problem+json", headers, text, text ? strlen(text) : 0);
+        return;
+    }
+    status = dt_err_http(e->num);
+    char *text = dt_problem_json(e);
+    dt_err_done(e);
+    dtd_reply_take(r, status, "application/problem+json", headers, text, text ? strlen(text) : 0);
+}
+
+void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...)
+{
+    struct dt_err e = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    dt_err_setv(&e, num, fmt, ap);
+    va_end(ap);
+    dtd_reply_problem(r, 0, NULL, &e);
+}
+
+void dtd_stream_begin(struct dtd_req *r, const char *type)
+{
+    struct dtd_conn *c = r->conn;
+    struct dt_str h = {0};
+    c->chunked = c->parser.http_major == 1 && c->parser.http_minor >= 1;
+    c->keep_alive = c->keep_alive && c->chunked;
+    c->streaming = true;
+    add_head(c, &h, 200, type, c->chunked ? "Transfer-Encoding: chunked\r\n" : NULL);
+    dt_str_addf(&h, "Connection: %s\r\n\r\n", c->keep_alive ? "keep-alive" : "close");
+    size_t n = h.len;
+    send_pieces(c, dt_str_take(&h), n, NULL, 0);
+}
+
+void dtd_stream_put(struct dtd_req *r, const char *p, size_t n)
+{
+    struct dtd_conn *c = r->conn;
+    struct dt_str s = {0};
+    if (!n || c->head_only)
+        return;
+    if (c->chunked)
+        dt_str_addf(&s, "%zx\r\n", n);
+    dt_str_addn(&s, p, n);
+    if (c->chunked)
+        dt_str_add(&s, "\r\n");
+    size_t len = s.len;
+    send_pieces(c, dt_str_take(&s), len, NULL, 0);
+}
+
+bool dtd_stream_full(const struct dtd_req *r)
+{
+    return uv_stream_get_write_queue_size((const uv_stream_t *)&r->conn->pipe) > STREAM_FULL;
+}
+
+void dtd_stream_end(struct dtd_req *r)
+{
+    struct dtd_conn *c = r->conn;
+    r->gone = NULL;
+    r->drained = NULL;
+    if (c->state != CONN_SERVING)
+        return;
+    c->end_after_writes = true;
+    if (c->chunked && !c->head_only) {
+        send_pieces(c, dt_strdup("0\r\n\r\n"), 5, NULL, 0);
+    } else if (!c->writes) {
+        c->end_after_writes = false;
+        conn_reply_done(c);
+    }
+}

@@ -1,0 +1,512 @@
+/* The HTTP server: accepting, reading, limits and time-outs. Replies are in http-reply.c.
+ *
+ * http_parser does the parsing; its callbacks only collect. When a message is complete the parser is paused, the
+ * request is handed to `serve`, and bytes that arrive meanwhile wait in `pending` (at most PENDING_MAX, then reading
+ * stops). So a connection has one request at a time, and a reply never overtakes another.
+ *
+ * Limits: size of the header (HEADER_MAX, by the parser), of the target, of one body and of all bodies together, number
+ * of connections. Time: a request must be complete within request_ms of its first byte, so a client that dribbles
+ * cannot hold a connection; an idle one is closed after idle_ms. Both lengths of a body are honoured (Content-Length
+ * and chunked), a message with both is refused (request smuggling). A broken request is answered once, then the
+ * connection ends.
+ *
+ * Not here: TLS, HTTP/2, pipelined execution, ranges, compression.
+ */
+#include "daemon/service/http-priv.h"
+
+#include <assert.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+
+#define HEADER_MAX 16384
+#define TARGET_MAX 8192
+#define PENDING_MAX (1u << 20)
+#define LINGER_MS 2000
+
+static void on_timer(uv_timer_t *t);
+static void process(struct dtd_conn *c);
+
+void conn_timer(struct dtd_conn *c, unsigned ms)
+{
+    if (c->state != CONN_CLOSED)
+        uv_timer_start(&c->timer, on_timer, ms, 0);
+}
+
+static void on_closed(uv_handle_t *h)
+{
+    struct dtd_conn *c = h->data;
+    if (--c->handles)
+        return;
+    struct dtd_http *s = c->http;
+    *(c->prev ? &c->prev->next : &s->conns) = c->next;
+    if (c->next)
+        c->next->prev = c->prev;
+    s->count.connections--;
+    conn_request_reset(c);
+    dt_str_done(&c->url);
+    dt_str_done(&c->pending);
+    free(c);
+}
+
+void conn_close(struct dtd_conn *c)
+{
+    if (c->state == CONN_CLOSED)
+        return;
+    enum conn_state was = c->state;
+    c->state = CONN_CLOSED;
+    if (was == CONN_SERVING && c->req.gone) {
+        void (*gone)(struct dtd_req *) = c->req.gone;
+        c->req.gone = NULL;
+        gone(&c->req);
+    }
+    uv_close((uv_handle_t *)&c->pipe, on_closed);
+    uv_close((uv_handle_t *)&c->timer, on_closed);
+}
+
+static void on_timer(uv_timer_t *t)
+{
+    struct dtd_conn *c = t->data;
+    if (c->state == CONN_READING && c->started) {
+        struct dt_err e = {0};
+        c->started = false;
+        c->state = CONN_SERVING;
+        c->keep_alive = false;
+        dt_err_set(&e, DT_E_TIMEOUT, "the request was not complete within %u seconds",
+                   c->http->limit.request_ms / 1000);
+        dtd_reply_problem(&c->req, 408, NULL, &e);
+        return;
+    }
+    conn_close(c);
+}
+
+/* ---- collecting a request --------------------------------------------------------------------------------------- */
+void conn_request_reset(struct dtd_conn *c)
+{
+    c->http->count.body_bytes -= c->counted;
+    c->counted = 0;
+    free(c->path);
+    c->path = c->query = NULL;
+    free(c->req.body);
+    dt_str_done(&c->body);
+    dt_str_done(&c->field);
+    dt_str_done(&c->value);
+    c->url.len = 0;
+    c->complete = c->last_value = c->accept_sse = c->expect = c->streaming = c->chunked = c->head_only = false;
+    c->broken = 0;
+    c->last_event_id = 0;
+    c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
+}
+
+static int broken(struct dtd_conn *c, int status, const char *why)
+{
+    if (!c->broken) {
+        c->broken = status;
+        c->why = why;
+    }
+    return -1;
+}
+
+static int on_url(http_parser *p, const char *at, size_t n)
+{
+    struct dtd_conn *c = p->data;
+    if (c->url.len + n > TARGET_MAX)
+        return broken(c, 414, "the target is longer than 8192 bytes");
+    dt_str_addn(&c->url, at, n);
+    return 0;
+}
+
+static void header_done(struct dtd_conn *c)
+{
+    const char *f = c->field.len ? c->field.s : "", *v = c->value.len ? c->value.s : "";
+    if (!strcasecmp(f, "accept"))
+        c->accept_sse = strstr(v, "text/event-stream") != NULL;
+    else if (!strcasecmp(f, "expect"))
+        c->expect = !strcasecmp(v, "100-continue");
+    else if (!strcasecmp(f, "last-event-id"))
+        c->last_event_id = strtoull(v, NULL, 10);
+    c->field.len = c->value.len = 0;
+    c->last_value = false;
+}
+
+static int on_field(http_parser *p, const char *at, size_t n)
+{
+    struct dtd_conn *c = p->data;
+    if (c->last_value)
+        header_done(c);
+    dt_str_addn(&c->field, at, n);
+    return 0;
+}
+
+static int on_value(http_parser *p, const char *at, size_t n)
+{
+    struct dtd_conn *c = p->data;
+    dt_str_addn(&c->value, at, n);
+    c->last_value = true;
+    return 0;
+}
+
+static void on_continue(uv_write_t *w, int status) { free(w); }
+
+static int on_headers(http_parser *p)
+{
+    struct dtd_conn *c = p->data;
+    if (c->last_value)
+        header_done(c);
+    if (p->http_major != 1)
+        return broken(c, 505, "only HTTP/1.0 and HTTP/1.1 are spoken here");
+    c->head_only = p->method == HTTP_HEAD;
+    c->keep_alive = http_should_keep_alive(p) && !p->upgrade;
+    if (p->content_length != UINT64_MAX && p->content_length > c->http->limit.max_body)
+        return broken(c, 413, "the body is larger than this service takes");
+    if (c->expect && p->http_major == 1 && p->http_minor >= 1) {
+        uv_write_t *w = dt_malloc(sizeof *w);
+        uv_buf_t b = uv_buf_init((char *)"HTTP/1.1 100 Continue\r\n\r\n", 25);
+        if (!w || uv_write(w, (uv_stream_t *)&c->pipe, &b, 1, on_continue) < 0)
+            free(w);
+    }
+    return 0;
+}
+
+static int on_body(http_parser *p, const char *at, size_t n)
+{
+    struct dtd_conn *c = p->data;
+    struct dtd_http *s = c->http;
+    if (c->body.len + n > s->limit.max_body)
+        return broken(c, 413, "the body is larger than this service takes");
+    if (s->count.body_bytes + n > s->limit.max_bodies)
+        return broken(c, 503, "too many bytes are being received already");
+    s->count.body_bytes += n;
+    c->counted += n;
+    dt_str_addn(&c->body, at, n);
+    return c->body.failed ? broken(c, 503, "out of memory") : 0;
+}
+
+static int on_message(http_parser *p)
+{
+    struct dtd_conn *c = p->data;
+    c->complete = true;
+    http_parser_pause(p, 1);
+    return 0;
+}
+
+static const http_parser_settings settings = {
+    .on_url = on_url,
+    .on_header_field = on_field,
+    .on_header_value = on_value,
+    .on_headers_complete = on_headers,
+    .on_body = on_body,
+    .on_message_complete = on_message,
+};
+
+/* ---- serving ---------------------------------------------------------------------------------------------------- */
+static bool split_target(struct dtd_conn *c)
+{
+    if (!c->url.len || c->url.failed || c->url.s[0] != '/') {
+        /* absolute form, as proxies send it: http://host/path */
+        const char *s = c->url.len && !strncmp(c->url.s, "http://", 7) ? strchr(c->url.s + 7, '/') : NULL;
+        if (!s)
+            return false;
+        c->url.len -= (size_t)(s - c->url.s);
+        memmove(c->url.s, s, c->url.len + 1);
+    }
+    size_t n = strcspn(c->url.s, "?#");
+    c->path = dt_malloc(c->url.len + 2);
+    if (!c->path || !dtd_url_decode(c->url.s, n, false, c->path, n + 1))
+        return false;
+    c->query = c->path + n + 1;
+    const char *q = c->url.s + n;
+    size_t nq = *q == '?' ? strcspn(q + 1, "#") : 0;
+    if (nq)
+        memcpy(c->query, q + 1, nq);
+    c->query[nq] = 0;
+    return true;
+}
+
+static void refuse(struct dtd_conn *c, int status, const char *why)
+{
+    struct dt_err e = {0};
+    c->keep_alive = false;
+    c->state = CONN_SERVING;
+    dt_err_set(&e,
+               status == 413 || status == 431 || status == 414 ? DT_E_TOO_LARGE
+               : status == 503                                 ? DT_E_BUSY
+                                                               : DT_E_USAGE,
+               "%s", why);
+    dtd_reply_problem(&c->req, status, NULL, &e);
+}
+
+static void serve(struct dtd_conn *c)
+{
+    struct dtd_req *r = &c->req;
+    c->state = CONN_SERVING;
+    c->started = false;
+    uv_timer_stop(&c->timer);
+    if (!split_target(c)) {
+        refuse(c, 400, "the target is not a path");
+        return;
+    }
+    c->http->count.requests++;
+    r->method = c->parser.method;
+    r->path = c->path;
+    r->query = c->query;
+    r->accept_sse = c->accept_sse;
+    r->last_event_id = c->last_event_id;
+    r->body_len = c->body.len;
+    r->body = dt_str_take(&c->body);
+    if (!r->body)
+        r->body = dt_strdup("");
+    if (!r->body)
+        refuse(c, 503, "out of memory");
+    else
+        c->http->serve(r);
+}
+
+/* Feed what is in `pending` to the parser until a request is complete or it is used up. */
+static void process(struct dtd_conn *c)
+{
+    if (c->state != CONN_READING)
+        return;
+    if (!c->pending.len) {
+        if (c->eof)
+            conn_close(c);
+        return;
+    }
+    if (!c->started) {
+        c->started = true;
+        conn_timer(c, c->http->limit.request_ms);
+    }
+    size_t used = http_parser_execute(&c->parser, &settings, c->pending.s, c->pending.len);
+    enum http_errno err = HTTP_PARSER_ERRNO(&c->parser);
+    if (used > c->pending.len)
+        used = c->pending.len;
+    memmove(c->pending.s, c->pending.s + used, c->pending.len - used + 1);
+    c->pending.len -= used;
+    if (c->complete && (err == HPE_PAUSED || err == HPE_OK)) {
+        http_parser_pause(&c->parser, 0);
+        serve(c);
+    } else if (c->broken) {
+        refuse(c, c->broken, c->why);
+    } else if (err == HPE_HEADER_OVERFLOW) {
+        refuse(c, 431, "the header is larger than 16384 bytes");
+    } else if (err != HPE_OK) {
+        refuse(c, 400, http_errno_description(err));
+    } else if (c->eof) {
+        conn_close(c); /* half a request */
+    }
+}
+
+static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
+{
+    struct dtd_conn *c = h->data;
+    *b = uv_buf_init(c->http->chunk, sizeof c->http->chunk);
+}
+
+static void on_read(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
+{
+    struct dtd_conn *c = st->data;
+    if (n < 0) {
+        uv_read_stop(st);
+        c->reading = false;
+        c->eof = true;
+        if (n != UV_EOF || c->state == CONN_LINGER)
+            conn_close(c);
+        else if (c->state == CONN_READING)
+            process(c);
+        return;
+    }
+    if (!n || c->state == CONN_LINGER || c->state == CONN_CLOSED)
+        return;
+    dt_str_addn(&c->pending, b->base, (size_t)n);
+    if (c->pending.failed) {
+        conn_close(c);
+    } else if (c->state == CONN_READING) {
+        process(c);
+    } else if (c->pending.len > PENDING_MAX) {
+        uv_read_stop(st);
+        c->reading = false;
+    }
+}
+
+static void start_reading(struct dtd_conn *c)
+{
+    if (!c->reading && !c->eof && c->state != CONN_CLOSED) {
+        c->reading = uv_read_start((uv_stream_t *)&c->pipe, on_alloc, on_read) == 0;
+        if (!c->reading)
+            conn_close(c);
+    }
+}
+
+static void on_shutdown(uv_shutdown_t *s, int status) { free(s); }
+
+void conn_reply_done(struct dtd_conn *c)
+{
+    if (c->state != CONN_SERVING)
+        return;
+    if (c->keep_alive && !c->http->stopping) {
+        conn_request_reset(c);
+        c->state = CONN_READING;
+        conn_timer(c, c->http->limit.idle_ms);
+        start_reading(c);
+        process(c);
+        return;
+    }
+    c->req.gone = NULL;
+    c->state = CONN_LINGER;
+    if (c->eof) {
+        conn_close(c);
+        return;
+    }
+    uv_shutdown_t *s = dt_malloc(sizeof *s);
+    if (!s || uv_shutdown(s, (uv_stream_t *)&c->pipe, on_shutdown) < 0) {
+        free(s);
+        conn_close(c);
+        return;
+    }
+    conn_timer(c, LINGER_MS);
+    start_reading(c);
+}
+
+/* ---- listening -------------------------------------------------------------------------------------------------- */
+static void on_turned_away(uv_handle_t *h) { free(h); }
+
+static void turn_away(struct dtd_http *s)
+{
+    static const char reply[] = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+    uv_pipe_t *p = dt_calloc(1, sizeof *p);
+    if (!p)
+        return;
+    uv_pipe_init(s->loop, p, 0);
+    uv_buf_t b = uv_buf_init((char *)reply, sizeof reply - 1);
+    if (!uv_accept((uv_stream_t *)&s->listener, (uv_stream_t *)p))
+        uv_try_write((uv_stream_t *)p, &b, 1);
+    uv_close((uv_handle_t *)p, on_turned_away);
+    s->count.turned_away++;
+}
+
+static void on_connection(uv_stream_t *st, int status)
+{
+    struct dtd_http *s = st->data;
+    if (status < 0)
+        return;
+    struct dtd_conn *c = s->count.connections < s->limit.max_connections ? dt_calloc(1, sizeof *c) : NULL;
+    if (!c) {
+        turn_away(s);
+        return;
+    }
+    c->http = s;
+    c->handles = 2;
+    uv_pipe_init(s->loop, &c->pipe, 0);
+    uv_timer_init(s->loop, &c->timer);
+    c->pipe.data = c->timer.data = c;
+    http_parser_init(&c->parser, HTTP_REQUEST);
+    c->parser.data = c;
+    c->next = s->conns;
+    if (c->next)
+        c->next->prev = c;
+    s->conns = c;
+    s->count.connections++;
+    s->count.accepted++;
+    conn_request_reset(c);
+    if (uv_accept(st, (uv_stream_t *)&c->pipe) < 0) {
+        conn_close(c);
+        return;
+    }
+    conn_timer(c, s->limit.idle_ms);
+    start_reading(c);
+}
+
+int dtd_http_new(uv_loop_t *loop, const struct dtd_http_limits *l, void (*fn)(struct dtd_req *), void *user,
+                 struct dtd_http **ret, struct dt_err *e)
+{
+    struct dtd_http *s = dt_calloc(1, sizeof *s);
+    if (!s)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    s->loop = loop;
+    s->limit = *l;
+    s->serve = fn;
+    s->user = user;
+    http_parser_set_max_header_size(HEADER_MAX);
+    *ret = s;
+    return 0;
+}
+
+/* 0: may be created (a stale file was removed); otherwise an error. */
+static int clear_path(const char *path, struct dt_err *e)
+{
+    struct stat st;
+    if (lstat(path, &st) < 0)
+        return errno == ENOENT ? 0 : dt_err_set(e, DT_E_IO, "%s: %s", path, strerror(errno));
+    if (!S_ISSOCK(st.st_mode))
+        return dt_err_set(e, DT_E_IO, "%s exists and is no socket", path);
+    struct sockaddr_un a = {.sun_family = AF_UNIX};
+    snprintf(a.sun_path, sizeof a.sun_path, "%s", path);
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int r = fd < 0 ? -1 : connect(fd, (struct sockaddr *)&a, sizeof a), err = errno;
+    if (fd >= 0)
+        close(fd);
+    if (r < 0 && err == ECONNREFUSED && unlink(path) == 0)
+        return 0;
+    return dt_err_set(e, DT_E_IO, "%s: %s", path,
+                      r < 0 && err != EAGAIN ? strerror(err) : "another service listens there");
+}
+
+int dtd_http_listen(struct dtd_http *s, const char *path, struct dt_err *e)
+{
+    int r = clear_path(path, e);
+    if (r < 0)
+        return r;
+    uv_pipe_init(s->loop, &s->listener, 0);
+    s->listener.data = s;
+    s->listening = true;
+    mode_t old = umask(0117);
+    r = uv_pipe_bind(&s->listener, path);
+    umask(old);
+    if (!r) {
+        snprintf(s->path, sizeof s->path, "%s", path);
+        r = uv_listen((uv_stream_t *)&s->listener, 128, on_connection);
+    }
+    return r < 0 ? dt_err_set(e, DT_E_IO, "%s: %s", path, uv_strerror(r)) : 0;
+}
+
+void dtd_http_stop(struct dtd_http *s)
+{
+    s->stopping = true;
+    if (s->listening) {
+        s->listening = false;
+        if (*s->path)
+            unlink(s->path);
+        uv_close((uv_handle_t *)&s->listener, NULL);
+    }
+    struct dtd_conn *next;
+    for (struct dtd_conn *c = s->conns; c; c = next) {
+        next = c->next;
+        if (c->state == CONN_READING && !c->started)
+            conn_close(c);
+    }
+}
+
+void dtd_http_drop(struct dtd_http *s)
+{
+    struct dtd_conn *next;
+    for (struct dtd_conn *c = s->conns; c; c = next) {
+        next = c->next;
+        conn_close(c);
+    }
+}
+
+struct dtd_http *dtd_http_free(struct dtd_http *s)
+{
+    free(s);
+    return NULL;
+}
+
+const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *s) { return &s->count; }

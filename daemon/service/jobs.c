@@ -1,0 +1,354 @@
+/* See jobs.h for the state machine.
+ *
+ * Events are numbered from 1 within a job and kept in a ring of DTD_MAX_EVENTS, so that a reader resumes by number and
+ * a chatty job costs bounded memory. Finished jobs are forgotten oldest first when there are more than max_finished or
+ * their results hold more than max_result_bytes; a job that somebody watches stays. The job that just finished always
+ * stays, whatever its size.
+ */
+#include "daemon/service/jobs.h"
+
+#include <assert.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/alloc.h"
+#include "base/wire.h"
+
+static const char *const state_names[DTD_NSTATES] = {"queued", "running", "done", "failed", "cancelled"};
+
+/* allowed[from] is a set of bits of states that may follow. */
+static const unsigned allowed[DTD_NSTATES] = {
+    [DTD_QUEUED] = 1u << DTD_RUNNING | 1u << DTD_FAILED | 1u << DTD_CANCELLED,
+    [DTD_RUNNING] = 1u << DTD_DONE | 1u << DTD_FAILED | 1u << DTD_CANCELLED,
+};
+
+const char *dtd_state_text(enum dtd_state s) { return state_names[s]; }
+
+static uint64_t wall_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
+static json_t *time_json(uint64_t ms)
+{
+    char s[64];
+    time_t t = (time_t)(ms / 1000);
+    struct tm tm;
+    size_t n = strftime(s, sizeof s, "%Y-%m-%dT%H:%M:%S", gmtime_r(&t, &tm));
+    snprintf(s + n, sizeof s - n, ".%03uZ", (unsigned)(ms % 1000));
+    return json_string(s);
+}
+
+void dtd_jobs_init(struct dtd_jobs *js, unsigned max_queued, unsigned max_finished, size_t max_result_bytes)
+{
+    memset(js, 0, sizeof *js);
+    js->max_queued = max_queued;
+    js->max_finished = max_finished;
+    js->max_result_bytes = max_result_bytes;
+    if (getrandom(&js->boot, sizeof js->boot, GRND_NONBLOCK) != sizeof js->boot)
+        js->boot = (uint32_t)wall_ms();
+}
+
+static void job_free(struct dtd_jobs *js, struct dtd_job *j)
+{
+    *(j->prev ? &j->prev->next : &js->head) = j->next;
+    *(j->next ? &j->next->prev : &js->tail) = j->prev;
+    js->count[j->state]--;
+    js->result_bytes -= j->result_len;
+    for (unsigned i = 0; i < j->nevent; i++)
+        free(j->event[(j->first + i) % DTD_MAX_EVENTS].json);
+    free(j->event);
+    free(j->request);
+    free(j->progress);
+    free(j->result);
+    free(j->problem);
+    free(j->owner.p);
+    free(j);
+}
+
+void dtd_jobs_done(struct dtd_jobs *js)
+{
+    while (js->head)
+        job_free(js, js->head);
+}
+
+/* Forget the oldest finished jobs while there are too many; `keep` stays. */
+static void trim(struct dtd_jobs *js, const struct dtd_job *keep)
+{
+    struct dtd_job *next;
+    unsigned finished = js->count[DTD_DONE] + js->count[DTD_FAILED] + js->count[DTD_CANCELLED];
+    for (struct dtd_job *j = js->head; j; j = next) {
+        next = j->next;
+        if (finished <= js->max_finished && js->result_bytes <= js->max_result_bytes)
+            break;
+        if (!dtd_state_final(j->state) || j->watch || j == keep)
+            continue;
+        job_free(js, j);
+        finished--;
+    }
+}
+
+struct dtd_job *dtd_jobs_find(struct dtd_jobs *js, const char *id)
+{
+    struct dtd_job *j = js->head;
+    while (j && strcmp(j->id, id))
+        j = j->next;
+    return j;
+}
+
+struct dtd_job *dtd_jobs_active(struct dtd_jobs *js, const char *share)
+{
+    struct dtd_job *j = js->head;
+    while (j && (dtd_state_final(j->state) || strcmp(j->share, share)))
+        j = j->next;
+    return j;
+}
+
+/* Append an event (takes `o`; a failed allocation loses the event, never the job) and tell the watchers. */
+static void add_event(struct dtd_job *j, int kind, json_t *o)
+{
+    if (!j->event)
+        j->event = dt_calloc(DTD_MAX_EVENTS, sizeof *j->event);
+    j->seq++;
+    if (o && j->event) {
+        json_object_set_new(o, "seq", json_integer((json_int_t)j->seq));
+        json_object_set_new(o, "time", time_json(wall_ms()));
+        char *text = json_dumps(o, JSON_COMPACT);
+        if (text) {
+            if (j->nevent == DTD_MAX_EVENTS) {
+                free(j->event[j->first].json);
+                j->first = (j->first + 1) % DTD_MAX_EVENTS;
+                j->nevent--;
+            }
+            struct dtd_event *ev = &j->event[(j->first + j->nevent++) % DTD_MAX_EVENTS];
+            *ev = (struct dtd_event){j->seq, kind, text};
+        }
+    }
+    json_decref(o);
+    struct dtd_watch *next;
+    for (struct dtd_watch *w = j->watch; w; w = next) {
+        next = w->next;
+        w->fn(w, j);
+    }
+}
+
+static void enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
+{
+    assert(allowed[j->state] & 1u << s);
+    js->count[j->state]--;
+    js->count[s]++;
+    js->total[s]++;
+    j->state = s;
+    if (s == DTD_RUNNING)
+        j->started_ms = wall_ms();
+    if (dtd_state_final(s)) {
+        j->finished_ms = wall_ms();
+        if (j->started_ms)
+            js->run_seconds += (double)(j->finished_ms - j->started_ms) / 1000;
+        free(j->request);
+        j->request = NULL;
+    }
+    json_t *o = json_pack("{s:s}", "event", state_names[s]);
+    if (o && j->problem)
+        json_object_set_new(o, "problem", json_loads(j->problem, 0, NULL));
+    if (o && *j->cache)
+        json_object_set_new(o, "cache", json_string(j->cache));
+    add_event(j, DTD_EV_STATE, o);
+    if (dtd_state_final(s))
+        trim(js, j);
+}
+
+int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, const char *device, double timeout,
+                  char *request, size_t len, struct dtd_job **ret, struct dt_err *e)
+{
+    struct dtd_job *j = dtd_jobs_active(js, share);
+    if (j) {
+        free(request);
+        j->posts++;
+        js->shared++;
+        *ret = j;
+        return 1;
+    }
+    if (js->count[DTD_QUEUED] >= js->max_queued) {
+        free(request);
+        return dt_err_set(e, DT_E_BUSY, "%u jobs are waiting already", js->count[DTD_QUEUED]);
+    }
+    j = dt_calloc(1, sizeof *j);
+    if (!j) {
+        free(request);
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    snprintf(j->id, sizeof j->id, "%08x-%llu", js->boot, (unsigned long long)++js->next_id);
+    snprintf(j->share, sizeof j->share, "%s", share);
+    snprintf(j->want, sizeof j->want, "%s", want);
+    snprintf(j->device, sizeof j->device, "%s", device);
+    j->timeout = timeout;
+    j->request = request;
+    j->request_len = len;
+    j->posts = 1;
+    j->created_ms = wall_ms();
+    j->prev = js->tail;
+    *(js->tail ? &js->tail->next : &js->head) = j;
+    js->tail = j;
+    js->count[DTD_QUEUED]++;
+    js->total[DTD_QUEUED]++;
+    add_event(j, DTD_EV_STATE, json_pack("{s:s}", "event", "queued"));
+    *ret = j;
+    return 0;
+}
+
+static struct dtd_owner *find_owner(const struct dtd_job *j, unsigned uid)
+{
+    for (size_t i = 0; i < j->owner.n; i++)
+        if (j->owner.p[i].uid == uid)
+            return &j->owner.p[i];
+    return NULL;
+}
+
+bool dtd_job_owned(const struct dtd_job *j, unsigned uid) { return find_owner(j, uid) != NULL; }
+
+void dtd_job_own(struct dtd_job *j, unsigned uid, bool posted)
+{
+    struct dtd_owner *o = find_owner(j, uid);
+    if (o)
+        o->posted |= posted;
+    else if (uid != UINT_MAX && !dt_push(&j->owner, (struct dtd_owner){.uid = uid, .posted = posted}))
+        return; /* out of memory: root may cancel it */
+}
+
+bool dtd_job_disown(struct dtd_job *j, unsigned uid)
+{
+    struct dtd_owner *o = find_owner(j, uid);
+    if (o)
+        *o = j->owner.p[--j->owner.n];
+    return j->owner.n > 0;
+}
+
+void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j) { enter(js, j, DTD_RUNNING); }
+
+void dtd_job_progress(struct dtd_jobs *js, struct dtd_job *j, const char *stage, const char *message, unsigned done,
+                      unsigned of)
+{
+    assert(j->state == DTD_RUNNING);
+    json_t *o = json_pack("{s:s, s:s, s:i, s:i}", "stage", stage, "message", message, "done", (int)done, "of", (int)of);
+    char *text = o ? json_dumps(o, JSON_COMPACT) : NULL;
+    if (text) {
+        free(j->progress);
+        j->progress = text;
+    }
+    if (o)
+        json_object_set_new(o, "event", json_string("progress"));
+    add_event(j, DTD_EV_PROGRESS, o);
+}
+
+void dtd_job_finish(struct dtd_jobs *js, struct dtd_job *j, const char *cache, const char *signature,
+                    const char *digest, char *result, size_t len)
+{
+    snprintf(j->cache, sizeof j->cache, "%s", cache);
+    snprintf(j->signature, sizeof j->signature, "%s", signature);
+    snprintf(j->digest, sizeof j->digest, "%s", digest);
+    j->result = result;
+    j->result_len = len;
+    js->result_bytes += len;
+    enter(js, j, DTD_DONE);
+}
+
+void dtd_job_fail(struct dtd_jobs *js, struct dtd_job *j, char *problem)
+{
+    j->problem = problem;
+    enter(js, j, DTD_FAILED);
+}
+
+void dtd_job_fail_err(struct dtd_jobs *js, struct dtd_job *j, struct dt_err *e)
+{
+    char *problem = dt_problem_json(e);
+    dt_err_done(e);
+    dtd_job_fail(js, j, problem);
+}
+
+bool dtd_job_cancel(struct dtd_jobs *js, struct dtd_job *j, const char *why)
+{
+    if (dtd_state_final(j->state))
+        return false;
+    struct dt_err e = {0};
+    dt_err_set(&e, DT_E_CANCELLED, "%s", why);
+    j->problem = dt_problem_json(&e);
+    dt_err_done(&e);
+    enter(js, j, DTD_CANCELLED);
+    return true;
+}
+
+void dtd_job_watch(struct dtd_job *j, struct dtd_watch *w)
+{
+    assert(!w->job);
+    w->job = j;
+    w->next = j->watch;
+    j->watch = w;
+}
+
+void dtd_job_unwatch(struct dtd_jobs *js, struct dtd_watch *w)
+{
+    struct dtd_job *j = w->job;
+    if (!j)
+        return;
+    struct dtd_watch **p = &j->watch;
+    while (*p != w)
+        p = &(*p)->next;
+    *p = w->next;
+    w->job = NULL;
+}
+
+const struct dtd_event *dtd_job_event_after(const struct dtd_job *j, uint64_t seq)
+{
+    for (unsigned i = 0; i < j->nevent; i++) {
+        const struct dtd_event *ev = &j->event[(j->first + i) % DTD_MAX_EVENTS];
+        if (ev->seq > seq)
+            return ev;
+    }
+    return NULL;
+}
+
+static void put(json_t *o, const char *name, json_t *v) { json_object_set_new(o, name, v); }
+
+json_t *dtd_job_json(const struct dtd_job *j)
+{
+    json_t *o = json_pack("{s:s, s:s, s:s, s:s, s:i}", "id", j->id, "state", state_names[j->state], "want", j->want,
+                          "device", j->device, "posts", (int)j->posts);
+    json_t *links = json_object();
+    if (!o || !links) {
+        json_decref(o);
+        json_decref(links);
+        return NULL;
+    }
+    put(o, "created", time_json(j->created_ms));
+    if (j->started_ms)
+        put(o, "started", time_json(j->started_ms));
+    if (j->finished_ms)
+        put(o, "finished", time_json(j->finished_ms));
+    put(o, "events", json_integer((json_int_t)j->seq));
+    if (j->progress)
+        put(o, "progress", json_loads(j->progress, 0, NULL));
+    if (*j->cache)
+        put(o, "cache", json_string(j->cache));
+    if (*j->digest)
+        put(o, "digest", json_string(j->digest));
+    if (*j->signature)
+        put(o, "signature", json_string(j->signature));
+    if (j->problem)
+        put(o, "problem", json_loads(j->problem, 0, NULL));
+    put(links, "self", json_sprintf("/v1/jobs/%s", j->id));
+    put(links, "events", json_sprintf("/v1/jobs/%s/events", j->id));
+    if (j->state == DTD_DONE)
+        put(links, "result", json_sprintf("/v1/jobs/%s/result", j->id));
+    if (j->state == DTD_DONE && *j->signature && (!strcmp(j->want, "plan") || !strcmp(j->want, "analysis")))
+        put(links, "document",
+            json_sprintf("/v1/%s/%s", !strcmp(j->want, "plan") ? "plans" : "analyses", j->signature));
+    put(o, "links", links);
+    return o;
+}

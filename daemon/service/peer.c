@@ -1,0 +1,66 @@
+/* Who is at the other end of a connection, and what they may do.
+ *
+ * Linux says uid, gid and supplementary groups of the process that connected, as they were then (SO_PEERCRED,
+ * SO_PEERGROUPS). Admins are root, the user that the service runs as, and whom the configuration names (admin_uids,
+ * admin_group): they may bring entries into the cache, remove them, and cancel what others posted. Members of the group
+ * that owns the socket file may connect, and that is all: they are no admins for it, even where admin_group names that
+ * group. A connection whose credentials cannot be had is nobody's.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/alloc.h"
+#include "daemon/service/http-priv.h"
+#include "daemon/service/service.h"
+
+#ifndef SO_PEERGROUPS
+#define SO_PEERGROUPS 59
+#endif
+
+static bool credentials(const struct dtd_req *r, int *fd, struct ucred *ret)
+{
+    uv_os_fd_t f;
+    socklen_t n = sizeof *ret;
+    if (uv_fileno((uv_handle_t *)&r->conn->pipe, &f) < 0 || getsockopt(f, SOL_SOCKET, SO_PEERCRED, ret, &n) < 0 ||
+        n != sizeof *ret)
+        return false;
+    *fd = f;
+    return true;
+}
+
+uid_t dtd_peer_uid(const struct dtd_req *r)
+{
+    struct ucred u;
+    int fd;
+    return credentials(r, &fd, &u) ? u.uid : (uid_t)-1;
+}
+
+bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r)
+{
+    const struct dtd_admins *a = &s->cfg.admins;
+    struct ucred u;
+    struct stat st;
+    int fd;
+    if (!credentials(r, &fd, &u) || u.uid == (uid_t)-1)
+        return false;
+    if (!u.uid || u.uid == geteuid())
+        return true;
+    for (unsigned i = 0; i < a->nuid; i++)
+        if (u.uid == a->uid[i])
+            return true;
+    if (!a->has_group || stat(r->conn->http->path, &st) < 0 || st.st_gid == a->gid)
+        return false;
+    if (u.gid == a->gid)
+        return true;
+    socklen_t n = 65536 * sizeof(gid_t); /* NGROUPS_MAX */
+    dt_free_ gid_t *groups = dt_malloc(n);
+    if (!groups || getsockopt(fd, SOL_SOCKET, SO_PEERGROUPS, groups, &n) < 0)
+        return false;
+    for (size_t i = 0; i < n / sizeof *groups; i++)
+        if (groups[i] == a->gid)
+            return true;
+    return false;
+}

@@ -1,0 +1,69 @@
+/* Inside of pool.c (who gets which job) and pool-worker.c (one process and its frames). */
+#ifndef DTD_POOL_PRIV_H
+#define DTD_POOL_PRIV_H
+
+#include <uv.h>
+
+#include "base/str.h"
+#include "daemon/service/service.h"
+
+#define RESTART_MIN_MS 100
+#define RESTART_MAX_MS 10000
+
+enum worker_state { WORKER_STARTING, WORKER_IDLE, WORKER_BUSY, WORKER_PINGING, WORKER_ENDING };
+
+struct dtd_worker {
+    struct dtd_pool *pool;
+    struct dtd_worker *next;
+    char device[80];
+    enum worker_state state;
+    uv_process_t process;
+    uv_pipe_t in, out;                  /* its stdin and stdout */
+    uv_timer_t timer;                   /* deadline of what it is doing */
+    unsigned handles;                   /* not yet closed */
+    bool exited, at_end, killed, hello; /* hello: it has answered once */
+    bool broke;                         /* killed because of what it sent: what it said last counts for nothing */
+    int64_t exit_status;
+    int signal;
+    struct dtd_job *job;   /* BUSY; still queued until the worker's first frame */
+    char *body;            /* its request, until then */
+    uint32_t number;       /* of the newest request, which its answers repeat */
+    struct dt_str frame;   /* what has come of the next frame */
+    const char *why;       /* it was killed */
+    int why_num;           /* the error the job gets, 0: worker-lost */
+    struct dt_err refusal; /* STARTING: what the worker said */
+    unsigned jobs;
+};
+
+struct known {
+    char spec[80];
+    struct dtd_device device;
+    struct known *next;
+};
+
+struct dtd_pool {
+    struct dtd_service *service;
+    struct dtd_worker *workers;
+    unsigned nworkers;
+    struct known *known;
+    struct dtd_ping *pings;
+    struct dtd_pool_counts count;
+    uv_timer_t restart;
+    unsigned restart_ms;
+    bool stopping, kicking;
+    void (*ready)(struct dtd_service *s, struct dt_err *err);
+};
+
+/* false: out of memory; else a worker, or its jobs have failed */
+bool worker_spawn(struct dtd_pool *p, const char *device);
+void worker_give(struct dtd_worker *w, struct dtd_job *j); /* IDLE */
+void worker_ping(struct dtd_worker *w);                    /* IDLE */
+void worker_end(struct dtd_worker *w);                     /* IDLE: by closing its stdin */
+void worker_kill(struct dtd_worker *w, const char *why);
+
+int pool_learn(struct dtd_pool *p, const char *spec, const json_t *doc);
+void pool_fail_queued(struct dtd_pool *p, const char *device, const char *problem);
+void pool_worker_gone(struct dtd_pool *p, const char *device, bool failed_to_start);
+void pool_answer_pings(struct dtd_pool *p, bool ok, const char *what);
+
+#endif

@@ -1,0 +1,528 @@
+/* One worker process: starting it, its frames, its deadline, its end.
+ *
+ * The worker is started in a session of its own, so that a Ctrl-C for the service does not reach it and so that SIGKILL
+ * can be sent to it and to the compilers it forked. Its first request is `devices`: the answer says what the cache
+ * needs to know.
+ *
+ * A worker is finished when its process is reaped *and* its pipe is at its end: an answer that was written before death
+ * still counts. What a worker sends is bounded (most()) and checked: only who was asked may speak, each frame repeats
+ * the request's number, progress is for jobs, an error has a code that there is, an answer has the members that it must
+ * have. A worker that breaks one of these is killed and the log says which; a job that it had not begun goes to the
+ * next worker, one that it had begun fails. A problem document is made anew out of the worker's words. An 'R' body
+ * starts with the small members and ends with "document"; the document is passed on as it is, without parsing what may
+ * be hundreds of megabytes on the loop's thread.
+ */
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/alloc.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/wire.h"
+#include "daemon/shared/options.h"
+#include "daemon/service/pool-priv.h"
+
+#define PROGRESS_MAX 65536
+#define SMALL_MAX (1u << 20)    /* answers to `devices` and `ping` */
+#define PROBLEM_MAX (64u << 20) /* a compile log in JSON */
+#define PING_MS 5000
+#define END_MS 3000
+#define MAX_TRIES 3
+
+static void on_handle_closed(uv_handle_t *h)
+{
+    struct dtd_worker *w = h->data;
+    if (--w->handles)
+        return;
+    struct dtd_pool *p = w->pool;
+    char device[sizeof w->device];
+    bool failed = !w->hello;
+    snprintf(device, sizeof device, "%s", w->device);
+    struct dtd_worker **at = &p->workers;
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    p->nworkers--;
+    if (w->job) /* it never had a look at the job: settle() left it */
+        w->job->request = w->body;
+    else
+        free(w->body);
+    dt_str_done(&w->frame);
+    dt_err_done(&w->refusal);
+    free(w);
+    pool_worker_gone(p, device, failed);
+}
+
+/* What happened to a worker, as a sentence. */
+static void describe(const struct dtd_worker *w, char *out, size_t n)
+{
+    if (w->why)
+        snprintf(out, n, "the worker was ended: %s", w->why);
+    else if (w->signal)
+        snprintf(out, n, "the worker died of signal %d (%s)", w->signal, strsignal(w->signal));
+    else
+        snprintf(out, n, "the worker ended with status %lld", (long long)w->exit_status);
+}
+
+/* Both the process and the pipe have ended: the verdict on what it had, then release. */
+static void settle(struct dtd_worker *w)
+{
+    if (!w->exited || !w->at_end)
+        return;
+    struct dtd_pool *p = w->pool;
+    struct dtd_jobs *js = &p->service->jobs;
+    char text[256];
+    describe(w, text, sizeof text);
+    if (w->job && w->job->state == DTD_QUEUED && (!w->killed || w->broke) && ++w->job->tries < MAX_TRIES) {
+        dt_log(DT_LOG_INFO, "job %s: its worker was of no use; it goes to the next", w->job->id);
+    } else if (w->job) {
+        struct dt_err e = {0};
+        struct dtd_job *j = w->job;
+        w->job = NULL;
+        dt_err_set(&e, w->why_num ? w->why_num : DT_E_WORKER_LOST, "%s", text);
+        dt_log(DT_LOG_WARN, "job %s: %s", j->id, text);
+        dtd_job_fail_err(js, j, &e);
+    }
+    if (w->signal || w->exit_status) {
+        p->count.lost++;
+        dt_log(w->killed && !w->broke ? DT_LOG_INFO : DT_LOG_WARN, "worker %d (%s): %s", (int)w->process.pid, w->device,
+               text);
+    }
+    if (!w->hello && !(p->stopping && w->killed)) {
+        struct dt_err e = {0};
+        if (w->refusal.num)
+            dt_err_move(&e, &w->refusal);
+        else
+            dt_err_set(&e, DT_E_NO_DEVICE, "the worker for %s could not start: %s", w->device, text);
+        dt_free_ char *problem = dt_problem_json(&e);
+        dt_log(DT_LOG_ERROR, "worker for %s: %s", w->device, e.detail ? e.detail : text);
+        if (problem)
+            pool_fail_queued(p, w->device, problem);
+        if (!strcmp(w->device, p->service->cfg.device)) {
+            pool_answer_pings(p, false, e.detail ? e.detail : text);
+            if (p->ready) {
+                void (*ready)(struct dtd_service *, struct dt_err *) = p->ready;
+                p->ready = NULL;
+                ready(p->service, &e);
+            }
+        }
+        dt_err_done(&e);
+    } /* else: who asked for a sign of life gets it from the worker that comes next */
+    w->state = WORKER_ENDING;
+    uv_close((uv_handle_t *)&w->process, on_handle_closed);
+    uv_close((uv_handle_t *)&w->in, on_handle_closed);
+    uv_close((uv_handle_t *)&w->out, on_handle_closed);
+    uv_close((uv_handle_t *)&w->timer, on_handle_closed);
+}
+
+void worker_kill(struct dtd_worker *w, const char *why)
+{
+    if (w->killed)
+        return;
+    w->killed = true;
+    w->why = why;
+    w->pool->count.killed++;
+    w->state = WORKER_ENDING;
+    uv_timer_stop(&w->timer);
+    if (!w->exited && kill(-w->process.pid, SIGKILL) < 0)
+        uv_process_kill(&w->process, SIGKILL);
+}
+
+/* It sent what it may not send. */
+static void broke(struct dtd_worker *w, const char *why)
+{
+    w->broke |= !w->killed;
+    worker_kill(w, why);
+}
+
+static void on_deadline(uv_timer_t *t)
+{
+    struct dtd_worker *w = t->data;
+    switch (w->state) {
+    case WORKER_BUSY:
+        w->why_num = DT_E_TIMEOUT;
+        worker_kill(w, "the job's time limit passed");
+        break;
+    case WORKER_STARTING: worker_kill(w, "it did not open its device in time"); break;
+    case WORKER_PINGING: worker_kill(w, "it did not answer"); break;
+    default: worker_kill(w, "it did not end by itself"); break;
+    }
+}
+
+struct out { /* a request on its way */
+    uv_write_t w;
+    struct dtd_worker *worker;
+    uint32_t number;
+    char *body;
+    unsigned char head[DT_WIRE_HEAD];
+};
+
+static void start_job(struct dtd_worker *w)
+{
+    free(w->body);
+    w->body = NULL;
+    dtd_job_start(&w->pool->service->jobs, w->job);
+    dt_log(DT_LOG_INFO, "job %s: %s on %s, worker %d", w->job->id, w->job->want, w->job->device, (int)w->process.pid);
+}
+
+/* A request that is written is not yet read: the worker may be dead already. Its body is kept until the first frame
+ * comes. */
+static void on_written(uv_write_t *r, int status)
+{
+    struct out *o = r->data;
+    struct dtd_worker *w = o->worker;
+    if (o->number == w->number && w->job && w->job->state == DTD_QUEUED) {
+        w->body = o->body;
+        o->body = NULL;
+    }
+    free(o->body);
+    free(o);
+}
+
+/* Send a request; `body` is taken. */
+static void send_request(struct dtd_worker *w, char *body, size_t len, uint64_t deadline_ms)
+{
+    struct out *o = body ? dt_malloc(sizeof *o) : NULL;
+    if (!o) {
+        free(body);
+        w->why_num = DT_E_NOMEM;
+        worker_kill(w, "out of memory");
+        return;
+    }
+    *o = (struct out){.worker = w, .number = ++w->number, .body = body};
+    o->w.data = o;
+    dt_wire_head(o->head, 'Q', o->number, len);
+    uv_buf_t b[2] = {uv_buf_init((char *)o->head, DT_WIRE_HEAD), uv_buf_init(body, (unsigned)len)};
+    uv_timer_start(&w->timer, on_deadline, deadline_ms, 0);
+    if (uv_write(&o->w, (uv_stream_t *)&w->in, b, 2, on_written) < 0) {
+        free(body);
+        free(o);
+        worker_kill(w, "its pipe is closed");
+    }
+}
+
+void worker_give(struct dtd_worker *w, struct dtd_job *j)
+{
+    double limit = (double)w->pool->service->cfg.job_timeout;
+    if (j->timeout > 0 && j->timeout < limit)
+        limit = j->timeout;
+    char *body = j->request;
+    j->request = NULL;
+    w->state = WORKER_BUSY;
+    w->job = j;
+    w->jobs++;
+    send_request(w, body, j->request_len, (uint64_t)(limit * 1000) + 1);
+}
+
+void worker_ping(struct dtd_worker *w)
+{
+    static const char body[] = "{\"verb\":\"ping\"}";
+    w->state = WORKER_PINGING;
+    send_request(w, dt_strdup(body), sizeof body - 1, PING_MS);
+}
+
+static void on_shut(uv_shutdown_t *s, int status) { free(s); }
+
+void worker_end(struct dtd_worker *w)
+{
+    uv_shutdown_t *s = dt_malloc(sizeof *s);
+    w->state = WORKER_ENDING;
+    if (!s || uv_shutdown(s, (uv_stream_t *)&w->in, on_shut) < 0) {
+        free(s);
+        worker_kill(w, "it is not needed");
+        return;
+    }
+    uv_timer_start(&w->timer, on_deadline, END_MS, 0);
+}
+
+/* ---- answers ---------------------------------------------------------------------------------------------------- */
+static void become_idle(struct dtd_worker *w)
+{
+    uv_timer_stop(&w->timer);
+    w->state = WORKER_IDLE;
+    if (w->pool->stopping)
+        worker_end(w);
+}
+
+/* Split {"cache":…,"signature":…,"digest":…,"document":{…}} into its small part, parsed, and the document's bytes. */
+static json_t *split_result(const char *body, size_t len, const char **doc, size_t *doc_len)
+{
+    static const char mark[] = ",\"document\":";
+    size_t look = len < 1024 ? len : 1024;
+    const char *at = memmem(body, look, mark, sizeof mark - 1);
+    if (!at || body[len - 1] != '}')
+        return NULL;
+    struct dt_str head = {0};
+    dt_str_addn(&head, body, (size_t)(at - body));
+    dt_str_addc(&head, '}');
+    json_t *o = head.failed ? NULL : json_loadb(head.s, head.len, 0, NULL);
+    dt_str_done(&head);
+    *doc = at + sizeof mark - 1;
+    *doc_len = len - (size_t)(*doc - body) - 1;
+    return o;
+}
+
+/* What the small part must be: it ends up in documents, headers and queries. */
+static bool plain_head(const json_t *o)
+{
+    const char *sum[] = {json_string_value(json_object_get(o, "signature")),
+                         json_string_value(json_object_get(o, "digest"))};
+    const char *cache = json_string_value(json_object_get(o, "cache"));
+    bool ok = cache && (!strcmp(cache, "hit") || !strcmp(cache, "miss"));
+    for (int k = 0; k < 2 && ok; k++)
+        ok = sum[k] && (!*sum[k] || (strlen(sum[k]) == DT_SHA256_TEXT - 1 && !strncmp(sum[k], "sha256:", 7) &&
+                                     strspn(sum[k] + 7, "0123456789abcdef") == DT_SHA256_TEXT - 8));
+    return ok;
+}
+
+static const char *text_of(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? s : "";
+}
+
+static void got_result(struct dtd_worker *w, const char *body, size_t len)
+{
+    struct dtd_pool *p = w->pool;
+    const char *doc = NULL;
+    size_t ndoc = 0;
+    json_t *head = split_result(body, len, &doc, &ndoc);
+    if (!head || !plain_head(head) || ndoc < 2 || doc[0] != '{' || doc[ndoc - 1] != '}') {
+        broke(w, "its answer has no document, or no cache, signature and digest before it");
+        json_decref(head);
+        return;
+    }
+    if (w->state == WORKER_STARTING) {
+        json_t *o = json_loadb(doc, ndoc, 0, NULL);
+        int r = o ? pool_learn(p, w->device, o) : DT_E_INTERNAL;
+        json_decref(o);
+        if (r < 0) {
+            broke(w, "its first answer is not understood");
+        } else {
+            w->hello = true;
+            p->restart_ms = RESTART_MIN_MS;
+            become_idle(w);
+            pool_answer_pings(p, true, "ready");
+            if (p->ready && !strcmp(w->device, p->service->cfg.device)) {
+                void (*ready)(struct dtd_service *, struct dt_err *) = p->ready;
+                p->ready = NULL;
+                ready(p->service, NULL);
+            }
+        }
+    } else if (w->state == WORKER_PINGING) {
+        become_idle(w);
+        pool_answer_pings(p, true, "ready");
+    } else {
+        struct dtd_job *j = w->job;
+        char *copy = dt_malloc(ndoc + 1);
+        w->job = NULL;
+        become_idle(w);
+        if (copy) {
+            memcpy(copy, doc, ndoc);
+            copy[ndoc] = 0;
+            dtd_finish(p->service, j, text_of(head, "cache"), text_of(head, "signature"), text_of(head, "digest"), copy,
+                       ndoc);
+        } else {
+            struct dt_err e = {0};
+            dt_err_set(&e, DT_E_NOMEM, "out of memory for a result of %zu bytes", ndoc);
+            dtd_job_fail_err(&p->service->jobs, j, &e);
+        }
+    }
+    json_decref(head);
+}
+
+static char *copy_of(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? dt_strdup(s) : NULL;
+}
+
+static void got_error(struct dtd_worker *w, const char *body, size_t len)
+{
+    struct dtd_pool *p = w->pool;
+    json_t *o = json_loadb(body, len, 0, NULL);
+    const char *code = json_string_value(json_object_get(o, "code"));
+    int num = code ? dt_err_from_code(code) : DT_E_INTERNAL;
+    if (!code || strcmp(dt_err_code(num), code)) {
+        broke(w, "its error has no code that there is");
+    } else if (w->state == WORKER_STARTING) {
+        dt_err_set(&w->refusal, num, "%s", text_of(o, "detail"));
+        worker_end(w);
+    } else if (w->state == WORKER_PINGING) {
+        dt_log(DT_LOG_WARN, "worker %d (%s): its device does not answer: %s", (int)w->process.pid, w->device, code);
+        worker_kill(w, "its device does not answer");
+    } else {
+        struct dtd_job *j = w->job;
+        struct dt_err e = {
+            .num = num, .detail = copy_of(o, "detail"), .pointer = copy_of(o, "pointer"), .log = copy_of(o, "log")};
+        w->job = NULL;
+        if (dtd_error_ends_worker(num)) /* it ends by itself: no job may be given to it */
+            worker_end(w);
+        else
+            become_idle(w);
+        dt_log(DT_LOG_INFO, "job %s: %s", j->id, dt_err_code(num)); /* the detail is somebody's text: not for the log */
+        dtd_job_fail_err(&p->service->jobs, j, &e);
+    }
+    json_decref(o);
+}
+
+static void got_progress(struct dtd_worker *w, const char *body, size_t len)
+{
+    json_t *o = json_loadb(body, len, 0, NULL);
+    json_int_t done = json_integer_value(json_object_get(o, "done")), of = json_integer_value(json_object_get(o, "of"));
+    if (!*text_of(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
+        broke(w, "its progress is not understood");
+    else
+        dtd_job_progress(&w->pool->service->jobs, w->job, text_of(o, "stage"), text_of(o, "message"), (unsigned)done,
+                         (unsigned)of);
+    json_decref(o);
+}
+
+/* The longest frame of this type that it may send now, 0: none. */
+static size_t most(const struct dtd_worker *w, char type)
+{
+    bool busy = w->state == WORKER_BUSY, asked = busy || w->state == WORKER_STARTING || w->state == WORKER_PINGING;
+    switch (type) {
+    case 'P': return busy ? PROGRESS_MAX : 0;
+    case 'E': return asked ? PROBLEM_MAX : 0;
+    case 'R': return busy ? (size_t)DT_WIRE_MAX + 4 : asked ? SMALL_MAX : 0;
+    default: return 0;
+    }
+}
+
+/* One whole frame. */
+static void take(struct dtd_worker *w, char type, const char *body, size_t len)
+{
+    if (w->job && w->job->state == DTD_QUEUED)
+        start_job(w); /* it answers: it has taken the request */
+    if (type == 'P')
+        got_progress(w, body, len);
+    else if (type == 'R')
+        got_result(w, body, len);
+    else
+        got_error(w, body, len);
+}
+
+/* Take whole frames off w->frame. */
+static void take_frames(struct dtd_worker *w)
+{
+    size_t at = 0;
+    while (w->frame.len - at >= DT_WIRE_HEAD && w->state != WORKER_ENDING && w->state != WORKER_IDLE) {
+        const char *f = w->frame.s + at;
+        const unsigned char *head = (const unsigned char *)f;
+        size_t n = dt_wire_frame_size(head);
+        if (!n || n > most(w, dt_wire_type(head))) {
+            broke(w, "it broke the protocol: a frame that it may not send now, or too long");
+        } else if (dt_wire_number(head) != w->number) {
+            broke(w, "it broke the protocol: an answer to another request");
+        } else if (w->frame.len - at < n) {
+            break;
+        } else {
+            char after = f[n]; /* the string is NUL-terminated, so f[n] exists: make the body one for a moment */
+            w->frame.s[at + n] = 0;
+            take(w, dt_wire_type(head), f + DT_WIRE_HEAD, n - DT_WIRE_HEAD);
+            w->frame.s[at + n] = after;
+            at += n;
+        }
+    }
+    if (w->state == WORKER_IDLE && w->frame.len > at)
+        broke(w, "it broke the protocol: it spoke without a request");
+    if (w->state == WORKER_ENDING)
+        at = w->frame.len;
+    if (at) /* not for each piece of a long frame */
+        memmove(w->frame.s, w->frame.s + at, w->frame.len - at + 1);
+    w->frame.len -= at;
+    if (!w->frame.len && w->frame.cap > (1u << 20))
+        dt_str_done(&w->frame);
+}
+
+static void on_alloc(uv_handle_t *h, size_t want, uv_buf_t *b)
+{
+    static char chunk[65536]; /* one loop, one thread: used up before the next call */
+    *b = uv_buf_init(chunk, sizeof chunk);
+}
+
+static void on_out(uv_stream_t *st, ssize_t n, const uv_buf_t *b)
+{
+    struct dtd_worker *w = st->data;
+    if (n < 0) {
+        uv_read_stop(st);
+        w->at_end = true;
+        if (!w->exited) { /* it closed its output: of no use any more */
+            if (w->state != WORKER_ENDING)
+                uv_timer_start(&w->timer, on_deadline, END_MS, 0);
+        }
+        settle(w);
+        return;
+    }
+    dt_str_addn(&w->frame, b->base, (size_t)n);
+    if (w->frame.failed) {
+        dt_str_done(&w->frame);
+        worker_kill(w, "out of memory for its answer");
+    } else if (w->frame.len) {
+        take_frames(w);
+        dtd_pool_kick(w->pool);
+    }
+}
+
+static void on_process_exit(uv_process_t *pr, int64_t status, int sig)
+{
+    struct dtd_worker *w = pr->data;
+    w->exited = true;
+    w->exit_status = status;
+    w->signal = sig;
+    uv_timer_stop(&w->timer);
+    if (!w->at_end)
+        kill(-pr->pid, SIGKILL); /* compilers it left behind hold the pipe open */
+    settle(w);
+}
+
+bool worker_spawn(struct dtd_pool *p, const char *device)
+{
+    struct dtd_service *s = p->service;
+    struct dtd_worker *w = dt_calloc(1, sizeof *w);
+    if (!w) {
+        dt_log(DT_LOG_ERROR, "out of memory for a worker");
+        return false;
+    }
+    w->pool = p;
+    snprintf(w->device, sizeof w->device, "%s", device);
+    w->handles = 4;
+    uv_pipe_init(s->loop, &w->in, 0);
+    uv_pipe_init(s->loop, &w->out, 0);
+    uv_timer_init(s->loop, &w->timer);
+    w->in.data = w->out.data = w->timer.data = w->process.data = w;
+    w->next = p->workers;
+    p->workers = w;
+    p->nworkers++;
+    p->count.started++;
+    char *args[] = {s->cfg.worker, (char *)"--device", w->device, (char *)"--cache", s->cfg.cache, NULL};
+    if (!s->cfg.cache)
+        args[3] = NULL;
+    uv_stdio_container_t io[3] = {
+        {.flags = UV_CREATE_PIPE | UV_READABLE_PIPE, .data.stream = (uv_stream_t *)&w->in},
+        {.flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE, .data.stream = (uv_stream_t *)&w->out},
+        {.flags = UV_INHERIT_FD, .data.fd = 2},
+    };
+    uv_process_options_t o = {.file = s->cfg.worker,
+                              .args = args,
+                              .exit_cb = on_process_exit,
+                              .flags = UV_PROCESS_DETACHED,
+                              .stdio = io,
+                              .stdio_count = 3};
+    int r = uv_spawn(s->loop, &w->process, &o);
+    if (r < 0) {
+        dt_err_set(&w->refusal, DT_E_NO_DEVICE, "%s: %s", s->cfg.worker, uv_strerror(r));
+        w->exited = w->at_end = true;
+        w->exit_status = 127;
+        settle(w);
+        return true;
+    }
+    static const char hello[] = "{\"verb\":\"devices\"}";
+    uv_read_start((uv_stream_t *)&w->out, on_alloc, on_out);
+    send_request(w, dt_strdup(hello), sizeof hello - 1, (uint64_t)s->cfg.start_timeout * 1000);
+    return true;
+}

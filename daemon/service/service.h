@@ -1,0 +1,101 @@
+/* The service process: what its parts share. One of these exists; everything runs on the loop's thread, except what
+ * dtd_async() puts on a thread of libuv's pool (parsing a graph, the cache).
+ *
+ * The service never parses PTX and never loads CUDA: a worker does (worker.c), one process per device.
+ */
+#ifndef DTD_SERVICE_H
+#define DTD_SERVICE_H
+
+#include <jansson.h>
+#include <sys/types.h>
+#include <uv.h>
+
+#include "base/hash.h"
+#include "daemon/service/config.h"
+#include "daemon/service/http.h"
+#include "daemon/service/jobs.h"
+#include "daemon/service/pool.h"
+
+struct cache;
+
+struct dtd_service {
+    uv_loop_t *loop;
+    struct dtd_config cfg;
+    struct dtd_http *http;
+    struct dtd_jobs jobs;
+    struct dtd_pool *pool;
+    struct cache *cache; /* under cache_lock */
+    uv_mutex_t cache_lock;
+    uint64_t cache_hits, cache_misses; /* of posts */
+    uint64_t start_us;
+    bool draining;
+};
+
+/* ---- async.c: work on a pool thread on behalf of a request ------------------------------------------------------ */
+struct dtd_async {
+    struct dtd_service *s;
+    struct dtd_req *req; /* NULL in `after` when the client has gone */
+    /* on a pool thread: must not touch req or the service, the cache (locked) and cfg excepted */
+    void (*work)(struct dtd_async *a);
+    void (*after)(struct dtd_async *a); /* on the loop's thread */
+    void (*release)(struct dtd_async *a);
+    uv_work_t handle;
+};
+/* Queue `a`, usually the first member of something larger; `release` frees it. Without a request, `work` is skipped
+ * where there is no thread. */
+void dtd_async_start(struct dtd_async *a);
+
+/* ---- routes.c --------------------------------------------------------------------------------------------------- */
+void dtd_serve(struct dtd_req *r);
+struct dtd_route {
+    unsigned method;
+    const char *path;
+    void (*fn)(struct dtd_service *s, struct dtd_req *r);
+    const char *summary;
+};
+extern const struct dtd_route dtd_routes[]; /* ends with path NULL */
+
+/* ---- handlers --------------------------------------------------------------------------------------------------- */
+void api_root(struct dtd_service *s, struct dtd_req *r); /* api-status.c */
+void api_healthz(struct dtd_service *s, struct dtd_req *r);
+void api_metrics(struct dtd_service *s, struct dtd_req *r);
+void api_devices(struct dtd_service *s, struct dtd_req *r);
+void api_post_job(struct dtd_service *s, struct dtd_req *r); /* api-post.c */
+void api_jobs(struct dtd_service *s, struct dtd_req *r);     /* api-jobs.c */
+void api_job(struct dtd_service *s, struct dtd_req *r);
+void api_cancel(struct dtd_service *s, struct dtd_req *r);
+void api_result(struct dtd_service *s, struct dtd_req *r);
+void api_events(struct dtd_service *s, struct dtd_req *r); /* api-events.c */
+void api_plan(struct dtd_service *s, struct dtd_req *r);   /* api-docs.c */
+void api_report(struct dtd_service *s, struct dtd_req *r);
+void api_trace(struct dtd_service *s, struct dtd_req *r);
+void api_analysis(struct dtd_service *s, struct dtd_req *r);
+void api_cache(struct dtd_service *s, struct dtd_req *r);
+
+void api_cache_entries(struct dtd_service *s, struct dtd_req *r); /* api-cache.c */
+void api_cache_verify(struct dtd_service *s, struct dtd_req *r);
+void api_cache_gc(struct dtd_service *s, struct dtd_req *r);
+void api_cache_export(struct dtd_service *s, struct dtd_req *r);
+void api_cache_import(struct dtd_service *s, struct dtd_req *r);
+void api_cache_nearest(struct dtd_service *s, struct dtd_req *r);
+
+void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c */
+/* api-post.c: equal for posts that may share a job. */
+int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
+                  char share[DT_SHA256_TEXT], struct dt_err *e);
+
+/* own.c: the job is done, once those who posted it are written down as owners of the signature's entries. Takes
+ * `document`. */
+void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
+                char *document, size_t len);
+
+/* ---- peer.c ----------------------------------------------------------------------------------------------------- */
+uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */
+/* root, the service's user, or whom the configuration names */
+bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r);
+#define DTD_ADMINS_ONLY                                                                                                \
+    "only root, the service's user and those whom admin_group or admin_uids of its configuration names may "
+
+void dtd_reply_json(struct dtd_req *r, int status, const char *headers, json_t *o); /* takes o; NULL: out of memory */
+
+#endif

@@ -1,0 +1,227 @@
+/* The report of a plan: one HTML file without scripts, fonts or anything else from outside, so that it can be mailed
+ * and opened anywhere.
+ *
+ * Sections: times (with their method: a modelled time never stands without that word), warnings, rewrites with verdict
+ * and reason, the launches of the plan, what it assumes, the generated PTX (folded). Every string of the document is
+ * escaped: names and PTX are somebody's input. A policy in the head forbids the browser to load or run anything even
+ * so.
+ */
+#include "daemon/shared/report.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/str.h"
+
+static void esc(struct dt_str *o, const char *s)
+{
+    for (; s && *s; s++) {
+        switch (*s) {
+        case '<': dt_str_add(o, "&lt;"); break;
+        case '>': dt_str_add(o, "&gt;"); break;
+        case '&': dt_str_add(o, "&amp;"); break;
+        case '"': dt_str_add(o, "&quot;"); break;
+        default: dt_str_addc(o, (unsigned char)*s < 32 && *s != '\n' && *s != '\t' ? '?' : *s);
+        }
+    }
+}
+
+static const char *str(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? s : "";
+}
+
+static double num(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
+
+static void cell(struct dt_str *o, const char *s)
+{
+    dt_str_add(o, "<td>");
+    esc(o, s);
+    dt_str_add(o, "</td>");
+}
+
+/* A list, an object or a number in a cell: strings joined, the rest as JSON. */
+static void cell_json(struct dt_str *o, const json_t *v)
+{
+    dt_str_add(o, "<td>");
+    if (json_is_array(v)) {
+        size_t i;
+        const json_t *e;
+        json_array_foreach (v, i, e) {
+            if (i)
+                dt_str_add(o, json_is_string(e) ? " + " : " × ");
+            if (json_is_string(e))
+                esc(o, json_string_value(e));
+            else
+                dt_str_addf(o, "%.0f", json_number_value(e));
+        }
+    } else if (json_is_number(v)) {
+        dt_str_addf(o, "%.6g", json_number_value(v));
+    } else if (v) {
+        char *s = json_dumps(v, JSON_ENCODE_ANY);
+        esc(o, s);
+        free(s);
+    }
+    dt_str_add(o, "</td>");
+}
+
+static void time_row(struct dt_str *o, const char *what, const json_t *t, double longest)
+{
+    double us = num(t, "time_us");
+    dt_str_addf(o, "<tr><th>%s</th><td class=n>%.2f µs</td>", what, us);
+    cell(o, str(t, "method"));
+    dt_str_addf(o, "<td class=n>%.0f launches</td><td class=bar><div style=\"width:%.1f%%\"></div></td></tr>\n",
+                num(t, "launches"), longest > 0 ? 100 * us / longest : 0);
+}
+
+static void times(struct dt_str *o, const json_t *plan)
+{
+    const json_t *a = json_object_get(plan, "baseline"), *b = json_object_get(plan, "optimized");
+    double x = num(a, "time_us"), y = num(b, "time_us"), longest = x > y ? x : y;
+    dt_str_add(o, "<h2>Time of one pass</h2><table>\n");
+    time_row(o, "as posted", a, longest);
+    time_row(o, "plan", b, longest);
+    dt_str_add(o, "</table>\n");
+    const json_t *v = json_object_get(plan, "verified");
+    if (v && json_is_true(json_object_get(v, "unchanged")))
+        dt_str_add(o, "<p>The plan is the posted launches");
+    else if (v)
+        dt_str_addf(o,
+                    !strcmp(str(v, "device"), "cuda")
+                        ? "<p>Verified %s on %.0f inputs and in %.0f runs with delayed blocks, on the CUDA device"
+                        : "<p>Verified %s on %.0f inputs under %.0f block orders, on the software device",
+                    json_is_true(json_object_get(v, "bitwise")) ? "bit by bit"
+                                                                : "as far as the original's bits are its own",
+                    num(v, "inputs"), num(v, "schedules"));
+    if (json_is_true(json_object_get(v, "races")))
+        dt_str_add(o, "; the posted launches race, so what they leave is a matter of luck");
+    const json_t *part = v ? json_object_get(v, "sampled") : NULL;
+    if (part)
+        dt_str_addf(o, "; a sample: %.0f of %.0f blocks ran, and what they leave in the outputs was compared",
+                    num(part, "blocks"), num(part, "of"));
+    if (v)
+        dt_str_add(o, ".</p>\n");
+}
+
+static void rewrites(struct dt_str *o, const json_t *plan)
+{
+    bool modeled = !strncmp(str(json_object_get(plan, "baseline"), "method"), "modeled", 7);
+    size_t i;
+    const json_t *r;
+    dt_str_add(o,
+               "<h2>Rewrites tried</h2><table><tr><th>kind<th>level<th>launches<th>verdict<th>time<th>reason</tr>\n");
+    json_array_foreach (json_object_get(plan, "rewrites"), i, r) {
+        dt_str_addf(o, "<tr class=%s>", !strcmp(str(r, "verdict"), "kept") ? "kept" : "no");
+        cell(o, str(r, "kind"));
+        cell(o, str(r, "level"));
+        cell_json(o, json_object_get(r, "launches"));
+        cell(o, str(r, "verdict"));
+        if (json_is_number(json_object_get(r, "before_us")))
+            dt_str_addf(o, "<td class=n>%s %.2f → %.2f µs</td>", modeled ? "modeled" : "measured", num(r, "before_us"),
+                        num(r, "after_us"));
+        else
+            dt_str_add(o, "<td></td>");
+        cell(o, str(r, "reason"));
+        dt_str_add(o, "</tr>\n");
+    }
+    dt_str_add(o, "</table>\n");
+}
+
+static void warnings(struct dt_str *o, const json_t *plan)
+{
+    const json_t *list = json_object_get(plan, "warnings"), *v;
+    size_t i;
+    if (!json_array_size(list))
+        return;
+    dt_str_add(o, "<h2>Warnings</h2><table><tr><th>code<th>launch<th>buffer<th>message<th>line</tr>\n");
+    json_array_foreach (list, i, v) {
+        dt_str_add(o, "<tr>");
+        cell(o, str(v, "code"));
+        cell(o, str(v, "launch"));
+        cell(o, str(v, "buffer"));
+        cell(o, str(v, "message"));
+        cell(o, *str(v, "line") ? str(v, "line") : str(v, "instruction"));
+        dt_str_add(o, "</tr>\n");
+    }
+    dt_str_add(o, "</table>\n");
+}
+
+static void launches(struct dt_str *o, const json_t *plan)
+{
+    size_t i;
+    const json_t *l;
+    dt_str_add(o, "<h2>Launches of the "
+                  "plan</h2><table><tr><th>name<th>entry<th>grid<th>block<th>shared<th>stream<th>after</tr>\n");
+    json_array_foreach (json_object_get(plan, "launches"), i, l) {
+        dt_str_add(o, "<tr>");
+        cell(o, str(l, "name"));
+        cell(o, str(l, "entry"));
+        static const char *const rest[] = {"grid", "block", "shared", "stream", "after"};
+        for (size_t k = 0; k < sizeof rest / sizeof *rest; k++)
+            cell_json(o, json_object_get(l, rest[k]));
+        dt_str_add(o, "</tr>\n");
+    }
+    dt_str_add(o, "</table>\n");
+}
+
+static void rest(struct dt_str *o, const json_t *plan)
+{
+    const char *name;
+    const json_t *m;
+    char *s = json_dumps(json_object_get(plan, "assumes"), JSON_INDENT(1));
+    if (s) {
+        dt_str_add(o, "<h2>Assumptions</h2><p>Whoever runs the plan checks them; a binding that breaks one runs the "
+                      "posted launches.</p><pre>");
+        esc(o, s);
+        dt_str_add(o, "</pre>\n");
+        free(s);
+    }
+    dt_str_add(o, "<h2>Modules</h2>\n");
+    json_object_foreach ((json_t *)json_object_get(plan, "modules"), name, m) {
+        dt_str_add(o, "<details><summary>");
+        esc(o, name);
+        dt_str_add(o, "</summary><pre>");
+        esc(o, *str(m, "ptx") ? str(m, "ptx") : str(m, "cuda"));
+        dt_str_add(o, "</pre></details>\n");
+    }
+}
+
+char *dtd_report_html(const json_t *plan)
+{
+    struct dt_str o = {0};
+    const json_t *dev = json_object_get(plan, "device"), *tools = json_object_get(plan, "toolchain"), *v;
+    const char *name;
+    dt_str_add(
+        &o,
+        "<!doctype html>\n<html lang=en><head><meta charset=utf-8><title>dovetail plan</title>\n"
+        "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
+        "<style>body{font:15px/1.5 sans-serif;margin:2em auto;max-width:70em;padding:0 1em;color:#222;background:#fff}"
+        "table{border-collapse:collapse}td,th{padding:.2em .8em .2em 0;text-align:left;vertical-align:top}"
+        "tr{border-bottom:1px solid #ddd}.n{text-align:right;white-space:nowrap}.no{color:#777}.bar{width:20em}"
+        ".bar "
+        "div{background:#3a7;height:1em}pre{overflow:auto;background:#f6f6f6;padding:1em;font-size:13px}</style></"
+        "head>\n"
+        "<body><h1>dovetail plan</h1>\n<p>");
+    esc(&o, str(dev, "name"));
+    dt_str_add(&o, ", ");
+    esc(&o, str(dev, "arch"));
+    dt_str_add(&o, "<br>signature <code>");
+    esc(&o, str(plan, "signature"));
+    dt_str_add(&o, "</code><br>");
+    json_object_foreach ((json_t *)tools, name, v) {
+        esc(&o, name);
+        dt_str_add(&o, " ");
+        esc(&o, json_string_value(v));
+        dt_str_add(&o, " · ");
+    }
+    dt_str_addf(&o, "report by dovetail %s</p>\n", DOVETAIL_VERSION);
+    times(&o, plan);
+    warnings(&o, plan);
+    rewrites(&o, plan);
+    launches(&o, plan);
+    rest(&o, plan);
+    dt_str_add(&o, "</body></html>\n");
+    return dt_str_take(&o);
+}

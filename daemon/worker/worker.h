@@ -1,0 +1,61 @@
+/* The worker process: the only one that touches kernels and the device. Private to worker*.c. */
+#ifndef DTD_WORKER_H
+#define DTD_WORKER_H
+
+#include <jansson.h>
+
+#include "cache/cache.h"
+#include "daemon/shared/lookup.h"
+#include "daemon/shared/options.h"
+#include "device/device.h"
+#include "graph/graph.h"
+
+struct wrk {
+    const char *spec;       /* --device */
+    const char *cache_path; /* --cache or NULL */
+    struct dev_device *dev; /* NULL until wrk_open */
+    struct cache *cache;    /* NULL: cannot be used, work goes on without */
+    struct wrk_memo *memo;  /* memo.c */
+    bool calibrated;        /* the software device has the figures of a stored calibration */
+    char key[192], toolchain[192];
+    int out;         /* frames go here */
+    uint32_t number; /* of the request that they answer */
+    uint64_t last_progress_us;
+    char last_stage[32];
+};
+
+/* Footprints of launches and trials of rewrites, kept from job to job and from worker to worker (memo.c). */
+const struct ana_memo *wrk_memo(struct wrk *w, enum cache_kept kind); /* NULL: out of memory */
+void wrk_memo_flush(struct wrk *w);                                   /* what is new goes to the cache's file */
+void wrk_memo_done(struct wrk *w);
+
+struct ana_result;
+struct rw_options;
+/* recipe.c. 1: *ret_plan was made by the imported recipe of the key, which is *ret_recipe (new references); 0:
+ * there is none, or it does not hold; negative: error. */
+int wrk_plan_by_recipe(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const struct dev_prog *p,
+                       const struct ana_result *a, const struct rw_options *o, json_t **ret_plan, json_t **ret_recipe,
+                       struct dt_err *e);
+
+/* What a verb gives back. */
+struct wrk_answer {
+    bool hit;
+    char signature[DT_SHA256_TEXT], digest[DT_SHA256_TEXT]; /* "" where there is none */
+    json_t *document;
+};
+
+int wrk_open(struct wrk *w, struct dt_err *e); /* the device, once */
+void wrk_open_cache(struct wrk *w);            /* once; without it work goes on */
+void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
+
+/* Verbs: `in` is the request's graph, or for a verb that takes none the whole request. */
+typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e);
+wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* plan.c */
+wrk_verb wrk_run;                                               /* run.c */
+wrk_verb wrk_calibrate;                                         /* calibrate.c */
+/* Before a software device is opened: give its model the figures of a calibration that the cache has of its GPU, by the
+ * environment. False: there is none. */
+bool wrk_calibrated(struct wrk *w);
+wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* worker.c */
+
+#endif
