@@ -161,7 +161,7 @@ static int bench(struct dev_device *d, const char *folder, bool only, struct dt_
         else
             ana_free(r);
     }
-    bool soft = !strcmp(dev_info(d)->kind, "soft");
+    bool soft = dev_info(d)->soft;
     for (unsigned k = 0; k < 8 && !rc && !only; k++) { /* slices, whole; twice; by each recorder */
         const char *recorder = k & 1 ? "native" : "instrumented";
         struct ana_options o = {
@@ -197,9 +197,10 @@ static int bench(struct dev_device *d, const char *folder, bool only, struct dt_
         for (uint32_t i = 0; i < g->nlaunch; i++)
             if (g->launch[i].kind == DT_KERNEL)
                 json_array_append_new(rows, row(&g->launch[i], &kept->launch[i], count, i));
-        json_t *out = json_pack("{s:s,s:s,s:f,s:f,s:f,s:I,s:I,s:o}", "graph", name ? name + 1 : folder, "device",
-                                dev_info(d)->kind, "compile_us", compile, "first_us", first, "analysis_us", analysis,
-                                "peak_bytes", (json_int_t)peak(), "edges", (json_int_t)kept->nedge, "launches", rows);
+        json_t *out =
+            json_pack("{s:s,s:s,s:f,s:f,s:f,s:I,s:I,s:o}", "graph", name ? name + 1 : folder, "device",
+                      dev_kind(dev_info(d)), "compile_us", compile, "first_us", first, "analysis_us", analysis,
+                      "peak_bytes", (json_int_t)peak(), "edges", (json_int_t)kept->nedge, "launches", rows);
         if (!only) {
             json_object_set_new(out, "plain_run_us", json_real(plain));
             json_object_set(out, "ways", ways);

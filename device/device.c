@@ -146,7 +146,7 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
     if (!cu->soft)
         i.l2_halves = l2_halves(i.cc_major, i.cc_minor);
     snprintf(i.arch, sizeof i.arch, "sm_%d%d", major, minor);
-    snprintf(i.kind, sizeof i.kind, "%s", cu->soft ? "soft" : "cuda");
+    i.soft = cu->soft;
     snprintf(i.model, sizeof i.model, "%s", model ? model : "");
     *ret = i;
     return 0;

@@ -20,7 +20,8 @@
 struct dev_device;
 
 struct dev_info {
-    char name[128], kind[8] /* "soft" or "cuda" */, arch[16] /* "sm_90" */, model[16] /* soft: "h200", else "" */;
+    bool soft; /* the software device; else a GPU */
+    char name[128], arch[16] /* "sm_90" */, model[16] /* soft: "h200", else "" */;
     unsigned sms, cc_major, cc_minor, max_threads_sm, max_blocks_sm, regs_sm, shared_sm, shared_block,
         shared_block_optin;
     unsigned shared_reserved, l2_bytes;
@@ -31,6 +32,9 @@ struct dev_info {
     char sharing[8];
     int driver_version; /* 13000 */
 };
+
+/* What documents call it. */
+static inline const char *dev_kind(const struct dev_info *i) { return i->soft ? "soft" : "cuda"; }
 
 /* spec: "auto", "cuda", "cuda:N", "soft", "soft:MODEL" (contract.md §5). auto: a real GPU if one answers, else soft.
  * DT_E_NO_DEVICE. */

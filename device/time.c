@@ -213,7 +213,7 @@ static int modelled(struct dev_run *r, struct dev_time *ret, double *step_us, st
 int dev_run_timeline(struct dev_run *r, double *start_us, double *end_us, struct dt_err *e)
 {
     int err = 0;
-    if (strcmp(r->dev->info.kind, "soft") || !r->exec)
+    if (!r->dev->info.soft || !r->exec)
         return dt_err_set(e, DT_E_UNSUPPORTED, "there is no modelled timeline");
     for (uint32_t i = 0; i < r->prog->graph->nlaunch && !err; i++)
         err = dev_cu(r->dev, r->dev->cu->dovetailGraphNodeTime(r->exec, r->node[i], &start_us[i], &end_us[i]),

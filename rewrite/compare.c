@@ -22,7 +22,7 @@
 
 #define NOISE 0.001
 
-bool rw_measures(const struct rw_planner *p) { return strcmp(dev_info(p->dev)->kind, "soft") != 0; }
+bool rw_measures(const struct rw_planner *p) { return !dev_info(p->dev)->soft; }
 
 static void take(struct rw_state *s, const struct dev_measured *m)
 {

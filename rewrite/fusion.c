@@ -556,7 +556,7 @@ static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct d
     if (r)
         return r;
     for (int s = 0; s < 2; s++)
-        if (c->own[s] && !strcmp(c->dev->kind, "soft"))
+        if (c->own[s] && c->dev->soft)
             dt_str_addf(&x->hint,
                         " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
                         c->prog->graph->launch[c->launch[s]].name);

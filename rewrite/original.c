@@ -353,7 +353,7 @@ int rw_original_check(struct dev_device *d, const struct dev_prog *p, const stru
                       const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
                       struct rw_original *ret, struct dt_err *e)
 {
-    struct rw_original o = {.racy = dt_calloc(p->graph->nlaunch + 1, 1), .seen = !strcmp(dev_info(d)->kind, "soft")};
+    struct rw_original o = {.racy = dt_calloc(p->graph->nlaunch + 1, 1), .seen = dev_info(d)->soft};
     struct checker c = {.d = d,
                         .p = p,
                         .a = a,

@@ -167,7 +167,7 @@ static json_t *assumes(const struct rw_state *s, const struct dev_info *d, json_
     }
     ok = ok && put(o, "align", json_incref(align)) && put(o, "constant", json_incref(constant)) &&
          put(o, "evidence", json_string(ana_evidence_text(s->evidence))) &&
-         put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", d->kind)) &&
+         put(o, "maps", json_pack("{s:s, s:s}", "name", d->name, "kind", dev_kind(d))) &&
          (!code || put(o, "machine_code", json_incref(code)));
     json_decref(align);
     json_decref(constant);
@@ -225,7 +225,7 @@ static json_t *toolchain(const struct dev_info *d)
 {
     json_t *o = json_object();
     char driver[32];
-    snprintf(driver, sizeof driver, "%s %d.%d", d->kind, d->driver_version / 1000, d->driver_version % 1000 / 10);
+    snprintf(driver, sizeof driver, "%s %d.%d", dev_kind(d), d->driver_version / 1000, d->driver_version % 1000 / 10);
     const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
     if (!o || !put(o, "dovetail", json_string(DOVETAIL_VERSION)) || !put(o, "rewriter", json_string(RW_VERSION)) ||
         !put(o, "nvrtc", nvrtc ? json_string(nvrtc) : json_null()) ||
@@ -263,7 +263,7 @@ static json_t *verified(const struct rw_planner *p)
     json_t *o = same ? json_pack("{s:b,s:b}", "bitwise", clean, "unchanged", 1)
                      : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs",
                                  (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
-                                 "device", dev_info(p->dev)->kind);
+                                 "device", dev_kind(dev_info(p->dev)));
     bool ok = o && (!p->original.races || put(o, "races", json_true()));
     if (ok && !same && p->sampled[1])
         ok = put(o, "sampled",

@@ -300,7 +300,7 @@ int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, cons
     struct marks m;
     *ret = NULL;
     most = most ? most : RW_WHOLE;
-    if (strcmp(dev_info(d)->kind, "soft") || footprint(a) < most / PER_BYTE)
+    if (!dev_info(d)->soft || footprint(a) < most / PER_BYTE)
         return 0;
     int r = take(a, 1, &s, &m, e);
     struct dev_cost *cost = dt_calloc(g->nlaunch + 1, sizeof *cost);

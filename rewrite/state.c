@@ -41,7 +41,7 @@ static bool all_known(const struct rw_state *s)
 int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 {
     struct dev_run *run = NULL;
-    bool soft = !strcmp(dev_info(p->dev)->kind, "soft");
+    bool soft = dev_info(p->dev)->soft;
     int r = 0;
     free(s->step_us);
     s->step_us = dt_calloc(s->graph->nlaunch + 1, sizeof *s->step_us);

@@ -111,7 +111,7 @@ int rw_recover(struct dev_device *d, int r, struct dt_err *e)
     if (r != DT_E_BOUNDS && r != DT_E_TRAP && r != DT_E_DEADLOCK && r != DT_E_RACE && r != DT_E_UNINIT &&
         r != DT_E_BARRIER && r != DT_E_TIMEOUT)
         return r;
-    if (r == DT_E_TIMEOUT && strcmp(dev_info(d)->kind, "soft"))
+    if (r == DT_E_TIMEOUT && !dev_info(d)->soft)
         return DT_E_DEVICE; /* the kernel still runs; only the end of the process stops it */
     int x = dev_reset(d, &mine);
     if (x < 0) {
@@ -309,12 +309,8 @@ int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, 
                          struct dt_err *e)
 {
     struct rw_reference *ref = dt_calloc(1, sizeof *ref);
-    struct runs x = {.ref = ref,
-                     .dev = d,
-                     .original = original,
-                     .checked = checked,
-                     .cost = cost,
-                     .soft = !strcmp(dev_info(d)->kind, "soft")};
+    struct runs x = {
+        .ref = ref, .dev = d, .original = original, .checked = checked, .cost = cost, .soft = dev_info(d)->soft};
     if (!ref || !(ref->want = dt_calloc(inputs ? inputs : 1, sizeof *ref->want))) {
         free(ref);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -387,7 +383,7 @@ int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const s
     struct dt_graph late = {0};
     struct dev_prog *slow = NULL;
     char what[64], **text = NULL;
-    bool soft = !strcmp(dev_info(d)->kind, "soft"), talks = ref->talks || rw_talks(plan);
+    bool soft = dev_info(d)->soft, talks = ref->talks || rw_talks(plan);
     if (inputs > ref->inputs)
         inputs = ref->inputs;
     int r = ref->sample ? rw_sample_writes(ref->sample, ref->graph, a, e) : 0;

@@ -143,7 +143,7 @@ static int make_key(struct ana_rec *s, uint32_t launch, struct order *o, char ke
     if (rc || dt_sha256_init(&h))
         return rc ? rc : DT_E_NOMEM;
     dt_sha256_addstr(&h, HEAD DOVETAIL_VERSION "; " ANA_FOOTPRINTS);
-    dt_sha256_addstr(&h, d->kind);
+    dt_sha256_addstr(&h, dev_kind(d));
     dt_sha256_addstr(&h, d->arch);
     dt_sha256_addstr(&h, d->model);
     dt_sha256_addu64(&h, d->sms);

@@ -295,7 +295,7 @@ static int run(struct dev_device *d, const struct dev_prog *p, const struct ana_
         return dt_err_set(e, DT_E_NOMEM, "no memory for an analysis");
     r->prog = p;
     struct ana_rec s = {.d = d, .p = p, .g = p->graph, .o = o, .r = r, .native = o->way == ANA_WAY_NATIVE, .e = e};
-    s.limit = s.o->max_bytes ? s.o->max_bytes : strcmp(dev_info(d)->kind, "soft") ? DEFAULT_BYTES : DEFAULT_SOFT_BYTES;
+    s.limit = s.o->max_bytes ? s.o->max_bytes : dev_info(d)->soft ? DEFAULT_SOFT_BYTES : DEFAULT_BYTES;
     int rc = record(&s);
     done(&s);
     *ret_again = rc && s.sliced && s.found;

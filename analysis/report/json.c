@@ -189,8 +189,8 @@ static json_t *edge_json(const struct ana_edge *e, const struct dt_graph *g, boo
 
 json_t *dev_info_to_json(const struct dev_info *i)
 {
-    json_t *o =
-        json_pack("{s:s, s:s, s:s, s:I}", "name", i->name, "kind", i->kind, "arch", i->arch, "sms", (json_int_t)i->sms);
+    json_t *o = json_pack("{s:s, s:s, s:s, s:I}", "name", i->name, "kind", dev_kind(i), "arch", i->arch, "sms",
+                          (json_int_t)i->sms);
     if (o && *i->sharing)
         json_object_set_new(o, "sharing", json_string(i->sharing));
     return o;

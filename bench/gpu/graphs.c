@@ -174,7 +174,7 @@ int cmd_graph(const char *spec, int argc, char **argv)
     if (!err)
         err = bitwise(&original, &plan, &slow, n, what, sizeof what, &e);
     json_t *o =
-        json_pack("{s:s, s:i, s:i}", "kind", d ? dev_info(d)->kind : "", "launches",
+        json_pack("{s:s, s:i, s:i}", "kind", d ? dev_kind(dev_info(d)) : "", "launches",
                   original.g ? (int)original.g->nlaunch : 0, "plan_launches", plan.g ? (int)plan.g->nlaunch : 0);
     if (!err && n) {
         json_object_set_new(o, "bitwise", json_boolean(!*what));
@@ -187,7 +187,7 @@ int cmd_graph(const char *spec, int argc, char **argv)
         err = dev_run_fill(plan.run, 0, -1, &e);
     if (!err)
         err = times(d, &original, &plan, false, o, &e);
-    if (!err && strcmp(dev_info(d)->kind, "soft"))
+    if (!err && !dev_info(d)->soft)
         err = times(d, &original, &plan, true, o, &e);
     if (err < 0) {
         json_decref(o);

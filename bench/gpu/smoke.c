@@ -123,7 +123,7 @@ static json_t *about(struct dev_device *d)
     struct dev_state state;
     dev_state(d, &state);
     return json_pack("{s:{s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:s}, s:o, s:s, s:s}", "device", "name", i->name, "kind",
-                     i->kind, "arch", i->arch, "sms", (json_int_t)i->sms, "shared_sm", (json_int_t)i->shared_sm,
+                     dev_kind(i), "arch", i->arch, "sms", (json_int_t)i->sms, "shared_sm", (json_int_t)i->shared_sm,
                      "shared_reserved", (json_int_t)i->shared_reserved, "driver", i->driver_version, "sharing",
                      i->sharing, "state", state_json(&state), "nvrtc",
                      dev_nvrtc_version() ? dev_nvrtc_version() : "none", "nvjitlink",

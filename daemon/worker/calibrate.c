@@ -31,7 +31,7 @@ static void place(const struct dev_info *i, char *out, size_t n)
 {
     snprintf(out, n, "calibration");
     for (size_t k = 0; k < sizeof gpus / sizeof *gpus; k++)
-        if (!strcmp(i->kind, "cuda") && !*i->sharing && !strcmp(i->name, gpus[k].name) && i->sms == gpus[k].sms)
+        if (!i->soft && !*i->sharing && !strcmp(i->name, gpus[k].name) && i->sms == gpus[k].sms)
             snprintf(out, n, "calibration soft:%s", gpus[k].model);
 }
 

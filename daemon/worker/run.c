@@ -125,7 +125,7 @@ static int run(struct wrk *w, const struct dt_graph *g, const struct dev_prog *p
         dev_set_schedule(w->dev, 0, false);
     if (r >= 0) {
         wrk_progress("time", "timing", 0, 1, w);
-        r = dev_run_time(dr, strcmp(dev_info(w->dev)->kind, "soft") ? REPS_REAL : 1, &t, NULL, e);
+        r = dev_run_time(dr, dev_info(w->dev)->soft ? 1 : REPS_REAL, &t, NULL, e);
     }
     dev_run_free(dr);
     if (check && r < 0)
@@ -157,7 +157,7 @@ static int posted(json_t *doc, struct dt_graph **ret, struct dt_err *e)
 static int may_run(const struct wrk *w, struct dt_graph *g, json_t *doc, struct dt_graph **ret_old, struct dt_str *why,
                    struct dt_err *e)
 {
-    int r = g->is_plan && strcmp(dev_info(w->dev)->kind, "soft") ? posted(doc, ret_old, e) : 0;
+    int r = g->is_plan && !dev_info(w->dev)->soft ? posted(doc, ret_old, e) : 0;
     if (r < 0 || !*ret_old)
         return r < 0 ? r : 1;
     return rw_carried(w->dev, g, *ret_old, why, e);

@@ -88,8 +88,8 @@ int wrk_open(struct wrk *w, struct dt_err *e)
         return r;
     const struct dev_info *i = dev_info(w->dev);
     const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
-    w->calibrated = w->calibrated && !strcmp(i->kind, "soft");
-    if (!strcmp(i->kind, "soft")) {
+    w->calibrated = w->calibrated && i->soft;
+    if (i->soft) {
         limit_memory();
         snprintf(w->key, sizeof w->key, "soft:%s", i->model);
     } else {
@@ -127,10 +127,10 @@ int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct w
         dt_log(DT_LOG_WARN, "devices: %s", ignored.detail ? ignored.detail : "");
     dt_err_done(&ignored);
     const char *given = getenv("DOVETAIL_SOFTGPU_FIGURES");
-    const char *figures = w->calibrated                            ? "calibrated"
-                          : strcmp(dev_info(w->dev)->kind, "soft") ? NULL
-                          : given && *given                        ? "given"
-                                                                   : "stock";
+    const char *figures = w->calibrated             ? "calibrated"
+                          : !dev_info(w->dev)->soft ? NULL
+                          : given && *given         ? "given"
+                                                    : "stock";
     a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
                             dev_info_to_json(dev_info(w->dev)), "arch", dev_info(w->dev)->arch, "key", w->key,
                             "toolchain", w->toolchain, "figures", figures, "devices", list);

@@ -77,7 +77,7 @@ static void opens(void **state)
 {
     struct dt_err e = {0};
     struct dev_device *d = NULL, *l4;
-    assert_string_equal(dev_info(dev)->kind, "soft");
+    assert_true(dev_info(dev)->soft);
     assert_string_equal(dev_info(dev)->model, "h200");
     assert_string_equal(dev_info(dev)->arch, "sm_90");
     assert_int_equal(dev_info(dev)->sms, 132);
