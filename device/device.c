@@ -155,7 +155,7 @@ static int read_info(const struct dev_driver *cu, CUdevice dev, struct dev_info 
 static int find_real(unsigned ordinal, const struct dev_driver **ret_cu, CUdevice *ret, struct dt_err *e)
 {
     int count = 0;
-    int r = dev_driver_open(false, ret_cu, e);
+    int r = dev_driver_open(false, NULL, ret_cu, e);
     if (r < 0)
         return r;
     CUresult c = (*ret_cu)->cuDeviceGetCount(&count);
@@ -167,9 +167,10 @@ static int find_real(unsigned ordinal, const struct dev_driver **ret_cu, CUdevic
     return c == CUDA_SUCCESS ? 0 : cu_error(*ret_cu, c, "cuDeviceGet", e);
 }
 
-static int find_soft(const char *model, const struct dev_driver **ret_cu, CUdevice *ret, struct dt_err *e)
+static int find_soft(const char *model, const char *figures, const struct dev_driver **ret_cu, CUdevice *ret,
+                     struct dt_err *e)
 {
-    int r = dev_driver_open(true, ret_cu, e);
+    int r = dev_driver_open(true, figures, ret_cu, e);
     if (r < 0)
         return r;
     if ((*ret_cu)->dovetailDeviceByModel(ret, model) != CUDA_SUCCESS)
@@ -177,14 +178,15 @@ static int find_soft(const char *model, const struct dev_driver **ret_cu, CUdevi
     return 0;
 }
 
-static int find(const char *spec, const struct dev_driver **ret_cu, CUdevice *ret, struct dt_err *e)
+static int find(const char *spec, const char *figures, const struct dev_driver **ret_cu, CUdevice *ret,
+                struct dt_err *e)
 {
     if (!spec || !*spec || !strcmp(spec, "auto"))
-        return !find_real(0, ret_cu, ret, NULL) ? 0 : find_soft("h200", ret_cu, ret, e);
+        return !find_real(0, ret_cu, ret, NULL) ? 0 : find_soft("h200", figures, ret_cu, ret, e);
     if (!strcmp(spec, "soft"))
-        return find_soft("h200", ret_cu, ret, e);
+        return find_soft("h200", figures, ret_cu, ret, e);
     if (!strncmp(spec, "soft:", 5) && spec[5])
-        return find_soft(spec + 5, ret_cu, ret, e);
+        return find_soft(spec + 5, figures, ret_cu, ret, e);
     if (!strcmp(spec, "cuda"))
         return find_real(0, ret_cu, ret, e);
     if (!strncmp(spec, "cuda:", 5) && spec[5] && strlen(spec + 5) < 4 &&
@@ -221,13 +223,18 @@ static int settle(struct dev_device *d, struct dt_err *e)
 
 int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e)
 {
+    return dev_open_figures(spec, NULL, ret, e);
+}
+
+int dev_open_figures(const char *spec, const char *figures, struct dev_device **ret, struct dt_err *e)
+{
     struct dev_device *d = dt_calloc(1, sizeof *d);
     if (!d)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     const char *ms = getenv("DOVETAIL_KERNEL_TIMEOUT_MS");
     d->deadline_ms =
         ms && *ms && strspn(ms, "0123456789") == strlen(ms) ? (unsigned)strtoul(ms, NULL, 10) : DEADLINE_MS;
-    int r = find(spec, &d->cu, &d->dev, e);
+    int r = find(spec, figures, &d->cu, &d->dev, e);
     if (!r)
         r = read_info(d->cu, d->dev, &d->info, e);
     if (!r && (d->info.cc_major * 10 + d->info.cc_minor) < 75)
@@ -388,14 +395,14 @@ int dev_list(void (*fn)(const char *spec, const struct dev_info *i, void *user),
     struct dev_info i;
     char spec[48];
     int count = 0;
-    if (!dev_driver_open(false, &cu, NULL) && !cu->soft && cu->cuDeviceGetCount(&count) == CUDA_SUCCESS)
+    if (!dev_driver_open(false, NULL, &cu, NULL) && !cu->soft && cu->cuDeviceGetCount(&count) == CUDA_SUCCESS)
         for (int k = 0; k < count; k++) {
             CUdevice dev;
             snprintf(spec, sizeof spec, "cuda:%d", k);
             if (cu->cuDeviceGet(&dev, k) == CUDA_SUCCESS && !read_info(cu, dev, &i, NULL))
                 fn(spec, &i, user);
         }
-    int r = dev_driver_open(true, &cu, e);
+    int r = dev_driver_open(true, NULL, &cu, e);
     if (r < 0)
         return count ? 0 : r;
     const char *model;

@@ -65,7 +65,7 @@ static int fill(struct dev_driver *d, void *lib, const char *path, struct dt_err
     return 0;
 }
 
-static int open_driver(struct dev_driver *d, bool soft, struct dt_err *e)
+static int open_driver(struct dev_driver *d, bool soft, const char *figures, struct dt_err *e)
 {
     struct dev_driver n = {0};
     dt_free_ char *path =
@@ -79,7 +79,9 @@ static int open_driver(struct dev_driver *d, bool soft, struct dt_err *e)
     int r = fill(&n, n.lib, path, e);
     if (!r && soft && !n.soft)
         r = dt_err_set(e, DT_E_NO_DEVICE, "%s is not dovetail's software device", path);
-    CUresult c = r ? CUDA_SUCCESS : n.cuInit(0);
+    CUresult c = r || !soft ? CUDA_SUCCESS : n.dovetailSetFigures(figures);
+    if (!r && c == CUDA_SUCCESS)
+        c = n.cuInit(0);
     if (c != CUDA_SUCCESS) {
         const char *name = NULL;
         n.cuGetErrorName(c, &name);
@@ -105,11 +107,11 @@ bool dev_driver_is_open(bool soft)
     return is;
 }
 
-int dev_driver_open(bool soft, const struct dev_driver **ret, struct dt_err *e)
+int dev_driver_open(bool soft, const char *figures, const struct dev_driver **ret, struct dt_err *e)
 {
     struct dev_driver *d = soft ? &drivers.soft : &drivers.real;
     pthread_mutex_lock(&drivers.lock);
-    int r = d->lib ? 0 : open_driver(d, soft, e);
+    int r = d->lib ? 0 : open_driver(d, soft, figures, e);
     pthread_mutex_unlock(&drivers.lock);
     if (!r)
         *ret = d;

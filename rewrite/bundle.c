@@ -6,8 +6,8 @@
  * wait (choose.c) leaves a folder under $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and `plan.json`,
  * both for `dovetail run`, and `what.txt`, the reason. Where there is a kernel but no plan with it yet, plan.json is
  * the original with this kernel as one more module: to run it is to compile all modules, so it is refused for the same
- * reason. The worker sets the variable to `bundles` beside the cache where nobody else has; empty, nothing is left. The
- * newest KEPT stay. A folder that cannot be written is no error.
+ * reason. Where the variable is not set, the folder is that of rw_bundles_in (the worker's: `bundles` beside the
+ * cache); where it is empty, nothing is left. The newest KEPT stay. A folder that cannot be written is no error.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -71,10 +71,29 @@ static void make_room(const char *base)
     }
 }
 
+static char *given; /* rw_bundles_in */
+
+int rw_bundles_in(const char *dir)
+{
+    char *copy = dt_strdup(dir);
+    if (!copy)
+        return DT_E_NOMEM;
+    free(given);
+    given = copy;
+    return 0;
+}
+
+/* Where bundles go; NULL or "": nowhere. */
+static const char *folder(void)
+{
+    const char *env = getenv("DOVETAIL_BUNDLES");
+    return env ? env : given;
+}
+
 /* Takes both documents. */
 static void leave(json_t *original, json_t *plan, const char *what)
 {
-    const char *base = getenv("DOVETAIL_BUNDLES");
+    const char *base = folder();
     dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL,
                   *second = plan ? json_dumps(plan, JSON_INDENT(1)) : NULL;
     const char *const text[] = {first, second, what};
@@ -95,11 +114,7 @@ static void leave(json_t *original, json_t *plan, const char *what)
     }
 }
 
-static bool wanted(void)
-{
-    const char *base = getenv("DOVETAIL_BUNDLES");
-    return base && *base;
-}
+static bool wanted(void) { return folder() && *folder(); }
 
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
 {

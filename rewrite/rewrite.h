@@ -67,6 +67,10 @@ int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const stru
 int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_graph *original, struct dt_str *why,
                struct dt_err *e);
 
+/* bundle.c: the folder for what the gate refuses, where DOVETAIL_BUNDLES does not say one. For the whole process,
+ * before any planning. DT_E_NOMEM. */
+int rw_bundles_in(const char *dir);
+
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
 #define RW_VERSION "19"
 

@@ -3,7 +3,7 @@
  * One row a device (its key: name, SMs, driver) and toolchain; a new calibration replaces it. `figures` of the document
  * is what DOVETAIL_SOFTGPU_FIGURES takes, so that the software device models this GPU elsewhere. Where the GPU is, by
  * name and SMs and not a slice or share of it, the very one that a model is of, the row says so, and from then on that
- * model has its newest figures in every worker with this cache (wrk_calibrated), unless the environment says what
+ * model has its newest figures in every worker with this cache (wrk_stored_figures), unless the environment says what
  * figures it has.
  */
 #include <stdio.h>
@@ -35,27 +35,24 @@ static void place(const struct dev_info *i, char *out, size_t n)
             snprintf(out, n, "calibration soft:%s", gpus[k].model);
 }
 
-bool wrk_calibrated(struct wrk *w)
+char *wrk_stored_figures(struct wrk *w)
 {
     const char *model = !strncmp(w->spec, "soft:", 5) ? w->spec + 5 : getenv("DOVETAIL_SOFTGPU_MODEL");
     char at[64];
     json_t *doc = NULL;
     struct dt_str text = {0};
     if (getenv("DOVETAIL_SOFTGPU_FIGURES") || (strncmp(w->spec, "soft", 4) && strcmp(w->spec, "auto")))
-        return false;
+        return NULL;
     model = model && *model ? model : "h200";
     wrk_open_cache(w);
     snprintf(at, sizeof at, "calibration soft:%s", model);
     if (!w->cache || cache_find(w->cache, "calibration", at, NULL, &doc, NULL) != 1)
-        return false;
+        return NULL;
     const char *figures = json_string_value(json_object_get(doc, "figures"));
     if (figures && *figures)
         dt_str_addf(&text, "%s:%s", model, figures);
-    /* read when the device's library is opened */
-    bool ok = text.s && !text.failed && setenv("DOVETAIL_SOFTGPU_FIGURES", text.s, 1) == 0;
-    dt_str_done(&text);
     json_decref(doc);
-    return ok;
+    return text.s ? dt_str_take(&text) : NULL;
 }
 
 static json_t *document(struct wrk *w, const struct dev_calibration *c)

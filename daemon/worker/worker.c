@@ -75,11 +75,11 @@ int wrk_open(struct wrk *w, struct dt_err *e)
 {
     if (w->dev)
         return 0;
-    w->calibrated = wrk_calibrated(w);
-    int r = dev_open(w->spec, &w->dev, e);
-    if (r < 0 && w->calibrated) { /* figures that the device does not take: an entry of another version */
+    dt_free_ char *figures = wrk_stored_figures(w);
+    w->calibrated = figures;
+    int r = dev_open_figures(w->spec, figures, &w->dev, e);
+    if (r < 0 && figures) { /* figures that the device does not take: an entry of another version */
         dt_err_done(e);
-        unsetenv("DOVETAIL_SOFTGPU_FIGURES");
         w->calibrated = false;
         dt_log(DT_LOG_WARN, "the figures of the stored calibration are not used");
         r = dev_open(w->spec, &w->dev, e);
@@ -297,7 +297,7 @@ static int request(struct wrk *w, const char *body, size_t len)
     return ret;
 }
 
-/* Where what the gate refuses is left (rewrite/bundle.c), if nobody said. */
+/* What the gate refuses is left beside the cache, if nobody says otherwise. */
 static void bundles_beside(const char *cache)
 {
     const char *end = cache ? strrchr(cache, '/') : NULL;
@@ -305,7 +305,7 @@ static void bundles_beside(const char *cache)
     if (end)
         dt_str_addf(&dir, "%.*s/bundles", (int)(end - cache), cache);
     if (end && !dir.failed)
-        setenv("DOVETAIL_BUNDLES", dir.s, 0);
+        rw_bundles_in(dir.s);
     dt_str_done(&dir);
 }
 

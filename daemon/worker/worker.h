@@ -53,9 +53,9 @@ typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, str
 wrk_verb wrk_analyze, wrk_optimize, wrk_explain, wrk_reprofile; /* plan.c */
 wrk_verb wrk_run;                                               /* run.c */
 wrk_verb wrk_calibrate;                                         /* calibrate.c */
-/* Before a software device is opened: give its model the figures of a calibration that the cache has of its GPU, by the
- * environment. False: there is none. */
-bool wrk_calibrated(struct wrk *w);
+/* Before a software device is opened: the figures of a calibration that the cache has of the GPU that it models, for
+ * dev_open_figures. NULL: there is none, or the environment says which figures it has. Caller frees. */
+char *wrk_stored_figures(struct wrk *w);
 wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* worker.c */
 
 #endif

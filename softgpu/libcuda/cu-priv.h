@@ -320,6 +320,8 @@ CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_
 struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *stats);
 
 /* ---- launch.c, state.c: the checking modes ---- */
+/* extension.c: of the timing models, by dovetailSetFigures or DOVETAIL_SOFTGPU_FIGURES; NULL: neither says any */
+const char *cu_figures(void);
 const char *cu_environment_checks(void); /* DOVETAIL_CHECK, "" where it is not set */
 
 /* ---- copy.c ---- */

@@ -6,6 +6,7 @@
  * before it is used.
  */
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,6 +36,19 @@ CUresult dovetailDeviceModel(const char **ret, CUdevice dev)
     *ret = cu_device_at(dev)->model->id;
     return CUDA_SUCCESS;
 }
+
+static char given_figures[2048]; /* dovetailSetFigures; "" for none */
+
+CUresult dovetailSetFigures(const char *figures)
+{
+    CU_LOCK();
+    CU_REQUIRE(!cu_initialised, CUDA_ERROR_NOT_PERMITTED);
+    CU_REQUIRE(!figures || strlen(figures) < sizeof given_figures, CUDA_ERROR_INVALID_VALUE);
+    snprintf(given_figures, sizeof given_figures, "%s", figures ? figures : "");
+    return CUDA_SUCCESS;
+}
+
+const char *cu_figures(void) { return *given_figures ? given_figures : getenv("DOVETAIL_SOFTGPU_FIGURES"); }
 
 CUresult dovetailDeviceL2Halves(unsigned *ret, CUdevice dev)
 {

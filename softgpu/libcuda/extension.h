@@ -44,6 +44,9 @@ struct dovetail_work {
     /* The device that models `id` ("h200"); also where cuDeviceGetCount says 1. NOT_FOUND: no such model. */          \
     EXT(dovetailDeviceByModel, (CUdevice * device, const char *id))                                                    \
     EXT(dovetailDeviceModel, (const char **id, CUdevice device))                                                       \
+    /* Before cuInit: figures of the timing models, in the form of DOVETAIL_SOFTGPU_FIGURES and in its place (copied). \
+     * NULL or "": what the variable says. NOT_PERMITTED: after cuInit. */                                             \
+    EXT(dovetailSetFigures, (const char *figures))                                                                     \
     /* Into how many parts the L2 is cut whose lines the other part may keep too: 1 or 2. No attribute of CUDA says    \
      * it. */                                                                                                          \
     EXT(dovetailDeviceL2Halves, (unsigned *halves, CUdevice device))                                                   \

@@ -127,7 +127,7 @@ CUresult cuInit(unsigned flags)
     }
     for (size_t i = 0; i + 1 < MAX_DEVICES && sg_model_at(i); i++)
         device[i + 1].model = sg_model_at(i);
-    const char *figures = getenv("DOVETAIL_SOFTGPU_FIGURES"), *at = NULL;
+    const char *figures = cu_figures(), *at = NULL;
     size_t of = figures ? strcspn(figures, ":=,") : 0;
     const char *only = figures && figures[of] == ':' ? figures : NULL; /* "h200:launch_us=…": of that model alone */
     figures = only ? only + of + 1 : figures;

@@ -102,6 +102,7 @@ static void device(void **state)
     assert_int_equal(F(cuGetErrorName)((CUresult)12345, &s), CUDA_ERROR_INVALID_VALUE);
 
     CUdevice l4;
+    assert_int_equal(X(dovetailSetFigures)("launch_us=3"), CUDA_ERROR_NOT_PERMITTED);
     OK(X(dovetailDeviceByModel)(&l4, "l4"));
     OK(F(cuDeviceGetAttribute)(&v, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, l4));
     assert_int_equal(v, 9);
