@@ -1,21 +1,12 @@
-/* From a parsed kernel to the flat array of operations that the executor runs: registers, constants, variables, control
- * flow.
+/* From a parsed kernel to the flat array of operations that the executor runs: functions, basic blocks, branches.
  *
- * An indirect call is a chain of comparisons with the addresses of all functions that fit, each with that function
- * inlined.
+ * Registers get their rows in decode-regs.c, constants and variables theirs in decode-vars.c; what an operand means is in
+ * decode-operand.c, what an instruction means in decode-inst.c and the files that it names.
  *
- * Device functions are inlined at each call, sharing one set of registers and one piece of local memory per function;
- * that is right because a thread is in such a function at most once (the others are in decode-call.c), and it makes a
- * call's end a place where threads meet again. Parameters in .param space of calls are thread-local memory that caller
- * and callee share.
- *
- * Registers get rows by linear scan over live ranges: positions are instruction numbers, a range covers every position
- * at which the register is live on any path. Two registers share a row only if their ranges are disjoint including both
- * ends, so that an operation's destination never overlaps a source. Without flow information (a function that has no
- * graph) each has its own row.
- *
- * Constants and variables are in decode-vars.c. Basic blocks start at labels and after everything that can move threads
- * apart or let them meet.
+ * Device functions are inlined at each call (decode-inline.c), sharing one set of registers and one piece of local memory
+ * per function; that is right because a thread is in such a function at most once (the others are in decode-call.c), and
+ * it makes a call's end a place where threads meet again. Basic blocks start at labels and after everything that can
+ * move threads apart or let them meet.
  *
  * Errors (an unsupported instruction, an unresolved symbol) are kept in the code; libcuda names them as the module is
  * loaded.
@@ -39,14 +30,6 @@ int sg_dec_error(struct sg_dec *d, int num, const char *fmt, ...)
     vsnprintf(c->error_text, sizeof c->error_text, fmt, ap);
     va_end(ap);
     return num;
-}
-
-unsigned sg_width(enum ptx_type t)
-{
-    if (t == PTX_PRED)
-        return 0;
-    unsigned n = ptx_type_bytes(t);
-    return n <= 4 ? 4 : n;
 }
 
 /* ---- emitting ---------------------------------------------------------------------------------------------------- */
@@ -100,142 +83,7 @@ uint32_t sg_ext(struct sg_dec *d, uint32_t v)
     return (uint32_t)d->ext.n - 1;
 }
 
-/* ---- registers --------------------------------------------------------------------------------------------------- */
-struct range {
-    uint32_t reg, from, to, bytes;
-};
-struct scan {
-    uint32_t *from, *to, at;
-    uint8_t *use;    /* enum sg_use; while counting: SG_USE_ONCE is set by the first touch, if it writes */
-    uint8_t *writes; /* at most 2 */
-};
-
-static void touch(uint32_t reg, bool write, void *user)
-{
-    struct scan *s = user;
-    s->use[reg] |= write ? s->from[reg] == UINT32_MAX ? SG_USE_ONCE : 0 : SG_USE_READ;
-    s->writes[reg] += write && s->writes[reg] < 2;
-    if (s->at < s->from[reg])
-        s->from[reg] = s->at;
-    if (s->to[reg] == UINT32_MAX || s->at > s->to[reg])
-        s->to[reg] = s->at;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const struct range *x = a, *y = b;
-    return x->from != y->from ? (x->from < y->from ? -1 : 1) : x->reg < y->reg ? -1 : 1;
-}
-
-static uint32_t row_bytes(const struct ptx_reg *r)
-{
-    return r->type == PTX_PRED ? 4 : sg_width((enum ptx_type)r->type) * SG_LANES * (r->vec ? r->vec : 1);
-}
-
-/* Live ranges of all registers, and which are live at the entry; false when there is no flow graph. */
-static bool live_ranges(const struct ptx_function *f, uint32_t *from, uint32_t *to, bool *entry, uint8_t *use,
-                        uint8_t *writes)
-{
-    struct ptx_cfg cfg;
-    struct ptx_live live;
-    if (ptx_cfg_build(f, &cfg, NULL) < 0)
-        return false;
-    if (ptx_live_build(f, &cfg, &live, NULL) < 0) {
-        ptx_cfg_done(&cfg);
-        return false;
-    }
-    struct scan s = {from, to, 0, use, writes};
-    for (s.at = 0; s.at < f->ninst; s.at++)
-        ptx_inst_regs(&f->inst[s.at], touch, &s);
-    for (uint32_t b = 0; b < cfg.nblock; b++)
-        for (uint32_t w = 0; w < live.words; w++) {
-            for (uint64_t m = live.in[b][w]; m; m &= m - 1) {
-                s.at = cfg.block[b].first;
-                touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
-                entry[w * 64 + (uint32_t)__builtin_ctzll(m)] |= b == 0;
-            }
-            for (uint64_t m = live.out[b][w]; m; m &= m - 1) {
-                s.at = cfg.block[b].last;
-                touch(w * 64 + (uint32_t)__builtin_ctzll(m), false, &s);
-            }
-        }
-    ptx_live_done(&live);
-    ptx_cfg_done(&cfg);
-    return true;
-}
-
-static int assign_registers(struct sg_dec *d, struct sg_fn_regs *fn)
-{
-    const struct ptx_function *f = fn->f;
-    uint32_t *ref = fn->ref;
-    uint32_t n = f->nreg;
-    uint32_t *from = dt_calloc(n + 1, 2 * sizeof *from), *to = from ? from + n + 1 : NULL;
-    struct range *r = dt_calloc(n + 1, sizeof *r);
-    bool *entry = dt_calloc(n + 1, sizeof *entry);
-    uint8_t *writes = dt_calloc(n + 1, 1);
-    if (!from || !r || !entry || !writes) {
-        free(from);
-        free(r);
-        free(entry);
-        free(writes);
-        return DT_E_NOMEM;
-    }
-    memset(from, 0xFF, (n + 1) * 2 * sizeof *from);
-    bool flow = live_ranges(f, from, to, entry, fn->use, writes);
-    for (uint32_t i = 0; i < n; i++)
-        if (!flow)
-            fn->use[i] = SG_USE_READ;
-        else if (writes[i] != 1 || entry[i])
-            fn->use[i] &= (uint8_t)~SG_USE_ONCE;
-    uint32_t count = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        if (flow && to[i] == UINT32_MAX)
-            continue; /* never used */
-        r[count++] = (struct range){i, flow ? from[i] : 0, flow ? to[i] : UINT32_MAX, row_bytes(&f->reg[i])};
-    }
-    if (count)
-        qsort(r, count, sizeof *r, by_start);
-    /* Free rows by size class: a stack of (ref, free after). Ranges come in order of their start. */
-    struct dt_vec(struct range) active = {0}, idle = {0};
-    int rc = 0;
-    for (uint32_t i = 0; i < count && rc == 0; i++) {
-        for (size_t k = 0; k < active.n;)
-            if (active.p[k].to < r[i].from) {
-                if (!dt_push(&idle, active.p[k]))
-                    rc = DT_E_NOMEM;
-                active.p[k] = active.p[--active.n];
-            } else {
-                k++;
-            }
-        size_t k = idle.n;
-        while (k > 0 && idle.p[k - 1].bytes != r[i].bytes)
-            k--;
-        uint32_t at;
-        if (k > 0) {
-            at = idle.p[k - 1].reg;
-            idle.p[k - 1] = idle.p[--idle.n];
-        } else {
-            uint32_t align = r[i].bytes == 4 ? 4 : 128;
-            at = (d->regs + align - 1) / align * align;
-            if (r[i].bytes > (64u << 20) - at)
-                rc = DT_E_NOMEM;
-            d->regs = at + r[i].bytes;
-        }
-        ref[r[i].reg] = at;
-        if ((!flow || entry[r[i].reg]) && !dt_push(&d->clear, (struct sg_clear){at, r[i].bytes}))
-            rc = DT_E_NOMEM;
-        if (!dt_push(&active, (struct range){at, r[i].from, r[i].to, r[i].bytes}))
-            rc = DT_E_NOMEM;
-    }
-    free(active.p);
-    free(idle.p);
-    free(from);
-    free(r);
-    free(entry);
-    free(writes);
-    return rc;
-}
-
+/* ---- functions --------------------------------------------------------------------------------------------------- */
 struct sg_fn_regs *sg_find_fn(struct sg_dec *d, const struct ptx_function *f)
 {
     for (size_t i = 0; i < d->fn.n; i++)
@@ -298,232 +146,8 @@ static int gather(struct sg_dec *d, const struct ptx_function *f)
     return 0;
 }
 
-uint32_t sg_temp(struct sg_dec *d)
-{
-    if (d->temp_next >= SG_TEMPS) {
-        sg_dec_error(d, DT_E_UNSUPPORTED, "an instruction with too many converted operands");
-        d->temp_next = 0;
-    }
-    return d->temp + 256 * d->temp_next++;
-}
-
-uint32_t sg_ptemp(struct sg_dec *d) { return d->ptemp + 4 * (d->ptemp_next++ % SG_PTEMPS); }
-
-/* ---- operands ---------------------------------------------------------------------------------------------------- */
-static uint64_t immediate(const struct ptx_opnd *o, enum ptx_type t)
-{
-    uint64_t v = o->bits;
-    if (o->imm_type == PTX_F64 || o->imm_type == PTX_F32) {
-        double x;
-        if (o->imm_type == PTX_F64)
-            memcpy(&x, &v, 8);
-        else {
-            float f;
-            uint32_t u = (uint32_t)v;
-            memcpy(&f, &u, 4);
-            x = f;
-        }
-        if (t == PTX_F64 && o->imm_type == PTX_F32) {
-            memcpy(&v, &x, 8);
-        } else if ((t == PTX_F32 || t == PTX_TF32) && o->imm_type == PTX_F64) {
-            float f = (float)x;
-            uint32_t u;
-            memcpy(&u, &f, 4);
-            v = u;
-        } else if (t == PTX_F16 || t == PTX_BF16) {
-            uint64_t u;
-            memcpy(&u, &x, 8);
-            v = sg_parts_round(sg_parts_of(u, PTX_F64), t, SG_RN);
-        }
-        return v;
-    }
-    if (t == PTX_F32 || t == PTX_F64) { /* an integer where a float is wanted: its value */
-        double x = o->imm_type == PTX_U64 ? (double)v : (double)(int64_t)v;
-        if (t == PTX_F32) {
-            float f = (float)x;
-            uint32_t u;
-            memcpy(&u, &f, 4);
-            return u;
-        }
-        memcpy(&v, &x, 8);
-        return v;
-    }
-    unsigned n = ptx_type_bytes(t);
-    return n < 8 && n > 0 ? v & ((1ull << (8 * n)) - 1) : v;
-}
-
-static uint32_t special(struct sg_dec *d, const struct ptx_opnd *o)
-{
-    uint32_t c = o->comp > 0 ? (uint32_t)o->comp * 128 : 0;
-    bool past = o->comp > 2;
-    switch (o->sreg) {
-    case PTX_SR_TID: return past ? sg_konst(d, 0, false) : SG_REG_TIDX + c;
-    case PTX_SR_NTID: return past ? sg_konst(d, 0, false) : (SG_K_NTID + c) | 1;
-    case PTX_SR_CTAID: return past ? sg_konst(d, 0, false) : (SG_BLOCK_CTAIDX + c) | 2;
-    case PTX_SR_NCTAID: return past ? sg_konst(d, 0, false) : (SG_K_NCTAID + c) | 1;
-    case PTX_SR_LANEID: return SG_K_LANEID | 1;
-    case PTX_SR_LANEMASK_EQ: return SG_K_LANEMASK | 1;
-    case PTX_SR_LANEMASK_LE: return (SG_K_LANEMASK + 128) | 1;
-    case PTX_SR_LANEMASK_LT: return (SG_K_LANEMASK + 256) | 1;
-    case PTX_SR_LANEMASK_GE: return (SG_K_LANEMASK + 384) | 1;
-    case PTX_SR_LANEMASK_GT: return (SG_K_LANEMASK + 512) | 1;
-    case PTX_SR_WARPID: return SG_REG_WARPID;
-    case PTX_SR_NWARPID: return SG_K_NWARPID | 1;
-    case PTX_SR_SMID: return SG_BLOCK_SMID | 2;
-    case PTX_SR_NSMID: return SG_K_NSMID | 1;
-    case PTX_SR_DYNAMIC_SMEM_SIZE: return SG_K_DYNSMEM | 1;
-    case PTX_SR_TOTAL_SMEM_SIZE:
-    case PTX_SR_AGGR_SMEM_SIZE: return SG_K_TOTSMEM | 1;
-    case PTX_SR_CLUSTERID: return past ? sg_konst(d, 0, false) : (SG_BLOCK_CLUSTERID + c) | 2;
-    case PTX_SR_NCLUSTERID: return past ? sg_konst(d, 0, false) : (SG_K_NCLUSTERID + c) | 1;
-    case PTX_SR_CLUSTER_CTAID: return past ? sg_konst(d, 0, false) : (SG_BLOCK_CLUSTER_CTAID + c) | 2;
-    case PTX_SR_CLUSTER_NCTAID: return past ? sg_konst(d, 0, false) : (SG_K_CLUSTER_NCTAID + c) | 1;
-    case PTX_SR_CLUSTER_CTARANK: return SG_BLOCK_CLUSTER_RANK | 2;
-    case PTX_SR_CLUSTER_NCTARANK: return SG_K_CLUSTER_SIZE | 1;
-    case PTX_SR_CLOCK:
-    case PTX_SR_CLOCK_HI:
-    case PTX_SR_CLOCK64:
-    case PTX_SR_GLOBALTIMER:
-    case PTX_SR_GLOBALTIMER_LO:
-    case PTX_SR_GLOBALTIMER_HI: {
-        bool wide = o->sreg == PTX_SR_CLOCK64 || o->sreg == PTX_SR_GLOBALTIMER;
-        uint32_t t = sg_temp(d);
-        struct sg_op *op = sg_emit(d, sg_clock);
-        op->d = t;
-        op->flags |= wide ? SG_D64 : 0;
-        op->imm = o->sreg == PTX_SR_CLOCK_HI || o->sreg == PTX_SR_GLOBALTIMER_HI ? 32 : 0;
-        return t;
-    }
-    case PTX_SR_ENVREG1: return sg_konst(d, sg_grid_workspace(d->k->module) >> 32, false);
-    case PTX_SR_ENVREG2: return sg_konst(d, (uint32_t)sg_grid_workspace(d->k->module), false);
-    /* pm*, envreg*, gridid … */
-    default: return ptx_sreg_type((enum ptx_sreg)o->sreg) == PTX_U64 ? SG_K_ZERO64 | 1 : sg_konst(d, 0, false);
-    }
-}
-
-/* A row of another width as a row of `to` bytes: cut, or zero-extended. */
-static uint32_t convert_row(struct sg_dec *d, uint32_t ref, unsigned from, unsigned to)
-{
-    if (from == to || !from || !to)
-        return ref;
-    uint32_t t = sg_temp(d);
-    if (to == 16)
-        sg_temp(d);
-    unsigned h = from == 16 ? SG_H_LO_u128 : from == 8 ? SG_H_LO_u64 : SG_H_ZX_u64;
-    if (from == 16 && to == 4) {
-        ref = convert_row(d, ref, 16, 8);
-        h = SG_H_LO_u64;
-    } else if (to == 16) {
-        sg_dec_error(d, DT_E_UNSUPPORTED, "a 128-bit operand from a narrower register");
-    }
-    struct sg_op *op = sg_emit_h(d, h);
-    op->d = t;
-    op->a = ref;
-    return t;
-}
-
-static uint32_t reg_ref(struct sg_dec *d, const struct ptx_opnd *o)
-{
-    const struct ptx_reg *r = &d->f->reg[o->reg];
-    uint32_t comp = o->comp > 0 && o->comp < r->vec ? (uint32_t)o->comp : 0;
-    return d->ref[o->reg] + comp * sg_width((enum ptx_type)r->type) * SG_LANES;
-}
-
-uint32_t sg_source(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
-{
-    unsigned width = sg_width(t);
-    uint64_t at;
-    switch (o->kind) {
-    case PTX_O_REG:
-        if (d->f->reg[o->reg].type == PTX_PRED) {
-            sg_dec_error(d, DT_E_UNSUPPORTED, "a predicate where a value is wanted");
-            return SG_K_ZERO64 | 1;
-        }
-        return convert_row(d, reg_ref(d, o), sg_width((enum ptx_type)d->f->reg[o->reg].type), width);
-    case PTX_O_IMM: return sg_konst(d, immediate(o, t), width >= 8);
-    case PTX_O_SREG: return convert_row(d, special(d, o), sg_width(ptx_sreg_type((enum ptx_sreg)o->sreg)), width);
-    case PTX_O_VAR:
-        if (sg_var_address(d, o->var, &at) < 0)
-            return SG_K_ZERO64 | 1;
-        if (sg_in_frame(d, o->var)) {
-            uint32_t sum = sg_temp(d), off = sg_konst(d, at + (uint64_t)o->off, true);
-            struct sg_op *op = sg_emit_h(d, SG_H_ADD_u64);
-            op->d = sum;
-            op->a = d->fp;
-            op->b = off;
-            return convert_row(d, sum, 8, width);
-        }
-        return sg_konst(d, at + (uint64_t)o->off, width >= 8);
-    case PTX_O_FUNC: at = sg_function_address(d->m, o->func); return sg_konst(d, at, width >= 8);
-    default: sg_dec_error(d, DT_E_UNSUPPORTED, "an operand of this kind"); return SG_K_ZERO64 | 1;
-    }
-}
-
-bool sg_alias(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, uint32_t a)
-{
-    if (d->checked || d->i->pred != PTX_NO_REG || o->kind != PTX_O_REG || o->comp > 0 || d->f->reg[o->reg].vec > 1 ||
-        !(d->use[o->reg] & SG_USE_ONCE) || sg_width((enum ptx_type)d->f->reg[o->reg].type) != sg_width(t))
-        return false;
-    if (!(a & 3) && a >= SG_REG_FIXED)
-        return false;
-    d->ref[o->reg] = a;
-    return true;
-}
-
-uint32_t sg_dest(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t)
-{
-    if (o->kind == PTX_O_SINK) {
-        uint32_t s = sg_temp(d);
-        if (sg_width(t) == 16)
-            sg_temp(d);
-        return s;
-    }
-    if (o->kind != PTX_O_REG) {
-        sg_dec_error(d, DT_E_UNSUPPORTED, "a destination that is no register");
-        return d->temp;
-    }
-    unsigned have = sg_width((enum ptx_type)d->f->reg[o->reg].type), want = sg_width(t);
-    uint32_t ref = reg_ref(d, o);
-    if (have == want)
-        return ref;
-    uint32_t temp = sg_temp(d);
-    if (want == 16)
-        sg_temp(d);
-    unsigned h = have == 8 && want == 4   ? (ptx_type_is_signed(t) ? SG_H_SX_u64 : SG_H_ZX_u64)
-                 : have == 4 && want == 8 ? SG_H_LO_u64
-                                          : 0;
-    if (!h || d->npost == sizeof d->post / sizeof *d->post)
-        sg_dec_error(d, DT_E_UNSUPPORTED, "a destination register of another width");
-    else
-        d->post[d->npost++] = (struct post){ref, temp, (uint16_t)h};
-    return temp;
-}
-
-uint32_t sg_pred(struct sg_dec *d, const struct ptx_opnd *o, bool *ret_not)
-{
-    *ret_not = o->neg;
-    if (o->kind == PTX_O_IMM)
-        return (o->bits ? SG_K_TRUE : SG_K_FALSE) | 1;
-    if (o->kind == PTX_O_SREG)
-        return (o->sreg == PTX_SR_IS_EXPLICIT_CLUSTER ? SG_K_EXPLICIT_CLUSTER : SG_K_FALSE) | 1;
-    if (o->kind != PTX_O_REG || d->f->reg[o->reg].type != PTX_PRED) {
-        sg_dec_error(d, DT_E_UNSUPPORTED, "a predicate is wanted here");
-        return SG_K_FALSE | 1;
-    }
-    return d->ref[o->reg];
-}
-
-uint32_t sg_pred_dest(struct sg_dec *d, const struct ptx_opnd *o)
-{
-    if (o->kind == PTX_O_REG && d->f->reg[o->reg].type == PTX_PRED)
-        return d->ref[o->reg];
-    if (o->kind != PTX_O_SINK)
-        sg_dec_error(d, DT_E_UNSUPPORTED, "a predicate is wanted here");
-    return sg_ptemp(d);
-}
-
 /* ---- control ----------------------------------------------------------------------------------------------------- */
-static void branch(struct sg_dec *d, uint32_t label, uint32_t guard, bool guard_not)
+void sg_decode_branch(struct sg_dec *d, uint32_t label, uint32_t guard, bool guard_not)
 {
     bool g = d->guarded;
     d->guarded = false;
@@ -600,152 +224,6 @@ static void count_inst(struct sg_dec *d)
     }
 }
 
-int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result)
-{
-    enum ptx_type t = (enum ptx_type)p->type, have = o->kind == PTX_O_REG ? (enum ptx_type)d->f->reg[o->reg].type : t;
-    if (o->kind == PTX_O_SINK && result)
-        return 0;
-    if ((o->kind != PTX_O_REG && o->kind != PTX_O_IMM) || have == PTX_PRED || sg_width(have) != sg_width(t) ||
-        p->bytes != ptx_type_bytes(t) || p->bytes > 8)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "a call whose argument does not fit the parameter %s", p->name);
-    uint32_t to = result ? sg_dest(d, o, have) : SG_NONE, from = result ? SG_NONE : sg_source(d, o, t),
-             a = sg_konst(d, at, true);
-    struct sg_op *op = sg_emit(d, result ? sg_load_slow : sg_store_slow);
-    op->d = to;
-    op->b = from;
-    op->a = a;
-    op->flags |= SG_A64;
-    op->site = d->nsite++;
-    op->size = (uint8_t)p->bytes;
-    op->n = 1;
-    op->space = PTX_LOCAL;
-    return 0;
-}
-
-/* Give the callee's parameter the caller's place, or a new one for what is in a register. */
-static int bind_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, bool result)
-{
-    uint64_t at = (d->local + 7) & ~7ull;
-    bool frame = false;
-    if (o->kind == PTX_O_VAR && !sg_is_kernel_param(d, o->var) && o->var->bytes >= p->bytes) {
-        if (sg_var_address(d, o->var, &at) < 0)
-            return d->c->error;
-        frame = sg_in_frame(d, o->var);
-    } else {
-        if (at > SG_MAX_LOCAL - 8)
-            return sg_dec_error(d, DT_E_TOO_LARGE, "local memory of the kernel is over %llu bytes",
-                                (unsigned long long)SG_MAX_LOCAL);
-        d->local = at + 8;
-        if (!result && sg_move_param(d, o, p, at, false) < 0)
-            return d->c->error;
-    }
-    for (size_t i = 0; i < d->place.n; i++)
-        if (d->place.p[i].var == p) {
-            d->place.p[i].offset = at;
-            d->place.p[i].frame = frame;
-            return 0;
-        }
-    if (!dt_push(&d->place, (struct sg_place){p, at, frame}))
-        d->nomem = true;
-    return 0;
-}
-
-/* The body of g in place of the call at hand. */
-static int inline_call(struct sg_dec *d, const struct ptx_function *g)
-{
-    const struct ptx_inst *i = d->i;
-    for (uint32_t k = 0; k < g->nparam; k++)
-        if (bind_param(d, &i->opnd[2].elem[k], g->param[k], false) < 0)
-            return d->c->error;
-    for (uint32_t k = 0; k < g->nret; k++)
-        if (bind_param(d, &i->opnd[0].elem[k], g->ret[k], true) < 0)
-            return d->c->error;
-    uint64_t at[8] = {0};
-    for (uint32_t k = 0; k < g->nret && k < 8; k++)
-        sg_var_address(d, g->ret[k], &at[k]);
-    const struct ptx_function *f = d->f;
-    uint32_t *ref = d->ref;
-    uint8_t *use = d->use;
-    int r = sg_decode_function(d, g);
-    d->f = f;
-    d->ref = ref;
-    d->use = use;
-    d->i = i;
-    d->need_bb = true;
-    struct sg_src s = {f, (uint32_t)(i - f->inst)};
-    if (!dt_push(&d->src, s))
-        d->nomem = true;
-    for (uint32_t k = 0; k < g->nret && r >= 0; k++)
-        if (i->opnd[0].elem[k].kind != PTX_O_VAR)
-            r = k < 8 ? sg_move_param(d, &i->opnd[0].elem[k], g->ret[k], at[k], true)
-                      : sg_dec_error(d, DT_E_UNSUPPORTED, "more than 8 results in registers");
-    return r;
-}
-
-/* The fix of a branch emitted here leads to the next operation. */
-static void land(struct sg_dec *d, size_t fix)
-{
-    if (fix >= d->fix.n)
-        return;
-    struct sg_fix f = d->fix.p[fix];
-    d->fix.p[fix].label = UINT32_MAX - 2;
-    if (f.op < d->op.n)
-        d->op.p[f.op].imm = (int64_t)d->op.n - f.op;
-    d->need_bb = true;
-}
-
-/* One after the other: is it this function? Then its body. An address of none of them is a trap. */
-static int call_indirect(struct sg_dec *d)
-{
-    const struct ptx_inst *i = d->i;
-    uint32_t a = sg_source(d, &i->opnd[1], PTX_U64);
-    size_t first = d->fix.n;
-    int r = 0;
-    for (uint32_t k = 0; k < d->m->nfunc && r >= 0 && !d->nomem && !d->c->error; k++) {
-        const struct ptx_function *g = d->m->func[k];
-        struct sg_fn_regs *known = sg_may_reach(i, g) ? sg_find_fn(d, g) : NULL;
-        if (!known)
-            continue;
-        uint32_t at = sg_konst(d, sg_function_address(d->m, g), true), p = sg_ptemp(d);
-        struct sg_op *op = sg_emit_h(d, SG_H_EQ_u64);
-        op->d = p;
-        op->a = a;
-        op->b = at;
-        size_t skip = d->fix.n;
-        branch(d, UINT32_MAX - 1, p, true);
-        r = known->cycle ? sg_call_body(d, known) : inline_call(d, g);
-        branch(d, UINT32_MAX - 1, SG_NONE, false);
-        land(d, skip);
-    }
-    if (r >= 0) {
-        sg_emit(d, sg_trap)->sub = 1;
-        d->need_bb = true;
-    }
-    for (size_t k = first; k < d->fix.n; k++)
-        if (d->fix.p[k].label == UINT32_MAX - 1)
-            land(d, k);
-    return r;
-}
-
-static int call(struct sg_dec *d)
-{
-    const struct ptx_inst *i = d->i;
-    if (i->nopnd > 2 && i->opnd[1].kind == PTX_O_REG)
-        return call_indirect(d);
-    if (i->nopnd < 3 || i->opnd[1].kind != PTX_O_FUNC)
-        return sg_dec_error(d, DT_E_UNSUPPORTED, "indirect call");
-    const struct ptx_function *g = i->opnd[1].func;
-    if (!g->has_body && ptx_find_function(d->m, g->name))
-        g = ptx_find_function(d->m, g->name);
-    if (!g->has_body)
-        return sg_call_extern(d, g);
-    if (i->opnd[0].n != g->nret || i->opnd[2].n != g->nparam)
-        return sg_dec_error(d, DT_E_PTX, "call of %s with %u arguments and %u results", g->name, i->opnd[2].n,
-                            i->opnd[0].n);
-    struct sg_fn_regs *known = sg_find_fn(d, g);
-    return known && known->cycle ? sg_call_body(d, known) : inline_call(d, g);
-}
-
 static int brx(struct sg_dec *d)
 {
     const struct ptx_inst *i = d->i;
@@ -786,13 +264,13 @@ static int one_inst(struct sg_dec *d)
     count_inst(d);
     uint32_t skip = UINT32_MAX;
     if (needs_branch(i)) {
-        branch(d, UINT32_MAX - 1, guard_ref(d), !i->pred_neg);
+        sg_decode_branch(d, UINT32_MAX - 1, guard_ref(d), !i->pred_neg);
         skip = (uint32_t)d->fix.n - 1;
         sg_begin_bb(d);
     }
     d->guarded = skip == UINT32_MAX;
     switch (i->op) {
-    case PTX_OP_BRA: branch(d, i->opnd[0].label, guard_ref(d), i->pred_neg); break;
+    case PTX_OP_BRA: sg_decode_branch(d, i->opnd[0].label, guard_ref(d), i->pred_neg); break;
     case PTX_OP_BRX_IDX: r = brx(d); break;
     case PTX_OP_RET:
         if (d->out && d->out->f == d->f) {
@@ -805,7 +283,7 @@ static int one_inst(struct sg_dec *d)
             break;
         }
         if (d->f != d->k->f) {
-            branch(d, UINT32_MAX, guard_ref(d), i->pred_neg);
+            sg_decode_branch(d, UINT32_MAX, guard_ref(d), i->pred_neg);
             break;
         } /* fall through */
     case PTX_OP_EXIT:
@@ -820,7 +298,7 @@ static int one_inst(struct sg_dec *d)
     }
     case PTX_OP_CALL:
         d->guarded = sg_is_touch(i);
-        r = call(d);
+        r = sg_decode_call(d);
         break;
     default:
         r = sg_decode_inst(d);
@@ -919,7 +397,7 @@ static int decode(struct sg_dec *d)
         d->regs += 256;
     }
     for (size_t i = 0; i < d->fn.n; i++)
-        if ((r = assign_registers(d, &d->fn.p[i])) < 0)
+        if ((r = sg_assign_registers(d, &d->fn.p[i])) < 0)
             return r;
     d->regs = (d->regs + 127) & ~127u;
     if ((r = sg_place_vars(d)) < 0 || (d->recursive && (r = sg_decode_bodies(d)) < 0))

@@ -135,9 +135,13 @@ bool sg_is_touch(const struct ptx_inst *i); /* a call of the last of these */
 int sg_call_body(struct sg_dec *d, struct sg_fn_regs *to);
 void sg_fix_calls(struct sg_dec *d);
 bool sg_in_frame(const struct sg_dec *d, const struct ptx_var *v);
-int sg_decode_matrix(struct sg_dec *d);   /* decode-matrix.c */
-int sg_decode_mbarrier(struct sg_dec *d); /* decode-mbarrier.c */
-int sg_decode_bulk(struct sg_dec *d);     /* decode-bulk.c */
+int sg_decode_matrix(struct sg_dec *d);                           /* decode-matrix.c */
+int sg_decode_mbarrier(struct sg_dec *d);                         /* decode-mbarrier.c */
+int sg_decode_bulk(struct sg_dec *d);                             /* decode-bulk.c */
+int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn); /* decode-regs.c */
+/* A branch to a label of the function at hand; guard SG_NONE: always. */
+void sg_decode_branch(struct sg_dec *d, uint32_t label, uint32_t guard, bool guard_not);
+int sg_decode_call(struct sg_dec *d); /* decode-inline.c: the call at hand */
 int sg_decode_function(struct sg_dec *d, const struct ptx_function *f);
 
 #endif
