@@ -190,9 +190,6 @@ bool sg_clock_strong(struct sg_warp *w, const struct sg_op *op, unsigned lane, u
 /* Operations that only checked code has; op->sub says what. */
 enum sg_check_op { SG_CO_FENCE, SG_CO_COMMIT, SG_CO_WAIT, SG_CO_WAIT_ALL };
 const struct sg_op *sg_check_op(struct sg_warp *w, const struct sg_op *op);
-struct sg_dec;
-/* decode-mem.c: emit one, in checked code */
-int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm);
 enum sg_mbarrier_event { SG_ME_ARRIVE, SG_ME_ASYNC, SG_ME_FLIP, SG_ME_WAITED, SG_ME_FORGET };
 bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at,
                        enum sg_mbarrier_event what);

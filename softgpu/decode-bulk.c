@@ -41,23 +41,6 @@ static enum ptx_mod operation(const struct ptx_inst *i)
     return m == PTX_M_NONE ? ptx_mod_of(i, PTX_MC_BOOL) : m;
 }
 
-bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global)
-{
-    bool word = t == PTX_U32 || t == PTX_S32 || t == PTX_U64 || (global && t == PTX_S64),
-         half = global && (t == PTX_F16 || t == PTX_BF16);
-    switch (m) {
-    case PTX_M_ADD: return (word && t != PTX_S64) || half || (global && (t == PTX_F32 || t == PTX_F64));
-    case PTX_M_MIN:
-    case PTX_M_MAX: return (word && (global || ptx_type_bytes(t) == 4)) || half;
-    case PTX_M_INC:
-    case PTX_M_DEC: return t == PTX_U32;
-    case PTX_M_AND:
-    case PTX_M_OR:
-    case PTX_M_XOR: return !ptx_type_is_float(t) && (ptx_type_bytes(t) == 4 || ptx_type_bytes(t) == 8);
-    default: return false;
-    }
-}
-
 static bool in_cluster(unsigned space) { return space == PTX_SHARED || space == PTX_SHARED_CLUSTER; }
 
 static void emit(struct sg_dec *d, sg_fn fn, unsigned space, unsigned space2, const uint32_t ext[SG_BULK_EXT])

@@ -1,5 +1,5 @@
-/* Decoding of one instruction: which family it belongs to, and the forms that most instructions have (destination and one
- * to three sources, with a rounding mode and modifiers).
+/* Decoding of one instruction: which family it belongs to, and the forms that most instructions have (destination and
+ * one to three sources, with a rounding mode and modifiers).
  *
  * The families are asked in turn; the last one, memory (decode-mem.c), refuses by name what it does not know.
  */

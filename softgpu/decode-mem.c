@@ -631,7 +631,7 @@ static int collective(struct sg_dec *d)
 }
 
 /* What has been done at once, or needs no doing, is an operation only where the checking modes look on. */
-int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm)
+int sg_decode_check(struct sg_dec *d, unsigned sub, unsigned type, uint64_t imm)
 {
     if (!d->checked)
         return 0;

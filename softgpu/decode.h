@@ -118,7 +118,9 @@ bool sg_is_kernel_param(const struct sg_dec *d, const struct ptx_var *v);
 unsigned sg_width(enum ptx_type t);     /* of a register: 0 predicate, 4, 8, 16 */
 int sg_decode_inst(struct sg_dec *d);   /* d->i, which is neither label nor control nor call */
 int sg_decode_memory(struct sg_dec *d); /* decode-mem.c: ld st atom red cp.async cvta isspacep … */
-int sg_decode_video(struct sg_dec *d);  /* exec-video.c */
+int sg_decode_video(struct sg_dec *d);  /* decode-video.c */
+/* decode-mem.c: emit an operation that only checked code has (enum sg_check_op) */
+int sg_decode_check(struct sg_dec *d, unsigned sub, unsigned type, uint64_t imm);
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret);
 /* The space in which an access to `o` really happens. */
 unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);

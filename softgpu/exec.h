@@ -549,7 +549,7 @@ void sg_talk_block_end(struct sg_worker *wk, uint64_t longest);
 /* sem: enum sg_sem */
 void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint32_t mask, enum sg_access how);
 uint32_t sg_talk_finish(const struct sg_worker *wk, const struct sg_stats *all); /* the record's number, or 0 */
-/* exec.c: n lanes went through the basic block */
+/* fault.c: n lanes went through the basic block */
 void sg_count_bb(struct sg_stats *s, const struct sg_bb *bb, uint64_t n);
 
 /* ---- exec-cluster.c: blocks of a cluster ---- */
@@ -642,6 +642,32 @@ const struct sg_op *sg_movmatrix(struct sg_warp *w, const struct sg_op *op);
 /* ---- exec-wgmma.c ---- */
 const struct sg_op *sg_wgmma(struct sg_warp *w, const struct sg_op *op);
 
+/* ---- exec-video.c: op->sub says what a lane computes, op->imm where the lanes are ---- */
+enum sg_video_kind {
+    SG_V_ADD,
+    SG_V_SUB,
+    SG_V_AVRG,
+    SG_V_ABSDIFF,
+    SG_V_MIN,
+    SG_V_MAX,
+    SG_V_EQ,
+    SG_V_NE,
+    SG_V_LT,
+    SG_V_LE,
+    SG_V_GT,
+    SG_V_GE
+};
+/* First bits: of the write mask (0), of three bits for the place of each of four lanes of a and of b, of the number of
+ * lanes, of the signs of d, a, b, of .add, of .sat. */
+enum sg_video_imm {
+    SG_VIDEO_FROM_AT = 4,
+    SG_VIDEO_LANES_AT = 28,
+    SG_VIDEO_SIGN_AT = 32,
+    SG_VIDEO_ADD_AT = 35,
+    SG_VIDEO_SAT_AT = 36
+};
+const struct sg_op *sg_video(struct sg_warp *w, const struct sg_op *op);
+
 /* ---- exec-mbarrier.c ---- */
 enum sg_mbarrier {
     SG_MB_INIT,
@@ -685,7 +711,7 @@ uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned la
  * fault. */
 int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar,
                     uint64_t ret_to[SG_MAX_CLUSTER], uint64_t ret_bar[SG_MAX_CLUSTER]);
-bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global); /* decode-bulk.c: PTX has this reduction */
+bool sg_bulk_reduces(enum ptx_mod m, enum ptx_type t, bool global); /* PTX has this reduction */
 void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n,
                     enum ptx_type t, bool global);
 const struct sg_op *sg_bulk_copy(struct sg_warp *w, const struct sg_op *op);
@@ -696,7 +722,7 @@ const struct sg_op *sg_tensor_prefetch(struct sg_warp *w, const struct sg_op *op
 const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_tensormap_copy(struct sg_warp *w, const struct sg_op *op);
 
-/* ---- faults (exec.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ---------------------------- */
+/* ---- faults (fault.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ---------------------------- */
 const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
                                 uint32_t bytes, const char *what, ...) __attribute__((format(printf, 7, 8)));
 

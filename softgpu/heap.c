@@ -6,10 +6,9 @@
  * Kernels that use the heap run on one CPU thread (code->ordered), so the same launches give the same addresses, and
  * nothing here needs a lock.
  *
- * malloc gives 0 when there is no room, and for 0 bytes. To free what is not allocated, or no longer, is undefined in
- * CUDA: a fault (trap) here.
+ * The calls of kernels are in exec-malloc.c.
  */
-#include "softgpu/check.h"
+#include "softgpu/mem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -64,12 +63,12 @@ void sg_heap_free(struct sg_device *d)
 
 bool sg_heap_made(const struct sg_device *d) { return d->heap != NULL; }
 
-/* 0: no room */
-static uint64_t take(struct sg_heap *h, uint64_t bytes)
+uint64_t sg_heap_take(struct sg_device *d, uint64_t bytes, uint64_t *ret_bytes)
 {
-    if (!bytes || bytes > h->bytes)
+    struct sg_heap *h = d->heap;
+    if (!h || !bytes || bytes > h->bytes)
         return 0;
-    bytes = (bytes + UNIT - 1) / UNIT * UNIT;
+    *ret_bytes = bytes = (bytes + UNIT - 1) / UNIT * UNIT;
     for (size_t i = 0; i < h->n; i++) {
         struct piece *p = &h->piece[i];
         if (p->used || p->bytes < bytes)
@@ -108,7 +107,8 @@ static struct piece *find(struct sg_heap *h, uint64_t addr)
     return lo < h->n && h->piece[lo].at <= addr ? &h->piece[lo] : NULL;
 }
 
-static void give(struct sg_heap *h, struct piece *p)
+/* The piece is free, and one with free neighbours. */
+static void merge(struct sg_heap *h, struct piece *p)
 {
     size_t i = (size_t)(p - h->piece), first = i, last = i;
     p->used = false;
@@ -123,38 +123,13 @@ static void give(struct sg_heap *h, struct piece *p)
     h->n -= last - first;
 }
 
-const struct sg_op *sg_malloc(struct sg_warp *w, const struct sg_op *op)
+const char *sg_heap_give(struct sg_device *d, uint64_t at)
 {
-    struct sg_heap *h = w->wk->run->device->heap;
-    for (uint32_t m = w->mask; m; m &= m - 1) {
-        unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t bytes = 0, at;
-        memcpy(&bytes, sg_call_param(w, op, l, 0), 8);
-        at = h ? take(h, bytes) : 0;
-        memcpy(sg_call_param(w, op, l, 1), &at, 8);
-        if (at && w->wk->check)
-            sg_check_fresh(w, (const uint8_t *)(uintptr_t)at, (bytes + UNIT - 1) / UNIT * UNIT);
-    }
-    return op + 1;
-}
-
-const struct sg_op *sg_free(struct sg_warp *w, const struct sg_op *op)
-{
-    struct sg_heap *h = w->wk->run->device->heap;
-    for (uint32_t m = w->mask; m; m &= m - 1) {
-        unsigned l = (unsigned)__builtin_ctz(m);
-        uint64_t at = 0;
-        memcpy(&at, sg_call_param(w, op, l, 0), 8);
-        if (!at)
-            continue;
-        struct piece *p = h ? find(h, at) : NULL;
-        if (!p || (p->used && p->at != at))
-            return sg_fault_at(w, op, DT_E_TRAP, l, at, 0, "free of 0x%llx, which malloc has not given",
-                               (unsigned long long)at);
-        if (!p->used)
-            return sg_fault_at(w, op, DT_E_TRAP, l, at, 0, "free of 0x%llx, which is free already",
-                               (unsigned long long)at);
-        give(h, p);
-    }
-    return op + 1;
+    struct piece *p = d->heap ? find(d->heap, at) : NULL;
+    if (!p || (p->used && p->at != at))
+        return "which malloc has not given";
+    if (!p->used)
+        return "which is free already";
+    merge(d->heap, p);
+    return NULL;
 }

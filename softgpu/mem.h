@@ -54,6 +54,10 @@ void sg_spare_put(struct sg_device *d, void *p, size_t bytes);
 /* heap.c */
 int sg_heap_make(struct sg_device *d, uint64_t bytes); /* once; later calls change nothing */
 void sg_heap_free(struct sg_device *d);                /* what is known of it; its memory goes with the device */
+/* The address of `bytes` bytes, and how many they are when rounded up; 0: no room, no heap, or no bytes. */
+uint64_t sg_heap_take(struct sg_device *d, uint64_t bytes, uint64_t *ret_bytes);
+/* Free what sg_heap_take gave. NULL: done; else what is wrong with the address, for a report. */
+const char *sg_heap_give(struct sg_device *d, uint64_t at);
 
 /* Copy the table for a launch (free() it) and hold the execution lock until sg_mem_unpin. `blind`: the launch will not
  * say what it writes, so everything counts as written from now on. */

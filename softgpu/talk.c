@@ -9,8 +9,8 @@
  *     depth of a block   0 where it waits for nobody, else one more than the deepest that it waits for
  *     part               blocks that start one after the other and are of one depth: counters of its own
  *
- * What comes of it is a record (struct sg_talk) by number: records are kept for good, equal ones once, so that a work
- * that is copied about (extension.h) needs no owner. Not followed: flags that are set by fences and relaxed accesses.
+ * What comes of it is a record (struct sg_talk; talk-record.c). Not followed: flags that are set by fences and relaxed
+ * accesses.
  */
 #include "softgpu/check.h"
 
@@ -20,7 +20,6 @@
 #include "base/alloc.h"
 
 enum { MAX_PARTS = 64, MAX_BLOCKS = 1 << 16 };
-#define MAX_KEPT (UINT64_C(256) << 20) /* bytes of all records */
 
 struct signal {
     uint32_t block, depth; /* of the deepest so far */
@@ -168,71 +167,6 @@ void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint3
             (how != SG_READ && sem & SG_SEM_RELEASE && !signal(t, f)))
             t->lost = true;
     }
-}
-
-/* ---- records ----------------------------------------------------------------------------------------------------- */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static struct dt_vec(struct sg_talk *) kept;
-static uint64_t kept_bytes;
-
-#define WAITS(t) ((t)->wait_at[(t)->nblock])
-#define SIGNALS(t) ((t)->signal_at[(t)->nflag])
-
-static bool same(const struct sg_talk *a, const struct sg_talk *b)
-{
-    return a->nblock == b->nblock && a->npart == b->npart && a->nflag == b->nflag && WAITS(a) == WAITS(b) &&
-           SIGNALS(a) == SIGNALS(b) && !memcmp(a->part, b->part, a->npart * sizeof *a->part) &&
-           !memcmp(a->share, b->share, a->nblock * sizeof *a->share) &&
-           !memcmp(a->wait_at, b->wait_at, a->nblock * sizeof *a->wait_at) &&
-           !memcmp(a->wait, b->wait, WAITS(a) * sizeof *a->wait) &&
-           !memcmp(a->signal_at, b->signal_at, a->nflag * sizeof *a->signal_at) &&
-           !memcmp(a->signal, b->signal, SIGNALS(a) * sizeof *a->signal);
-}
-
-static void *put(uint8_t **at, const void *from, size_t bytes)
-{
-    void *p = *at;
-    memcpy(p, from, bytes);
-    *at += (bytes + 7) & ~(size_t)7;
-    return p;
-}
-
-uint32_t sg_talk_keep(const struct sg_talk *t)
-{
-    uint32_t id = 0;
-    size_t bytes = sizeof *t + t->npart * sizeof *t->part + t->nblock * sizeof *t->share +
-                   (t->nblock + 1) * sizeof *t->wait_at + WAITS(t) * sizeof *t->wait +
-                   (t->nflag + 1) * sizeof *t->signal_at + SIGNALS(t) * sizeof *t->signal + 64;
-    pthread_mutex_lock(&lock);
-    for (uint32_t k = 0; k < kept.n && !id; k++)
-        id = same(kept.p[k], t) ? k + 1 : 0;
-    uint8_t *p = !id && kept_bytes + bytes <= MAX_KEPT ? dt_malloc(bytes) : NULL;
-    if (p) {
-        uint8_t *at = p;
-        struct sg_talk *n = put(&at, t, sizeof *t);
-        n->part = put(&at, t->part, t->npart * sizeof *t->part);
-        n->share = put(&at, t->share, t->nblock * sizeof *t->share);
-        n->wait_at = put(&at, t->wait_at, (t->nblock + 1) * sizeof *t->wait_at);
-        n->wait = put(&at, t->wait, WAITS(t) * sizeof *t->wait);
-        n->signal_at = put(&at, t->signal_at, (t->nflag + 1) * sizeof *t->signal_at);
-        n->signal = put(&at, t->signal, SIGNALS(t) * sizeof *t->signal);
-        if (dt_push(&kept, n)) {
-            id = (uint32_t)kept.n;
-            kept_bytes += bytes;
-        } else {
-            free(p);
-        }
-    }
-    pthread_mutex_unlock(&lock);
-    return id;
-}
-
-const struct sg_talk *sg_talk_find(uint32_t id)
-{
-    pthread_mutex_lock(&lock);
-    const struct sg_talk *t = id && id <= kept.n ? kept.p[id - 1] : NULL;
-    pthread_mutex_unlock(&lock);
-    return t;
 }
 
 /* ---- from the run to the record ---------------------------------------------------------------------------------- */
