@@ -50,7 +50,7 @@ static struct sg_op *push_op(struct sg_dec *d, sg_fn fn)
     return op;
 }
 
-void sg_begin_bb(struct sg_dec *d)
+static void begin_bb(struct sg_dec *d)
 {
     if (!d->need_bb)
         return;
@@ -63,7 +63,7 @@ void sg_begin_bb(struct sg_dec *d)
 
 struct sg_op *sg_emit(struct sg_dec *d, sg_fn fn)
 {
-    sg_begin_bb(d);
+    begin_bb(d);
     struct sg_op *op = push_op(d, fn);
     if (d->bb.n)
         d->bb.p[d->bb.n - 1].ops++;
@@ -164,7 +164,7 @@ static uint32_t guard_ref(struct sg_dec *d) { return d->i->pred == PTX_NO_REG ? 
 
 static void count_inst(struct sg_dec *d)
 {
-    sg_begin_bb(d);
+    begin_bb(d);
     if (!d->bb.n)
         return;
     struct sg_bb *b = &d->bb.p[d->bb.n - 1];
@@ -266,7 +266,7 @@ static int one_inst(struct sg_dec *d)
     if (needs_branch(i)) {
         sg_decode_branch(d, UINT32_MAX - 1, guard_ref(d), !i->pred_neg);
         skip = (uint32_t)d->fix.n - 1;
-        sg_begin_bb(d);
+        begin_bb(d);
     }
     d->guarded = skip == UINT32_MAX;
     switch (i->op) {

@@ -97,7 +97,6 @@ int sg_dec_error(struct sg_dec *d, int num, const char *fmt, ...) __attribute__(
 /* a fresh one, valid until the next call; a dummy when memory is out */
 struct sg_op *sg_emit(struct sg_dec *d, sg_fn fn);
 static inline struct sg_op *sg_emit_h(struct sg_dec *d, unsigned h) { return sg_emit(d, d->h[h]); }
-void sg_begin_bb(struct sg_dec *d);
 uint32_t sg_ext(struct sg_dec *d, uint32_t v);                 /* append; returns its index */
 uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide); /* decode-vars.c: the row of a constant */
 int sg_fixed_konst(struct sg_dec *d);                          /* the rows that every kernel has */

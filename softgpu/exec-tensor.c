@@ -121,6 +121,28 @@ static void tf32(uint8_t *p, uint32_t n)
     }
 }
 
+/* Part of a row in global memory: any number of bytes from an element on. */
+static uint8_t *tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
+                            enum sg_access how)
+{
+    const struct sg_range *r = sg_find_range(w, part, addr, n);
+    if (r && !(r->read_only && how != SG_READ)) {
+        if (w->wk->track) {
+            uint32_t mask = w->mask;
+            w->mask = 1u << lane;
+            sg_track_range(w, part, r, addr, n, how);
+            w->mask = mask;
+        }
+        if (w->wk->check && !sg_check_async(w, part, lane, (uint8_t *)(uintptr_t)addr, n, how))
+            return NULL;
+        return (uint8_t *)(uintptr_t)addr;
+    }
+    for (uint32_t k = 0; k < n; k++)
+        if (!sg_resolve(w, part, lane, addr + k, 1, how != SG_READ))
+            break;
+    return NULL;
+}
+
 static bool load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
 {
     struct ptx_tensormap m;
@@ -146,7 +168,7 @@ static bool load(struct sg_warp *w, const struct sg_op *op, unsigned lane)
             for (uint32_t k = 0; k < units * shared; k += 2)
                 row[k] = m.fill ? SG_OOB_NAN & 0xFF : 0, row[k + 1] = m.fill ? SG_OOB_NAN >> 8 : 0;
         if (in.inside) {
-            const uint8_t *q = sg_tensor_span(w, &from, lane, in.address, in.inside * global, SG_READ);
+            const uint8_t *q = tensor_span(w, &from, lane, in.address, in.inside * global, SG_READ);
             if (!q)
                 return false;
             spread(row + (size_t)in.skip * shared, shared, q, global, in.inside, global);
@@ -191,7 +213,7 @@ static bool store(struct sg_warp *w, const struct sg_op *op, unsigned lane)
         if (!in.inside)
             continue;
         scatter(&m, base, (uint32_t)at & ((1u << SG_RANK_SHIFT) - 1), r * pitch, row, units * shared, true);
-        uint8_t *q = sg_tensor_span(w, &to, lane, in.address, in.inside * global, reduce ? SG_ATOMIC : SG_WRITE);
+        uint8_t *q = tensor_span(w, &to, lane, in.address, in.inside * global, reduce ? SG_ATOMIC : SG_WRITE);
         if (!q)
             return false;
         if (reduce) {
@@ -202,28 +224,6 @@ static bool store(struct sg_warp *w, const struct sg_op *op, unsigned lane)
         }
     }
     return true;
-}
-
-/* Part of a row in global memory: any number of bytes from an element on. */
-uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
-                        enum sg_access how)
-{
-    const struct sg_range *r = sg_find_range(w, part, addr, n);
-    if (r && !(r->read_only && how != SG_READ)) {
-        if (w->wk->track) {
-            uint32_t mask = w->mask;
-            w->mask = 1u << lane;
-            sg_track_range(w, part, r, addr, n, how);
-            w->mask = mask;
-        }
-        if (w->wk->check && !sg_check_async(w, part, lane, (uint8_t *)(uintptr_t)addr, n, how))
-            return NULL;
-        return (uint8_t *)(uintptr_t)addr;
-    }
-    for (uint32_t k = 0; k < n; k++)
-        if (!sg_resolve(w, part, lane, addr + k, 1, how != SG_READ))
-            break;
-    return NULL;
 }
 
 const struct sg_op *sg_tensor_load(struct sg_warp *w, const struct sg_op *op)

@@ -128,8 +128,6 @@ const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb)
     return NULL;
 }
 
-const struct sg_op *sg_nop(struct sg_warp *w, const struct sg_op *op) { return op + 1; }
-
 static inline uint32_t guard(const struct sg_warp *w, const struct sg_op *op)
 {
     if (op->guard == SG_NONE)

@@ -434,7 +434,6 @@ static inline void sg_set_mask(struct sg_warp *w, uint32_t mask)
 /* ---- exec-warp.c: control -------------------------------------------------------------------------------------- */
 #define SG_NONE UINT32_MAX /* no such operand */
 const struct sg_op *sg_guarded(struct sg_warp *w, const struct sg_op *op);
-const struct sg_op *sg_nop(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_bra(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_brx(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_exit(struct sg_warp *w, const struct sg_op *op);
@@ -491,7 +490,7 @@ const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, boo
 const struct sg_op *sg_pick(struct sg_warp *w);
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
-/* Where printf of kernels goes; NULL: nowhere. Set by libcuda. */
+/* Where printf of kernels goes; NULL: nowhere. Nobody sets it yet. */
 extern void (*sg_print)(const char *text, size_t n);
 
 /* ---- exec-mem.c ------------------------------------------------------------------------------------------------- */
@@ -705,8 +704,6 @@ enum sg_bulk_ext {                   /* an address is three words: ref, SG_A64 o
 struct sg_op sg_bulk_part(const struct sg_warp *w, const struct sg_op *op, unsigned which, unsigned space);
 uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
                        enum sg_access how);
-uint8_t *sg_tensor_span(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
-                        enum sg_access how);
 /* Where a copy to shared memory goes, and what it signals: as given, or in each block of the multicast mask. -1:
  * fault. */
 int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar,
