@@ -1,4 +1,4 @@
-/* Graphs as documents on the way to the plan: every module as PTX, the launches S of an edit replaced by T.
+/* An edit written down: the graph document of the state, with the launches S replaced by T.
  *
  * The new graph is made as JSON and read back by graph/, so that what the plan will say is exactly what was analysed,
  * verified and timed. T stands where the first of S stood (order.c says where the others go). Whoever was `after` a
@@ -11,66 +11,15 @@
 
 static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 
-static bool used(const struct dt_graph *g, uint32_t module, const bool *gone)
-{
-    for (uint32_t k = 0; k < g->nlaunch; k++)
-        if (!(gone && gone[k]) && g->launch[k].kind == DT_KERNEL && g->launch[k].module == module)
-            return true;
-    for (uint32_t k = 0; k < g->nbuffer; k++) /* its variables: a copy or memset may use them without a kernel of it */
-        if (g->buffer[k].module == (int)module)
-            return true;
-    return false;
-}
-
 /* Does T go on using a module of the state? */
 static bool used_by_parts(const struct rw_edit *x, const char *module)
 {
-    for (size_t k = 0; x && k < x->part.n; k++) {
+    for (size_t k = 0; k < x->part.n; k++) {
         const char *m = json_string_value(json_object_get(x->part.p[k].launch, "module"));
         if (m && !strcmp(m, module))
             return true;
     }
     return false;
-}
-
-/* Everything but the launches; `gone` (may be NULL) by launch. */
-static json_t *frame(const struct dev_prog *p, const bool *gone, const struct rw_edit *x)
-{
-    const struct dt_graph *g = p->graph;
-    json_t *doc = json_object(), *modules = json_object(), *buffers = json_object(), *scratch = json_object();
-    bool ok = doc && modules && buffers && scratch;
-    for (uint32_t k = 0; ok && k < g->nmodule; k++)
-        if (used(g, k, gone) || used_by_parts(x, g->module[k].name))
-            ok = put(modules, g->module[k].name, json_pack("{s:s%}", "ptx", p->module[k].ptx, p->module[k].len));
-    for (uint32_t k = 0; ok && k < g->nbuffer; k++)
-        ok = put(g->buffer[k].role == DT_SCRATCH ? scratch : buffers, g->buffer[k].name,
-                 dt_buffer_to_json(g, &g->buffer[k]));
-    ok = ok && put(doc, "dovetail", json_integer(1)) && put(doc, "name", json_string(g->name ? g->name : "graph")) &&
-         put(doc, "modules", json_incref(modules)) && put(doc, "buffers", json_incref(buffers));
-    if (ok && json_object_size(scratch))
-        ok = put(doc, "scratch", json_incref(scratch));
-    json_decref(modules);
-    json_decref(buffers);
-    json_decref(scratch);
-    if (!ok) {
-        json_decref(doc);
-        return NULL;
-    }
-    return doc;
-}
-
-json_t *rw_graph_ptx(const struct dev_prog *p)
-{
-    json_t *doc = frame(p, NULL, NULL), *list = json_array();
-    bool ok = doc && list;
-    for (uint32_t k = 0; ok && k < p->graph->nlaunch; k++)
-        ok = json_array_append_new(list, dt_launch_to_json(p->graph, &p->graph->launch[k])) == 0;
-    if (!ok || json_object_set(doc, "launches", list) < 0) {
-        json_decref(doc);
-        doc = NULL;
-    }
-    json_decref(list);
-    return doc;
 }
 
 /* The name that a part wishes for, "gemm+bias", made unique among the launches that stay and the parts before it. */
@@ -124,10 +73,13 @@ json_t *rw_edit_graph(const struct rw_edit *x)
 {
     const struct dt_graph *g = x->now->graph;
     uint32_t *order = dt_calloc(g->nlaunch + 1, sizeof *order), between;
-    bool *gone = dt_calloc(g->nlaunch + 1, sizeof *gone), ok = order && gone;
+    bool *gone = dt_calloc(g->nlaunch + 1, sizeof *gone), *also = dt_calloc(g->nmodule + 1, sizeof *also);
+    bool ok = order && gone && also;
     for (uint32_t k = 0; ok && k < x->nlaunch; k++)
         gone[x->launch[k]] = true;
-    json_t *doc = ok ? frame(x->now->prog, gone, x) : NULL, *list = json_array();
+    for (uint32_t k = 0; ok && k < g->nmodule; k++)
+        also[k] = used_by_parts(x, g->module[k].name);
+    json_t *doc = ok ? rw_graph_frame(x->now->prog, gone, also) : NULL, *list = json_array();
     ok = ok && doc && list && rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
     for (size_t k = 0; ok && k < x->scratch.n; k++) {
         json_t *all = json_object_get(doc, "scratch");
@@ -157,5 +109,6 @@ json_t *rw_edit_graph(const struct rw_edit *x)
     json_decref(list);
     dt_freep_(&order);
     dt_freep_(&gone);
+    dt_freep_(&also);
     return doc;
 }

@@ -73,3 +73,39 @@ int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint3
     memcpy(v.launch, launch, n * sizeof *launch);
     return dt_push(&l->v, v) ? 0 : DT_E_NOMEM;
 }
+
+/* ---- what every edit is asked (the EDIT rows of legal.def) ------------------------------------------------------ */
+
+bool rw_is_racy(const struct rw_state *s, uint32_t launch) { return s->racy && s->racy[launch] && !rw_off("racy"); }
+
+/* The row of legal.def. */
+bool rw_edit_racy(const struct rw_edit *x, struct dt_str *why)
+{
+    for (uint32_t k = 0; k < x->nlaunch; k++)
+        if (rw_is_racy(x->now, x->launch[k])) {
+            dt_str_addf(why, "'%s' races with itself", x->now->graph->launch[x->launch[k]].name);
+            return false;
+        }
+    return true;
+}
+
+bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why)
+{
+    static const struct {
+        const char *name;
+        bool (*fn)(const struct rw_edit *x, struct dt_str *why);
+    } row[] = {
+#define EDIT(NAME, text) {#NAME, rw_edit_##NAME},
+#include "rewrite/legal.def"
+    };
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        struct dt_str s = {0};
+        bool ok = rw_off(row[k].name) || row[k].fn(x, &s);
+        if (!ok)
+            dt_str_addf(why, "%s: %s", row[k].name, s.s ? s.s : "it does not hold");
+        dt_str_done(&s);
+        if (!ok)
+            return false;
+    }
+    return true;
+}

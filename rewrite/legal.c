@@ -37,27 +37,6 @@ bool rw_off(const char *name)
     }
 #include "rewrite/legal.def"
 
-bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why)
-{
-    static const struct {
-        const char *name;
-        bool (*fn)(const struct rw_edit *x, struct dt_str *why);
-    } row[] = {
-#define EDIT(NAME, text) {#NAME, rw_edit_##NAME},
-#include "rewrite/legal.def"
-    };
-    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
-        struct dt_str s = {0};
-        bool ok = rw_off(row[k].name) || row[k].fn(x, &s);
-        if (!ok)
-            dt_str_addf(why, "%s: %s", row[k].name, s.s ? s.s : "it does not hold");
-        dt_str_done(&s);
-        if (!ok)
-            return false;
-    }
-    return true;
-}
-
 const struct rw_legal rw_cluster_legal[] = {
 #define CLUSTER(NAME, text) {#NAME, rw_legal_##NAME},
 #include "rewrite/legal.def"

@@ -396,16 +396,3 @@ void rw_original_done(struct rw_original *o)
     json_decref(o->warn.list);
     memset(o, 0, sizeof *o);
 }
-
-bool rw_is_racy(const struct rw_state *s, uint32_t launch) { return s->racy && s->racy[launch] && !rw_off("racy"); }
-
-/* The row of legal.def. */
-bool rw_edit_racy(const struct rw_edit *x, struct dt_str *why)
-{
-    for (uint32_t k = 0; k < x->nlaunch; k++)
-        if (rw_is_racy(x->now, x->launch[k])) {
-            dt_str_addf(why, "'%s' races with itself", x->now->graph->launch[x->launch[k]].name);
-            return false;
-        }
-    return true;
-}

@@ -520,7 +520,11 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 
 /* The graph document with S replaced by T; modules are PTX, only those used. New reference. */
 json_t *rw_edit_graph(const struct rw_edit *x);
-json_t *rw_graph_ptx(const struct dev_prog *p); /* the program's graph, every module as PTX, unused ones left out */
+/* The program's graph, every module as PTX, unused ones left out. New reference. */
+json_t *rw_graph_ptx(const struct dev_prog *p);
+/* The same without launches. gone, by launch (NULL: none): it does not count as a user; also, by module (NULL: none): it
+ * stays, used or not. */
+json_t *rw_graph_frame(const struct dev_prog *p, const bool *gone, const bool *also);
 
 /* ---- planning (choose.c, plan.c, verify.c) ----------------------------------------------------------------------- */
 struct rw_entry { /* one row of the plan's `rewrites` */
