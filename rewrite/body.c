@@ -19,6 +19,7 @@
 #include "ptx/reach.h"
 #include "rewrite/rewrite-priv.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 struct scan {
@@ -362,7 +363,7 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
     if (ranks && ret->find[RW_CLUSTER].set) {
         memcpy(ret->cluster, cluster, sizeof cluster);
         ret->ranks = ranks;
-        if ((r = rw_cluster_meets(ret->f, &ret->meets, &ret->apart, e)) < 0)
+        if ((r = rw_cluster_meets(ret->f, NULL, &ret->meets, &ret->apart, e)) < 0)
             return r;
     }
     ret->const_var = dt_new_array(a, struct ptx_var *, ret->f->module->nvar + 1);
@@ -374,4 +375,10 @@ int rw_body_init(struct dt_arena *a, const struct dev_prog *p, uint32_t launch, 
     if ((r = lay_out_shared(a, ret, e)) < 0 || (r = rw_vary(ret, e)) < 0 || (r = rw_lanes(ret, e)) < 0)
         return r;
     return rw_prov(a, ret, e);
+}
+
+unsigned rw_target_number(const char *target)
+{
+    const char *t = strstr(target ? target : "", "sm_");
+    return t ? (unsigned)strtoul(t + 3, NULL, 10) : 0;
 }

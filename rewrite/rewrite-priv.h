@@ -407,12 +407,16 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
                                bool writes);
 /* waits-cluster.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there
- * while it is used? What is wrong, NULL: nothing. *ret_barriers: how many each thread passes (NULL: not wanted). */
-int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e);
-/* In front of each instruction for which `here` holds: all barriers of the cluster that a thread there has still to
- * pass, so that none of its blocks ends there while another uses its shared memory. Nothing where the cluster keeps to
- * other rules. */
-int rw_cluster_leave(struct ptx_function *f, bool (*here)(const struct ptx_inst *), struct dt_err *e);
+ * while it is used? *ret_wrong: what is wrong, NULL: nothing. *ret_barriers (NULL: not wanted): how many each thread
+ * passes. at (NULL: not wanted): by instruction, the state in front of it; left as it is
+ * where no path leads, and everywhere where nothing uses the cluster. */
+struct rw_arrivals { /* of a thread at its cluster's barriers */
+    int done;        /* barriers that it has waited for; RW_UNSEEN: no thread gets there */
+    bool arrived;    /* at the next one */
+};
+#define RW_UNSEEN (-1)
+int rw_cluster_meets(const struct ptx_function *f, struct rw_arrivals *at, int *ret_barriers, const char **ret_wrong,
+                     struct dt_err *e);
 /* The module's text with the entries ending at griddepcontrol.wait; meet: behind the barriers of the cluster that are
  * still to come. */
 int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet,

@@ -196,12 +196,6 @@ int rw_solo_renumber(struct rw_solo *s, const uint32_t *block, uint32_t n, struc
     return 0;
 }
 
-unsigned rw_target_number(const char *target)
-{
-    const char *t = strstr(target ? target : "", "sm_");
-    return t ? (unsigned)strtoul(t + 3, NULL, 10) : 0;
-}
-
 void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm)
 {
     if (s->m->version_major * 100 + s->m->version_minor < version) {

@@ -15,13 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNSEEN = -1 };
-
-struct state {
-    int done; /* barriers that this thread has waited for; UNSEEN */
-    bool arrived;
-};
-
 static bool touches_cluster(const struct ptx_inst *i)
 {
     if (i->op == PTX_OP_OPAQUE || i->op == PTX_OP_LABEL || i->op == PTX_OP_PRAGMA || i->op == PTX_OP_BRANCHTARGETS ||
@@ -46,21 +39,21 @@ static bool any_in(const struct ptx_function *f)
 
 struct walk {
     const struct ptx_function *f;
-    int exits;    /* barriers behind an exit; UNSEEN: none so far */
+    int exits;    /* barriers behind an exit; RW_UNSEEN: none so far */
     int accesses; /* most barriers behind an access */
     const char *wrong;
 };
 
-static void leaves(struct walk *w, const struct state *s)
+static void leaves(struct walk *w, const struct rw_arrivals *s)
 {
     if (s->arrived)
         w->wrong = "exits between arriving at its cluster's barrier and waiting";
-    else if (w->exits != UNSEEN && w->exits != s->done)
+    else if (w->exits != RW_UNSEEN && w->exits != s->done)
         w->wrong = "need not meet the other blocks of its cluster at every barrier";
     w->exits = s->done;
 }
 
-static void step(struct walk *w, const struct ptx_inst *i, struct state *s)
+static void step(struct walk *w, const struct ptx_inst *i, struct rw_arrivals *s)
 {
     if (is_cluster_barrier(i)) {
         bool arrive = i->op == PTX_OP_BARRIER_CLUSTER_ARRIVE;
@@ -81,12 +74,11 @@ static void step(struct walk *w, const struct ptx_inst *i, struct state *s)
     }
 }
 
-/* *at, if wanted: by instruction, the state in front of it. */
-static int meets(const struct ptx_function *f, struct state *at, int *ret_barriers, const char **ret_wrong,
-                 struct dt_err *e)
+int rw_cluster_meets(const struct ptx_function *f, struct rw_arrivals *at, int *ret_barriers, const char **ret_wrong,
+                     struct dt_err *e)
 {
     struct ptx_cfg cfg;
-    struct walk w = {.f = f, .exits = UNSEEN};
+    struct walk w = {.f = f, .exits = RW_UNSEEN};
     *ret_wrong = NULL;
     if (ret_barriers)
         *ret_barriers = 0;
@@ -100,20 +92,20 @@ static int meets(const struct ptx_function *f, struct state *at, int *ret_barrie
     int r = ptx_cfg_build(f, &cfg, e);
     if (r < 0)
         return r;
-    dt_free_ struct state *in = dt_calloc(cfg.nblock + 1, sizeof *in);
+    dt_free_ struct rw_arrivals *in = dt_calloc(cfg.nblock + 1, sizeof *in);
     dt_free_ uint32_t *stack = dt_calloc(cfg.nblock + 1, sizeof *stack);
     uint32_t n = 0;
     if (!in || !stack)
         r = dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t b = 0; r == 0 && b < cfg.nblock; b++)
-        in[b].done = UNSEEN;
+        in[b].done = RW_UNSEEN;
     if (r == 0 && cfg.nblock) {
         in[0].done = 0;
         stack[n++] = 0;
     }
     while (n && r == 0 && !w.wrong) {
         const struct ptx_block *b = &cfg.block[stack[--n]];
-        struct state s = in[b - cfg.block];
+        struct rw_arrivals s = in[b - cfg.block];
         for (uint32_t k = b->first; k <= b->last && !w.wrong; k++) {
             if (at)
                 at[k] = s;
@@ -123,8 +115,8 @@ static int meets(const struct ptx_function *f, struct state *at, int *ret_barrie
         if (!w.wrong && !b->nsucc && last->op != PTX_OP_TRAP && last->op != PTX_OP_EXIT && last->op != PTX_OP_RET)
             leaves(&w, &s); /* runs off the end */
         for (uint32_t k = 0; k < b->nsucc && !w.wrong; k++) {
-            struct state *to = &in[b->succ[k]];
-            if (to->done == UNSEEN) {
+            struct rw_arrivals *to = &in[b->succ[k]];
+            if (to->done == RW_UNSEEN) {
                 *to = s;
                 stack[n++] = b->succ[k];
             } else if (to->done != s.done || to->arrived != s.arrived) {
@@ -132,37 +124,11 @@ static int meets(const struct ptx_function *f, struct state *at, int *ret_barrie
             }
         }
     }
-    if (!w.wrong && w.accesses && w.exits != UNSEEN && w.accesses >= w.exits)
+    if (!w.wrong && w.accesses && w.exits != RW_UNSEEN && w.accesses >= w.exits)
         w.wrong = "may exit while other blocks of its cluster use its shared memory";
     ptx_cfg_done(&cfg);
-    if (ret_barriers && w.exits != UNSEEN)
+    if (ret_barriers && w.exits != RW_UNSEEN)
         *ret_barriers = w.exits;
     *ret_wrong = w.wrong;
     return r;
-}
-
-int rw_cluster_meets(const struct ptx_function *f, int *ret_barriers, const char **ret_wrong, struct dt_err *e)
-{
-    return meets(f, NULL, ret_barriers, ret_wrong, e);
-}
-
-int rw_cluster_leave(struct ptx_function *f, bool (*here)(const struct ptx_inst *), struct dt_err *e)
-{
-    const char *wrong;
-    int all = 0;
-    dt_free_ struct state *at = dt_calloc((size_t)f->ninst + 1, sizeof *at);
-    int r = at ? meets(f, at, &all, &wrong, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = f->ninst; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
-        if (!here(&f->inst[k]))
-            continue;
-        struct dt_str text = {0};
-        int left = wrong || at[k].done == UNSEEN ? 0 : all - at[k].done;
-        if (left > 0 && at[k].arrived)
-            dt_str_add(&text, "barrier.cluster.wait;\n"), left--;
-        for (; left > 0; left--)
-            dt_str_add(&text, "barrier.cluster.arrive;\nbarrier.cluster.wait;\n");
-        r = text.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : text.len ? rw_insert(f, k, text.s, e) : 0;
-        dt_str_done(&text);
-    }
-    return r < 0 ? r : 0;
 }

@@ -205,6 +205,30 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
 
 /* ---- what is done before the wait -------------------------------------------------------------------------------- */
 
+/* In front of each instruction for which `here` holds: all barriers of the cluster that a thread there has still to
+ * pass, so that none of its blocks ends there while another uses its shared memory. Nothing where the cluster keeps to
+ * other rules. */
+static int leave_cluster(struct ptx_function *f, bool (*here)(const struct ptx_inst *), struct dt_err *e)
+{
+    const char *wrong;
+    int all = 0;
+    dt_free_ struct rw_arrivals *at = dt_calloc((size_t)f->ninst + 1, sizeof *at);
+    int r = at ? rw_cluster_meets(f, at, &all, &wrong, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t k = f->ninst; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
+        if (!here(&f->inst[k]))
+            continue;
+        struct dt_str text = {0};
+        int left = wrong || at[k].done == RW_UNSEEN ? 0 : all - at[k].done;
+        if (left > 0 && at[k].arrived)
+            dt_str_add(&text, "barrier.cluster.wait;\n"), left--;
+        for (; left > 0; left--)
+            dt_str_add(&text, "barrier.cluster.arrive;\nbarrier.cluster.wait;\n");
+        r = text.failed ? dt_err_set(e, DT_E_NOMEM, "out of memory") : text.len ? rw_insert(f, k, text.s, e) : 0;
+        dt_str_done(&text);
+    }
+    return r < 0 ? r : 0;
+}
+
 /* Blocks that end at the wait are gone for their cluster: one that has come to its wait would leave another, which
  * still reads its shared memory before that one's own, with a fault that the kernel has not. So, with `meet`, they
  * first pass the barriers behind which every block would have been there. But then threads of a block that do not come
@@ -216,7 +240,7 @@ int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32
     int r = ptx_parse(ptx, len, &m, e);
     for (uint32_t k = 0; r == 0 && k < nentry; k++) {
         struct ptx_function *f = ptx_find_function(m, entry[k]);
-        r = f && meet ? rw_cluster_leave(f, is_wait, e) : 0;
+        r = f && meet ? leave_cluster(f, is_wait, e) : 0;
         for (uint32_t i = 0; f && i < f->ninst; i++)
             if (is_wait(&f->inst[i]))
                 f->inst[i].op = PTX_OP_EXIT;
@@ -308,18 +332,6 @@ static int analyse_early(struct waits *w, struct dt_err *e)
 }
 
 /* ---- footprints of launches -------------------------------------------------------------------------------------- */
-
-struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
-                               bool writes)
-{
-    struct ana_set s = {0};
-    for (uint32_t k = 0; k < r->launch[launch].naccess; k++) {
-        const struct ana_access *x = &r->launch[launch].access[k];
-        for (int ev = 0; x->buffer == buffer && ev < ANA_EVIDENCES; ev++)
-            s = ana_set_union(arena, s, writes ? x->write_by[ev] : x->read_by[ev]);
-    }
-    return s;
-}
 
 /* The same by the buffer's name: two results may number buffers differently. */
 static struct ana_set touched(struct waits *w, const struct ana_result *a, uint32_t launch, const char *buffer,
@@ -479,7 +491,7 @@ static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_
         const struct ptx_function *f = w->original->step[l].entry;
         const char *wrong = NULL;
         if (f && !strcmp(f->name, name) && has_clusters(&w->original->graph->launch[l], f))
-            r = rw_cluster_meets(f, NULL, &wrong, e);
+            r = rw_cluster_meets(f, NULL, NULL, &wrong, e);
         *ret = !wrong;
     }
     return r;
@@ -515,7 +527,7 @@ static int check_barriers(struct waits *w, struct dt_err *e)
         struct ptx_reach all;
         int r = by_the_rules(w, f->name, &ours, e);
         if (r == 0 && ours)
-            r = rw_cluster_meets(f, NULL, &wrong, e);
+            r = rw_cluster_meets(f, NULL, NULL, &wrong, e);
         if (r < 0 || wrong)
             return r < 0 ? r : bad(w, e, l, wrong);
         if (ptx_reach_build(f, &all) < 0)

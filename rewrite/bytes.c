@@ -1,0 +1,14 @@
+/* The bytes of a buffer that one launch touches, from its analysis: over all blocks, whatever the evidence. */
+#include "rewrite/rewrite-priv.h"
+
+struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
+                               bool writes)
+{
+    struct ana_set s = {0};
+    for (uint32_t k = 0; k < r->launch[launch].naccess; k++) {
+        const struct ana_access *x = &r->launch[launch].access[k];
+        for (int ev = 0; x->buffer == buffer && ev < ANA_EVIDENCES; ev++)
+            s = ana_set_union(arena, s, writes ? x->write_by[ev] : x->read_by[ev]);
+    }
+    return s;
+}
