@@ -53,6 +53,12 @@ bool rw_is_global_access(const struct ptx_inst *i)
     return first || second;
 }
 
+unsigned rw_access_parts(const struct ptx_inst *i)
+{
+    bool access = (i->op == PTX_OP_LD || i->op == PTX_OP_ST) && rw_is_global_access(i);
+    return access && i->vec > 1 && i->opnd[i->op == PTX_OP_LD ? 0 : 1].kind == PTX_O_VEC ? i->vec : 1;
+}
+
 bool rw_is_block_barrier(unsigned op)
 {
     return op == PTX_OP_BAR_SYNC || op == PTX_OP_BAR_ARRIVE || op == PTX_OP_BAR_RED || op == PTX_OP_BARRIER_SYNC ||

@@ -1,13 +1,12 @@
-/* What the gate does not let through, kept so that somebody can look at it, and the part of the gate that looks at
- * text.
+/* Bundles: what was put together and did not get through, kept so that somebody can look at it.
  *
- * Every kernel that was put together goes through rw_text: it is verified, printed, and must parse to what prints the
- * same. What fails here, at the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race or
- * wait (choose.c) leaves a folder under $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and `plan.json`,
- * both for `dovetail run`, and `what.txt`, the reason. Where there is a kernel but no plan with it yet, plan.json is
- * the original with this kernel as one more module: to run it is to compile all modules, so it is refused for the same
- * reason. Where the variable is not set, the folder is that of rw_bundles_in (the worker's: `bundles` beside the
- * cache); where it is empty, nothing is left. The newest KEPT stay. A folder that cannot be written is no error.
+ * What fails as text (text.c), at the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race
+ * or wait (choose.c) leaves a folder under $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and
+ * `plan.json`, both for `dovetail run`, and `what.txt`, the reason. Where there is a kernel but no plan with it yet,
+ * plan.json is the original with this kernel as one more module: to run it is to compile all modules, so it is refused
+ * for the same reason. Where the variable is not set, the folder is that of rw_bundles_in (the worker's: `bundles`
+ * beside the cache); where it is empty, nothing is left. The newest KEPT stay. A folder that cannot be written is no
+ * error.
  */
 #include "rewrite/rewrite-priv.h"
 
@@ -114,23 +113,23 @@ static void leave(json_t *original, json_t *plan, const char *what)
     }
 }
 
-static bool wanted(void) { return folder() && *folder(); }
+bool rw_bundle_wanted(void) { return folder() && *folder(); }
 
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what)
 {
-    if (wanted())
+    if (rw_bundle_wanted())
         leave(rw_graph_ptx(original), rw_graph_ptx(plan), what);
 }
 
 void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what)
 {
-    if (wanted())
+    if (rw_bundle_wanted())
         leave(rw_graph_ptx(original), json_incref(plan), what);
 }
 
 void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what)
 {
-    json_t *plan = wanted() ? rw_graph_ptx(original) : NULL, *modules = json_object_get(plan, "modules");
+    json_t *plan = rw_bundle_wanted() ? rw_graph_ptx(original) : NULL, *modules = json_object_get(plan, "modules");
     char name[32] = "refused";
     for (unsigned n = 1; json_object_get(modules, name); n++)
         snprintf(name, sizeof name, "refused%u", n);
@@ -138,32 +137,4 @@ void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const ch
         leave(rw_graph_ptx(original), plan, what);
     else
         json_decref(plan);
-}
-
-int rw_text(struct ptx_module *m, const struct dev_prog *of, struct dt_str *out, struct dt_err *e)
-{
-    struct ptx_module *again = NULL;
-    struct dt_str second = {0};
-    struct dt_err mine = {0};
-    m->origins = true;
-    int r = ptx_verify(m, &mine), printed = r == 0 || wanted() ? ptx_print(m, out) : 0;
-    if (r == 0 && (printed < 0 || out->failed))
-        r = dt_err_set(&mine, out->failed ? DT_E_NOMEM : printed, "the new kernel cannot be printed");
-    if (r == 0)
-        r = ptx_parse(out->s, out->len, &again, &mine);
-    if (r == 0)
-        again->origins = ptx_origin_read(again);
-    if (r == 0 && ((r = ptx_print(again, &second)) < 0 || second.failed))
-        r = dt_err_set(&mine, r < 0 ? r : DT_E_NOMEM, "the new kernel cannot be printed again");
-    if (r == 0 && (second.len != out->len || memcmp(second.s, out->s, out->len)))
-        r = dt_err_set(&mine, DT_E_INTERNAL, "the new kernel does not print and parse to itself");
-    dt_str_done(&second);
-    ptx_module_free(again);
-    if (r < 0 && r != DT_E_NOMEM && printed == 0 && !out->failed && out->s)
-        rw_bundle_kernel(of, out->s, mine.detail ? mine.detail : dt_err_text(r));
-    if (r < 0) {
-        dt_str_done(out);
-        dt_err_move(e, &mine);
-    }
-    return r;
 }

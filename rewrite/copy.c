@@ -20,7 +20,6 @@
  *
  * What is not handled here never arrives: the predicates (legal.def) refuse it first.
  */
-#include "rewrite/inline-priv.h"
 #include "rewrite/join-priv.h"
 
 #include <string.h>
@@ -372,7 +371,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     for (unsigned k = 0; k < i.nopnd; k++)
         if ((x = map_opnd(j, p, &i.opnd[k])) < 0)
             return x;
-    if (p->group && (x = rw_copy_constants(j, p, &i)) < 0)
+    if (p->guest && (x = p->guest->constants(p->site, &i)) < 0)
         return x;
     if (i.pred != PTX_NO_REG)
         i.pred = p->reg[i.pred];
@@ -384,7 +383,7 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     case PTX_OP_RET:
     case PTX_OP_EXIT: return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
     case PTX_OP_BRA:
-        if (p->mask && rw_inline_again(j->c->in, b->f, p->at)) /* this round is all */
+        if (p->guest && p->guest->is_again(p->site)) /* this round is all */
             return rw_emit_bra(j, p->end, i.pred, i.pred_neg);
         break;
     case PTX_OP_BAR_SYNC:
@@ -397,8 +396,8 @@ static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_ins
     }
     if ((o->op == PTX_OP_MOV || o->op == PTX_OP_CVT) && o->nopnd > 1 && is_geometry(&o->opnd[1])) {
         x = copy_geometry(j, p, &i);
-    } else if (p->joint && rw_inline_joint(j->c, p->side, o)) {
-        x = rw_copy_joint(j, p, &i);
+    } else if (p->guest && p->guest->is_joint(p->site, o)) {
+        x = p->guest->joint(p->site, &i);
     } else {
         int k = redirection(j, p, o);
         if (k >= 0) {
@@ -495,13 +494,12 @@ int rw_copy_body(struct rw_join *j, struct rw_phase *p)
         unsigned mask = p->mask ? p->mask[n] : 0;
         int r = 0;
         p->at = n;
-        if (!p->mask || o->op == PTX_OP_LABEL ||
-            (mask && (rw_inline_parts(o) == 1 || rw_inline_joint(j->c, p->side, o))))
+        if (!p->mask || o->op == PTX_OP_LABEL || (mask && (rw_access_parts(o) == 1 || p->guest->is_joint(p->site, o))))
             r = copy_inst(j, p, o);
         else if (mask)
             r = copy_parts(j, p, o, mask);
         if (r == 0 && p->mask && o->op == PTX_OP_LABEL)
-            r = rw_copy_round(j, p);
+            r = p->guest->label(p->site);
         if (r < 0)
             return r;
     }

@@ -316,8 +316,8 @@ static bool access(struct match *m, uint32_t nt, uint32_t ns)
         if (!operand(m, nt, k, &t->opnd[k], &s->opnd[k]))
             return false;
     for (unsigned k = 0; k < count; k++) {
-        const struct ptx_opnd *x = rw_inline_parts(t) > 1 ? &t->opnd[v].elem[ft + k] : &t->opnd[v];
-        const struct ptx_opnd *y = rw_inline_parts(s) > 1 ? &s->opnd[v].elem[fs + k] : &s->opnd[v];
+        const struct ptx_opnd *x = rw_access_parts(t) > 1 ? &t->opnd[v].elem[ft + k] : &t->opnd[v];
+        const struct ptx_opnd *y = rw_access_parts(s) > 1 ? &s->opnd[v].elem[fs + k] : &s->opnd[v];
         if (t->op == PTX_OP_LD ? !destination(m, x, y) : !operand(m, nt, v, x, y))
             return false;
     }

@@ -103,6 +103,5 @@ bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, ui
 /* Is all that a slice carries from round to round an induction? `need`: registers that it reads. */
 int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e);
 int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
-unsigned rw_inline_parts(const struct ptx_inst *i); /* components that stay or go one by one */
 
 #endif

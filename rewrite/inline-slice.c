@@ -33,13 +33,6 @@ struct slicer {
     bool more;
 };
 
-/* Components that stay or go one by one: of a load or store of a vector. */
-unsigned rw_inline_parts(const struct ptx_inst *i)
-{
-    bool access = (i->op == PTX_OP_LD || i->op == PTX_OP_ST) && rw_is_global_access(i);
-    return access && i->vec > 1 && i->opnd[i->op == PTX_OP_LD ? 0 : 1].kind == PTX_O_VEC ? i->vec : 1;
-}
-
 static void on_read(uint32_t reg, bool write, void *user)
 {
     struct slicer *s = user;
@@ -54,7 +47,7 @@ static void take(struct slicer *s, uint32_t n, unsigned bits)
         return;
     s->more = true;
     s->mask[n] |= (uint8_t)bits;
-    if (rw_inline_parts(i) == 1) {
+    if (rw_access_parts(i) == 1) {
         ptx_inst_regs(i, on_read, s);
         return;
     }
@@ -89,7 +82,7 @@ static void round_of(struct slicer *s)
         s->next[n] = s->mask[n] ? n : s->next[n + 1];
     for (uint32_t n = f->ninst; n-- > 0;) { /* backwards: definitions stand before their uses, as a rule */
         const struct ptx_inst *i = &f->inst[n];
-        unsigned parts = i->op > PTX_OP_OPAQUE ? rw_inline_parts(i) : 0, flags = parts ? ptx_op_info(i->op)->flags : 0;
+        unsigned parts = i->op > PTX_OP_OPAQUE ? rw_access_parts(i) : 0, flags = parts ? ptx_op_info(i->op)->flags : 0;
         struct defines d = {.need = s->need};
         if (!parts || (flags & PTX_F_WRITES))
             continue;
@@ -168,7 +161,7 @@ static void stores(struct rw_cand *c, struct slicer *s)
         const struct ptx_inst *i = &f->inst[n];
         if (i->op != PTX_OP_ST || !rw_is_global_access(i))
             continue;
-        for (unsigned k = 0; k < rw_inline_parts(i); k++) {
+        for (unsigned k = 0; k < rw_access_parts(i); k++) {
             memset(mask, 0, f->ninst);
             mask[n] = (uint8_t)(1u << k);
             close_slice(s);

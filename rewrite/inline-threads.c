@@ -412,7 +412,7 @@ static void in_own(struct walk *w, const struct ana_trace_box *b, const struct a
     struct rw_cand *c = w->c;
     const struct rw_inline *n = c->in;
     struct own *o = &w->own[t->buffer[k]];
-    uint32_t x[3], parts = rw_inline_parts(inst_of(w, t));
+    uint32_t x[3], parts = rw_access_parts(inst_of(w, t));
     int64_t bytes = t->bytes / parts;
     bool good = n->loop ? t->loop == n->loop : !t->moves && t->times[k] == 1;
     int64_t round = good && t->round ? t->round[k] : 0;

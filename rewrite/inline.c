@@ -119,9 +119,7 @@ static int make_params(struct rw_join *j)
     return make_zero(j);
 }
 
-/* ---- one instance of the guest ----------------------------------------------------------------------------------- */
-
-struct site {
+struct site { /* where the guest is put */
     struct rw_join *j;
     struct rw_phase p;
     uint32_t rem, tmp, none;   /* scratch registers */
@@ -130,6 +128,13 @@ struct site {
     /* of the host's registers that point into the buffer: the same, counted from its begin */
     uint32_t *shadow;
     uint32_t out[16]; /* prologue: components */
+    /* of the instance at hand: */
+    unsigned of;                  /* the slot whose slice is the text; 0: it is all of the guest */
+    const struct rw_group *group; /* and the constants of the slot; NULL: it has none */
+    uint32_t round;               /* register: of the loop that the elements are in */
+    struct ptx_opnd value[16];    /* what is passed on, by component */
+    uint8_t value_type;           /* as the host's instruction has it */
+    uint32_t zero;                /* register of an element's size: 0, and only the launch knows it */
 };
 
 static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struct ptx_opnd from, uint8_t type,
@@ -155,13 +160,14 @@ static int emit_move(struct rw_join *j, unsigned elem, struct ptx_opnd to, struc
 
 /* to = from, as a value crosses from one posted body into the other: by way of `xor` with the joint's zero word, so
  * that ptxas does not combine what made it with what it goes into. On bits: .f32 is no type of xor. */
-static int emit_hidden(struct rw_join *j, const struct rw_phase *p, struct ptx_opnd to, struct ptx_opnd from,
-                       uint8_t type, uint32_t pred, bool neg)
+static int emit_hidden(const struct site *s, struct ptx_opnd to, struct ptx_opnd from, uint8_t type, uint32_t pred,
+                       bool neg)
 {
+    struct rw_join *j = s->j;
     unsigned elem = j->c->in->elem;
     enum ptx_type bits = elem == 8 ? PTX_B64 : elem == 4 ? PTX_B32 : PTX_B16;
     struct ptx_opnd x = {.kind = PTX_O_REG, .comp = -1, .reg = new_reg(j, bits, "dt_x")}, y = x,
-                    zero = {.kind = PTX_O_REG, .comp = -1, .reg = p->zero};
+                    zero = {.kind = PTX_O_REG, .comp = -1, .reg = s->zero};
     y.reg = new_reg(j, bits, "dt_x"); /* of its own: no register holds both */
     struct ptx_opnd three[3] = {y, x, zero};
     struct ptx_inst i = {.op = PTX_OP_XOR,
@@ -181,16 +187,17 @@ static int emit_hidden(struct rw_join *j, const struct rw_phase *p, struct ptx_o
 }
 
 /* The zero word in a register of an element's size. */
-static int emit_zero(struct rw_join *j, struct rw_phase *p)
+static int emit_zero(struct site *s)
 {
+    struct rw_join *j = s->j;
     unsigned elem = j->c->in->elem;
     uint32_t word = new_reg(j, PTX_U32, "dt_z");
     if (word == PTX_NO_REG)
         return DT_E_NOMEM;
-    p->zero = elem == 4 ? word : new_reg(j, elem == 8 ? PTX_B64 : PTX_U16, "dt_z");
-    if (p->zero == PTX_NO_REG)
+    s->zero = elem == 4 ? word : new_reg(j, elem == 8 ? PTX_B64 : PTX_U16, "dt_z");
+    if (s->zero == PTX_NO_REG)
         return DT_E_NOMEM;
-    const char *W = rw_rname(j, word), *Z = rw_rname(j, p->zero);
+    const char *W = rw_rname(j, word), *Z = rw_rname(j, s->zero);
     int r = rw_emit(j, "ld.param.u32 %s, [%s];", W, j->zero->name);
     if (r == 0 && elem != 4)
         r = elem == 8 ? rw_emit(j, "mov.b64 %s, {%s, %s};", Z, W, W) : rw_emit(j, "cvt.u16.u32 %s, %s;", Z, W);
@@ -202,31 +209,125 @@ static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k)
     return o->kind == PTX_O_VEC ? o->elem[k] : *o;
 }
 
-/* copy.c's word for the guest's own joint instruction: `i` is the mapped copy of it. */
-int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i)
+/* ---- what becomes of the guest's instructions (struct rw_guest) --------------------------------------------------- */
+
+static bool is_joint(void *site, const struct ptx_inst *posted)
 {
-    const struct rw_inline *n = j->c->in;
+    const struct site *s = site;
+    return rw_inline_joint(s->j->c, s->p.side, posted);
+}
+
+static int copy_joint(void *site, const struct ptx_inst *i)
+{
+    struct site *s = site;
+    const struct rw_inline *n = s->j->c->in;
     const struct rw_joint *q = n->joint;
     unsigned u = 0;
     int r = 0;
-    while (q < n->joint + n->njoint && q->inst != p->at)
+    while (q < n->joint + n->njoint && q->inst != s->p.at)
         q++;
     if (q == n->joint + n->njoint) /* no thread gets here */
         return 0;
-    while (u < q->comps / n->unit && q->slot[u] != p->slot)
+    while (u < q->comps / n->unit && q->slot[u] != s->of)
         u++;
     for (unsigned k = 0; k < n->unit && u < q->comps / n->unit && r == 0; k++) {
         if (n->host == 0) {
             struct ptx_opnd to = component(&i->opnd[0], u * n->unit + k);
             if (to.kind != PTX_O_SINK)
-                r = emit_hidden(j, p, to, p->value[k], p->value_type, i->pred, i->pred_neg);
+                r = emit_hidden(s, to, s->value[k], s->value_type, i->pred, i->pred_neg);
         } else {
-            r = emit_hidden(j, p, p->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred,
-                            i->pred_neg);
+            r = emit_hidden(s, s->value[k], component(&i->opnd[1], u * n->unit + k), i->type[0], i->pred, i->pred_neg);
         }
     }
     return r;
 }
+
+static int copy_constants(void *site, struct ptx_inst *i)
+{
+    struct site *s = site;
+    struct rw_join *j = s->j;
+    const struct rw_inline *n = j->c->in;
+    const struct rw_group *group = s->group;
+    for (const struct rw_param *q = group ? group->param : NULL; group && q < group->param + group->nparam; q++) {
+        struct ptx_opnd *o = &i->opnd[q->opnd];
+        bool address = o->kind == PTX_O_ADDR, wide = address || ptx_type_bytes(i->type[0]) == 8;
+        if (q->inst != s->p.at)
+            continue;
+        uint32_t x = new_reg(j, wide ? PTX_B64 : PTX_B32, "dt_v"), last = address ? o->reg : PTX_NO_REG;
+        if (x == PTX_NO_REG)
+            return DT_E_NOMEM;
+        for (unsigned d = 0; d < n->ndigit; d++) {
+            if (!q->by[d])
+                continue;
+            const char *D = rw_rname(j, s->digit[d]), *X = rw_rname(j, x), *op = wide ? "mad.wide.s32" : "mad.lo.s32";
+            int r = last == PTX_NO_REG ? rw_emit(j, "%s %s, %s, %d, %lld;", op, X, D, (int)q->by[d],
+                                                 (long long)(wide ? q->base : (int32_t)q->base))
+                                       : rw_emit(j, "%s %s, %s, %d, %s;", op, X, D, (int)q->by[d], rw_rname(j, last));
+            if (r < 0)
+                return r;
+            last = x;
+        }
+        o->reg = x;
+        if (address)
+            o->off = q->base;
+        else
+            *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = x};
+    }
+    return 0;
+}
+
+static bool is_again(void *site)
+{
+    const struct site *s = site;
+    return s->p.mask && rw_inline_again(s->j->c->in, s->j->c->body[s->p.side].f, s->p.at);
+}
+
+static int copy_label(void *site)
+{
+    struct site *s = site;
+    struct rw_join *j = s->j;
+    const struct rw_phase *p = &s->p;
+    const struct rw_inline *n = j->c->in;
+    const struct ptx_function *f = j->c->body[p->side].f;
+    uint32_t k = n->loop ? n->loop - 1 : UINT32_MAX;
+    while (k < f->ninst && k < p->at && f->inst[k].op == PTX_OP_LABEL)
+        k++;
+    /* not its last label */
+    if (k != p->at || s->round == PTX_NO_REG || (k + 1 < f->ninst && f->inst[k + 1].op == PTX_OP_LABEL))
+        return 0;
+    for (const struct rw_induction *q = n->induction; q < n->induction + n->ninduction; q++) {
+        const struct ptx_opnd *by = &f->inst[q->add].opnd[2];
+        const char *R = rw_rname(j, p->reg[q->reg]), *ROUND = rw_rname(j, s->round);
+        bool wide = ptx_type_bytes(f->reg[q->reg].type) == 8;
+        uint32_t t = wide ? new_reg(j, PTX_B64, "dt_r") : PTX_NO_REG;
+        int r = 0;
+        if (!p->mask[q->add])
+            continue;
+        if (wide && t == PTX_NO_REG)
+            return DT_E_NOMEM;
+        if (wide && (r = rw_emit(j, "cvt.u64.u32 %s, %s;", rw_rname(j, t), ROUND)) < 0)
+            return r;
+        if (by->kind == PTX_O_IMM)
+            r = rw_emit(j, "mad.lo.s%d %s, %s, %lld, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
+                        (long long)(wide ? (int64_t)by->bits : (int32_t)by->bits), R);
+        else
+            r = rw_emit(j, "mad.lo.s%d %s, %s, %s, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
+                        rw_rname(j, p->reg[by->reg]), R);
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+static const struct rw_guest guest = {
+    .is_joint = is_joint,
+    .joint = copy_joint,
+    .constants = copy_constants,
+    .is_again = is_again,
+    .label = copy_label,
+};
+
+/* ---- one instance of the guest ----------------------------------------------------------------------------------- */
 
 /* Leave where this is so: the element is none of the guest's. */
 static int emit_leave(struct site *s, const char *what, uint32_t limit)
@@ -246,7 +347,7 @@ static int emit_digits(struct site *s)
         const struct rw_digit *d = &n->digit[k];
         uint32_t reg = d->of == RW_CTAID   ? s->p.ctaid[d->comp]
                        : d->of == RW_TID   ? s->p.tid[d->comp]
-                       : d->of == RW_ROUND ? s->p.round
+                       : d->of == RW_ROUND ? s->round
                                            : s->digit[k];
         uint32_t step = (uint32_t)d->step;
         bool pow2 = (step & (step - 1)) == 0, last = k + 1 == n->ndigit && !n->partial;
@@ -293,71 +394,6 @@ static int emit_offset(struct site *s, const struct ptx_opnd *a, unsigned comp)
     return r;
 }
 
-int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i)
-{
-    const struct rw_inline *n = j->c->in;
-    for (const struct rw_param *q = p->group->param; q < p->group->param + p->group->nparam; q++) {
-        struct ptx_opnd *o = &i->opnd[q->opnd];
-        bool address = o->kind == PTX_O_ADDR, wide = address || ptx_type_bytes(i->type[0]) == 8;
-        if (q->inst != p->at)
-            continue;
-        uint32_t x = new_reg(j, wide ? PTX_B64 : PTX_B32, "dt_v"), last = address ? o->reg : PTX_NO_REG;
-        if (x == PTX_NO_REG)
-            return DT_E_NOMEM;
-        for (unsigned d = 0; d < n->ndigit; d++) {
-            if (!q->by[d])
-                continue;
-            const char *D = rw_rname(j, p->digit[d]), *X = rw_rname(j, x), *op = wide ? "mad.wide.s32" : "mad.lo.s32";
-            int r = last == PTX_NO_REG ? rw_emit(j, "%s %s, %s, %d, %lld;", op, X, D, (int)q->by[d],
-                                                 (long long)(wide ? q->base : (int32_t)q->base))
-                                       : rw_emit(j, "%s %s, %s, %d, %s;", op, X, D, (int)q->by[d], rw_rname(j, last));
-            if (r < 0)
-                return r;
-            last = x;
-        }
-        o->reg = x;
-        if (address)
-            o->off = q->base;
-        else
-            *o = (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = x};
-    }
-    return 0;
-}
-
-int rw_copy_round(struct rw_join *j, struct rw_phase *p)
-{
-    const struct rw_inline *n = j->c->in;
-    const struct ptx_function *f = j->c->body[p->side].f;
-    uint32_t k = n->loop ? n->loop - 1 : UINT32_MAX;
-    while (k < f->ninst && k < p->at && f->inst[k].op == PTX_OP_LABEL)
-        k++;
-    /* not its last label */
-    if (k != p->at || p->round == PTX_NO_REG || (k + 1 < f->ninst && f->inst[k + 1].op == PTX_OP_LABEL))
-        return 0;
-    for (const struct rw_induction *q = n->induction; q < n->induction + n->ninduction; q++) {
-        const struct ptx_opnd *by = &f->inst[q->add].opnd[2];
-        const char *R = rw_rname(j, p->reg[q->reg]), *ROUND = rw_rname(j, p->round);
-        bool wide = ptx_type_bytes(f->reg[q->reg].type) == 8;
-        uint32_t t = wide ? new_reg(j, PTX_B64, "dt_r") : PTX_NO_REG;
-        int r = 0;
-        if (!p->mask[q->add])
-            continue;
-        if (wide && t == PTX_NO_REG)
-            return DT_E_NOMEM;
-        if (wide && (r = rw_emit(j, "cvt.u64.u32 %s, %s;", rw_rname(j, t), ROUND)) < 0)
-            return r;
-        if (by->kind == PTX_O_IMM)
-            r = rw_emit(j, "mad.lo.s%d %s, %s, %lld, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
-                        (long long)(wide ? (int64_t)by->bits : (int32_t)by->bits), R);
-        else
-            r = rw_emit(j, "mad.lo.s%d %s, %s, %s, %s;", wide ? 64 : 32, R, wide ? rw_rname(j, t) : ROUND,
-                        rw_rname(j, p->reg[by->reg]), R);
-        if (r < 0)
-            return r;
-    }
-    return 0;
-}
-
 /* The text of one group of slots. */
 static int emit_group(struct site *s, unsigned k)
 {
@@ -367,9 +403,9 @@ static int emit_group(struct site *s, unsigned k)
     for (uint32_t q = 0; q < g->nlabel; q++)
         if ((s->p.label[q] = ptx_label_new(j->f, "G")) == UINT32_MAX)
             return nomem(j);
-    s->p.slot = n->slice ? n->group[k].slot : 0;
-    s->p.mask = n->slice ? n->slice[s->p.slot] : NULL;
-    s->p.group = n->slice ? &n->group[k] : NULL;
+    s->of = n->slice ? n->group[k].slot : 0;
+    s->p.mask = n->slice ? n->slice[s->of] : NULL;
+    s->group = n->slice ? &n->group[k] : NULL;
     return rw_copy_body(j, &s->p);
 }
 
@@ -400,9 +436,9 @@ static int emit_instance(struct site *s, const struct ptx_inst *i, unsigned firs
     if (r < 0 || (r = emit_digits(s)) < 0)
         return r;
     for (unsigned k = 0; k < n->unit; k++)
-        s->p.value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]}
-                             : component(&i->opnd[1], first + k);
-    s->p.value_type = i->type[0];
+        s->value[k] = load ? (struct ptx_opnd){.kind = PTX_O_REG, .comp = -1, .reg = s->out[first + k]}
+                           : component(&i->opnd[1], first + k);
+    s->value_type = i->type[0];
     for (unsigned k = 0; k < groups && r == 0; k++) {
         uint32_t next = k + 1 < groups ? ptx_label_new(j->f, "GNEXT") : PTX_NO_REG;
         if (next != PTX_NO_REG && (r = emit_other(s, &n->group[k], next)) < 0)
@@ -455,11 +491,11 @@ static int prepare(struct site *s)
     const struct rw_body *g = &c->body[n->guest];
     s->p.side = n->guest;
     s->p.open = c->open[n->guest];
-    s->p.joint = true;
+    s->p.guest = &guest;
+    s->p.site = s;
     s->p.reg = dt_new_array(&c->arena, uint32_t, g->f->nreg + 1);
     s->p.label = dt_new_array(&c->arena, uint32_t, g->f->nlabel + 1);
-    s->p.value = dt_new_array(&c->arena, struct ptx_opnd, 16);
-    if (!s->p.reg || !s->p.label || !s->p.value)
+    if (!s->p.reg || !s->p.label)
         return nomem(j);
     for (uint32_t k = 0; k < g->f->nreg; k++) {
         if ((s->p.reg[k] = new_reg(j, (enum ptx_type)g->f->reg[k].type, "g")) == PTX_NO_REG)
@@ -484,10 +520,9 @@ static int prepare(struct site *s)
     s->tmp = new_reg(j, PTX_U32, "dt_t");
     s->none = n->partial ? new_reg(j, PTX_PRED, "dt_none") : PTX_NO_REG;
     s->slot = s->bit = s->one = PTX_NO_REG;
-    s->p.digit = s->digit;
-    s->p.round = PTX_NO_REG;
+    s->round = PTX_NO_REG;
     for (unsigned d = 0; d < n->ndigit; d++)
-        if (n->digit[d].of == RW_ROUND && (s->p.round = new_reg(j, PTX_U32, "dt_round")) == PTX_NO_REG)
+        if (n->digit[d].of == RW_ROUND && (s->round = new_reg(j, PTX_U32, "dt_round")) == PTX_NO_REG)
             return DT_E_NOMEM;
         else if (n->digit[d].of == RW_SLOT && (s->digit[d] = new_reg(j, PTX_U32, "dt_part")) == PTX_NO_REG)
             return DT_E_NOMEM;
@@ -648,7 +683,7 @@ int rw_inline_join(struct rw_cand *c, struct dt_err *e)
     dt_str_done(&c->ptx);
     int r = open_host(&j, &old, &n);
     if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 && (r = prepare(&s)) == 0 &&
-        (r = emit_zero(&j, &s.p)) == 0)
+        (r = emit_zero(&s)) == 0)
         r = emit_host(&s, old, n);
     if (r == 0) {
         entry_last(&j);

@@ -34,6 +34,21 @@ struct rw_join {
     unsigned nunique;
 };
 
+/* What becomes of a body's instructions where it is inlined (inline.c), asked by copy.c. `site`: rw_phase.site; the
+ * instruction is number rw_phase.at of the body. */
+struct rw_guest {
+    /* Does the element pass through this posted instruction? */
+    bool (*is_joint)(void *site, const struct ptx_inst *posted);
+    /* That instruction, mapped: a move to or from the value that is passed on. */
+    int (*joint)(void *site, const struct ptx_inst *mapped);
+    /* The slot's constants, put into a mapped instruction. */
+    int (*constants)(void *site, struct ptx_inst *mapped);
+    /* Is it a branch to the next round of the loop that the elements are in? */
+    bool (*is_again)(void *site);
+    /* What stands behind a label: at the loop's header, its registers as they are in the round. */
+    int (*label)(void *site);
+};
+
 struct rw_phase { /* one body on its way into the fused kernel */
     int side;     /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
     bool open;    /* products stay without .rn (rw_cand.open) */
@@ -49,16 +64,11 @@ struct rw_phase { /* one body on its way into the fused kernel */
         uint32_t from, to; /* address register -> register with its shared address, while both hold */
     } known[32];
     unsigned nknown;
-    bool joint;                   /* inlined: its joint instructions become moves to or from `value` */
-    unsigned slot;                /* and for this of a thread's elements alone */
-    const uint8_t *mask;          /* per instruction: components that stay (inline-slice.c); NULL: all */
-    const struct rw_group *group; /* and the constants of the slot; NULL: it has none */
-    uint32_t round;               /* register: of the loop that the elements are in */
-    uint32_t *digit;              /* registers: the slot's digits */
-    uint32_t at;                  /* number of the instruction at hand */
-    struct ptx_opnd *value;       /* components */
-    uint32_t zero;                /* register of an element's size: 0, and only the launch knows it */
-    uint8_t value_type;           /* as the host's instruction has it */
+    const uint8_t *mask; /* per instruction: components that stay (inline-slice.c); NULL: all */
+    uint32_t at;         /* number of the instruction at hand */
+    /* inlined: what becomes of some of its instructions, and whose they are; NULL: nothing */
+    const struct rw_guest *guest;
+    void *site;
 };
 
 /* Text with names of registers in it, appended to the fused function. */
@@ -70,12 +80,6 @@ int rw_emit_phase_barrier(struct rw_join *j, unsigned id); /* all threads of the
 /* copy.c: the body's instructions, rewritten. */
 int rw_copy_body(struct rw_join *j, struct rw_phase *p);
 int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_function *f);
-/* inline.c: a guest's joint instruction; `i` is mapped. */
-int rw_copy_joint(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *i);
-/* ... and its constants put into an instruction, mapped, that p->at is. */
-int rw_copy_constants(struct rw_join *j, struct rw_phase *p, struct ptx_inst *i);
-/* ... and what stands behind label p->at: at the loop's header, its registers as they are in the round. */
-int rw_copy_round(struct rw_join *j, struct rw_phase *p);
 /* cluster.c: register s, an offset in the component's footprint of the intermediate, becomes the address of that byte
  * in the shared memory of the rank that has it. origin: of the block's own region. pred: the access's guard. */
 int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred,

@@ -14,19 +14,6 @@ const struct rw_legal rw_legal[] = {
 };
 const unsigned rw_nlegal = sizeof rw_legal / sizeof rw_legal[0];
 
-#ifdef RW_TEST_HOOKS
-struct rw_hooks rw_hooks;
-
-bool rw_off(const char *name)
-{
-    size_t n = strlen(name);
-    for (const char *p = rw_hooks.off; p && *p; p += strcspn(p, ","), p += *p == ',')
-        if (strcspn(p, ",") == n && !memcmp(p, name, n))
-            return true;
-    return false;
-}
-#endif
-
 #define INLINE(NAME, text)                                                                                             \
     bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                                  \
     {                                                                                                                  \

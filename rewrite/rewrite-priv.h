@@ -101,6 +101,8 @@ bool rw_mark_region(const struct ptx_cfg *cfg, uint32_t from, bool *mark, uint32
 /* lanes.c: find warp collectives that some lanes of a warp need not reach; sets RW_COLLECTIVE_VARYING. */
 int rw_lanes(struct rw_body *b, struct dt_err *e);
 bool rw_is_block_barrier(unsigned op);
+/* Components of a global load or store of a vector, which may be left out one by one; 1: of anything else. */
+unsigned rw_access_parts(const struct ptx_inst *i);
 /* prov.c */
 int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e);
 /* of the global address(es) of a memory access */
@@ -789,6 +791,7 @@ struct rw_sample *rw_sample_free(struct rw_sample *s);
 int rw_recover(struct dev_device *d, int r, struct dt_err *e);
 /* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set (bundle.c): with the plan as a
  * program, as a document, or only a kernel that does not get so far. */
+bool rw_bundle_wanted(void); /* is there a place for them? */
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
 void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what);
 void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what);

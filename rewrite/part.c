@@ -1,0 +1,71 @@
+/* A joined launch as a part of an edit: its document, and its module's text.
+ *
+ * The arguments are those of all bodies, one after the other, without those that the entry does not take, and those
+ * that an earlier body has too. The geometry is the host's at the levels `register`, else a block (or a cluster) for
+ * each component. The name is that of the launches with `+` between.
+ */
+#include "rewrite/rewrite-priv.h"
+
+#include <string.h>
+
+static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
+
+int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
+{
+    const struct dt_graph *g = c->prog->graph;
+    const struct dt_launch *host = rw_inline_host(c);
+    json_t *args = json_array(), *o = json_object();
+    struct dt_str name = {0};
+    bool ok = args && o;
+    for (uint32_t s = 0; s < c->nbody && ok; s++) {
+        json_t *l = dt_launch_to_json(g, &g->launch[c->launch[s]]);
+        json_t *from = json_object_get(l, "args"), *a;
+        size_t i;
+        ok = l != NULL;
+        json_array_foreach (from, i, a) {
+            bool keep = i > 62 || ((c->arg_keep[s] >> i) & 1);
+            if (keep && ok && !c->arg_same[s][i])
+                ok = json_array_append(args, a) == 0;
+        }
+        json_decref(l);
+        dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->launch[s]].name);
+    }
+    ok = ok && (!c->zero_word || json_array_append_new(args, json_pack("{s:i}", "u32", 0)) == 0);
+    ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
+         put(o, "args", json_incref(args));
+    if (host)
+        ok = ok &&
+             put(o, "grid",
+                 json_pack("[I,I,I]", (json_int_t)host->grid[0], (json_int_t)host->grid[1],
+                           (json_int_t)host->grid[2])) &&
+             put(o, "block",
+                 json_pack("[I,I,I]", (json_int_t)host->block[0], (json_int_t)host->block[1],
+                           (json_int_t)host->block[2])) &&
+             put(o, "shared", json_integer(host->shared)) &&
+             (!host->cluster[0] || put(o, "cluster",
+                                       json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1],
+                                                 (json_int_t)host->cluster[2])));
+    else
+        ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
+             (!c->cluster || put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
+             put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
+             put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0));
+    json_decref(args);
+    dt_str_done(&name);
+    struct rw_part *part = ok ? rw_edit_add(x, o) : NULL;
+    if (!ok)
+        json_decref(o);
+    if (!part)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    part->ptx = c->ptx;
+    c->ptx = (struct dt_str){0};
+    for (uint32_t k = 0; c->level != RW_LEVEL_GLOBAL && k < c->nredirect; k++) {
+        struct rw_unread u = {c->redirect[k].buffer, {dt_new_array(&x->arena, struct ana_interval, 1), 1}};
+        if (c->redirect[k].keep_global)
+            continue;
+        if (!u.bytes.iv || !dt_push(&x->unread, u))
+            return dt_err_set(e, DT_E_NOMEM, "out of memory");
+        u.bytes.iv[0] = (struct ana_interval){0, g->buffer[u.buffer].bytes};
+    }
+    return 0;
+}
