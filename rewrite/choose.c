@@ -285,11 +285,12 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
     if (r == 0) {
         *ret_fresh = name_modules(p, x);
         r = rw_state_make(p, x, next, &first, &mine);
-        r = r ? r : rw_machine_code(p, x, next, first, why, &mine);
+        r = r ? r : rw_machine_code(&p->gate, x, next, first, why, &mine);
     }
-    if (r == 0 && p->sample) { /* too large for trials on what the launches before leave */
+    if (r == 0 && p->gate.sample) { /* too large for trials on what the launches before leave */
         if ((r = analyse(p, x, next, &mine)) == 0 &&
-            (r = rw_verify_plan(p->dev, p->ref, next->prog, next->ana, 1, 0, next->cost, &mine)) < 0 && !fatal(r)) {
+            (r = rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, 1, 0, next->cost, &mine)) < 0 &&
+            !fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
             r = refused(r, "verification", &mine, "the results differ", why, e);
@@ -298,7 +299,7 @@ static int build(struct rw_planner *p, struct rw_edit *x, unsigned level, struct
         }
         r = r < 0 || rw_measures(p) ? r : rw_state_time(p, next, &mine); /* measured beside what there is: rw_faster */
     } else if (r == 0) {
-        r = rw_trial_begin(trial, p, x, next, first, &mine);
+        r = rw_trial_begin(trial, &p->gate, x, next, first, &mine);
         if (r < 0 && !fatal(r)) {
             *ret_wrong = true;
             dt_str_done(why);
@@ -318,7 +319,7 @@ static int accept(struct rw_planner *p, const struct rw_edit *x, struct rw_trial
     struct dt_err bad = {0};
     int r = trial->want || trial->known
                 ? rw_trial_finish(trial, &bad)
-                : rw_verify_plan(p->dev, p->ref, next->prog, next->ana, p->sample ? 0 : 1, 2, NULL, &bad);
+                : rw_verify_plan(p->dev, p->gate.ref, next->prog, next->ana, p->gate.sample ? 0 : 1, 2, NULL, &bad);
     bool verified = r == 0;
     if (verified) {
         r = next->ana ? 0 : analyse(p, x, next, &bad);
@@ -739,27 +740,27 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         struct rw_state *top = &p->state.p[p->state.n - 1];
         struct dt_err bad = {0};
         rw_say(p->opt, "verify", 0, 1);
-        dt_free_ struct dev_cost *ran = p->from_library ? dt_calloc(top->graph->nlaunch + 1, sizeof *ran) : NULL;
-        if (p->from_library && !ran)
+        dt_free_ struct dev_cost *ran = p->gate.from_library ? dt_calloc(top->graph->nlaunch + 1, sizeof *ran) : NULL;
+        if (p->gate.from_library && !ran)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         int r = rw_waits_check(p->dev, top->prog, top->ana, p->state.p[0].prog, &bad);
         if (r == 0)
-            r = rw_verify_plan(p->dev, p->ref, top->prog, top->ana, inputs, schedules, ran, &bad);
-        if (p->from_library && !fatal(r) && (r < 0 || !library_right(top, ran))) {
+            r = rw_verify_plan(p->dev, p->gate.ref, top->prog, top->ana, inputs, schedules, ran, &bad);
+        if (p->gate.from_library && !fatal(r) && (r < 0 || !library_right(top, ran))) {
             p->again = true; /* whatever is wrong, it is looked for without what others found */
             dt_err_done(&bad);
             return 0;
         }
-        if (r == 0 && p->sample) {
+        if (r == 0 && p->gate.sample) {
             struct rw_sample *part = NULL;
-            if ((r = rw_sample_of(p->sample, p->state.p[0].graph, top->ana, &part, e)) < 0)
+            if ((r = rw_sample_of(p->gate.sample, p->state.p[0].graph, top->ana, &part, e)) < 0)
                 return r;
             p->sampled[0] = part->blocks;
             p->sampled[1] = part->of;
             rw_sample_free(part);
         }
         if (r == 0) {
-            p->verified_inputs = rw_reference_inputs(p->ref);
+            p->verified_inputs = rw_reference_inputs(p->gate.ref);
             p->verified_schedules = schedules;
             return 0;
         }
@@ -816,21 +817,22 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
 {
     unsigned inputs = p->opt->inputs ? p->opt->inputs : 3, schedules = p->opt->schedules ? p->opt->schedules : 8;
     struct rw_state *first = &p->state.p[0];
-    int r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->sample, &p->sampled_cost, e);
+    int r = rw_sample_choose(p->dev, first->prog, first->ana, p->opt->whole, &p->gate.sample, &p->gate.sampled_cost, e);
     if (r < 0)
         return r;
     int some = anything(p, e);
     if (some < 0)
         return some;
-    r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->sample, p->sampled_cost, &p->original,
-                                    &p->ref, &p->snaps, e)
-             : rw_original_check(p->dev, first->prog, first->ana, p->sample, p->sampled_cost, false, &p->original, e);
+    r = some ? rw_reference_checked(p->dev, first->prog, inputs, first->ana, p->gate.sample, p->gate.sampled_cost,
+                                    &p->gate.original, &p->gate.ref, &p->gate.snaps, e)
+             : rw_original_check(p->dev, first->prog, first->ana, p->gate.sample, p->gate.sampled_cost, false,
+                                 &p->gate.original, e);
     if (r < 0 || (r = rw_state_first(p, first, e)) < 0 || !some)
         return r;
     if (!rw_has_outputs(first->graph))
         return refuse_all(p, "no-output: no buffer is an output or inout, so no rewrite could be verified", e);
     if (p->deadline_us) { /* the whole plan's verification comes after the tries, and is part of the time */
-        uint64_t last = rw_reference_us(p->ref, inputs, schedules), now = dt_now_us();
+        uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;
     }
     r = p->recipe ? rw_follow(p, e) : rw_all_rounds(p, e);
@@ -839,7 +841,7 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (r < 0 || p->strayed.len)
         return r;
     /* what a race leaves is another thing in another order: what is new was tried in several alone */
-    if ((r = verify_final(p, inputs, p->original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again &&
+    if ((r = verify_final(p, inputs, p->gate.original.races ? 0 : schedules, e)) == 0 && p->state.n > 1 && !p->again &&
         rw_measures(p))
         r = measure_final(p, e);
     return r;

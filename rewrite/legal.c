@@ -1,10 +1,9 @@
 /* The tables of predicates and their users.
  *
  * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the table's order; the
- * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. What INLINE rows say was found
- * out by inline-map.c.
+ * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. INLINE rows are in inline-legal.c.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/rewrite-priv.h"
 
 #include <string.h>
 
@@ -14,28 +13,11 @@ const struct rw_legal rw_legal[] = {
 };
 const unsigned rw_nlegal = sizeof rw_legal / sizeof rw_legal[0];
 
-#define INLINE(NAME, text)                                                                                             \
-    bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                                  \
-    {                                                                                                                  \
-        const char *no = c->in ? c->in->no[RW_NO_##NAME] : NULL;                                                       \
-        if (no)                                                                                                        \
-            dt_str_add(why, no);                                                                                       \
-        return !no;                                                                                                    \
-    }
-#include "rewrite/legal.def"
-
 const struct rw_legal rw_cluster_legal[] = {
 #define CLUSTER(NAME, text) {#NAME, rw_legal_##NAME},
 #include "rewrite/legal.def"
 };
 const unsigned rw_ncluster_legal = sizeof rw_cluster_legal / sizeof rw_cluster_legal[0];
-
-const struct rw_legal rw_inline_legal[] = {
-#define ALSO(NAME) {#NAME, rw_legal_##NAME},
-#define INLINE(NAME, text) ALSO(NAME)
-#include "rewrite/legal.def"
-};
-const unsigned rw_ninline_legal = sizeof rw_inline_legal / sizeof rw_inline_legal[0];
 
 bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand *c, struct dt_str *why)
 {
@@ -55,8 +37,3 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
 }
 
 bool rw_legal_check(const struct rw_cand *c, struct dt_str *why) { return rw_legal_rows(rw_legal, rw_nlegal, c, why); }
-
-bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why)
-{
-    return rw_legal_rows(rw_inline_legal, rw_ninline_legal, c, why);
-}

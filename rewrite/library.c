@@ -81,7 +81,7 @@ static int make_key(struct rw_trial *t, struct dt_err *e)
     if (r < 0 || dt_sha256_init(&h) < 0)
         return r < 0 ? r : dt_err_set(e, DT_E_NOMEM, "out of memory");
     dt_sha256_addstr(&h, HEAD DOVETAIL_VERSION "; rewriter " RW_VERSION);
-    dt_sha256_addstr(&h, t->p->opt->stamp ? t->p->opt->stamp : "");
+    dt_sha256_addstr(&h, t->gate->opt->stamp ? t->gate->opt->stamp : "");
     dt_sha256_addstr(&h, t->key);
     dt_sha256_addu64(&h, steady);
     if (!steady && !add_content(t, &h)) {
@@ -168,7 +168,7 @@ static bool decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost 
         cost[k] = (struct dev_cost){.known = kernel, .kept = kernel, .instructions = rw_number(at)};
         for (size_t i = 0; i < NUMBERS; i++)
             cost[k].work[i] = rw_number(at + 8 + 8 * i);
-        if (kernel && !dev_cost_fits(t->p->dev, t->next->prog, t->first + k, &cost[k]))
+        if (kernel && !dev_cost_fits(t->gate->dev, t->next->prog, t->first + k, &cost[k]))
             return false;
     }
     return true;
@@ -176,9 +176,9 @@ static bool decode(const struct rw_trial *t, const uint8_t *at, struct dev_cost 
 
 int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e)
 {
-    const struct ana_memo *m = t->p->opt->library;
+    const struct ana_memo *m = t->gate->opt->library;
     int r = m ? make_key(t, e) : 0;
-    uint8_t *p = r == 1 && !t->p->no_library ? rw_kept_get(m, HEAD, t->library, 16 + t->n * PER_LAUNCH) : NULL;
+    uint8_t *p = r == 1 && !t->gate->no_library ? rw_kept_get(m, HEAD, t->library, 16 + t->n * PER_LAUNCH) : NULL;
     if (!p)
         return r < 0 ? r : 0;
     r = decode(t, p, cost, &t->orders);
@@ -188,17 +188,17 @@ int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e)
             m->bad(m->user, t->library, "it is no cost of these launches on this device");
     }
     free(p);
-    t->p->from_library |= r;
+    t->gate->from_library |= r;
     return r;
 }
 
 void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders)
 {
-    const struct ana_memo *m = t->p->opt->library;
+    const struct ana_memo *m = t->gate->opt->library;
     if (!m || !*t->library)
         return;
     for (uint32_t k = 0; k < t->n; k++) /* some cannot be kept in a file */
-        if (cost[k].known && !dev_cost_fits(t->p->dev, t->next->prog, t->first + k, &cost[k]))
+        if (cost[k].known && !dev_cost_fits(t->gate->dev, t->next->prog, t->first + k, &cost[k]))
             return;
     uint8_t *p = dt_malloc(16 + t->n * PER_LAUNCH);
     if (!p)

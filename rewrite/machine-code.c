@@ -100,13 +100,13 @@ static int add(struct posted *o, const char *file, const char *ptx, size_t len, 
 /* ---- of a candidate ---------------------------------------------------------------------------------------------- */
 
 /* Launch `at` of `next`, whose text is new. */
-static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
+static int check(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t at,
                  struct dt_str *why, struct dt_err *e)
 {
-    const struct dev_prog *first = p->state.p[0].prog;
+    const struct dev_prog *first = g->posted;
     const struct dt_launch *l = &next->graph->launch[at];
     const struct dev_module *m = &next->prog->module[l->module];
-    const uint64_t *member = next->member + at * rw_member_words(p);
+    const uint64_t *member = next->member + at * rw_member_words(g);
     struct posted o = {0};
     void *cubin = NULL;
     size_t len = 0;
@@ -117,7 +117,7 @@ static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_
         const struct dev_module *text = was->kind == DT_KERNEL ? &first->module[was->module] : NULL;
         char file[32];
         if (text && member[k / 64] >> (k % 64) & 1 && (r = file_of(text->ptx, text->len, file, e)) == 0)
-            r = add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &p->lines_checked, e);
+            r = add(&o, file, text->ptx, text->len, was->entry, x->dev->arch, &g->lines_checked, e);
     }
     if (r == 0)
         r = dev_assemble_lines(m->ptx, m->len, x->dev->arch, &cubin, &len, e);
@@ -133,7 +133,7 @@ static int check(struct rw_planner *p, const struct rw_edit *x, const struct rw_
     return r < 0 ? r : !r;
 }
 
-int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
+int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
                     struct dt_str *why, struct dt_err *e)
 {
     int r = 0;
@@ -145,7 +145,7 @@ int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct 
                        "machine-code: without nvJitLink nobody can say what the assembler makes of a changed kernel");
             return 1;
         }
-        r = check(p, x, next, first + (uint32_t)k, why, e);
+        r = check(g, x, next, first + (uint32_t)k, why, e);
     }
     return r;
 }

@@ -259,12 +259,12 @@ static json_t *original(json_t *posted, const json_t *plan_modules)
  * launch leaves is luck. */
 static json_t *verified(const struct rw_planner *p)
 {
-    bool same = p->state.n == 1, clean = !p->original.races && rw_has_outputs(p->state.p[0].graph);
+    bool same = p->state.n == 1, clean = !p->gate.original.races && rw_has_outputs(p->state.p[0].graph);
     json_t *o = same ? json_pack("{s:b,s:b}", "bitwise", clean, "unchanged", 1)
                      : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs",
                                  (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
-                                 "device", dev_kind(dev_info(p->dev)));
-    bool ok = o && (!p->original.races || put(o, "races", json_true()));
+                                  "device", dev_kind(dev_info(p->dev)));
+    bool ok = o && (!p->gate.original.races || put(o, "races", json_true()));
     if (ok && !same && p->sampled[1])
         ok = put(o, "sampled",
                  json_pack("{s:I,s:I}", "blocks", (json_int_t)p->sampled[0], "of", (json_int_t)p->sampled[1]));
@@ -272,7 +272,8 @@ static json_t *verified(const struct rw_planner *p)
         json_decref(o);
         return NULL;
     }
-    const struct rw_special *s = !same && p->ref && p->verified_inputs > 1 ? rw_reference_special(p->ref) : NULL;
+    const struct rw_special *s =
+        !same && p->gate.ref && p->verified_inputs > 1 ? rw_reference_special(p->gate.ref) : NULL;
     if (o && s && !put(o, "special", rw_special_json(s))) {
         json_decref(o);
         return NULL;
@@ -300,8 +301,9 @@ json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e)
          put(doc, "baseline", timing(first)) && put(doc, "optimized", timing(last)) &&
          put(doc, "timeline", json_pack("{s:o,s:o}", "baseline", timeline(first), "optimized", timeline(last))) &&
          put(doc, "rewrites", rewrites(p)) && put(doc, "assumes", assumes(last, d, code, e)) &&
-         put(doc, "verified", verified(p)) && (!p->original.seen || put(doc, "checked", checked(&p->original))) &&
-         dt_warnings_put(&p->original.warn, doc) == 0 &&
+         put(doc, "verified", verified(p)) &&
+         (!p->gate.original.seen || put(doc, "checked", checked(&p->gate.original))) &&
+         dt_warnings_put(&p->gate.original.warn, doc) == 0 &&
          (!rw_measures(p) ||
           put(doc, "measured",
               json_pack("{s:I,s:I}", "comparisons", (json_int_t)p->measured, "library", (json_int_t)p->known))) &&
@@ -384,14 +386,7 @@ static void planner_done(struct rw_planner *p)
     for (size_t k = 0; k < p->ban.n; k++)
         json_decref(p->ban.p[k].launches);
     free(p->ban.p);
-    rw_original_done(&p->original);
-    rw_reference_free(p->ref);
-    rw_snaps_free(p->snaps);
-    rw_sample_free(p->sample);
-    free(p->sampled_cost);
-    for (size_t k = 0; k < p->tried.n; k++)
-        free(p->tried.p[k].cost);
-    free(p->tried.p);
+    rw_gate_done(&p->gate);
     free(p->state.p);
     dt_str_done(&p->strayed);
 }
@@ -411,9 +406,10 @@ static int plan(struct dev_device *d, const struct dev_prog *prog, const struct 
                                .signature = signature,
                                .recipe = recipe,
                                .deadline_us = deadline_us,
-                               .no_library = no_library,
                                .measured = measured};
         struct rw_state s = {.borrowed = true};
+        rw_gate_init(&p.gate, d, p.opt, prog);
+        p.gate.no_library = no_library;
         /* the state owns none of the three; the casts only share the struct with states that do */
         s.graph = (struct dt_graph *)prog->graph;
         s.prog = (struct dev_prog *)prog;

@@ -589,6 +589,24 @@ int rw_original_check(struct dev_device *d, const struct dev_prog *p, const stru
 void rw_original_done(struct rw_original *o);
 bool rw_is_racy(const struct rw_state *s, uint32_t launch);
 
+struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
+    struct dev_device *dev;
+    const struct rw_options *opt;
+    const struct dev_prog *posted; /* borrowed, as the two above */
+    struct rw_original original;
+    struct rw_reference *ref;
+    struct rw_snaps *snaps;        /* NULL: not the software device, or the graph is too large for it */
+    struct rw_sample *sample;      /* then: what runs of the original; else NULL */
+    struct dev_cost *sampled_cost; /* by launch of the original */
+    struct dt_vec(struct rw_tried) tried;
+    bool from_library;  /* some trial was not run: the library knew it */
+    bool no_library;    /* it was wrong once: nothing of it is believed any more */
+    bool lines_checked; /* line tables change no code (machine-code.c) */
+};
+void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
+                  const struct dev_prog *posted);
+void rw_gate_done(struct rw_gate *g);
+
 struct rw_planner {
     struct dev_device *dev;
     const struct rw_options *opt;
@@ -602,17 +620,9 @@ struct rw_planner {
     unsigned nname; /* next fN */
     unsigned verified_inputs, verified_schedules;
     bool budget_spent;
-    struct rw_original original;
-    struct rw_reference *ref;
-    struct rw_snaps *snaps;        /* NULL: not the software device, or the graph is too large for it */
-    struct rw_sample *sample;      /* then: what runs of the original; else NULL */
-    struct dev_cost *sampled_cost; /* by launch of the original */
-    uint64_t sampled[2];           /* of the plan: blocks that ran when it was verified, of how many */
-    struct dt_vec(struct rw_tried) tried;
-    bool from_library;  /* some trial was not run: the library knew it */
-    bool no_library;    /* it was wrong once: nothing of it is believed any more */
-    bool again;         /* it was: plan anew without it */
-    bool lines_checked; /* line tables change no code (machine-code.c) */
+    struct rw_gate gate;
+    uint64_t sampled[2]; /* of the plan: blocks that ran when it was verified, of how many */
+    bool again;          /* the library was wrong: plan anew without it */
     /* comparisons that were measured on the device, and that the library decided (times.c) */
     unsigned measured, known;
 };
@@ -626,10 +636,10 @@ struct rw_snaps;
 int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);
 struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
 const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s); /* by launch */
-size_t rw_member_words(const struct rw_planner *p);             /* of a launch's members */
+size_t rw_member_words(const struct rw_gate *g);                /* of a launch's members */
 
 struct rw_trial {
-    struct rw_planner *p;
+    struct rw_gate *gate;
     const struct rw_edit *x;
     const struct rw_state *now;
     struct rw_state *next;
@@ -642,7 +652,7 @@ struct rw_trial {
 };
 /* 1: S and T agree on what S finds there, next->cost of T is set. 0: it cannot be tried alone.
  * DT_E_INTERNAL with what differs; a fault of either; pair with rw_trial_done in every case. */
-int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next,
+int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e);
 /* The same under shuffled block orders with the race detector. Call only after a 1. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
@@ -728,7 +738,7 @@ bool rw_has_outputs(const struct dt_graph *g); /* is there anything to compare (
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
 /* machine-code.c: is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones?
  * 0; 1: refused, `why`; negative: error. */
-int rw_machine_code(struct rw_planner *p, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
+int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
                     struct dt_str *why, struct dt_err *e);
 /* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself
  * races). */

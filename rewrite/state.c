@@ -73,7 +73,7 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
     const struct rw_state *now = x->now;
     struct rw_state s = {0};
     uint32_t n = now->graph->nlaunch, m = n - x->nlaunch + (uint32_t)x->part.n, between, at = 0;
-    size_t words = rw_member_words(p);
+    size_t words = rw_member_words(&p->gate);
     uint32_t *order = dt_calloc(n + 1, sizeof *order);
     if (!order)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
@@ -131,17 +131,17 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
 
 int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e)
 {
-    size_t words = rw_member_words(p);
+    size_t words = rw_member_words(&p->gate);
     s->member = dt_calloc(s->graph->nlaunch * words + 1, sizeof *s->member);
-    const struct dev_cost *cost = p->snaps ? rw_snaps_cost(p->snaps) : p->sampled_cost;
+    const struct dev_cost *cost = p->gate.snaps ? rw_snaps_cost(p->gate.snaps) : p->gate.sampled_cost;
     s->cost = cost ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->cost) : NULL;
-    s->racy = p->original.races ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->racy) : NULL;
-    if (!s->member || (cost && !s->cost) || (p->original.races && !s->racy))
+    s->racy = p->gate.original.races ? dt_calloc(s->graph->nlaunch + 1, sizeof *s->racy) : NULL;
+    if (!s->member || (cost && !s->cost) || (p->gate.original.races && !s->racy))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < s->graph->nlaunch; k++) {
         s->member[k * words + k / 64] = UINT64_C(1) << k % 64;
         if (s->racy)
-            s->racy[k] = p->original.racy[k];
+            s->racy[k] = p->gate.original.racy[k];
         if (s->cost)
             s->cost[k] = cost[k];
     }

@@ -217,7 +217,7 @@ int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct 
         rw_times_done(&t);
         return r;
     }
-    uint8_t *body = *t.key && !p->no_library ? rw_kept_get(m, HEAD, t.key, length(&t)) : NULL;
+    uint8_t *body = *t.key && !p->gate.no_library ? rw_kept_get(m, HEAD, t.key, length(&t)) : NULL;
     bool there = body && decode(body, &t);
     if (body && !there && m->bad)
         m->bad(m->user, t.key, "it has numbers that are no times");

@@ -87,11 +87,11 @@ int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snap
 
 /* ---- members: which launches of the original a launch stands for, as bits ---------------------------------------- */
 
-size_t rw_member_words(const struct rw_planner *p) { return p->state.p[0].graph->nlaunch / 64 + 1; }
+size_t rw_member_words(const struct rw_gate *g) { return g->posted->graph->nlaunch / 64 + 1; }
 
-static const uint64_t *members(const struct rw_planner *p, const struct rw_state *s, uint32_t launch)
+static const uint64_t *members(const struct rw_gate *g, const struct rw_state *s, uint32_t launch)
 {
-    return s->member + launch * rw_member_words(p);
+    return s->member + launch * rw_member_words(g);
 }
 
 /* ---- equal candidates -------------------------------------------------------------------------------------------- */
@@ -216,8 +216,8 @@ static bool begins_alike(const struct dt_graph *x, const struct dt_graph *y)
  * or is scratch. */
 static bool possible(const struct rw_trial *t)
 {
-    const struct dt_graph *g = t->now->graph, *o = t->p->state.p[0].graph, *n = t->next->graph;
-    if (!t->p->snaps || !t->now->cost || !begins_alike(o, g) || !begins_alike(g, n))
+    const struct dt_graph *g = t->now->graph, *o = t->gate->posted->graph, *n = t->next->graph;
+    if (!t->gate->snaps || !t->now->cost || !begins_alike(o, g) || !begins_alike(g, n))
         return false;
     for (uint32_t s = 0; s < t->x->nlaunch; s++) {
         const struct ana_launch *l = &t->now->ana->launch[t->x->launch[s]];
@@ -231,12 +231,12 @@ static bool possible(const struct rw_trial *t)
 /* What is in the buffer where T stands. 1: *ret is it; 0: its fill; negative: not kept. */
 int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret)
 {
-    const struct rw_snaps *s = t->p->snaps;
+    const struct rw_snaps *s = t->gate->snaps;
     const struct ana_result *a = s->ana;
     uint32_t last = UINT32_MAX;
     for (uint32_t l = 0; l < t->first; l++)
         for (uint32_t o = 0; o < a->prog->graph->nlaunch; o++) {
-            if (!((members(t->p, t->next, l)[o / 64] >> o % 64) & 1) || (last != UINT32_MAX && o < last))
+            if (!((members(t->gate, t->next, l)[o / 64] >> o % 64) & 1) || (last != UINT32_MAX && o < last))
                 continue;
             for (uint32_t k = 0; k < a->launch[o].naccess; k++)
                 if (a->launch[o].access[k].buffer == buffer && a->launch[o].access[k].writes)
@@ -287,8 +287,8 @@ static int run_before(struct rw_trial *t, struct dt_err *e)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     for (uint32_t k = 0; k < t->x->nlaunch; k++)
         wanted[t->x->launch[k]] = true;
-    dev_set_schedule(t->p->dev, 0, false);
-    int r = dev_run_new_for(t->p->dev, t->now->prog, wanted, &run, e);
+    dev_set_schedule(t->gate->dev, 0, false);
+    int r = dev_run_new_for(t->gate->dev, t->now->prog, wanted, &run, e);
     if (r == 0)
         r = fill(t, run, e);
     for (uint32_t k = 0; k < t->x->nlaunch && r == 0; k++)
@@ -333,19 +333,19 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
     if (r == 0) {
         for (uint32_t k = 0; k < t->n; k++)
             wanted[t->first + k] = true;
-        r = dev_run_new_for(t->p->dev, t->next->prog, wanted, &run, e);
+        r = dev_run_new_for(t->gate->dev, t->next->prog, wanted, &run, e);
     }
     if (r == 0)
         r = fill(t, run, e);
     bool talks = rw_talks(t->next->prog);
     if (r == 0)
-        r = rw_watch(t->p->dev, talks, order, order != 0, e);
+        r = rw_watch(t->gate->dev, talks, order, order != 0, e);
     if (r == 0 && order)
         r = dev_run_part(run, t->first, t->n, e); /* side by side, where they may */
     for (uint32_t k = t->first; k < t->first + t->n && r == 0 && !order; k++)
         if ((r = dev_run_step(run, k, e)) == 0 && ret_cost)
             r = dev_run_cost(run, k, &ret_cost[k - t->first], e);
-    rw_watch(t->p->dev, talks, 0, false, NULL);
+    rw_watch(t->gate->dev, talks, 0, false, NULL);
     if (r == 0)
         r = fetch(t, run, got, e);
     for (uint32_t b = 0; b < g->nbuffer && r == 0; b++)
@@ -361,9 +361,9 @@ static int run_after(struct rw_trial *t, uint64_t order, struct dev_cost *ret_co
 
 static struct rw_tried *find(const struct rw_trial *t)
 {
-    for (size_t k = 0; k < t->p->tried.n; k++)
-        if (!strcmp(t->p->tried.p[k].key, t->key))
-            return &t->p->tried.p[k];
+    for (size_t k = 0; k < t->gate->tried.n; k++)
+        if (!strcmp(t->gate->tried.p[k].key, t->key))
+            return &t->gate->tried.p[k];
     return NULL;
 }
 
@@ -374,18 +374,18 @@ static int remember(struct rw_trial *t, struct dt_err *e)
     if (x.cost) {
         memcpy(x.key, t->key, sizeof x.key);
         memcpy(x.cost, &t->next->cost[t->first], t->n * sizeof *x.cost);
-        if (dt_push(&t->p->tried, x))
+        if (dt_push(&t->gate->tried, x))
             return 1;
     }
     free(x.cost);
     return dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
 
-int rw_trial_begin(struct rw_trial *t, struct rw_planner *p, const struct rw_edit *x, struct rw_state *next,
+int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e)
 {
     const struct rw_state *now = x->now;
-    *t = (struct rw_trial){.p = p, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
+    *t = (struct rw_trial){.gate = g, .x = x, .now = now, .next = next, .first = first, .n = (uint32_t)x->part.n};
     if (!possible(t))
         return 0;
     uint32_t n = now->graph->nbuffer;
@@ -445,7 +445,7 @@ int rw_trial_finish(struct rw_trial *t, struct dt_err *e)
 {
     int r = 0;
     /* where the original races the gate tries no orders */
-    if (t->orders >= RW_TRIAL_ORDERS || (is_all(t) && !t->p->original.races))
+    if (t->orders >= RW_TRIAL_ORDERS || (is_all(t) && !t->gate->original.races))
         return 0;
     if (t->known) /* its costs were, S has not run */
         r = run_before(t, e);

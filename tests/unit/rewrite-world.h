@@ -75,9 +75,10 @@ static inline void world_open(struct world *w)
     must(ana_run(w->dev, w->prog, &o, &w->ana, &e), &e);
     w->p.dev = w->dev;
     w->p.opt = &w->opt;
+    rw_gate_init(&w->p.gate, w->dev, &w->opt, w->prog);
     struct rw_state s = {.borrowed = true, .graph = w->graph, .prog = w->prog, .ana = w->ana};
     assert_true(dt_push(&w->p.state, s));
-    must(rw_reference_new(w->dev, w->prog, 2, w->ana, NULL, &w->p.ref, &w->p.snaps, &e), &e);
+    must(rw_reference_new(w->dev, w->prog, 2, w->ana, NULL, &w->p.gate.ref, &w->p.gate.snaps, &e), &e);
     must(rw_state_first(&w->p, &w->p.state.p[0], &e), &e);
 }
 
@@ -85,11 +86,7 @@ static inline void world_close(struct world *w)
 {
     rw_state_done(&w->p.state.p[0]);
     free(w->p.state.p);
-    for (size_t k = 0; k < w->p.tried.n; k++)
-        free(w->p.tried.p[k].cost);
-    free(w->p.tried.p);
-    rw_reference_free(w->p.ref);
-    rw_snaps_free(w->p.snaps);
+    rw_gate_done(&w->p.gate);
     ana_free(w->ana);
     dev_prog_free(w->prog);
     dt_graph_free(w->graph);

@@ -40,7 +40,7 @@ static int trial(struct world *w, const char *differs)
     struct dt_err e = {0};
     struct rw_trial t;
     must(rw_state_make(&w->p, &w->x, &w->next, &w->fused, &e), &e);
-    int r = rw_trial_begin(&t, &w->p, &w->x, &w->next, w->fused, &e);
+    int r = rw_trial_begin(&t, &w->p.gate, &w->x, &w->next, w->fused, &e);
     for (uint32_t k = 0; r == 1 && k < t.n; k++)
         assert_true(w->next.cost[w->fused + k].known);
     if (r == 1)
@@ -62,14 +62,14 @@ static void test_one_for_two(void **state)
     assert_non_null(rw_edit_add(&w.x, piece(&w, 0, "a", 0, 32)));
     assert_non_null(rw_edit_add(&w.x, piece(&w, 0, "a", 16384, 32)));
     assert_int_equal(trial(&w, NULL), 1);
-    assert_int_equal(w.p.tried.n, 1);
+    assert_int_equal(w.p.gate.tried.n, 1);
     assert_int_equal(w.next.graph->nlaunch, 6);
     assert_string_equal(w.next.graph->launch[0].name, "a"); /* what goes away gives its name free */
     assert_string_equal(w.next.graph->launch[1].name, "a~2");
     assert_string_equal(w.next.graph->launch[2].name, "b");
     for (uint32_t k = 0; k < 6; k++) {
         assert_int_equal(w.next.from[k], k < 2 ? UINT32_MAX : k - 1);
-        assert_int_equal(w.next.member[k * rw_member_words(&w.p)], k < 2 ? 1 : 1 << (k - 1));
+        assert_int_equal(w.next.member[k * rw_member_words(&w.p.gate)], k < 2 ? 1 : 1 << (k - 1));
     }
     struct dt_err e = {0};
     must(rw_verify(w.dev, w.prog, w.next.prog, 2, 2, &e), &e);
@@ -84,7 +84,7 @@ static void test_one_for_two(void **state)
     trial(&w, "'p' differs at byte 16384");
     assert_string_equal(w.next.graph->launch[1].name, "b~2");
     end(&w);
-    assert_int_equal(w.p.tried.n, 1);
+    assert_int_equal(w.p.gate.tried.n, 1);
     world_close(&w);
 }
 

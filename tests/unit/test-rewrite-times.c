@@ -222,7 +222,7 @@ static void test_decides(void **state)
         if (r != row[k].found)
             fail_msg("row %zu: %d", k, r);
         assert_true(again.lo == row[k].lo && again.hi == row[k].hi && again.gain == t.gain && again.us[0] == 5);
-        p.no_library = true;
+        p.gate.no_library = true;
         rw_times_done(&again);
         assert_int_equal(rw_times_get(&p, &p.state.p[0], &next, &again, &e), 0);
         assert_string_equal(again.key, t.key);

@@ -117,7 +117,7 @@ static void test_agree(void **state)
     world_open(&w);
     for (int k = 0; k < 2; k++) {
         fuse(&w, 0, 1, k ? "global" : "shared", NULL);
-        assert_int_equal(rw_trial_begin(&t, &w.p, &w.x, &w.next, w.fused, &e), 1);
+        assert_int_equal(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), 1);
         assert_false(t.known);
         assert_true(w.next.cost[w.fused].known);
         must(rw_trial_finish(&t, &e), &e);
@@ -133,7 +133,7 @@ static void test_agree(void **state)
     }
     /* the second pair is the first over again: same text, same arguments but for the buffers */
     fuse(&w, 3, 4, "global", NULL);
-    assert_int_equal(rw_trial_begin(&t, &w.p, &w.x, &w.next, w.fused, &e), 1);
+    assert_int_equal(rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e), 1);
     assert_true(t.known && w.next.cost[w.fused].known);
     must(rw_trial_finish(&t, &e), &e);
     rw_trial_done(&t);
@@ -296,12 +296,12 @@ static void test_differ(void **state)
         struct dt_err e = {0};
         fuse(&w, 3, 4, "global", tamper[k]);
         dev_set_deadline(w.dev, 300);
-        int r = rw_trial_begin(&t, &w.p, &w.x, &w.next, w.fused, &e);
+        int r = rw_trial_begin(&t, &w.p.gate, &w.x, &w.next, w.fused, &e);
         assert_int_equal(r, want[k]);
         if (k == 0)
             assert_non_null(strstr(e.detail, "'s' differs at byte"));
         assert_int_equal(rw_recover(w.dev, r, &e), r);
-        assert_int_equal(w.p.tried.n, 0); /* what failed is not remembered as passed */
+        assert_int_equal(w.p.gate.tried.n, 0); /* what failed is not remembered as passed */
         if (k == 0) {
             bundle(&w, NULL, e.detail);
             bundle(&w, wrong_types, "line 7, column 1: %f1 is .f32, which does not fit .u32");

@@ -1,0 +1,24 @@
+/* The gate's memory of one planning, from its begin to its end. */
+#include "rewrite/rewrite-priv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
+                  const struct dev_prog *posted)
+{
+    *g = (struct rw_gate){.dev = dev, .opt = opt, .posted = posted};
+}
+
+void rw_gate_done(struct rw_gate *g)
+{
+    rw_original_done(&g->original);
+    rw_reference_free(g->ref);
+    rw_snaps_free(g->snaps);
+    rw_sample_free(g->sample);
+    free(g->sampled_cost);
+    for (size_t k = 0; k < g->tried.n; k++)
+        free(g->tried.p[k].cost);
+    free(g->tried.p);
+    memset(g, 0, sizeof *g);
+}
