@@ -51,7 +51,7 @@ json_t *cache_stats(struct cache *c);
 /* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on -------- */
 enum cache_kept {
     CACHE_FOOTPRINTS, /* what launches touch (analysis/memo.c) */
-    CACHE_TRIALS      /* what rewrites cost (rewrite/library.c) */
+    CACHE_TRIALS      /* what rewrites cost (rewrite/gate/library.c) */
 };
 #define CACHE_KEPT 2
 struct cache_bytes {

@@ -2,7 +2,7 @@
  *
  * A plan that comes from elsewhere is a claim: its PTX may be anything, and running it shows mistakes but not malice,
  * as it may wait for one input. So an import keeps of it the recipe, which rewrites were made of which launches
- * (rewrite/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a graph
+ * (rewrite/plan/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a graph
  * of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and compares
  * digests (daemon/worker/recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe
  * stays with the reason, for people to see; it is not tried again. A refused one makes way for another that is imported

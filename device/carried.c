@@ -7,7 +7,7 @@
  *   1. what nvJitLink makes of its PTX here, where that is byte for byte the code that is carried; it is that code, and
  *   no stranger's bytes go to the driver;
  *   2. the same where it is other code, or none is carried, if comparing it again with what the same nvJitLink makes of
- *   the posted modules finds the same arithmetic: rewrite/machine-code.c
+ *   the posted modules finds the same arithmetic: rewrite/gate/machine-code.c
  *      (rw_carried) does that and puts it in the place of the carried code;
  *   3. the carried code, where no nvJitLink is at hand, if it is for this architecture and the driver takes it;
  *   4. nothing, else. The posted launches run then (daemon/worker/run.c).

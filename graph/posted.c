@@ -2,7 +2,7 @@
  *
  * `original` has the launches, and of their modules those that the plan does not have: the others are the plan's, by
  * name. Whoever cannot run the plan runs these: libdovetail (client/plan-load.c) and verb run (daemon/worker/run.c);
- * and the plan's machine code is held against theirs (rewrite/machine-code.c). Nothing is checked here but what is
+ * and the plan's machine code is held against theirs (rewrite/gate/machine-code.c). Nothing is checked here but what is
  * needed to find it: the result is for dt_graph_from_json.
  */
 #include <string.h>

@@ -1,6 +1,6 @@
 /* A pointwise kernel (the guest) inlined where another (the host) stores or loads the element that the two share:
- * inline-map.c finds out what holds, with inline-threads.c (who has which element), inline-loop.c and inline-slice.c
- * (what of the guest each needs) and inline-merge.c (which of that is one text); inline.c emits. */
+ * inline/map.c finds out what holds, with inline/threads.c (who has which element), inline/loop.c and inline/slice.c
+ * (what of the guest each needs) and inline/merge.c (which of that is one text); inline.c emits. */
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
 
@@ -42,7 +42,7 @@ struct rw_param {
     unsigned opnd;
     int64_t base, by[RW_DIGITS]; /* base + sum of by * digit */
 };
-struct rw_group {  /* slots whose slices are one text (inline-merge.c) */
+struct rw_group {  /* slots whose slices are one text (inline/merge.c) */
     unsigned slot; /* whose slice stands for them */
     uint64_t members;
     struct rw_param *param;
@@ -62,7 +62,7 @@ struct rw_inline {
     bool *in_loop;        /* per instruction of the guest */
     struct rw_induction *induction;
     unsigned ninduction;
-    /* per slot: per instruction of the guest, which components stay (inline-slice.c); NULL: all of it */
+    /* per slot: per instruction of the guest, which components stay (inline/slice.c); NULL: all of it */
     uint8_t **slice;
     struct rw_group *group;
     unsigned ngroup;
@@ -84,7 +84,7 @@ bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i
 /* The kernel, into c->ptx. */
 int rw_inline_join(struct rw_cand *c, struct dt_err *e);
 
-/* ---- between the files of inline-map.c --------------------------------------------------------------------------- */
+/* ---- between the files of inline/map.c --------------------------------------------------------------------------- */
 struct rw_uses { /* of one buffer by one launch */
     struct ana_set read, write, must;
 };

@@ -270,7 +270,7 @@ bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why);
 /* The same with the rows that inlining asks for; those of INLINE hold before rw_inline_look(). */
 bool rw_legal_inline_check(const struct rw_cand *c, struct dt_str *why);
 
-/* ---- inlining (inline-map.c, inline.c) --------------------------------------------------------------------------- */
+/* ---- inlining (inline/map.c, inline.c) --------------------------------------------------------------------------- */
 /* Legality alone, then all of it, for the levels `register`. 0, 1: refused, `why`; negative: error. */
 int rw_inline_may(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
 int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
@@ -408,7 +408,7 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
 /* Bytes of the buffer that the launch may read, or write, over all blocks and whatever its data. In `arena`. */
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
                                bool writes);
-/* waits-cluster.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there
+/* facts/meets.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there
  * while it is used? *ret_wrong: what is wrong, NULL: nothing. *ret_barriers (NULL: not wanted): how many each thread
  * passes. at (NULL: not wanted): by instruction, the state in front of it; left as it is
  * where no path leads, and everywhere where nothing uses the cluster. */

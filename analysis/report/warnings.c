@@ -14,7 +14,7 @@
  * text that was analysed.
  *
  * Not found here: races of threads within a block, shared memory that nobody wrote, whatever data decides
- * (rewrite/original.c runs the launches for that), races between launches (they are in order on one stream).
+ * (rewrite/gate/original.c runs the launches for that), races between launches (they are in order on one stream).
  */
 #include "analysis/footprint/footprint.h"
 

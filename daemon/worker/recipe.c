@@ -1,5 +1,5 @@
 /* A plan from an imported recipe (cache/recipe.c), before any search: the rewrites that it names are made of this
- * poster's kernels and go through the whole gate (rewrite/recipe.c); the plan that comes of it must have the digest
+ * poster's kernels and go through the whole gate (rewrite/plan/recipe.c); the plan that comes of it must have the digest
  * that the bundle's had.
  *
  *   no recipe of the key, or one that was refused ──▶ 0: plan as ever

@@ -15,7 +15,7 @@
  * "off" switches predicates of legal.def off, "force" keeps what is legal whether it is faster or not, "levels":
  * "shared,global" leaves the other levels of block fusion out, "cluster" says of how many blocks clusters are,
  * "propose": "kind: a b" has a candidate looked at that nobody proposes, "spoil" makes wrong what a rewrite has just
- * made (rw_hooks). "equal" is found here and not by rewrite/verify.c: graph and plan run on the same fills with
+ * made (rw_hooks). "equal" is found here and not by rewrite/gate/verify.c: graph and plan run on the same fills with
  * poisoned buffers, every output is compared byte by byte. "refill": {"f": {fill}, …} gives buffers other fills for
  * that, which the planner never saw: what data decides may then go the other way. An input with which the graph itself
  * faults is passed over ("skipped": how often); with "schedules" they are held to each other in other orders of blocks,

@@ -1,4 +1,4 @@
-/* Which of two states is faster, and what is kept of it (rewrite/compare.c): the file itself, beside a device that
+/* Which of two states is faster, and what is kept of it (rewrite/plan/compare.c): the file itself, beside a device that
  * measures what a row says. Whoever moves one end of an interval, or believes a disturbed measurement, is seen. */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -79,7 +79,7 @@ static int fake_recover(struct dev_device *d, int r, struct dt_err *e) { return 
 #define rw_times_put fake_times_put
 #define rw_times_done fake_times_done
 #define rw_recover fake_recover
-#include "rewrite/compare.c"
+#include "rewrite/plan/compare.c"
 
 /* ---- the states: three launches, then two, of which the first is in both ----------------------------------------- */
 static struct dt_launch launch[2][3] = {{{.name = "a"}, {.name = "b"}, {.name = "c"}},

@@ -1,4 +1,4 @@
-/* The performance library (rewrite/library.c): the plan is the same with and without it, whatever is in it; and less
+/* The performance library (rewrite/gate/library.c): the plan is the same with and without it, whatever is in it; and less
  * runs.
  *
  * The store here is a list in memory that counts. Four element-wise kernels in a chain; in one graph a kernel whose

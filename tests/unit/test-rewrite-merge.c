@@ -1,4 +1,4 @@
-/* Slices that are almost alike (rewrite/inline-merge.c): two elements of a thread are one text only if each of their
+/* Slices that are almost alike (rewrite/inline/merge.c): two elements of a thread are one text only if each of their
  * steps is guarded alike. A kernel of two lanes is inlined; its lanes do the same but for one thing: whether a step has
  * a predicate, its sign, which predicate it is, how that came about, a predicate as an operand. The step must then
  * stand there twice, and the plan must be right; where nothing differs it stands there once.

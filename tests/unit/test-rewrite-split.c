@@ -1,4 +1,4 @@
-/* Split (rewrite/split.c): plans made of it hold the original's bytes under any order that streams allow, keep every
+/* Split (rewrite/kinds/split.c): plans made of it hold the original's bytes under any order that streams allow, keep every
  * hazard, and are faster in the model where there is a tail to hide; the conditions on kernels whose blocks are
  * numbered anew.
  *

@@ -1,4 +1,4 @@
-/* Under which key a measured comparison is kept (rewrite/times.c): what the times depend on makes another key, and
+/* Under which key a measured comparison is kept (rewrite/plan/times.c): what the times depend on makes another key, and
  * names, launches that both states have, and content make none. Each row changes one thing in the pair of states; a key
  * that left it out would give one comparison's times to another. */
 #include <setjmp.h>

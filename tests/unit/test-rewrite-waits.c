@@ -1,4 +1,4 @@
-/* The static check of a plan's order (rewrite/waits.c): each condition broken on purpose, and plans that hold. On the
+/* The static check of a plan's order (rewrite/gate/waits.c): each condition broken on purpose, and plans that hold. On the
  * software device: what the check says must agree with what comes out, and programmatic edges must show in the modelled
  * time.
  *

@@ -102,7 +102,7 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
 
 /* ---- the descriptor ---------------------------------------------------------------------------------------------- */
 
-/* Has the kernel what makes a guest (inline-map.c), as far as a look at its instructions can tell? */
+/* Has the kernel what makes a guest (inline/map.c), as far as a look at its instructions can tell? */
 static bool looks_pointwise(const struct ptx_function *f)
 {
     for (uint32_t n = 0; f && n < f->ninst; n++) {

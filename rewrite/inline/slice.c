@@ -1,7 +1,7 @@
 /* What of a guest's text one of its elements needs.
  *
  * A thread of a guest may have several elements: a vector's components, what an unrolled loop takes, a tile of
- * Triton's. Each that it can have is a slot (inline-threads.c). Where the host passes an element on, the guest's text
+ * Triton's. Each that it can have is a slot (inline/threads.c). Where the host passes an element on, the guest's text
  * runs for that slot alone:
  *
  *     ld.global.v4.f32 {a, b, c, d}, [h+i];                    mov c, element;
@@ -13,8 +13,8 @@
  * something in it reads (every definition, in whatever order), and each branch that does not lead to where falling
  * through leads, next instructions that stay compared. Dropping a branch whose two ways meet at one instruction changes
  * nothing, as the guest is known to end. Memory and the carry flag carry nothing: guests with local memory, calls or
- * `.cc` have no slices, and what a guest writes is read by the slot that writes it alone, before (inline-threads.c). A
- * branch to the next round of the loop that the elements are in ends the slice (inline-loop.c). So each store is one
+ * `.cc` have no slices, and what a guest writes is read by the slot that writes it alone, before (inline/threads.c). A
+ * branch to the next round of the loop that the elements are in ends the slice (inline/loop.c). So each store is one
  * slot's, that of the element that it needs; one that needs two, or none, refuses.
  */
 #include "rewrite/inline-priv.h"

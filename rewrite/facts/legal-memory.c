@@ -33,7 +33,7 @@ bool rw_legal_plain_launches(const struct rw_cand *c, struct dt_str *why)
 }
 
 /* A body's own clusters. A host of level `register` stays as it is, but what is emitted is held to the simple rules of
- * waits-cluster.c, so it must keep to them. */
+ * facts/meets.c, so it must keep to them. */
 bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
 {
     const struct rw_comps *q = c->cluster ? &c->whole : &c->comps;

@@ -1,7 +1,7 @@
 /* What a pointwise guest is to its host: the buffer they share, and what else they touch.
  *
  * Units. What passes from one to the other is the largest vector that all their accesses are made of: what the host
- * moves at once is some units, and so is what a thread of the guest has (inline-threads.c). The guest's text runs once
+ * moves at once is some units, and so is what a thread of the guest has (inline/threads.c). The guest's text runs once
  * for each.
  *
  * Epilogue (the guest consumes): the bytes that the guest's threads read are among those that the host stores, each by

@@ -13,7 +13,7 @@
  * not fit refuses.
  *
  * A loop around its accesses (a grid stride) gives one more number, the round; all of them are then in this one loop,
- * each round has them, and what a round adds to the offset is its step (inline-loop.c: how the text becomes that of one
+ * each round has them, and what a round adds to the offset is its step (inline/loop.c: how the text becomes that of one
  * round).
  *
  * What the guest both reads and writes must be each element's own. With one slot and no loop: a thread is at one place

@@ -11,7 +11,7 @@
  *
  * The host is the fused launch: its text, geometry, barriers, shared memory, clusters stay; other tile shapes than the
  * guest's do not matter. The guest's text stands once for each element that the host's instruction moves, each time
- * with thread numbers of its own; its guards are evaluated there again. Digits: inline-map.c, which proves that they
+ * with thread numbers of its own; its guards are evaluated there again. Digits: inline/map.c, which proves that they
  * are the thread's.
  *
  * zero: a parameter of this joint that is 0 whenever the kernel runs. ptxas combines what meets (division and add, two

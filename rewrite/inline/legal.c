@@ -1,6 +1,6 @@
 /* The ALSO and INLINE rows of legal.def: what is asked before one kernel is inlined into another.
  *
- * What the INLINE rows say was found out by inline-map.c; before it has looked, they all hold.
+ * What the INLINE rows say was found out by inline/map.c; before it has looked, they all hold.
  */
 #include "rewrite/inline-priv.h"
 

@@ -29,7 +29,7 @@
  *                for, from blocks with lower tickets; its scratch is cleared by one memset that it waits for, and
  *                nothing else touches it.
  *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared
- *                memory (waits-cluster.c). Not asked of a posted kernel that keeps to other rules, nor of what is made
+ *                memory (facts/meets.c). Not asked of a posted kernel that keeps to other rules, nor of what is made
  *                of it alone.
  * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits
  * holds its SM only after all blocks of what it waits for have started, so it keeps none of them out. Launches that fit
@@ -480,7 +480,7 @@ static int check_read_only(struct waits *w, struct dt_err *e)
     return 0;
 }
 
-/* Must an entry of this name keep to the rules of waits-cluster.c? Not where the original has one with clusters that
+/* Must an entry of this name keep to the rules of facts/meets.c? Not where the original has one with clusters that
  * does not: what is made of one launch's kernel keeps its name (solo.c), and what of several is made only of such as do
  * (legal.def, `clusters`). */
 static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_err *e)

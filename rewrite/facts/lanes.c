@@ -309,7 +309,7 @@ static bool names_all(const struct lanes *w, const struct ptx_inst *i)
         struct value m = i->nopnd ? operand(w, &i->opnd[i->nopnd - 1]) : of(VARY);
         return m.k != CONST || (uint32_t)m.v == UINT32_MAX;
     }
-    case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* each thread by itself: waits-cluster.c */
+    case PTX_OP_BARRIER_CLUSTER_ARRIVE: /* each thread by itself: facts/meets.c */
     case PTX_OP_BARRIER_CLUSTER_WAIT: return false;
     default: return true;
     }
