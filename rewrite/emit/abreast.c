@@ -17,7 +17,7 @@
  * Block number of thread t in round r of the list: the (r * width + t / threads)-th, its thread number t % threads; the
  * last round's surplus threads skip it, whole groups at a time. join.c emits that.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit-priv.h"
 
 #define THREADS 1024 /* of an SM's 2048 or 1536 */
 

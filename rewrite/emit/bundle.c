@@ -8,7 +8,7 @@
  * beside the cache); where it is empty, nothing is left. The newest KEPT stay. A folder that cannot be written is no
  * error.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit-priv.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * whose blocks it sorts into components. Both are cheap: nothing is compiled, and nothing is said about legality. What a
  * launch without a kernel leaves empty, the predicates refuse (plain_launches, block_map).
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
 
 #include <string.h>
 

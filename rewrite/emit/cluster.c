@@ -38,7 +38,9 @@
  * Needs sm_90 (`cluster_device`), room for all blocks of a cluster at once (`cluster_room`), and what block fusion
  * needs.
  */
-#include "rewrite/join-priv.h"
+#include "rewrite/emit/emit-priv.h"
+#include "rewrite/emit/join.h"
+#include "rewrite/facts/hooks.h"
 
 #include <stdlib.h>
 #include <string.h>

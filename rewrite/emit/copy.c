@@ -20,7 +20,7 @@
  *
  * What is not handled here never arrives: the predicates (legal.def) refuse it first.
  */
-#include "rewrite/join-priv.h"
+#include "rewrite/emit/join.h"
 
 #include <string.h>
 

@@ -20,7 +20,8 @@
  * pointer only goes through additions, the argument goes as well (drop_arg). What does not fit takes the `global`
  * level; `no_redirect` says why.
  */
-#include "rewrite/flow.h"
+#include "rewrite/emit/emit-priv.h"
+#include "rewrite/emit/flow.h"
 
 #include <string.h>
 

@@ -17,7 +17,7 @@
  * acquire at the same scope, and that comes before the consumer's barrier and so before what its other threads do. The
  * fence is more than the release needs; it costs little and does not lean on cumulativity.
  */
-#include "rewrite/flow.h"
+#include "rewrite/emit/flow.h"
 
 #include <string.h>
 

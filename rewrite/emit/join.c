@@ -22,7 +22,8 @@
  *
  * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
  */
-#include "rewrite/flow.h"
+#include "rewrite/emit/emit-priv.h"
+#include "rewrite/emit/flow.h"
 
 #include <limits.h>
 #include <stdarg.h>

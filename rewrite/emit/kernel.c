@@ -7,7 +7,7 @@
  *
  * Level `register` has a text of its own (inline.c) and asks for the others one by one.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

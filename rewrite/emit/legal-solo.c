@@ -2,7 +2,8 @@
  *
  * They look at the facts of one launch's kernel (body.c). What a launch's neighbours do is the rewrite's and waits.c's.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/solo.h"
+#include "rewrite/facts/hooks.h"
 
 #include <string.h>
 

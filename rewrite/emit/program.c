@@ -4,7 +4,7 @@
  * (bundle.c), and as the frame into which an edit's launches go (document.c). Modules that no launch and no buffer uses
  * are left out. Nothing is read back here.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
 
 static bool put(json_t *o, const char *key, json_t *v) { return v && json_object_set_new(o, key, v) == 0; }
 

@@ -5,7 +5,8 @@
  * Instructions are put in by text, in the names of the copy. Versions are raised to what the new instructions need, and
  * no further.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit-priv.h"
+#include "rewrite/emit/solo.h"
 
 #include <stdio.h>
 #include <stdlib.h>

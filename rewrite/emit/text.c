@@ -2,7 +2,7 @@
  *
  * Every text of a rewrite goes through here. What fails leaves a bundle (bundle.c).
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit-priv.h"
 
 #include <string.h>
 

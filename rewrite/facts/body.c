@@ -17,7 +17,7 @@
  * Not here: which threads reach a barrier (vary.c) or a warp collective (lanes.c), where addresses come from (prov.c).
  */
 #include "ptx/reach.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The bytes of a buffer that one launch touches, from its analysis: over all blocks, whatever the evidence. */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts.h"
 
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
                                bool writes)

@@ -4,7 +4,7 @@
  * talk and share bytes; a conflict counts only where two clusters touch a byte and one of them writes it. That is found
  * from the footprints of the blocks: all intervals that are touched, sorted by where they begin, in one sweep.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/cand.h"
 
 #include <stdlib.h>
 

@@ -10,7 +10,7 @@
  * constant memory: `row` (n + 1 entries) where the components differ in size, then `col`, in 16 bits where all numbers
  * fit.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts.h"
 
 #include <stdlib.h>
 #include <string.h>

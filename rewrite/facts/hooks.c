@@ -1,5 +1,5 @@
 /* The switches of a build for tests (RW_TEST_HOOKS): which predicates are off. What is installed has none of this. */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
 
 #include <string.h>
 

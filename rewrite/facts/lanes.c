@@ -18,7 +18,7 @@
  * in the region of a branch that differs within a warp is VARY. Iterated to a fixpoint, as in vary.c, whose regions are
  * used here.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,7 @@
  * conditions themselves, and how to add one, are in legal.def; nothing here looks at block maps or launches
  * (legal-memory.c does).
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/legal.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,8 @@
  * What the analysis and the launch geometry say: order between launches, conflicts inside one, floating-point atomics,
  * room in constant and shared memory. The conditions themselves, and how to add one, are in legal.def.
  */
-#include "rewrite/flow.h"
+#include "rewrite/emit/flow.h"
+#include "rewrite/facts/legal.h"
 
 #include <string.h>
 

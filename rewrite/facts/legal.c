@@ -3,7 +3,8 @@
  * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the table's order; the
  * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. INLINE rows are in inline/legal.c.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/facts/legal.h"
 
 #include <string.h>
 

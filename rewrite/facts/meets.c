@@ -10,7 +10,7 @@
  * arrived or not. An access between arrive and wait counts as behind that barrier.
  * Functions that are called may have none of this.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -7,7 +7,7 @@
  * WAW), memsets and copies included. An edge that is missing because a launch between overwrites the byte for certain
  * is replaced by the two edges through that launch. Whether streams keep the hazards is waits.c's.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts.h"
 
 #include <stdlib.h>
 

@@ -9,7 +9,8 @@
  * A module variable's, shared or local address is marked RW_PROV_LOCAL; arguments from number 62 on share
  * RW_PROV_OTHER.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/cand.h"
+#include "rewrite/facts/facts-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

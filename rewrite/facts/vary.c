@@ -16,7 +16,7 @@
  *
  * A dimension of the block that is 1 makes its thread number the constant 0.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/facts-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

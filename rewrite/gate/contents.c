@@ -15,7 +15,7 @@
  *
  * Not followed: control. A number that is chosen by a branch is one of the numbers that were there.
  */
-#include "rewrite/special.h"
+#include "rewrite/gate/special.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* The gate's memory of one planning, from its begin to its end. */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

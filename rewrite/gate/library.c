@@ -19,7 +19,7 @@
  * planning starts over without the library, and what it finds replaces what was there (plan.c). A forged entry that
  * makes a rewrite look worse than it is can hide it; it cannot make a plan wrong, or slower than it says.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,8 @@
  * document says it by the `.loc` of the new text: every posted entry of which it names a line. A document that was
  * altered by hand may name fewer: then what it lost is not looked for, and what it has must still be posted arithmetic.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
+#include "rewrite/gate/gate.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,7 +18,7 @@
  * intermediate whose fill it needs, a race detector without memory) ends them: the others are not looked at, and it is
  * no error here.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,7 @@
  * graph's. The bytes in the footprints bound the work from below well enough to spare most graphs even that. Counts of
  * instructions decide, never the clock.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

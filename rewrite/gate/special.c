@@ -16,7 +16,7 @@
  * nothing, and hide the rest: they go from the buffers that are used first, half by half. The number of runs is bounded
  * by the original's work, and nothing here asks a clock.
  */
-#include "rewrite/special.h"
+#include "rewrite/gate/special.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -16,7 +16,7 @@
  * Software device only: a real one measures whole graphs. Where a trial is impossible (a module's variable is involved,
  * a snapshot is missing, buffers are numbered otherwise) the caller runs the whole graph.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

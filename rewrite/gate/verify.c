@@ -19,8 +19,9 @@
  * one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's buffers. Of
  * graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
  */
-#include "rewrite/flow.h"
-#include "rewrite/special.h"
+#include "rewrite/emit/flow.h"
+#include "rewrite/gate/gate-priv.h"
+#include "rewrite/gate/special.h"
 
 #include <stdio.h>
 #include <stdlib.h>

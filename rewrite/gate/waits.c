@@ -39,7 +39,8 @@
  * and `read-only` within it are not checked.
  */
 #include "ptx/reach.h"
-#include "rewrite/flow.h"
+#include "rewrite/emit/flow.h"
+#include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -25,8 +25,7 @@
  * within a body device/identity.c, at the joint the zero word. Not seen: a guest that does not use the value, where the
  * host's other use of it is then the only one.
  */
-#include "rewrite/inline-priv.h"
-#include "rewrite/join-priv.h"
+#include "rewrite/inline/inline-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

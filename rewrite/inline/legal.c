@@ -2,7 +2,7 @@
  *
  * What the INLINE rows say was found out by inline/map.c; before it has looked, they all hold.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/inline/inline-priv.h"
 
 #define INLINE(NAME, text)                                                                                             \
     bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                                  \

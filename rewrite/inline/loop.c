@@ -11,7 +11,7 @@
  * loop within the loop. Nothing is stored behind it. That the thread makes this round is known from its trace; so no
  * earlier round has left the loop.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/inline/inline-priv.h"
 
 #include <stdlib.h>
 

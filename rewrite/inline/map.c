@@ -15,7 +15,8 @@
  * their order does not matter. A host that reads the shared buffer too (a product with a beta) keeps its loads and its
  * stores, and the guest may not write there.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/inline/inline-priv.h"
 
 #include <stdarg.h>
 #include <string.h>

@@ -16,7 +16,7 @@
  * then is 0. The constants of a group must be sums of the slot's digits. Slices with loops are left alone, and a
  * template computes nothing later than where it is used: each definition dominates its uses.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/inline/inline-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -17,7 +17,7 @@
  * branch to the next round of the loop that the elements are in ends the slice (inline/loop.c). So each store is one
  * slot's, that of the element that it needs; one that needs two, or none, refuses.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/inline/inline-priv.h"
 
 #include <string.h>
 

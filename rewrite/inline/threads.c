@@ -20,7 +20,7 @@
  * of such a buffer, and no two threads meet. Else: the place is the element's own place but for a constant and the
  * elements' sizes.
  */
-#include "rewrite/inline-priv.h"
+#include "rewrite/inline/inline-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

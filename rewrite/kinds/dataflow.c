@@ -30,7 +30,10 @@
  * return what was there before (.nc goes), blocks that talk already (refused). The new launch is one that talks:
  * nothing moves, joins or leaves out its blocks any more. Off unless it is allowed by name.
  */
-#include "rewrite/flow.h"
+#include "rewrite/emit/flow.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/gate/gate.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -19,7 +19,9 @@
  * Legal when the rows below hold. What could break it: an effect that is no write of the map (a trap, a talk between
  * blocks, printing), hence those rows; a read that the map does not show.
  */
-#include "rewrite/join-priv.h"
+#include "rewrite/emit/join.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -4,7 +4,8 @@
  * verified and timed. T stands where the first of S stood (order.c says where the others go). Whoever was `after` a
  * launch of S is after all of T.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
+#include "rewrite/kinds/kinds.h"
 
 #include <stdio.h>
 #include <string.h>

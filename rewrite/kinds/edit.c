@@ -8,7 +8,8 @@
  * The planner (choose.c) goes through this for every rewrite alike; document.c writes the new graph down. An edit
  * borrows the state and changes nothing of it.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/kinds/kinds.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -79,7 +80,7 @@ int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint3
 bool rw_is_racy(const struct rw_state *s, uint32_t launch) { return s->racy && s->racy[launch] && !rw_off("racy"); }
 
 /* The row of legal.def. */
-bool rw_edit_racy(const struct rw_edit *x, struct dt_str *why)
+static bool rw_edit_racy(const struct rw_edit *x, struct dt_str *why)
 {
     for (uint32_t k = 0; k < x->nlaunch; k++)
         if (rw_is_racy(x->now, x->launch[k])) {

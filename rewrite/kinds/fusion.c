@@ -16,7 +16,8 @@
  * across the bodies (device/identity.c). The fused launch is a launch: the new graph is analysed again, and it fuses
  * further.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -20,7 +20,7 @@
  * of large layers those with the same entry, the same thread count, and neighbours, for where all of them together gain
  * nothing.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

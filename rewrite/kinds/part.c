@@ -4,7 +4,7 @@
  * that an earlier body has too. The geometry is the host's at the levels `register`, else a block (or a cluster) for
  * each component. The name is that of the launches with `+` between.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <string.h>
 

@@ -21,7 +21,9 @@
  * the measurement. Where all launches together fit the L2 nothing is proposed.
  */
 #include "ptx/reach.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/solo.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -20,7 +20,9 @@
  * looked at again, on the emitted text, by waits.c.
  */
 #include "ptx/reach.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
+#include "rewrite/emit/solo.h"
+#include "rewrite/kinds/kinds.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -21,7 +21,8 @@
  * What could break it: as for block fusion. A producer that costs more than it saves is dropped, by a bound before it
  * is built.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

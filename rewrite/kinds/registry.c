@@ -3,7 +3,7 @@
  * To add one: its file with a `struct rw_rewrite`, a line here, its predicates in legal.def, graphs in tests/diff/.
  * Names are the kinds of contract.md §4.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/kinds/kinds.h"
 
 #include <string.h>
 

@@ -17,7 +17,8 @@
  * pair by pair, a later launch that waits for one part only. The new launches are analysed like any, and waits.c holds
  * every hazard between them to the streams.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/solo.h"
+#include "rewrite/kinds/kinds.h"
 
 #include <stdlib.h>
 #include <string.h>

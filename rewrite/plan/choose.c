@@ -21,7 +21,8 @@
  * times: bounds from launches' own times come first, what they leave is measured beside the newest state (compare.c),
  * and the plan beside the posted launches in the end.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -18,7 +18,8 @@
 #include <string.h>
 
 #include "device/measure.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/plan/plan-priv.h"
 
 #define NOISE 0.001
 

@@ -15,7 +15,9 @@
  * the performance library decided.
  */
 #include "base/base64.h"
-#include "rewrite/special.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/gate/special.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <math.h>
 #include <stdlib.h>

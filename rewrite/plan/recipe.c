@@ -18,7 +18,7 @@
  * Not here: what digest the plan must have (cache/recipe.c), who brought the recipe, and what becomes of one that does
  * not lead anywhere (daemon/worker/recipe.c).
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,8 @@
  * cuts short is put back. Trials, assembled kernels and costs are remembered across tries, so one costs less than the
  * first choice did.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -5,7 +5,7 @@
  * its launches' costs, nothing runs; on a real one it is measured beside another's (compare.c), and the posted graph's
  * once alone.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -25,7 +25,7 @@
  * upper end, and each launch's time, as IEEE doubles. Numbers that are not finite, ends in the wrong order, negative
  * times and times beyond MOST_US are no entry.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <math.h>
 #include <stdlib.h>

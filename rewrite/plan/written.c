@@ -15,7 +15,7 @@
  * It does not look at what only tells (times, rewrites, assumes). What differs is a bug of ours: rw_plan then gives the
  * posted launches back.
  */
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -14,7 +14,7 @@
 
 #include <cmocka.h>
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 /* Kernels, text of a module. */
 #define K_GEMM                                                                                                         \

@@ -29,7 +29,8 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/gate/gate.h"
 
 enum { TEXTS = 16, WORDS = 16, POISON = 0x5C /* what nobody writes is the same in both */ };
 

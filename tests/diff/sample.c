@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate.h"
 
 #define MUST(call)                                                                                                     \
     do {                                                                                                               \

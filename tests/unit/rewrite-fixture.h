@@ -16,7 +16,7 @@
 
 #include <cmocka.h>
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
 
 #define HEAD ".version 8.0\n.target sm_80\n.address_size 64\n"
 

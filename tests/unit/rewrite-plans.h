@@ -13,7 +13,8 @@
 
 #include <cmocka.h>
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/facts/hooks.h"
+#include "rewrite/kinds/kinds.h"
 
 #define BUF(name, role) "\"" name "\": {\"bytes\": 4096, \"role\": \"" role "\"}"
 #define FILL(name, role, type, hi)                                                                                     \

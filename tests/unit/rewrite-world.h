@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 /* Three element-wise kernels in a chain, f adds 1, g doubles, h adds 1 under another name; a memset and a copy beside
  * them. */

@@ -10,7 +10,7 @@
 #include <cmocka.h>
 
 #include "device/measure.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 /* ---- the device -------------------------------------------------------------------------------------------------- */
 static struct dev_info info;

@@ -2,7 +2,8 @@
  * missing memset and a missing fence do, and that it is off unless it is allowed. */
 #include "rewrite-plans.h"
 #include "base/hash.h"
-#include "rewrite/flow.h"
+#include "rewrite/emit/flow.h"
+#include "rewrite/gate/gate-priv.h"
 
 /* f: 32 numbers a block; pair: a block reads its own and the next block's; zero: each reads block 0's; panel: each of
  * four reads all four of its row; long: long work of 7 numbers a block, from where the block of that number left

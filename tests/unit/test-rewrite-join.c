@@ -2,6 +2,9 @@
  * identity. */
 #include "rewrite-fixture.h"
 
+#include "rewrite/emit/emit-priv.h"
+#include "rewrite/kinds/kinds-priv.h"
+
 #define REGS ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
 #define START(e)                                                                                                       \
     ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS "ld.param.u64 %rd1, [" e               \

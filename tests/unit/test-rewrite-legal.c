@@ -2,7 +2,9 @@
  * pass. */
 #include "rewrite-fixture.h"
 
-#include "rewrite/flow.h"
+#include "rewrite/emit/flow.h"
+#include "rewrite/inline/inline.h"
+#include "rewrite/kinds/kinds.h"
 
 #define PARAMS(e) ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS
 #define REGS ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"

@@ -10,7 +10,8 @@
 
 #include <cmocka.h>
 
-#include "rewrite/rewrite-priv.h"
+#include "base/file.h"
+#include "rewrite/rewrite.h"
 
 static struct dev_device *device;
 

@@ -4,6 +4,8 @@
  */
 #include "rewrite-world.h"
 
+#include "rewrite/emit/solo.h"
+
 #define REGS ".reg .pred %p; .reg .b32 %r<6>; .reg .b64 %a<9>; .reg .f32 %f<5>;\n"
 #define PARAMS "(.param .u64 x, .param .u64 h, .param .u64 y)\n{\n"
 #define SET                                                                                                            \

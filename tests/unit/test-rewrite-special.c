@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "rewrite/special.h"
+#include "rewrite/gate/special.h"
 
 #define N 8192 /* elements, one a thread */
 /* x and y at this thread's element of 1 << shift bytes: %d1, %d2. */

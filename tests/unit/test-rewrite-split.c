@@ -7,6 +7,8 @@
  */
 #include "rewrite-world.h"
 
+#include "rewrite/emit/solo.h"
+
 #define REGS ".reg .pred %p; .reg .b32 %r<9>; .reg .b64 %a<9>; .reg .f32 %f<5>;\n"
 #define WORK "mov.u32 %r4, 1500;\nL: sub.u32 %r4, %r4, 1; setp.ne.u32 %p, %r4, 0; @%p bra L;\n"
 #define BODY(index, more)                                                                                              \

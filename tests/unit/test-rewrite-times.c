@@ -11,7 +11,7 @@
 #include <cmocka.h>
 
 #include "memo-list.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/plan/plan-priv.h"
 
 #define KERNEL(name, op)                                                                                               \
     ".visible .entry " name                                                                                            \

@@ -16,7 +16,7 @@
 #include <cmocka.h>
 
 #include "base/str.h"
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/kinds/kinds.h"
 
 #define INDEX                                                                                                          \
     "mov.u32 %r1, %ctaid.x; mov.u32 %r2, %tid.x; shl.b32 %r3, %r1, 6; add.u32 %r3, %r3, %r2; mul.wide.u32 %a4, %r3, "  \

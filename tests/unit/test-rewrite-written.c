@@ -3,6 +3,8 @@
  * thing changed it is not, and the planner that notices gives the posted launches back. */
 #include "rewrite-plans.h"
 
+#include "rewrite/plan/plan-priv.h"
+
 #define KERNEL(name, first, last)                                                                                      \
     ".visible .entry " name "(.param .u64 x, .param .u64 y, .param .u32 n, .param .f32 f, .param .align 8 .b8 s[16], " \
     ".param .align 64 .b8 t[128])\n{\n"                                                                                \

@@ -14,7 +14,7 @@
 #ifndef DT_REWRITE_FLOW_H
 #define DT_REWRITE_FLOW_H
 
-#include "rewrite/join-priv.h"
+#include "rewrite/emit/join.h"
 
 #define RW_FLOW_NONE 0xFFFFu
 #define RW_FLOW_STRIDE 32u

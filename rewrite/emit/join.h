@@ -1,8 +1,9 @@
-/* Inside the emitter: join.c (the frame), copy.c (one body's instructions). */
-#ifndef DT_REWRITE_JOIN_PRIV_H
-#define DT_REWRITE_JOIN_PRIV_H
+/* A kernel on its way: its frame (join.c), and the instructions of one body at a time (copy.c). For emit/ itself, and for
+ * inline/, which has a frame of its own. */
+#ifndef DT_REWRITE_JOIN_H
+#define DT_REWRITE_JOIN_H
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/emit.h"
 
 struct rw_var_pair {
     const struct ptx_var *from;

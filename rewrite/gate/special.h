@@ -7,7 +7,7 @@
 #ifndef DT_REWRITE_SPECIAL_H
 #define DT_REWRITE_SPECIAL_H
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/gate/gate.h"
 
 enum rw_kind { /* of a buffer's elements. UNKNOWN: none, or several */
                RW_KIND_UNKNOWN,

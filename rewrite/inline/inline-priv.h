@@ -4,7 +4,8 @@
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
 
-#include "rewrite/rewrite-priv.h"
+#include "rewrite/emit/join.h"
+#include "rewrite/inline/inline.h"
 
 /* of the guest: thread, block, which of a thread's elements, in which round of its loop */
 enum rw_number { RW_TID, RW_CTAID, RW_SLOT, RW_ROUND };

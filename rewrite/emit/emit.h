@@ -1,0 +1,74 @@
+/* Emit: a candidate's kernel, from bodies that stay as they are to text that was verified.
+ *
+ * A candidate (rw_cand) is opened, its intermediates fitted into shared memory and its block laid out, and its kernel
+ * made. Beside it: one kernel, changed (solo.h); programs as documents; bundles of what does not get through.
+ */
+#ifndef DT_REWRITE_EMIT_H
+#define DT_REWRITE_EMIT_H
+
+#include "rewrite/facts/legal.h"
+
+/* Bodies of the launches alone. */
+int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, const uint32_t *launch, uint32_t n, struct dt_err *e);
+/* Facts, components, order of the pair. Cheap; needs no compiler. `edge` from ana_find_edge. */
+int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
+                 const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e);
+void rw_cand_done(struct rw_cand *c);
+
+/* ---- threads and shared memory of the fused block (abreast.c, fit.c) --------------------------------------------- */
+
+/* threads and abreast[], from bodies and lists. */
+void rw_abreast(struct rw_cand *c);
+/* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and
+ * c->no_redirect then says why. */
+int rw_fit(struct rw_cand *c, struct dt_err *e);
+/* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store).
+ * *width: the widest, if that is more. */
+bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
+/* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
+bool rw_only_addresses(const struct rw_body *b, uint64_t args);
+/* Lay out the fused block's shared memory and threads for c->level. False with `why` where it does not fit the
+ * device. */
+bool rw_layout(struct rw_cand *c, struct dt_str *why);
+
+/* ---- level `cluster` (cluster.c) --------------------------------------------------------------------------------- */
+
+/* cluster.c: how many blocks of a cluster run a component best, from times of a producer and a consumer block; *ret_us:
+ * about how long all take. */
+uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], double *ret_us);
+/* Hand the components out to clusters of that size, 0: take that back. */
+int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
+
+/* ---- the kernel (kernel.c, join.c, text.c) ----------------------------------------------------------------------- */
+
+/* Emit the fused kernel as PTX text into c->ptx, entry c->name; verified by ptx_verify and print-parse equality. */
+int rw_join(struct rw_cand *c, struct dt_err *e);
+/* Before and after it: arithmetic that nobody contracts otherwise, in all bodies (1: refused); the entry's name;
+ * registers and spills (1: refused). */
+int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
+void rw_name_entry(struct rw_cand *c);
+int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
+/* The kernel of what is decided and legal: c->ptx, c->res. 0; 1: the assembler or the resources refuse it, `why`;
+ * negative: error. */
+int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
+/* A kernel that was put together for a launch of `of`, as text: verified, and printed and parsed to itself. A failure
+ * leaves a bundle. */
+int rw_text(struct ptx_module *m, const struct dev_prog *of, struct dt_str *out, struct dt_err *e);
+/* Put instructions before instruction `at`. How many; negative: error. */
+int rw_insert(struct ptx_function *f, uint32_t at, const char *text, struct dt_err *e);
+void rw_drop_hints(struct ptx_inst *i); /* copy.c: a load, or store, without .nc, cache operators and hints */
+
+/* ---- programs as documents (program.c), and what does not get through (bundle.c) --------------------------------- */
+
+/* The program's graph, every module as PTX, unused ones left out. New reference. */
+json_t *rw_graph_ptx(const struct dev_prog *p);
+/* The same without launches. gone, by launch (NULL: none): it does not count as a user; also, by module (NULL: none): it
+ * stays, used or not. */
+json_t *rw_graph_frame(const struct dev_prog *p, const bool *gone, const bool *also);
+
+void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
+void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what);
+void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what);
+
+#endif

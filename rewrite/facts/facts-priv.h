@@ -1,0 +1,16 @@
+/* Inside facts/: the parts of what body.c finds out about one entry. */
+#ifndef DT_REWRITE_FACTS_PRIV_H
+#define DT_REWRITE_FACTS_PRIV_H
+
+#include "rewrite/facts/facts.h"
+
+/* vary.c: find barriers that not all threads of a block need reach; sets RW_BARRIER_VARYING. */
+int rw_vary(struct rw_body *b, struct dt_err *e);
+/* Set region[] for the basic blocks between `from` and its post-dominator; true if one was not set yet. mark, stack:
+ * scratch, by block. */
+bool rw_mark_region(const struct ptx_cfg *cfg, uint32_t from, bool *mark, uint32_t *stack, bool *region);
+/* lanes.c: find warp collectives that some lanes of a warp need not reach; sets RW_COLLECTIVE_VARYING. */
+int rw_lanes(struct rw_body *b, struct dt_err *e);
+bool rw_readonly_variable(const struct ptx_module *m, const struct ptx_var *v); /* its address reaches only loads */
+
+#endif

@@ -1,0 +1,32 @@
+/* What a build for tests (RW_TEST_HOOKS, tests/diff/planner.c) can switch; what is installed has none of it. */
+#ifndef DT_REWRITE_HOOKS_H
+#define DT_REWRITE_HOOKS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef RW_TEST_HOOKS
+extern struct rw_hooks {
+    const char *off;     /* predicates not asked, "order,async"; NULL: all are */
+    bool force;          /* keep what is legal and right, faster or not */
+    const char *levels;  /* of block fusion that are tried; NULL: all */
+    uint32_t cluster;    /* blocks of a cluster; 0: what is best */
+    const char *propose; /* "parallel-fusion: a b": launches proposed to this kind besides; NULL: none */
+    /* what a rewrite has just made is made wrong, so that the predicate that looks at it again has something to find:
+     * "wait", "count" or "late" (flags of dataflow fusion), "live" (a live block is dead), "written" (a plan that
+     * changes something loses each `after`); NULL: nothing */
+    const char *spoil;
+} rw_hooks;
+#define RW_FORCED rw_hooks.force
+#define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
+bool rw_off(const char *name); /* legal.c: is this predicate switched off? */
+#define RW_SPOILT(what) (rw_hooks.spoil && !strcmp(rw_hooks.spoil, what))
+#else
+#define RW_FORCED false
+#define rw_off(name) false
+#define RW_SPOILT(what) false
+#define RW_LEVEL_ON(level) true
+#endif
+
+#endif

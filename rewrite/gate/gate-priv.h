@@ -1,0 +1,39 @@
+/* Inside gate/: what its files ask of each other. */
+#ifndef DT_REWRITE_GATE_PRIV_H
+#define DT_REWRITE_GATE_PRIV_H
+
+#include "rewrite/emit/emit.h"
+#include "rewrite/gate/gate.h"
+
+void rw_original_done(struct rw_original *o);
+/* Run all steps on what `run` holds, keep what they write and what they cost. `a`: the analysis of its program,
+ * borrowed. */
+int rw_snaps_new(struct dev_run *run, const struct ana_result *a, struct rw_snaps **ret, struct dt_err *e);
+struct rw_snaps *rw_snaps_free(struct rw_snaps *s);
+/* The order of blocks of later launches, and whether races are looked for: any conflict of two blocks, or, of launches
+ * whose blocks talk, those that nothing orders (docs/CHECKING.md). */
+int rw_watch(struct dev_device *d, bool talks, uint64_t seed, bool races, struct dt_err *e);
+bool rw_talks(const struct dev_prog *p); /* has it a launch that dataflow fusion made? */
+/* library.c. 1: the library knows the trial: its costs are in cost[t->n], t->orders is set. 0: it does not. t->library
+ * is its key there for rw_library_put. */
+int rw_library_get(struct rw_trial *t, struct dev_cost *cost, struct dt_err *e);
+void rw_library_put(const struct rw_trial *t, const struct dev_cost *cost, unsigned orders);
+/* Of the buffer where T stands. 1: *ret is what is in it; 0: its fill; negative: not kept (trial.c). */
+int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **ret);
+/* Do all blocks of the other program, by its analysis, write the outputs' bytes that the original's write?
+ * DT_E_INTERNAL: not. */
+int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
+                     struct dt_err *e);
+
+/* What can happen in an entry on paths that have not passed griddepcontrol.wait yet: a thread exits, or dependents are
+ * let go. */
+struct rw_paths {
+    bool exits, triggers;
+};
+int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e);
+/* The module's text with the entries ending at griddepcontrol.wait; meet: behind the barriers of the cluster that are
+ * still to come. */
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet,
+                   struct dt_str *out, struct dt_err *e);
+
+#endif

@@ -1,0 +1,149 @@
+/* The gate: nothing passes that does not compute what the posted graph computes.
+ *
+ *   original   the posted graph's own run, under the checks: what every plan is compared with
+ *   trial      S and T of an edit alone, on the same memory
+ *   verify     the plan as a whole, on all inputs and block orders
+ *   waits      does a plan's order hold every hazard
+ *   machine-code  is its arithmetic the posted one
+ */
+#ifndef DT_REWRITE_GATE_H
+#define DT_REWRITE_GATE_H
+
+#include "rewrite/kinds/kinds.h"
+
+/* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself
+ * races). */
+struct rw_reference;
+struct rw_snaps;
+struct rw_sample;
+struct rw_special;
+
+/* ---- the gate of one planning (gate.c) --------------------------------------------------------------------------- */
+
+/* What the posted launches do wrong by themselves (original.c). */
+struct rw_original {
+    bool *racy, races; /* by launch: it races inside; any does */
+    struct dt_warnings warn;
+    bool seen; /* launches ran under the checks, `blocks` of their blocks, of how many */
+    uint64_t blocks, of;
+};
+struct rw_tried { /* an edit that passed its trial */
+    char key[DT_SHA256_TEXT];
+    unsigned orders;       /* block orders that T passed, beside the plain one */
+    struct dev_cost *cost; /* of each launch of T */
+};
+struct rw_gate { /* what one planning knows of the posted graph, and of what was tried against it */
+    struct dev_device *dev;
+    const struct rw_options *opt;
+    const struct dev_prog *posted; /* borrowed, as the two above */
+    struct rw_original original;
+    struct rw_reference *ref;
+    struct rw_snaps *snaps;        /* NULL: not the software device, or the graph is too large for it */
+    struct rw_sample *sample;      /* then: what runs of the original; else NULL */
+    struct dev_cost *sampled_cost; /* by launch of the original */
+    struct dt_vec(struct rw_tried) tried;
+    bool from_library;  /* some trial was not run: the library knew it */
+    bool no_library;    /* it was wrong once: nothing of it is believed any more */
+    bool lines_checked; /* line tables change no code (machine-code.c) */
+};
+void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
+                  const struct dev_prog *posted);
+void rw_gate_done(struct rw_gate *g);
+size_t rw_member_words(const struct rw_gate *g); /* of a launch's members */
+
+/* ---- the posted graph (original.c, verify.c) --------------------------------------------------------------------- */
+
+/* sample (borrowed): only that runs; NULL: all. cost, by launch, NULL: found out. conflict: two blocks were seen to
+ * touch a byte. */
+int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
+                      const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
+                      struct rw_original *ret, struct dt_err *e);
+/* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only
+ * that runs; NULL: all. */
+int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
+                     const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
+                     struct dt_err *e);
+/* The same, where a race is no error: *checked is what original.c says, and where the original races nobody looks for
+ * races any more. cost: by launch, NULL: not known. */
+int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs,
+                         const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
+                         struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
+                         struct dt_err *e);
+/* Roughly how long verifying a plan takes, microseconds: what the original took. */
+uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
+const struct rw_special *rw_reference_special(const struct rw_reference *ref); /* special.h; NULL: one input only */
+unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
+struct rw_reference *rw_reference_free(struct rw_reference *ref);
+const struct dev_cost *rw_snaps_cost(const struct rw_snaps *s); /* by launch */
+bool rw_has_outputs(const struct dt_graph *g);                  /* is there anything to compare (verify.c)? */
+
+/* ---- samples of graphs that are too large to run whole (sample.c) ------------------------------------------------ */
+
+struct rw_sample {
+    struct dt_arena arena;
+    struct dev_some *some; /* by launch: the blocks that run */
+    struct ana_set *want;  /* by buffer: bytes of the outputs that are then as in a whole run */
+    /* of the original: bytes of the outputs that all its blocks write, surely, and perhaps */
+    struct ana_set *sure, *may;
+    uint64_t blocks, of; /* how many run, of how many */
+};
+/* *ret NULL: the graph runs fewer than `most` thread-instructions (0: 10^10) and needs no sample. *ret_cost: of each
+ * launch, free(). */
+int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most,
+                     struct rw_sample **ret, struct dev_cost **ret_cost, struct dt_err *e);
+/* What of another program, with this analysis, makes the same bytes. go: the original's graph. */
+int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
+                 struct rw_sample **ret, struct dt_err *e);
+struct rw_sample *rw_sample_free(struct rw_sample *s);
+
+/* ---- S and T alone (trial.c), remembered (library.c) ------------------------------------------------------------- */
+
+#define RW_TRIAL_ORDERS 2 /* shuffled block orders of a trial */
+struct rw_trial {
+    struct rw_gate *gate;
+    const struct rw_edit *x;
+    const struct rw_state *now;
+    struct rw_state *next;
+    uint32_t first, n; /* T, in next */
+    char key[DT_SHA256_TEXT];
+    unsigned orders;                 /* that it passed; ran or known */
+    bool known, *touched, *compared; /* T's costs are known from an equal one that passed; by buffer */
+    char library[DT_SHA256_TEXT];    /* its key there, "": none */
+    uint8_t **want;                  /* by buffer: what S leaves */
+};
+/* 1: S and T agree on what S finds there, next->cost of T is set. 0: it cannot be tried alone.
+ * DT_E_INTERNAL with what differs; a fault of either; pair with rw_trial_done in every case. */
+int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
+                   uint32_t first, struct dt_err *e);
+/* The same under shuffled block orders with the race detector. Call only after a 1. */
+int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
+void rw_trial_done(struct rw_trial *t);
+/* trial.c: a launch as part of a key, buffers by first use: number[] of every buffer is UINT32_MAX at first.
+ * entry_alone: without the rest of its module. */
+void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number,
+                   uint32_t *n);
+/* Entries of the library: `head` with its newline, the SHA-256 of key and body as text, a newline, the body.
+ * rw_kept_get: the body (free()), if there is one of that length and right; NULL: none. Numbers are eight bytes, lowest
+ * first. */
+uint8_t *rw_kept_get(const struct ana_memo *m, const char *head, const char *key, size_t bytes);
+void rw_kept_put(const struct ana_memo *m, const char *head, const char *key, const uint8_t *body, size_t bytes);
+void rw_put_number(uint8_t *p, uint64_t v);
+uint64_t rw_number(const uint8_t *p);
+
+/* ---- machine code (machine-code.c), the plan as a whole (verify.c) ----------------------------------------------- */
+
+/* machine-code.c: is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones?
+ * 0; 1: refused, `why`; negative: error. */
+int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
+                    struct dt_str *why, struct dt_err *e);
+/* The plan against it, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's analysis,
+ * needed where the original was sampled. cost (by launch; NULL: not wanted): filled where not known. DT_E_INTERNAL with
+ * what differs, where. */
+int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
+                   const struct ana_result *a, unsigned inputs, unsigned schedules, struct dev_cost *cost,
+                   struct dt_err *e);
+/* After a kernel's fault every call on the device fails: make it usable again. Gives `r` back, or the error of the
+ * reset. */
+int rw_recover(struct dev_device *d, int r, struct dt_err *e);
+
+#endif

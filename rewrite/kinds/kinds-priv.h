@@ -1,0 +1,24 @@
+/* Inside kinds/: what one rewrite has from another. */
+#ifndef DT_REWRITE_KINDS_PRIV_H
+#define DT_REWRITE_KINDS_PRIV_H
+
+#include "rewrite/emit/emit.h"
+#include "rewrite/inline/inline.h"
+#include "rewrite/kinds/kinds.h"
+
+/* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
+int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
+/* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion
+ * saves. */
+double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now);
+/* Of a block of each, from the launches' own times. */
+void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2]);
+/* A joined launch as a part of x; its text moves there. */
+int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
+/* parallel.c: bodies side by side in one grid (c->beside): its text and what a block takes, where the rows hold. 1:
+ * they do not, or it does not fit. */
+int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, struct dt_str *why, struct dt_err *e);
+/* prefetch.c: does the kernel pull anything into the L2 (NULL: no)? */
+bool rw_prefetches(const struct ptx_function *f);
+
+#endif

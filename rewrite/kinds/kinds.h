@@ -1,0 +1,132 @@
+/* Kinds of rewrites: what every rewrite is asked, and what it makes.
+ *
+ * A rewrite is a descriptor (struct rw_rewrite). What it makes is an edit: a set S of launches of a state, and the
+ * launches T that stand in their place. A state is a graph on its way to the plan; kinds read it, plan/ makes it. An
+ * edit owns an arena, everything that hangs off it lives there, and it borrows the state.
+ */
+#ifndef DT_REWRITE_KINDS_H
+#define DT_REWRITE_KINDS_H
+
+#include "rewrite/facts/facts.h"
+
+struct rw_rewrite;
+
+/* ---- states ------------------------------------------------------------------------------------------------------ */
+
+struct rw_state { /* a graph on its way to the plan */
+    json_t *doc;
+    struct dt_graph *graph;
+    struct dev_prog *prog;
+    struct ana_result *ana;
+    struct dev_time time;
+    double *step_us;
+    struct dev_cost *cost; /* by launch; NULL: this device has none */
+    /* by launch: which of the state before it is, UINT32_MAX: a new one; NULL: the first state */
+    uint32_t *from;
+    bool *racy;                /* by launch: it races inside; NULL: none does */
+    uint64_t *member;          /* by launch: which launches of the original it stands for (trial.c) */
+    double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
+    bool borrowed;             /* the first one: prog and ana are the caller's */
+    size_t entry;              /* the rewrite that made it, in rw_planner.entry */
+    json_t *step;              /* that rewrite as a step of a recipe; NULL: memory, and the first state */
+    enum ana_evidence evidence;
+};
+/* thread-instructions of one pass that are run whole, where no option says: seconds */
+#define RW_WHOLE UINT64_C(10000000000)
+bool rw_is_racy(const struct rw_state *s, uint32_t launch);
+
+/* ---- edits (edit.c, document.c) ---------------------------------------------------------------------------------- */
+
+/* What every rewrite makes: a set S of launches of the newest state, and the launches T that stand in their place, in
+ * order. The planner (choose.c) does the rest: the new graph as a document that is read back, S and T alone on the same
+ * memory, time, acceptance, analysis, one entry in `rewrites`. */
+struct rw_part { /* a launch of T */
+    /* its document, "stream", "after" and "programmatic" too where they are meant; owned. "name" is a wish: made unique
+     * among the launches that stay. Kernels: without "module" where `ptx` is there */
+    json_t *launch;
+    struct dt_str ptx; /* the module made for it, else empty; parts may have equal ones */
+    /* that module's name, set by the planner: one that is there already where it has the same text */
+    char module[32];
+    bool fresh;       /* the name is new */
+    uint32_t follows; /* a part before it that it is `after`: its number + 1; 0: none */
+    /* a launch of S that it is but for stream, after and programmatic: its cost and footprint are known; UINT32_MAX:
+     * none */
+    uint32_t same;
+};
+struct rw_unread { /* bytes that S writes, T perhaps not, and nobody reads */
+    uint32_t buffer;
+    struct ana_set bytes;
+};
+struct rw_scratch { /* a scratch buffer that T needs and the graph has not */
+    char name[16];
+    uint64_t bytes;
+};
+struct rw_edit {
+    struct dt_arena arena;
+    const struct rw_rewrite *kind;
+    const struct dev_info *dev;
+    const struct rw_options *opt;
+    const struct rw_state *now;               /* the newest state, borrowed: graph, prog, ana, step_us … */
+    uint32_t *launch, nlaunch;                /* S, ascending */
+    uint32_t size;                            /* blocks of a cluster that a recipe asks for; 0: what is best */
+    void *mine;                               /* the rewrite's, from open() to close() */
+    struct dt_vec(struct rw_part) part;       /* T, from build(); may stay empty */
+    struct dt_vec(struct rw_unread) unread;   /* from build() */
+    struct dt_vec(struct rw_scratch) scratch; /* from build() */
+    struct dt_str hint;                       /* from build(): added to the reason if the result differs */
+    double before_us, after_us;               /* from open() where it says RW_DROPPED: both estimated */
+};
+int rw_edit_init(struct rw_edit *x, const struct rw_rewrite *w, const struct dev_info *dev, const struct rw_options *o,
+                 const struct rw_state *now, const uint32_t *launch, uint32_t n, struct dt_err *e);
+void rw_edit_done(struct rw_edit *x);
+void rw_edit_clear(struct rw_edit *x); /* forget what build() left */
+/* Add a launch to T; takes the document over. The part, NULL: memory. */
+struct rw_part *rw_edit_add(struct rw_edit *x, json_t *launch);
+/* A scratch buffer of T; what is in it before T is of no use. `name` is one that no buffer has. */
+int rw_edit_scratch(struct rw_edit *x, const char *name, uint64_t bytes);
+/* The EDIT rows. */
+bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why);
+/* The graph document with S replaced by T; modules are PTX, only those used. New reference. */
+json_t *rw_edit_graph(const struct rw_edit *x);
+
+/* ---- rewrites (registry.c) --------------------------------------------------------------------------------------- */
+
+struct rw_promise { /* a candidate, not yet looked at: most promising is smallest `size`, then most `bytes` */
+    uint32_t *launch, nlaunch;
+    uint32_t size;
+    uint64_t bytes;
+};
+struct rw_proposals {
+    struct dt_arena arena;
+    struct dt_vec(struct rw_promise) v;
+};
+int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes);
+
+struct rw_rewrite {
+    const char *name;  /* kind of contract.md §4 */
+    const char *needs; /* one line for `explain` */
+    const char *keeps;
+    bool on;                        /* by default */
+    const struct rw_rewrite *rival; /* of which the launches must not do better than with this one; NULL: none */
+    /* tried in this order, the fastest is kept, of equal ones the first; NULL at the end; no levels: NULL */
+    const char *const *levels;
+    /* Every candidate of the state, legal or not, as far as this rewrite speaks about it at all. */
+    int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
+    /* Facts and legality, before anything is made. 0: go on; 1: not, *ret_verdict RW_REFUSED or RW_DROPPED with the
+     * reason; negative: error. */
+    int (*open)(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e);
+    /* T at a level (0 without levels). 0: x->part is there; 1: refused or not applicable, `why` says so; negative:
+     * error. May leave a note in `why` with 0. */
+    int (*build)(struct rw_edit *x, unsigned level, struct dt_str *why, struct dt_err *e);
+    void (*close)(struct rw_edit *x); /* after open(), whatever it said */
+};
+
+extern const struct rw_rewrite *const rw_registry[];
+extern const unsigned rw_nregistry;
+extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_cluster_fusion, rw_recompute, rw_parallel_fusion,
+    rw_split, rw_prefetch, rw_programmatic, rw_dataflow_fusion;
+const struct rw_rewrite *rw_find_rewrite(const char *name); /* the first of that name */
+uint32_t rw_rewrite_bit(const struct rw_rewrite *r);        /* 1 << its place in the registry */
+bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
+
+#endif
