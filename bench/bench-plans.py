@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the planner gains on the corpus graphs, on several device models, and what it costs to find out. Writes one file as contract.md
+"""What the planner gains on the corpus graphs, on several device models, and what it costs to find out. Writes one file as docs/CONTRACT.md
 section 7 says.
 
 plans    baseline and plan times by the plan's own method (modeled on the software device, and then named so), launches, what was

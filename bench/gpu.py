@@ -3,7 +3,7 @@
 
 usage: gpu.py --build DIR --out DIR [--device SPEC] [--seconds N] [--short] [SECTION…]
 
-The results file OUT/GPU-DATE.json (contract.md section 7) is written anew after every section and every graph, so that a run which is cut off still
+The results file OUT/GPU-DATE.json (docs/CONTRACT.md §7) is written anew after every section and every graph, so that a run which is cut off still
 tells. `sections` says of each how it went: done, cut (its time was up: what is missing is named), failed. Noisy measurements stand under `refused`,
 never under `plans`. Sections, the most important first; each has a share of the time and leaves what it does not use to the later ones:
 

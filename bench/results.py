@@ -1,4 +1,4 @@
-"""The file that one benchmark run leaves: contract.md section 7, bench/results/NAME-DATE-TIME.json."""
+"""The file that one benchmark run leaves: docs/CONTRACT.md §7, bench/results/NAME-DATE-TIME.json."""
 import datetime
 import json
 import os

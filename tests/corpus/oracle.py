@@ -2,7 +2,7 @@
 
 A corpus folder's footprints.py says, from the mathematics of its kernels, which elements each block of each launch reads and
 writes: `def footprints(g)` calls g.launch(name, blocks) in program order, and on what it returns read(), write() and atomic().
-From that, document(g) computes contract.md section 3 by its definitions: one bit per 4-byte element in Python's long integers,
+From that, document(g) computes docs/CONTRACT.md §3 by its definitions: one bit per 4-byte element in Python's long integers,
 every block against every block. Nothing here is shared with the program.
 
   read(block, buffer, lo, hi)      elements [lo, hi); more than one call adds up

@@ -1,4 +1,4 @@
-/* What every sample's reference.c shares: fills by the formula of contract.md section 2, and the comparison. Nothing of
+/* What every sample's reference.c shares: fills by the formula of docs/CONTRACT.md §2, and the comparison. Nothing of
  * dovetail is linked, and the formula is written down here a second time on purpose.
  *
  * A reference computes its graph's outputs by the textbook in double precision, without tiles and reduction trees, and

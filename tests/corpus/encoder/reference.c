@@ -1,7 +1,7 @@
 /* The encoder layer of graph.json again, in plain C and double precision: what the kernels' results are held against.
  *
  * Usage: encoder-reference DIR [SEED]. DIR/out.bin is what `dovetail run --dump DIR [--seed SEED]` left. Inputs and
- * weights are made here by the formula of contract.md section 2 (fills), written a second time on purpose: nothing of
+ * weights are made here by the formula of docs/CONTRACT.md §2 (fills), written a second time on purpose: nothing of
  * dovetail is linked. The layer is computed by the textbook, not by following the kernels: no tiles, no reduction
  * trees.
  *
