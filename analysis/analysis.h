@@ -1,8 +1,9 @@
-/* Which thread block needs what from which other block: block maps, their classes, their evidence (contract.md §3).
+/* Which thread block needs what from which other block: block maps, their classes, their evidence.
+ * docs/CONTRACT.md §3 has the rules.
  *
  * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes
  * perhaps written, per buffer, as sorted disjoint intervals. They come from running instrumented PTX through the
- * driver API (record.c, instrument.c). From them maps.c computes pairs with the rule of contract.md §3, classify.c
+ * driver API (record.c, instrument.c). From them maps.c computes pairs with the rule of docs/CONTRACT.md §3, classify.c
  * the classes. taint.c says what may be called proved.
  */
 #ifndef DT_ANALYSIS_ANALYSIS_H
@@ -154,7 +155,7 @@ struct ana_result *ana_free(struct ana_result *r);
 const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t producer,
                                      uint32_t consumer); /* NULL: no hazard */
 
-/* The analysis document (contract.md §3); signature may be NULL. New reference. */
+/* The analysis document (docs/CONTRACT.md §3); signature may be NULL. New reference. */
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
 /* Warnings that the footprints show (warnings.c): they depend on what a signature says alone, and a cache may keep
  * them. */

@@ -19,7 +19,7 @@ void dt_sha256_final(struct dt_sha256 *h, char text[DT_SHA256_TEXT]);
 void dt_sha256_done(struct dt_sha256 *h);
 int dt_sha256_text(const void *p, size_t n, char text[DT_SHA256_TEXT]);
 
-/* The i-th value of splitmix64 from `seed`, as contract.md §2 defines it for fills. */
+/* The i-th value of splitmix64 from `seed`, as docs/CONTRACT.md §2 defines it for fills. */
 static inline uint64_t dt_splitmix64(uint64_t seed, uint64_t i)
 {
     uint64_t z = seed + (i + 1) * 0x9E3779B97F4A7C15u;

@@ -1,4 +1,4 @@
-/* The SQLite store of documents, which signatures key (cache/signature/).
+/* The SQLite store of documents, which signatures key (cache/signature/; docs/ARCHITECTURE.md, "Signature and cache").
  *
  * Documents are stored with canonical names (dt_graph_canon) and renamed to the caller's on the way out, so that two
  * graphs that differ in names only share an entry. Every row carries a SHA-256 of its body; a row that does not match

@@ -4,7 +4,7 @@
  *   if (dovetail_open(NULL, &d) == 0) {
  *       struct dovetail_result r = {0};
  *       if (dovetail_submit(d, "plan", NULL, graph, graph_len, NULL, NULL, &r) == 0)
- *           puts(r.document);                       // JSON, contract.md section 4
+ *           puts(r.document);                       // JSON, docs/CONTRACT.md §4
  *       else
  *           fprintf(stderr, "%s\n", dovetail_problem(d));
  *       dovetail_result_done(&r);

@@ -2,7 +2,7 @@
  * launches are laid out.
  *
  * What is wrong for both ways is an error: an unknown name, a pointer to less memory than the buffer has, memory that
- * is missing. What only the plan cannot bear (`assumes` of contract.md §4: alignment, content of constant buffers;
+ * is missing. What only the plan cannot bear (`assumes` of docs/CONTRACT.md §4: alignment, content of constant buffers;
  * buffers that overlap) makes the binding one of the posted launches, with the reason kept.
  */
 #include <stdalign.h>

@@ -44,7 +44,7 @@ static int read_sides(struct dovetail_plan *p, const char *text, size_t len, str
     json_t *doc = NULL, *old = NULL;
     int r = dt_json_load(text, len, &doc, e);
     if (r == 0 && !(json_is_object(json_object_get(doc, "buffers")) && json_is_array(json_object_get(doc, "rewrites"))))
-        r = dt_err_set(e, DT_E_GRAPH, "this is no plan document (contract.md section 4)");
+        r = dt_err_set(e, DT_E_GRAPH, "this is no plan document (docs/CONTRACT.md §4)");
     if (r == 0)
         r = dt_graph_from_json(doc, &p->side[PLAN_NEW].graph, e);
     if (r == 0 && (json_is_object(json_object_get(doc, "original")) || unchanged(doc))) {

@@ -36,8 +36,8 @@ struct dev_info {
 /* What documents call it. */
 static inline const char *dev_kind(const struct dev_info *i) { return i->soft ? "soft" : "cuda"; }
 
-/* spec: "auto", "cuda", "cuda:N", "soft", "soft:MODEL" (contract.md §5). auto: a real GPU if one answers, else soft.
- * DT_E_NO_DEVICE. */
+/* spec: "auto", "cuda", "cuda:N", "soft", "soft:MODEL" (docs/CONTRACT.md §5). auto: a real GPU if one answers, else
+ * soft. DT_E_NO_DEVICE. */
 int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e);
 /* The same. figures: of the software device's timing models, in the form of DOVETAIL_SOFTGPU_FIGURES and in its place;
  * NULL: what that says. They are read when the process opens the software device for the first time. DT_E_NO_DEVICE also

@@ -1,4 +1,4 @@
-/* What a buffer starts with, bit for bit as contract.md §2 says.
+/* What a buffer starts with, bit for bit as docs/CONTRACT.md §2 says.
  *
  * Element i of a uniform fill is lo + (hi - lo) * u, every operation rounded to the element's type and none contracted
  * (the build sets -ffp-contract=off); u comes from the top bits of splitmix64(seed, i). Integers are computed in f64

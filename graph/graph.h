@@ -1,4 +1,4 @@
-/* The graph document (contract.md §2) and the plan's graph (§4) as C data: parse, check, print, fill, digest.
+/* The graph document (docs/CONTRACT.md §2) and the plan's graph (§4) as C data: parse, check, print, fill, digest.
  *
  * One struct serves both: a plan is a graph whose launches carry a stream, `after` and so on, and that may have scratch
  * buffers. An arena per graph owns everything. This folder knows JSON and nothing of PTX or devices.
@@ -139,14 +139,14 @@ int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e); /*
 json_t *dt_plan_posted(json_t *doc);
 void dt_graph_free(struct dt_graph *g);
 
-/* The document again, canonical: members in the order of contract.md, defaults written out. New reference, NULL:
+/* The document again, canonical: members in the order of docs/CONTRACT.md, defaults written out. New reference, NULL:
  * memory. */
 json_t *dt_graph_to_json(const struct dt_graph *g);
 json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b);
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l);
 
-/* Warnings (warnings.c): {"code", "message", "pointer" …} of contract.md §4, the first DT_MAX_WARNINGS of them, in a
- * document as `warnings` and, where there are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken goes
+/* Warnings (warnings.c): {"code", "message", "pointer" …} of docs/CONTRACT.md §4, the first DT_MAX_WARNINGS of them,
+ * in a document as `warnings` and, where there are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken goes
  * with dt_warnings_put. */
 #define DT_MAX_WARNINGS 20
 struct dt_warnings {
@@ -173,7 +173,7 @@ struct dt_canon {
 int dt_graph_canon(struct dt_graph *g, struct dt_canon *ret);
 
 /* Content a buffer starts a run with: n = buffer.bytes bytes into `out`. seed_add is added to the fill's seed (weights
- * and constants excepted). Exactly contract.md §2. */
+ * and constants excepted). Exactly docs/CONTRACT.md §2. */
 void dt_fill_bytes(const struct dt_buffer *b, uint64_t seed_add, uint8_t *out);
 /* n bytes of it from byte `first`, which is a multiple of 8. */
 void dt_fill_range(const struct dt_buffer *b, uint64_t seed_add, uint64_t first, uint64_t n, uint8_t *out);

@@ -1,4 +1,4 @@
-/* Warnings: what a document says that is probably not meant. Objects as contract.md §4 has them: code, message,
+/* Warnings: what a document says that is probably not meant. Objects as docs/CONTRACT.md §4 has them: code, message,
  * pointer, and launch where it is about one.
  *
  * Here are those that the document alone shows, made anew for every post, since pointers and names are the poster's:

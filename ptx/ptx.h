@@ -184,7 +184,7 @@ enum ptx_sreg_flags {
     PTX_SRF_VECTOR = 1, /* has .x .y .z */
     /* a function of launch geometry, block and thread only: tid ntid ctaid nctaid laneid lanemask_* */
     PTX_SRF_GEOMETRY = 2,
-    /* machine register of legality.md: smid nsmid warpid nwarpid gridid clock* globaltimer envreg* … */
+    /* machine register of docs/LEGALITY.md §2.7: smid nsmid warpid nwarpid gridid clock* globaltimer envreg* … */
     PTX_SRF_MACHINE = 4,
 };
 const char *ptx_sreg_text(enum ptx_sreg r); /* "tid" */

@@ -1,4 +1,4 @@
-/* Rewrites: PTX to PTX, legal or refused, verified or dropped (design.md §6, legality.md).
+/* Rewrites: PTX to PTX, legal or refused, verified or dropped (docs/REWRITES.md, docs/LEGALITY.md).
  *
  * A rewrite is a descriptor (`struct rw_rewrite`) in a file of its own, listed in registry.c. The planner (choose.c)
  * tries candidates on a clone, verifies each (verify.c: bitwise against the original, poisoned outputs, several seeds,
@@ -34,8 +34,8 @@ struct rw_options {
     void *user;
 };
 
-/* Plan the graph. *ret_plan is the plan document of contract.md §4 (new reference), with the graph's `buffers` in it,
- * so that `run` needs nothing else. "No change" is a valid plan. */
+/* Plan the graph. *ret_plan is the plan document of docs/CONTRACT.md §4 (new reference), with the graph's `buffers` in
+ * it, so that `run` needs nothing else. "No change" is a valid plan. */
 int rw_plan(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
             const char *signature, json_t **ret_plan, struct dt_err *e);
 

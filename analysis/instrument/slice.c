@@ -1,4 +1,4 @@
-/* A slice: what is left of an entry when only its accesses are to be recorded (legality.md, "Evidence" 7).
+/* A slice: what is left of an entry when only its accesses are to be recorded (docs/LEGALITY.md §1.7).
  *
  * Kept are all control flow, and the closure of what control flow and the recorded accesses (addresses, predicates,
  * sizes) are computed from; registers are taken flow-insensitively: one that is needed anywhere keeps all its

@@ -1,4 +1,4 @@
-/* Classes and fan of an edge (contract.md §3), from the degrees of its raw pairs.
+/* Classes and fan of an edge (docs/CONTRACT.md §3), from the degrees of its raw pairs.
  *
  *   one-to-one            every consumer block has exactly one producer block, each producer block feeds at most one
  *   many-to-many          any other raw relation

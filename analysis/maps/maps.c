@@ -1,7 +1,7 @@
 /* Edges: which block of a launch must come after which block of an earlier one, and why.
  *
- * The rule (contract.md §3), per byte: (c, p) is a raw pair when p writes and c reads the byte, war when p reads and
- * c writes, waw when both write, and no launch strictly between writes the byte for certain. `Writes` includes
+ * The rule (docs/CONTRACT.md §3), per byte: (c, p) is a raw pair when p writes and c reads the byte, war when p reads
+ * and c writes, waw when both write, and no launch strictly between writes the byte for certain. `Writes` includes
  * writes that only may happen; a launch writes a byte for certain when some block of it does.
  *
  * For each launch p and each buffer that it touches, the later launches that touch the buffer are visited in order,

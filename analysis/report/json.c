@@ -1,4 +1,4 @@
-/* The analysis document of contract.md §3, from a result.
+/* The analysis document of docs/CONTRACT.md §3, from a result.
  *
  * Members are written in the order of the contract. A launch's waves are ceil(blocks / (SMs × blocks per SM)), its
  * idle slots the share of block slots of these waves that stay empty. A memset or copy step is a launch of one block

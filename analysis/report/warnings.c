@@ -4,7 +4,7 @@
  *   race           two blocks touch a byte, one writing, for certain on every input, and the kernel has no atomic,
  *                  fence or ordered access that could put one before the other
  *   uninitialised  bytes of an intermediate or output are read for certain, that no launch before writes, nor the
- *                  launch itself. A fill counts for nothing: it is not part of the repeated work (contract.md §2)
+ *                  launch itself. A fill counts for nothing: it is not part of the repeated work (docs/CONTRACT.md §2)
  *   written-input  a launch writes, or may write, a buffer whose role is input
  *   idle-blocks    most of many blocks write nothing: the grid looks like a number of threads
  *   no-effect      no block writes anything

@@ -1,4 +1,4 @@
-/* Pointer bits: numbers that change when the same launch is bound to other addresses (legality.md, Evidence 4).
+/* Pointer bits: numbers that change when the same launch is bound to other addresses (docs/LEGALITY.md §1.4).
  *
  * An address that a kernel makes of a pointer by adding what is the same in every binding stays the pointer's own: it
  * moves with the buffer. Anything else made of a pointer is a number that says where the buffer lies. It must not

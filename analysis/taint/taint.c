@@ -1,4 +1,4 @@
-/* Taint: what may be called proved (legality.md, "Evidence").
+/* Taint: what may be called proved (docs/LEGALITY.md §1).
  *
  * A lattice none < constant < data over registers, flow-insensitive; one cell per shared and local variable;
  * provenance, the set of parameters and variables that a register's value may have been computed from by arithmetic,

@@ -29,7 +29,7 @@ void dtd_options_done(struct dtd_options *o)
     memset(o, 0, sizeof *o);
 }
 
-/* What allow and deny may name: the kinds of contract.md §4, and the one permission that is none. */
+/* What allow and deny may name: the kinds of docs/CONTRACT.md §4, and the one permission that is none. */
 static bool known_kind(const char *s, size_t len)
 {
     static const char *const kind[] = {"block-fusion", "parallel-fusion",     "split",

@@ -5,7 +5,7 @@
  * constant `pitch`; the smaller of the two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) %
  * pitch of the region.
  *
- * Conditions, each checked on every recorded footprint (legality.md, Joining bodies 6):
+ * Conditions, each checked on every recorded footprint (docs/LEGALITY.md §3.6):
  *   reads       the component's consumers read a subset of what its own producers write for certain (not of the fitted
  *               box)
  *   sites       every access that may reach B reaches B alone, is a plain ld or st, and its address is stored nowhere

@@ -103,7 +103,7 @@ struct rw_proposals {
 int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes);
 
 struct rw_rewrite {
-    const char *name;  /* kind of contract.md §4 */
+    const char *name;  /* kind of docs/CONTRACT.md §4 */
     const char *needs; /* one line for `explain` */
     const char *keeps;
     bool on;                        /* by default */

@@ -1,4 +1,4 @@
-/* The plan document (contract.md §4) of the newest state, and rw_plan that makes it.
+/* The plan document (docs/CONTRACT.md §4) of the newest state, and rw_plan that makes it.
  *
  * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names
  * the launches it has a hazard with, without those that another of them already waits for, and those that its rewrite
