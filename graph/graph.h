@@ -146,8 +146,8 @@ json_t *dt_buffer_to_json(const struct dt_graph *g, const struct dt_buffer *b);
 json_t *dt_launch_to_json(const struct dt_graph *g, const struct dt_launch *l);
 
 /* Warnings (warnings.c): {"code", "message", "pointer" …} of docs/CONTRACT.md §4, the first DT_MAX_WARNINGS of them,
- * in a document as `warnings` and, where there are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken goes
- * with dt_warnings_put. */
+ * in a document as `warnings` and, where there are more, `warnings_left_out`. Zero-initialised; what dt_warn has taken
+ * goes with dt_warnings_put. */
 #define DT_MAX_WARNINGS 20
 struct dt_warnings {
     json_t *list; /* NULL: none yet */
