@@ -5,6 +5,8 @@
              or of the nearest one above that has a row; no other folder's *-priv.h
   length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
   columns    a line of a .c or .h file, and a comment in a table (.def), ends at column 120 at most
+  names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root or from
+             the folder of whoever names it
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
   banned     functions that overrun or that hide errors; not in tests
   paths      no path of somebody's machine, in any text file
@@ -26,7 +28,23 @@ BANNED = {
 # Names that show somebody's machine. Spelled apart, so that this file does not find itself.
 PATHS = re.compile(r"(?<![\w.])/(?:" + "|".join(("ho" + "me/[a-z]", "ro" + "ot/", "wo" + "rk/", "Us" + "ers/")) + ")")
 COLUMNS = 120
-TEXT = (".c", ".h", ".def", ".md", ".py", ".build", ".txt", ".json", ".cu", ".ptx", ".sh", ".yaml", ".yml", ".sql", "")
+
+# What looks like the name of a file of ours. Names that end otherwise (graph.json, k.cu) are examples as a rule: they count
+# where they begin with a folder of ours.
+FILE = re.compile(r"(?<![\w./<>*$%{}…-])((?:\.\./)*(?:[\w.-]+/)*[\w.-]*\w)\.(c|h|def|inc|md|py|sql|map|json|cu|ptx|sh|txt|build)(?![\w/*-]|\.\w)")
+SURE = {"c", "h", "def", "inc", "md", "py", "sql", "map"}
+# Files that are not ours, or not in the tree: whose, or what they are.
+STRANGERS = re.compile("|".join((
+    r"(cuda|nvrtc|nvJitLink|cuda\w+|cupti\w*|nvml|BinaryFormat/ELF)\.h",  # NVIDIA's, LLVM's
+    r"cases/kernels/h2o\.py",  # FlashTensor's
+    r"(schema/)?migrations\.h",  # made by the build
+    r"foo(-priv)?\.h|a\.py|x\.c",  # examples
+    r".*\b(NAME|FILE|FOLDER|DATE|OUT|NNNN)\b.*",  # stand for any such name
+)))
+# Folders whose files are on their way into rooms: what their comments call by a bare name is not looked at.
+MOVING = ("rewrite/", "softgpu/", "analysis/", "daemon/", "ptx/")
+TEXT = (".c", ".h", ".def", ".md", ".py", ".build", ".txt", ".json", ".cu", ".ptx", ".sh", ".yaml", ".yml", ".sql",
+        ".inc", ".map", "")
 
 
 def files(root):
@@ -90,6 +108,38 @@ def lint_c(path, text, table):
         yield code.count("\n", 0, m.start()) + 1, f"banned: {m[1]}; use {BANNED[m[1]]}"
 
 
+def comments(path, text):
+    """Comments and docstrings alone, or the whole of a page: same length and lines, everything else blanked."""
+    if path.endswith(".md"):
+        return text
+    if path.endswith((".c", ".h", ".def", ".inc", ".map")):
+        kept = r"/\*.*?\*/|//[^\n]*"
+    elif path.endswith(".py"):
+        kept = r'"{3}.*?"{3}|(?<![^\s])#[^\n]*'
+    else:
+        kept = r"(?<![^\s])#[^\n]*"
+    out, at = [], 0
+    for m in re.finditer(kept, text, re.S):
+        out += [re.sub(r"[^\n]", " ", text[at:m.start()]), m[0]]
+        at = m.end()
+    return "".join(out) + re.sub(r"[^\n]", " ", text[at:])
+
+
+def lint_names(path, text, there, bare):
+    """`there`: every file and its folders; `bare`: the names of files without their folders."""
+    text = comments(path, text)
+    for m in FILE.finditer(text):
+        name, folder = m[0], os.path.dirname(path)
+        if "/" not in name and (path.startswith(MOVING) or m[2] not in SURE or name in bare):
+            continue
+        if "/" in name and m[2] not in SURE and name.split("/")[0] not in there:
+            continue
+        if os.path.normpath(name) in there or os.path.normpath(os.path.join(folder, name)) in there:
+            continue
+        if not STRANGERS.fullmatch(name):
+            yield text.count("\n", 0, m.start()) + 1, f"names: there is no {name}"
+
+
 def lint_columns(path, text):
     for n, line in enumerate(text.split("\n"), 1):
         if len(line) > COLUMNS and (not path.endswith(".def") or re.match(r"\s*(/\*.*\*/\s*$|/\*[^*]*$|\* )", line)):
@@ -99,7 +149,14 @@ def lint_columns(path, text):
 def main():
     root = sys.argv[1] if len(sys.argv) > 1 else os.path.join(os.path.dirname(os.path.abspath(__file__)), "../..")
     table, bad, seen = include_table(root), 0, 0
-    for path in files(root):
+    tracked = files(root)
+    there = set(tracked)
+    for f in tracked:
+        while "/" in f:
+            f = os.path.dirname(f)
+            there.add(f)
+    bare = {os.path.basename(f) for f in tracked}
+    for path in tracked:
         if os.path.splitext(path)[1] not in TEXT or path == "LICENSE":
             continue
         try:
@@ -112,6 +169,8 @@ def main():
             found += lint_c(path, text, table)
         if path.endswith((".c", ".h", ".def")):
             found += lint_columns(path, text)
+        if path.endswith((".c", ".h", ".def", ".inc", ".map", ".md", ".py", ".sh", ".build")) or text.startswith("#!"):
+            found += lint_names(path, text, there, bare)
         for m in PATHS.finditer(text):
             found.append((text.count("\n", 0, m.start()) + 1, f"paths: {text[m.start():m.start() + 30].split()[0]}"))
         if text.startswith(("#!/usr/bin/env bash", "#!/bin/bash")) and "set -euo pipefail" not in text:

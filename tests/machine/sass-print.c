@@ -1,6 +1,6 @@
 /* Instructions on standard input, "ADDRESS LOW HIGH" in hexadecimal a line, as device/sass.c reads them, a line each:
  * the address that it leads to (0 if none), class, kind and number and width of the destination, predicates written,
- * and the text. For machine.py. */
+ * and the text. For sass.py. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -553,8 +553,8 @@ static void test_canon(void **state)
 }
 
 /* Allocation 1, 2, 3 … fails until everything succeeds: each failure is DT_E_NOMEM or a NULL, nothing leaks (under
- * ASan). jansson's own parser is left out: it asserts when it runs out of memory in the middle of a number (2.14,
- * load.c). */
+ * ASan). jansson's own parser is left out: it asserts when it runs out of memory in the middle of a number
+ * (2.14). */
 static void test_out_of_memory(void **state)
 {
     json_t *doc = NULL;

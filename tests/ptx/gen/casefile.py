@@ -1,6 +1,6 @@
 """Writes files of RUN cases (see ../run.c): one entry and one case per form, one lane per row of operands; and draws operands.
 
-What there is to write comes from the table ../forms.txt: see table(). Each script here writes one file: `python3 gen/floats.py FILE`.
+What there is to write comes from the table ../forms.txt: see table(). Each script here writes one file: `python3 floats.py FILE`.
 """
 import os
 import random

@@ -253,7 +253,7 @@ def quad_cases(f):
 def sparse_cases(f):
     """mma.sp (§9.7.14.6): A by halves, with the places of what is there in the metadata. A's registers are those of the dense mma of half the
     K; where metadata lies: f16, bf16, tf32 and 64 columns of 8 bits as CUTLASS has it (ELayout in cute/atom/mma_traits_sm90_gmma_sparse
-    and _sm120_sparse), the others like those; what the bits mean: uncompress() in its host_uncompress.h."""
+    and _sm120_sparse), the others like those; what the bits mean: uncompress() of its reference code."""
     forms = [(s, t, "f32", n) for t in ("f16", "bf16") for s, n in (("m16n8k16", 4), ("m16n8k32", 2))] + [("m16n8k16", "f16", "f16", 4), ("m16n8k32", "f16", "f16", 2)]
     forms += [("m16n8k8", "tf32", "f32", 4), ("m16n8k16", "tf32", "f32", 2), ("m16n8k64", "e4m3", "f32", 1), ("m16n8k64", "e5m2", "f32", 1)]
     forms += [("m16n8k32", "s8", "s32", 2), ("m16n8k64", "u8", "s32", 1), ("m16n8k64", "s4", "s32", 2), ("m16n8k128", "u4", "s32", 1)]
