@@ -11,9 +11,9 @@
  *
  * PTX that leans on ptxas to contract is written out (contract.c), see write_out.
  *
- * Modules are independent of each other: two threads take them in turn (the children of child.c do the work).
- * Progress is reported from the calling thread only. The first module in document order that fails gives the error, whatever order
- * they ran in.
+ * Modules are independent of each other: two threads take them in turn (the children of child.c do the work). Progress
+ * is reported from the calling thread only. The first module in document order that fails gives the error, whatever
+ * order they ran in.
  *
  * A program may be derived from another (dev_prog_derive): planning makes hundreds that differ in one launch. A
  * module's text and its parsed form are a unit, counted by the programs that use it.

@@ -3,8 +3,8 @@
  * Parsing what is printed gives the same graph, and printing that gives the same document. A float is a JSON number
  * while it is finite (jansson prints 17 digits, which read back to the same bits), else "0x…" of its bits; whole
  * numbers over 2^63 - 1 are strings of their digits inside the tree (base/json.c), which is how dt_graph_from_json
- * takes them, and "0x…" where they are arguments. Building is by json_*_set_new, which takes NULL for "memory was out"; one
- * flag per tree remembers it.
+ * takes them, and "0x…" where they are arguments. Building is by json_*_set_new, which takes NULL for "memory was out";
+ * one flag per tree remembers it.
  */
 #include <inttypes.h>
 #include <math.h>
