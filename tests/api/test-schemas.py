@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The schemas against documents: samples of every kind fit, each wrong edit of one does not and is found where it is; the graphs of
-tests/corpus fit; the schemas agree with base/err.def and daemon/service/routes.c."""
+tests/corpus fit; the schemas agree with base/err.def and the routes of the service."""
 import copy
 import glob
 import json
@@ -166,7 +166,9 @@ for kind, place, value in WRONG:
     expect(found, f"{kind} {place} = {value!r} is refused")
     expect(any(f.startswith((place + ":", place + "/", above + ":")) for f in found), f"{kind} {place}: found at {found}")
 
-for file in sorted(glob.glob(os.path.join(ROOT, "tests", "corpus", "*", "graph.json"))):
+graphs = sorted(glob.glob(os.path.join(ROOT, "tests", "corpus", "*", "graph.json")))
+expect(len(graphs) > 20, f"there are graphs in tests/corpus: {len(graphs)}")
+for file in graphs:
     found = check.faults(corpus_graph(file), "graph")
     expect(not found, f"{file}: {found}")
 
@@ -187,13 +189,15 @@ with open(os.path.join(ROOT, "base", "err.def"), encoding="utf-8") as f:
 with open(os.path.join(ROOT, "schema", "problem.schema.json"), encoding="utf-8") as f:
     expect(json.load(f)["properties"]["code"]["enum"] == codes, "problem.schema.json lists the codes of base/err.def, in order")
 
-routes = os.path.join(ROOT, "daemon", "routes.c")
-if os.path.exists(routes):
-    with open(routes, encoding="utf-8") as f:
-        served = set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', f.read()))
-    declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path)) for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items()
-                for m in item if m != "parameters"}
-    expect(served == declared, f"openapi.json and daemon/service/routes.c differ: {sorted(served ^ declared)}")
+routes = glob.glob(os.path.join(ROOT, "daemon", "**", "routes.c"), recursive=True)
+expect(len(routes) == 1, f"routes.c is in daemon/: {routes}")
+served = set()
+for file in routes:
+    with open(file, encoding="utf-8") as f:
+        served |= set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', f.read()))
+declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path))
+            for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items() for m in item if m != "parameters"}
+expect(served == declared, f"openapi.json and routes.c differ: {sorted(served ^ declared)}")
 
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=200) == [], "a job is what GET /v1/jobs/ID answers")
 expect(check.faults(SAMPLES["problem"], "GET /v1/jobs/{id}", status=404) == [], "a problem is what it answers with 404")

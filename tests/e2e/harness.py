@@ -266,6 +266,37 @@ class ServiceCase(unittest.TestCase):
         return p
 
 
+class FolderCase(unittest.TestCase):
+    """A folder of each test's own, with a cache file for --local; the command line with what it should answer."""
+    def setUp(self):
+        super().setUp()
+        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        self.addCleanup(shutil.rmtree, self.dir)
+        self.db = self.dir + "/c.db"
+        self.local = ["--local", "--device", "soft", "--cache", self.db]
+
+    def ok(self, *args, status=0, **how):
+        """What the command line prints; `status` is its exit status."""
+        r = cli(*args, **how)
+        self.assertEqual(r.returncode, status, (args, r.stdout, r.stderr))
+        return r.stdout
+
+    def doc(self, *args, status=0, **how):
+        return json.loads(self.ok(*args, "--json", status=status, **how))
+
+    def left(self, path, *args):
+        """What running a graph or plan leaves in its outputs, on inputs that no planner has seen."""
+        return [(o["buffer"], o["sha256"]) for o in self.doc("run", path, "--seed", "9", *args)["outputs"]]
+
+
+class WaysCase(FolderCase, ServiceCase):
+    """Both ways to the work: through the service of the class, and --local."""
+    def setUp(self):
+        super().setUp()
+        self.service = ["--socket", self.s.socket]
+        self.ways = {"service": self.service, "local": self.local}
+
+
 def cli(*args, stdin=None, env=None, timeout=120):
     e = {k: v for k, v in os.environ.items() if not k.startswith("DOVETAIL_") or k == "DOVETAIL_BUILD"}
     e["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"dovetail-e2e-cache.{os.getpid()}")

@@ -1,12 +1,10 @@
 #!/usr/bin/env python3
 """Bad input: each graph is refused with the right code and exit status, by the service and with --local, and the service lives on."""
 import json
-import os
 import shutil
 import tempfile
-import unittest
 
-from harness import ENDLESS, HEAD, OUTSIDE, SCALE, TRAP, ServiceCase, chain, changed, cli, single, write, main
+from harness import ENDLESS, OUTSIDE, SCALE, TRAP, ServiceCase, chain, changed, cli, single, write, main
 
 CUDA = 'extern "C" __global__ void k(float *x) { x[0] = undeclared_name; }\n'
 GOOD = chain(2)

@@ -2,35 +2,16 @@
 """The cache through every way in: list, show, verify, gc, export, import; who may change it, and who may cancel a job."""
 import json
 import os
-import shutil
 import socket
 import sqlite3
 import subprocess
 import tempfile
 import unittest
 
-from harness import DAEMON, ServiceCase, UnixHTTP, as_user, chain, cli, endless, main, write
+from harness import DAEMON, UnixHTTP, WaysCase, as_user, chain, endless, main, write
 
 
-class Cache(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.db = self.dir + "/c.db"
-        self.local = ["--local", "--device", "soft", "--cache", self.db]
-        self.service = ["--socket", self.s.socket]
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
-    def ok(self, *args, status=0):
-        r = cli(*args)
-        self.assertEqual(r.returncode, status, (args, r.stdout, r.stderr))
-        return r.stdout
-
-    def doc(self, *args, status=0):
-        return json.loads(self.ok(*args, "--json", status=status))
-
+class Cache(WaysCase):
     def fill(self, way, *lengths):
         return [self.doc("optimize", write(self.dir, f"g{n}.json", chain(n)), *way)["signature"] for n in lengths]
 

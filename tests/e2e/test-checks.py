@@ -2,11 +2,8 @@
 """The checking modes through the command line: planted bugs are found with their place, and without the mode they are not looked for."""
 import json
 import os
-import shutil
-import tempfile
-import unittest
 
-from harness import HEAD, ServiceCase, cli, main, write
+from harness import HEAD, WaysCase, cli, main, write
 
 # y[i] = tile[(i + 1) % 64] with no barrier between
 RACE = HEAD + """
@@ -59,23 +56,12 @@ def graph(ptx, **more):
                           "args": [{"buffer": "h"}, {"buffer": "y"}]}], **more}
 
 
-class Checks(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.local = ["--local", "--device", "soft", "--cache", self.dir + "/c.db"]
-        self.ways = [["--socket", self.s.socket], self.local]
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
+class Checks(WaysCase):
     def write(self, ptx, **more):
         return write(self.dir, "g.json", graph(ptx, **more))
 
     def refused(self, *args, env=None):
-        r = cli(*args, "--json", env=env)
-        self.assertEqual(r.returncode, 3, (args, r.stdout, r.stderr))
-        return json.loads(r.stdout)
+        return self.doc(*args, status=3, env=env)
 
     def test_found_with_its_mode_only(self):
         line = lambda ptx, what: ptx[:ptx.index(what)].count("\n") + 1
@@ -85,7 +71,7 @@ class Checks(ServiceCase):
         for mode, code, ptx, where, what in kinds:
             g = self.write(ptx)
             others = ",".join(m for m, *_ in kinds if m != mode)
-            for way in self.ways:
+            for way in self.ways.values():
                 problem = self.refused("run", g, "--check", mode, *way)
                 self.assertEqual(problem["code"], code, problem)
                 for text in ("kernel k", "block (0,0,0)", "thread (", where, what):
@@ -123,7 +109,7 @@ class Checks(ServiceCase):
 
     def test_wrong_words(self):
         g = self.write(RACE)
-        for way in self.ways:
+        for way in self.ways.values():
             self.assertEqual(cli("run", g, "--check", "rase", *way).returncode, 2)
             self.assertEqual(cli("run", g, "--schedule", "x", *way).returncode, 2)
         self.assertEqual(cli("analyze", g, "--check", "race", *self.local).returncode, 2)

@@ -4,13 +4,12 @@ import hashlib
 import json
 import os
 import re
-import shutil
 import stat
 import tempfile
 import unittest
 import urllib.parse
 
-from harness import HEAD, SCALE, CLI, ServiceCase, chain, cli, single, write, main
+from harness import CLI, HEAD, SCALE, WaysCase, chain, cli, main, single, write
 
 STORE64 = HEAD + """
 .visible .entry store64(.param .u64 x, .param .u64 v)
@@ -24,20 +23,10 @@ STORE64 = HEAD + """
 """
 
 
-class Verbs(ServiceCase):
+class Verbs(WaysCase):
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        super().setUp()
         self.graph = write(self.dir, "graph.json", chain(3))
-        self.ways = {"service": ["--socket", self.s.socket], "local": ["--local", "--device", "soft", "--cache", self.dir + "/c.db"]}
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
-    def ok(self, *args):
-        r = cli(*args)
-        self.assertEqual(r.returncode, 0, (args, r.stdout, r.stderr))
-        return r.stdout
 
     def both(self, *args):
         """The JSON answers of service and --local, which must agree."""

@@ -4,11 +4,8 @@
 Expected lines are looked up in the text that is posted (by marks in it), never taken from an answer.
 """
 import json
-import shutil
-import tempfile
-import unittest
 
-from harness import HEAD, ServiceCase, cli, write, main
+from harness import HEAD, WaysCase, cli, main, write
 
 PARAMS = "    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c];\n" \
          "    cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2; cvta.to.global.u64 %rd3, %rd3;\n" \
@@ -63,19 +60,9 @@ extern "C" __global__ void gather(const float *h, const int *ix, float *y)
 """
 
 
-class Reasons(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.ways = {"service": ["--socket", self.s.socket], "local": ["--local", "--device", "soft", "--cache", self.dir + "/c.db"]}
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
+class Reasons(WaysCase):
     def explain(self, doc, way, *more):
-        r = cli("explain", write(self.dir, "g.json", doc), *more, *self.ways[way])
-        self.assertEqual(r.returncode, 0, (r.stdout, r.stderr))
-        return r.stdout
+        return self.ok("explain", write(self.dir, "g.json", doc), *more, *self.ways[way])
 
     def edge(self, doc, way, producer, consumer):
         edges = json.loads(self.explain(doc, way, "--json"))["analysis"]["edges"]

@@ -1,11 +1,8 @@
 #!/usr/bin/env python3
 """`analyze --maps`: what each block touches of each buffer, worked out here from the kernel's formula; in the caller's names, from the cache too."""
-import json
-import shutil
-import tempfile
-import unittest
+import os
 
-from harness import HEAD, ServiceCase, cli, write, main
+from harness import HEAD, WaysCase, cli, main, write
 
 ROWS, COLS, TILE = 32, 64, 8  # block b: column tile b of x[ROWS][COLS], written as row tile b of y; thread t: row t
 
@@ -51,19 +48,9 @@ def expand(ranges):
     return out
 
 
-class Footprints(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.ways = {"service": ["--socket", self.s.socket], "local": ["--local", "--device", "soft", "--cache", self.dir + "/c.db"]}
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
+class Footprints(WaysCase):
     def analyze(self, doc, way, *more):
-        r = cli("analyze", write(self.dir, "g.json", doc), "--json", *more, *self.ways[way])
-        self.assertEqual(r.returncode, 0, r.stderr)
-        return json.loads(r.stdout)
+        return self.doc("analyze", write(self.dir, "g.json", doc), *more, *self.ways[way])
 
     def check(self, doc, x, y, m, order):
         turn, clear = (l["footprints"] for l in doc["launches"])
@@ -96,8 +83,7 @@ class Footprints(ServiceCase):
         self.check(doc, "b1", "x", "odd name", (2, 0, 1))
         again = cli("analyze", write(self.dir, "g.json", other), "--maps", *self.ways["local"])
         self.assertIn("cache hit", again.stdout)
-        shutil.rmtree(self.dir)
-        self.setUp()
+        os.remove(self.db)
         self.assertEqual(doc, self.analyze(other, "local", "--maps"))
 
 

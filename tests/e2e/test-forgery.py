@@ -2,12 +2,10 @@
 """Nobody can plant a plan: what members of the socket's group may not, what an import believes (nothing), what becomes of forged bundles."""
 import json
 import os
-import shutil
 import sqlite3
-import tempfile
 import unittest
 
-from harness import ServiceCase, UnixHTTP, as_user, chain, cli, endless, main, row_sum, write
+from harness import FolderCase, ServiceCase, UnixHTTP, as_user, chain, cli, endless, main, row_sum, write
 
 MEMBER, OTHER, ADMIN, ADMIN_GROUP = 54321, 54322, 54323, 54324
 
@@ -39,23 +37,11 @@ def other_bytes(body):
     assert hit
 
 
-class Exported(unittest.TestCase):
+class Exported(FolderCase):
     """A bundle of another host."""
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
+        super().setUp()
         self.elsewhere = ["--local", "--device", "soft", "--cache", self.dir + "/elsewhere.db"]
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
-    def ok(self, *args, status=0):
-        r = cli(*args)
-        self.assertEqual(r.returncode, status, (args, r.stdout, r.stderr))
-        return r.stdout
-
-    def doc(self, *args, status=0):
-        return json.loads(self.ok(*args, "--json", status=status))
 
     def export(self, graph):
         """The plan that is made elsewhere, and the bundle."""

@@ -3,7 +3,6 @@
 import ctypes
 import json
 import os
-import unittest
 
 from harness import BUILD, ServiceCase, chain, endless, main
 

@@ -5,11 +5,8 @@ on the software device (H200: 1024 threads a block, 227 KB of shared memory, 655
 """
 import json
 import os
-import shutil
-import tempfile
-import unittest
 
-from harness import cli, main, write
+from harness import FolderCase, cli, main, write
 
 N = 4096
 MOVES = {"block-fusion", "parallel-fusion", "split", "dead-blocks", "recompute", "dataflow-fusion"}
@@ -59,23 +56,12 @@ LIVE = ("".join("fma.rn.f32 %%f%d, %%f%d, %%f%d, 0f3F000000;" % (k, k - 1, k - 1
 SHARED = "shl.b32 %r6, %r3, 2; mov.u32 %r5, big; add.u32 %r5, %r5, %r6; st.shared.f32 [%r5], %f1; bar.sync 0; ld.shared.f32 %f1, [%r5];"
 
 
-class Limits(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.addCleanup(shutil.rmtree, self.dir)
-        self.common = ["--local", "--device", "soft", "--cache", os.path.join(self.dir, "c.db")]
-
+class Limits(FolderCase):
     def optimize(self, g, *more):
         """The plan; graph and plan leave the same bytes on inputs that the planner has not seen."""
         path, out = write(self.dir, "g.json", g), os.path.join(self.dir, "plan")
-        r = cli("optimize", path, "-o", out, *more, *self.common)
-        self.assertEqual(r.returncode, 0, r.stderr)
-        hashes = []
-        for p in (path, out + "/plan.json"):
-            r = cli("run", p, "--seed", "9", "--json", *self.common)
-            self.assertEqual(r.returncode, 0, r.stderr)
-            hashes.append([(o["buffer"], o["sha256"]) for o in json.loads(r.stdout)["outputs"]])
-        self.assertEqual(*hashes)
+        self.ok("optimize", path, "-o", out, *more, *self.local)
+        self.assertEqual(self.left(path, *self.local), self.left(out + "/plan.json", *self.local))
         with open(out + "/plan.json", encoding="utf-8") as f:
             plan = json.load(f)
         self.assertLessEqual(plan["optimized"]["time_us"], plan["baseline"]["time_us"])
@@ -87,7 +73,7 @@ class Limits(unittest.TestCase):
         return next(x for x in self.optimize(g)["rewrites"] if x["kind"] == "block-fusion" and x["launches"] == ["a", "b"])
 
     def refused(self, g, words, status=3):
-        r = cli("optimize", write(self.dir, "g.json", g), *self.common)
+        r = cli("optimize", write(self.dir, "g.json", g), *self.local)
         self.assertEqual(r.returncode, status, r.stderr)
         self.assertIn(words, r.stderr)
 
@@ -170,13 +156,13 @@ class Limits(unittest.TestCase):
 
     def test_scratch_that_does_not_fit(self):
         out = os.path.join(self.dir, "plan")
-        r = cli("optimize", write(self.dir, "g.json", pair(module(entry("k", ""), PLAIN))), "-o", out, *self.common)
+        r = cli("optimize", write(self.dir, "g.json", pair(module(entry("k", ""), PLAIN))), "-o", out, *self.local)
         self.assertEqual(r.returncode, 0, r.stderr)
         with open(out + "/plan.json", encoding="utf-8") as f:
             plan = json.load(f)
         for size, status, words in ((1 << 20, 0, ""), (1 << 37, 4, "out-of-memory: the buffers need"), (1 << 50, 3, "too-large"), ((1 << 63) - 1, 3, "too-large"),
                                     (1 << 63, 3, ""), (0, 3, "bad-graph"), (-4, 3, "bad-graph")):
-            r = cli("run", write(self.dir, "p.json", plan | {"scratch": {"t0": {"bytes": size}}}), *self.common)
+            r = cli("run", write(self.dir, "p.json", plan | {"scratch": {"t0": {"bytes": size}}}), *self.local)
             self.assertEqual(r.returncode, status, (size, r.stderr))
             self.assertIn(words, r.stderr)
 
@@ -184,9 +170,9 @@ class Limits(unittest.TestCase):
         path = write(self.dir, "g.json", pair(module(entry("k", ""), PLAIN)))
         for option in ("--allow", "--deny"):
             for word in ("bogus", "block-fusion,bogus", "Block-Fusion", "block fusion", ""):
-                r = cli("optimize", path, option, word, *self.common)
+                r = cli("optimize", path, option, word, *self.local)
                 self.assertEqual(r.returncode, 2, (option, word, r.stderr))
-            r = cli("optimize", path, option, "bogus", *self.common)
+            r = cli("optimize", path, option, "bogus", *self.local)
             self.assertIn("bogus", r.stderr)
         plan = self.optimize(pair(module(entry("k", ""), PLAIN)), "--deny", ",".join(sorted(MOVES)))
         self.assertEqual([x for x in plan["rewrites"] if x["kind"] in MOVES and x["verdict"] == "kept"], [])

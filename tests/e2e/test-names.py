@@ -4,12 +4,9 @@ is made anew. Graphs of tests/corpus through the command line and the worker; CU
 import base64
 import json
 import os
-import shutil
-import tempfile
-import unittest
 
 import harness
-from harness import cli, schema
+from harness import FolderCase, cli, schema
 
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "corpus")
 
@@ -42,11 +39,7 @@ def renamed(graph):
             "dovetail": 1}
 
 
-class Names(unittest.TestCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dt-names-")
-        self.addCleanup(shutil.rmtree, self.dir)
-
+class Names(FolderCase):
     def answer(self, verb, graph, cache):
         path = os.path.join(self.dir, "graph.json")
         with open(path, "w", encoding="utf-8") as f:

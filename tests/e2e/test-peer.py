@@ -8,7 +8,6 @@ import stat
 import struct
 import sys
 import time
-import unittest
 
 if len(sys.argv) < 3 or sys.argv[1] != "--worker":
     sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))

@@ -4,12 +4,9 @@ kept, a budget bounds it, and the same input gives the same plan byte for byte i
 import json
 import os
 import re
-import shutil
-import tempfile
 import time
-import unittest
 
-from harness import SLOW, cli, main, write
+from harness import FolderCase, SLOW, cli, main, write
 
 CUDA = r"""
 extern "C" __global__ void gain(const float *x, float *y, float a) { int i = blockIdx.x * blockDim.x + threadIdx.x; y[i] = x[i] * a + 0.25f; }
@@ -61,10 +58,9 @@ def chain(n, rows=32):
     return g
 
 
-class Planner(unittest.TestCase):
+class Planner(FolderCase):
     def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.addCleanup(shutil.rmtree, self.dir)
+        super().setUp()
         self.count = 0
 
     def plan(self, g, *more, env=None):
@@ -79,12 +75,8 @@ class Planner(unittest.TestCase):
         return json.loads(text), text, took
 
     def same_results(self, g, plan):
-        hashes = []
-        for name, doc in (("g.json", g), ("p.json", plan)):
-            r = cli("run", write(self.dir, name, doc), "--seed", "9", "--json", "--local", "--device", "soft")
-            self.assertEqual(r.returncode, 0, r.stderr)
-            hashes.append([(o["buffer"], o["sha256"]) for o in json.loads(r.stdout)["outputs"]])
-        self.assertEqual(*hashes)
+        was, now = (self.left(write(self.dir, name, doc), *self.local) for name, doc in (("g.json", g), ("p.json", plan)))
+        self.assertEqual(was, now)
 
     def test_chains(self):
         for n in (2, 12, 48):

@@ -1,32 +1,12 @@
 #!/usr/bin/env python3
 """What is made of stored plans and graphs: traces, the factor that missed, planning again."""
 import json
-import shutil
 import sqlite3
-import tempfile
 
-from harness import ServiceCase, chain, changed, cli, main, row_sum, write
+from harness import WaysCase, chain, changed, main, row_sum, write
 
 
-class Stored(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.db = self.dir + "/c.db"
-        self.local = ["--local", "--device", "soft", "--cache", self.db]
-        self.service = ["--socket", self.s.socket]
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
-    def ok(self, *args, status=0):
-        r = cli(*args)
-        self.assertEqual(r.returncode, status, (args, r.stdout, r.stderr))
-        return r.stdout
-
-    def doc(self, *args, status=0):
-        return json.loads(self.ok(*args, "--json", status=status))
-
+class Stored(WaysCase):
     def test_trace(self):
         texts = []
         for way in (self.service, self.local):

@@ -2,13 +2,9 @@
 """An access that goes to no buffer of its launch: the error names launch, kernel, block, thread, PTX line, instruction, the argument that the
 address comes from, and how far it lies from the nearest buffer. No address is printed that another run would not print.
 """
-import json
 import re
-import shutil
-import tempfile
-import unittest
 
-from harness import ServiceCase, cli, write, main
+from harness import WaysCase, main, write
 
 HEAD = ".version 8.0\n.target sm_90\n.address_size 64\n"
 
@@ -74,19 +70,10 @@ def graph(body, second):
             "launches": [{"name": "the launch", "module": "m", "entry": "k", "grid": [2, 1, 1], "block": [32, 1, 1], "args": [X, second]}]}
 
 
-class Stray(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-        self.local = ["--local", "--device", "soft", "--cache", self.dir + "/c.db", "--json"]
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
+class Stray(WaysCase):
     def problem(self, verb, doc):
-        r = cli(verb, write(self.dir, "g.json", doc), *self.local, env={"DOVETAIL_SOFTGPU_THREADS": "1"})
-        self.assertEqual(r.returncode, 3, (doc, r.stdout, r.stderr))
-        p = json.loads(r.stdout)
+        path = write(self.dir, "g.json", doc)
+        p = self.doc(verb, path, *self.local, status=3, env={"DOVETAIL_SOFTGPU_THREADS": "1"})
         self.assertEqual(p["code"], "out-of-bounds", p)
         return p["detail"]
 

@@ -4,11 +4,8 @@ in the cache. A launch that races is left alone, and nothing is said to be verif
 import json
 import os
 import re
-import shutil
-import tempfile
-import unittest
 
-from harness import HEAD, SCALE, ServiceCase, changed, cli, main, schema, write
+from harness import HEAD, SCALE, WaysCase, changed, cli, main, schema, write
 
 N = 1024
 ENTRY = """
@@ -82,14 +79,7 @@ def told(document):
     return [(w["code"], w["pointer"]) for w in document["warnings"]]
 
 
-class Warnings(ServiceCase):
-    def setUp(self):
-        self.dir = tempfile.mkdtemp(prefix="dovetail-e2e.")
-
-    def tearDown(self):
-        shutil.rmtree(self.dir)
-        super().tearDown()
-
+class Warnings(WaysCase):
     def ask(self, verb, g, *more, cache="c.db"):
         """The document, and the lines of warnings on stderr."""
         r = cli(verb, write(self.dir, "g.json", g), "--local", "--device", "soft", "--json", *([] if verb == "run" else ["--cache", f"{self.dir}/{cache}"]), *more)

@@ -740,9 +740,10 @@ static char *sample_ptx(void)
     struct dt_err e = {0};
     snprintf(path, sizeof path, "%s/bench/analysis/kernels.cu",
              getenv("DOVETAIL_SOURCE") ? getenv("DOVETAIL_SOURCE") : ".");
-    FILE *f = dev_nvrtc_version() ? fopen(path, "rb") : NULL;
-    if (!f)
+    if (!dev_nvrtc_version())
         return NULL;
+    FILE *f = fopen(path, "rb");
+    assert_non_null(f);
     text = calloc(1, 1 << 16);
     assert_true(fread(text, 1, (1 << 16) - 1, f) > 0);
     fclose(f);
