@@ -2,11 +2,12 @@
  *
  * A plan that comes from elsewhere is a claim: its PTX may be anything, and running it shows mistakes but not malice,
  * as it may wait for one input. So an import keeps of it the recipe, which rewrites were made of which launches
- * (rewrite/plan/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a graph
- * of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and compares
- * digests (daemon/worker/recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the recipe
- * stays with the reason, for people to see; it is not tried again. A refused one makes way for another that is imported
- * later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is refused.
+ * (rewrite/plan/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a
+ * graph of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and
+ * compares digests (daemon/worker/recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the
+ * recipe stays with the reason, for people to see; it is not tried again. A refused one makes way for another that is
+ * imported later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is
+ * refused.
  *
  * The digest is over the document with canonical names (rename.c): launches in order, each with the PTX of its module
  * where that is used first, then other modules, scratch buffers. Names of modules, times, words and machine code have

@@ -40,8 +40,8 @@ static inline const char *dev_kind(const struct dev_info *i) { return i->soft ? 
  * soft. DT_E_NO_DEVICE. */
 int dev_open(const char *spec, struct dev_device **ret, struct dt_err *e);
 /* The same. figures: of the software device's timing models, in the form of DOVETAIL_SOFTGPU_FIGURES and in its place;
- * NULL: what that says. They are read when the process opens the software device for the first time. DT_E_NO_DEVICE also
- * when the device does not take them; it may then be opened with others. */
+ * NULL: what that says. They are read when the process opens the software device for the first time. DT_E_NO_DEVICE
+ * also when the device does not take them; it may then be opened with others. */
 int dev_open_figures(const char *spec, const char *figures, struct dev_device **ret, struct dt_err *e);
 struct dev_device *dev_close(struct dev_device *d);
 const struct dev_info *dev_info(const struct dev_device *d);

@@ -11,8 +11,8 @@
  *
  * Where no open product reaches an open sum nothing can be contracted within the kernel, and nothing is changed: `.rn`
  * alone would undo other things (a * b * 0.5f is one FMUL.D2, mul.rn.f32 makes two FMULs of it). Between kernels that
- * are put into one, values are hidden (rewrite/inline/inline.c) or handed over behind a barrier. A product reaches what its
- * register is copied to, through shared and local memory, too, since stores are forwarded to loads; not what is
+ * are put into one, values are hidden (rewrite/inline/inline.c) or handed over behind a barrier. A product reaches what
+ * its register is copied to, through shared and local memory, too, since stores are forwarded to loads; not what is
  * computed of it, and not through `xor` of two registers.
  * Without nvJitLink nothing can be compared: an entry is then taken only where none reaches one. What this does not
  * see: what else ptxas combines. That is for whoever compares the machine code of the posted kernels and of the new

@@ -8,8 +8,8 @@
  *   too adds nothing.
  *
  * Every edge goes to an earlier launch, so there are no cycles (graph/launch.c refuses other names). The CUDA graph
- * (time.c), the streams (run.c), the modelled timeline and the static check of waits (rewrite/gate/waits.c) all take their
- * edges from here.
+ * (time.c), the streams (run.c), the modelled timeline and the static check of waits (rewrite/gate/waits.c) all take
+ * their edges from here.
  */
 #include <stdlib.h>
 #include <string.h>

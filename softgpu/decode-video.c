@@ -1,5 +1,5 @@
-/* Decoding of video instructions: what a lane computes goes into op->sub, the places and signs of the lanes into op->imm
- * (enum sg_video_imm). exec-video.c executes them.
+/* Decoding of video instructions: what a lane computes goes into op->sub, the places and signs of the lanes into
+ * op->imm (enum sg_video_imm). exec-video.c executes them.
  */
 #include "softgpu/decode.h"
 

@@ -719,7 +719,7 @@ const struct sg_op *sg_tensor_prefetch(struct sg_warp *w, const struct sg_op *op
 const struct sg_op *sg_tensormap_replace(struct sg_warp *w, const struct sg_op *op);
 const struct sg_op *sg_tensormap_copy(struct sg_warp *w, const struct sg_op *op);
 
-/* ---- faults (fault.c). All return NULL, so that a handler can `return sg_fault_at(…)`. ---------------------------- */
+/* ---- faults (fault.c). All return NULL, so that a handler can `return sg_fault_at(…)`. --------------------------- */
 const struct sg_op *sg_fault_at(struct sg_warp *w, const struct sg_op *op, int num, unsigned lane, uint64_t addr,
                                 uint32_t bytes, const char *what, ...) __attribute__((format(printf, 7, 8)));
 

@@ -1,8 +1,8 @@
 /* A launch: its limits, its constants and parameters, running it, and what is counted of it.
  *
- * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (block.c). Which thread
- * runs which blocks is in worker.c. A launch works on a snapshot of the table of allocations; the counters of all threads
- * are added up at its end.
+ * A block is run by one CPU thread: its warps in turn, each until it waits or has spent its fuel (block.c). Which
+ * thread runs which blocks is in worker.c. A launch works on a snapshot of the table of allocations; the counters of
+ * all threads are added up at its end.
  *
  * Not here: what operations do (lanes.inc, exec-warp.c, exec-mem.c), decoding (decode.c), time (timing.c).
  */

@@ -1,9 +1,9 @@
 /* The CPU threads of a launch: which clusters each of them runs, in which order, and when it stops.
  *
- * Kernels whose blocks cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS threads (default: one per CPU), started
- * only when the launch has lasted HELP_AFTER; the others run on one thread, in block order, so that results are the same
- * in every run. A block that keeps spinning lets later ones in beside it. With a seed, the order of blocks is a
- * permutation and several blocks take turns after random amounts of work; more of them where the launch runs beside
+ * Kernels whose blocks cannot talk to each other run on DOVETAIL_SOFTGPU_THREADS threads (default: one per CPU),
+ * started only when the launch has lasted HELP_AFTER; the others run on one thread, in block order, so that results are
+ * the same in every run. A block that keeps spinning lets later ones in beside it. With a seed, the order of blocks is
+ * a permutation and several blocks take turns after random amounts of work; more of them where the launch runs beside
  * others (sg_beside), so that those begin while this one's blocks are at work.
  *
  * The first fault in block order wins: blocks after it are not started, blocks before it run on. Cancellation and the

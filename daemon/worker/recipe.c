@@ -1,6 +1,6 @@
 /* A plan from an imported recipe (cache/recipe.c), before any search: the rewrites that it names are made of this
- * poster's kernels and go through the whole gate (rewrite/plan/recipe.c); the plan that comes of it must have the digest
- * that the bundle's had.
+ * poster's kernels and go through the whole gate (rewrite/plan/recipe.c); the plan that comes of it must have the
+ * digest that the bundle's had.
  *
  *   no recipe of the key, or one that was refused ──▶ 0: plan as ever
  *   it leads to a plan ─▶ equal digest ──▶ 1: a plan of this host like any other, `verified.reverified` says when; the

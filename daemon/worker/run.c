@@ -4,10 +4,11 @@
  * once, and each output and inout buffer is read back and hashed before the timing replays touch them. A plan is run
  * only if what it assumes holds for this binding: alignment of buffers and content of constants are checked, and one
  * that does not fit is refused, naming the assumption; so is one whose streams and `after` do not hold every hazard
- * (rewrite/gate/waits.c). On a real device what runs of the plan is machine code that was compared with the posted kernels,
- * when it was planned or here (rewrite/gate/machine-code.c); where that cannot be said the posted launches run instead, with
- * a warning, and `fallback` in the answer says why. `dump` adds the bytes as base64. `check` (or the document's own
- * member of that name) and `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
+ * (rewrite/gate/waits.c). On a real device what runs of the plan is machine code that was compared with the posted
+ * kernels, when it was planned or here (rewrite/gate/machine-code.c); where that cannot be said the posted launches run
+ * instead, with a warning, and `fallback` in the answer says why. `dump` adds the bytes as base64. `check` (or the
+ * document's own member of that name) and `schedule` are the software device's checking modes and order of blocks
+ * (docs/CHECKING.md).
  */
 #include <stdio.h>
 #include <stdlib.h>

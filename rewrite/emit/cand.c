@@ -1,8 +1,8 @@
 /* A candidate from its launches to its end: facts of each body, the components of a pair, and what must be freed.
  *
  * rw_cand_open takes any number of launches and reads each kernel. rw_cand_init is the same for a pair with a hazard,
- * whose blocks it sorts into components. Both are cheap: nothing is compiled, and nothing is said about legality. What a
- * launch without a kernel leaves empty, the predicates refuse (plain_launches, block_map).
+ * whose blocks it sorts into components. Both are cheap: nothing is compiled, and nothing is said about legality. What
+ * a launch without a kernel leaves empty, the predicates refuse (plain_launches, block_map).
  */
 #include "rewrite/emit/emit.h"
 

@@ -63,8 +63,8 @@ void rw_drop_hints(struct ptx_inst *i); /* copy.c: a load, or store, without .nc
 
 /* The program's graph, every module as PTX, unused ones left out. New reference. */
 json_t *rw_graph_ptx(const struct dev_prog *p);
-/* The same without launches. gone, by launch (NULL: none): it does not count as a user; also, by module (NULL: none): it
- * stays, used or not. */
+/* The same without launches. gone, by launch (NULL: none): it does not count as a user; also, by module (NULL: none):
+ * it stays, used or not. */
 json_t *rw_graph_frame(const struct dev_prog *p, const bool *gone, const bool *also);
 
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);

@@ -1,5 +1,5 @@
-/* A kernel on its way: its frame (join.c), and the instructions of one body at a time (copy.c). For emit/ itself, and for
- * inline/, which has a frame of its own. */
+/* A kernel on its way: its frame (join.c), and the instructions of one body at a time (copy.c). For emit/ itself, and
+ * for inline/, which has a frame of its own. */
 #ifndef DT_REWRITE_JOIN_H
 #define DT_REWRITE_JOIN_H
 

@@ -1,7 +1,8 @@
 /* The tables of predicates and their users.
  *
  * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the table's order; the
- * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. INLINE rows are in inline/legal.c.
+ * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. INLINE rows are in
+ * inline/legal.c.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/facts/legal.h"

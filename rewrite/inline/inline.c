@@ -208,7 +208,7 @@ static struct ptx_opnd component(const struct ptx_opnd *o, unsigned k)
     return o->kind == PTX_O_VEC ? o->elem[k] : *o;
 }
 
-/* ---- what becomes of the guest's instructions (struct rw_guest) --------------------------------------------------- */
+/* ---- what becomes of the guest's instructions (struct rw_guest) -------------------------------------------------- */
 
 static bool is_joint(void *site, const struct ptx_inst *posted)
 {

@@ -265,7 +265,7 @@ static json_t *verified(const struct rw_planner *p)
     json_t *o = same ? json_pack("{s:b,s:b}", "bitwise", clean, "unchanged", 1)
                      : json_pack("{s:b,s:I,s:I,s:s}", "bitwise", clean && p->verified_inputs > 0, "inputs",
                                  (json_int_t)p->verified_inputs, "schedules", (json_int_t)p->verified_schedules,
-                                  "device", dev_kind(dev_info(p->dev)));
+                                 "device", dev_kind(dev_info(p->dev)));
     bool ok = o && (!p->gate.original.races || put(o, "races", json_true()));
     if (ok && !same && p->sampled[1])
         ok = put(o, "sampled",

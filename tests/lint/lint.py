@@ -8,6 +8,7 @@
   names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root or from
              the folder of whoever names it
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
+  rows       every row of legal.def and legal-solo.def is named in docs/LEGALITY.md
   banned     functions that overrun or that hide errors; not in tests
   paths      no path of somebody's machine, in any text file
   shell      scripts set -euo pipefail
@@ -140,6 +141,12 @@ def lint_names(path, text, there, bare):
             yield text.count("\n", 0, m.start()) + 1, f"names: there is no {name}"
 
 
+def lint_rows(text, page):
+    for m in re.finditer(r"^(?:LEGAL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)", text, re.M):
+        if f"`{m[1]}`" not in page:
+            yield text.count("\n", 0, m.start()) + 1, f"rows: {m[1]} is not in docs/LEGALITY.md"
+
+
 def lint_columns(path, text):
     for n, line in enumerate(text.split("\n"), 1):
         if len(line) > COLUMNS and (not path.endswith(".def") or re.match(r"\s*(/\*.*\*/\s*$|/\*[^*]*$|\* )", line)):
@@ -171,6 +178,8 @@ def main():
             found += lint_columns(path, text)
         if path.endswith((".c", ".h", ".def", ".inc", ".map", ".md", ".py", ".sh", ".build")) or text.startswith("#!"):
             found += lint_names(path, text, there, bare)
+        if os.path.basename(path) in ("legal.def", "legal-solo.def"):
+            found += lint_rows(text, open(os.path.join(root, "docs/LEGALITY.md"), encoding="utf-8").read())
         for m in PATHS.finditer(text):
             found.append((text.count("\n", 0, m.start()) + 1, f"paths: {text[m.start():m.start() + 30].split()[0]}"))
         if text.startswith(("#!/usr/bin/env bash", "#!/bin/bash")) and "set -euo pipefail" not in text:

@@ -1,5 +1,5 @@
-/* The performance library (rewrite/gate/library.c): the plan is the same with and without it, whatever is in it; and less
- * runs.
+/* The performance library (rewrite/gate/library.c): the plan is the same with and without it, whatever is in it; and
+ * less runs.
  *
  * The store here is a list in memory that counts. Four element-wise kernels in a chain; in one graph a kernel whose
  * branch data decides. Entries are used again by another planning, by a graph with other data, and not by one on whose

@@ -1,5 +1,5 @@
-/* Prefetch (rewrite/kinds/prefetch.c): what is fetched, by whom and how, that every byte stays, and that the planner keeps it
- * where the graph does not fit the L2 and the producer leaves DRAM idle, and proposes nothing where all fits.
+/* Prefetch (rewrite/kinds/prefetch.c): what is fetched, by whom and how, that every byte stays, and that the planner
+ * keeps it where the graph does not fit the L2 and the producer leaves DRAM idle, and proposes nothing where all fits.
  *
  * l4 has 48 MB of L2. The producer computes for long; the consumer reads 8 MB of weights; two more launches read 48 MB
  * each, so that less stays of the last pass.

@@ -1,5 +1,5 @@
-/* Recipes (rewrite/plan/recipe.c): followed they give the plan that they are of, and nothing else is tried; from strangers
- * they are refused with the step and the reason, whatever is in them, and nothing comes of them.
+/* Recipes (rewrite/plan/recipe.c): followed they give the plan that they are of, and nothing else is tried; from
+ * strangers they are refused with the step and the reason, whatever is in them, and nothing comes of them.
  */
 #include "memo-list.h"
 #include "rewrite-world.h"

@@ -1,6 +1,6 @@
-/* Programmatic launch (rewrite/kinds/programmatic.c): every condition of legal-solo.def broken on purpose; where the wait and
- * the trigger come to stand; and the plan as a whole held to the original under several orders, where the static check
- * and the model agree that it is right and no slower.
+/* Programmatic launch (rewrite/kinds/programmatic.c): every condition of legal-solo.def broken on purpose; where the
+ * wait and the trigger come to stand; and the plan as a whole held to the original under several orders, where the
+ * static check and the model agree that it is right and no slower.
  */
 #include "rewrite-world.h"
 

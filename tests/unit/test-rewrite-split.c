@@ -1,5 +1,5 @@
-/* Split (rewrite/kinds/split.c): plans made of it hold the original's bytes under any order that streams allow, keep every
- * hazard, and are faster in the model where there is a tail to hide; the conditions on kernels whose blocks are
+/* Split (rewrite/kinds/split.c): plans made of it hold the original's bytes under any order that streams allow, keep
+ * every hazard, and are faster in the model where there is a tail to hide; the conditions on kernels whose blocks are
  * numbered anew.
  *
  * The producer takes 200 KB of shared memory a block, so one block an SM: 132 a wave on h200. Its blocks work for a

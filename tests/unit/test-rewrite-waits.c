@@ -1,6 +1,6 @@
-/* The static check of a plan's order (rewrite/gate/waits.c): each condition broken on purpose, and plans that hold. On the
- * software device: what the check says must agree with what comes out, and programmatic edges must show in the modelled
- * time.
+/* The static check of a plan's order (rewrite/gate/waits.c): each condition broken on purpose, and plans that hold. On
+ * the software device: what the check says must agree with what comes out, and programmatic edges must show in the
+ * modelled time.
  *
  * Four kernels of 64 threads a block: copy (y = 2 x), add (y = w h, with griddepcontrol.wait at a place that each case
  * gives), stop (as add, but some threads leave before the wait), nc (as add, h by .nc).

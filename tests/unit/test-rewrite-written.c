@@ -1,5 +1,5 @@
-/* The plan document read back (rewrite/plan/written.c): what is printed of a state with two streams, an `after` that no data
- * needs, a programmatic launch, a cluster, a memset, a copy and every kind of argument is that state; with any one
+/* The plan document read back (rewrite/plan/written.c): what is printed of a state with two streams, an `after` that no
+ * data needs, a programmatic launch, a cluster, a memset, a copy and every kind of argument is that state; with any one
  * thing changed it is not, and the planner that notices gives the posted launches back. */
 #include "rewrite-plans.h"
 
