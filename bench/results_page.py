@@ -67,7 +67,8 @@ def part(folder):
             if name not in newest or d["date"] >= newest[name][0]:
                 newest[name] = (d["date"], path)
     if not newest:
-        return ["No GPU has been measured yet: every time on this page is modeled or of the software device itself. `./dev gpu` does it (docs/GPU.md).", ""]
+        return ["No GPU has been measured yet: every time on this page is modeled or of the software device itself.",
+                "`./dev gpu` measures one (docs/GPU.md).", ""]
     return [line for _, (_, path) in sorted(newest.items()) for line in one(path)]
 
 

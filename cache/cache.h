@@ -50,7 +50,7 @@ json_t *cache_stats(struct cache *c);
 
 /* ---- footprints of launches, performance library (kept.c): bytes under a key that says all they depend on -------- */
 enum cache_kept {
-    CACHE_FOOTPRINTS, /* what launches touch (analysis/memo.c) */
+    CACHE_FOOTPRINTS, /* what launches touch (analysis/record/memo.c) */
     CACHE_TRIALS      /* what rewrites cost (rewrite/gate/library.c) */
 };
 #define CACHE_KEPT 2

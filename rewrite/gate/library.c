@@ -6,7 +6,7 @@
  *     S, T, and what nobody reads any more: trial.c's key (texts, geometry, arguments, sizes of buffers; nobody's
  *     names);
  *     what the buffers hold that they touch; not where all of S and T execute the same whatever that is
- *     (analysis/steady.c);
+ *     (analysis/taint/steady.c);
  *     the versions of dovetail, of the rewriter and of this file, and the planner's stamp: device, its figures,
  *     compilers.
  * The key is a SHA-256 of these. So a planning with the library decides as one without, and its plan is the same byte

@@ -12,7 +12,7 @@
  *     it left;
  *     chip, driver, toolkits, versions of dovetail and rewriter: the planner's stamp.
  * So repeated layers are measured once, and another planning, of this graph or another, measures what is new in it.
- * Launches that execute otherwise on other data (analysis/steady.c) are measured each time.
+ * Launches that execute otherwise on other data (analysis/taint/steady.c) are measured each time.
  *
  * An interval decides if it is away from zero by half its width or more: then 95 % became four nines, and the sign is
  * not in doubt. And it decides that there is nothing to gain if its upper end is less than a hundredth of what those

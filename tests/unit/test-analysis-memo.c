@@ -1,4 +1,4 @@
-/* Footprints that are kept (analysis/memo.c): who hits, who must miss, and bytes that are not right.
+/* Footprints that are kept (analysis/record/memo.c): who hits, who must miss, and bytes that are not right.
  *
  * The store here is a list in memory that counts. Kernels: one that is summarised, one that a table of constants leads,
  * one with a shuffle in its address (which runs as its slice on the device). Whatever comes out of the store, results

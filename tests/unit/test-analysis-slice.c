@@ -1,4 +1,4 @@
-/* Sliced launches (analysis/slice.c): the same result as whole launches, for far fewer instructions.
+/* Sliced launches (analysis/instrument/slice.c): the same result as whole launches, for far fewer instructions.
  *
  * Every corpus graph and random graphs are analysed twice, sliced and with `no_slice`; footprints, block by block, and
  * the analysis documents with their maps must be equal. The random kernels mix what a slice drops, keeps, and must

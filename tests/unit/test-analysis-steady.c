@@ -1,4 +1,4 @@
-/* ana_steady (analysis/steady.c): each kernel says what it is, and those that are steady execute the same work on two
+/* ana_steady (analysis/taint/steady.c): each kernel says what it is, and those that are steady execute the same work on two
  * inputs. */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* Summaries (analysis/summary.c): footprints found without running a kernel are those of the kernel run whole.
+/* Summaries (analysis/summary/summary.c): footprints found without running a kernel are those of the kernel run whole.
  *
  * The recorder, which sets a bit for every access that the software device executes, is the reference. Kernels by hand
  * aim at where a summary could be wrong: arithmetic that wraps, rounds that do not divide, guards of every kind, loops

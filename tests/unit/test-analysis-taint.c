@@ -1,4 +1,4 @@
-/* analysis/taint.c: what may be called proved, on small kernels in PTX. */
+/* analysis/taint/taint.c: what may be called proved, on small kernels in PTX. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
