@@ -8,9 +8,9 @@
  *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
  *                    compared
  *
- * What kernels do is analysis/report/warnings.c's and the gate's. A list holds DT_MAX_WARNINGS at most and counts the others,
- * so that a hostile document gets no answer larger than itself. Plans have no such warnings: they are not written by
- * hand, and other versions may say more in them.
+ * What kernels do is analysis/report/warnings.c's and the gate's. A list holds DT_MAX_WARNINGS at most and counts the
+ * others, so that a hostile document gets no answer larger than itself. Plans have no such warnings: they are not
+ * written by hand, and other versions may say more in them.
  *
  * The document has been parsed before (parse.c): types are right where a member is known.
  */

@@ -11,8 +11,8 @@
  *   not        a block that alone is too large; clusters and blocks that talk, where there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so that the same
- * graph gives the same warnings. What the footprints show (analysis/report/warnings.c) comes besides; of the same launch and
- * code only one is told, that which was seen.
+ * graph gives the same warnings. What the footprints show (analysis/report/warnings.c) comes besides; of the same
+ * launch and code only one is told, that which was seen.
  *
  * Software device only: on a real one the footprints are all there is. A launch that faults under the checks (an
  * intermediate whose fill it needs, a race detector without memory) ends them: the others are not looked at, and it is

@@ -1,7 +1,7 @@
 /* Which thread of the guest has which element, and which of a thread's elements it is.
  *
  * They are found from the byte offset that the host is at. Each access of the guest to the shared buffer is taken from
- * its trace (analysis/trace.c: exact, for every thread of every block), and every unit of it must be at
+ * its trace (analysis/record/trace.c: exact, for every thread of every block), and every unit of it must be at
  *
  *     offset = at[slot] + sx tid.x + sy tid.y + sz tid.z + bx ctaid.x + by ctaid.y + bz ctaid.z
  *

@@ -6,9 +6,9 @@
  * (written.c); where they differ, the plan is the posted launches. `assumes`: per buffer the alignment its widest
  * access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every constant buffer that is used. A
  * `data-dependent` map assumes nothing, it is a superset; so is one of addresses or guards that go through results
- * whose bits PTX leaves open (analysis/taint/taint.c), which another device may have others of. So `maps`, the device that
- * the maps were made on, is said, and nobody need check it. `machine_code`: who assembled the `cubin` that each module
- * has that is not a posted one, where an assembler is at hand.
+ * whose bits PTX leaves open (analysis/taint/taint.c), which another device may have others of. So `maps`, the device
+ * that the maps were made on, is said, and nobody need check it. `machine_code`: who assembled the `cubin` that each
+ * module has that is not a posted one, where an assembler is at hand.
  * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are
  * laid in a row), `checked` and `warnings` (original.c), before_us and after_us of a rewrite that was timed, assembler
  * and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the device made, and how many

@@ -7,7 +7,7 @@
  * depends on, so whoever relies on more than that is found out.
  *
  * Each kernel has a thread, and one of all the threads runs: the turn passes here, from kernel to kernel, between
- * helpings of work of their blocks (softgpu/exec.c). Which one comes next is drawn from the schedule's seed. How much
+ * helpings of work of their blocks (softgpu/launch.c). Which one comes next is drawn from the schedule's seed. How much
  * is delayed, by seed modulo 4:
  *
  *     1, 2   every fourth node is late: it has a turn only when no other can go on, so all that does not wait for it
