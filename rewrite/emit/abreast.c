@@ -30,23 +30,23 @@ static bool may(const struct rw_body *b)
 static void set(struct rw_cand *c, uint32_t threads)
 {
     c->threads = threads;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        uint32_t most = c->comps.list[s].max, w = threads / (c->body[s].threads ? c->body[s].threads : 1);
-        c->abreast[s] = c->beside || !may(&c->body[s]) || most < 2 || w < 2 ? 1 : w < most ? w : most;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        uint32_t most = c->lists.list[s].max, w = threads / (c->facts.body[s].threads ? c->facts.body[s].threads : 1);
+        c->abreast[s] = c->beside || !may(&c->facts.body[s]) || most < 2 || w < 2 ? 1 : w < most ? w : most;
     }
 }
 
 void rw_abreast(struct rw_cand *c)
 {
-    uint32_t least = 0, sms = c->dev->sms ? c->dev->sms : 1,
-             room = THREADS / ((c->comps.n + sms - 1) / sms + !c->comps.n), t;
-    for (uint32_t s = 0; s < c->nbody; s++)
-        if (c->body[s].threads > least)
-            least = c->body[s].threads;
+    uint32_t least = 0, sms = c->facts.dev->sms ? c->facts.dev->sms : 1,
+             room = THREADS / ((c->lists.n + sms - 1) / sms + !c->lists.n), t;
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
+        if (c->facts.body[s].threads > least)
+            least = c->facts.body[s].threads;
     least = t = (least + 31) / 32 * 32;
-    for (uint32_t s = 0; s < c->nbody && !c->beside && !c->narrow; s++) {
-        uint32_t own = c->body[s].threads, most = c->comps.list[s].max;
-        if (!may(&c->body[s]) || own > room)
+    for (uint32_t s = 0; s < c->facts.nbody && !c->beside && !c->narrow; s++) {
+        uint32_t own = c->facts.body[s].threads, most = c->lists.list[s].max;
+        if (!may(&c->facts.body[s]) || own > room)
             continue;
         most = most < room / own ? most : room / own;
         t = own * most > t ? own * most : t;

@@ -21,17 +21,17 @@ int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev
 {
     static const struct rw_options defaults;
     memset(c, 0, sizeof *c);
-    c->dev = dev;
-    c->prog = p;
-    c->ana = a;
-    c->opt = o ? o : &defaults;
-    c->nbody = n;
+    c->facts.dev = dev;
+    c->facts.prog = p;
+    c->facts.ana = a;
+    c->facts.opt = o ? o : &defaults;
+    c->facts.nbody = n;
     c->level = RW_LEVEL_GLOBAL;
-    memcpy(c->launch, launch, n * sizeof *launch);
+    memcpy(c->facts.launch, launch, n * sizeof *launch);
     for (uint32_t s = 0; s < n; s++) {
         if (p->graph->launch[launch[s]].kind != DT_KERNEL)
             return 0; /* plain_launches refuses it */
-        int r = rw_body_init(&c->arena, p, launch[s], NULL, &c->body[s], e);
+        int r = rw_body_init(&c->arena, p, launch[s], NULL, &c->facts.body[s], e);
         if (r < 0)
             return r;
     }
@@ -46,23 +46,24 @@ int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev
     int r = rw_cand_open(c, dev, p, a, o, pair, 2, e);
     if (r < 0)
         return r;
-    c->edge = ana_find_edge(a, producer, consumer);
-    if (!c->edge)
+    c->facts.edge = ana_find_edge(a, producer, consumer);
+    if (!c->facts.edge)
         return dt_err_set(e, DT_E_INTERNAL, "launches %u and %u have no edge", producer, consumer);
-    if (!c->body[0].f || !c->body[1].f || !ana_rows_kept(&c->edge->any))
+    if (!c->facts.body[0].f || !c->facts.body[1].f || !ana_rows_kept(&c->facts.edge->any))
         return 0; /* plain_launches or block_map refuses it */
-    r = rw_comps_build(&c->arena, &c->edge->any, p->step[producer].blocks, p->step[consumer].blocks, c->body, &c->comps,
-                       e);
+    r = rw_comps_build(&c->arena, &c->facts.edge->any, p->step[producer].blocks, p->step[consumer].blocks,
+                       c->facts.body, &c->facts.comps, e);
+    c->lists = c->facts.comps;
     rw_abreast(c);
     return r;
 }
 
 void rw_cand_done(struct rw_cand *c)
 {
-    dt_str_done(&c->ptx);
+    dt_str_done(&c->made.ptx);
     dt_str_done(&c->no_redirect);
-    for (uint32_t s = 0; s < c->nbody; s++)
-        ptx_module_free(c->own[s]);
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
+        ptx_module_free(c->facts.own[s]);
     dt_arena_done(&c->arena);
     memset(c, 0, sizeof *c);
 }

@@ -51,9 +51,9 @@ static uint32_t up(uint32_t n, uint32_t by) { return (n + by - 1) / by; }
 
 uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], double *ret_us)
 {
-    const struct rw_comps *q = &c->comps;
+    const struct rw_comps *q = &c->lists;
     uint32_t most = q->list[0].max > q->list[1].max ? q->list[0].max : q->list[1].max, best = 0,
-             own = rw_cluster_own(c);
+             own = rw_cluster_own(&c->facts);
     double least = 0;
     for (uint32_t size = own ? own : 2; own ? size == own : size <= RW_CLUSTER_MAX && size <= most; size++) {
         double longest = 0, all = 0;
@@ -64,7 +64,7 @@ uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], doub
             longest = t > longest ? t : longest;
             all += t * size;
         }
-        all /= (double)(c->dev->sms ? c->dev->sms : 1);
+        all /= (double)(c->facts.dev->sms ? c->facts.dev->sms : 1);
         double us = all > longest ? all : longest;
         if (!best || us < least * (size > 8 && best <= 8 ? 0.9 : 0.999)) {
             best = size;
@@ -104,16 +104,15 @@ static bool by_formula(struct rw_list *l, const struct rw_list *of, uint32_t n, 
 int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e)
 {
     if (c->cluster)
-        c->comps = c->whole;
+        c->lists = c->facts.comps;
     c->cluster = size;
     if (!size)
         return 0;
-    uint32_t n = c->comps.n;
-    c->whole = c->comps;
-    c->comps = (struct rw_comps){.n = n * size};
+    uint32_t n = c->facts.comps.n;
+    c->lists = (struct rw_comps){.n = n * size};
     for (int s = 0; s < 2; s++) {
-        const struct rw_list *of = &c->whole.list[s];
-        struct rw_list *l = &c->comps.list[s];
+        const struct rw_list *of = &c->facts.comps.list[s];
+        struct rw_list *l = &c->lists.list[s];
         l->row = dt_new_array(&c->arena, uint32_t, (size_t)n * size + 2);
         l->col = of->col;
         if (!l->row)
@@ -134,17 +133,17 @@ int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e)
 
 bool rw_cluster_own_pairs(const struct rw_cand *c)
 {
-    const struct ana_rows *any = &c->edge->any;
-    const struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
+    const struct ana_rows *any = &c->facts.edge->any;
+    const struct rw_list *p = &c->lists.list[0], *q = &c->lists.list[1];
     /* what the second has to do with other ranks is behind a barrier of its cluster */
-    if (!c->body[0].ranks || c->body[1].ranks)
+    if (!c->facts.body[0].ranks || c->facts.body[1].ranks)
         return false;
-    uint32_t *rank = dt_calloc((size_t)c->body[0].step->blocks + 1, sizeof *rank);
+    uint32_t *rank = dt_calloc((size_t)c->facts.body[0].step->blocks + 1, sizeof *rank);
     bool own = rank != NULL && any->row;
-    for (uint32_t k = 0; k < c->comps.n && own; k++)
+    for (uint32_t k = 0; k < c->lists.n && own; k++)
         for (uint32_t i = p->row[k]; i < p->row[k + 1]; i++)
             rank[p->col[i]] = k;
-    for (uint32_t k = 0; k < c->comps.n && own; k++)
+    for (uint32_t k = 0; k < c->lists.n && own; k++)
         for (uint32_t i = q->row[k]; i < q->row[k + 1]; i++)
             for (uint32_t x = q->col[i] < any->nrow ? any->row[q->col[i]] : 0;
                  q->col[i] < any->nrow && x < any->row[q->col[i] + 1]; x++)
@@ -172,7 +171,7 @@ static struct place place_of(const struct rw_redirect *r, uint64_t o)
 bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const struct ana_set *box, const uint64_t *base,
                        uint32_t align, struct dt_str *why)
 {
-    uint32_t n = c->comps.n, first = UINT32_MAX;
+    uint32_t n = c->lists.n, first = UINT32_MAX;
     r->owners = 1;
     for (uint32_t i = 0; i < n; i++) {
         if (!box[i].n)

@@ -82,7 +82,7 @@ static int map_opnd(struct rw_join *j, struct rw_phase *p, struct ptx_opnd *o)
 /* What a geometry register is in the fused kernel: a register or a constant. */
 static struct ptx_opnd geometry(struct rw_join *j, struct rw_phase *p, unsigned sreg, int comp)
 {
-    const struct rw_body *b = &j->c->body[p->side];
+    const struct rw_body *b = &j->c->facts.body[p->side];
     struct ptx_opnd imm = {.kind = PTX_O_IMM, .comp = -1, .imm_type = PTX_S64};
     struct ptx_opnd reg = {.kind = PTX_O_REG, .comp = -1};
     if (sreg == PTX_SR_CLUSTER_NCTARANK)
@@ -189,11 +189,11 @@ static int copy_barrier(struct rw_join *j, struct rw_phase *p, struct ptx_inst *
 
 static bool written_here(const struct rw_cand *c, int side, uint64_t prov)
 {
-    const struct dt_launch *l = c->body[side].step->launch;
+    const struct dt_launch *l = c->facts.body[side].step->launch;
     if (prov & RW_PROV_OTHER)
         return true;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        const struct ana_launch *al = &c->ana->launch[c->launch[s]];
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct ana_launch *al = &c->facts.ana->launch[c->facts.launch[s]];
         for (uint32_t k = 0; k < al->naccess; k++)
             if (al->access[k].writes && (rw_args_of(l, al->access[k].buffer) & prov))
                 return true;
@@ -220,7 +220,7 @@ void rw_drop_hints(struct ptx_inst *i)
 
 void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct ptx_inst *o, struct ptx_inst *i)
 {
-    if (written_here(c, side, rw_prov_of(&c->body[side], o)))
+    if (written_here(c, side, rw_prov_of(&c->facts.body[side], o)))
         rw_drop_hints(i);
 }
 
@@ -229,7 +229,7 @@ static int redirection(const struct rw_join *j, const struct rw_phase *p, const 
 {
     if (!rw_in_shared(j->c) || !rw_is_global_access(i) || (i->op != PTX_OP_LD && i->op != PTX_OP_ST))
         return -1;
-    uint64_t m = rw_prov_of(&j->c->body[p->side], i);
+    uint64_t m = rw_prov_of(&j->c->facts.body[p->side], i);
     for (uint32_t k = 0; k < j->c->nredirect; k++)
         if (m & j->c->redirect[k].args[p->side] && !(m & ~j->c->redirect[k].args[p->side]))
             return (int)k;
@@ -303,7 +303,7 @@ static int shared_address(struct rw_join *j, struct rw_phase *p, const struct rw
 /* The argument that a ld.param reads, if no access to its buffer remains (drop_arg); NULL otherwise. */
 static const struct dt_arg *dropped_arg(const struct rw_join *j, const struct rw_phase *p, const struct ptx_inst *o)
 {
-    const struct rw_body *b = &j->c->body[p->side];
+    const struct rw_body *b = &j->c->facts.body[p->side];
     if (o->op != PTX_OP_LD || o->space != PTX_PARAM || j->c->level == RW_LEVEL_GLOBAL ||
         o->opnd[1].base_kind != PTX_O_VAR)
         return NULL;
@@ -348,7 +348,7 @@ static void on_write(uint32_t reg, bool write, void *user)
 
 static int copy_inst(struct rw_join *j, struct rw_phase *p, const struct ptx_inst *o)
 {
-    const struct rw_body *b = &j->c->body[p->side];
+    const struct rw_body *b = &j->c->facts.body[p->side];
     struct ptx_inst i = *o;
     struct ptx_opnd opnd[16];
     int x;
@@ -487,7 +487,7 @@ static int copy_parts(struct rw_join *j, struct rw_phase *p, const struct ptx_in
 
 int rw_copy_body(struct rw_join *j, struct rw_phase *p)
 {
-    const struct ptx_function *f = j->c->body[p->side].f;
+    const struct ptx_function *f = j->c->facts.body[p->side].f;
     p->nknown = 0;
     for (uint32_t n = 0; n < f->ninst; n++) {
         const struct ptx_inst *o = &f->inst[n];

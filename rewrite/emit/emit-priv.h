@@ -17,4 +17,7 @@ bool rw_cluster_owners(const struct rw_cand *c, struct rw_redirect *r, const str
  * program, as a document, or only a kernel that does not get so far. */
 bool rw_bundle_wanted(void); /* is there a place for them? */
 
+/* The number of the barrier between virtual blocks, -1: none is left. */
+int rw_phase_barrier(const struct rw_cand *c);
+
 #endif

@@ -6,7 +6,7 @@
 #ifndef DT_REWRITE_EMIT_H
 #define DT_REWRITE_EMIT_H
 
-#include "rewrite/facts/legal.h"
+#include "rewrite/emit/legal.h"
 
 /* Bodies of the launches alone. */
 int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
@@ -42,14 +42,14 @@ int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
 
 /* ---- the kernel (kernel.c, join.c, text.c) ----------------------------------------------------------------------- */
 
-/* Emit the fused kernel as PTX text into c->ptx, entry c->name; verified by ptx_verify and print-parse equality. */
+/* Emit the fused kernel as PTX text into c->made.ptx, entry c->made.entry; verified by ptx_verify and print-parse equality. */
 int rw_join(struct rw_cand *c, struct dt_err *e);
 /* Before and after it: arithmetic that nobody contracts otherwise, in all bodies (1: refused); the entry's name;
  * registers and spills (1: refused). */
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 void rw_name_entry(struct rw_cand *c);
 int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
-/* The kernel of what is decided and legal: c->ptx, c->res. 0; 1: the assembler or the resources refuse it, `why`;
+/* The kernel of what is decided and legal: c->made. 0; 1: the assembler or the resources refuse it, `why`;
  * negative: error. */
 int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 /* A kernel that was put together for a launch of `of`, as text: verified, and printed and parsed to itself. A failure

@@ -204,8 +204,9 @@ struct foot {
 static struct foot footprint(struct rw_cand *c, uint32_t k, uint32_t buffer, struct dt_arena *a)
 {
     struct foot f = {0};
-    const struct ana_launch *pl = &c->ana->launch[c->launch[0]], *cl = &c->ana->launch[c->launch[1]];
-    const struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
+    const struct ana_launch *pl = &c->facts.ana->launch[c->facts.launch[0]],
+                            *cl = &c->facts.ana->launch[c->facts.launch[1]];
+    const struct rw_list *p = &c->lists.list[0], *q = &c->lists.list[1];
     for (uint32_t i = p->row[k]; i < p->row[k + 1]; i++) {
         const struct ana_touch *t = touch_of(pl, p->col[i], buffer);
         if (!t)
@@ -320,9 +321,10 @@ static void fit_base(struct rw_redirect *r, const struct ana_set *box, const uin
 /* 1 redirected, 0 not (why says), negative error. */
 static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *ret, struct dt_str *why, struct dt_err *e)
 {
-    const struct ana_launch *pl = &c->ana->launch[c->launch[0]], *cl = &c->ana->launch[c->launch[1]];
+    const struct ana_launch *pl = &c->facts.ana->launch[c->facts.launch[0]],
+                            *cl = &c->facts.ana->launch[c->facts.launch[1]];
     const struct ana_access *pa = access_of(pl, buffer), *ca = access_of(cl, buffer);
-    const struct dt_buffer *q = &c->prog->graph->buffer[buffer];
+    const struct dt_buffer *q = &c->facts.prog->graph->buffer[buffer];
     struct rw_redirect r = {.buffer = buffer};
     uint32_t align = 4;
     if (!pa || !ca || !pa->writes || !ca->reads)
@@ -340,11 +342,11 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         return 0;
     }
     for (int s = 0; s < 2; s++) {
-        r.args[s] = rw_args_of(c->body[s].step->launch, buffer);
-        if (!rw_sites_alone(&c->body[s], r.args[s], s == 0, &align, why))
+        r.args[s] = rw_args_of(c->facts.body[s].step->launch, buffer);
+        if (!rw_sites_alone(&c->facts.body[s], r.args[s], s == 0, &align, why))
             return 0;
     }
-    uint32_t n = c->comps.n, ranks = c->cluster ? c->cluster : 1;
+    uint32_t n = c->lists.n, ranks = c->cluster ? c->cluster : 1;
     struct dt_arena tmp = {0};
     struct foot *f = dt_new_array(&tmp, struct foot, n + 1);
     struct ana_set *box = dt_new_array(&tmp, struct ana_set, n + 1);
@@ -376,18 +378,18 @@ static int try_buffer(struct rw_cand *c, uint32_t buffer, struct rw_redirect *re
         r.step = (uint32_t)(base[1] - base[0]);
     fit_base(&r, box, base, n / ranks, ranks);
     r.keep_global = q->role != DT_INTERMEDIATE;
-    for (uint32_t k = 0; k < c->ana->nedge && !r.keep_global; k++) {
-        const struct ana_edge *x = &c->ana->edge[k];
-        bool served = x->consumer == c->launch[1]; /* from shared memory */
-        for (uint32_t j = 0; j < c->nset; j++)
-            served |= x->consumer == c->set[j];
-        if (x->producer != c->launch[0] || served || !ana_rows_pairs(&x->raw))
+    for (uint32_t k = 0; k < c->facts.ana->nedge && !r.keep_global; k++) {
+        const struct ana_edge *x = &c->facts.ana->edge[k];
+        bool served = x->consumer == c->facts.launch[1]; /* from shared memory */
+        for (uint32_t j = 0; j < c->facts.nset; j++)
+            served |= x->consumer == c->facts.set[j];
+        if (x->producer != c->facts.launch[0] || served || !ana_rows_pairs(&x->raw))
             continue;
         for (uint32_t j = 0; j < x->nbuffer; j++)
             r.keep_global |= x->buffer[j] == buffer;
     }
-    r.drop_arg = !r.keep_global && !ca->writes && rw_args_whole(c, r.args) &&
-                 rw_only_addresses(&c->body[0], r.args[0]) && rw_only_addresses(&c->body[1], r.args[1]);
+    r.drop_arg = !r.keep_global && !ca->writes && rw_args_whole(&c->facts, r.args) &&
+                 rw_only_addresses(&c->facts.body[0], r.args[0]) && rw_only_addresses(&c->facts.body[1], r.args[1]);
     *ret = r;
     out = 1;
 done:
@@ -397,19 +399,19 @@ done:
 
 int rw_fit(struct rw_cand *c, struct dt_err *e)
 {
-    c->redirect = dt_new_array(&c->arena, struct rw_redirect, c->edge->nbuffer + 1);
+    c->redirect = dt_new_array(&c->arena, struct rw_redirect, c->facts.edge->nbuffer + 1);
     c->nredirect = 0;
     dt_str_done(&c->no_redirect);
     if (!c->redirect)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t k = 0; k < c->edge->nbuffer; k++) {
+    for (uint32_t k = 0; k < c->facts.edge->nbuffer; k++) {
         struct dt_str why = {0};
-        int r = try_buffer(c, c->edge->buffer[k], &c->redirect[c->nredirect], &why, e);
+        int r = try_buffer(c, c->facts.edge->buffer[k], &c->redirect[c->nredirect], &why, e);
         if (r == 1)
             c->nredirect++;
         else if (r == 0 && why.len)
             dt_str_addf(&c->no_redirect, "%s'%s' stays in global memory: %s", c->no_redirect.len ? "; " : "",
-                        c->prog->graph->buffer[c->edge->buffer[k]].name, why.s);
+                        c->facts.prog->graph->buffer[c->facts.edge->buffer[k]].name, why.s);
         dt_str_done(&why);
         if (r < 0)
             return r;
@@ -422,11 +424,11 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why)
     uint64_t at = 0;
     rw_abreast(c);
     c->shared_align = 16;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        if (c->body[s].shared_bytes > at)
-            at = c->body[s].shared_bytes;
-        if (c->body[s].shared_align > c->shared_align)
-            c->shared_align = c->body[s].shared_align;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        if (c->facts.body[s].shared_bytes > at)
+            at = c->facts.body[s].shared_bytes;
+        if (c->facts.body[s].shared_align > c->shared_align)
+            c->shared_align = c->facts.body[s].shared_align;
     }
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         at = (at + 15) / 16 * 16;
@@ -437,12 +439,12 @@ bool rw_layout(struct rw_cand *c, struct dt_str *why)
         c->flow->slot_at = (uint32_t)(at + 15) / 16 * 16;
         at = c->flow->slot_at + 16;
     }
-    if (at > c->dev->shared_block_optin) {
+    if (at > c->facts.dev->shared_block_optin) {
         dt_str_addf(why, "it needs %llu bytes of shared memory, a block may have %u", (unsigned long long)at,
-                    c->dev->shared_block_optin);
+                    c->facts.dev->shared_block_optin);
         return false;
     }
     c->shared_bytes = (uint32_t)at;
-    c->shared_dynamic = at > c->dev->shared_block;
+    c->shared_dynamic = at > c->facts.dev->shared_block;
     return true;
 }

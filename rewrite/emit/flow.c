@@ -136,7 +136,7 @@ int rw_flow_read(struct dt_arena *a, const struct ptx_function *entry, struct rw
 static struct ptx_var *data(struct rw_join *j, const char *suffix, size_t bytes, uint32_t align)
 {
     char name[160];
-    snprintf(name, sizeof name, "%s_%s", j->c->entry, suffix);
+    snprintf(name, sizeof name, "%s_%s", j->c->made.entry, suffix);
     struct ptx_var *v = ptx_var_new(j->m, NULL, name, PTX_CONST, PTX_B8, bytes, align);
     if (v && !(v->init = dt_arena_alloc(&j->m->arena, bytes)))
         return NULL;
@@ -165,7 +165,7 @@ int rw_flow_declare(struct rw_join *j)
     struct rw_flow *f = j->c->flow;
     char name[160];
     uint32_t nwait = f->wait_at[f->n];
-    snprintf(name, sizeof name, "%s_param_%u", j->c->entry, j->f->nparam);
+    snprintf(name, sizeof name, "%s_param_%u", j->c->made.entry, j->f->nparam);
     f->scratch = ptx_param_new(j->f, name, PTX_U64, 8, 8);
     f->table = data(j, "flow", counts_at(f) + 2 * (size_t)f->nflag, 4);
     if (!f->scratch || !f->table)
@@ -271,7 +271,7 @@ static int emit_fail(struct rw_join *j)
     char say[160];
     size_t said =
         (size_t)snprintf(say, sizeof say, "dataflow-fusion: it has not come after %u polls", RW_FLOW_POLLS) + 1;
-    size_t entry_at = said + strlen(file) + 1, bytes = entry_at + strlen(j->c->entry) + 1;
+    size_t entry_at = said + strlen(file) + 1, bytes = entry_at + strlen(j->c->made.entry) + 1;
     struct ptx_var *text = data(j, "says", bytes, 1);
     const char *a = reg(j, PTX_B64, "dt_s"), *b = reg(j, PTX_B64, "dt_s");
     int r;
@@ -279,7 +279,7 @@ static int emit_fail(struct rw_join *j)
         return dt_err_set(j->e, DT_E_NOMEM, "out of memory");
     memcpy(text->init, say, said);
     memcpy(text->init + said, file, strlen(file) + 1);
-    memcpy(text->init + entry_at, j->c->entry, strlen(j->c->entry) + 1);
+    memcpy(text->init + entry_at, j->c->made.entry, strlen(j->c->made.entry) + 1);
     for (unsigned k = 0; k < 5; k++) {
         char name[24];
         snprintf(name, sizeof name, "dt_fail%u", k);

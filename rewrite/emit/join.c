@@ -93,7 +93,7 @@ struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like)
         if (zero)
             snprintf(name, sizeof name, RW_ZERO_WORD "%u", k);
         else
-            snprintf(name, sizeof name, "%s_param_%u", j->c->entry, k);
+            snprintf(name, sizeof name, "%s_param_%u", j->c->made.entry, k);
         taken = false;
         for (uint32_t i = 0; i < j->f->nparam; i++)
             taken |= !strcmp(j->f->param[i]->name, name);
@@ -116,39 +116,39 @@ static bool dropped(const struct rw_cand *c, int s, uint32_t arg)
 static struct ptx_var *shared_param(struct rw_join *j, uint32_t s, uint32_t i)
 {
     const struct rw_cand *c = j->c;
-    const struct ptx_var *v = c->body[s].f->param[i];
+    const struct ptx_var *v = c->facts.body[s].f->param[i];
     struct ptx_var *to;
     uint32_t off;
-    for (uint32_t b = 0; b < s && i < c->body[s].step->launch->narg; b++)
-        for (uint32_t k = 0; k < c->body[b].f->nparam && k < c->body[b].step->launch->narg; k++) {
-            const struct ptx_var *w = c->body[b].f->param[k];
+    for (uint32_t b = 0; b < s && i < c->facts.body[s].step->launch->narg; b++)
+        for (uint32_t k = 0; k < c->facts.body[b].f->nparam && k < c->facts.body[b].step->launch->narg; k++) {
+            const struct ptx_var *w = c->facts.body[b].f->param[k];
             if (!rw_is_zero_word(v) && !rw_is_zero_word(w) && !dropped(c, (int)b, k) && w->bytes == v->bytes &&
                 w->align == v->align && w->is_array == v->is_array &&
-                rw_same_arg(&c->body[b].step->launch->arg[k], &c->body[s].step->launch->arg[i]) &&
+                rw_same_arg(&c->facts.body[b].step->launch->arg[k], &c->facts.body[s].step->launch->arg[i]) &&
                 (to = rw_map_var(j, (int)b, w, &off)))
                 return to;
         }
     return NULL;
 }
 
-/* The fused entry's parameters; c->arg_keep and c->arg_same say the same for the launch's arguments. */
+/* The fused entry's parameters; c->made.arg_keep and c->made.arg_same say the same for the launch's arguments. */
 static int make_params(struct rw_join *j)
 {
     struct rw_cand *c = j->c;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        const struct ptx_function *f = c->body[s].f;
-        c->arg_keep[s] = ~UINT64_C(0);
-        c->arg_same[s] = dt_new_array(&c->arena, bool, f->nparam + 1);
-        if (!c->arg_same[s])
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct ptx_function *f = c->facts.body[s].f;
+        c->made.arg_keep[s] = ~UINT64_C(0);
+        c->made.arg_same[s] = dt_new_array(&c->arena, bool, f->nparam + 1);
+        if (!c->made.arg_same[s])
             return nomem(j);
         for (uint32_t i = 0; i < f->nparam; i++) {
             const struct ptx_var *v = f->param[i];
             if (dropped(c, (int)s, i)) {
-                c->arg_keep[s] &= ~(UINT64_C(1) << i);
+                c->made.arg_keep[s] &= ~(UINT64_C(1) << i);
                 continue;
             }
             struct ptx_var *to = shared_param(j, s, i);
-            c->arg_same[s][i] = to != NULL;
+            c->made.arg_same[s][i] = to != NULL;
             if (!to && !(to = rw_new_param(j, v)))
                 return nomem(j);
             if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, (int)s}))
@@ -311,7 +311,7 @@ static int make_shared(struct rw_join *j)
     if (!c->shared_bytes)
         return 0;
     char name[160];
-    snprintf(name, sizeof name, "%s_smem", c->entry);
+    snprintf(name, sizeof name, "%s_smem", c->made.entry);
     /* `extern .shared` is declared at module scope */
     j->smem = ptx_var_new(j->m, c->shared_dynamic ? NULL : j->f, name, PTX_SHARED, PTX_B8,
                           c->shared_dynamic ? 0 : c->shared_bytes, c->shared_align);
@@ -322,9 +322,10 @@ static int make_shared(struct rw_join *j)
         j->smem->is_array = true;
         j->smem->bytes = 0;
     }
-    for (uint32_t s = 0; s < c->nbody; s++)
-        for (uint32_t k = 0; k < c->body[s].nshared; k++)
-            if (!dt_push(&j->vars, (struct rw_var_pair){c->body[s].shared_var[k], j->smem, c->body[s].shared_at[k], s}))
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
+        for (uint32_t k = 0; k < c->facts.body[s].nshared; k++)
+            if (!dt_push(&j->vars, (struct rw_var_pair){c->facts.body[s].shared_var[k], j->smem,
+                                                        c->facts.body[s].shared_at[k], s}))
                 return nomem(j);
     return 0;
 }
@@ -350,19 +351,19 @@ static int make_table(struct rw_join *j, struct table *t)
         return nomem(j);
     for (uint32_t k = 0; rw_in_shared(c) && k < c->nredirect; k++) {
         t->base[k] = (uint32_t)s.len;
-        for (uint32_t i = 0; !c->redirect[k].base_affine && i < c->comps.n; i++)
+        for (uint32_t i = 0; !c->redirect[k].base_affine && i < c->lists.n; i++)
             put(&s, c->redirect[k].base[i], 4);
     }
     for (int w = 4; w >= 2; w -= 2) /* wide entries first, for alignment */
-        for (uint32_t p = 0; p < c->nbody; p++) {
-            const struct rw_list *l = &c->comps.list[p];
+        for (uint32_t p = 0; p < c->facts.nbody; p++) {
+            const struct rw_list *l = &c->lists.list[p];
             if (l->affine || l->narrow != (w == 2))
                 continue;
             t->row[p] = (uint32_t)s.len;
-            for (uint32_t i = 0; l->m == UINT32_MAX && i <= c->comps.n; i++)
+            for (uint32_t i = 0; l->m == UINT32_MAX && i <= c->lists.n; i++)
                 put(&s, l->row[i], (unsigned)w);
             t->col[p] = (uint32_t)s.len;
-            for (uint32_t i = 0; i < l->row[c->comps.n]; i++)
+            for (uint32_t i = 0; i < l->row[c->lists.n]; i++)
                 put(&s, l->col[i], (unsigned)w);
         }
     int r = 0;
@@ -370,7 +371,7 @@ static int make_table(struct rw_join *j, struct table *t)
         r = nomem(j);
     else if (s.len) {
         char name[160];
-        snprintf(name, sizeof name, "%s_tab", c->entry);
+        snprintf(name, sizeof name, "%s_tab", c->made.entry);
         j->table = ptx_var_new(j->m, NULL, name, PTX_CONST, PTX_B8, s.len, 4);
         if (!j->table || !(j->table->init = dt_arena_alloc(&j->m->arena, s.len)))
             r = nomem(j);
@@ -499,7 +500,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
             return r;
         if (!q->drop_arg && q->args[p->side]) {
             unsigned arg = (unsigned)__builtin_ctzll(q->args[p->side]);
-            const struct ptx_var *from = c->body[p->side].f->param[arg];
+            const struct ptx_var *from = c->facts.body[p->side].f->param[arg];
             uint32_t off, w = new_reg(j, PTX_B64, "dt_w"), x = new_reg(j, PTX_B32, "dt_x");
             struct ptx_var *to = rw_map_var(j, p->side, from, &off);
             if (w == PTX_NO_REG || x == PTX_NO_REG || !to)
@@ -507,7 +508,7 @@ static int emit_bases(struct rw_join *j, struct rw_phase *p, const struct table 
             const char *W = rw_rname(j, w), *X = rw_rname(j, x);
             uint64_t at = 0, begin = 0;
             /* rw_sites_alone has seen that it has one */
-            rw_arg_address(&c->body[p->side].step->launch->arg[arg], &at, &begin);
+            rw_arg_address(&c->facts.body[p->side].step->launch->arg[arg], &at, &begin);
             long long offset = (int32_t)(uint32_t)begin;
             if ((r = rw_emit(j, "ld.param.u64 %s, [%s+%llu];", W, to->name, (unsigned long long)at)) < 0 ||
                 (r = rw_emit(j, "cvt.u32.u64 %s, %s;", X, W)) < 0 ||
@@ -528,8 +529,8 @@ int rw_emit_phase_barrier(struct rw_join *j, unsigned id)
 {
     bool warp = false;
     int r = 0;
-    for (uint32_t s = 0; s < j->c->nbody; s++)
-        warp |= j->c->body[s].convergent;
+    for (uint32_t s = 0; s < j->c->facts.nbody; s++)
+        warp |= j->c->facts.body[s].convergent;
     /* bodies with warp collectives want their warps whole again after a divergent exit */
     if (warp)
         r = rw_emit(j, "bar.warp.sync -1;");
@@ -567,9 +568,9 @@ static int emit_idle(struct rw_join *j, const struct rw_body *b)
 static int emit_phase(struct rw_join *j, int side, const struct table *t, unsigned barrier)
 {
     struct rw_cand *c = j->c;
-    const struct rw_body *b = &c->body[side];
-    const struct rw_list *l = &c->comps.list[side];
-    struct rw_phase p = {.side = side, .open = c->open[side]};
+    const struct rw_body *b = &c->facts.body[side];
+    const struct rw_list *l = &c->lists.list[side];
+    struct rw_phase p = {.side = side, .open = c->facts.open[side]};
     const struct ptx_function *f = b->f;
     /* group t / threads has block I + group of the list */
     uint32_t w = c->abreast[side], group = PTX_NO_REG, index = PTX_NO_REG, t_of = j->t;
@@ -712,10 +713,10 @@ const char *rw_target_of(const char *a, const char *b)
 
 int rw_copy_data(struct rw_join *j, int side)
 {
-    const struct ptx_function *f = j->c->body[side].f;
+    const struct ptx_function *f = j->c->facts.body[side].f;
     int r = copy_module_vars(j, f);
     if (r == 0)
-        r = copy_callees(j, f, j->c->open[side]);
+        r = copy_callees(j, f, j->c->facts.open[side]);
     return r < 0 ? r : copy_function_vars(j, f, j->f, side);
 }
 
@@ -723,13 +724,13 @@ int rw_copy_data(struct rw_join *j, int side)
  * others may read this block's shared memory. */
 static int emit_phases(struct rw_join *j, const struct table *t)
 {
-    const struct rw_comps *q = &j->c->comps;
+    const struct rw_comps *q = &j->c->lists;
     unsigned id = phase_barrier(j->c);
     bool own = j->c->cluster && rw_cluster_own_pairs(j->c), away = false;
     int r = 0;
     for (uint32_t k = 0; k < j->c->nredirect; k++)
         away |= !j->c->redirect[k].own;
-    for (uint32_t s = 0; s < j->c->nbody && r == 0; s++) {
+    for (uint32_t s = 0; s < j->c->facts.nbody && r == 0; s++) {
         if (s && j->c->cluster)
             r = rw_emit_phase_barrier(j, own ? id : UINT_MAX);
         else if (s && q->list[s - 1].m && q->list[s].m)
@@ -747,18 +748,18 @@ static int emit_beside(struct rw_join *j, const struct table *t)
 {
     const struct rw_cand *c = j->c;
     int r = 0;
-    for (uint32_t s = 0; s < c->nbody && r == 0; s++) {
+    for (uint32_t s = 0; s < c->facts.nbody && r == 0; s++) {
         uint32_t other = new_reg(j, PTX_PRED, "dt_other"), next = ptx_label_new(j->f, "NEXT");
         if (other == PTX_NO_REG || next == UINT32_MAX)
             return nomem(j);
-        if (s + 1 < c->nbody &&
+        if (s + 1 < c->facts.nbody &&
             ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, other), rw_rname(j, j->k), c->beside[s + 1])) < 0 ||
              (r = rw_emit_bra(j, next, other, false)) < 0))
             return r;
         if ((r = emit_phase(j, (int)s, t, 0)) < 0)
             return r;
         bool signals = c->flow && rw_flow_signals(c, s);
-        if (s + 1 < c->nbody &&
+        if (s + 1 < c->facts.nbody &&
             (r = signals ? rw_emit_bra(j, c->flow->tail, PTX_NO_REG, false) : rw_emit(j, "ret;")) == 0)
             r = rw_emit_label(j, next);
     }
@@ -767,10 +768,10 @@ static int emit_beside(struct rw_join *j, const struct table *t)
 
 int rw_join(struct rw_cand *c, struct dt_err *e)
 {
-    const char *target = c->body[0].f->module->target;
+    const char *target = c->facts.body[0].f->module->target;
     unsigned v = 600; /* barrier.sync and bar.warp.sync */
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        const struct ptx_module *m = c->body[s].f->module;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct ptx_module *m = c->facts.body[s].f->module;
         if (m->version_major * 100 + m->version_minor > v)
             v = m->version_major * 100 + m->version_minor;
         target = rw_target_of(target, m->target);
@@ -785,21 +786,21 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     }
     struct rw_join j = {.c = c, .e = e, .rank = PTX_NO_REG};
     struct table t = {0};
-    dt_str_done(&c->ptx);
-    c->zero_word = false; /* a barrier stands between them */
+    dt_str_done(&c->made.ptx);
+    c->made.zero_word = false; /* a barrier stands between them */
     j.m = ptx_module_new(v / 100, v % 100, target);
     if (!j.m)
         return nomem(&j);
     j.m->address_size = 64;
     int r = 0;
-    for (uint32_t s = 0; s < c->nbody && r == 0; s++)
-        if ((r = copy_module_vars(&j, c->body[s].f)) == 0)
-            r = copy_callees(&j, c->body[s].f, c->open[s]);
+    for (uint32_t s = 0; s < c->facts.nbody && r == 0; s++)
+        if ((r = copy_module_vars(&j, c->facts.body[s].f)) == 0)
+            r = copy_callees(&j, c->facts.body[s].f, c->facts.open[s]);
     if (r < 0)
         goto out;
     if ((r = make_table(&j, &t)) < 0 || (c->flow && (r = rw_flow_module(&j)) < 0))
         goto out;
-    j.f = ptx_function_new(j.m, c->entry, true);
+    j.f = ptx_function_new(j.m, c->made.entry, true);
     if (!j.f) {
         r = nomem(&j);
         goto out;
@@ -814,8 +815,8 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
     }
     if ((r = make_params(&j)) < 0 || (r = make_shared(&j)) < 0 || (c->flow && (r = rw_flow_declare(&j)) < 0))
         goto out;
-    for (uint32_t s = 0; s < c->nbody; s++)
-        if ((r = copy_function_vars(&j, c->body[s].f, j.f, (int)s)) < 0)
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
+        if ((r = copy_function_vars(&j, c->facts.body[s].f, j.f, (int)s)) < 0)
             goto out;
     j.t = new_reg(&j, PTX_U32, "dt_t");
     j.k = j.item = new_reg(&j, PTX_U32, "dt_k");
@@ -835,7 +836,7 @@ int rw_join(struct rw_cand *c, struct dt_err *e)
         (r = c->beside ? emit_beside(&j, &t) : emit_phases(&j, &t)) < 0 || (r = rw_emit(&j, "ret;")) < 0 ||
         (c->flow && (r = rw_flow_end(&j, phase_barrier(c))) < 0))
         goto out;
-    r = rw_text(j.m, c->prog, &c->ptx, e);
+    r = rw_text(j.m, c->facts.prog, &c->made.ptx, e);
 out:
     free(j.vars.p);
     free(j.funcs.p);

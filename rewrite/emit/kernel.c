@@ -17,21 +17,21 @@
  * with .rn (join does that), or with their contractions written out. 1: refused. */
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        const struct ptx_function *f = c->body[s].f;
-        enum dev_identity id = c->own[s] ? DEV_IDENTICAL : dev_identity(f->module, f->name, c->dev->arch);
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        const struct ptx_function *f = c->facts.body[s].f;
+        enum dev_identity id = c->facts.own[s] ? DEV_IDENTICAL : dev_identity(f->module, f->name, c->facts.dev->arch);
         if (id == DEV_CONTRACTED) {
-            c->own[s] = dev_explicit(f->module, f->name, c->dev->arch);
-            const struct ptx_function *g = c->own[s] ? ptx_find_function(c->own[s], f->name) : NULL;
-            int r = g ? rw_body_init(&c->arena, c->prog, c->launch[s], g, &c->body[s], e) : 0;
+            c->facts.own[s] = dev_explicit(f->module, f->name, c->facts.dev->arch);
+            const struct ptx_function *g = c->facts.own[s] ? ptx_find_function(c->facts.own[s], f->name) : NULL;
+            int r = g ? rw_body_init(&c->arena, c->facts.prog, c->facts.launch[s], g, &c->facts.body[s], e) : 0;
             if (r < 0)
                 return r;
             id = g ? DEV_IDENTICAL : id;
         }
-        c->open[s] = id == DEV_OPEN;
+        c->facts.open[s] = id == DEV_OPEN;
         if (id == DEV_IDENTICAL || id == DEV_OPEN)
             continue;
-        const char *name = c->body[s].step->launch->name;
+        const char *name = c->facts.body[s].step->launch->name;
         if (id == DEV_CONTRACTED)
             dt_str_addf(why,
                         "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; joined, they could be "
@@ -72,15 +72,16 @@ static const char *plain_name(const char *entry, size_t *len)
  * text. */
 void rw_name_entry(struct rw_cand *c)
 {
-    size_t at = (size_t)snprintf(c->entry, sizeof c->entry, "fused");
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        size_t n, room = (sizeof c->entry - 8 - at) / (c->nbody - s);
-        const char *from = plain_name(c->body[s].f->name, &n);
+    size_t at = (size_t)snprintf(c->made.entry, sizeof c->made.entry, "fused");
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        size_t n, room = (sizeof c->made.entry - 8 - at) / (c->facts.nbody - s);
+        const char *from = plain_name(c->facts.body[s].f->name, &n);
         if (n > 6 && !strncmp(from, "fused_", 6)) {
             from += 6;
             n -= 6;
         }
-        at += (size_t)snprintf(c->entry + at, sizeof c->entry - at, "_%.*s", (int)(n < room ? n : room), from);
+        at +=
+            (size_t)snprintf(c->made.entry + at, sizeof c->made.entry - at, "_%.*s", (int)(n < room ? n : room), from);
     }
 }
 
@@ -88,11 +89,11 @@ void rw_name_entry(struct rw_cand *c)
 int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     struct dt_err mine = {0};
-    int r = dev_resources(c->ptx.s, c->ptx.len, c->entry, c->dev->arch, &c->res, &mine);
+    int r = dev_resources(c->made.ptx.s, c->made.ptx.len, c->made.entry, c->facts.dev->arch, &c->made.res, &mine);
     if (r == DT_E_PTX || r == DT_E_COMPILE) {
         dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s",
                     mine.detail ? mine.detail : "?");
-        rw_bundle_kernel(c->prog, c->ptx.s, why->s ? why->s : "");
+        rw_bundle_kernel(c->facts.prog, c->made.ptx.s, why->s ? why->s : "");
         dt_err_done(&mine);
         return 1;
     }
@@ -101,18 +102,18 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
         return r;
     }
     dt_err_done(&mine);
-    uint64_t regs = (uint64_t)c->threads * ((c->res.registers + 7) / 8 * 8);
-    if (regs > c->dev->regs_sm) {
-        dt_str_addf(why, "resources: %u threads of %u registers do not fit an SM", c->threads, c->res.registers);
+    uint64_t regs = (uint64_t)c->threads * ((c->made.res.registers + 7) / 8 * 8);
+    if (regs > c->facts.dev->regs_sm) {
+        dt_str_addf(why, "resources: %u threads of %u registers do not fit an SM", c->threads, c->made.res.registers);
         return 1;
     }
     uint32_t spill = 0;
-    for (uint32_t s = 0; s < c->nbody; s++)
-        if (c->body[s].step->res.spill_bytes > spill)
-            spill = c->body[s].step->res.spill_bytes;
-    if (!c->res.estimated && c->res.spill_bytes > spill) {
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
+        if (c->facts.body[s].step->res.spill_bytes > spill)
+            spill = c->facts.body[s].step->res.spill_bytes;
+    if (!c->made.res.estimated && c->made.res.spill_bytes > spill) {
         dt_str_addf(why, "resources: with %u threads a block the fused kernel spills %u bytes of registers", c->threads,
-                    c->res.spill_bytes);
+                    c->made.res.spill_bytes);
         return 1;
     }
     return 0;

@@ -4,7 +4,7 @@
  * talk and share bytes; a conflict counts only where two clusters touch a byte and one of them writes it. That is found
  * from the footprints of the blocks: all intervals that are touched, sorted by where they begin, in one sweep.
  */
-#include "rewrite/facts/cand.h"
+#include "rewrite/facts/facts.h"
 
 #include <stdlib.h>
 
@@ -18,11 +18,11 @@ uint32_t rw_cluster_shape(const struct dt_launch *l, const struct ptx_function *
     return l->cluster[0] || f->reqnctapercluster[0] ? n : 0;
 }
 
-uint32_t rw_cluster_own(const struct rw_cand *c)
+uint32_t rw_cluster_own(const struct rw_facts *facts)
 {
     uint32_t n = 0;
-    for (uint32_t s = 0; s < c->nbody && !n; s++)
-        n = c->body[s].ranks;
+    for (uint32_t s = 0; s < facts->nbody && !n; s++)
+        n = facts->body[s].ranks;
     return n;
 }
 
@@ -73,10 +73,10 @@ static bool crossed(const struct span *s, size_t n)
     return false;
 }
 
-bool rw_cluster_conflict(const struct rw_cand *c, uint32_t s)
+bool rw_cluster_conflict(const struct rw_facts *facts, uint32_t s)
 {
-    const struct ana_launch *l = &c->ana->launch[c->launch[s]];
-    const struct rw_body *b = &c->body[s];
+    const struct ana_launch *l = &facts->ana->launch[facts->launch[s]];
+    const struct rw_body *b = &facts->body[s];
     struct dt_vec(struct span) v = {0};
     bool wrong = false;
     for (uint32_t k = 0; k < l->naccess && !wrong; k++) {

@@ -163,4 +163,32 @@ struct rw_arrivals { /* of a thread at its cluster's barriers */
 int rw_cluster_meets(const struct ptx_function *f, struct rw_arrivals *at, int *ret_barriers, const char **ret_wrong,
                      struct dt_err *e);
 
+/* ---- launches that may become one -------------------------------------------------------------------------------- */
+
+/* Facts of a candidate's launches. rw_cand_open and rw_cand_init (emit/cand.c) fill it in, a kind may add `set`, and
+ * rw_identity puts a body's explicit form in its place; everybody else reads. Arrays are in the candidate's arena. */
+struct rw_facts {
+    const struct dev_info *dev;
+    const struct dev_prog *prog;
+    const struct ana_result *ana;
+    const struct rw_options *opt;
+    uint32_t nbody;             /* 2 where there is an edge */
+    uint32_t launch[RW_BODIES]; /* producer, consumer; or what runs side by side */
+    struct rw_body body[RW_BODIES];
+    struct ptx_module *own[RW_BODIES]; /* where the body is not the program's entry but its explicit form */
+    bool open[RW_BODIES];              /* its products stay without .rn: no sum can meet them (device/identity.c) */
+    /* of a pair with a hazard, else NULL and empty: */
+    const struct ana_edge *edge;
+    struct rw_comps comps;
+    /* other launches whose reads do not keep an intermediate in global memory (recompute), NULL: none */
+    const uint32_t *set;
+    uint32_t nset;
+};
+/* The arguments, by side, are addresses and nothing else. */
+bool rw_args_whole(const struct rw_facts *facts, const uint64_t args[2]);
+/* The size of the clusters that a body uses itself; 0: none does. */
+uint32_t rw_cluster_own(const struct rw_facts *facts);
+/* Do blocks of two clusters of body s touch a byte in conflict? */
+bool rw_cluster_conflict(const struct rw_facts *facts, uint32_t s);
+
 #endif

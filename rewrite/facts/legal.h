@@ -1,35 +1,17 @@
-/* Legality: every condition of legal.def as a predicate, and those who ask them in order. */
+/* Conditions that facts decide: the LEGAL rows of legal.def, and what rewrites other than block fusion ask besides. */
 #ifndef DT_REWRITE_LEGAL_H
 #define DT_REWRITE_LEGAL_H
 
-#include "rewrite/facts/cand.h"
+#include "rewrite/facts/facts.h"
 
-typedef bool (*rw_predicate)(const struct rw_cand *c, struct dt_str *why);
-struct rw_legal {
-    const char *name; /* "machine-registers" */
-    rw_predicate fn;  /* true: holds; false: `why` is one sentence */
-};
-
-extern const struct rw_legal rw_legal[];
-extern const unsigned rw_nlegal;
-extern const struct rw_legal rw_cluster_legal[]; /* CLUSTER rows: asked besides at level `cluster` */
-extern const unsigned rw_ncluster_legal;
-
-/* The number of the barrier between virtual blocks, -1: none is left. */
-int rw_phase_barrier(const struct rw_cand *c);
-/* All predicates of LEGAL rows in order; false at the first that does not hold, `why` filled as "NAME: sentence". */
-bool rw_legal_check(const struct rw_cand *c, struct dt_str *why);
-/* The same with other rows. */
-bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand *c, struct dt_str *why);
-
-#define RW_LEGAL_ROW(NAME)                                                                                             \
-    {                                                                                                                  \
-#NAME, rw_legal_##NAME                                                                                         \
-    }
-#define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why);
-#define OTHER(NAME, text) LEGAL(NAME, text)
-#define INLINE(NAME, text) LEGAL(NAME, text)
-#define CLUSTER(NAME, text) LEGAL(NAME, text)
+/* True: the condition holds; false: `why` is one sentence. */
+typedef bool (*rw_facts_predicate)(const struct rw_facts *facts, struct dt_str *why);
+#define LEGAL(NAME, text) bool rw_legal_##NAME(const struct rw_facts *facts, struct dt_str *why);
 #include "rewrite/legal.def"
+bool rw_legal_unordered(const struct rw_facts *facts, struct dt_str *why);   /* parallel fusion */
+bool rw_legal_repeatable(const struct rw_facts *facts, struct dt_str *why);  /* recompute */
+bool rw_legal_inputs_stay(const struct rw_facts *facts, struct dt_str *why); /* recompute */
+/* False where a body has the find; the sentence names launch, line and thing: "'gemm' WHAT (`vprintf`, PTX line 7)". */
+bool rw_legal_none(const struct rw_facts *facts, enum rw_fact k, struct dt_str *why, const char *what);
 
 #endif

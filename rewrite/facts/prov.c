@@ -9,7 +9,6 @@
  * A module variable's, shared or local address is marked RW_PROV_LOCAL; arguments from number 62 on share
  * RW_PROV_OTHER.
  */
-#include "rewrite/facts/cand.h"
 #include "rewrite/facts/facts-priv.h"
 
 #include <stdlib.h>
@@ -44,10 +43,10 @@ bool rw_arg_address(const struct dt_arg *a, uint64_t *at, uint64_t *offset)
     return true;
 }
 
-bool rw_args_whole(const struct rw_cand *c, const uint64_t args[2])
+bool rw_args_whole(const struct rw_facts *facts, const uint64_t args[2])
 {
     for (int s = 0; s < 2; s++) {
-        const struct dt_launch *l = c->body[s].step->launch;
+        const struct dt_launch *l = facts->body[s].step->launch;
         for (uint32_t k = 0; k < l->narg && k < 62; k++)
             if (((args[s] >> k) & 1) && l->arg[k].kind != DT_ARG_BUFFER)
                 return false;

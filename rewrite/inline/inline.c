@@ -35,7 +35,7 @@
 
 const struct dt_launch *rw_inline_host(const struct rw_cand *c)
 {
-    return c->level <= RW_LEVEL_PROLOGUE && c->in ? c->body[c->in->host].step->launch : NULL;
+    return c->level <= RW_LEVEL_PROLOGUE && c->in ? c->facts.body[c->in->host].step->launch : NULL;
 }
 
 static int nomem(struct rw_join *j) { return dt_err_set(j->e, DT_E_NOMEM, "out of memory"); }
@@ -60,23 +60,23 @@ static int make_zero(struct rw_join *j)
 {
     static const struct ptx_var like = {.name = RW_ZERO_WORD, .type = PTX_U32, .bytes = 4, .align = 4};
     j->zero = rw_new_param(j, &like);
-    j->c->zero_word = true;
+    j->c->made.zero_word = true;
     return j->zero ? 0 : nomem(j);
 }
 
-/* The guest's parameters: those of the host with the same argument, or new ones. c->arg_keep and c->arg_same say so to
+/* The guest's parameters: those of the host with the same argument, or new ones. c->made.arg_keep and c->made.arg_same say so to
  * the launch. */
 static int make_params(struct rw_join *j)
 {
     struct rw_cand *c = j->c;
     int host = c->in->host, guest = c->in->guest;
-    const struct ptx_function *g = c->body[guest].f;
-    const struct dt_launch *hl = c->body[host].step->launch, *gl = c->body[guest].step->launch;
+    const struct ptx_function *g = c->facts.body[guest].f;
+    const struct dt_launch *hl = c->facts.body[host].step->launch, *gl = c->facts.body[guest].step->launch;
     uint32_t nhost = j->f->nparam, n = 0;
     struct ptx_var **own = dt_new_array(&c->arena, struct ptx_var *, nhost + 1);
     for (int s = 0; s < 2; s++) {
-        c->arg_keep[s] = ~UINT64_C(0);
-        if (!(c->arg_same[s] = dt_new_array(&c->arena, bool, c->body[s].f->nparam + 1)))
+        c->made.arg_keep[s] = ~UINT64_C(0);
+        if (!(c->made.arg_same[s] = dt_new_array(&c->arena, bool, c->facts.body[s].f->nparam + 1)))
             return nomem(j);
     }
     if (!own)
@@ -86,14 +86,14 @@ static int make_params(struct rw_join *j)
         const struct ptx_var *v = g->param[i];
         struct ptx_var *to = NULL;
         if (dropped(c, guest, i)) {
-            c->arg_keep[guest] &= ~(UINT64_C(1) << i);
+            c->made.arg_keep[guest] &= ~(UINT64_C(1) << i);
             continue;
         }
         for (uint32_t k = 0; k < nhost && k < hl->narg && i < gl->narg && !to; k++)
             if (!rw_is_zero_word(v) && !rw_is_zero_word(own[k]) && !dropped(c, host, k) && own[k]->bytes == v->bytes &&
                 own[k]->align == v->align && own[k]->is_array == v->is_array && rw_same_arg(&hl->arg[k], &gl->arg[i]))
                 to = own[k];
-        c->arg_same[guest][i] = to != NULL;
+        c->made.arg_same[guest][i] = to != NULL;
         if (!to && !(to = rw_new_param(j, v)))
             return nomem(j);
         if (!dt_push(&j->vars, (struct rw_var_pair){v, to, 0, guest}))
@@ -106,7 +106,7 @@ static int make_params(struct rw_join *j)
     for (int pass = 0; pass < 2; pass++)
         for (uint32_t i = pass == host ? 0 : nhost; i < (pass == host ? nhost : j->f->nparam); i++) {
             if (i < nhost && dropped(c, host, i)) {
-                c->arg_keep[host] &= ~(UINT64_C(1) << i);
+                c->made.arg_keep[host] &= ~(UINT64_C(1) << i);
                 continue;
             }
             list[n++] = j->f->param[i];
@@ -278,7 +278,7 @@ static int copy_constants(void *site, struct ptx_inst *i)
 static bool is_again(void *site)
 {
     const struct site *s = site;
-    return s->p.mask && rw_inline_again(s->j->c->in, s->j->c->body[s->p.side].f, s->p.at);
+    return s->p.mask && rw_inline_again(s->j->c->in, s->j->c->facts.body[s->p.side].f, s->p.at);
 }
 
 static int copy_label(void *site)
@@ -287,7 +287,7 @@ static int copy_label(void *site)
     struct rw_join *j = s->j;
     const struct rw_phase *p = &s->p;
     const struct rw_inline *n = j->c->in;
-    const struct ptx_function *f = j->c->body[p->side].f;
+    const struct ptx_function *f = j->c->facts.body[p->side].f;
     uint32_t k = n->loop ? n->loop - 1 : UINT32_MAX;
     while (k < f->ninst && k < p->at && f->inst[k].op == PTX_OP_LABEL)
         k++;
@@ -398,7 +398,7 @@ static int emit_group(struct site *s, unsigned k)
 {
     struct rw_join *j = s->j;
     const struct rw_inline *n = j->c->in;
-    const struct ptx_function *g = j->c->body[n->guest].f;
+    const struct ptx_function *g = j->c->facts.body[n->guest].f;
     for (uint32_t q = 0; q < g->nlabel; q++)
         if ((s->p.label[q] = ptx_label_new(j->f, "G")) == UINT32_MAX)
             return nomem(j);
@@ -487,9 +487,9 @@ static int prepare(struct site *s)
     struct rw_join *j = s->j;
     struct rw_cand *c = j->c;
     const struct rw_inline *n = c->in;
-    const struct rw_body *g = &c->body[n->guest];
+    const struct rw_body *g = &c->facts.body[n->guest];
     s->p.side = n->guest;
-    s->p.open = c->open[n->guest];
+    s->p.open = c->facts.open[n->guest];
     s->p.guest = &guest;
     s->p.site = s;
     s->p.reg = dt_new_array(&c->arena, uint32_t, g->f->nreg + 1);
@@ -512,8 +512,8 @@ static int prepare(struct site *s)
                 return DT_E_NOMEM;
         }
     }
-    s->shadow = dt_new_array(&c->arena, uint32_t, c->body[n->host].f->nreg + 1);
-    for (uint32_t k = 0; s->shadow && k <= c->body[n->host].f->nreg; k++)
+    s->shadow = dt_new_array(&c->arena, uint32_t, c->facts.body[n->host].f->nreg + 1);
+    for (uint32_t k = 0; s->shadow && k <= c->facts.body[n->host].f->nreg; k++)
         s->shadow[k] = PTX_NO_REG;
     s->rem = new_reg(j, PTX_U32, "dt_rem");
     s->tmp = new_reg(j, PTX_U32, "dt_t");
@@ -537,7 +537,7 @@ static int prepare(struct site *s)
 /* Is it a ld.param of an argument that points into the buffer? *ret: where, from its begin. */
 static bool loads_argument(const struct rw_cand *c, const struct ptx_inst *i, uint64_t *ret)
 {
-    const struct rw_body *h = &c->body[c->in->host];
+    const struct rw_body *h = &c->facts.body[c->in->host];
     if (i->op != PTX_OP_LD || i->space != PTX_PARAM || i->opnd[1].base_kind != PTX_O_VAR)
         return false;
     for (uint32_t k = 0; k < h->f->nparam && k < 62; k++)
@@ -567,7 +567,7 @@ static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct pt
 {
     struct rw_join *j = s->j;
     const struct rw_cand *c = j->c;
-    const struct rw_body *h = &c->body[c->in->host];
+    const struct rw_body *h = &c->facts.body[c->in->host];
     const uint64_t args = c->in->args[c->in->host];
     struct ptx_opnd opnd[4], two[2];
     struct ptx_inst x = *i;
@@ -606,7 +606,7 @@ static int emit_shadow(struct site *s, const struct ptx_inst *i, const struct pt
 static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret_n)
 {
     struct rw_cand *c = j->c;
-    const struct rw_body *h = &c->body[c->in->host], *g = &c->body[c->in->guest];
+    const struct rw_body *h = &c->facts.body[c->in->host], *g = &c->facts.body[c->in->guest];
     const struct ptx_module *hm = h->f->module, *gm = g->f->module;
     int r = ptx_clone(hm, h->f->name, &j->m, j->e);
     if (r < 0)
@@ -619,9 +619,9 @@ static int open_host(struct rw_join *j, struct ptx_inst **ret_old, uint32_t *ret
         j->m->version_minor = gm->version_minor;
     }
     j->m->target = dt_arena_strdup(&j->m->arena, rw_target_of(hm->target, gm->target));
-    j->f->name = dt_arena_strdup(&j->m->arena, c->entry);
+    j->f->name = dt_arena_strdup(&j->m->arena, c->made.entry);
     j->f->nloc = 0; /* lines of one text say nothing about two */
-    for (uint32_t k = 0; k < j->m->nfunc && !c->open[c->in->host]; k++)
+    for (uint32_t k = 0; k < j->m->nfunc && !c->facts.open[c->in->host]; k++)
         if (j->m->func[k] != j->f)
             dev_round_muls(j->m->func[k]);
     *ret_old = j->f->inst;
@@ -636,7 +636,7 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
     struct rw_join *j = s->j;
     struct rw_cand *c = j->c;
     const struct rw_inline *in = c->in;
-    const struct rw_body *h = &c->body[in->host];
+    const struct rw_body *h = &c->facts.body[in->host];
     int r = 0;
     for (uint32_t k = 0; k < n && r == 0; k++) {
         struct ptx_inst i = old[k];
@@ -654,7 +654,7 @@ static int emit_host(struct site *s, struct ptx_inst *old, uint32_t n)
         }
         if (in->drop_arg && loads_argument(c, o, &offset))
             i = move_number(&i, two, offset);
-        if (!c->open[in->host])
+        if (!c->facts.open[in->host])
             dev_round_mul(&i);
         if (i.op == PTX_OP_LD && rw_is_global_access(o))
             rw_drop_hints_if_written(c, in->host, o, &i);
@@ -679,14 +679,14 @@ int rw_inline_join(struct rw_cand *c, struct dt_err *e)
     struct site s = {.j = &j};
     struct ptx_inst *old = NULL;
     uint32_t n = 0;
-    dt_str_done(&c->ptx);
+    dt_str_done(&c->made.ptx);
     int r = open_host(&j, &old, &n);
     if (r == 0 && (r = rw_copy_data(&j, c->in->guest)) == 0 && (r = make_params(&j)) == 0 && (r = prepare(&s)) == 0 &&
         (r = emit_zero(&s)) == 0)
         r = emit_host(&s, old, n);
     if (r == 0) {
         entry_last(&j);
-        r = rw_text(j.m, c->prog, &c->ptx, e);
+        r = rw_text(j.m, c->facts.prog, &c->made.ptx, e);
     }
     free(j.vars.p);
     free(j.funcs.p);
@@ -700,9 +700,9 @@ int rw_inline_may(struct rw_cand *c, enum rw_level level, struct dt_str *why, st
     c->level = level;
     c->nredirect = 0;
     c->in = NULL;
-    if (!c->body[0].f || !c->body[1].f || !rw_legal_inline_check(c, why)) {
+    if (!c->facts.body[0].f || !c->facts.body[1].f || !rw_legal_inline_check(c, why)) {
         if (!why->len)
-            rw_legal_plain_launches(c, why);
+            rw_legal_plain_launches(&c->facts, why);
         return 1;
     }
     if ((r = rw_inline_look(c, level == RW_LEVEL_EPILOGUE ? 0 : 1, e)) < 0)
@@ -715,7 +715,7 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
     int r = rw_inline_may(c, level, why, e);
     if (r || (r = rw_identity(c, why, e)))
         return r;
-    if (c->own[0] || c->own[1]) {
+    if (c->facts.own[0] || c->facts.own[1]) {
         dt_str_add(why, "arithmetic-identity: only the form with its contractions written out could be inlined");
         return 1;
     }
@@ -727,7 +727,7 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
                                         .drop_arg = c->in->drop_arg,
                                         .args = {c->in->args[0], c->in->args[1]}};
     c->nredirect = 1;
-    c->threads = c->body[c->in->host].threads;
+    c->threads = c->facts.body[c->in->host].threads;
     rw_name_entry(c);
     if ((r = rw_inline_join(c, e)) < 0)
         return r;

@@ -5,7 +5,7 @@
 #include "rewrite/inline/inline-priv.h"
 
 #define INLINE(NAME, text)                                                                                             \
-    bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                                  \
+    static bool rw_legal_##NAME(const struct rw_cand *c, struct dt_str *why)                                           \
     {                                                                                                                  \
         const char *no = c->in ? c->in->no[RW_NO_##NAME] : NULL;                                                       \
         if (no)                                                                                                        \
@@ -15,7 +15,7 @@
 #include "rewrite/legal.def"
 
 const struct rw_legal rw_inline_legal[] = {
-#define ALSO(NAME) {#NAME, rw_legal_##NAME},
+#define ALSO(NAME) RW_LEGAL_ROW(NAME),
 #define INLINE(NAME, text) ALSO(NAME)
 #include "rewrite/legal.def"
 };

@@ -117,7 +117,7 @@ static bool is_induction(const struct rw_inline *n, const struct ptx_function *f
 int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
 {
     struct rw_inline *n = c->in;
-    const struct ptx_function *f = c->body[n->guest].f;
+    const struct ptx_function *f = c->facts.body[n->guest].f;
     struct ptx_cfg cfg;
     if (!n->loop)
         return 0;
@@ -162,7 +162,7 @@ static void on_set(uint32_t reg, bool write, void *user)
 int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
 {
     struct rw_inline *n = c->in;
-    const struct ptx_function *f = c->body[n->guest].f;
+    const struct ptx_function *f = c->facts.body[n->guest].f;
     struct ptx_cfg cfg;
     struct ptx_live live;
     int r = ptx_cfg_build(f, &cfg, e);

@@ -48,12 +48,15 @@ bool rw_refused(const struct rw_inline *n)
     return false;
 }
 
-const char *rw_launch_name(const struct rw_cand *c, int side) { return c->prog->graph->launch[c->launch[side]].name; }
+const char *rw_launch_name(const struct rw_cand *c, int side)
+{
+    return c->facts.prog->graph->launch[c->facts.launch[side]].name;
+}
 
 int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_fn fn, void *user, struct dt_err *e)
 {
     const char *why = NULL;
-    int r = ana_trace_launch(c->prog, c->launch[side], fn, user, &why, e);
+    int r = ana_trace_launch(c->facts.prog, c->facts.launch[side], fn, user, &why, e);
     if (r == 0)
         rw_no(c, k, "'%s' cannot be followed thread by thread: %s", rw_launch_name(c, side), why ? why : "?");
     return r < 0 ? r : 0;
@@ -63,7 +66,7 @@ int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_
 
 static void pointwise(struct rw_cand *c)
 {
-    const struct rw_body *b = &c->body[c->in->guest];
+    const struct rw_body *b = &c->facts.body[c->in->guest];
     static const enum rw_fact never[] = {RW_ASYNC, RW_CLUSTER,    RW_SIDE,        RW_ORDERED,      RW_MACHINE,
                                          RW_LANE,  RW_ACTIVEMASK, RW_BARRIER_REG, RW_BARRIER_SPLIT};
     const char *n = rw_launch_name(c, c->in->guest);
@@ -73,14 +76,14 @@ static void pointwise(struct rw_cand *c)
         rw_no(c, RW_NO_pointwise, "'%s' has shared memory", n);
     else if (b->convergent || b->cp_async)
         rw_no(c, RW_NO_pointwise, "threads of '%s' talk to each other", n);
-    else if (b->sets_carry && c->body[c->in->host].reads_carry) /* between what sets it there and what reads it */
+    else if (b->sets_carry && c->facts.body[c->in->host].reads_carry) /* between what sets it there and what reads it */
         rw_no(c, RW_NO_pointwise, "'%s' sets the carry flag, and '%s' reads it", n, rw_launch_name(c, c->in->host));
     for (unsigned k = 0; k < sizeof never / sizeof *never; k++)
         if (b->find[never[k]].set)
             rw_no(c, RW_NO_pointwise, "'%s' has `%.60s` (PTX line %u)", n,
                   b->find[never[k]].what ? b->find[never[k]].what : "?", b->find[never[k]].line);
-    for (uint32_t k = 0; k < c->ana->launch[c->launch[c->in->guest]].naccess; k++)
-        if (c->ana->launch[c->launch[c->in->guest]].access[k].atomics)
+    for (uint32_t k = 0; k < c->facts.ana->launch[c->facts.launch[c->in->guest]].naccess; k++)
+        if (c->facts.ana->launch[c->facts.launch[c->in->guest]].access[k].atomics)
             rw_no(c, RW_NO_pointwise, "'%s' has atomics", n);
 }
 
@@ -88,7 +91,7 @@ static void pointwise(struct rw_cand *c)
 
 struct rw_uses rw_inline_uses(const struct rw_cand *c, int side, uint32_t buffer, struct dt_arena *a)
 {
-    const struct ana_launch *l = &c->ana->launch[c->launch[side]];
+    const struct ana_launch *l = &c->facts.ana->launch[c->facts.launch[side]];
     struct rw_uses u = {0};
     for (uint32_t k = 0; k < l->naccess; k++) {
         const struct ana_access *x = &l->access[k];
@@ -103,7 +106,7 @@ struct rw_uses rw_inline_uses(const struct rw_cand *c, int side, uint32_t buffer
         if (x->widened) {
             struct ana_set all = {dt_new_array(a, struct ana_interval, 1), 1};
             if (all.iv)
-                all.iv[0] = (struct ana_interval){0, c->prog->graph->buffer[buffer].bytes};
+                all.iv[0] = (struct ana_interval){0, c->facts.prog->graph->buffer[buffer].bytes};
             else
                 all.n = 0;
             u.read = x->reads ? all : u.read;
@@ -118,7 +121,7 @@ static bool same_set(struct ana_set x, struct ana_set y) { return ana_set_contai
 static void buffers(struct rw_cand *c, struct dt_arena *a)
 {
     struct rw_inline *n = c->in;
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = c->facts.prog->graph;
     n->buffer = UINT32_MAX;
     for (uint32_t b = 0; b < g->nbuffer; b++) {
         struct rw_uses p = rw_inline_uses(c, 0, b, a), q = rw_inline_uses(c, 1, b, a);
@@ -139,7 +142,7 @@ static void buffers(struct rw_cand *c, struct dt_arena *a)
 static void bystanders(struct rw_cand *c, struct dt_arena *a)
 {
     struct rw_inline *n = c->in;
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = c->facts.prog->graph;
     for (uint32_t b = 0; b < g->nbuffer; b++) {
         struct rw_uses p = rw_inline_uses(c, 0, b, a), q = rw_inline_uses(c, 1, b, a);
         if (b == n->buffer) {
@@ -165,25 +168,25 @@ static void bystanders(struct rw_cand *c, struct dt_arena *a)
 static void readers(struct rw_cand *c, struct dt_arena *a)
 {
     struct rw_inline *n = c->in;
-    bool need = c->prog->graph->buffer[n->buffer].role != DT_INTERMEDIATE;
+    bool need = c->facts.prog->graph->buffer[n->buffer].role != DT_INTERMEDIATE;
     const char *who = "the graph's caller";
-    for (uint32_t k = 0; k < c->ana->nedge && !need; k++) {
-        const struct ana_edge *x = &c->ana->edge[k];
-        if (x->producer != c->launch[0] || x->consumer == c->launch[1] || !ana_rows_pairs(&x->raw))
+    for (uint32_t k = 0; k < c->facts.ana->nedge && !need; k++) {
+        const struct ana_edge *x = &c->facts.ana->edge[k];
+        if (x->producer != c->facts.launch[0] || x->consumer == c->facts.launch[1] || !ana_rows_pairs(&x->raw))
             continue;
         for (uint32_t j = 0; j < x->nbuffer; j++)
             need |= x->buffer[j] == n->buffer;
-        who = c->prog->graph->launch[x->consumer].name;
+        who = c->facts.prog->graph->launch[x->consumer].name;
     }
     if (need && n->host == 1)
-        rw_no(c, RW_NO_no_other_reader, "'%s' is needed by %s%s%s as well", c->prog->graph->buffer[n->buffer].name,
-              *who == 't' ? "" : "'", who, *who == 't' ? "" : "'");
+        rw_no(c, RW_NO_no_other_reader, "'%s' is needed by %s%s%s as well",
+              c->facts.prog->graph->buffer[n->buffer].name, *who == 't' ? "" : "'", who, *who == 't' ? "" : "'");
     struct rw_uses p = rw_inline_uses(c, 0, n->buffer, a), q = rw_inline_uses(c, 1, n->buffer, a);
     n->keep_store = need || p.read.n; /* a host that reads it too may read what another of its threads stored */
     if (n->in_place)                  /* what it writes back stands there in the end, if it is everything */
         n->keep_store = !same_set(p.must, q.must);
-    n->drop_arg = !n->keep_store && !n->in_place && rw_args_whole(c, n->args) &&
-                  rw_only_addresses(&c->body[n->guest], n->args[n->guest]);
+    n->drop_arg = !n->keep_store && !n->in_place && rw_args_whole(&c->facts, n->args) &&
+                  rw_only_addresses(&c->facts.body[n->guest], n->args[n->guest]);
 }
 
 /* ---- sites ------------------------------------------------------------------------------------------------------- */
@@ -192,7 +195,7 @@ bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i
 {
     if ((i->op != PTX_OP_LD && i->op != PTX_OP_ST) || !rw_is_global_access(i))
         return false;
-    return i->op == (side == 0 ? PTX_OP_ST : PTX_OP_LD) && (rw_prov_of(&c->body[side], i) & c->in->args[side]);
+    return i->op == (side == 0 ? PTX_OP_ST : PTX_OP_LD) && (rw_prov_of(&c->facts.body[side], i) & c->in->args[side]);
 }
 
 /* Registers that hold the components are as wide as these. */
@@ -215,7 +218,7 @@ static unsigned common(unsigned a, unsigned b) { return b ? common(b, a % b) : a
 static void units(struct rw_cand *c, int side)
 {
     struct rw_inline *n = c->in;
-    const struct rw_body *b = &c->body[side];
+    const struct rw_body *b = &c->facts.body[side];
     for (uint32_t k = 0; k < b->f->ninst; k++) {
         const struct ptx_inst *i = &b->f->inst[k];
         if (i->op < PTX_OP_OPAQUE || !rw_inline_joint(c, side, i))
@@ -244,16 +247,16 @@ static void sites(struct rw_cand *c)
     for (int s = 0; s < 2; s++) {
         struct dt_str why = {0};
         uint32_t width = 0;
-        n->args[s] = rw_args_of(c->body[s].step->launch, n->buffer);
-        if (!rw_sites_alone(&c->body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
+        n->args[s] = rw_args_of(c->facts.body[s].step->launch, n->buffer);
+        if (!rw_sites_alone(&c->facts.body[s], n->args[s], s == 0 && n->host == 1, &width, &why))
             rw_no(c, RW_NO_plain_sites, "%s", why.s ? why.s : "?");
         dt_str_done(&why);
     }
-    n->joint = dt_new_array(&c->arena, struct rw_joint, c->body[n->guest].f->ninst + 1);
+    n->joint = dt_new_array(&c->arena, struct rw_joint, c->facts.body[n->guest].f->ninst + 1);
     for (int s = 0; s < 2 && n->joint && !n->no[RW_NO_plain_sites]; s++)
         units(c, s ? n->host : n->guest);
     /* inline.c follows it by its additions */
-    if (!n->no[RW_NO_plain_sites] && !rw_only_addresses(&c->body[n->host], n->args[n->host]))
+    if (!n->no[RW_NO_plain_sites] && !rw_only_addresses(&c->facts.body[n->host], n->args[n->host]))
         rw_no(c, RW_NO_plain_sites, "'%s' does more with the buffer's address than add to it",
               rw_launch_name(c, n->host));
     if (!n->njoint)
@@ -288,7 +291,7 @@ static int host_map(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
 {
     struct rw_inline *n = c->in;
     struct rw_uses p = rw_inline_uses(c, 0, n->buffer, a), q = rw_inline_uses(c, 1, n->buffer, a);
-    const char *buffer = c->prog->graph->buffer[n->buffer].name;
+    const char *buffer = c->facts.prog->graph->buffer[n->buffer].name;
     if (n->host == 1) {
         if (!ana_set_contains(p.must, q.read))
             rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write for certain",

@@ -479,7 +479,7 @@ static void gather(struct match *m, struct rw_group *g)
 int rw_inline_merge(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
 {
     struct rw_inline *in = c->in;
-    const struct ptx_function *f = c->body[in->guest].f;
+    const struct ptx_function *f = c->facts.body[in->guest].f;
     struct match *m = dt_new(a, struct match);
     if (!m)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");

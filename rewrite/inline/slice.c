@@ -133,7 +133,7 @@ static uint64_t elements(const struct slicer *s)
 
 static bool sliceable(struct rw_cand *c)
 {
-    const struct rw_body *g = &c->body[c->in->guest];
+    const struct rw_body *g = &c->facts.body[c->in->guest];
     if (g->f->ninst > LARGE)
         rw_no(c, RW_NO_own_ways, "'%s' has over %d instructions", rw_launch_name(c, c->in->guest), LARGE);
     for (uint32_t n = 0; n < g->f->ninst; n++) {
@@ -181,7 +181,7 @@ static void stores(struct rw_cand *c, struct slicer *s)
 int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
 {
     struct rw_inline *in = c->in;
-    struct slicer s = {.c = c, .g = &c->body[in->guest]};
+    struct slicer s = {.c = c, .g = &c->facts.body[in->guest]};
     const struct ptx_function *f = s.g->f;
     int r;
     if ((in->nslot < 2 && !in->loop) || !sliceable(c))

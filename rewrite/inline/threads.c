@@ -70,7 +70,7 @@ struct walk {
 
 static void coords(const struct rw_cand *c, uint32_t thread, uint32_t at[3])
 {
-    const uint32_t *b = c->body[c->in->guest].block;
+    const uint32_t *b = c->facts.body[c->in->guest].block;
     at[0] = thread % b[0];
     at[1] = thread / b[0] % b[1];
     at[2] = thread / b[0] / b[1];
@@ -82,7 +82,7 @@ static int64_t step_of(const struct ana_trace *t, unsigned d, uint32_t k) { retu
 
 static const struct ptx_inst *inst_of(const struct walk *w, const struct ana_trace *t)
 {
-    return &w->c->body[w->c->in->guest].f->inst[t->inst];
+    return &w->c->facts.body[w->c->in->guest].f->inst[t->inst];
 }
 
 /* Number of the joint instruction, UINT32_MAX: none. */
@@ -342,7 +342,7 @@ static void make_digits(struct walk *w)
     for (unsigned k = 0; k < n->ndigit && span <= UINT32_MAX; k++)
         span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
     /* offsets from the origin are 32 bits wide, also below it */
-    if (span > UINT32_MAX || (n->partial && span + c->prog->graph->buffer[n->buffer].bytes > UINT32_MAX))
+    if (span > UINT32_MAX || (n->partial && span + c->facts.prog->graph->buffer[n->buffer].bytes > UINT32_MAX))
         rw_no(c, RW_NO_thread_map, "what '%s' touches is over 4 GiB long", name);
 }
 
@@ -399,7 +399,7 @@ static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct 
         (z->set && (z->base != here.base || memcmp(z->step, here.step, sizeof here.step) || (t->writes && z->written))))
         rw_no(c, RW_NO_bystanders,
               "a thread of '%s' is at several places of '%s', which it writes, or writes one twice",
-              rw_launch_name(c, c->in->guest), c->prog->graph->buffer[t->buffer[k]].name);
+              rw_launch_name(c, c->in->guest), c->facts.prog->graph->buffer[t->buffer[k]].name);
     if (!z->set)
         w->cells[t->buffer[k]] += blocks_in(b) * t->bytes;
     here.written = t->writes || (z->set && z->written);
@@ -434,7 +434,7 @@ static void in_own(struct walk *w, const struct ana_trace_box *b, const struct a
     }
     if (!good)
         rw_no(c, RW_NO_bystanders, "a thread of '%s' is not at its elements' own places of '%s', which it writes",
-              rw_launch_name(c, n->guest), c->prog->graph->buffer[t->buffer[k]].name);
+              rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[t->buffer[k]].name);
 }
 
 static int on_check(const struct ana_trace_box *b, void *user)
@@ -442,7 +442,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
     struct walk *w = user;
     struct rw_cand *c = w->c;
     const struct rw_inline *n = c->in;
-    uint32_t nbuffer = c->prog->graph->nbuffer;
+    uint32_t nbuffer = c->facts.prog->graph->nbuffer;
     memset(w->joint, 0, sizeof w->joint);
     memset(w->writes, 0, sizeof w->writes);
     memset(w->back, 0, sizeof w->back);
@@ -487,7 +487,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
             if (again)
                 rw_no(c, RW_NO_bystanders,
                       "'%s' reads an element of '%s' again (PTX line %u) that it has written itself",
-                      rw_launch_name(c, n->guest), c->prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
+                      rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
             for (unsigned u = 0; u < n->joint[j].comps / n->unit; u++)
                 on_unit(w, b, t, k, n->joint[j].slot[u]);
         }
@@ -498,7 +498,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
             less |= w->wrote[k][s] > w->had[k][s];
         if (less)
             rw_no(c, RW_NO_same_elements, "thread %u of '%s' writes something without having an element of '%s'", k,
-                  rw_launch_name(c, n->guest), c->prog->graph->buffer[n->buffer].name);
+                  rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[n->buffer].name);
     }
     return 0;
 }
@@ -507,7 +507,7 @@ static void check(struct walk *w, struct dt_arena *a)
 {
     struct rw_cand *c = w->c;
     struct rw_inline *n = c->in;
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = c->facts.prog->graph;
     const char *name = rw_launch_name(c, n->guest), *shared = g->buffer[n->buffer].name;
     struct rw_uses u = rw_inline_uses(c, n->guest, n->buffer, a);
     for (unsigned q = 0; q < n->ndigit && !rw_refused(n); q++)
@@ -537,7 +537,7 @@ static void check(struct walk *w, struct dt_arena *a)
 int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
 {
     struct rw_inline *n = c->in;
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = c->facts.prog->graph;
     struct walk w = {.c = c};
     size_t nb = g->nbuffer + 1;
     w.cells = dt_new_array(a, uint64_t, nb);

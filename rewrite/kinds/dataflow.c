@@ -70,13 +70,13 @@ static const struct rw_legal rows[] = {
 
 bool rw_legal_block_maps(const struct rw_cand *c, struct dt_str *why)
 {
-    for (uint32_t t = 1; t < c->nbody; t++)
+    for (uint32_t t = 1; t < c->facts.nbody; t++)
         for (uint32_t s = 0; s < t; s++) {
-            const struct ana_edge *x = ana_find_edge(c->ana, c->launch[s], c->launch[t]);
+            const struct ana_edge *x = ana_find_edge(c->facts.ana, c->facts.launch[s], c->facts.launch[t]);
             if (x && !ana_rows_kept(&x->any)) {
                 dt_str_addf(why, "the map of '%s' and '%s' has %llu pairs, too many to keep",
-                            c->prog->graph->launch[c->launch[s]].name, c->prog->graph->launch[c->launch[t]].name,
-                            (unsigned long long)x->pairs);
+                            c->facts.prog->graph->launch[c->facts.launch[s]].name,
+                            c->facts.prog->graph->launch[c->facts.launch[t]].name, (unsigned long long)x->pairs);
                 return false;
             }
         }
@@ -112,7 +112,7 @@ static void split(struct parts *p, uint32_t base, const uint32_t *col, uint32_t 
 
 static const struct ana_rows *rows_of(const struct rw_cand *c, uint32_t s, uint32_t t)
 {
-    const struct ana_edge *x = ana_find_edge(c->ana, c->launch[s], c->launch[t]);
+    const struct ana_edge *x = ana_find_edge(c->facts.ana, c->facts.launch[s], c->facts.launch[t]);
     return x && x->any.row ? &x->any : NULL;
 }
 
@@ -131,26 +131,27 @@ static void spoil(struct rw_flow *f)
 static int make_flags(struct rw_cand *c, struct dt_err *e)
 {
     struct rw_flow *f = c->flow;
-    uint32_t n = c->beside[c->nbody], pairs = 0;
+    uint32_t n = c->beside[c->facts.nbody], pairs = 0;
     struct dt_arena tmp = {0};
     struct parts p = {.of = dt_new_array(&tmp, uint32_t, n + 1)};
-    uint32_t *seen = dt_new_array(&tmp, uint32_t, n + 1), *number = dt_new_array(&tmp, uint32_t, n + c->nbody + 1);
-    p.size = dt_new_array(&tmp, uint32_t, n + c->nbody + 1);
-    p.met = dt_new_array(&tmp, uint32_t, n + c->nbody + 1);
-    p.to = dt_new_array(&tmp, uint32_t, n + c->nbody + 1);
+    uint32_t *seen = dt_new_array(&tmp, uint32_t, n + 1),
+             *number = dt_new_array(&tmp, uint32_t, n + c->facts.nbody + 1);
+    p.size = dt_new_array(&tmp, uint32_t, n + c->facts.nbody + 1);
+    p.met = dt_new_array(&tmp, uint32_t, n + c->facts.nbody + 1);
+    p.to = dt_new_array(&tmp, uint32_t, n + c->facts.nbody + 1);
     f->n = n;
     f->signal = dt_new_array(&c->arena, uint32_t, n + 1);
     f->count = dt_new_array(&c->arena, uint32_t, n + 1);
     f->wait_at = dt_new_array(&c->arena, uint32_t, n + 2);
     if (!seen || !number || dt_arena_failed(&tmp) || dt_arena_failed(&c->arena))
         goto nomem;
-    for (uint32_t s = 0; s < c->nbody; s++) { /* blocks of different launches never share one */
-        p.size[s] = c->body[s].step->blocks;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) { /* blocks of different launches never share one */
+        p.size[s] = c->facts.body[s].step->blocks;
         for (uint32_t b = c->beside[s]; b < c->beside[s + 1]; b++)
             p.of[b] = s;
     }
-    p.n = c->nbody;
-    for (uint32_t t = 1; t < c->nbody; t++)
+    p.n = c->facts.nbody;
+    for (uint32_t t = 1; t < c->facts.nbody; t++)
         for (uint32_t s = 0; s < t; s++) {
             const struct ana_rows *r = rows_of(c, s, t);
             for (uint32_t b = 0; r && b < r->nrow; b++)
@@ -160,8 +161,8 @@ static int make_flags(struct rw_cand *c, struct dt_err *e)
     if (!(f->wait = dt_new_array(&c->arena, uint32_t, (size_t)pairs + 1)))
         goto nomem;
     /* numbers for those that somebody waits for, in the order of blocks */
-    memset(number, 0xFF, (n + c->nbody + 1) * sizeof *number);
-    for (uint32_t t = 1; t < c->nbody; t++)
+    memset(number, 0xFF, (n + c->facts.nbody + 1) * sizeof *number);
+    for (uint32_t t = 1; t < c->facts.nbody; t++)
         for (uint32_t s = 0; s < t; s++) {
             const struct ana_rows *r = rows_of(c, s, t);
             for (uint32_t k = 0; r && k < r->row[r->nrow]; k++)
@@ -169,7 +170,7 @@ static int make_flags(struct rw_cand *c, struct dt_err *e)
         }
     for (uint32_t b = 0; b < n; b++)
         seen[b] = UINT32_MAX;
-    memset(p.met, 0, (n + c->nbody + 1) * sizeof *p.met);
+    memset(p.met, 0, (n + c->facts.nbody + 1) * sizeof *p.met);
     for (uint32_t b = 0; b < n; b++) {
         uint32_t k = p.of[b];
         if (number[k] == 0 && !p.met[k]) {
@@ -179,7 +180,7 @@ static int make_flags(struct rw_cand *c, struct dt_err *e)
         }
         f->signal[b] = number[k];
     }
-    for (uint32_t t = 0, at = 0; t < c->nbody; t++)
+    for (uint32_t t = 0, at = 0; t < c->facts.nbody; t++)
         for (uint32_t b = c->beside[t]; b < c->beside[t + 1]; b++) {
             uint32_t row = b - c->beside[t];
             for (uint32_t s = 0; s < t; s++) {
@@ -215,7 +216,7 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
     }
     if (!rw_flow_sound(f, why))
         return false;
-    for (uint32_t t = 1; t < c->nbody; t++)
+    for (uint32_t t = 1; t < c->facts.nbody; t++)
         for (uint32_t s = 0; s < t; s++) {
             const struct ana_rows *r = rows_of(c, s, t);
             for (uint32_t b = 0; r && b < r->nrow; b++)
@@ -225,8 +226,8 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
                         i++;
                     if (i == f->wait_at[v + 1]) {
                         dt_str_addf(why, "block %u of '%s' does not wait for block %u of '%s'", b,
-                                    c->prog->graph->launch[c->launch[t]].name, r->col[k],
-                                    c->prog->graph->launch[c->launch[s]].name);
+                                    c->facts.prog->graph->launch[c->facts.launch[t]].name, r->col[k],
+                                    c->facts.prog->graph->launch[c->facts.launch[s]].name);
                         return false;
                     }
                 }
@@ -295,20 +296,20 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
         return dt_str_add(why, "sample: the graph is too large to be run whole, and blocks that wait for each other "
                                "cannot run alone"),
                1;
-    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->nbody + 1)) ||
+    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->facts.nbody + 1)) ||
         !(c->flow = dt_new_array(&c->arena, struct rw_flow, 1)))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     /* what the block takes, and the flags, are not known yet, and asked again */
     if (!rw_legal_rows(rows, NROWS, c, why))
         return 1;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        uint64_t end = (uint64_t)c->beside[s] + c->body[s].step->blocks;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        uint64_t end = (uint64_t)c->beside[s] + c->facts.body[s].step->blocks;
         if (end > INT32_MAX)
             return dt_str_add(why, "grid: the blocks of all are too many for one launch"), 1;
         c->beside[s + 1] = (uint32_t)end;
-        c->comps.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
+        c->lists.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
     }
-    c->comps.n = c->beside[c->nbody];
+    c->lists.n = c->beside[c->facts.nbody];
     return make_flags(c, e);
 }
 
@@ -333,8 +334,8 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
         return r;
     scratch_name(x->now->graph, scratch);
     dt_str_add(&name, "flags");
-    for (uint32_t s = 0; s < c->nbody; s++)
-        dt_str_addf(&name, "+%s", x->now->graph->launch[c->launch[s]].name);
+    for (uint32_t s = 0; s < c->facts.nbody; s++)
+        dt_str_addf(&name, "+%s", x->now->graph->launch[c->facts.launch[s]].name);
     json_t *clear =
         name.failed ? NULL
                     : json_pack("{s:s,s:i,s:{s:s,s:i,s:I,s:i}}", "name", name.s, "stream", STREAM, "memset", "buffer",

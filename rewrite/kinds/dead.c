@@ -120,14 +120,14 @@ static uint32_t count_live(const struct ana_launch *l, const struct ana_set *liv
 /* The same said forwards, from the blocks that are left out: follow what they write through every later launch. */
 bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
 {
-    const struct dt_graph *g = c->prog->graph;
-    const struct ana_launch *l = &c->ana->launch[c->launch[0]];
-    const struct rw_list *stay = &c->comps.list[0];
+    const struct dt_graph *g = c->facts.prog->graph;
+    const struct ana_launch *l = &c->facts.ana->launch[c->facts.launch[0]];
+    const struct rw_list *stay = &c->lists.list[0];
     struct dt_arena a = {0};
     struct ana_set *lost = dt_new_array(&a, struct ana_set, g->nbuffer + 1);
     bool ok = lost != NULL;
     for (uint32_t b = 0, k = 0; ok && b < l->nblock; b++) {
-        if (k < c->comps.n && stay->col[k] == b) {
+        if (k < c->lists.n && stay->col[k] == b) {
             k++;
             continue;
         }
@@ -136,9 +136,9 @@ bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
             lost[x->buffer] = ana_set_union(&a, lost[x->buffer], ana_set_union(&a, x->must_write, x->may_write));
         }
     }
-    for (uint32_t n = c->launch[0] + 1; ok && n < g->nlaunch; n++)
-        for (uint32_t k = 0; ok && k < c->ana->launch[n].naccess; k++) {
-            const struct ana_access *x = &c->ana->launch[n].access[k];
+    for (uint32_t n = c->facts.launch[0] + 1; ok && n < g->nlaunch; n++)
+        for (uint32_t k = 0; ok && k < c->facts.ana->launch[n].naccess; k++) {
+            const struct ana_access *x = &c->facts.ana->launch[n].access[k];
             if (ana_set_overlaps(lost[x->buffer], reads_of(&a, g, x))) {
                 dt_str_addf(why, "'%s' reads of '%s' what they write", g->launch[n].name, g->buffer[x->buffer].name);
                 ok = false;
@@ -184,7 +184,7 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
     const struct ana_launch *l = &s->ana->launch[x->launch[0]];
     struct dt_arena a = {0};
     struct ana_set *live = live_at_end(&a, s->graph);
-    struct rw_list *list = &c->comps.list[0];
+    struct rw_list *list = &c->lists.list[0];
     for (uint32_t k = s->graph->nlaunch; live && --k > x->launch[0];)
         pass(&a, s, k, live);
     list->row = dt_new_array(&c->arena, uint32_t, l->nblock + 1);
@@ -193,11 +193,11 @@ static int list_live(struct rw_edit *x, struct rw_cand *c, struct dt_err *e)
          ok = live && list->row && list->col && !dt_arena_failed(&a);
     for (uint32_t b = 0; ok && b < l->nblock; b++)
         if (is_live(&l->block[b], live, fetches) && !(RW_SPOILT("live") && b == 0)) {
-            list->col[c->comps.n++] = b;
-            list->row[c->comps.n] = c->comps.n;
+            list->col[c->lists.n++] = b;
+            list->row[c->lists.n] = c->lists.n;
         }
-    if (ok && c->comps.n)
-        rw_list_fit(list, c->comps.n);
+    if (ok && c->lists.n)
+        rw_list_fit(list, c->lists.n);
     dt_arena_done(&a);
     return ok ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
 }
@@ -216,9 +216,9 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         return dt_str_addf(why, "plain-launches: '%s' is placed among streams", l->name), 1;
     if (l->kind != DT_KERNEL) /* a step has nothing but its write */
         return !rw_legal_rows(&always[N(always) - 1], 1, c, why);
-    if (!rw_legal_rows(always, N(always), c, why) || (c->comps.n && !rw_legal_rows(parted, N(parted), c, why)))
+    if (!rw_legal_rows(always, N(always), c, why) || (c->lists.n && !rw_legal_rows(parted, N(parted), c, why)))
         return 1;
-    if (c->comps.n && rw_cluster_shape(l, c->body[0].f, (uint32_t[3]){0}) && !rw_off("clusters"))
+    if (c->lists.n && rw_cluster_shape(l, c->facts.body[0].f, (uint32_t[3]){0}) && !rw_off("clusters"))
         return dt_str_addf(why, "clusters: '%s' is launched in clusters, whose blocks start together", l->name), 1;
     return 0;
 }
@@ -229,11 +229,11 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
  * see it. */
 static bool clip(const struct rw_cand *c, uint32_t grid[3], bool *ret_exact)
 {
-    const struct rw_body *b = &c->body[0];
+    const struct rw_body *b = &c->facts.body[0];
     bool less = false, seen = false;
     memset(grid, 0, 3 * sizeof *grid);
-    for (uint32_t k = 0; k < c->comps.n; k++) {
-        uint32_t n = c->comps.list[0].col[k];
+    for (uint32_t k = 0; k < c->lists.n; k++) {
+        uint32_t n = c->lists.list[0].col[k];
         uint32_t at[3] = {n % b->grid[0], n / b->grid[0] % b->grid[1], n / b->grid[0] / b->grid[1]};
         for (int i = 0; i < 3; i++)
             if (at[i] >= grid[i])
@@ -244,7 +244,7 @@ static bool clip(const struct rw_cand *c, uint32_t grid[3], bool *ret_exact)
             less = true;
             seen |= rw_reads_sreg(b->f, PTX_SR_NCTAID, i);
         }
-    *ret_exact = (uint64_t)grid[0] * grid[1] * grid[2] == c->comps.n;
+    *ret_exact = (uint64_t)grid[0] * grid[1] * grid[2] == c->lists.n;
     return less && !seen;
 }
 
@@ -255,10 +255,10 @@ static int unread(struct rw_edit *x, const struct rw_cand *c, const uint32_t *gr
     uint32_t nb = x->now->graph->nbuffer;
     struct ana_set *lost = dt_new_array(&x->arena, struct ana_set, nb + 1);
     for (uint32_t b = 0, k = 0; lost && b < l->nblock; b++) {
-        bool stays = k < c->comps.n && c->comps.list[0].col[k] == b;
+        bool stays = k < c->lists.n && c->lists.list[0].col[k] == b;
         k += stays;
         if (grid) { /* launched, dead or not */
-            const uint32_t *g = c->body[0].grid;
+            const uint32_t *g = c->facts.body[0].grid;
             stays |= b % g[0] < grid[0] && b / g[0] % g[1] < grid[1] && b / g[0] / g[1] < grid[2];
         }
         for (uint32_t t = 0; !stays && t < l->block[b].ntouch; t++) {
@@ -292,13 +292,13 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
     struct rw_cand *c = x->mine;
     struct dt_str no = {0};
     uint32_t grid[3], of = x->now->ana->launch[x->launch[0]].nblock;
-    bool exact = false, clips = c->body[0].f && c->comps.n && clip(c, grid, &exact);
+    bool exact = false, clips = c->facts.body[0].f && c->lists.n && clip(c, grid, &exact);
     int r;
     (void)level;
-    if (!c->comps.n)
+    if (!c->lists.n)
         return dt_str_addf(why, "nobody reads what it writes"),
                unread(x, c, NULL) < 0 ? dt_err_set(e, DT_E_NOMEM, "out of memory") : 0;
-    dt_str_addf(why, "%u of %u blocks write what somebody reads", c->comps.n, of);
+    dt_str_addf(why, "%u of %u blocks write what somebody reads", c->lists.n, of);
     if (clips && exact)
         return clipped(x, c, grid, e);
     if (!rw_layout(c, &no)) {

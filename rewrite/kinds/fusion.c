@@ -28,8 +28,8 @@ static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err
 {
     struct dt_str room = {0};
     int r;
-    if (rw_cluster_own(c))
-        c->size = rw_cluster_own(c);
+    if (rw_cluster_own(&c->facts))
+        c->size = rw_cluster_own(&c->facts);
     if (!c->size)
         return dt_str_add(why, "cluster level: a component has one block of each"), 1;
     if ((r = rw_cluster_lists(c, c->size, e)) < 0)
@@ -61,7 +61,7 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
     c->nredirect = 0;
     if ((r = rw_cluster_lists(c, 0, e)) < 0)
         return r;
-    if (!c->body[0].f || !c->body[1].f || !rw_layout(c, &room)) {
+    if (!c->facts.body[0].f || !c->facts.body[1].f || !rw_layout(c, &room)) {
         if (!room.len)
             rw_legal_check(c, why); /* says why there is nothing to join */
         else
@@ -178,13 +178,13 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
 void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
 {
     for (int k = 0; k < 2; k++) {
-        const struct dev_step *st = &s->prog->step[c->launch[k]];
-        unsigned sms = c->dev->sms ? c->dev->sms : 1, bps = st->blocks_per_sm ? st->blocks_per_sm : 1;
+        const struct dev_step *st = &s->prog->step[c->facts.launch[k]];
+        unsigned sms = c->facts.dev->sms ? c->facts.dev->sms : 1, bps = st->blocks_per_sm ? st->blocks_per_sm : 1;
         unsigned waves = (unsigned)(((uint64_t)st->blocks + (uint64_t)sms * bps - 1) / ((uint64_t)sms * bps));
         unsigned resident = (st->blocks + sms - 1) / sms;
         if (resident > bps)
             resident = bps;
-        ret[k] = s->step_us[c->launch[k]] / waves / resident;
+        ret[k] = s->step_us[c->facts.launch[k]] / waves / resident;
     }
 }
 
@@ -192,17 +192,17 @@ double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *re
 {
     double block[2], longest = 0, total = 0;
     rw_block_us(c, s, block);
-    *ret_now = s->step_us[c->launch[0]] + s->step_us[c->launch[1]];
-    for (uint32_t k = 0; k < c->comps.n; k++) {
+    *ret_now = s->step_us[c->facts.launch[0]] + s->step_us[c->facts.launch[1]];
+    for (uint32_t k = 0; k < c->lists.n; k++) {
         double t = 0;
         for (int i = 0; i < 2; i++)
             t += block[i] *
-                 ((c->comps.list[i].row[k + 1] - c->comps.list[i].row[k] + c->abreast[i] - 1) / c->abreast[i]);
+                 ((c->lists.list[i].row[k + 1] - c->lists.list[i].row[k] + c->abreast[i] - 1) / c->abreast[i]);
         total += t;
         if (t > longest)
             longest = t;
     }
-    total /= (double)(c->dev->sms ? c->dev->sms : 1);
+    total /= (double)(c->facts.dev->sms ? c->facts.dev->sms : 1);
     double gap = s->time.time_us;
     for (uint32_t k = 0; k < s->graph->nlaunch; k++)
         gap -= s->step_us[k];
@@ -242,7 +242,7 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
             return;
         rw_block_us(c, now, block);
         c->size = rw_cluster_size(c, block, &x->after_us);
-        if (x->size && c->size && !rw_cluster_own(c))
+        if (x->size && c->size && !rw_cluster_own(&c->facts))
             c->size = x->size;
     }
     bool may = x->after_us <= x->before_us * BOUND || RW_FORCED;
@@ -257,7 +257,8 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
                 "after the other, on %u SMs (estimated "
                 "from the launches' own times, not built)",
                 strncmp(now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us,
-                cluster ? " in clusters" : "", c->comps.n, c->comps.list[0].max, c->comps.list[1].max, c->dev->sms);
+                cluster ? " in clusters" : "", c->lists.n, c->lists.list[0].max, c->lists.list[1].max,
+                c->facts.dev->sms);
 }
 
 /* Why nothing is tried. That most kernels are not pointwise is no news, nor is the same again. */
@@ -316,10 +317,10 @@ static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct d
     if (r)
         return r;
     for (int s = 0; s < 2; s++)
-        if (c->own[s] && c->dev->soft)
+        if (c->facts.own[s] && c->facts.dev->soft)
             dt_str_addf(&x->hint,
                         " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
-                        c->prog->graph->launch[c->launch[s]].name);
+                        c->facts.prog->graph->launch[c->facts.launch[s]].name);
     return rw_fuse_part(c, x, e);
 }
 

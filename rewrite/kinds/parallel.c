@@ -169,18 +169,18 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, order, x->nlaunch, e);
     if (r < 0)
         return r;
-    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->nbody + 1)))
+    if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->facts.nbody + 1)))
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     if (!rw_legal_rows(rows, NROWS, c, why)) /* what the block takes is not known yet, and is asked again */
         return 1;
-    for (uint32_t s = 0; s < c->nbody; s++) {
-        uint64_t end = (uint64_t)c->beside[s] + c->body[s].step->blocks;
+    for (uint32_t s = 0; s < c->facts.nbody; s++) {
+        uint64_t end = (uint64_t)c->beside[s] + c->facts.body[s].step->blocks;
         if (end > INT32_MAX)
             return dt_str_add(why, "grid: the blocks of all are too many for one launch"), 1;
         c->beside[s + 1] = (uint32_t)end;
-        c->comps.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
+        c->lists.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
     }
-    c->comps.n = c->beside[c->nbody];
+    c->lists.n = c->beside[c->facts.nbody];
     return 0;
 }
 

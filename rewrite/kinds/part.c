@@ -12,26 +12,26 @@ static bool put(json_t *o, const char *key, json_t *v) { return v && json_object
 
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
 {
-    const struct dt_graph *g = c->prog->graph;
+    const struct dt_graph *g = c->facts.prog->graph;
     const struct dt_launch *host = rw_inline_host(c);
     json_t *args = json_array(), *o = json_object();
     struct dt_str name = {0};
     bool ok = args && o;
-    for (uint32_t s = 0; s < c->nbody && ok; s++) {
-        json_t *l = dt_launch_to_json(g, &g->launch[c->launch[s]]);
+    for (uint32_t s = 0; s < c->facts.nbody && ok; s++) {
+        json_t *l = dt_launch_to_json(g, &g->launch[c->facts.launch[s]]);
         json_t *from = json_object_get(l, "args"), *a;
         size_t i;
         ok = l != NULL;
         json_array_foreach (from, i, a) {
-            bool keep = i > 62 || ((c->arg_keep[s] >> i) & 1);
-            if (keep && ok && !c->arg_same[s][i])
+            bool keep = i > 62 || ((c->made.arg_keep[s] >> i) & 1);
+            if (keep && ok && !c->made.arg_same[s][i])
                 ok = json_array_append(args, a) == 0;
         }
         json_decref(l);
-        dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->launch[s]].name);
+        dt_str_addf(&name, "%s%s", s ? "+" : "", g->launch[c->facts.launch[s]].name);
     }
-    ok = ok && (!c->zero_word || json_array_append_new(args, json_pack("{s:i}", "u32", 0)) == 0);
-    ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->entry)) &&
+    ok = ok && (!c->made.zero_word || json_array_append_new(args, json_pack("{s:i}", "u32", 0)) == 0);
+    ok = ok && !name.failed && put(o, "name", json_string(name.s)) && put(o, "entry", json_string(c->made.entry)) &&
          put(o, "args", json_incref(args));
     if (host)
         ok = ok &&
@@ -46,7 +46,7 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
                                        json_pack("[I,I,I]", (json_int_t)host->cluster[0], (json_int_t)host->cluster[1],
                                                  (json_int_t)host->cluster[2])));
     else
-        ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->comps.n, 1, 1)) &&
+        ok = ok && put(o, "grid", json_pack("[I,i,i]", (json_int_t)c->lists.n, 1, 1)) &&
              (!c->cluster || put(o, "cluster", json_pack("[I,i,i]", (json_int_t)c->cluster, 1, 1))) &&
              put(o, "block", json_pack("[I,i,i]", (json_int_t)c->threads, 1, 1)) &&
              put(o, "shared", json_integer(c->shared_dynamic ? c->shared_bytes : 0));
@@ -57,8 +57,8 @@ int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e)
         json_decref(o);
     if (!part)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    part->ptx = c->ptx;
-    c->ptx = (struct dt_str){0};
+    part->ptx = c->made.ptx;
+    c->made.ptx = (struct dt_str){0};
     for (uint32_t k = 0; c->level != RW_LEVEL_GLOBAL && k < c->nredirect; k++) {
         struct rw_unread u = {c->redirect[k].buffer, {dt_new_array(&x->arena, struct ana_interval, 1), 1}};
         if (c->redirect[k].keep_global)

@@ -35,13 +35,35 @@ struct mine {
     uint32_t n;
 };
 
+bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why)
+{
+    const struct ana_launch *p = &c->facts.ana->launch[c->facts.launch[0]];
+    for (uint32_t k = 0; k < p->naccess; k++) {
+        const char *name = c->facts.prog->graph->buffer[p->access[k].buffer].name;
+        const struct rw_redirect *r = NULL;
+        if (!p->access[k].writes)
+            continue;
+        for (uint32_t i = 0; i < c->nredirect; i++)
+            if (c->redirect[i].buffer == p->access[k].buffer)
+                r = &c->redirect[i];
+        if (!r)
+            dt_str_addf(why, "'%s' does not go through shared memory%s%s", name, c->no_redirect.len ? ": " : "",
+                        c->no_redirect.s ? c->no_redirect.s : "");
+        else if (r->keep_global)
+            dt_str_addf(why, "'%s' leaves the graph, or somebody else reads it", name);
+        if (!r || r->keep_global)
+            return false;
+    }
+    return true;
+}
+
 static const struct rw_legal more[] = {RW_LEGAL_ROW(repeatable), RW_LEGAL_ROW(inputs_stay)};
 static const struct rw_legal fitted[] = {RW_LEGAL_ROW(all_readers)};
 
 static bool legal(const struct rw_cand *c, struct dt_str *why)
 {
     unsigned at = 0;
-    while (at < rw_nlegal && rw_legal[at].fn != rw_legal_order)
+    while (at < rw_nlegal && rw_legal[at].facts != rw_legal_order)
         at++;
     return rw_legal_rows(rw_legal, at, c, why) &&
            (at == rw_nlegal || rw_legal_rows(rw_legal + at + 1, rw_nlegal - at - 1, c, why)) &&
@@ -84,9 +106,9 @@ static int propose(const struct rw_state *s, const struct rw_options *o, struct 
 /* Lists: a component for each consumer block, its producers are those of its row. */
 static int lists(struct rw_cand *c, struct dt_err *e)
 {
-    const struct ana_rows *raw = &c->edge->raw;
-    uint32_t n = c->body[1].step->blocks;
-    struct rw_list *p = &c->comps.list[0], *q = &c->comps.list[1];
+    const struct ana_rows *raw = &c->facts.edge->raw;
+    uint32_t n = c->facts.body[1].step->blocks;
+    struct rw_list *p = &c->lists.list[0], *q = &c->lists.list[1];
     p->row = dt_new_array(&c->arena, uint32_t, n + 2);
     p->col = dt_new_array(&c->arena, uint32_t, (size_t)raw->npairs + 1);
     q->row = dt_new_array(&c->arena, uint32_t, n + 2);
@@ -101,7 +123,7 @@ static int lists(struct rw_cand *c, struct dt_err *e)
         q->col[k] = k;
         q->row[k + 1] = k + 1;
     }
-    c->comps.n = n;
+    c->lists.n = n;
     rw_list_fit(p, n);
     rw_list_fit(q, n);
     rw_abreast(c);
@@ -116,7 +138,7 @@ static double bound(const struct mine *m, const struct rw_state *s, double *ret_
     for (uint32_t k = 0; k < m->n; k++) {
         double now;
         all += rw_bound_us(&m->c[k], s, &now);
-        *ret_now += k ? now - s->step_us[m->c[k].launch[0]] : now; /* the producer ran once */
+        *ret_now += k ? now - s->step_us[m->c[k].facts.launch[0]] : now; /* the producer ran once */
     }
     return all;
 }
@@ -144,10 +166,10 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         int r = rw_cand_open(c, x->dev, x->now->prog, x->now->ana, x->opt, pair, 2, e);
         if (r < 0)
             return r;
-        c->set = x->launch;
-        c->nset = x->nlaunch;
-        c->edge = ana_find_edge(x->now->ana, pair[0], pair[1]);
-        if (!c->edge || !ana_rows_kept(&c->edge->raw))
+        c->facts.set = x->launch;
+        c->facts.nset = x->nlaunch;
+        c->facts.edge = ana_find_edge(x->now->ana, pair[0], pair[1]);
+        if (!c->facts.edge || !ana_rows_kept(&c->facts.edge->raw))
             return dt_str_add(why, "block-map: it has too many pairs to keep"), 1;
         if ((r = lists(c, e)) < 0)
             return r;
@@ -163,7 +185,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
                 "(estimated from the "
                 "launches' own times, not built)",
                 strncmp(x->now->time.method, "modeled", 7) ? "measured" : "modeled", x->before_us, x->after_us,
-                m->c[0].comps.list[0].max);
+                m->c[0].lists.list[0].max);
     return 1;
 }
 

@@ -138,7 +138,7 @@ static inline int join(const struct made *m, uint32_t p, uint32_t c, enum rw_lev
         rw_cand_init(&cand, dev_info(device), m->p, m->a, NULL, p, c, &e) < 0)
         fail_msg("%s", e.detail);
     double alike[2] = {1, 1}, us;
-    cand.size = cand.comps.n && join_size ? join_size : rw_cluster_size(&cand, alike, &us);
+    cand.size = cand.lists.n && join_size ? join_size : rw_cluster_size(&cand, alike, &us);
     int r = rw_fuse(&cand, level, why, &e);
     for (uint32_t k = 0, at = (uint32_t)(join_note[0] = 0);
          r == 0 && level == RW_LEVEL_CLUSTER && k < cand.nredirect && at < sizeof join_note; k++)

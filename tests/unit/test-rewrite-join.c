@@ -18,7 +18,7 @@
 static const struct fix_spec plain = {
     .ptx = HEAD START("p") END START("c") END, .gp = 8, .bp = 128, .gc = 8, .bc = 128, .hp = 512, .hc = 512};
 
-/* Apply the rewrite; the text is in f->c.ptx. */
+/* Apply the rewrite; the text is in f->c.made.ptx. */
 static void join(struct fix *f, const struct fix_spec *s, enum rw_level level)
 {
     struct dt_err e = {0};
@@ -30,17 +30,17 @@ static void join(struct fix *f, const struct fix_spec *s, enum rw_level level)
         fail_msg("%s: %s", r < 0 ? "error" : "refused", r < 0 ? (e.detail ? e.detail : "?") : why.s);
     dt_str_done(&why);
     if (getenv("SHOW"))
-        puts(f->c.ptx.s);
+        puts(f->c.made.ptx.s);
     if (dev_nvjitlink_version()) {
-        if ((r = dev_assemble(f->c.ptx.s, f->c.ptx.len, "sm_90", NULL, NULL, &e)) < 0)
-            fail_msg("ptxas: %s\n%s", e.detail ? e.detail : "?", f->c.ptx.s);
+        if ((r = dev_assemble(f->c.made.ptx.s, f->c.made.ptx.len, "sm_90", NULL, NULL, &e)) < 0)
+            fail_msg("ptxas: %s\n%s", e.detail ? e.detail : "?", f->c.made.ptx.s);
     }
 }
 
 static unsigned count(const struct fix *f, const char *what)
 {
     unsigned n = 0;
-    for (const char *p = f->c.ptx.s; (p = strstr(p, what)); p++)
+    for (const char *p = f->c.made.ptx.s; (p = strstr(p, what)); p++)
         n++;
     return n;
 }
@@ -49,14 +49,14 @@ static void test_global(void **state)
 {
     struct fix f;
     join(&f, &plain, RW_LEVEL_GLOBAL);
-    assert_int_equal(f.c.comps.n, 8);
-    assert_true(f.c.comps.list[0].affine && f.c.comps.list[1].affine);
+    assert_int_equal(f.c.lists.n, 8);
+    assert_true(f.c.lists.list[0].affine && f.c.lists.list[1].affine);
     assert_int_equal(count(&f, "ld.global"), 2);
     assert_int_equal(count(&f, "st.global"), 2);
     assert_int_equal(count(&f, "barrier.sync"), 1);
     assert_int_equal(count(&f, "add.f32"), 2);
     assert_int_equal(count(&f, "ret;"), 1);
-    assert_non_null(strstr(f.c.ptx.s, ".maxntid 128"));
+    assert_non_null(strstr(f.c.made.ptx.s, ".maxntid 128"));
     fix_close(&f);
 }
 
@@ -118,8 +118,8 @@ static void test_threads(void **state)
     s.bp = 64;
     s.hp = 256;
     join(&f, &s, RW_LEVEL_SHARED);
-    assert_int_equal(f.c.comps.n, 8);
-    assert_int_equal(f.c.comps.list[0].max, 2);
+    assert_int_equal(f.c.lists.n, 8);
+    assert_int_equal(f.c.lists.list[0].max, 2);
     assert_int_equal(count(&f, "barrier.sync 0, 64;"), 1);
     assert_int_equal(count(&f, "barrier.sync 0;"), 1); /* the consumer's own */
     assert_int_equal(count(&f, "barrier.sync 1;"), 2); /* between virtual blocks, and between the phases */
@@ -136,11 +136,11 @@ static void test_fan_out(void **state)
     s.bc = 32;
     s.hc = 128;
     join(&f, &s, RW_LEVEL_SHARED);
-    assert_int_equal(f.c.comps.n, 8);
-    assert_int_equal(f.c.comps.list[1].m, 4);
-    assert_true(f.c.comps.list[1].affine);
-    assert_int_equal(f.c.comps.list[1].b, 4);
-    assert_int_equal(f.c.comps.list[1].c, 1);
+    assert_int_equal(f.c.lists.n, 8);
+    assert_int_equal(f.c.lists.list[1].m, 4);
+    assert_true(f.c.lists.list[1].affine);
+    assert_int_equal(f.c.lists.list[1].b, 4);
+    assert_int_equal(f.c.lists.list[1].c, 1);
     fix_close(&f);
 }
 
@@ -157,8 +157,8 @@ static void test_abreast(void **state)
     s.bc = 320;
     s.hc = 1024;
     join(&f, &s, RW_LEVEL_GLOBAL);
-    assert_int_equal(f.c.comps.n, 4);
-    assert_int_equal(f.c.comps.list[1].max, 5);
+    assert_int_equal(f.c.lists.n, 4);
+    assert_int_equal(f.c.lists.list[1].max, 5);
     assert_int_equal(f.c.threads, 960);
     assert_int_equal(f.c.abreast[0], 1);
     assert_int_equal(f.c.abreast[1], 3);
@@ -176,7 +176,7 @@ static void test_abreast(void **state)
     s.hc = 16;
     join(&f, &s, RW_LEVEL_GLOBAL);
     assert_int_equal(f.dev.sms, 132);
-    assert_int_equal(f.c.comps.n, 500);
+    assert_int_equal(f.c.lists.n, 500);
     assert_int_equal(f.c.threads, 160); /* all five at once, and no more than that */
     assert_int_equal(f.c.abreast[1], 5);
     fix_close(&f);
@@ -207,17 +207,17 @@ static void test_irregular(void **state)
     s.bc = 160;
     s.hc = 640;
     join(&f, &s, RW_LEVEL_GLOBAL);
-    assert_int_equal(f.c.comps.n, 2);
-    assert_int_equal(f.c.comps.list[0].max, 5);
-    assert_int_equal(f.c.comps.list[1].max, 4);
+    assert_int_equal(f.c.lists.n, 2);
+    assert_int_equal(f.c.lists.list[0].max, 5);
+    assert_int_equal(f.c.lists.list[1].max, 4);
     fix_close(&f);
     s.gc = 3;
     s.hc = 512;
     s.bc = 128; /* 3 pairs, 4 producers alone */
     join(&f, &s, RW_LEVEL_GLOBAL);
-    assert_int_equal(f.c.comps.n, 7);
-    assert_int_equal(f.c.comps.list[1].m, UINT32_MAX);
-    assert_non_null(strstr(f.c.ptx.s, ".const"));
+    assert_int_equal(f.c.lists.n, 7);
+    assert_int_equal(f.c.lists.list[1].m, UINT32_MAX);
+    assert_non_null(strstr(f.c.made.ptx.s, ".const"));
     fix_close(&f);
 }
 
@@ -240,7 +240,7 @@ static void test_shared_memory(void **state)
                             "%r1;\nst.shared.u32 [b], %r1;\n" END START(
                                 "c") ".shared .align 4 .b8 a[600];\nst.shared.u32 [a+4], %r1;\n" END;
     join(&f, &s, RW_LEVEL_SHARED);
-    assert_int_equal(f.c.body[0].shared_bytes, 1008 + 64);
+    assert_int_equal(f.c.facts.body[0].shared_bytes, 1008 + 64);
     assert_int_equal(f.c.shared_bytes, 1072 + 512);
     assert_int_equal(f.c.redirect[0].at, 1072);
     assert_false(f.c.shared_dynamic);
@@ -279,8 +279,8 @@ static void test_geometry(void **state)
     assert_int_equal(count(&f, "%tid"), 1);
     assert_int_equal(count(&f, "%ctaid"), 1);
     assert_int_equal(count(&f, "%n"), 0);
-    if (dev_nvjitlink_version() && dev_assemble(f.c.ptx.s, f.c.ptx.len, "sm_90", NULL, NULL, &e) < 0)
-        fail_msg("ptxas: %s\n%s", e.detail, f.c.ptx.s);
+    if (dev_nvjitlink_version() && dev_assemble(f.c.made.ptx.s, f.c.made.ptx.len, "sm_90", NULL, NULL, &e) < 0)
+        fail_msg("ptxas: %s\n%s", e.detail, f.c.made.ptx.s);
     fix_close(&f);
 }
 

@@ -3,8 +3,7 @@
 #include "rewrite-fixture.h"
 
 #include "rewrite/emit/flow.h"
-#include "rewrite/inline/inline.h"
-#include "rewrite/kinds/kinds.h"
+#include "rewrite/kinds/kinds-priv.h"
 
 #define PARAMS(e) ".visible .entry " e "(.param .u64 " e "_0, .param .u64 " e "_1)\n{\n" REGS
 #define REGS ".reg .pred %p<4>;\n.reg .b32 %r<16>;\n.reg .b64 %rd<16>;\n.reg .f32 %f<8>;\n.reg .b16 %h<4>;\n"
@@ -137,12 +136,12 @@ static void test_own_clusters(void **state)
         s.hc = 1024;
         fix_open(&f, &s);
         fix_cand(&f);
-        f.c.body[0].ranks = row[k].a ? row[k].a : f.c.body[0].ranks;
-        f.c.body[1].ranks = row[k].b ? row[k].b : f.c.body[1].ranks;
-        f.c.body[0].apart = NULL;
+        f.c.facts.body[0].ranks = row[k].a ? row[k].a : f.c.facts.body[0].ranks;
+        f.c.facts.body[1].ranks = row[k].b ? row[k].b : f.c.facts.body[1].ranks;
+        f.c.facts.body[0].apart = NULL;
         f.c.level = row[k].level;
         if (row[k].a == 2 || row[k].a == 4)
-            f.c.comps.list[0].max = 2;
+            f.c.lists.list[0].max = 2;
         bool ok = rw_legal_clusters(&f.c, &why);
         if (ok != !row[k].wrong || (!ok && !strstr(why.s, row[k].wrong)))
             fail_msg("row %zu: wanted '%s', got '%s'", k, row[k].wrong ? row[k].wrong : "nothing",
@@ -241,12 +240,12 @@ static void test_cluster_conflict(void **state)
         struct ana_touch *t = f.ana.launch[0].block[row[k].block].touch;
         *(row[k].writes ? &t->may_write : &t->read) = fix_run(&f, row[k].at, row[k].at + 128);
         refused(&f, "self-conflict");
-        f.c.body[0].ranks = f.c.body[0].cluster[0] = 2;
-        f.c.body[0].cluster[1] = f.c.body[0].cluster[2] = 1;
-        if (rw_cluster_conflict(&f.c, 0) != row[k].far)
+        f.c.facts.body[0].ranks = f.c.facts.body[0].cluster[0] = 2;
+        f.c.facts.body[0].cluster[1] = f.c.facts.body[0].cluster[2] = 1;
+        if (rw_cluster_conflict(&f.c.facts, 0) != row[k].far)
             fail_msg("row %zu: wanted %d", k, row[k].far);
         struct dt_str why = {0};
-        assert_int_equal(rw_legal_self_conflict(&f.c, &why), !row[k].far);
+        assert_int_equal(rw_legal_self_conflict(&f.c.facts, &why), !row[k].far);
         assert_true(!row[k].far || !strcmp(why.s, "two clusters of 'p' touch the same byte, one of them writing"));
         dt_str_done(&why);
         fix_close(&f);
@@ -527,7 +526,7 @@ static void test_constant_space(void **state)
     struct fix f;
     fix_open(&f, &plain);
     fix_cand(&f);
-    f.c.comps.list[0].table_bytes = 70000;
+    f.c.lists.list[0].table_bytes = 70000;
     refused(&f, "constant-space");
     fix_close(&f);
 }
@@ -568,16 +567,16 @@ static void test_clusters(void **state)
     f.dev.shared_sm = 233472;
     f.dev.shared_reserved = 1024;
     fix_cand(&f);
-    assert_int_equal(f.c.comps.n, 2);
+    assert_int_equal(f.c.lists.n, 2);
     f.c.abreast[0] = f.c.abreast[1] = 1;
     f.c.size = rw_cluster_size(&f.c, alike, &us);
     assert_int_equal(f.c.size, 4);
     assert_true(us == 2); /* a producer block, then a consumer block */
     assert_int_equal(rw_cluster_lists(&f.c, f.c.size, &e), 0);
-    assert_int_equal(f.c.comps.n, 8);
-    assert_int_equal(f.c.comps.list[0].ranks, 4);
-    assert_int_equal(f.c.comps.list[1].ranks, 1);
-    f.c.res.registers = 32;
+    assert_int_equal(f.c.lists.n, 8);
+    assert_int_equal(f.c.lists.list[0].ranks, 4);
+    assert_int_equal(f.c.lists.list[1].ranks, 1);
+    f.c.made.res.registers = 32;
     assert_true(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
     f.dev.cc_major = 8;
     assert_false(rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, &f.c, &why));
@@ -590,7 +589,7 @@ static void test_clusters(void **state)
     for (int k = 0; k < 4; k++) {
         f.c.shared_bytes = k == 0 ? 120000 : 100000;
         f.dev.sms = k == 1 ? 1 : 2;
-        f.c.res.registers = k == 2 ? 255 : 32; /* of 255 registers, two blocks of 128 threads */
+        f.c.made.res.registers = k == 2 ? 255 : 32; /* of 255 registers, two blocks of 128 threads */
         f.dev.regs_sm = k == 2 ? 32768 : 65536;
         f.c.cluster = k == 3 ? 17 : 4;
         if (k == 3)
@@ -666,17 +665,17 @@ static void test_nobody_reads(void **state)
             (k ? &x->read_by[ANA_PROVED] : &x->must)[0] = fix_run(&f, 0, k ? 2048 : 4096);
         }
         assert_int_equal(rw_cand_open(&f.c, &f.dev, &f.prog, &f.ana, &f.opt, &p, 1, &e), 0);
-        f.c.comps.list[0].col = stay;
-        for (f.c.comps.n = 3; f.c.comps.n <= 8; f.c.comps.n++) {
+        f.c.lists.list[0].col = stay;
+        for (f.c.lists.n = 3; f.c.lists.n <= 8; f.c.lists.n++) {
             struct dt_str why = {0};
             bool ok = rw_legal_rows(row, 1, &f.c, &why);
-            assert_int_equal(ok, f.c.comps.n >= (output ? 8 : 4));
+            assert_int_equal(ok, f.c.lists.n >= (output ? 8 : 4));
             if (!ok)
-                assert_string_equal(why.s, f.c.comps.n == 3 ? "nobody-reads: 'c' reads of 'h' what they write"
+                assert_string_equal(why.s, f.c.lists.n == 3 ? "nobody-reads: 'c' reads of 'h' what they write"
                                                             : "nobody-reads: they write 'h', which leaves the graph");
             dt_str_done(&why);
         }
-        f.c.comps.n = 4;
+        f.c.lists.n = 4;
         f.ana.launch[1].access[0].widened = true; /* an address that depends on data may be any byte */
         struct dt_str why = {0};
         assert_false(rw_legal_rows(row, 1, &f.c, &why));
@@ -739,8 +738,8 @@ static void test_recompute(void **state)
             *x = f.ana.edge[0];
             x->consumer = 2;
             f.ana.nedge = 2;
-            f.c.set = k == 3 ? set : NULL;
-            f.c.nset = k == 3 ? 3 : 0;
+            f.c.facts.set = k == 3 ? set : NULL;
+            f.c.facts.nset = k == 3 ? 3 : 0;
         }
         assert_int_equal(rw_fit(&f.c, &e), 0);
         assert_int_equal(f.c.nredirect, 1);

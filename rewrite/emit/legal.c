@@ -4,19 +4,20 @@
  * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. INLINE rows are in
  * inline/legal.c.
  */
+#include "rewrite/emit/emit.h"
 #include "rewrite/facts/hooks.h"
-#include "rewrite/facts/legal.h"
 
 #include <string.h>
 
 const struct rw_legal rw_legal[] = {
-#define LEGAL(NAME, text) {#NAME, rw_legal_##NAME},
+#define LEGAL(NAME, text) RW_LEGAL_ROW(NAME),
+#define LEVEL(NAME, text) RW_LEGAL_ROW(NAME),
 #include "rewrite/legal.def"
 };
 const unsigned rw_nlegal = sizeof rw_legal / sizeof rw_legal[0];
 
 const struct rw_legal rw_cluster_legal[] = {
-#define CLUSTER(NAME, text) {#NAME, rw_legal_##NAME},
+#define CLUSTER(NAME, text) RW_LEGAL_ROW(NAME),
 #include "rewrite/legal.def"
 };
 const unsigned rw_ncluster_legal = sizeof rw_cluster_legal / sizeof rw_cluster_legal[0];
@@ -25,7 +26,7 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
 {
     for (unsigned k = 0; k < n; k++) {
         struct dt_str s = {0};
-        bool ok = rw_off(rows[k].name) || rows[k].fn(c, &s);
+        bool ok = rw_off(rows[k].name) || (rows[k].facts ? rows[k].facts(&c->facts, &s) : rows[k].level(c, &s));
         if (!ok) {
             for (const char *p = rows[k].name; *p; p++)
                 dt_str_addc(why, *p == '_' ? '-' : *p);
