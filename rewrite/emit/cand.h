@@ -57,7 +57,8 @@ struct rw_cand {
     struct rw_facts facts;
 
     enum rw_level level;
-    /* which blocks of each body a fused block runs: facts.comps, or at level `cluster` by rank, or what the kind says */
+    /* which blocks of each body a fused block runs: facts.comps, or at level `cluster` by rank, or what the kind
+     * says */
     struct rw_comps lists;
     /* bodies side by side, each in blocks of its own: where body s begins, nbody + 1 numbers; NULL: one after the
      * other */

@@ -42,7 +42,8 @@ int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
 
 /* ---- the kernel (kernel.c, join.c, text.c) ----------------------------------------------------------------------- */
 
-/* Emit the fused kernel as PTX text into c->made.ptx, entry c->made.entry; verified by ptx_verify and print-parse equality. */
+/* Emit the fused kernel as PTX text into c->made.ptx, entry c->made.entry; verified by ptx_verify and print-parse
+ * equality. */
 int rw_join(struct rw_cand *c, struct dt_err *e);
 /* Before and after it: arithmetic that nobody contracts otherwise, in all bodies (1: refused); the entry's name;
  * registers and spills (1: refused). */

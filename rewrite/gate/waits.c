@@ -98,51 +98,18 @@ static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32
     return r;
 }
 
-static int close_order(struct waits *w, struct dt_err *e)
-{
-    uint32_t n = w->prog->graph->nlaunch;
-    w->words = n / 64 + 1;
-    w->before = dt_calloc(n * w->words + 1, sizeof *w->before);
-    w->waited = dt_calloc(n * w->words + 1, sizeof *w->waited);
-    if (!w->before || !w->waited || dev_order_new(w->prog->graph, &w->order) < 0)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    for (uint32_t b = 0; b < n; b++) {
-        for (int late = 0; late < 2; late++) /* `before` wholly first */
-            for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++) {
-                uint32_t a = w->order.after[k];
-                uint64_t *set = late ? w->waited : w->before;
-                if (!late && w->order.early[k]) {
-                    struct rw_paths paths;
-                    int r = rw_paths_without_wait(w->prog->step[a].entry, &paths, e);
-                    if (r < 0)
-                        return r;
-                    merge(w, set, b, paths.triggers ? w->before : w->waited, a);
-                } else if (late == w->order.early[k]) {
-                    merge(w, set, b, w->waited, a);
-                    put(w, set, b, a);
-                }
-            }
-        merge(w, w->waited, b, w->before, b);
-        for (uint32_t a = 0; a < b; a++)
-            w->overlap |= !has(w, w->before, b, a);
-    }
-    return 0;
-}
-
-static bool is_early(const struct waits *w, uint32_t b)
-{
-    for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++)
-        if (w->order.early[k])
-            return true;
-    return false;
-}
-
 /* ---- does every path wait? --------------------------------------------------------------------------------------- */
 
 static bool is_wait(const struct ptx_inst *i) { return i->op == PTX_OP_GRIDDEPCONTROL_WAIT && i->pred == PTX_NO_REG; }
 
+/* What can happen in an entry on paths that have not passed griddepcontrol.wait yet: a thread exits, or dependents are
+ * let go. */
+struct paths {
+    bool exits, triggers;
+};
+
 /* What a function that is called, or one that it calls, may do: end the thread, trigger. */
-static int of_call(const struct ptx_inst *call, struct rw_paths *ret, struct dt_err *e)
+static int of_call(const struct ptx_inst *call, struct paths *ret, struct dt_err *e)
 {
     const struct ptx_function *f = ptx_callee(call);
     struct ptx_reach all = {.unknown = true};
@@ -161,10 +128,10 @@ static int of_call(const struct ptx_inst *call, struct rw_paths *ret, struct dt_
 }
 
 /* From the entry along all edges, each path up to its first wait. */
-int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e)
+static int without_wait(const struct ptx_function *f, struct paths *ret, struct dt_err *e)
 {
     struct ptx_cfg cfg;
-    struct rw_paths p = {0};
+    struct paths p = {0};
     int r = ptx_cfg_build(f, &cfg, e);
     if (r < 0)
         return r;
@@ -204,6 +171,47 @@ int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, st
     return r;
 }
 
+/* ---- what has ended when a launch starts, and when it goes on ---------------------------------------------------- */
+
+static int close_order(struct waits *w, struct dt_err *e)
+{
+    uint32_t n = w->prog->graph->nlaunch;
+    w->words = n / 64 + 1;
+    w->before = dt_calloc(n * w->words + 1, sizeof *w->before);
+    w->waited = dt_calloc(n * w->words + 1, sizeof *w->waited);
+    if (!w->before || !w->waited || dev_order_new(w->prog->graph, &w->order) < 0)
+        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    for (uint32_t b = 0; b < n; b++) {
+        for (int late = 0; late < 2; late++) /* `before` wholly first */
+            for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++) {
+                uint32_t a = w->order.after[k];
+                uint64_t *set = late ? w->waited : w->before;
+                if (!late && w->order.early[k]) {
+                    struct paths paths;
+                    int r = without_wait(w->prog->step[a].entry, &paths, e);
+                    if (r < 0)
+                        return r;
+                    merge(w, set, b, paths.triggers ? w->before : w->waited, a);
+                } else if (late == w->order.early[k]) {
+                    merge(w, set, b, w->waited, a);
+                    put(w, set, b, a);
+                }
+            }
+        merge(w, w->waited, b, w->before, b);
+        for (uint32_t a = 0; a < b; a++)
+            w->overlap |= !has(w, w->before, b, a);
+    }
+    return 0;
+}
+
+static bool is_early(const struct waits *w, uint32_t b)
+{
+    for (uint32_t k = w->order.at[b]; k < w->order.at[b + 1]; k++)
+        if (w->order.early[k])
+            return true;
+    return false;
+}
+
 /* ---- what is done before the wait -------------------------------------------------------------------------------- */
 
 /* In front of each instruction for which `here` holds: all barriers of the cluster that a thread there has still to
@@ -234,8 +242,8 @@ static int leave_cluster(struct ptx_function *f, bool (*here)(const struct ptx_i
  * still reads its shared memory before that one's own, with a fault that the kernel has not. So, with `meet`, they
  * first pass the barriers behind which every block would have been there. But then threads of a block that do not come
  * by the wait may be kept from meeting at a barrier of the block: analyse_early() tries the other way first. */
-int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet,
-                   struct dt_str *out, struct dt_err *e)
+static int cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet,
+                       struct dt_str *out, struct dt_err *e)
 {
     struct ptx_module *m = NULL;
     int r = ptx_parse(ptx, len, &m, e);
@@ -302,7 +310,7 @@ static int analyse_cut(struct waits *w, bool meet, struct dt_err *e)
         if (!k)
             continue;
         struct dt_str text = {0};
-        r = rw_cut_at_wait(w->prog->module[m].ptx, w->prog->module[m].len, entry, k, meet, &text, e);
+        r = cut_at_wait(w->prog->module[m].ptx, w->prog->module[m].len, entry, k, meet, &text, e);
         if (r == 0 && json_object_set_new(modules, g->module[m].name, json_pack("{s:s%}", "ptx", text.s, text.len)) < 0)
             r = dt_err_set(e, DT_E_NOMEM, "out of memory");
         dt_str_done(&text);
@@ -431,8 +439,8 @@ static int check_covered(struct waits *w, struct dt_err *e)
 static int check_waits(struct waits *w, struct dt_err *e)
 {
     for (uint32_t b = 0; b < w->prog->graph->nlaunch; b++) {
-        struct rw_paths paths = {0};
-        int r = is_early(w, b) ? rw_paths_without_wait(w->prog->step[b].entry, &paths, e) : 0;
+        struct paths paths = {0};
+        int r = is_early(w, b) ? without_wait(w->prog->step[b].entry, &paths, e) : 0;
         if (r < 0)
             return r;
         if (paths.exits)

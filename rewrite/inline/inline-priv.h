@@ -82,8 +82,6 @@ struct rw_inline {
 int rw_inline_look(struct rw_cand *c, int host, struct dt_err *e);
 /* Is this instruction of the body one of those that the element passes through? */
 bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i);
-/* The kernel, into c->ptx. */
-int rw_inline_join(struct rw_cand *c, struct dt_err *e);
 
 /* ---- between the files of inline/map.c --------------------------------------------------------------------------- */
 struct rw_uses { /* of one buffer by one launch */

@@ -64,8 +64,8 @@ static int make_zero(struct rw_join *j)
     return j->zero ? 0 : nomem(j);
 }
 
-/* The guest's parameters: those of the host with the same argument, or new ones. c->made.arg_keep and c->made.arg_same say so to
- * the launch. */
+/* The guest's parameters: those of the host with the same argument, or new ones. c->made.arg_keep and c->made.arg_same
+ * say so to the launch. */
 static int make_params(struct rw_join *j)
 {
     struct rw_cand *c = j->c;
@@ -673,7 +673,8 @@ static void entry_last(struct rw_join *j)
         }
 }
 
-int rw_inline_join(struct rw_cand *c, struct dt_err *e)
+/* The kernel, into c->made. */
+static int join(struct rw_cand *c, struct dt_err *e)
 {
     struct rw_join j = {.c = c, .e = e};
     struct site s = {.j = &j};
@@ -729,7 +730,7 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
     c->nredirect = 1;
     c->threads = c->facts.body[c->in->host].threads;
     rw_name_entry(c);
-    if ((r = rw_inline_join(c, e)) < 0)
+    if ((r = join(c, e)) < 0)
         return r;
     return rw_resources(c, why, e);
 }

@@ -32,7 +32,6 @@
  */
 #include "rewrite/emit/flow.h"
 #include "rewrite/facts/hooks.h"
-#include "rewrite/gate/gate.h"
 #include "rewrite/kinds/kinds-priv.h"
 
 #include <stdlib.h>

@@ -75,7 +75,7 @@ int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint3
     return dt_push(&l->v, v) ? 0 : DT_E_NOMEM;
 }
 
-/* ---- what every edit is asked (the EDIT rows of legal.def) ------------------------------------------------------ */
+/* ---- what every edit is asked (the EDIT rows of legal.def) ------------------------------------------------------- */
 
 bool rw_is_racy(const struct rw_state *s, uint32_t launch) { return s->racy && s->racy[launch] && !rw_off("racy"); }
 

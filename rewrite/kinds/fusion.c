@@ -23,8 +23,47 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Lists by rank, and what goes to the ranks' shared memory; the rest stays in global memory. */
-static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+/* ---- a kernel at a level ----------------------------------------------------------------------------------------- */
+
+/* The bodies one after the other in one block, intermediates in global memory: does it fit, and is it legal? Level
+ * `cluster` begins like this too, before its blocks are divided. */
+static int join_plainly(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_str room = {0};
+    c->level = level == RW_LEVEL_CLUSTER ? level : RW_LEVEL_GLOBAL;
+    c->nredirect = 0;
+    int r = rw_cluster_lists(c, 0, e);
+    if (r < 0)
+        return r;
+    bool kernels = c->facts.body[0].f && c->facts.body[1].f, fits = kernels && rw_layout(c, &room);
+    bool ok = room.len || rw_legal_check(c, why); /* without kernels it says why there is nothing to join */
+    if (room.len)
+        dt_str_addf(why, "shared-space: %s", room.s);
+    dt_str_done(&room);
+    return !(fits && ok);
+}
+
+/* Level `shared`: intermediates in the block's shared memory; without any it is no level. */
+static int move_to_block(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
+{
+    struct dt_str room = {0};
+    int r = rw_fit(c, e);
+    if (r < 0)
+        return r;
+    c->level = RW_LEVEL_SHARED;
+    if (!c->nredirect)
+        dt_str_addf(why, "shared level: %s",
+                    c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
+    else if (!rw_layout(c, &room))
+        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+    bool ok = c->nredirect && !room.len && rw_legal_check(c, why);
+    dt_str_done(&room);
+    return !ok;
+}
+
+/* Level `cluster`: lists by rank, intermediates in the ranks' shared memory; what does not fit stays in global
+ * memory. */
+static int move_to_cluster(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
 {
     struct dt_str room = {0};
     int r;
@@ -51,54 +90,32 @@ static int join_in_clusters(struct rw_cand *c, struct dt_str *why, struct dt_err
     return !ok;
 }
 
-int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+/* The cluster's registers are known only now. */
+static bool cluster_fits(const struct rw_cand *c, struct dt_str *why)
 {
-    struct dt_str room = {0};
-    int r;
-    if (level <= RW_LEVEL_PROLOGUE)
-        return rw_inline_apply(c, level, why, e);
-    c->level = level == RW_LEVEL_CLUSTER ? level : RW_LEVEL_GLOBAL;
-    c->nredirect = 0;
-    if ((r = rw_cluster_lists(c, 0, e)) < 0)
-        return r;
-    if (!c->facts.body[0].f || !c->facts.body[1].f || !rw_layout(c, &room)) {
-        if (!room.len)
-            rw_legal_check(c, why); /* says why there is nothing to join */
-        else
-            dt_str_addf(why, "shared-space: %s", room.s);
-        dt_str_done(&room);
-        return 1;
-    }
-    if (!rw_legal_check(c, why))
-        return 1;
-    if ((r = rw_identity(c, why, e)))
-        return r;
-    if (level == RW_LEVEL_CLUSTER) {
-        if ((r = join_in_clusters(c, why, e)))
-            return r;
-    } else if (level == RW_LEVEL_SHARED) { /* only now: footprints of an illegal pair are of no interest */
-        if ((r = rw_fit(c, e)) < 0)
-            return r;
-        c->level = level;
-        if (!c->nredirect)
-            dt_str_addf(why, "shared level: %s",
-                        c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
-        else if (!rw_layout(c, &room))
-            dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
-        bool ok = c->nredirect && !room.len && rw_legal_check(c, why);
-        dt_str_done(&room);
-        if (!ok)
-            return 1;
-    }
-    if ((r = rw_make(c, why, e)))
-        return r;
-    if (level != RW_LEVEL_CLUSTER)
-        return 0;
     if (!rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, c, why))
-        return 1;
+        return false;
     if (c->no_redirect.len)
         dt_str_addf(why, "cluster level: %s", c->no_redirect.s);
-    return 0;
+    return true;
+}
+
+int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e)
+{
+    if (level <= RW_LEVEL_PROLOGUE)
+        return rw_inline_apply(c, level, why, e);
+    int r = join_plainly(c, level, why, e);
+    if (r == 0)
+        r = rw_identity(c, why, e);
+    if (r == 0 && level == RW_LEVEL_SHARED) /* only now: footprints of an illegal pair are of no interest */
+        r = move_to_block(c, why, e);
+    if (r == 0 && level == RW_LEVEL_CLUSTER)
+        r = move_to_cluster(c, why, e);
+    if (r == 0)
+        r = rw_make(c, why, e);
+    if (r == 0 && level == RW_LEVEL_CLUSTER)
+        r = !cluster_fits(c, why);
+    return r;
 }
 
 /* ---- the descriptor ---------------------------------------------------------------------------------------------- */
@@ -175,7 +192,8 @@ static int propose_clusters(const struct rw_state *s, const struct rw_options *o
  * over all SMs. A block that follows another in the same fused block starts sooner than one that is launched, so this
  * overestimates; only where it is over BOUND times what both take now, the gap between launches included, the candidate
  * is not built. */
-void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
+/* How long a block of each takes, from the launches' own times. */
+static void block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2])
 {
     for (int k = 0; k < 2; k++) {
         const struct dev_step *st = &s->prog->step[c->facts.launch[k]];
@@ -191,7 +209,7 @@ void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2
 double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now)
 {
     double block[2], longest = 0, total = 0;
-    rw_block_us(c, s, block);
+    block_us(c, s, block);
     *ret_now = s->step_us[c->facts.launch[0]] + s->step_us[c->facts.launch[1]];
     for (uint32_t k = 0; k < c->lists.n; k++) {
         double t = 0;
@@ -240,7 +258,7 @@ static void joinable(struct rw_edit *x, struct fusion *f, enum rw_verdict *ret_v
     if (cluster) {
         if (!rw_legal_rows(rw_cluster_legal, rw_ncluster_legal, c, why))
             return;
-        rw_block_us(c, now, block);
+        block_us(c, now, block);
         c->size = rw_cluster_size(c, block, &x->after_us);
         if (x->size && c->size && !rw_cluster_own(&c->facts))
             c->size = x->size;

@@ -11,8 +11,6 @@ int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct d
 /* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion
  * saves. */
 double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now);
-/* Of a block of each, from the launches' own times. */
-void rw_block_us(const struct rw_cand *c, const struct rw_state *s, double ret[2]);
 /* A joined launch as a part of x; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
 /* parallel.c: bodies side by side in one grid (c->beside): its text and what a block takes, where the rows hold. 1:
