@@ -1,21 +1,21 @@
-/* Blocks abreast: several blocks of one phase at once, the fused block's threads divided among them.
+/* Blocks abreast: several blocks of one phase run at once, and the fused block's threads are divided among them.
  *
- *   gemm's block, 256 threads, then eight blocks of softmax of 64 threads each:
+ *   gemm's block of 256 threads, then eight blocks of softmax of 64 threads each:
  *     one after the other   8 rounds, 192 threads idle in each, a barrier between
  *     abreast               2 rounds of 4: threads 0 … 63 run one block, 64 … 127 the next, …
  *
- * A phase may do that if its body is all its threads' own or their warps': no barrier and no shared memory of its own
- * (each block would need a number and a piece for itself, a cluster's ranks one each; such bodies stay in the loop),
- * and whole warps, so that no warp holds threads of two blocks. Nothing else is asked: blocks of one launch are
- * independent (`self-conflict` and `ordered-access` of legal.def), and were free to run at once.
+ * A phase may do that if its body has no barrier and no shared memory of its own, and its blocks are whole warps. (With
+ * a barrier or shared memory each of the blocks would need a barrier number and a piece of memory for itself, and a
+ * cluster's ranks one each.) Nothing else is asked: blocks of one launch are independent (`self-conflict` and
+ * `ordered-access` of legal.def), and were free to run at once.
  *
- * The fused block gets more threads than its largest body where a phase has use for them and nothing is pushed out: as
- * long as all fused blocks of an SM together have THREADS threads, so that one thread may have 64 registers. Where
- * ptxas wants more, or no barrier number is left for the phases that then count, the block is as large as its largest
- * body (`narrow`).
+ * The fused block gets more threads than its largest body if a phase can use them and nothing is pushed out: all fused
+ * blocks of an SM together have at most THREADS threads, so that a thread may have 64 registers. If ptxas wants more
+ * registers, or the phases that then count threads find no barrier number, the block is as large as its largest body
+ * (`narrow`).
  *
- * Block number of thread t in round r of the list: the (r * width + t / threads)-th, its thread number t % threads; the
- * last round's surplus threads skip it, whole groups at a time. join.c emits that.
+ * In round r of the list, thread t runs block number r * width + t / threads, as its thread t % threads. In the last
+ * round whole groups of surplus threads skip the body. join.c emits that.
  */
 #include "rewrite/emit/emit-priv.h"
 

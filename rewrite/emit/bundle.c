@@ -1,12 +1,13 @@
-/* Bundles: what was put together and did not get through, kept so that somebody can look at it.
+/* Bundles: what was put together and did not get through is kept, so that somebody can look at it.
  *
- * What fails as text (text.c), at the assembler (rw_resources), at the loader (rw_state_make) or in a comparison, race
- * or wait (choose.c) leaves a folder under $DOVETAIL_BUNDLES, named by the plan's digest: `original.json` and
- * `plan.json`, both for `dovetail run`, and `what.txt`, the reason. Where there is a kernel but no plan with it yet,
- * plan.json is the original with this kernel as one more module: to run it is to compile all modules, so it is refused
- * for the same reason. Where the variable is not set, the folder is that of rw_bundles_in (the worker's: `bundles`
- * beside the cache); where it is empty, nothing is left. The newest KEPT stay. A folder that cannot be written is no
- * error.
+ * A kernel may fail as text (text.c), at the assembler (rw_resources) or at the loader (rw_state_make); a plan may fail
+ * in a comparison, a race or a wait (plan/choose.c). Each failure leaves a folder under $DOVETAIL_BUNDLES, named by the
+ * plan's digest: `original.json` and `plan.json`, both for `dovetail run`, and `what.txt`, the reason. If there is a
+ * kernel but no plan with it yet, plan.json is the original with this kernel as one more module: to run it is to
+ * compile all modules, so it fails for the same reason.
+ *
+ * The worker sets the variable to `bundles` beside the cache if nobody else has. If it is empty, nothing is left. The
+ * newest KEPT folders stay. A folder that cannot be written is no error.
  */
 #include "rewrite/emit/emit-priv.h"
 

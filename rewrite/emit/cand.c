@@ -1,8 +1,8 @@
-/* A candidate from its launches to its end: facts of each body, the components of a pair, and what must be freed.
+/* A candidate from its launches to its end: the facts of each body, the components of a pair, and what must be freed.
  *
- * rw_cand_open takes any number of launches and reads each kernel. rw_cand_init is the same for a pair with a hazard,
- * whose blocks it sorts into components. Both are cheap: nothing is compiled, and nothing is said about legality. What
- * a launch without a kernel leaves empty, the predicates refuse (plain_launches, block_map).
+ * rw_cand_open takes any number of launches and reads each kernel. rw_cand_init does the same for a pair with a hazard,
+ * and sorts its blocks into components. Both are cheap: nothing is compiled, and nothing is said about legality. A
+ * launch without a kernel leaves members empty, and the predicates refuse it (plain_launches, block_map).
  */
 #include "rewrite/emit/emit.h"
 

@@ -1,39 +1,37 @@
-/* Block fusion at level `cluster`: the blocks of a thread-block cluster run a component together, the intermediate is
- * in their shared memory.
+/* Block fusion at level `cluster`: the blocks of a thread-block cluster run a component together, and the intermediate
+ * is in their shared memory.
  *
- *   before                                   after, in clusters of 4: rank r of cluster k
- *   gemm<<<(4, 16), 256>>>(x, w, h)          gemm's block (r, k) into its own shared memory; barrier.cluster; softmax's
- *                                            blocks of row panel k that are
- *   softmax<<<64, 128>>>(h, y)               r's, which load from the rank that has the bytes; barrier.cluster; the
- *                                            block exits
+ *   before                             after, in clusters of 4: rank r of cluster k
+ *   gemm<<<(4, 16), 256>>>(x, w, h)    gemm's block (r, k) writes to its own shared memory; barrier.cluster;
+ *   softmax<<<64, 128>>>(h, y)         softmax's blocks of row panel k that are r's load from the rank that has
+ *                                      the bytes; barrier.cluster; the block exits
  *
- * One block that runs a whole component leaves all SMs but one idle; here the component keeps as many blocks as it is
- * given ranks. Each phase's list of blocks is cut into runs of equal length, the first ranks get one each
- * (rw_cluster_lists). The barrier between the phases is of the whole cluster, with release and acquire, so everything
- * that was ordered by the launch's end still is: intermediates that stay in global memory, and WAR and WAW. A second
- * one keeps a block's shared memory there until nobody reads it any more; without intermediates in shared memory there
- * is none.
+ * At level `shared` one block runs a whole component, so few components leave SMs idle. Here a component keeps as many
+ * blocks as the cluster has ranks. Each phase's list of blocks is cut into runs of equal length, one for each of the
+ * first ranks (rw_cluster_lists). The barrier between the phases is of the whole cluster, with release and acquire. So
+ * everything that the end of the launch ordered is still ordered: intermediates in global memory, WAR and WAW. A second
+ * barrier keeps a block's shared memory until nobody reads it any more; it is left out if no intermediate is in shared
+ * memory.
  *
- * Whose byte is it? The footprint of a rank is the same shape for all ranks (fit.c), and rank r's begins r * step
- * behind that of rank 0, along a row of tiles or down a column of them. So the offset o in the component's footprint
- * gives
+ * Whose byte is it? The footprints of all ranks have the same shape (fit.c), and that of rank r begins r * step behind
+ * that of rank 0: along a row of tiles or down a column of them. The offset o in the component's footprint gives
  *
- *   contiguous              rank = o / step            place = o % step
- *   rows, beside each other rank = o % pitch / step    place = o / pitch * width + o % pitch % step
- *   rows, one below another rank = o / step            place = o % step / pitch * width + o % pitch
+ *   contiguous               rank = o / step            place = o % step
+ *   rows, beside each other  rank = o % pitch / step    place = o / pitch * width + o % pitch % step
+ *   rows, one below another  rank = o / step            place = o % step / pitch * width + o % pitch
  *
- * which is checked on every recorded interval, and what is otherwise stays in global memory. A load becomes mapa and
- * ld.shared::cluster.
+ * This is checked on every recorded interval. What does not have this form stays in global memory. A load becomes mapa
+ * and ld.shared::cluster.
  *
- * A body that uses clusters itself, posted so or fused before, goes on in clusters of that size: rank r of the fused
- * cluster is rank r of its cluster, of which a component has one (`clusters`). Its numbers are its own (copy.c), its
- * barriers stay, and threads that it has not, and ranks of a component without a cluster of it, pass as many (join.c).
- * So a chain has a barrier of the cluster between all of its phases, and what the phases before had in shared memory
- * lies where the phases behind have theirs, but for the intermediate between the two.
+ * A body may use clusters itself, whether it was posted so or fused before. It goes on in clusters of that size: rank r
+ * of the fused cluster is rank r of its own, and a component has one of its clusters (`clusters`). It sees its own
+ * numbers (copy.c), and its barriers stay. Threads that it does not have, and ranks of a component without a cluster of
+ * it, pass as many barriers (join.c). So a chain has a barrier of the cluster between all of its phases. Shared memory
+ * of earlier phases lies where that of later phases lies, except the intermediate between the two.
  *
- * Where a rank's consumers need its own producers alone, shared memory is its own, as at level `shared`; and where a
- * launch in clusters is followed by one that all of its pairs are so with, a barrier of the block stands between, and
- * none at the end.
+ * If the consumers of each rank need only its own producers, the intermediate is in plain shared memory, as at level
+ * `shared`. If that holds for all pairs of a launch in clusters and the one behind it, a barrier of the block stands
+ * between them, and there is none at the end.
  *
  * Needs sm_90 (`cluster_device`), room for all blocks of a cluster at once (`cluster_room`), and what block fusion
  * needs.

@@ -1,24 +1,25 @@
 /* One body's instructions on their way into the fused kernel.
  *
- *   before                              after
- *   mov.u32 %r1, %ctaid.x;              mov.u32 %r1, VIRTUAL;          block numbers come from the component's list
- *   mov.u32 %r2, %ntid.x;               mov.u32 %r2, 256;              geometry is the original's
- *   mov.u32 %r3, %cluster_ctarank;      mov.u32 %r3, RANK;             a cluster of its own keeps its ranks
- *   ret;  exit;                         bra END;                       the phase's end
- *   bar.sync 0;                         barrier.sync 0[, COUNT];       not aligned; counted where the fused block is
- *                                                                      larger
- *   mul.f32 …                           mul.rn.f32 …                   where a sum of the body can meet it: nothing is
- *                                                                      contracted anew (device/identity.c)
- *   ld.global.nc.f32 (buffer written)   ld.global.f32                  .nc and cache operators of now-written buffers
- *                                                                      go
- *   st.global.f32 [%rd4], %f1;          sub.u32 %s, %rd4.lo, BASE; st.shared.f32 [%s], %f1;     intermediates in shared
- *                                       memory
- *   ld.global.f32 %f1, [%rd4]; in clusters    mapa.shared::cluster.u32 %s, …; ld.shared::cluster.f32 %f1, [%s];     of
- *                                             the rank that has it
- *   mov.u32 %r3, As;                    mov.u32 %r3, dt_smem+OFFSET;   all shared arrays are parts of one
- *   ld.param.u64 %rd1, [h];             mov.u64 %rd1, OFFSET;          where no access to the argument's buffer remains
+ *   before                               after
+ *   mov.u32 %r1, %ctaid.x;               mov.u32 %r1, VIRTUAL;           block numbers come from the component's list
+ *   mov.u32 %r2, %ntid.x;                mov.u32 %r2, 256;               the body sees its own geometry
+ *   mov.u32 %r3, %cluster_ctarank;       mov.u32 %r3, RANK;              and, with a cluster of its own, its ranks
+ *   ret;  exit;                          bra END;                        the phase's end
+ *   bar.sync 0;                          barrier.sync 0[, COUNT];        not aligned; counted if the block is larger
+ *   mul.f32 …                            mul.rn.f32 …                    if a sum of the body can meet the product:
+ *                                                                        nothing is contracted anew (device/identity.c)
+ *   ld.global.nc.f32 (buffer written)    ld.global.f32                   without .nc and cache operators
+ *   st.global.f32 [%rd4], %f1;           sub.u32 %s, %rd4.lo, BASE;      an intermediate in shared memory
+ *                                        st.shared.f32 [%s], %f1;
+ *   ld.global.f32 %f1, [%rd4];           mapa.shared::cluster.u32 %s, …;      the same, in shared memory of the rank
+ *                                        ld.shared::cluster.f32 %f1, [%s];    that has the byte
+ *   mov.u32 %r3, As;                     mov.u32 %r3, dt_smem+OFFSET;    all shared arrays are parts of one
+ *   ld.param.u64 %rd1, [h];              mov.u64 %rd1, OFFSET;           if no access to the argument's buffer remains
  *
- * What is not handled here never arrives: the predicates (legal.def) refuse it first.
+ * A body that is inlined (level `register`) has instructions that become something else: struct rw_guest answers for
+ * them.
+ *
+ * Whatever is not handled here does not arrive: the predicates (legal.def) refuse it first.
  */
 #include "rewrite/emit/join.h"
 

@@ -1,24 +1,27 @@
 /* Which intermediates of a pair can live in shared memory, and where in it.
  *
- * Per component, the footprint of buffer B is every byte that the component's producer blocks write (surely or
- * perhaps), as recorded. It is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a
- * constant `pitch`; the smaller of the two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) %
- * pitch of the region.
+ * The footprint of buffer B in a component is every byte that the component's producer blocks write, surely or perhaps,
+ * as recorded. It is fitted as one run of bytes [base, base + width), or as rows of `width` bytes at a constant
+ * `pitch`; the smaller of the two is taken. Byte o of B is then at ((o - base) / pitch) * width + (o - base) % pitch of
+ * the region.
  *
- * Conditions, each checked on every recorded footprint (docs/LEGALITY.md §3.6):
- *   reads       the component's consumers read a subset of what its own producers write for certain (not of the fitted
- *               box)
+ * Conditions, each checked on every recorded footprint:
+ *
+ *   reads       the component's consumers read a subset of what its own producers write for certain (not of the
+ *               fitted box)
  *   sites       every access that may reach B reaches B alone, is a plain ld or st, and its address is stored nowhere
  *   widths      base, pitch and width are multiples of the widest access, so that no access straddles a row
  *   addresses   none depends on data (a widened access is the whole buffer)
- *   producers   do not read B, no atomics on either side
- *   consumers   that write B write inside the footprint: they store to both places
- * At level `cluster` a footprint is a rank's: of the component's producer blocks that it runs. Where reads are in that
- * of their own rank, all is as without clusters (`own`); else they must be in those of all ranks together, and
- * cluster.c says whose shared memory a byte is in. The producer's global store stays (keep_global) unless B is an
- * intermediate that no other launch reads from it. When nothing of B's buffer is left in the fused kernel and its
- * pointer only goes through additions, the argument goes as well (drop_arg). What does not fit takes the `global`
- * level; `no_redirect` says why.
+ *   producers   do not read B, and there are no atomics on either side
+ *   consumers   if they write B, they write inside the footprint, and store to both places
+ *
+ * At level `cluster` a footprint is that of a rank: of the producer blocks of the component that the rank runs. If a
+ * rank's consumers read only its own footprint, all is as without clusters (`own`). Else they must read inside the
+ * footprints of all ranks together, and cluster.c says whose shared memory a byte is in.
+ *
+ * The producer's store to global memory stays (keep_global) unless B is an intermediate that no other launch reads from
+ * it. If nothing of B's buffer is left in the fused kernel, and its pointer only goes through additions, the argument
+ * goes as well (drop_arg). What does not fit takes the `global` level; `no_redirect` says why.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"

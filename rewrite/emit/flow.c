@@ -1,21 +1,22 @@
 /* Flags between blocks of one launch: the static check, the table, and the text around the bodies.
  *
- *   if (t == 0) slot = atom.relaxed.gpu.add(scratch, 1);  barrier;  v = slot          v >= n: the scratch was not
- *                                                                   cleared: assertion, "flag:4294967295"
- *   for (i = wait_at[v] + t; i < wait_at[v + 1]; i += threads)                         each flag by one thread
- *       for (polls = 0; ld.acquire.gpu(flag(wait[i])) < count[wait[i]]; polls++)
- *           if (polls == RW_FLOW_POLLS) assertion, "flag:N"                            __assertfail: the driver prints
- *           it, and so does the software device
- *           nanosleep 200
- *   barrier                                                                            what one thread acquired is
- *   everybody's
+ *   if (t == 0) slot = atom.relaxed.gpu.add(scratch, 1);
+ *   barrier;  v = slot;                                        if v >= n the scratch was not cleared: assertion,
+ *                                                              "flag:4294967295"
+ *   for (i = wait_at[v] + t; i < wait_at[v + 1]; i += threads) each flag is awaited by one thread
+ *       for (polls = 0; ld.acquire.gpu(flag(wait[i])) < count[wait[i]]; polls++) {
+ *           if (polls == RW_FLOW_POLLS) assertion, "flag:N";   __assertfail: the driver prints it, and so does the
+ *           nanosleep 200;                                     software device
+ *       }
+ *   barrier;                                                   what one thread acquired, all threads have
  *   … bodies …
- *   barrier;  if (t == 0 && signal[v] is a flag) { fence.acq_rel.gpu; red.release.gpu.add(flag(signal[v]), 1); }
+ *   barrier;
+ *   if (t == 0 && signal[v] is a flag) { fence.acq_rel.gpu; red.release.gpu.add(flag(signal[v]), 1); }
  *
  * Why it is ordered (PTX memory model, causality order): stores and loads of all threads of the producer come before
- * its barrier, the barrier before thread 0's fence and release, the release is read by a thread of the consumer with
- * acquire at the same scope, and that comes before the consumer's barrier and so before what its other threads do. The
- * fence is more than the release needs; it costs little and does not lean on cumulativity.
+ * its barrier, and the barrier comes before thread 0's fence and release. A thread of the consumer reads the release
+ * with acquire at the same scope. That comes before the consumer's barrier, and so before what its other threads do.
+ * The fence is more than the release needs; it costs little, and the argument does not lean on cumulativity.
  */
 #include "rewrite/emit/flow.h"
 

@@ -1,4 +1,4 @@
-/* The fused kernel: two bodies in one entry.
+/* The fused kernel: two or more bodies in one entry.
  *
  *   .const .b8 dt_tab[…] = {…};                     lists of blocks and bases that are not affine
  *   .visible .entry fN(producer's parameters, consumer's parameters that differ)
@@ -12,15 +12,19 @@
  *       for each consumer block b of component k: the same
  *   }
  *
- * Barrier numbers: bodies keep theirs. The barrier between virtual blocks is the first number that no body uses for a
- * part of the threads: a counted barrier never shares a number with it, another one may, so that chains of any length
- * need two. Shared memory: one array; both bodies' own parts overlap at its start (they never live at the same time),
- * the intermediates follow (rw_layout). Over the static limit it is `extern`, and the launch carries its size. Level
- * `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank %ctaid.x %
- * size. A body with barriers of the cluster is passed by as many in threads and ranks that it does not need: `IDLE:
- * arrive, wait, …`. Block numbers and bases: affine, or read from constant memory at the start of a virtual block.
+ * Barrier numbers: bodies keep theirs. The barrier between virtual blocks has the first number that no body uses for a
+ * part of the threads. A counted barrier never shares a number with it, another one may; so chains of any length need
+ * two numbers.
  *
- * The text is verified, and must print and parse to itself, before it is handed out. Legality is not looked at here.
+ * Shared memory is one array. The bodies' own parts overlap at its start, since they never live at the same time; the
+ * intermediates follow (rw_layout). Over the static limit the array is `extern`, and the launch carries its size.
+ *
+ * Level `cluster` (cluster.c): a cluster runs a component, k = %ctaid.x / size, and the lists are those of rank
+ * %ctaid.x % size. Threads and ranks that a body with barriers of the cluster does not need pass it by through as many
+ * barriers: `IDLE: arrive, wait, …`.
+ *
+ * Block numbers and bases are affine, or read from constant memory at the start of a virtual block. The text is
+ * verified, and must print and parse to itself, before it is handed out (text.c). Legality is not looked at here.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"

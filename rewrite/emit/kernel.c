@@ -2,10 +2,10 @@
  *
  *   rw_identity    before the text: every body's arithmetic in a form that no assembler may contract otherwise
  *   rw_name_entry  the entry's name, from those of the bodies
- *   rw_resources   behind the text: does the assembler take it, do its registers fit, does it spill
- *   rw_make        name, text (join.c), resources; where these do not fit, the same once more with fewer threads
+ *   rw_resources   after the text: does the assembler take it, do its registers fit, does it spill
+ *   rw_make        name, text (join.c), resources; if these do not fit, once more with fewer threads
  *
- * Level `register` has a text of its own (inline.c) and asks for the others one by one.
+ * Level `register` makes its own text (inline/inline.c) and calls the other functions one by one.
  */
 #include "rewrite/emit/emit-priv.h"
 

@@ -1,8 +1,8 @@
-/* Predicates on a candidate at a level: the rows of legal.def that facts alone do not decide.
+/* Predicates on a candidate at a level: the LEVEL and CLUSTER rows of legal.def, which facts alone do not decide.
  *
- * They look at what was decided so far: the level, the lists of blocks, threads, shared memory, and, once there is a
- * kernel, its registers. So they are asked more than once, and what is not decided yet does not refuse. The conditions
- * themselves, and how to add one, are in legal.def.
+ * They look at what has been decided so far: the level, the lists of blocks, threads, shared memory, and, once there is
+ * a kernel, its registers. So they are asked more than once. What is not decided yet does not refuse. legal.def has the
+ * conditions themselves, and how to add one.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/flow.h"

@@ -1,6 +1,7 @@
-/* The conditions of legal-solo.def, one function each, and their one user.
+/* The conditions of legal-solo.def, one function each, and rw_solo_legal, which asks them.
  *
- * They look at the facts of one launch's kernel (body.c). What a launch's neighbours do is the rewrite's and waits.c's.
+ * They look at the facts of one launch's kernel (facts/body.c). The launch's neighbours are checked by the rewrite and
+ * by gate/waits.c.
  */
 #include "rewrite/emit/solo.h"
 #include "rewrite/facts/hooks.h"

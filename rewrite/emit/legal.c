@@ -1,8 +1,8 @@
-/* The tables of predicates and their users.
+/* The tables of predicates, and the functions that ask them.
  *
- * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the table's order; the
- * first that does not hold gives the reason, "NAME: sentence", with dashes in the name. INLINE rows are in
- * inline/legal.c.
+ * Each row of legal.def is a function of its own, so that a test can break it alone. They run in the order of the
+ * table. The first that does not hold gives the reason, "NAME: sentence", with dashes in the name. The INLINE rows are
+ * in inline/legal.c.
  */
 #include "rewrite/emit/emit.h"
 #include "rewrite/facts/hooks.h"

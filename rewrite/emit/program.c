@@ -1,8 +1,8 @@
 /* A program as a graph document, every module as PTX.
  *
- * The posted graph and every state of a planning can be written down so: for the plan, for what is kept of a failure
- * (bundle.c), and as the frame into which an edit's launches go (document.c). Modules that no launch and no buffer uses
- * are left out. Nothing is read back here.
+ * The posted graph and every state of a planning can be written down like this: for the plan, for what is kept of a
+ * failure (bundle.c), and as the frame into which an edit's launches go (kinds/document.c). Modules that no launch and
+ * no buffer uses are left out. Nothing is read back here.
  */
 #include "rewrite/emit/emit.h"
 

@@ -1,4 +1,4 @@
-/* The bytes of a buffer that one launch touches, from its analysis: over all blocks, whatever the evidence. */
+/* Which bytes of a buffer one launch touches, by its analysis: over all blocks, whatever the evidence. */
 #include "rewrite/facts/facts.h"
 
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,

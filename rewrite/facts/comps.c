@@ -1,14 +1,13 @@
-/* From a block map to the fused grid: connected components and the lists of blocks that each fused block runs.
+/* From a block map to the fused grid: connected components, and the lists of blocks that each fused block runs.
  *
- * Two blocks are in one component when a chain of pairs (RAW, WAR or WAW: the union) joins them; blocks without a pair
- * are components of their own; blocks of a cluster that a body uses are in one. So no byte that one component's blocks
- * touch in conflict is touched by another's, across the two launches; within one launch legal.c refuses conflicts
- * altogether. Components are numbered by size, largest first (a long one that starts last would be a tail), then by
- * their first producer, then first consumer.
+ * Two blocks are in one component if a chain of pairs (RAW, WAR or WAW: the union) joins them. A block without a pair
+ * is a component of its own. Blocks of a cluster that a body uses are in one component. So a byte that blocks of one
+ * component touch in conflict is touched by no other component, across the two launches; conflicts within one launch
+ * are refused (`self-conflict`). Components are numbered by size, largest first, since a long one that starts last
+ * would be a tail; then by their first producer, then by their first consumer.
  *
- * A phase's list is affine, col(k, j) = a + b k + c j, where it can be; otherwise the kernel reads it from a table in
- * constant memory: `row` (n + 1 entries) where the components differ in size, then `col`, in 16 bits where all numbers
- * fit.
+ * A phase's list is affine, col(k, j) = a + b k + c j, if it can be. Otherwise the kernel reads it from a table in
+ * constant memory: `row` (n + 1 entries) if the components differ in size, then `col`, in 16 bits if all numbers fit.
  */
 #include "rewrite/facts/facts.h"
 

@@ -1,22 +1,22 @@
 /* Warp collectives that some lanes of their warp may have left.
  *
- * A lane that has exited no longer counts for `shfl.sync` and its kin, whatever the mask says; a lane that branched to
- * the phase's end is still waited for, and waits itself at the next barrier. So a collective that names all 32 lanes (a
- * mask of ones, a mask that is not known, or no mask at all: matrix instructions) must not stand in the region of a
- * branch that differs within a warp, nor under such a predicate. One whose mask names fewer lanes was written for a
- * divergent place, and is left alone where lanes meet again; where some may have left the kernel, they may be among
- * those it names.
+ * A lane that has exited no longer counts for `shfl.sync` and its kin, whatever the mask says. A lane that branched to
+ * the phase's end is still waited for, and waits itself at the next barrier. So a collective that names all 32 lanes
+ * must not stand in the region of a branch that differs within a warp, nor under such a predicate. It names all lanes
+ * if its mask is all ones or not known, or if it has none (matrix instructions). A collective whose mask names fewer
+ * lanes was written for a divergent place: it is left alone where lanes meet again, but not where some may have left
+ * the kernel, since they may be among those it names.
  *
- * Per register, over all its definitions, one of (joined upwards; `hi` bounds the value, UINT64_MAX: unknown):
+ * Each register has one of these states, joined over all its definitions (`hi` bounds the value, UINT64_MAX: unknown):
  *   CONST v    known: immediates, scalar arguments, sizes of the launch
  *   MULT       the same for a whole warp, and a multiple of 32
  *   UNIFORM    the same for a whole warp
- *   LANE       low five bits are the lane number, the others the same for a whole warp: %tid.x of warp-wide rows, i =
- *              block * 32 n + tid
+ *   LANE       the low five bits are the lane number, the others the same for a whole warp: %tid.x of warp-wide rows,
+ *              i = block * 32 n + tid
  *   VARY       anything
- * LANE >> 5, LANE & ~31 and LANE < 32 n are uniform: a warp a row, and loops that step by whole warps. What is assigned
- * in the region of a branch that differs within a warp is VARY. Iterated to a fixpoint, as in vary.c, whose regions are
- * used here.
+ * LANE >> 5, LANE & ~31 and LANE < 32 n are uniform: one warp a row, and loops that step by whole warps. What is
+ * assigned in the region of a branch that differs within a warp is VARY. This is iterated to a fixpoint, as in vary.c,
+ * whose regions are used here.
  */
 #include "rewrite/facts/facts-priv.h"
 

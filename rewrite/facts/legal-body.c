@@ -1,8 +1,7 @@
-/* Predicates on what the two kernels contain.
+/* Predicates on what the kernels contain: LEGAL rows of legal.def.
  *
- * Each turns a find of body.c or vary.c into one sentence that names the launch, the instruction and its line. The
- * conditions themselves, and how to add one, are in legal.def; nothing here looks at block maps or launches
- * (legal-memory.c does).
+ * Each turns a find of body.c, vary.c or lanes.c into one sentence that names the launch, the instruction and its line.
+ * Nothing here looks at block maps or launches; legal-memory.c does.
  */
 #include "rewrite/facts/legal.h"
 

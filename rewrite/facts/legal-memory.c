@@ -1,7 +1,8 @@
-/* Predicates on launches, block maps, atomics and space.
+/* Predicates on launches, block maps and atomics: LEGAL rows of legal.def, and OTHER rows of parallel fusion and
+ * recompute.
  *
- * What the analysis and the launch geometry say: order between launches, conflicts inside one, floating-point atomics,
- * room in constant and shared memory. The conditions themselves, and how to add one, are in legal.def.
+ * They ask what the analysis and the launches' documents say: the order of launches, conflicts inside one,
+ * floating-point atomics. Room in constant and shared memory depends on the level (emit/legal-level.c).
  */
 #include "rewrite/facts/legal.h"
 

@@ -1,14 +1,15 @@
-/* Do the blocks of a cluster meet, and is another block's shared memory there as long as somebody uses it? The part of
- * the static check of plans (waits.c) that looks inside one entry.
+/* Do the blocks of a cluster meet at each of its barriers, and is another block's shared memory there as long as
+ * somebody uses it? One entry is looked at.
  *
- * The barrier of a cluster has no number: the n-th arrival of every thread of every block belongs together. So
- *   meeting   on every way through the entry arrive and wait take turns, no thread is left out by a guard, and each
- *             place has one number of barriers behind it, the same for all exits: no loop holds one
- *   lifetime  a load, store or atomic of .shared::cluster has a barrier behind it (the other block has started) and one
- *             in front of it (it has not exited)
- * in the words of a walk along all edges of the control flow, with one state a basic block: barriers so far, and
- * arrived or not. An access between arrive and wait counts as behind that barrier.
- * Functions that are called may have none of this.
+ * The barrier of a cluster has no number: the n-th arrival of every thread of every block belongs together. So two
+ * things must hold:
+ *   meeting   on every way through the entry, arrive and wait take turns, and no thread is left out by a guard. Every
+ *             place has one number of barriers before it, and all exits have the same number; so no loop holds one
+ *   lifetime  a load, store or atomic of .shared::cluster has a barrier before it (the other block has started) and one
+ *             after it (the other block has not exited)
+ * This is found by a walk along all edges of the control flow, with one state for each basic block: barriers so far,
+ * and whether the thread has arrived at the next one. An access between arrive and wait counts as behind that barrier.
+ * A function that is called may have none of this.
  */
 #include "rewrite/facts/facts.h"
 

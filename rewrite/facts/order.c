@@ -1,11 +1,13 @@
 /* Order of launches: which can be brought side by side.
  *
- * Launch x lies between two of a set when a chain of edges leads from one of them to x and from x to another. Then no
- * order of whole launches brings the set together. Otherwise every launch between them in program order that depends on
- * one of the set goes behind what stands in its place, the others stay before it: each hazard between two launches
- * keeps its direction (if y must follow x, and x follows the set, so does y). The edges are all hazards (RAW, WAR,
- * WAW), memsets and copies included. An edge that is missing because a launch between overwrites the byte for certain
- * is replaced by the two edges through that launch. Whether streams keep the hazards is waits.c's.
+ * Launch x lies between two of a set if a chain of edges leads from one of them to x, and another from x to one of
+ * them. Then no order of whole launches brings the set together. Otherwise every launch between them in program order
+ * that depends on one of the set goes behind what stands in the set's place, and the others stay before it. So each
+ * hazard between two launches keeps its direction: if y must follow x, and x follows the set, so does y.
+ *
+ * The edges are all hazards (RAW, WAR, WAW), memsets and copies included. An edge may be missing because a launch
+ * between overwrites the byte for certain; the two edges through that launch replace it. Whether streams keep the
+ * hazards is checked in gate/waits.c.
  */
 #include "rewrite/facts/facts.h"
 

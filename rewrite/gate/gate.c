@@ -1,4 +1,4 @@
-/* The gate's memory of one planning, from its begin to its end. */
+/* The gate's memory of one planning: made empty, and released with all that the files of this room have put there. */
 #include "rewrite/gate/gate-priv.h"
 
 #include <stdlib.h>

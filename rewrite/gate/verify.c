@@ -1,23 +1,21 @@
-/* Original and plan on the same inputs, byte by byte.
+/* Original and plan on the same inputs, compared byte by byte.
  *
- *   1. The original runs once under the fast race detector, which calls every conflict of two blocks a race. Where it
- *   finds one, the detector that knows flags and
- *      fences (docs/CHECKING.md) has the last word in original.c, and looks at plans.
- *   2. For each seed: buffers filled, outputs and intermediates poisoned with the seed's own byte, original and plan
- *   run, every output and
- *      inout buffer compared. The last input has values in it that break things, NaNs and infinities among them, and
- *      the one before it those that do not
- *      spread (special.c); both only where the first is not meant: it is as the document says.
- *      Of the values with which the original faults or hangs some are left out; where it faults all the same, the input
- *      is.
- *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), compared each
- *   time. What streams and programmatic
- *      edges do not order runs side by side then (dev_run_once). On a real GPU it runs as often with blocks that sleep
- *      at random before they begin (device/delay.c).
+ *   1. The original runs once under the fast race detector, which calls every conflict of two blocks a race. If it
+ *      finds one, the detector that knows flags and fences (docs/CHECKING.md) has the last word in original.c, and
+ *      looks at plans from then on.
+ *   2. For each seed, buffers are filled, and outputs and intermediates poisoned with the seed's own byte; original
+ *      and plan run, and every output and inout buffer is compared. The first input is as the document says. The last
+ *      one has values in it that break things, NaNs and infinities among them; the one before it has those that do not
+ *      spread (special.c). Values with which the original faults or hangs are left out; if it faults all the same, so
+ *      is the input.
+ *   3. The plan runs under `schedules` shuffled block orders with the race detector (software device), and is compared
+ *      each time. What streams and programmatic edges do not order runs side by side then (dev_run_once). On a real GPU
+ *      it runs as often with blocks that sleep at random before they begin (device/delay.c).
  *
- * The original's outputs are kept (rw_reference), so a planning runs it once an input. Both programs live on the device
- * one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's buffers. Of
- * graphs that are too large for the software device a sample runs (sample.c), and the bytes that it makes are compared.
+ * The original's outputs are kept (rw_reference), so a planning runs it once for each input. Both programs live on the
+ * device one after the other, so the memory of one is enough. Outputs are found by name: a plan has the graph's
+ * buffers. Of a graph that is too large for the software device a sample runs (sample.c), and the bytes that it makes
+ * are compared.
  */
 #include "rewrite/emit/flow.h"
 #include "rewrite/gate/gate-priv.h"

@@ -4,26 +4,25 @@
  *   epilogue: the guest consumes                     prologue: the guest produces
  *   before  st.global.f32 [%rd9+64], %f7;            before  ld.global.f32 %f7, [%rd9+64];
  *   after   [the same store, where others read it]   after   o = offset(%rd9) + 64           in the buffer, in bytes
- *           o = offset(%rd9) + 64                            t, b = digits of o              thread and block numbers
- *                                                            of the guest
+ *           o = offset(%rd9) + 64                            t, b = digits of o              the guest's thread, block
  *           t, b = digits of o                               GUEST: st [..], v -> out = v ^ zero
  *           GUEST: ld v, [..] -> v = %f7 ^ zero              mov %f7, out;
  *
- * The host is the fused launch: its text, geometry, barriers, shared memory, clusters stay; other tile shapes than the
- * guest's do not matter. The guest's text stands once for each element that the host's instruction moves, each time
- * with thread numbers of its own; its guards are evaluated there again. Digits: inline/map.c, which proves that they
- * are the thread's.
+ * The host is the fused launch: its text, geometry, barriers, shared memory and clusters stay. The guest may have other
+ * tile shapes. Its text stands once for each element that the host's instruction moves, each time with its own thread
+ * numbers; its guards are evaluated there again. map.c proves that the digits are the thread's.
  *
- * zero: a parameter of this joint that is 0 whenever the kernel runs. ptxas combines what meets (division and add, two
- * negations, min and max …), across a joint too, where the posted kernels had a store and a load; it combines nothing
- * over `xor` with what it does not know. Each joint has its own, found again by its name (rw_is_zero_word): two xor
- * with one word cancel. A store that goes away was a use of its value: the xor is one in its stead.
+ * `zero` is a parameter of this joint that is 0 whenever the kernel runs. Where the posted kernels had a store and a
+ * load, ptxas would now combine what meets (division and add, two negations, min and max …). It combines nothing across
+ * an `xor` with a value that it does not know. Each joint has a parameter of its own, found again by its name
+ * (rw_is_zero_word), since two `xor` with one word cancel. A store that goes away was a use of its value: the `xor`
+ * takes its place as a use.
  *
  * Legal when the ALSO and INLINE rows of legal.def hold. What could break it: an element that is stored twice (the
- * first value would be passed on), threads without an element (they would be lost), bytes that either side writes and
- * the other touches (the guest now runs while the host's other blocks do), arithmetic that ptxas makes otherwise:
- * within a body device/identity.c, at the joint the zero word. Not seen: a guest that does not use the value, where the
- * host's other use of it is then the only one.
+ * first value would be passed on); threads without an element (they would be lost); bytes that one side writes and the
+ * other touches (the guest now runs while the host's other blocks do); arithmetic that ptxas makes otherwise (within a
+ * body device/identity.c prevents it, at the joint the zero word). Not seen: a guest that does not use the value, so
+ * that the host's other use of it becomes the only one.
  */
 #include "rewrite/inline/inline-priv.h"
 

@@ -1,6 +1,6 @@
 /* The ALSO and INLINE rows of legal.def: what is asked before one kernel is inlined into another.
  *
- * What the INLINE rows say was found out by inline/map.c; before it has looked, they all hold.
+ * map.c finds out whether the INLINE rows hold; until it has looked, they all do.
  */
 #include "rewrite/inline/inline-priv.h"
 

@@ -1,19 +1,21 @@
 /* What a pointwise guest is to its host: the buffer they share, and what else they touch.
  *
- * Units. What passes from one to the other is the largest vector that all their accesses are made of: what the host
- * moves at once is some units, and so is what a thread of the guest has (inline/threads.c). The guest's text runs once
- * for each.
+ * Units. What passes from one to the other is the largest vector that all their accesses are made of. What the host
+ * moves at once is some units, and so is what a thread of the guest has (threads.c). The guest's text runs once for
+ * each unit.
  *
- * Epilogue (the guest consumes): the bytes that the guest's threads read are among those that the host stores, each by
- * one store of one thread; so each of these threads runs once, with a value nobody changes any more. Where the host
- * stores more, an element is the guest's if its digits are numbers of threads: one that has none by its own guard does
- * nothing, then as before. Prologue (the guest produces): bytes that the host reads are bytes that the guest surely
- * stores, each once; a thread runs as often as the host loads, which nobody sees, since it writes nothing else.
+ * Epilogue (the guest consumes). The bytes that the guest's threads read are among those that the host stores, each by
+ * one store of one thread. So each of these threads runs once, with a value that nobody changes any more. If the host
+ * stores more, an element is the guest's if its digits are numbers of threads; a thread that its own guard leaves
+ * without an element does nothing, as before.
  *
- * Bystanders. The guest now runs among the host's threads: whatever else one of the two writes, the other does not
- * touch (bytes, over all blocks). What the guest reads and writes itself must be private to each of its elements: then
- * their order does not matter. A host that reads the shared buffer too (a product with a beta) keeps its loads and its
- * stores, and the guest may not write there.
+ * Prologue (the guest produces). The bytes that the host reads are bytes that the guest surely stores, each once. A
+ * thread runs as often as the host loads, which nobody sees, since it writes nothing else.
+ *
+ * Bystanders. The guest now runs among the host's threads. So whatever else one of the two writes, the other does not
+ * touch (bytes, over all blocks). What the guest reads and writes itself must be private to each of its elements, so
+ * that their order does not matter. A host that reads the shared buffer too (a product with a beta) keeps its loads and
+ * its stores, and the guest may not write there.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/inline/inline-priv.h"

@@ -1,7 +1,7 @@
-/* What of a guest's text one of its elements needs.
+/* Slices: the part of a guest's text that one of its elements needs.
  *
- * A thread of a guest may have several elements: a vector's components, what an unrolled loop takes, a tile of
- * Triton's. Each that it can have is a slot (inline/threads.c). Where the host passes an element on, the guest's text
+ * A thread of a guest may have several elements: a vector's components, the rounds of an unrolled loop, a tile of
+ * Triton's. Each element that it can have is a slot (threads.c). Where the host passes an element on, the guest's text
  * runs for that slot alone:
  *
  *     ld.global.v4.f32 {a, b, c, d}, [h+i];                    mov c, element;
@@ -9,13 +9,13 @@
  *     add a, a, e; … add d, d, k;                              add c, c, g;
  *     st.global.v4.f32 [y+i], {a, b, c, d};                    st.global.f32 [y+i+8], c;
  *
- * A slice is a program with the same effect on what it stores: it has these stores, whatever defines a register that
- * something in it reads (every definition, in whatever order), and each branch that does not lead to where falling
- * through leads, next instructions that stay compared. Dropping a branch whose two ways meet at one instruction changes
- * nothing, as the guest is known to end. Memory and the carry flag carry nothing: guests with local memory, calls or
- * `.cc` have no slices, and what a guest writes is read by the slot that writes it alone, before (inline/threads.c). A
- * branch to the next round of the loop that the elements are in ends the slice (inline/loop.c). So each store is one
- * slot's, that of the element that it needs; one that needs two, or none, refuses.
+ * A slice is a program with the same effect on what it stores. It has these stores, every definition of a register that
+ * something in it reads, and each branch that does not lead to where falling through leads (among the instructions that
+ * stay). A branch whose two ways meet at one instruction may be dropped, as the guest is known to end. Memory and the
+ * carry flag carry nothing from slot to slot: guests with local memory, calls or `.cc` have no slices, and what a guest
+ * writes is read only by the slot that writes it, and before (threads.c). A branch to the next round of the loop that
+ * the elements are in ends the slice (loop.c). So each store belongs to one slot, that of the element that it needs; a
+ * store that needs two elements, or none, refuses.
  */
 #include "rewrite/inline/inline-priv.h"
 

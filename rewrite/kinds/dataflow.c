@@ -1,33 +1,33 @@
-/* Dataflow fusion: launches in any order of blocks in one grid, where each block waits for just those that it needs.
+/* Dataflow fusion: launches in any order of blocks in one grid, where each block waits for just the blocks that it
+ * needs.
  *
  *   before                           after
  *   gemm0<<<(8, 32), 256>>>(x, h)    memset(t0, 0)                          on a stream of its own
  *   gemm1<<<(8, 32), 256>>>(h, y)    gemm0+gemm1<<<512, 256>>>(x, h, y, t0)
  *
- *   a block:  v = t0.ticket++                                        the virtual block number; bodies in program order,
- *                                                                    so producers come first
- *             wait until flag f has all its signals, for each f of v's list        ld.acquire.gpu, at most
- *             RW_FLOW_POLLS times, then an assertion that names f
- *             the body that v belongs to, as in parallel fusion
+ *   a block:  v = t0.ticket++              the virtual block number; bodies in program order, so producers come first
+ *             for each flag f of v's list  wait until f has all its signals: ld.acquire.gpu, at most RW_FLOW_POLLS
+ *                                          times, then an assertion that names f
+ *             the body that v belongs to   as in parallel fusion
  *             barrier; fence.acq_rel.gpu; red.release.gpu flag(v) += 1
  *
- * A block waits only for lower tickets. They have been drawn, so their blocks are resident, and the one with the lowest
- * ticket that has not ended waits for nobody: it ends, whatever number of blocks is resident and in whatever order the
- * hardware starts them.
+ * A block waits only for lower tickets. They have been drawn, so their blocks are resident. The one with the lowest
+ * ticket that has not ended waits for nobody, so it ends, whatever number of blocks is resident and in whatever order
+ * the hardware starts them.
  *
  * Flags. Blocks with the same consumers share a flag: a class of the partition that the rows of the block maps (RAW,
- * WAR and WAW, all pairs of launches) make of them. A row is then a union of whole classes, so a consumer waits for all
- * blocks of each class that its rows meet, and for no other. A map that is a superset makes it wait for more.
+ * WAR and WAW, all pairs of launches) make of them. A row is then a union of whole classes. So a consumer waits for all
+ * blocks of each class that its rows meet, and for no other block. A map that is a superset makes it wait for more.
  *
- * Ticket and flags are in a scratch buffer of its own, which a memset of the plan clears before each run, on another
- * stream: a replay begins with zeros, whatever became of the run before. Runs of one plan share its scratch as they
+ * Ticket and flags are in a scratch buffer of their own. A memset of the plan, on another stream, clears it before each
+ * run, so a replay begins with zeros whatever became of the run before. Runs of one plan share its scratch as they
  * share its intermediates, and follow each other.
  *
  * Legal when the rows below hold: what parallel fusion asks of the bodies, no launch on a path between them (`order`),
- * all maps known pair by pair, and lists that hold what they promise (`flags`: looked at again in the numbers that are
- * printed, and once more in the plan's text by waits.c). What could break it: a block that signals before its last
- * store is out (a barrier and a fence stand before), a count that is not reached (the spin is bounded), loads that may
- * return what was there before (.nc goes), blocks that talk already (refused). The new launch is one that talks:
+ * all maps known pair by pair, and lists that hold what they promise (`flags`: asked again of the numbers that are
+ * printed; gate/waits.c asks once more, of the plan's text). What could break it: a block that signals before its last
+ * store is out (a barrier and a fence stand before); a count that is not reached (the spin is bounded); loads that may
+ * return what was there before (.nc goes); blocks that talk already (refused). The new launch is one that talks, so
  * nothing moves, joins or leaves out its blocks any more. Off unless it is allowed by name.
  */
 #include "rewrite/emit/flow.h"

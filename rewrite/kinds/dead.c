@@ -1,22 +1,22 @@
 /* Dead blocks: what nobody reads is not computed.
  *
- *   before                                          after
- *   scores<<<(8, 8), 256>>>(q, k, s)                scores<<<36, 256>>>(q, k, s)       the lower triangle, from a table
- *   softmax<<<8, 128>>>(s, p)   reads rows up to the diagonal
- *   half<<<64, 256>>>(x, y)     who reads y reads its first half     half<<<32, 256>>>(x, y)
- *   memset(z), nobody reads z                       gone
+ *   before                                                           after
+ *   scores<<<(8, 8), 256>>>(q, k, s)                                 scores<<<36, 256>>>(q, k, s)   the lower triangle,
+ *   softmax<<<8, 128>>>(s, p)     reads rows up to the diagonal                                     from a table
+ *   half<<<64, 256>>>(x, y)       y's reader needs its first half    half<<<32, 256>>>(x, y)
+ *   memset(z)                     nobody reads z                     gone
  *
- * A byte is live behind a launch when it leaves the graph (every buffer but intermediates and scratch: outputs, but
- * also inputs that are written and module variables), or a later launch reads it before one writes it for certain. A
- * block is dead when it writes, surely or perhaps, no live byte. Reads count at their widest: all blocks of the later
- * launch, data-dependent addresses as the whole buffer; only sure writes kill. So the last launches come first, and
- * what only they kept alive follows from round to round.
+ * A byte is live behind a launch if it leaves the graph, or if a later launch reads it before one writes it for
+ * certain. It leaves the graph in every buffer but intermediates and scratch: in outputs, but also in inputs that are
+ * written and in module variables. A block is dead if it writes, surely or perhaps, no live byte. Reads count at their
+ * widest: all blocks of the later launch, and data-dependent addresses as the whole buffer; only sure writes kill. So
+ * the last launches come first, and what only they kept alive follows from round to round.
  *
- * The live blocks are launched alone: by a smaller grid where they are its first columns, rows and layers and the
- * kernel does not look at its grid's size; else one body whose block numbers are affine in the launch's, or read from a
- * table (comps.c, join.c). Nothing left: no launch.
+ * The live blocks are launched alone. If they are the first columns, rows and layers of the grid, and the kernel does
+ * not look at its grid's size, the grid is made smaller. Else they are one body whose block numbers are affine in the
+ * launch's, or read from a table (facts/comps.c, emit/join.c). If none is left, there is no launch.
  *
- * Legal when the rows below hold. What could break it: an effect that is no write of the map (a trap, a talk between
+ * Legal when the rows below hold. What could break it: an effect that is no write of the map (a trap, talk between
  * blocks, printing), hence those rows; a read that the map does not show.
  */
 #include "rewrite/emit/join.h"

@@ -1,8 +1,8 @@
 /* An edit written down: the graph document of the state, with the launches S replaced by T.
  *
  * The new graph is made as JSON and read back by graph/, so that what the plan will say is exactly what was analysed,
- * verified and timed. T stands where the first of S stood (order.c says where the others go). Whoever was `after` a
- * launch of S is after all of T.
+ * verified and timed. T stands where the first of S stood; facts/order.c says where the others go. A launch that was
+ * `after` one of S is after all of T.
  */
 #include "rewrite/emit/emit.h"
 #include "rewrite/kinds/kinds.h"

@@ -1,20 +1,24 @@
 /* Block fusion: one launch whose blocks run a component's producer blocks, a barrier, and its consumer blocks.
  *
- *   before                                after
- *   gemm<<<(4, 2), 256>>>(x, w, h)        gemm+gelu<<<8, 256>>>(x, w, y)     block k: gemm's block k, barrier, gelu's
- *                                         blocks 4k … 4k+3
- *   gelu<<<32, 256>>>(h, y)
+ *   before                            after
+ *   gemm<<<(4, 2), 256>>>(x, w, h)    gemm+gelu<<<8, 256>>>(x, w, y)
+ *   gelu<<<32, 256>>>(h, y)           block k: gemm's block k, a barrier, gelu's blocks 4k … 4k+3
  *
- * Level `shared`: the intermediate h lives in shared memory (fit.c says when); level `global`: it stays in its buffer,
- * and the block's barrier orders it (loads and stores of one block, through L1/L2). Level `cluster`: the blocks of a
- * thread-block cluster run the component together (cluster.c). Level `register` is something else: inline.c.
+ * The levels, nearest first:
+ *   register   one of the two is pointwise and is inlined into the other (inline/)
+ *   shared     the intermediate h lives in shared memory (emit/fit.c says when)
+ *   cluster    the blocks of a thread-block cluster run the component together (emit/cluster.c); a pass of its own
+ *   global     h stays in its buffer, and the block's barrier orders it: loads and stores of one block, through L1, L2
  *
- * Legal when every row of legal.def holds. Then: no byte in conflict is shared by two components (comps.c), inside a
- * component producers come before consumers with a barrier between, and what each block computes is unchanged (.rn,
- * device/identity.c). What could break it: a hazard that the map does not show (hence no cross-block talk, no unknown
- * instruction), threads that do not reach a barrier (vary.c), a launch between the two (order.c), arithmetic contracted
- * across the bodies (device/identity.c). The fused launch is a launch: the new graph is analysed again, and it fuses
- * further.
+ * Legal when every LEGAL and LEVEL row of legal.def holds. Then no byte in conflict is shared by two components
+ * (facts/comps.c), producers come before consumers inside a component, with a barrier between, and what each block
+ * computes is unchanged (.rn, device/identity.c). What could break it: a hazard that the map does not show (hence no
+ * talk between blocks, no unknown instruction); threads that do not reach a barrier (facts/vary.c); a launch between
+ * the two (facts/order.c); arithmetic contracted across the bodies (device/identity.c). The fused launch is a launch
+ * like any other: the new graph is analysed again, and it fuses further.
+ *
+ * The way of a candidate: open() collects facts and asks which levels are worth building; build() makes the kernel at
+ * one of them (rw_fuse) and the launch of it; close() releases it. rw_fuse is a list of steps, in order.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/kinds/kinds-priv.h"

@@ -1,8 +1,8 @@
 /* A joined launch as a part of an edit: its document, and its module's text.
  *
- * The arguments are those of all bodies, one after the other, without those that the entry does not take, and those
- * that an earlier body has too. The geometry is the host's at the levels `register`, else a block (or a cluster) for
- * each component. The name is that of the launches with `+` between.
+ * The arguments are those of all bodies, one after the other, without those that the entry does not take and those that
+ * an earlier body has too. The geometry is the host's at level `register`; else the launch has one block, or one
+ * cluster, for each component. Its name is that of the launches with `+` between.
  */
 #include "rewrite/kinds/kinds-priv.h"
 

@@ -1,23 +1,23 @@
 /* Programmatic launch: a launch starts while the one before it still runs, and waits where it first needs it.
  *
- *   before                       after
- *   a<<<…>>>(x, h)               a: griddepcontrol.launch_dependents; …          lets b in as soon as all blocks of a
- *                                have started
- *   b<<<…>>>(h, w, y)            b<<<…, programmatic>>>: index arithmetic, loads of w; griddepcontrol.wait; loads of h
- *                                …
+ *   before                  after
+ *   a<<<…>>>(x, h)          a: griddepcontrol.launch_dependents; …    lets b in as soon as all blocks of a run
+ *   b<<<…>>>(h, w, y)       b<<<…, programmatic>>>: index arithmetic, loads of w; griddepcontrol.wait; loads of h …
  *
- * A candidate is a run of kernels, one behind the other on a stream; or, where the whole did not gain, two of them.
+ * A candidate is a run of kernels, one behind the other on a stream; or, where the whole run did not gain, two of them.
  *
- * Where b waits: before the first access that is in conflict (RAW, WAR, WAW, by bytes of the launches' footprints) with
- * a; of a place that every path to such an access passes, in no loop, the latest. Paths that do not come by there wait
- * before they exit. Loads by .nc of what a writes become plain ones. A kernel with a trigger of its own does not become
- * one that waits: it might let its successor in first (`unwaited`). Where a triggers: at its beginning; if it waits
- * itself, behind that wait; if it waits only before it exits, nowhere: its exit lets b in. So nothing that came before
- * a runs any more when b starts, and what b does before it waits need be independent of a alone. Triggering early is
- * safe, since griddepcontrol.wait waits for the end of a and for its memory, not for the trigger.
+ * Where b waits: before its first access that is in conflict with a (RAW, WAR, WAW, by bytes of the launches'
+ * footprints). Of the places that every path to such an access passes, outside any loop, it is the latest. Paths that
+ * do not come by there wait before they exit. Loads by .nc of what a writes become plain ones. A kernel with a trigger
+ * of its own is not made to wait: it might let its successor in first (`unwaited`).
  *
- * What could break it: an access before the wait that is in conflict after all, or a path without a wait. Both are
- * looked at again, on the emitted text, by waits.c.
+ * Where a triggers: at its beginning; if it waits itself, behind that wait; if it waits only before it exits, nowhere:
+ * its exit lets b in. So nothing that came before a still runs when b starts, and what b does before it waits need be
+ * independent of a alone. To trigger early is safe, since griddepcontrol.wait waits for the end of a and for its
+ * memory, not for the trigger.
+ *
+ * What could break it: an access before the wait that is in conflict after all, or a path without a wait. gate/waits.c
+ * looks for both again, in the emitted text.
  */
 #include "ptx/reach.h"
 #include "rewrite/emit/emit.h"

@@ -1,19 +1,18 @@
-/* Recompute: a cheap producer's blocks are run again in every consumer block that needs them, and their launch is gone.
+/* Recompute: a cheap producer's blocks run again in every consumer block that needs them, and their own launch is gone.
  *
- *   before                                    after
- *   norm<<<128, 256>>>(x, n)    a row each    norm+gemm<<<(16, 8), 256>>>(x, w, y)     block (i, j): the 16 rows of its
- *                                             tile, a barrier, the tile
- *   gemm<<<(16, 8), 256>>>(n, w, y)           norm+gate<<<128, 128>>>(x, g)            block k: row k again, a barrier,
- *                                             gate's block k
- *   gate<<<128, 128>>>(n, g)
+ *   before                                  after
+ *   norm<<<128, 256>>>(x, n)  a row each    norm+gemm<<<(16, 8), 256>>>(x, w, y)    block (i, j): the 16 rows of its
+ *   gemm<<<(16, 8), 256>>>(n, w, y)                                                 tile, a barrier, the tile
+ *   gate<<<128, 128>>>(n, g)                norm+gate<<<128, 128>>>(x, g)           block k: row k again, a barrier,
+ *                                                                                   gate's block k
  *
  * Block fusion would put all consumer blocks that share a producer block, directly or not, into one block; here each
  * has producers of its own. The intermediate is in the block's shared memory only, so nothing is written twice. Apart
- * from the lists of blocks (by consumer block the producers of its RAW row) this is block fusion at level `shared`:
- * fit.c, join.c. One launch for each consumer, in their order, where the producer stood.
+ * from the lists of blocks (for each consumer block the producers of its RAW row) this is block fusion at level
+ * `shared`: emit/fit.c, emit/join.c. There is one launch for each consumer, in their order, where the producer stood.
  *
- * Legal when the LEGAL rows hold for the producer with each consumer (but for `order`, which is asked of all of them
- * together), and:
+ * Legal when the LEGAL and LEVEL rows hold for the producer with each consumer (but for `order`, which is asked of all
+ * of them together), and:
  *   repeatable    the producer has no atomics and writes nothing that it reads, so running a block twice gives the same
  *   inputs_stay   no consumer writes what the producer reads or writes: it is read again while consumers run, and after
  *                 the first of them

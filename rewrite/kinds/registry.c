@@ -1,7 +1,6 @@
-/* The rewrites there are, in the order in which they are tried, and which of them a policy allows.
+/* The list of rewrites, in the order in which they are tried, and which of them a policy allows.
  *
  * To add one: its file with a `struct rw_rewrite`, a line here, its predicates in legal.def, graphs in tests/diff/.
- * Names are the kinds of docs/CONTRACT.md §4.
  */
 #include "rewrite/kinds/kinds.h"
 

@@ -1,25 +1,27 @@
 /* Which rewrites are kept: candidates in order of promise, each built, timed against what there is, verified, and taken
- * when faster.
+ * if faster.
  *
- *   state 0 = the posted graph; repeat, kind after kind in the registry's order:
- *     for every candidate of the kind (edit.c) in the newest state, most promising first:
- *       open (facts, legality, a bound); for each level: build, try S and T alone (trial.c), time
- *       the fastest level, if by more than the noise faster than the newest state (more block orders tried, new
- *       launches analysed) is the newest
- *       state: start over
- *   until nothing is left or the budget, less the time of the last verification, is spent. Then what was kept is looked
- *   at again, whether
- *   the whole is faster without it (rivals.c), and the newest state is verified in full
- *   against the original; while that fails, states are popped, so what is returned has always passed.
+ *   state 0 is the posted graph. Repeat, kind after kind in the registry's order:
+ *     for every candidate of the kind (kinds/edit.c) in the newest state, most promising first:
+ *       open: facts, legality, a bound
+ *       for each level: build, try S and T alone (gate/trial.c), time
+ *       if the fastest level is faster than the newest state by more than the noise, more block orders are tried, new
+ *       launches are analysed, it is the newest state, and the round starts over
+ *   until nothing is left, or the budget is spent but for the time of the last verification.
+ *   Is the whole plan faster without something that was kept (rivals.c)?
+ *   The newest state is verified in full against the original. While that fails, states are popped; so what is returned
+ *   has always passed.
  *
- * Where a recipe is followed (recipe.c), what it names is tried instead of all that, in the same way. Every candidate
- * that was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop,
- * and what one kind made is there for the others.
- * Names of launches identify a candidate across states: one that was dropped or refused for what its kernels are is not
- * tried again; one that stood in the wrong order is, since another rewrite may have cleared the way. Deterministic on
- * the software device, where times are modelled. On a real one the order of tries is the same, verdicts follow the
- * times: bounds from launches' own times come first, what they leave is measured beside the newest state (compare.c),
- * and the plan beside the posted launches in the end.
+ * If a recipe is followed (recipe.c), what it names is tried instead of all that, in the same way. Every candidate that
+ * was looked at has one entry in `rewrites`. A new launch is a launch: chains and trees come from the same loop, and
+ * what one kind made is there for the others.
+ *
+ * Names of launches identify a candidate across states. One that was dropped, or refused for what its kernels are, is
+ * not tried again. One that stood in the wrong order is, since another rewrite may have cleared the way.
+ *
+ * Deterministic on the software device, where times are modelled. On a real one the order of tries is the same, and
+ * verdicts follow the times: bounds from launches' own times come first, what they leave is measured beside the newest
+ * state (compare.c), and in the end the plan beside the posted launches.
  */
 #include "rewrite/facts/hooks.h"
 #include "rewrite/plan/plan-priv.h"

@@ -1,25 +1,24 @@
-/* Measured comparisons, kept in the performance library: on a real device a candidate is not measured again where an
+/* Measured comparisons, kept in the performance library: on a real device a candidate is not measured again if an
  * earlier interval decides.
  *
  * What is kept is what a measurement of two states found (compare.c): how many microseconds of a pass the newer one
  * takes less, as a median with its 95 % interval, pair by pair of passes in turns, made wider where CUPTI's times of
- * the passes say less or more; and what each launch that only it has takes alone. It is looked for by what that depends
- * on, in any graph:
- *     the launches that only one of the two states has, in order: kernels (canonical text of the entry), geometry,
- *     arguments, sizes of buffers, which buffers are
- *     one, streams, programmatic edges;
- *     whether all buffers that the graph's launches use fit in the L2, as then a launch finds there what the one before
- *     it left;
- *     chip, driver, toolkits, versions of dovetail and rewriter: the planner's stamp.
+ * the passes say less or more; and what each launch that only the newer one has takes alone. It is looked up, in any
+ * graph, by what it depends on:
+ *   * the launches that only one of the two states has, in order: kernels (canonical text of the entry), geometry,
+ *     arguments, sizes of buffers, which buffers are one, streams, programmatic edges
+ *   * whether all buffers that the graph's launches use fit in the L2, as then a launch finds there what the one before
+ *     it left
+ *   * chip, driver, toolkits, versions of dovetail and rewriter: the planner's stamp
  * So repeated layers are measured once, and another planning, of this graph or another, measures what is new in it.
  * Launches that execute otherwise on other data (analysis/taint/steady.c) are measured each time.
  *
  * An interval decides if it is away from zero by half its width or more: then 95 % became four nines, and the sign is
- * not in doubt. And it decides that there is nothing to gain if its upper end is less than a hundredth of what those
- * launches take: levels of a fusion are often alike. Any other is as if it were not there: the two are measured, and
- * the new interval replaces it. What stands beside the launches in another graph may matter all the same; so the plan
- * is measured beside the posted launches in the end as ever, and where it is not faster though the library said so,
- * planning starts over without (choose.c).
+ * not in doubt. It also decides, that there is nothing to gain, if its upper end is less than a hundredth of what those
+ * launches take: levels of a fusion are often alike. Any other interval counts as missing: the two are measured, and
+ * the new interval replaces it. What stands beside the launches in another graph may matter all the same. So the plan
+ * is measured beside the posted launches in the end as ever, and if it is not faster though the library said so,
+ * planning starts over without the library (choose.c).
  *
  * An entry (rw_kept_get) has the head "dovetail times 1\n" and, as 8-byte numbers, launches, then median, lower and
  * upper end, and each launch's time, as IEEE doubles. Numbers that are not finite, ends in the wrong order, negative

@@ -1,19 +1,18 @@
-/* Is the plan document what was verified? It is read back by the ordinary reader (graph/), and held to the newest
+/* Is the plan document what was verified? It is read back by the ordinary reader (graph/), and compared with the newest
  * state.
  *
- * The document is printed from several places (plan.c, document.c, graph/print.c), and none of them runs what it
- * prints: a cluster, an argument or an `after` that is lost on the way would be a plan that nobody tried. So, member by
- * member, not by printing the state once more:
- *     launches in the same order: name, kind, module's PTX, entry, grid, block, cluster, shared memory, every argument;
- *     what a memset or a copy does;
- *     stream and programmatic; every `after` that the state has, besides those that the document adds;
- *     each hazard of the state's analysis is waited for: the earlier launch is reached from the later one by `after`.
- *     Before a programmatic launch stands
- *     whatever is earlier on its stream, too: that it waits for in its kernel, and an event would make it an ordinary
- *     launch;
- *     buffers and scratch: bytes, role, constant, content.
- * It does not look at what only tells (times, rewrites, assumes). What differs is a bug of ours: rw_plan then gives the
- * posted launches back.
+ * The document is printed from several places (plan.c, kinds/document.c, graph/print.c), and none of them runs what it
+ * prints. A cluster, an argument or an `after` that is lost on the way would be a plan that nobody tried. So these are
+ * compared, member by member, not by printing the state once more:
+ *   * launches in the same order: name, kind, module's PTX, entry, grid, block, cluster, shared memory, every argument;
+ *     what a memset or a copy does
+ *   * stream and programmatic; every `after` that the state has, besides those that the document adds
+ *   * each hazard of the state's analysis is waited for: the earlier launch is reached from the later one by `after`. A
+ *     programmatic launch has whatever is earlier on its stream before it, too: it waits for that in its kernel, and an
+ *     event would make it an ordinary launch
+ *   * buffers and scratch: bytes, role, constant, content
+ * Members that only tell something (times, rewrites, assumes) are not compared. A difference is a bug of ours: rw_plan
+ * then gives the posted launches back.
  */
 #include "rewrite/plan/plan-priv.h"
 
