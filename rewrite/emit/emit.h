@@ -8,36 +8,36 @@
 
 #include "rewrite/emit/legal.h"
 
-/* Bodies of the launches alone. */
+/* A candidate of any number of launches: reads their bodies. rw_cand_done in every case. */
 int rw_cand_open(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
                  const struct rw_options *o, const uint32_t *launch, uint32_t n, struct dt_err *e);
-/* Facts, components, order of the pair. Cheap; needs no compiler. `edge` from ana_find_edge. */
+/* A candidate of a pair with a hazard: bodies, edge and components. Cheap; needs no compiler. */
 int rw_cand_init(struct rw_cand *c, const struct dev_info *dev, const struct dev_prog *p, const struct ana_result *a,
                  const struct rw_options *o, uint32_t producer, uint32_t consumer, struct dt_err *e);
 void rw_cand_done(struct rw_cand *c);
 
 /* ---- threads and shared memory of the fused block (abreast.c, fit.c) --------------------------------------------- */
 
-/* threads and abreast[], from bodies and lists. */
+/* Fill in c->threads and c->abreast[], from bodies and lists. */
 void rw_abreast(struct rw_cand *c);
-/* fit.c: decide what of the intermediates goes to shared memory. Fills c->redirect; zero of them is a result, and
- * c->no_redirect then says why. */
+/* Decide which intermediates go to shared memory. Fills in c->redirect; none is a result too, and c->no_redirect then
+ * says why. */
 int rw_fit(struct rw_cand *c, struct dt_err *e);
 /* Every site of the body that may touch the arguments' buffer is plain and touches it alone (a producer's: a store).
  * *width: the widest, if that is more. */
 bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint32_t *width, struct dt_str *why);
 /* Does the pointer only go through additions into addresses of its own sites? Then it may be computed from 0. */
 bool rw_only_addresses(const struct rw_body *b, uint64_t args);
-/* Lay out the fused block's shared memory and threads for c->level. False with `why` where it does not fit the
- * device. */
+/* Lay out the fused block's shared memory and threads for c->level. False: it does not fit the device, `why` says
+ * so. */
 bool rw_layout(struct rw_cand *c, struct dt_str *why);
 
 /* ---- level `cluster` (cluster.c) --------------------------------------------------------------------------------- */
 
-/* cluster.c: how many blocks of a cluster run a component best, from times of a producer and a consumer block; *ret_us:
- * about how long all take. */
+/* How many blocks of a cluster run a component best, from the times of a producer and a consumer block; 0: one block of
+ * each is all there is. *ret_us: about how long all components take. */
 uint32_t rw_cluster_size(const struct rw_cand *c, const double block_us[2], double *ret_us);
-/* Hand the components out to clusters of that size, 0: take that back. */
+/* Fill in c->lists by rank, for clusters of that size; 0: by component again. */
 int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
 
 /* ---- the kernel (kernel.c, join.c, text.c) ----------------------------------------------------------------------- */
@@ -45,12 +45,12 @@ int rw_cluster_lists(struct rw_cand *c, uint32_t size, struct dt_err *e);
 /* Emit the fused kernel as PTX text into c->made.ptx, entry c->made.entry; verified by ptx_verify and print-parse
  * equality. */
 int rw_join(struct rw_cand *c, struct dt_err *e);
-/* Before and after it: arithmetic that nobody contracts otherwise, in all bodies (1: refused); the entry's name;
- * registers and spills (1: refused). */
+/* Before rw_join: arithmetic that no assembler contracts otherwise, in all bodies (1: refused, `why`); the entry's
+ * name. After it: registers and spills (1: refused, `why`). */
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 void rw_name_entry(struct rw_cand *c);
 int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
-/* The kernel of what is decided and legal: c->made. 0; 1: the assembler or the resources refuse it, `why`;
+/* Name, text and resources of a candidate that is decided and legal. 0: c->made is there; 1: refused, `why`;
  * negative: error. */
 int rw_make(struct rw_cand *c, struct dt_str *why, struct dt_err *e);
 /* A kernel that was put together for a launch of `of`, as text: verified, and printed and parsed to itself. A failure
@@ -68,6 +68,8 @@ json_t *rw_graph_ptx(const struct dev_prog *p);
  * it stays, used or not. */
 json_t *rw_graph_frame(const struct dev_prog *p, const bool *gone, const bool *also);
 
+/* Leave what is needed to reproduce a failure under $DOVETAIL_BUNDLES, if that is set: the plan as a program, as a
+ * document, or only a kernel that did not get so far. */
 void rw_bundle(const struct dev_prog *original, const struct dev_prog *plan, const char *what);
 void rw_bundle_document(const struct dev_prog *original, json_t *plan, const char *what);
 void rw_bundle_kernel(const struct dev_prog *original, const char *ptx, const char *what);

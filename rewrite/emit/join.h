@@ -52,7 +52,7 @@ struct rw_guest {
 
 struct rw_phase { /* one body on its way into the fused kernel */
     int side;     /* which body: 0 producer, 1 consumer …; RW_ANY_SIDE: a device function */
-    bool open;    /* products stay without .rn (rw_cand.open) */
+    bool open;    /* products stay without .rn (rw_facts.open) */
     uint32_t *reg, *label;
     uint32_t tid[3], ctaid[3]; /* registers, PTX_NO_REG where the body does not read them */
     /* the same, of a body in clusters: its block's place in the cluster, the cluster's in the grid */

@@ -98,19 +98,19 @@ unsigned rw_target_number(const char *target);
 
 /* ---- which buffers an address may be in (prov.c) ----------------------------------------------------------------- */
 
-/* prov.c */
+/* Fill in b->prov and b->stored_prov; rw_body_init does. */
 int rw_prov(struct dt_arena *a, struct rw_body *b, struct dt_err *e);
-/* of the global address(es) of a memory access */
+/* What the global address(es) of a memory access may point into. */
 uint64_t rw_prov_of(const struct rw_body *b, const struct ptx_inst *i);
 /* Arguments of the launch that are bound to `buffer`, as bits. */
 uint64_t rw_args_of(const struct dt_launch *l, uint32_t buffer);
-/* The one address that the argument is or has in it: its place in the parameter and where it points in the buffer,
- * bytes. False: none, or several. */
+/* The one address that the argument is, or has in it: its place in the parameter, and where in the buffer it points, in
+ * bytes. False: there is none, or there are several. */
 bool rw_arg_address(const struct dt_arg *a, uint64_t *at, uint64_t *offset);
 
 /* ---- bytes of one launch (bytes.c) ------------------------------------------------------------------------------- */
 
-/* Bytes of the buffer that the launch may read, or write, over all blocks and whatever its data. In `arena`. */
+/* Bytes of the buffer that the launch may read, or write: of all blocks, for any data. In `arena`. */
 struct ana_set rw_launch_bytes(struct dt_arena *arena, const struct ana_result *r, uint32_t launch, uint32_t buffer,
                                bool writes);
 
@@ -135,31 +135,32 @@ struct rw_comps {
 };
 /* Fill in the form of a list (affine or a table) whose row and col are there. */
 void rw_list_fit(struct rw_list *l, uint32_t n);
-/* body: NULL, or producer and consumer: blocks of a cluster that one of them uses are never parted. */
+/* Components of a pair whose block map is `any`. body: NULL, or producer and consumer; blocks of a cluster that one of
+ * them uses stay together. */
 int rw_comps_build(struct dt_arena *a, const struct ana_rows *any, uint32_t producers, uint32_t consumers,
                    const struct rw_body *body, struct rw_comps *ret, struct dt_err *e);
 
 /* ---- order of launches (order.c) --------------------------------------------------------------------------------- */
 
-/* Launches by hazards: can the n launches (ascending) stand side by side? *ret_between: a launch on a path between two
- * of them if not. On success `order` (nlaunch - n + 1 numbers) is the new sequence, in which the first one's number
- * stands for all. */
+/* Can the n launches (ascending) stand side by side? If not, *ret_between is a launch on a path between two of them
+ * (UINT32_MAX: no memory). If so, `order` (nlaunch - n + 1 numbers) is the new sequence of all launches, in which the
+ * number of the first stands for all n. */
 bool rw_order(const struct ana_result *r, const uint32_t *launch, uint32_t n, uint32_t *order, uint32_t *ret_between);
 
 /* ---- clusters (clusters.c) and their barriers (meets.c) ---------------------------------------------------------- */
 
-/* The shape of the launch's clusters, by its own word or its kernel's; the number of blocks, 0: none. */
+/* The shape of the launch's clusters, as the launch or its kernel says. The number of blocks; 0: no clusters. */
 uint32_t rw_cluster_shape(const struct dt_launch *l, const struct ptx_function *f, uint32_t ret[3]);
 
-/* facts/meets.c: do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there
- * while it is used? *ret_wrong: what is wrong, NULL: nothing. *ret_barriers (NULL: not wanted): how many each thread
- * passes. at (NULL: not wanted): by instruction, the state in front of it; left as it is
- * where no path leads, and everywhere where nothing uses the cluster. */
 struct rw_arrivals { /* of a thread at its cluster's barriers */
     int done;        /* barriers that it has waited for; RW_UNSEEN: no thread gets there */
     bool arrived;    /* at the next one */
 };
 #define RW_UNSEEN (-1)
+/* Do the threads of a cluster meet at each of its barriers, and is shared memory of other blocks there while it is
+ * used? *ret_wrong: what is wrong; NULL: nothing. *ret_barriers (NULL: not wanted): how many barriers each thread
+ * passes. at (NULL: not wanted): by instruction, the state before it; left as it is where no path leads, and everywhere
+ * if nothing uses the cluster. */
 int rw_cluster_meets(const struct ptx_function *f, struct rw_arrivals *at, int *ret_barriers, const char **ret_wrong,
                      struct dt_err *e);
 

@@ -20,7 +20,7 @@ extern struct rw_hooks {
 } rw_hooks;
 #define RW_FORCED rw_hooks.force
 #define RW_LEVEL_ON(level) (!rw_hooks.levels || strstr(rw_hooks.levels, rw_level_text(level)))
-bool rw_off(const char *name); /* legal.c: is this predicate switched off? */
+bool rw_off(const char *name); /* is this predicate switched off? */
 #define RW_SPOILT(what) (rw_hooks.spoil && !strcmp(rw_hooks.spoil, what))
 #else
 #define RW_FORCED false

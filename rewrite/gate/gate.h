@@ -1,22 +1,24 @@
 /* The gate: nothing passes that does not compute what the posted graph computes.
  *
- *   original   the posted graph's own run, under the checks: what every plan is compared with
- *   trial      S and T of an edit alone, on the same memory
- *   verify     the plan as a whole, on all inputs and block orders
- *   waits      does a plan's order hold every hazard
- *   machine-code  is its arithmetic the posted one
+ *   original      what the posted launches do wrong by themselves
+ *   reference     what the posted graph computes: every plan is compared with it
+ *   trial         S and T of one edit alone, on the same memory
+ *   machine code  the arithmetic of changed kernels against that of the posted ones
+ *   verify        the plan as a whole, on all inputs and block orders
+ *   waits         does the order of a plan hold every hazard (rw_waits_check, in rewrite.h)
+ *
+ * rw_gate_init begins, rw_gate_done releases everything. plan/ runs the steps, in the order above, and puts the results
+ * of the first two into struct rw_gate.
  */
 #ifndef DT_REWRITE_GATE_H
 #define DT_REWRITE_GATE_H
 
 #include "rewrite/kinds/kinds.h"
 
-/* verify.c: what the original gives on `inputs` inputs, under the race detector (DT_E_RACE: the original itself
- * races). */
-struct rw_reference;
-struct rw_snaps;
+struct rw_reference; /* what the original leaves in the outputs on each input (verify.c) */
+struct rw_snaps;     /* what each launch of the original leaves in memory, for trials (trial.c) */
 struct rw_sample;
-struct rw_special;
+struct rw_special; /* special.h */
 
 /* ---- the gate of one planning (gate.c) --------------------------------------------------------------------------- */
 
@@ -39,37 +41,38 @@ struct rw_gate { /* what one planning knows of the posted graph, and of what was
     struct rw_original original;
     struct rw_reference *ref;
     struct rw_snaps *snaps;        /* NULL: not the software device, or the graph is too large for it */
-    struct rw_sample *sample;      /* then: what runs of the original; else NULL */
+    struct rw_sample *sample;      /* what runs of a graph that is too large; else NULL */
     struct dev_cost *sampled_cost; /* by launch of the original */
     struct dt_vec(struct rw_tried) tried;
-    bool from_library;  /* some trial was not run: the library knew it */
-    bool no_library;    /* it was wrong once: nothing of it is believed any more */
+    bool from_library;  /* some trial was not run, because the library knew it */
+    bool no_library;    /* the library was wrong once: it is not asked any more */
     bool lines_checked; /* line tables change no code (machine-code.c) */
 };
 void rw_gate_init(struct rw_gate *g, struct dev_device *dev, const struct rw_options *opt,
                   const struct dev_prog *posted);
 void rw_gate_done(struct rw_gate *g);
-size_t rw_member_words(const struct rw_gate *g); /* of a launch's members */
+size_t rw_member_words(const struct rw_gate *g); /* how many words rw_state.member has for a launch */
 
 /* ---- the posted graph (original.c, verify.c) --------------------------------------------------------------------- */
 
-/* sample (borrowed): only that runs; NULL: all. cost, by launch, NULL: found out. conflict: two blocks were seen to
- * touch a byte. */
+/* Run the posted launches under the device's checks. sample (borrowed): only that runs; NULL: all. cost: by launch;
+ * NULL: it is measured here. conflict: two blocks were seen to touch a byte. */
 int rw_original_check(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
                       const struct rw_sample *sample, const struct dev_cost *cost, bool conflict,
                       struct rw_original *ret, struct dt_err *e);
-/* `a` and `ret_snaps` NULL, or what trials need is kept of the first input (software device). sample (borrowed): only
- * that runs; NULL: all. */
+/* Run the original on `inputs` inputs, under the race detector. DT_E_RACE: it races itself. With `a` and `ret_snaps`
+ * (both or neither NULL) what trials need is kept of the first input (software device). sample (borrowed): only that
+ * runs; NULL: all. */
 int rw_reference_new(struct dev_device *d, const struct dev_prog *original, unsigned inputs, const struct ana_result *a,
                      const struct rw_sample *sample, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                      struct dt_err *e);
-/* The same, where a race is no error: *checked is what original.c says, and where the original races nobody looks for
- * races any more. cost: by launch, NULL: not known. */
+/* The same, but a race is no error: *checked is what original.c found, and if the original races, no run looks for
+ * races any more. cost: by launch; NULL: not known. */
 int rw_reference_checked(struct dev_device *d, const struct dev_prog *original, unsigned inputs,
                          const struct ana_result *a, const struct rw_sample *sample, const struct dev_cost *cost,
                          struct rw_original *checked, struct rw_reference **ret, struct rw_snaps **ret_snaps,
                          struct dt_err *e);
-/* Roughly how long verifying a plan takes, microseconds: what the original took. */
+/* About how many microseconds it takes to verify a plan: what the original took. */
 uint64_t rw_reference_us(const struct rw_reference *ref, unsigned inputs, unsigned schedules);
 const struct rw_special *rw_reference_special(const struct rw_reference *ref); /* special.h; NULL: one input only */
 unsigned rw_reference_inputs(const struct rw_reference *ref); /* how many of them the original takes without a fault */
@@ -91,7 +94,7 @@ struct rw_sample {
  * launch, free(). */
 int rw_sample_choose(struct dev_device *d, const struct dev_prog *original, const struct ana_result *a, uint64_t most,
                      struct rw_sample **ret, struct dev_cost **ret_cost, struct dt_err *e);
-/* What of another program, with this analysis, makes the same bytes. go: the original's graph. */
+/* The sample of another program that makes the same bytes. `a`: its analysis; go: the original's graph. */
 int rw_sample_of(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
                  struct rw_sample **ret, struct dt_err *e);
 struct rw_sample *rw_sample_free(struct rw_sample *s);
@@ -111,14 +114,14 @@ struct rw_trial {
     char library[DT_SHA256_TEXT];    /* its key there, "": none */
     uint8_t **want;                  /* by buffer: what S leaves */
 };
-/* 1: S and T agree on what S finds there, next->cost of T is set. 0: it cannot be tried alone.
- * DT_E_INTERNAL with what differs; a fault of either; pair with rw_trial_done in every case. */
+/* Run S and T on what S finds in memory. 1: they agree, and next->cost of T is set. 0: they cannot be tried alone.
+ * Negative: DT_E_INTERNAL with what differs, or a fault of either. Call rw_trial_done in every case. */
 int rw_trial_begin(struct rw_trial *t, struct rw_gate *g, const struct rw_edit *x, struct rw_state *next,
                    uint32_t first, struct dt_err *e);
-/* The same under shuffled block orders with the race detector. Call only after a 1. */
+/* The same under shuffled block orders with the race detector. Only after rw_trial_begin gave 1. */
 int rw_trial_finish(struct rw_trial *t, struct dt_err *e);
 void rw_trial_done(struct rw_trial *t);
-/* trial.c: a launch as part of a key, buffers by first use: number[] of every buffer is UINT32_MAX at first.
+/* Add a launch to a key. Buffers are numbered by first use: number[] of every buffer is UINT32_MAX at first, *n is 0.
  * entry_alone: without the rest of its module. */
 void rw_add_launch(struct dt_sha256 *h, const struct dev_prog *p, uint32_t launch, bool entry_alone, uint32_t *number,
                    uint32_t *n);
@@ -132,18 +135,18 @@ uint64_t rw_number(const uint8_t *p);
 
 /* ---- machine code (machine-code.c), the plan as a whole (verify.c) ----------------------------------------------- */
 
-/* machine-code.c: is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones?
- * 0; 1: refused, `why`; negative: error. */
+/* Is the float arithmetic of the new kernels of T, launches `first` … of next, that of the posted ones? 0: it is; 1: it
+ * is not, `why` says what differs; negative: error. */
 int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_state *next, uint32_t first,
                     struct dt_str *why, struct dt_err *e);
-/* The plan against it, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's analysis,
- * needed where the original was sampled. cost (by launch; NULL: not wanted): filled where not known. DT_E_INTERNAL with
- * what differs, where. */
+/* Compare the plan with the reference, on the first `inputs` inputs and under `schedules` block orders. `a`: the plan's
+ * analysis, needed if the original was sampled. cost (by launch; NULL: not wanted): filled in for launches whose cost
+ * is not known. DT_E_INTERNAL: with what differs, and where. */
 int rw_verify_plan(struct dev_device *d, const struct rw_reference *ref, const struct dev_prog *plan,
                    const struct ana_result *a, unsigned inputs, unsigned schedules, struct dev_cost *cost,
                    struct dt_err *e);
-/* After a kernel's fault every call on the device fails: make it usable again. Gives `r` back, or the error of the
- * reset. */
+/* Make the device usable again after a kernel's fault, behind which every call fails. Gives `r` back, or the error of
+ * the reset. */
 int rw_recover(struct dev_device *d, int r, struct dt_err *e);
 
 #endif

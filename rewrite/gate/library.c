@@ -1,23 +1,22 @@
 /* The performance library: what trials of rewrites found out, kept between plannings and across graphs
  * (rw_options.library).
  *
- * A trial (trial.c) runs the launches S of an edit and the launches T in their place. That T leaves the same bytes,
- * under so many block orders without a race, and what each launch of T costs in the timing model, is a function of
- *     S, T, and what nobody reads any more: trial.c's key (texts, geometry, arguments, sizes of buffers; nobody's
- *     names);
- *     what the buffers hold that they touch; not where all of S and T execute the same whatever that is
- *     (analysis/taint/steady.c);
- *     the versions of dovetail, of the rewriter and of this file, and the planner's stamp: device, its figures,
- *     compilers.
+ * A trial (trial.c) runs the launches S of an edit and the launches T in their place. It finds that T leaves the same
+ * bytes, under so many block orders without a race, and what each launch of T costs in the timing model. That is a
+ * function of
+ *   S, T, and what nobody reads any more   trial.c's key: texts, geometry, arguments, sizes of buffers, no names
+ *   what the buffers hold that they touch  unless all of S and T execute the same whatever that is (analysis/taint/steady.c)
+ *   versions                               of dovetail, the rewriter and this file; the planner's stamp: device, its
+ *                                          figures, compilers
  * The key is a SHA-256 of these. So a planning with the library decides as one without, and its plan is the same byte
- * for byte; it only runs less. The gate (choose.c: verify_final) runs the whole plan in any case.
+ * for byte; it only runs less. The gate runs the whole plan in any case (plan/choose.c: verify_final).
  *
  * An entry is "dovetail trial 1\n", the SHA-256 of key and body as text, a newline, and the body: block orders passed,
- * launches of T, and of each its instructions and the 48 numbers of its cost, eight bytes a number, lowest first. Bytes
- * may come from anywhere: what does not read back exactly so, or is not a cost that the device takes for such a launch,
- * is as if it were not there. And what the plan rests on is held against the gate's own run of it: where they differ,
- * planning starts over without the library, and what it finds replaces what was there (plan.c). A forged entry that
- * makes a rewrite look worse than it is can hide it; it cannot make a plan wrong, or slower than it says.
+ * launches of T, and for each of them its instructions and the 48 numbers of its cost, eight bytes a number, lowest
+ * first. Bytes may come from anywhere. What does not read back exactly so, or is not a cost that the device takes for
+ * such a launch, counts as missing. What the plan rests on is compared with the gate's own run of it. If they differ,
+ * planning starts over without the library, and what it finds replaces what was there (plan/plan.c). A forged entry
+ * that makes a rewrite look worse than it is can hide it; it cannot make a plan wrong, or slower than it says.
  */
 #include "rewrite/gate/gate-priv.h"
 

@@ -1,13 +1,16 @@
-/* A pointwise kernel (the guest) inlined where another (the host) stores or loads the element that the two share:
- * inline/map.c finds out what holds, with inline/threads.c (who has which element), inline/loop.c and inline/slice.c
- * (what of the guest each needs) and inline/merge.c (which of that is one text); inline.c emits. */
+/* Inside inline/: a pointwise kernel (the guest) inlined where another (the host) stores or loads the shared element.
+ *
+ * map.c finds out what holds and fills in struct rw_inline. threads.c says which thread has which element, loop.c and
+ * slice.c which part of the guest's text each element needs, merge.c which of these parts are one text. inline.c reads
+ * struct rw_inline and emits the kernel.
+ */
 #ifndef DT_REWRITE_INLINE_PRIV_H
 #define DT_REWRITE_INLINE_PRIV_H
 
 #include "rewrite/emit/join.h"
 #include "rewrite/inline/inline.h"
 
-/* of the guest: thread, block, which of a thread's elements, in which round of its loop */
+/* A number of the guest: thread, block, which of a thread's elements, which round of its loop. */
 enum rw_number { RW_TID, RW_CTAID, RW_SLOT, RW_ROUND };
 struct rw_digit { /* offset = origin + sum of step * number */
     enum rw_number of;
@@ -78,7 +81,8 @@ struct rw_inline {
     char *no[RW_NO_COUNT]; /* why not, one sentence; NULL: it holds */
 };
 
-/* Everything but the text: fills c->in. A condition that does not hold is in no[], those after it may be missing. */
+/* Find out everything but the text: fills c->in. A condition that does not hold is in no[]; conditions behind it may
+ * not have been looked at. */
 int rw_inline_look(struct rw_cand *c, int host, struct dt_err *e);
 /* Is this instruction of the body one of those that the element passes through? */
 bool rw_inline_joint(const struct rw_cand *c, int side, const struct ptx_inst *i);
@@ -88,16 +92,16 @@ struct rw_uses { /* of one buffer by one launch */
     struct ana_set read, write, must;
 };
 struct rw_uses rw_inline_uses(const struct rw_cand *c, int side, uint32_t buffer, struct dt_arena *a);
-/* Condition k does not hold: the first sentence stays. Nothing, where it is switched off. */
+/* Note that condition k does not hold; the first sentence stays. Does nothing if the condition is switched off. */
 void rw_no(struct rw_cand *c, enum rw_inline_no k, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 bool rw_refused(const struct rw_inline *n);
 const char *rw_launch_name(const struct rw_cand *c, int side);
-/* ana_trace_launch; where it has none, row `k` says so. */
+/* ana_trace_launch; if there is no trace, row `k` says so. */
 int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_fn fn, void *user, struct dt_err *e);
 int rw_inline_threads(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* slots, digits, slices */
 int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e);
 int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e); /* the loop's text: in_loop, induction */
-/* is it a branch to the next round? */
+/* Is the instruction a branch to the next round? */
 bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst);
 /* Is all that a slice carries from round to round an induction? `need`: registers that it reads. */
 int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e);

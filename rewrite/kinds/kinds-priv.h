@@ -1,4 +1,4 @@
-/* Inside kinds/: what one rewrite has from another. */
+/* Inside kinds/: what rewrites share. */
 #ifndef DT_REWRITE_KINDS_PRIV_H
 #define DT_REWRITE_KINDS_PRIV_H
 
@@ -6,17 +6,16 @@
 #include "rewrite/inline/inline.h"
 #include "rewrite/kinds/kinds.h"
 
-/* Block fusion of a join that rw_cand_init made, at a level. 0: c->ptx is there; 1: refused, `why`; negative: error. */
+/* The kernel of a pair (rw_cand_init) at a level. 0: c->made is there; 1: refused, `why` says so; negative: error. */
 int rw_fuse(struct rw_cand *c, enum rw_level level, struct dt_str *why, struct dt_err *e);
-/* A rough time of the fused launch from the times of the two; *ret_now: what both take now, with the gap that fusion
- * saves. */
+/* About how long the fused launch takes, from the times of the two; *ret_now: what both take now, with the gap between
+ * them that fusion saves. */
 double rw_bound_us(const struct rw_cand *c, const struct rw_state *s, double *ret_now);
-/* A joined launch as a part of x; its text moves there. */
+/* Add the joined launch to x as a part; its text moves there. */
 int rw_fuse_part(struct rw_cand *c, struct rw_edit *x, struct dt_err *e);
-/* parallel.c: bodies side by side in one grid (c->beside): its text and what a block takes, where the rows hold. 1:
- * they do not, or it does not fit. */
+/* The kernel of bodies side by side in one grid (c->beside), if the rows hold. 1: they do not, or it does not fit. */
 int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, struct dt_str *why, struct dt_err *e);
-/* prefetch.c: does the kernel pull anything into the L2 (NULL: no)? */
+/* Does the kernel prefetch into the L2? NULL: no. */
 bool rw_prefetches(const struct ptx_function *f);
 
 /* OTHER rows of legal.def that need more than facts: what a candidate of one kind is asked. */

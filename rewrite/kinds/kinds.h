@@ -31,8 +31,9 @@ struct rw_state { /* a graph on its way to the plan */
     json_t *step;              /* that rewrite as a step of a recipe; NULL: memory, and the first state */
     enum ana_evidence evidence;
 };
-/* thread-instructions of one pass that are run whole, where no option says: seconds */
+/* Up to so many thread-instructions of one pass a graph runs whole, if no option says otherwise: a pass of seconds. */
 #define RW_WHOLE UINT64_C(10000000000)
+/* Does the launch race inside? Such a launch is left alone. */
 bool rw_is_racy(const struct rw_state *s, uint32_t launch);
 
 /* ---- edits (edit.c, document.c) ---------------------------------------------------------------------------------- */
@@ -82,16 +83,16 @@ void rw_edit_done(struct rw_edit *x);
 void rw_edit_clear(struct rw_edit *x); /* forget what build() left */
 /* Add a launch to T; takes the document over. The part, NULL: memory. */
 struct rw_part *rw_edit_add(struct rw_edit *x, json_t *launch);
-/* A scratch buffer of T; what is in it before T is of no use. `name` is one that no buffer has. */
+/* Add a scratch buffer to T, with a name that no buffer has. What is in it before T does not matter. */
 int rw_edit_scratch(struct rw_edit *x, const char *name, uint64_t bytes);
-/* The EDIT rows. */
+/* Do the EDIT rows of legal.def hold? False: `why` is "NAME: sentence". */
 bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why);
 /* The graph document with S replaced by T; modules are PTX, only those used. New reference. */
 json_t *rw_edit_graph(const struct rw_edit *x);
 
 /* ---- rewrites (registry.c) --------------------------------------------------------------------------------------- */
 
-struct rw_promise { /* a candidate, not yet looked at: most promising is smallest `size`, then most `bytes` */
+struct rw_promise { /* a candidate, not yet opened. The smallest `size` promises most, then the most `bytes` */
     uint32_t *launch, nlaunch;
     uint32_t size;
     uint64_t bytes;
@@ -103,17 +104,18 @@ struct rw_proposals {
 int rw_propose(struct rw_proposals *l, const uint32_t *launch, uint32_t n, uint32_t size, uint64_t bytes);
 
 struct rw_rewrite {
-    const char *name;  /* kind of docs/CONTRACT.md §4 */
+    const char *name;  /* the kind, as the plan's `rewrites` say */
     const char *needs; /* one line for `explain` */
     const char *keeps;
     bool on;                        /* by default */
-    const struct rw_rewrite *rival; /* of which the launches must not do better than with this one; NULL: none */
-    /* tried in this order, the fastest is kept, of equal ones the first; NULL at the end; no levels: NULL */
+    const struct rw_rewrite *rival; /* kept only if the rival does no better on these launches; NULL: none */
+    /* Names of levels, tried in this order; the fastest is kept, of equal ones the first. NULL at the end. NULL: it has
+     * no levels. */
     const char *const *levels;
-    /* Every candidate of the state, legal or not, as far as this rewrite speaks about it at all. */
+    /* List every candidate of the state that this rewrite has anything to say about, legal or not. */
     int (*propose)(const struct rw_state *now, const struct rw_options *o, struct rw_proposals *ret, struct dt_err *e);
-    /* Facts and legality, before anything is made. 0: go on; 1: not, *ret_verdict RW_REFUSED or RW_DROPPED with the
-     * reason; negative: error. */
+    /* Facts and legality, before anything is made. 0: go on; 1: do not, *ret_verdict is RW_REFUSED or RW_DROPPED, and
+     * `why` the reason; negative: error. */
     int (*open)(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e);
     /* T at a level (0 without levels). 0: x->part is there; 1: refused or not applicable, `why` says so; negative:
      * error. May leave a note in `why` with 0. */
@@ -127,6 +129,7 @@ extern const struct rw_rewrite rw_dead_blocks, rw_block_fusion, rw_cluster_fusio
     rw_split, rw_prefetch, rw_programmatic, rw_dataflow_fusion;
 const struct rw_rewrite *rw_find_rewrite(const char *name); /* the first of that name */
 uint32_t rw_rewrite_bit(const struct rw_rewrite *r);        /* 1 << its place in the registry */
+/* Do the options allow this kind? */
 bool rw_kind_allowed(const struct rw_options *o, const struct rw_rewrite *r);
 
 #endif

@@ -29,8 +29,8 @@ struct rw_planner {
     struct dev_device *dev;
     const struct rw_options *opt;
     const char *signature;
-    const json_t *recipe;                 /* only what it says is tried (recipe.c); NULL: everything */
-    struct dt_str strayed;                /* then: why it does not lead to a plan */
+    const json_t *recipe;                 /* only what it says is tried (recipe.c); NULL: everything is */
+    struct dt_str strayed;                /* why the recipe does not lead to a plan; empty: it does */
     uint64_t deadline_us;                 /* 0: none */
     struct dt_vec(struct rw_state) state; /* [0] is the original */
     struct rw_entries entry;
@@ -47,14 +47,13 @@ struct rw_planner {
 
 /* ---- states (state.c) -------------------------------------------------------------------------------------------- */
 
-/* state.c */
 void rw_state_done(struct rw_state *s);
 /* Fill time, step_us, begin_us, end_us. */
 int rw_state_time(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
 /* Members, costs and time of the original. */
 int rw_state_first(struct rw_planner *p, struct rw_state *s, struct dt_err *e);
-/* The edit's graph made ready. *ret_first: the first launch of T. What the newest state knows of the other launches is
- * carried over. */
+/* The state that an edit makes: its graph, read back and compiled. *ret_first: the first launch of T. What the newest
+ * state knows of the other launches is carried over. */
 int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state *ret, uint32_t *ret_first,
                   struct dt_err *e);
 
@@ -65,52 +64,52 @@ struct rw_way { /* how a recipe wants a candidate: at one of its kind's levels *
     unsigned level;
     uint32_t size, module; /* rw_edit.size; number of the next module's name */
 };
-/* Try a candidate of the newest state as any other, but in one way. 1: it is kept, 0: not, `why` says so; negative:
- * error. */
+/* Try a candidate of the newest state like any other, but at one level. 1: it is kept; 0: it is not, `why` says so;
+ * negative: error. */
 int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
            const struct rw_way *way, struct dt_str *why, struct dt_err *e);
 bool rw_late(struct rw_planner *p); /* the budget is spent */
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of);
-/* All kinds in order from the newest state, until none of them finds anything in what the others made. */
+/* Try all kinds in order, from the newest state on, until none of them finds anything in what the others made. */
 int rw_all_rounds(struct rw_planner *p, struct dt_err *e);
 
-/* recipe.c. A kept rewrite as a step: `next` is what it made, its first module was named by the number. NULL:
- * memory. */
+/* A kept rewrite as a step of a recipe: `next` is the state it made, `module` the number in the name of its first
+ * module. NULL: memory. */
 json_t *rw_step_json(const struct rw_rewrite *w, unsigned level, const uint32_t *launch, uint32_t n, unsigned module,
                      const struct rw_state *next);
 json_t *rw_recipe_json(const struct rw_planner *p);
-/* Do what p->recipe says, from the first state. Where it cannot be done p->strayed says why, and the result is 0 all
+/* Do what p->recipe says, from the first state. If a step cannot be done, p->strayed says why, and the result is 0 all
  * the same. */
 int rw_follow(struct rw_planner *p, struct dt_err *e);
-/* after rw_choose: p->strayed where the newest state is not the recipe's last */
+/* After rw_choose: sets p->strayed if the newest state is not the one that the recipe's last step made. */
 void rw_followed(struct rw_planner *p);
 
 /* ---- which of two states is faster (compare.c, times.c, rivals.c) ------------------------------------------------ */
 
-/* compare.c: times are measured, not modelled. */
+/* Are times measured, not modelled? */
 bool rw_measures(const struct rw_planner *p);
-/* Is `next` faster by more than the noise? (Or forced.) 1, 0, negative: error. Measured: both get their times from
- * this, and `why` what noise there was. */
+/* Is `next` faster by more than the noise? 1: it is, or it is forced; 0: it is not; negative: error. If times are
+ * measured, both states get theirs from this comparison, and `why` says what noise there was. */
 int rw_faster(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why, struct dt_err *e);
-/* The same, whatever the library knows. */
+/* The same, without asking the library. */
 int rw_faster_now(struct rw_planner *p, struct rw_state *now, struct rw_state *next, struct dt_str *why,
                   struct dt_err *e);
 
-/* times.c: measured comparisons, kept. Two states, by the launches that only one of them has. */
+/* A measured comparison of two states, as it is kept: by the launches that only one of them has. */
 struct rw_times {
     char key[DT_SHA256_TEXT]; /* "": such a comparison is not kept */
     double gain, lo, hi;      /* microseconds of one pass that `next` takes less, and the 95 % interval */
     uint32_t n, *launch;      /* launches of `next` that `now` has not */
     double *us;               /* of each, what it takes alone; 0: not known */
 };
-/* 1: the library knows which is the faster: gain, lo, hi and us are set; lo > 0: `next` is, else it is not. 0: it does
- * not. Release with rw_times_done. */
+/* 1: the library knows which state is faster; gain, lo, hi and us are set, and `next` is the faster one if lo > 0. 0:
+ * it does not know. Release with rw_times_done. */
 int rw_times_get(struct rw_planner *p, const struct rw_state *now, const struct rw_state *next, struct rw_times *ret,
                  struct dt_err *e);
 void rw_times_put(const struct rw_planner *p, const struct rw_times *t);
 void rw_times_done(struct rw_times *t);
 
-/* rivals.c: take back kept rewrites without which the whole plan is faster. */
+/* Take back kept rewrites without which the whole plan is faster. */
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
 void rw_entries_free(struct rw_entries *v);
@@ -118,7 +117,7 @@ void rw_entries_free(struct rw_entries *v);
 /* ---- the document (plan.c, written.c) ---------------------------------------------------------------------------- */
 
 json_t *rw_plan_json(struct rw_planner *p, struct dt_err *e);
-/* written.c: does the document, read back, say what the state is? 1; 0: `why` says what differs; negative: memory. */
+/* Does the document, read back, say what the state is? 1: it does; 0: `why` says what differs; negative: memory. */
 int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, struct dt_err *e);
 
 #endif
