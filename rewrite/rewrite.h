@@ -1,8 +1,9 @@
-/* Rewrites: PTX to PTX, legal or refused, verified or dropped (docs/REWRITES.md, docs/LEGALITY.md).
+/* The rewriter, for other folders: planning, verifying, and checking plans from elsewhere.
  *
- * A rewrite is a descriptor (`struct rw_rewrite`) in a file of its own, listed in registry.c. The planner (choose.c)
- * tries candidates on a clone, verifies each (verify.c: bitwise against the original, poisoned outputs, several seeds,
- * shuffled block orders with the race detector), times it, and keeps what is legal, right and faster.
+ * A plan replaces launches of the graph by others that compute the same bytes. Each rewrite is legal or refused, by the
+ * conditions of legal.def, and verified or dropped: bitwise against the original, on poisoned outputs, several inputs
+ * and shuffled block orders, with the race detector. What is kept is faster. README.md says how the rooms of this
+ * folder do that.
  */
 #ifndef DT_REWRITE_REWRITE_H
 #define DT_REWRITE_REWRITE_H
@@ -27,25 +28,25 @@ struct rw_options {
     /* thread-instructions up to which the software device runs a graph whole, 0: 10^10; above, samples of its blocks */
     uint64_t whole;
     const struct ana_memo *footprints; /* of the analyses that planning makes, NULL: nothing is kept */
-    /* what trials found out (library.c), NULL likewise; the plan is the same with and without */
+    /* what trials found out (gate/library.c), NULL: nothing is kept; the plan is the same with and without */
     const struct ana_memo *library;
     const char *stamp; /* device and toolchain: what else those depend on. Needed with `library` */
     dev_progress progress;
     void *user;
 };
 
-/* Plan the graph. *ret_plan is the plan document of docs/CONTRACT.md §4 (new reference), with the graph's `buffers` in
- * it, so that `run` needs nothing else. "No change" is a valid plan. */
+/* Plan the graph. *ret_plan is the plan document (new reference), with the graph's `buffers` in it, so that `run` needs
+ * nothing else. "No change" is a valid plan. */
 int rw_plan(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
             const char *signature, json_t **ret_plan, struct dt_err *e);
 
-/* The same; *ret_recipe (new reference): how it came about, for rw_plan_by (recipe.c). */
+/* The same; *ret_recipe (new reference): how it came about, for rw_plan_by (plan/recipe.c). */
 int rw_plan_recipe(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
                    const struct rw_options *o, const char *signature, json_t **ret_plan, json_t **ret_recipe,
                    struct dt_err *e);
-/* A plan by a recipe from elsewhere, which is believed in nothing: its rewrites, in their order, are tried on this
- * graph and no others, by the predicates and the gate that any candidate has to pass. 0: *ret_plan is there, and its
- * recipe in this host's own words; 1: the recipe does not lead to a plan here, `why` says so; negative: error. */
+/* A plan by a recipe from elsewhere. Nothing in the recipe is believed: its rewrites, and no others, are tried on this
+ * graph in their order, and pass the predicates and the gate like any candidate. 0: *ret_plan is there, and its recipe
+ * as this planning would write it; 1: the recipe does not lead to a plan here, `why` says so; negative: error. */
 int rw_plan_by(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
                const char *signature, const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why,
                struct dt_err *e);
@@ -55,15 +56,16 @@ int rw_plan_by(struct dev_device *d, const struct dev_prog *p, const struct ana_
 int rw_verify(struct dev_device *d, const struct dev_prog *original, const struct dev_prog *plan, unsigned inputs,
               unsigned schedules, struct dt_err *e);
 
-/* Does the order that streams, `after` and programmatic launches give hold every hazard (waits.c)? `a`: its analysis,
- * NULL: it is made where launches may overlap. `original`, or NULL: what it was made from. DT_E_GRAPH with what is
- * wrong, and a pointer to the launch. */
+/* Does the plan's order (streams, `after`, programmatic launches) hold every hazard (gate/waits.c)? `a`: the plan's
+ * analysis; NULL: it is made if launches may overlap. `original`: what the plan was made from, or NULL. DT_E_GRAPH:
+ * with what is wrong, and a pointer to the launch. */
 int rw_waits_check(struct dev_device *d, const struct dev_prog *plan, const struct ana_result *a,
                    const struct dev_prog *original, struct dt_err *e);
 
-/* machine-code.c: is what runs here of the modules that the plan changed the code that was compared, or, where the
- * assembler here makes other code, posted arithmetic all the same? `original`: dt_plan_posted, read. 1: it is, and
- * plan->module[].cubin is the code. 0: it is not, or nobody can say: `why`. */
+/* May the modules that the plan changed run on this machine (gate/machine-code.c)? They may if what runs is the code
+ * that was compared when the plan was made, or if the assembler here makes other code of them whose arithmetic is the
+ * posted one all the same. `original`: dt_plan_posted, read. 1: they may, and plan->module[].cubin is the code. 0: they
+ * may not, or nobody can say; `why` says which. */
 int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_graph *original, struct dt_str *why,
                struct dt_err *e);
 

@@ -650,8 +650,8 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     if (loop && (r = rw_emit_label(j, top)) < 0)
         return r;
     if (b->threads * w != c->threads) {
-        /* a predicate of its own: `skip` differs between threads, `pr` never does (vary.c looks at registers, not at
-         * moments) */
+        /* a predicate of its own: `skip` differs between threads, `pr` never does (facts/vary.c looks at registers, not
+         * at moments) */
         if ((r = rw_emit(j, "setp.ge.u32 %s, %s, %u;", rw_rname(j, skip), rw_rname(j, j->t), b->threads * w)) < 0 ||
             (r = rw_emit_bra(j, idle ? out : p.end, skip, false)) < 0)
             return r;
@@ -692,7 +692,7 @@ static int emit_phase(struct rw_join *j, int side, const struct table *t, unsign
     return rw_emit_label(j, end);
 }
 
-/* A number for the barrier between virtual blocks; legal.c has seen that there is one. */
+/* A number for the barrier between virtual blocks. The row `barrier_numbers` has seen that there is one. */
 static unsigned phase_barrier(const struct rw_cand *c)
 {
     int id = rw_phase_barrier(c);

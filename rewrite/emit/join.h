@@ -35,8 +35,8 @@ struct rw_join {
     unsigned nunique;
 };
 
-/* What becomes of a body's instructions where it is inlined (inline.c), asked by copy.c. `site`: rw_phase.site; the
- * instruction is number rw_phase.at of the body. */
+/* What becomes of a body's instructions where it is inlined (inline/inline.c), asked by copy.c. `site`: rw_phase.site;
+ * the instruction is number rw_phase.at of the body. */
 struct rw_guest {
     /* Does the element pass through this posted instruction? */
     bool (*is_joint)(void *site, const struct ptx_inst *posted);
@@ -86,8 +86,8 @@ int rw_copy_function(struct rw_join *j, struct rw_phase *p, const struct ptx_fun
 int rw_cluster_address(struct rw_join *j, const struct rw_redirect *q, uint32_t s, uint32_t origin, uint32_t pred,
                        bool neg);
 bool rw_same_arg(const struct dt_arg *x, const struct dt_arg *y);
-/* A parameter like `like` for the entry: named by its number, a zero word (inline.c) as such, so that it is known
- * again. NULL: memory. */
+/* A parameter like `like` for the entry: named by its number, a zero word (inline/inline.c) as such, so that it is
+ * known again. NULL: memory. */
 struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like);
 /* and a number: a parameter that is 0 whenever the kernel runs, and that no rewrite merges with another or knows the
  * value of */

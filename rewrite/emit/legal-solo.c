@@ -25,7 +25,7 @@ static bool has_op(const struct ptx_function *f, unsigned op)
     return false;
 }
 
-bool rw_solo_kernel(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_kernel(const struct rw_solo *s, struct dt_str *why)
 {
     if (s->body.f)
         return true;
@@ -33,7 +33,7 @@ bool rw_solo_kernel(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_arch(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_arch(const struct rw_solo *s, struct dt_str *why)
 {
     if (s->dev->cc_major >= 9)
         return true;
@@ -41,12 +41,12 @@ bool rw_solo_arch(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_known(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_known(const struct rw_solo *s, struct dt_str *why)
 {
     return absent(s, RW_OPAQUE, "nobody knows what it does", why);
 }
 
-bool rw_solo_calls(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_calls(const struct rw_solo *s, struct dt_str *why)
 {
     return absent(s, RW_INDIRECT_CALL, "where it goes is not known", why) &&
            absent(s, RW_RECURSION, "a function reaches itself", why) &&
@@ -54,12 +54,12 @@ bool rw_solo_calls(const struct rw_solo *s, struct dt_str *why)
            absent(s, RW_EXIT_IN_FUNC, "in a function that is called", why);
 }
 
-bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_tables(const struct rw_solo *s, struct dt_str *why)
 {
     return absent(s, RW_GLOBAL_VAR, "something may write it, or it holds addresses", why);
 }
 
-bool rw_solo_scheduling(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_scheduling(const struct rw_solo *s, struct dt_str *why)
 {
     const char *target = s->body.f->module->target;
     /* else nothing is put in that needs another target */
@@ -70,7 +70,7 @@ bool rw_solo_scheduling(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
 {
     for (uint32_t k = 0; k < s->body.f->module->nfunc; k++) {
         const struct ptx_function *f = s->body.f->module->func[k];
@@ -84,7 +84,7 @@ bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
     return true;
 }
 
-bool rw_solo_single_blocks(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_single_blocks(const struct rw_solo *s, struct dt_str *why)
 {
     const struct dt_launch *l = &s->prog->graph->launch[s->launch];
     if (!l->cluster[0] && !s->body.f->reqnctapercluster[0] &&
@@ -94,7 +94,7 @@ bool rw_solo_single_blocks(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_numbers(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_numbers(const struct rw_solo *s, struct dt_str *why)
 {
     const struct ptx_function *f = s->body.f;
     for (uint32_t n = 0; n < f->ninst; n++)
@@ -110,7 +110,7 @@ bool rw_solo_numbers(const struct rw_solo *s, struct dt_str *why)
            absent(s, RW_FUNC_CONTEXT, "a function reads what belongs to the block", why);
 }
 
-bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)
 {
     if (!absent(s, RW_ORDERED, "blocks may talk to each other", why))
         return false;
@@ -120,7 +120,7 @@ bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_room(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_room(const struct rw_solo *s, struct dt_str *why)
 {
     uint32_t n = s->prog->step[s->launch].param_total;
     if (n <= 4096 - 64)
@@ -129,7 +129,7 @@ bool rw_solo_room(const struct rw_solo *s, struct dt_str *why)
     return false;
 }
 
-bool rw_solo_coherent(const struct rw_solo *s, struct dt_str *why)
+static bool rw_solo_coherent(const struct rw_solo *s, struct dt_str *why)
 {
     return !s->behind || absent(s, RW_LDU, "what the launch before it writes may be loaded by it", why);
 }

@@ -46,8 +46,4 @@ void rw_solo_needs(struct rw_solo *s, unsigned version, unsigned sm); /* 708: .v
 /* The copy as text; verified, and printed and parsed to itself. */
 int rw_solo_text(struct rw_solo *s, struct dt_str *out, struct dt_err *e);
 
-#define SOLO(NAME, kinds, text) bool rw_solo_##NAME(const struct rw_solo *s, struct dt_str *why);
-#include "rewrite/legal-solo.def"
-#undef SOLO
-
 #endif

@@ -1,20 +1,22 @@
-/* What one entry contains that a rewrite must know: read off its PTX once per candidate.
+/* What one entry contains that a rewrite must know: read off its PTX once for each candidate.
  *
- * Each forbidden thing (enum rw_fact) is recorded at the first place where it occurs; the predicates of legal-body.c
- * turn that into a refusal. Device functions that the entry calls are read too: they may compute, load and store, but
- * nothing that belongs to a block (barriers, shared variables, thread and block numbers), since that is the caller's to
- * rename.
+ * Each thing that a condition forbids (enum rw_fact) is recorded at the first place where it occurs; the predicates of
+ * legal-body.c turn that into a refusal. Device functions that the entry calls are read too. They may compute, load and
+ * store, but may not use anything that belongs to a block (barriers, shared variables, thread and block numbers), since
+ * the joined kernel renames that in the entry only.
  *
- * Shared memory: static arrays are laid out one after another by their alignment, dynamic shared memory follows (every
- * `extern .shared` name starts at the same place, as on the device).
+ * Shared memory: static arrays are laid out one after another by their alignment, and dynamic shared memory follows.
+ * Every `extern .shared` name starts at the same place, as on the device.
  *
- * A module-scope .global variable may only be one whose address reaches nothing but loads (tables of math functions):
- * the joined kernel lives in a module of its own and gets a copy. `.const` variables are never written by kernels; one
- * that holds addresses, or that is a buffer of the graph, cannot be copied.
+ * The joined kernel lives in a module of its own and gets copies of module variables. So a .global variable must be one
+ * whose address reaches nothing but loads (tables of math functions). Kernels never write `.const` variables; one that
+ * holds addresses, or that is a buffer of the graph, cannot be copied.
  *
- * A cluster counts where it is launched in one and its text has something of it; else it is like any other.
+ * A cluster counts if the kernel is launched in one and its text uses something of it; else the kernel is like any
+ * other.
  *
- * Not here: which threads reach a barrier (vary.c) or a warp collective (lanes.c), where addresses come from (prov.c).
+ * Not here: which threads reach a barrier (vary.c) or a warp collective (lanes.c), and where addresses come from
+ * (prov.c).
  */
 #include "ptx/reach.h"
 #include "rewrite/facts/facts-priv.h"

@@ -1,8 +1,8 @@
-/* The clusters that a posted kernel is launched in: their shape, their size, and whether two of them conflict.
+/* The clusters that a kernel is launched in: their shape, their size, and whether two of them conflict.
  *
- * The shape is the launch's own where it says one, else the kernel's (.reqnctapercluster). Blocks of one cluster may
- * talk and share bytes; a conflict counts only where two clusters touch a byte and one of them writes it. That is found
- * from the footprints of the blocks: all intervals that are touched, sorted by where they begin, in one sweep.
+ * The shape is the launch's own if it says one, else the kernel's (.reqnctapercluster). Blocks of one cluster may talk
+ * and share bytes; there is a conflict only if two clusters touch a byte and one of them writes it. This is found from
+ * the footprints of the blocks: all intervals that are touched, sorted by where they begin, in one sweep.
  */
 #include "rewrite/facts/facts.h"
 

@@ -6,10 +6,10 @@
  *
  * Flow-insensitive: a register is *varying* if it may differ between threads of a block. Sources: thread and lane
  * numbers, atomics, warp results, local memory, call results, loads at a varying address. A load at the same address by
- * all threads gives the same value, as the original has no race (verify.c runs it under the detector). Values assigned
- * in the region of a varying branch (its successors up to the immediate post-dominator, loops included) vary too.
- * Iterated to a fixpoint. Then: a block barrier in the region of a varying branch, or under a varying predicate, is a
- * find.
+ * all threads gives the same value, as the original has no race (gate/verify.c runs it under the detector). Values
+ * assigned in the region of a varying branch (its successors up to the immediate post-dominator, loops included) vary
+ * too. Iterated to a fixpoint. Then: a block barrier in the region of a varying branch, or under a varying predicate,
+ * is a find.
  *
  * Barriers with a count are left alone: exits never release those, so the original reaches them with just that many
  * threads, and so does the joined kernel (its own phases with fewer threads are made of them).

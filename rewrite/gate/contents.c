@@ -7,11 +7,11 @@
  * all: unknown.
  *
  * What values decide. Per entry and register the set of arguments whose content the value may have been made of,
- * flow-insensitive (as prov.c has it for addresses): loads bring the content of what the address may reach, shared and
- * local memory are one cell, calls and instructions that nobody knows mix everything and count as addresses. Where such
- * a register is an address, it decides addresses; where it is the condition of a branch, branches, and trip counts if
- * the branch stands in a loop: between the target and the place of a branch backwards. What one launch stores is
- * content for others: the sets are carried from buffer to buffer over the whole graph, in any order.
+ * flow-insensitive (as facts/prov.c has it for addresses): loads bring the content of what the address may reach,
+ * shared and local memory are one cell, calls and instructions that nobody knows mix everything and count as addresses.
+ * Where such a register is an address, it decides addresses; where it is the condition of a branch, branches, and trip
+ * counts if the branch stands in a loop: between the target and the place of a branch backwards. What one launch stores
+ * is content for others: the sets are carried from buffer to buffer over the whole graph, in any order.
  *
  * Not followed: control. A number that is chosen by a branch is one of the numbers that were there.
  */

@@ -1,20 +1,20 @@
-/* Machine code: every kernel whose text a rewrite changed is compared with the posted ones that it was made of, as the
- * assembler leaves them (device/arithmetic.c).
+/* Machine code: every kernel whose text a rewrite changed is compared with the posted kernels that it was made of, as
+ * the assembler leaves them (device/arithmetic.c).
  *
  * The assembler combines what meets in one kernel, and the software device cannot see it. So the new kernel is
- * assembled with line tables, its `.loc` (ptx/origin.c) lead to lines of posted texts, and every posted text is
- * assembled by itself. What cannot be matched is refused as "machine-code: …", whatever was changed: a kernel that only
- * got a programmatic launch or a prefetch, too. Where nvJitLink is missing nothing can be compared, and nothing is
- * changed.
+ * assembled with line tables; its `.loc` (ptx/origin.c) lead to lines of posted texts; and every posted text is
+ * assembled by itself. What cannot be matched is refused as "machine-code: …", whatever was changed, also if the kernel
+ * only got a programmatic launch or a prefetch. Without nvJitLink nothing can be compared, and nothing is changed.
  *
- * That line tables change no code is checked once a planning, on the first posted module that is looked at. What it
- * does not do: the driver's assembler may make other code of the same text, and cannot be asked; a plan carries the
- * code that was compared.
+ * That line tables change no code is checked once in a planning, on the first posted module that is looked at. What
+ * this does not do: the driver's assembler may make other code of the same text, and cannot be asked; so a plan carries
+ * the code that was compared.
  *
- * Where a plan runs beside another assembler than its own (rw_carried), its document is compared so once more. Its
- * posted texts are those of the plan (`original`); the planner knows which posted kernels stand behind a new one, a
- * document says it by the `.loc` of the new text: every posted entry of which it names a line. A document that was
- * altered by hand may name fewer: then what it lost is not looked for, and what it has must still be posted arithmetic.
+ * If a plan runs beside another assembler than its own (rw_carried), its document is compared in the same way once
+ * more. The posted texts are those in the plan (`original`). The planner knows which posted kernels stand behind a new
+ * one; a document says it by the `.loc` of the new text: every posted entry of which it names a line. A document that
+ * was altered by hand may name fewer. Then what it lost is not looked for, and what it has must still be posted
+ * arithmetic.
  */
 #include "rewrite/emit/emit.h"
 #include "rewrite/gate/gate.h"

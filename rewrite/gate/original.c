@@ -1,22 +1,24 @@
-/* What the posted launches do wrong by themselves: each is run once more under the race and uninitialised-read checks
- * (docs/CHECKING.md), on the gate's first input, and findings do not end it. They become warnings of the plan; a launch
- * that races is left alone (legal.def: racy), since there are no bits of it to keep, and the plan says that the
- * original races (plan.c).
+/* What the posted launches do wrong by themselves.
  *
- *   whole      a launch runs so, all of its blocks, while there is room for its work; so does, where the gate's run met
- *              a conflict between blocks, each launch that has one: only this tells a race from flags and fences
- *   in part    else some of its blocks, spread over the grid, run so first and then all of them as always; buffers that
- *              it reads and writes are put back between the two. Races of threads of a block and uninitialised shared
- *              memory need no more than the block
- *   not        a block that alone is too large; clusters and blocks that talk, where there is no room for all of them
+ * Each posted launch runs once more, on the gate's first input, under the race and uninitialised-read checks
+ * (docs/CHECKING.md); findings do not end the run. They become warnings of the plan. A launch that races is left alone
+ * (`racy` in legal.def), since there are no bits of it to keep, and the plan says that the original races
+ * (plan/plan.c).
  *
- * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so that the same
- * graph gives the same warnings. What the footprints show (analysis/report/warnings.c) comes besides; of the same
- * launch and code only one is told, that which was seen.
+ *   whole      all blocks of a launch run so while there is room for its work. So does every launch with a conflict
+ *              between blocks, if the gate's run met one: only this tells a race from flags and fences
+ *   in part    else some of its blocks, spread over the grid, run so first, and then all of them as always. Buffers
+ *              that it reads and writes are put back between the two. Races between threads of a block, and
+ *              uninitialised shared memory, need no more than the block
+ *   not        a block that alone is too large; clusters and blocks that talk, if there is no room for all of them
  *
- * Software device only: on a real one the footprints are all there is. A launch that faults under the checks (an
- * intermediate whose fill it needs, a race detector without memory) ends them: the others are not looked at, and it is
- * no error here.
+ * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
+ * gives the same warnings. The footprints give warnings too (analysis/report/warnings.c). If both give one for a launch and
+ * code, only the one that was seen in a run is told.
+ *
+ * Software device only: on a real one there are only the footprints. A launch that faults under the checks ends them
+ * (an intermediate whose fill it needs, a race detector without memory): the launches behind it are not looked at, and
+ * it is no error here.
  */
 #include "rewrite/gate/gate-priv.h"
 

@@ -1,20 +1,19 @@
-/* The launches S of an edit against the launches T in their place, alone: what a candidate is worth is found without
- * running the others.
+/* Trials: the launches S of an edit against the launches T in their place, alone. What a candidate is worth is found
+ * without running the other launches.
  *
- * The reference run (verify.c) keeps, as far as SNAP_BYTES goes, what every launch left in the buffers that it writes.
- * From it comes what S finds in memory where T will stand: for each buffer what the last of the launches before it left
- * there. On that content S runs, and T in its stead, in order and under shuffled block orders with the race detector.
- * All that either writes is compared, but for bytes that the edit says nobody reads any more (intermediates that moved
- * to shared memory, blocks that are not launched).
+ * The reference run (verify.c) keeps, up to SNAP_BYTES, what every launch left in the buffers that it writes. So for
+ * each buffer it is known what S finds in memory where T will stand: what the last of the launches before it left
+ * there. S runs on that content, and T runs on it, in order and under shuffled block orders with the race detector.
+ * Everything that either writes is compared, except bytes that the edit says nobody reads any more (intermediates that
+ * moved to shared memory, blocks that are not launched). The block orders of a long chain that is most of the graph are
+ * left to the verification of the plan.
  *
- * A long chain that is most of the graph is left to the gate as far as block orders go.
+ * A trial is a sieve: the plan as a whole is verified at the end, on all inputs (plan/choose.c). Equal edits are tried
+ * once. The layers of a model repeat, and a candidate whose texts, geometry and arguments were tried before passes, or
+ * is too slow, at once. The performance library (library.c) remembers trials from one planning to the next.
  *
- * This is a sieve, not the gate: the plan as a whole is verified at the end, on all inputs (choose.c). It is enough to
- * try equal edits once: the layers of a model repeat, and a candidate whose texts, geometry and arguments were tried
- * passes, or is too slow, at once. From one planning to the next the performance library (library.c) remembers.
- *
- * Software device only: a real one measures whole graphs. Where a trial is impossible (a module's variable is involved,
- * a snapshot is missing, buffers are numbered otherwise) the caller runs the whole graph.
+ * Software device only: a real one measures whole graphs. If a trial is impossible (a module's variable is involved, a
+ * snapshot is missing, buffers are numbered otherwise), the caller runs the whole graph.
  */
 #include "rewrite/gate/gate-priv.h"
 

@@ -1,39 +1,40 @@
 /* Does a plan's order hold every hazard? A static check, of plans that are made here and of plans that come from
  * elsewhere.
  *
- * Three moments of a launch count: its start S, the moment W at which griddepcontrol.wait lets it go on (S where it is
- * not programmatic), its end E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b); a programmatic one says
+ * Three moments of a launch count: its start S, the moment W at which griddepcontrol.wait lets it go on (S if it is not
+ * programmatic), and its end E, with S <= W <= E. An ordinary edge a -> b says E(a) <= S(b). A programmatic edge says
  * S(a) <= S(b) and E(a) <= W(b). W(b) <= E(b) needs that every thread of b waits on every path before it exits. So,
  * over all edges (device/order.c), in order:
  *
- *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)     for programmatic a: before(a), or
- *     waited(a) where a triggers late
+ *     before(b) = what has ended at S(b) = for ordinary a: {a} + waited(a)
+ *                                          for programmatic a: before(a), or waited(a) if a triggers late
  *     waited(b) = what has ended at W(b) = before(b) + for programmatic a: {a} + waited(a)
  *
- * A kernel triggers late where nothing but griddepcontrol.wait leads to griddepcontrol.launch_dependents: then W(a) <=
- * S(b). One without a trigger lets its dependents start when its blocks are through; its memory is theirs only after
- * they wait.
+ * A kernel triggers late if nothing but griddepcontrol.wait leads to griddepcontrol.launch_dependents: then W(a) <=
+ * S(b). A kernel without a trigger lets its dependents start when its blocks are through; they have its memory only
+ * after they wait.
  *
  * Checked:
- *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge that is missing, because a launch
- *                between writes the byte for certain, is implied by the two through that launch.
- *   waits        a programmatic launch reaches griddepcontrol.wait on every path before it exits.
+ *   covered      every hazard edge a -> b of the analysis has a in waited(b). An edge may be missing because a launch
+ *                between writes the byte for certain; the two edges through that launch imply it
+ *   waits        a programmatic launch reaches griddepcontrol.wait on every path before it exits
  *   independent  what a programmatic launch does before it waits touches no byte in conflict with any launch that may
  *                still run then: all that are not in before(b), back to the last ordinary edge. The bytes come from the
- *                analysis of the kernel cut off at the wait; where that faults, nothing is known, and the plan is
- *                refused with the fault.
+ *                analysis of the kernel cut off at the wait. If that faults, nothing is known, and the plan is refused
+ *                with the fault
  *   read-only    no launch, and no function that it calls, loads by .nc (or ldu) what an overlapping launch, or itself,
- *                writes.
- *   barriers     barrier numbers are below 16, thread counts whole warps and no more than the block has.
- *   flags        of a launch whose blocks wait for each other (flow.h): every flag gets the signals that are waited
- *                for, from blocks with lower tickets; its scratch is cleared by one memset that it waits for, and
- *                nothing else touches it.
+ *                writes
+ *   barriers     barrier numbers are below 16, thread counts are whole warps and no more than the block has
+ *   flags        of a launch whose blocks wait for each other (emit/flow.h): every flag gets the signals that are
+ *                waited for, from blocks with lower tickets. One memset that it waits for clears its scratch, which
+ *                nothing else touches
  *   clusters     the blocks of a cluster meet at each of its barriers, and none exits while others use its shared
- *                memory (facts/meets.c). Not asked of a posted kernel that keeps to other rules, nor of what is made
- *                of it alone.
- * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever; a block that waits
- * holds its SM only after all blocks of what it waits for have started, so it keeps none of them out. Launches that fit
- * an SM alone, and clusters that fit the device, are seen to by dev_prog_new.
+ *                memory (facts/meets.c). Not asked of a posted kernel that keeps to other rules, nor of what is made of
+ *                it alone
+ *
+ * An edge always goes to an earlier launch, so the order has no cycle and no launch waits for ever. A block that waits
+ * holds its SM only after all blocks of what it waits for have started, so it keeps none of them out. That launches fit
+ * an SM alone, and clusters fit the device, is checked by dev_prog_new.
  *
  * A launch that the original has too, by name, entry and text, may do to itself what it likes: `barriers`, `clusters`
  * and `read-only` within it are not checked.
@@ -490,8 +491,8 @@ static int check_read_only(struct waits *w, struct dt_err *e)
 }
 
 /* Must an entry of this name keep to the rules of facts/meets.c? Not where the original has one with clusters that
- * does not: what is made of one launch's kernel keeps its name (solo.c), and what of several is made only of such as do
- * (legal.def, `clusters`). */
+ * does not: what is made of one launch's kernel keeps its name (emit/solo.c), and what of several is made only of such
+ * as do (legal.def, `clusters`). */
 static int by_the_rules(struct waits *w, const char *name, bool *ret, struct dt_err *e)
 {
     int r = 0;

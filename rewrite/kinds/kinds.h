@@ -24,7 +24,7 @@ struct rw_state { /* a graph on its way to the plan */
     /* by launch: which of the state before it is, UINT32_MAX: a new one; NULL: the first state */
     uint32_t *from;
     bool *racy;                /* by launch: it races inside; NULL: none does */
-    uint64_t *member;          /* by launch: which launches of the original it stands for (trial.c) */
+    uint64_t *member;          /* by launch: which launches of the original it stands for (gate/trial.c) */
     double *begin_us, *end_us; /* modelled: of each launch; measured: of its steps laid in a row */
     bool borrowed;             /* the first one: prog and ana are the caller's */
     size_t entry;              /* the rewrite that made it, in rw_planner.entry */
@@ -39,8 +39,8 @@ bool rw_is_racy(const struct rw_state *s, uint32_t launch);
 /* ---- edits (edit.c, document.c) ---------------------------------------------------------------------------------- */
 
 /* What every rewrite makes: a set S of launches of the newest state, and the launches T that stand in their place, in
- * order. The planner (choose.c) does the rest: the new graph as a document that is read back, S and T alone on the same
- * memory, time, acceptance, analysis, one entry in `rewrites`. */
+ * order. The planner (plan/choose.c) does the rest: the new graph as a document that is read back, S and T alone on the
+ * same memory, time, acceptance, analysis, one entry in `rewrites`. */
 struct rw_part { /* a launch of T */
     /* its document, "stream", "after" and "programmatic" too where they are meant; owned. "name" is a wish: made unique
      * among the launches that stay. Kernels: without "module" where `ptx` is there */

@@ -1,24 +1,22 @@
-/* Parallel fusion: launches without order in one grid, whose block number says which of them a block belongs to.
+/* Parallel fusion: launches without order in one grid; the block number says which of them a block belongs to.
  *
- *   before                                     after
- *   up<<<24, 256>>>(x, w0, h0)                 up+up1+up2<<<24 + 6 + 11, 256>>>(x, w0, h0, x1, …)
- *   up<<<6, 256>>>(x1, w1, h1)                 block k < 24: the first launch's block k; k < 30: the second's block k -
- *                                              24; …
- *   act<<<11, 128>>>(a, b)                     threads from 128 on leave at once where a block is the third's
+ *   before                        after
+ *   up<<<24, 256>>>(x, w0, h0)    up+up1+act<<<24 + 6 + 11, 256>>>(x, w0, h0, x1, …)
+ *   up<<<6, 256>>>(x1, w1, h1)    block k < 24: the first launch's block k; k < 30: the second's block k - 24; …
+ *   act<<<11, 128>>>(a, b)        in a block of the third, threads from 128 on leave at once
  *
- * Shapes, kernels, thread counts and shared memory may all differ: the fused block has the most of each, and every body
- * sees its own block numbers and geometry. Bodies begin with the one whose blocks take longest, so that short ones fill
- * the tail.
+ * Shapes, kernels, thread counts and shared memory may all differ. The fused block has the most of each, and every body
+ * sees its own block numbers and geometry. The body whose blocks take longest comes first, so that short ones fill the
+ * tail.
  *
- * Legal when the rows below hold: no chain of hazards between any two of the launches, so that their blocks may run at
- * the same time and in any order; what they contain may be copied (as for block fusion); a body with fewer threads than
- * the block is whole warps where it has barriers or warp collectives, and its barriers are counted (copy.c). Bodies
- * never meet in a block, so they need no barrier between them and share the same shared memory. What could break it: an
- * order that the map does not show (blocks that talk), `.nc` loads of what another body writes (dropped).
+ * Legal when the rows below hold. There is no chain of hazards between any two of the launches, so their blocks may run
+ * at the same time and in any order. What they contain may be copied (as for block fusion). A body with fewer threads
+ * than the block is whole warps if it has barriers or warp collectives, and its barriers are counted (emit/copy.c).
+ * Bodies never meet in a block, so they need no barrier between them, and use the same shared memory. What could break
+ * it: an order that the map does not show (blocks that talk), and `.nc` loads of what another body writes (made plain).
  *
- * Candidates: launches at the same depth of the hazard graph (work/span layers), all of those that can be copied; and
- * of large layers those with the same entry, the same thread count, and neighbours, for where all of them together gain
- * nothing.
+ * Candidates: all launches at the same depth of the hazard graph that can be copied. Of a large layer also those with
+ * the same entry, those with the same thread count, and neighbours, in case all of them together gain nothing.
  */
 #include "rewrite/kinds/kinds-priv.h"
 

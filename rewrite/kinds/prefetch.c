@@ -1,24 +1,26 @@
 /* Prefetch: a launch pulls into the L2 what the next one reads and nobody writes.
  *
- *   before                           after
- *   p<<<100>>>(x, h)                 p<<<132>>>: blocks 100 to 131: cp.async.bulk.prefetch.L2 of the pieces of w; the
- *                                    others what they did
- *   c<<<…>>>(h, w, y)                c: as it is
+ *   before                after
+ *   p<<<100>>>(x, h)      p<<<132>>>: blocks 100 to 131 do cp.async.bulk.prefetch.L2 of the pieces of w
+ *   c<<<…>>>(h, w, y)     c: as it is
  *
- * What: bytes of c's footprint that no launch before c writes and p does not read itself; without data-dependent
- * addresses. At most RANGES ranges, the largest first, and no more than the budget: half the L2, a quarter where it has
- * two halves, as a line may be kept in both. Each range is a parameter more of p: the buffer at the range's beginning.
- * How: in pieces of 4 KB by cp.async.bulk.prefetch.L2, where there is one (sm_90) and the range is worth it; else by
+ * What: bytes of c's footprint, without data-dependent addresses, that no launch before c writes and that p does not
+ * read itself. At most RANGES ranges, the largest first, and no more than the budget: half the L2, or a quarter if it
+ * has two halves, as a line may be kept in both. Each range is one more parameter of p: the buffer at the range's
+ * beginning.
+ *
+ * How: in pieces of 4 KB by cp.async.bulk.prefetch.L2, if the device has it (sm_90) and the range is worth it; else by
  * lines, prefetch.global.L2. Pieces lie at multiples of 16 from the first one inside the range on, wherever the buffer
- * was bound, and all of a piece, or the address of a line, lies inside the range: nothing outside the buffer is named.
- * Who: where p's last wave leaves slots idle, spare blocks behind its own, in whole rows or layers of the grid; p's own
- * see the grid that they had. They take nothing from p's own blocks but a branch. Else all of p's threads, at its
- * beginning; what p itself waits for comes later (programmatic.c). So it is with a programmatic p, too: every block of
- * one waits, and a spare block must not.
+ * is bound. All of a piece, or the address of a line, lies inside the range, so nothing outside the buffer is named.
+ *
+ * Who: if p's last wave leaves slots idle, spare blocks behind p's own, in whole rows or layers of the grid; p's own
+ * blocks see the grid that they had, and pay only for a branch. Else all of p's threads, at its beginning; what p
+ * itself waits for comes later (programmatic.c). All threads do it for a programmatic p too: every block of one waits,
+ * and a spare block must not.
  *
  * A prefetch changes no byte, so it is legal whatever it names; the conditions are those of changing a kernel at all.
- * It gains only where the graph does not fit the L2, and where p leaves DRAM idle: the model says (docs/TIMING.md), or
- * the measurement. Where all launches together fit the L2 nothing is proposed.
+ * It gains only if the graph does not fit the L2 and p leaves DRAM idle: the model says (docs/TIMING.md), or the
+ * measurement. If all launches together fit the L2, nothing is proposed.
  */
 #include "ptx/reach.h"
 #include "rewrite/emit/solo.h"

@@ -6,16 +6,16 @@
  *   c<<<140>>>(h, y)               1: p.tail<<<8>>>      c.tail<<<140 - n>>>       (d after c.tail)
  *   d<<<…>>>(y, z)
  *
- * A wave is as many blocks as the device holds at once. p.full are the first blocks, as many as whole waves have,
- * p.tail the rest: the hardware places them in this order anyway. A consumer's block goes to c.full where the block map
- * (RAW, WAR, WAW) names only blocks of p.full, else to c.tail, which waits for p.tail, and for p.full where it needs
- * blocks of that too. Consumers are the launches right behind p that have a hazard with p and none among each other;
- * the launch behind them waits for all parts, and with it whatever comes later; at the end of the graph, its end does.
- * Block numbers are read anew from an affine map or a table (solo.c), the grid that the kernel sees is the old one.
+ * A wave is as many blocks as the device holds at once. p.full has the first blocks, as many as whole waves have, and
+ * p.tail the rest; the hardware places them in this order anyway. A consumer's block goes to c.full if the block map
+ * (RAW, WAR, WAW) names only blocks of p.full for it, else to c.tail. c.tail waits for p.tail, and for p.full if it
+ * needs blocks of that too. Consumers are the launches right behind p that have a hazard with p and none among each
+ * other. The launch behind them waits for all parts, and so does whatever comes later; at the end of the graph, its end
+ * does. Block numbers are read from an affine map or a table (emit/solo.c), and the kernel sees the old grid.
  *
- * What could break it: blocks of one launch that talk or touch a byte in conflict (`no-talk`), a map that is not known
- * pair by pair, a later launch that waits for one part only. The new launches are analysed like any, and waits.c holds
- * every hazard between them to the streams.
+ * What could break it: blocks of one launch that talk or touch a byte in conflict (`no-talk`); a map that is not known
+ * pair by pair; a later launch that waits for one part only. The new launches are analysed like any, and gate/waits.c
+ * checks that the streams keep every hazard between them.
  */
 #include "rewrite/emit/solo.h"
 #include "rewrite/kinds/kinds.h"

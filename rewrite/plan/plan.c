@@ -1,17 +1,19 @@
-/* The plan document (docs/CONTRACT.md §4) of the newest state, and rw_plan that makes it.
+/* The plan document of the newest state, and rw_plan, which makes it.
  *
- * Members are in the contract's order; times are rounded to a thousandth of a microsecond. `after` of a launch names
- * the launches it has a hazard with, without those that another of them already waits for, and those that its rewrite
- * put there; `stream` and `programmatic` are the newest state's. The document is read back and held to that state
- * (written.c); where they differ, the plan is the posted launches. `assumes`: per buffer the alignment its widest
- * access needs; with `observed` evidence under a kept rewrite, the SHA-256 of every constant buffer that is used. A
- * `data-dependent` map assumes nothing, it is a superset; so is one of addresses or guards that go through results
- * whose bits PTX leaves open (analysis/taint/taint.c), which another device may have others of. So `maps`, the device
- * that the maps were made on, is said, and nobody need check it. `machine_code`: who assembled the `cubin` that each
- * module has that is not a posted one, where an assembler is at hand.
- * Beside the contract: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are
- * laid in a row), `checked` and `warnings` (original.c), before_us and after_us of a rewrite that was timed, assembler
- * and rewriter in `toolchain`; `measured` where times are measured: how many comparisons the device made, and how many
+ * Members have a fixed order; times are rounded to a thousandth of a microsecond. `after` of a launch names the
+ * launches it has a hazard with, without those that another of them already waits for, and those that its rewrite put
+ * there; `stream` and `programmatic` are the newest state's. The document is read back and compared with that state
+ * (written.c); if they differ, the plan is the posted launches.
+ *
+ * `assumes`: for each buffer the alignment that its widest access needs; with `observed` evidence under a kept rewrite,
+ * the SHA-256 of every constant buffer that is used. A `data-dependent` map assumes nothing, as it is a superset. So is
+ * a map of addresses or guards that go through results whose bits PTX leaves open (analysis/taint/taint.c), which may differ
+ * on another device; so `maps`, the device that the maps were made on, is said, and nobody need check it.
+ * `machine_code`: who assembled the `cubin` of each module that is not a posted one, if an assembler is at hand.
+ *
+ * Also in it: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in
+ * a row), `checked` and `warnings` (gate/original.c), before_us and after_us of a rewrite that was timed, assembler and
+ * rewriter in `toolchain`; and, if times are measured, `measured`: how many comparisons the device made, and how many
  * the performance library decided.
  */
 #include "base/base64.h"

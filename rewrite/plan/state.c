@@ -1,9 +1,9 @@
 /* States of a planning: the posted graph, and each graph that a kept rewrite made of the one before.
  *
- * A candidate's state borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay, and
- * for each launch which launches of the original it stands for. On the software device a state's time is modelled from
- * its launches' costs, nothing runs; on a real one it is measured beside another's (compare.c), and the posted graph's
- * once alone.
+ * The state of a candidate borrows what the newest state knows: modules (dev_prog_derive), costs of launches that stay,
+ * and for each launch which launches of the original it stands for. On the software device a state's time is modelled
+ * from its launches' costs, and nothing runs. On a real one it is measured beside another state's (compare.c); that of
+ * the posted graph is measured once alone.
  */
 #include "rewrite/plan/plan-priv.h"
 
