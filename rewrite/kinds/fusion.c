@@ -298,29 +298,34 @@ static void tell(const struct fusion *f, struct dt_str *why)
         dt_str_addf(why, "%s", near[0].s);
 }
 
+/* May the one be inlined into the other? */
+static int inlinable(struct fusion *f, struct dt_err *e)
+{
+    for (int l = 0; l < RW_LEVEL_SHARED; l++) {
+        int r = rw_inline_may(&f->c, (enum rw_level)l, &f->near[l], e);
+        if (r < 0)
+            return r;
+        f->may[l] = r == 0 && RW_LEVEL_ON((enum rw_level)l);
+    }
+    return 0;
+}
+
 static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *why, struct dt_err *e)
 {
     struct fusion *f = x->mine = dt_calloc(1, sizeof *f);
     if (!f)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     int r = rw_cand_init(&f->c, x->dev, x->now->prog, x->now->ana, x->opt, x->launch[0], x->launch[1], e);
-    bool any, cluster = x->kind == &rw_cluster_fusion;
-    for (int l = 0; l < RW_LEVEL_SHARED && r >= 0 && !cluster; l++) {
-        r = rw_inline_may(&f->c, (enum rw_level)l, &f->near[l], e);
-        f->may[l] = r == 0;
-    }
-    for (int l = 0; l < RW_LEVEL_SHARED; l++)
-        f->may[l] &= RW_LEVEL_ON((enum rw_level)l);
-    any = f->may[RW_LEVEL_EPILOGUE] || f->may[RW_LEVEL_PROLOGUE];
-    if (r >= 0) {
-        joinable(x, f, ret_verdict, &f->joined);
-        for (int l = RW_LEVEL_SHARED; l <= RW_LEVEL_GLOBAL; l++)
-            any |= f->may[l];
-        r = !any;
-    }
-    if (r == 1)
-        tell(f, why);
-    return r;
+    if (r >= 0 && x->kind != &rw_cluster_fusion)
+        r = inlinable(f, e);
+    if (r < 0)
+        return r;
+    joinable(x, f, ret_verdict, &f->joined);
+    for (int l = 0; l <= RW_LEVEL_GLOBAL; l++)
+        if (f->may[l])
+            return 0;
+    tell(f, why);
+    return 1;
 }
 
 static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct dt_err *e)

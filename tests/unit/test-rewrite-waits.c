@@ -407,7 +407,7 @@ static void waits_last(void **state)
     chain_done(&c);
 }
 
-/* The blocks of a cluster: each condition of meets.c broken, and entries that hold. */
+/* The blocks of a cluster: each condition of rewrite/facts/meets.c broken, and entries that hold. */
 static void clusters(void **state)
 {
 #define ARRIVE "barrier.cluster.arrive;\n"
