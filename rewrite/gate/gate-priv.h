@@ -25,4 +25,15 @@ int rw_trial_content(const struct rw_trial *t, uint32_t buffer, const uint8_t **
 int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go, const struct ana_result *a,
                      struct dt_err *e);
 
+/* What can happen in an entry on paths that have not passed griddepcontrol.wait yet: a thread exits, or dependents are
+ * let go. */
+struct rw_paths {
+    bool exits, triggers;
+};
+int rw_paths_without_wait(const struct ptx_function *f, struct rw_paths *ret, struct dt_err *e);
+/* The module's text with the entries ending at griddepcontrol.wait; meet: only behind the barriers of the cluster that
+ * are still to come. */
+int rw_cut_at_wait(const char *ptx, size_t len, const char *const *entry, uint32_t nentry, bool meet,
+                   struct dt_str *out, struct dt_err *e);
+
 #endif

@@ -35,106 +35,7 @@ void rw_say(const struct rw_options *o, const char *message, unsigned done, unsi
         o->progress("rewrite", message, done, of, o->user);
 }
 
-/* ---- entries ----------------------------------------------------------------------------------------------------- */
-
-/* Names of the launches, as an entry has them. NULL: memory. */
-static json_t *names_of(const struct rw_state *s, const uint32_t *launch, uint32_t n)
-{
-    json_t *v = json_array();
-    for (uint32_t k = 0; v && k < n; k++)
-        if (json_array_append_new(v, json_string(s->graph->launch[launch[k]].name)) < 0) {
-            json_decref(v);
-            return NULL;
-        }
-    return v;
-}
-
-static struct rw_entry *find_entry(struct rw_planner *p, const char *kind, const json_t *launches)
-{
-    for (size_t k = 0; k < p->entry.n; k++)
-        if (!strcmp(p->entry.p[k].kind, kind) && json_equal(p->entry.p[k].launches, launches))
-            return &p->entry.p[k];
-    return NULL;
-}
-
-/* Faults name addresses of this process, " at 0x7f…"; a plan is the same in every one, so they go. */
-static char *steady(char *text)
-{
-    for (char *at = text; at && (at = strstr(at, " at 0x")) != NULL;) {
-        size_t n = 6 + strspn(at + 6, "0123456789abcdef");
-        memmove(at, at + n, strlen(at + n) + 1);
-    }
-    return text;
-}
-
-/* A kind of two passes has one entry for a candidate: what the other pass said of it stays beside what this one
- * says. */
-static void merge(struct rw_entry *x, enum rw_verdict v, struct dt_str *reason)
-{
-    struct dt_str both = {0};
-    bool first = v == RW_REFUSED && x->verdict == RW_REFUSED,
-         news = reason && reason->len && !(x->reason && strstr(x->reason, reason->s));
-    if (news && first)
-        dt_str_add(&both, reason->s);
-    if (x->reason)
-        dt_str_addf(&both, "%s%s", both.len ? "; " : "", x->reason);
-    if (news && !first)
-        dt_str_addf(&both, "%s%s", both.len ? "; " : "", reason->s);
-    if (reason && (v != RW_KEPT || x->verdict == RW_DROPPED)) {
-        dt_str_done(reason);
-        *reason = both;
-    } else {
-        dt_str_done(&both);
-    }
-}
-
-/* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in
- * p->entry. */
-static int record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch,
-                  const char *level, enum rw_verdict v, struct dt_str *reason, double before, double after,
-                  size_t *ret_at, struct dt_err *e)
-{
-    struct rw_entry n = {.kind = w->name}, *x;
-    json_t *names = names_of(&p->state.p[p->state.n - 1], launch, nlaunch);
-    if (!names)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if ((x = find_entry(p, w->name, names))) {
-        json_decref(names);
-    } else {
-        n.launches = names;
-        if (!dt_push(&p->entry, n)) {
-            json_decref(names);
-            return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        }
-        x = &p->entry.p[p->entry.n - 1];
-    }
-    /* the later pass came first */
-    bool other = x->tried && !(x->tried & rw_rewrite_bit(w)),
-         again = other && v == RW_REFUSED && rw_rewrite_bit(w) < x->tried;
-    x->tried |= rw_rewrite_bit(w);
-    if (again) {
-        dt_str_done(reason);
-        return 0;
-    }
-    if (other)
-        merge(x, v, reason);
-    /* what is told of is the better one */
-    if (other && v != RW_KEPT && x->verdict == RW_DROPPED && (v != RW_DROPPED || x->after_us <= after)) {
-        free(x->reason);
-        x->reason = reason && reason->len ? steady(dt_str_take(reason)) : NULL;
-        return 0;
-    }
-    free(x->level);
-    free(x->reason);
-    x->verdict = v;
-    x->before_us = before;
-    x->after_us = after;
-    x->level = level ? dt_strdup(level) : NULL;
-    x->reason = reason && reason->len ? steady(dt_str_take(reason)) : NULL;
-    if (ret_at)
-        *ret_at = (size_t)(x - p->entry.p);
-    return 0;
-}
+/* ---- names of modules -------------------------------------------------------------------------------------------- */
 
 static bool name_taken(const struct rw_planner *p, const char *name)
 {
@@ -417,7 +318,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
     x.size = way ? way->size : 0;
     p->nname = way ? way->module : p->nname;
     if (!rw_edit_legal(&x, &why)) {
-        r = record(p, w, launch, nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+        r = rw_entry_record(p, w, launch, nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
         goto done;
     }
     opened = true;
@@ -425,8 +326,8 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
         goto done;
     if (r == 1) {
         bool timed = verdict == RW_DROPPED;
-        r = record(p, w, launch, nlaunch, NULL, verdict, &why, timed ? x.before_us : 0, timed ? x.after_us : 0, NULL,
-                   e);
+        r = rw_entry_record(p, w, launch, nlaunch, NULL, verdict, &why, timed ? x.before_us : 0, timed ? x.after_us : 0,
+                            NULL, e);
         goto done;
     }
     verdict = RW_REFUSED;
@@ -506,7 +407,7 @@ static int try_edit(struct rw_planner *p, const struct rw_rewrite *w, const uint
             goto done;
     }
     add(&why, wrong ? NULL : note.s);
-    r = record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
+    r = rw_entry_record(p, w, launch, nlaunch, level, verdict, &why, before, after, &at, e);
     if (r == 0 && verdict == RW_KEPT) {
         rw_trial_done(&trial); /* it points into the states, which may move */
         best.step = rw_step_json(w, place, launch, nlaunch, p->nname, &best);
@@ -590,8 +491,8 @@ static void proposals_done(struct rw_proposals *l)
 /* Is there nothing new to say about the candidate? */
 static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const struct rw_promise *v)
 {
-    json_t *names = names_of(&p->state.p[p->state.n - 1], v->launch, v->nlaunch);
-    const struct rw_entry *n = names ? find_entry(p, w->name, names) : NULL;
+    json_t *names = rw_entry_names(&p->state.p[p->state.n - 1], v->launch, v->nlaunch);
+    const struct rw_entry *n = names ? rw_entry_find(p, w->name, names) : NULL;
     bool banned = names && rw_banned(p, w->name, names);
     json_decref(names);
     return banned || (n && (n->tried & rw_rewrite_bit(w)) &&
@@ -618,11 +519,11 @@ int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *lau
         return dt_str_add(why, known ? "these launches were tried in this way before"
                                      : "nothing of the kind is to be done with these launches"),
                0;
-    json_t *names = names_of(&p->state.p[p->state.n - 1], launch, n); /* the state is another afterwards */
+    json_t *names = rw_entry_names(&p->state.p[p->state.n - 1], launch, n); /* the state is another afterwards */
     if (!names)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     r = try_edit(p, w, launch, n, way, e);
-    const struct rw_entry *x = r == 0 ? find_entry(p, w->name, names) : NULL;
+    const struct rw_entry *x = r == 0 ? rw_entry_find(p, w->name, names) : NULL;
     if (r == 0)
         dt_str_add(why, x && x->reason ? x->reason : "it is not kept");
     json_decref(names);
@@ -661,7 +562,7 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             struct dt_str why = {0};
             dt_str_addf(&why, "budget: the time for planning was over before this %s was tried",
                         v->nlaunch == 2 ? "pair" : "candidate");
-            r = record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+            r = rw_entry_record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
             dt_str_done(&why);
             continue;
         }
@@ -719,7 +620,8 @@ static int refuse_all(struct rw_planner *p, const char *text, struct dt_err *e)
         for (size_t k = 0; k < l.v.n && r == 0; k++) {
             struct dt_str why = {0};
             dt_str_add(&why, text);
-            r = record(p, rw_registry[i], l.v.p[k].launch, l.v.p[k].nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
+            r = rw_entry_record(p, rw_registry[i], l.v.p[k].launch, l.v.p[k].nlaunch, NULL, RW_REFUSED, &why, 0, 0,
+                                NULL, e);
             dt_str_done(&why);
         }
         proposals_done(&l);
@@ -777,7 +679,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         free(x->reason);
         struct dt_str why = {0};
         dt_str_addf(&why, "verification: %s", bad.detail ? bad.detail : "the results differ");
-        x->reason = steady(dt_str_take(&why));
+        x->reason = rw_entry_reason(dt_str_take(&why));
         x->verdict = RW_REFUSED;
         dt_err_done(&bad);
         rw_state_done(top);

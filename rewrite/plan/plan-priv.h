@@ -45,6 +45,21 @@ struct rw_planner {
     unsigned measured, known;
 };
 
+/* ---- entries (entries.c) ----------------------------------------------------------------------------------------- */
+
+/* Names of the launches, as an entry has them. NULL: memory. */
+json_t *rw_entry_names(const struct rw_state *s, const uint32_t *launch, uint32_t n);
+/* The entry of a candidate; NULL: there is none. */
+struct rw_entry *rw_entry_find(struct rw_planner *p, const char *kind, const json_t *launches);
+/* Record what became of the candidate with these launches; takes over *reason. *ret_at (may be NULL): its place in
+ * p->entry. */
+int rw_entry_record(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t nlaunch,
+                    const char *level, enum rw_verdict v, struct dt_str *reason, double before, double after,
+                    size_t *ret_at, struct dt_err *e);
+/* The text without addresses. Faults name addresses of this process, " at 0x7f…"; a plan is the same in every one. */
+char *rw_entry_reason(char *text);
+void rw_entries_free(struct rw_entries *v);
+
 /* ---- states (state.c) -------------------------------------------------------------------------------------------- */
 
 void rw_state_done(struct rw_state *s);
@@ -112,7 +127,6 @@ void rw_times_done(struct rw_times *t);
 /* Take back kept rewrites without which the whole plan is faster. */
 int rw_rivals(struct rw_planner *p, struct dt_err *e);
 bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launches);
-void rw_entries_free(struct rw_entries *v);
 
 /* ---- the document (plan.c, written.c) ---------------------------------------------------------------------------- */
 

@@ -32,17 +32,6 @@ bool rw_banned(const struct rw_planner *p, const char *kind, const json_t *launc
     return false;
 }
 
-void rw_entries_free(struct rw_entries *v)
-{
-    for (size_t k = 0; k < v->n; k++) {
-        free(v->p[k].level);
-        json_decref(v->p[k].launches);
-        free(v->p[k].reason);
-    }
-    free(v->p);
-    memset(v, 0, sizeof *v);
-}
-
 static bool copy_entry(struct rw_entries *to, const struct rw_entry *x)
 {
     struct rw_entry n = *x;
