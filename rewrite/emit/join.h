@@ -95,8 +95,14 @@ struct ptx_var *rw_new_param(struct rw_join *j, const struct ptx_var *like);
 bool rw_is_zero_word(const struct ptx_var *v);
 bool rw_reads_sreg(const struct ptx_function *f, unsigned sreg, int comp);
 const char *rw_target_of(const char *a, const char *b); /* on which both run */
-/* Module variables, device functions, local variables that a body uses, into the module. */
+/* data.c: module variables and device functions that a body uses, into the module; its local variables, into the entry;
+ * both. */
+int rw_copy_module_data(struct rw_join *j, int side);
+int rw_copy_local_data(struct rw_join *j, int side);
 int rw_copy_data(struct rw_join *j, int side);
+/* The entry's parameters, and c->made.arg_keep and arg_same; the block's shared memory. */
+int rw_make_params(struct rw_join *j);
+int rw_make_shared(struct rw_join *j);
 /* `i`, a load of the body, as `o`: .nc and cache operators go if either side writes what it may reach. */
 void rw_drop_hints_if_written(const struct rw_cand *c, int side, const struct ptx_inst *o, struct ptx_inst *i);
 struct ptx_var *rw_map_var(struct rw_join *j, int side, const struct ptx_var *v, uint32_t *ret_offset);
