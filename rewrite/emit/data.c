@@ -2,8 +2,8 @@
  *
  * Parameters: those of all bodies, without arguments that are dropped; bodies with the same argument share one.
  * Variables and device functions are copied into the new module, once for all bodies of one module, and get names of
- * their own. Shared arrays of all bodies are parts of one array. struct rw_join keeps what became of each (vars, funcs);
- * copy.c looks there.
+ * their own. Shared arrays of all bodies are parts of one array. struct rw_join keeps what became of each (vars,
+ * funcs); copy.c looks there.
  */
 #include "rewrite/emit/emit-priv.h"
 #include "rewrite/emit/join.h"

@@ -5,8 +5,9 @@
  * bytes, under so many block orders without a race, and what each launch of T costs in the timing model. That is a
  * function of
  *   S, T, and what nobody reads any more   trial.c's key: texts, geometry, arguments, sizes of buffers, no names
- *   what the buffers hold that they touch  unless all of S and T execute the same whatever that is (analysis/taint/steady.c)
- *   versions                               of dovetail, the rewriter and this file; the planner's stamp: device, its
+ *   what the buffers hold that they touch  unless all of S and T execute the same whatever that is
+ *   (analysis/taint/steady.c) versions                               of dovetail, the rewriter and this file; the
+ *   planner's stamp: device, its
  *                                          figures, compilers
  * The key is a SHA-256 of these. So a planning with the library decides as one without, and its plan is the same byte
  * for byte; it only runs less. The gate runs the whole plan in any case (plan/choose.c: verify_final).

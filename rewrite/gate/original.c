@@ -13,8 +13,8 @@
  *   not        a block that alone is too large; clusters and blocks that talk, if there is no room for all of them
  *
  * The room is counted in instructions (CHECK_WORK), never in time, and handed out launch by launch, so the same graph
- * gives the same warnings. The footprints give warnings too (analysis/report/warnings.c). If both give one for a launch and
- * code, only the one that was seen in a run is told.
+ * gives the same warnings. The footprints give warnings too (analysis/report/warnings.c). If both give one for a launch
+ * and code, only the one that was seen in a run is told.
  *
  * Software device only: on a real one there are only the footprints. A launch that faults under the checks ends them
  * (an intermediate whose fill it needs, a race detector without memory): the launches behind it are not looked at, and

@@ -7,8 +7,8 @@
  *
  * `assumes`: for each buffer the alignment that its widest access needs; with `observed` evidence under a kept rewrite,
  * the SHA-256 of every constant buffer that is used. A `data-dependent` map assumes nothing, as it is a superset. So is
- * a map of addresses or guards that go through results whose bits PTX leaves open (analysis/taint/taint.c), which may differ
- * on another device; so `maps`, the device that the maps were made on, is said, and nobody need check it.
+ * a map of addresses or guards that go through results whose bits PTX leaves open (analysis/taint/taint.c), which may
+ * differ on another device; so `maps`, the device that the maps were made on, is said, and nobody need check it.
  * `machine_code`: who assembled the `cubin` of each module that is not a posted one, if an assembler is at hand.
  *
  * Also in it: `timeline` (when each launch of graph and plan begins and ends, microseconds; measured steps are laid in
