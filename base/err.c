@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 static const struct row {
     int num, http, exit;
     const char *code, *text;
@@ -48,6 +50,10 @@ int dt_err_setv(struct dt_err *e, int num, const char *fmt, va_list ap)
     e->num = num;
     if (vasprintf(&e->detail, fmt, ap) < 0)
         e->detail = NULL;
+    if (e->detail && strchr(e->detail, 1)) {
+        e->marked = strdup(e->detail);
+        dt_plain(e->detail);
+    }
     return num;
 }
 
@@ -87,6 +93,7 @@ void dt_err_done(struct dt_err *e)
     free(e->detail);
     free(e->pointer);
     free(e->log);
+    free(e->marked);
     *e = (struct dt_err){0};
 }
 

@@ -21,8 +21,11 @@ struct dt_err {
     char *detail;  /* one sentence, owned */
     char *pointer; /* JSON pointer into the graph document, or NULL, owned */
     char *log;     /* compile log, or NULL, owned */
+    char *marked;  /* the detail with its subjects marked (base/subject.h), NULL: it has none; owned */
 };
 
+/* The detail, with its subjects marked where it has some. */
+static inline const char *dt_err_words(const struct dt_err *e) { return e->marked ? e->marked : e->detail; }
 /* Set `e` (may be NULL) and return `num`, so that `return dt_err_set(e, DT_E_IO, "…")` reads well. */
 int dt_err_set(struct dt_err *e, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 int dt_err_setv(struct dt_err *e, int num, const char *fmt, va_list ap) __attribute__((format(printf, 3, 0)));

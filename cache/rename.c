@@ -7,7 +7,7 @@
  *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
  * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules,
  * buffers, scratch, assumes.align, assumes.constant, verified.special.dropped; verified.special.range[]; and, between
- * single quotes, in rewrites[].reason; of both, warnings[].launch .buffer
+ * marks (base/subject.h), in rewrites[].reason; of both, warnings[].launch .buffer
  *
  * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
  * is a name that a rewrite made (f0, t0): it stays, except that (storing) one that looks like a canonical name is
@@ -33,6 +33,7 @@
 
 #include "base/alloc.h"
 #include "base/str.h"
+#include "base/subject.h"
 #include "cache/cache.h"
 
 enum kind { BUFFER, MODULE, LAUNCH, NKIND };
@@ -355,52 +356,45 @@ static int launch(struct renamer *r, json_t *l)
     return 0;
 }
 
-/* What a quoted word of a sentence names, or -1. Storing: a launch, buffer or module, in this order; a word that would
- * be taken for one when loading is treated as a launch, which marks it. */
-static int quoted_kind(const struct renamer *r, const char *word)
+/* fresh NULL: nothing uses it any more. */
+static void put_subject(struct dt_str *to, char kind, const char *fresh, const char *word)
 {
-    static const enum kind order[NKIND] = {LAUNCH, BUFFER, MODULE};
-    size_t n = strlen(word);
-    for (int i = 0; i < NKIND; i++)
-        if (r->out ? canonical(word, order[i] == LAUNCH ? without_count(word, n) : n, order[i]) != DT_NAME_NONE
-                   : dt_names_get(&r->own[order[i]], word, n) != DT_NAME_NONE)
-            return (int)order[i];
-    return strchr(word, '+') || looks_canonical(word, n) ? (int)LAUNCH : -1;
+    if (fresh)
+        dt_str_addf(to, "\001%c%s\002", kind, fresh);
+    else
+        dt_str_addf(to, "'%s'", word);
 }
 
-/* Names between single quotes in a sentence; quoted text that is none stays. */
+/* The subjects of a sentence (base/subject.h). One that nothing uses any more stays as plain text. */
 static int sentence(struct renamer *r, json_t *v)
 {
+    static const enum kind of[] = {['b'] = BUFFER, ['m'] = MODULE, ['l'] = LAUNCH};
     struct dt_str to = {0};
-    const char *s = json_string_value(v);
+    const char *s = json_string_value(v), *mark, *name_at, *next;
+    size_t n;
+    char kind;
     int x = 0;
-    while (s && *s && x == 0) {
-        const char *a = strchrnul(s, '\''), *b = *a ? strchr(a + 1, '\'') : NULL;
-        if (!b) {
-            dt_str_add(&to, s);
-            break;
+    while (s && x == 0 && (next = dt_subject(s, &mark, &kind, &name_at, &n))) {
+        dt_str_addn(&to, s, (size_t)((kind == 'r' ? next : mark) - s));
+        if (kind == 'r') { /* a row has the same name everywhere */
+            s = next;
+            continue;
         }
-        dt_str_addn(&to, s, (size_t)(a - s) + 1);
-        dt_free_ char *word = dt_calloc((size_t)(b - a), 1);
+        dt_free_ char *word = dt_calloc(n + 1, 1);
         struct dt_str fresh = {0};
         int hit = 0;
         if (!word)
             x = nomem(r);
-        else
-            memcpy(word, a + 1, (size_t)(b - a - 1));
-        int k = word ? quoted_kind(r, word) : -1;
-        if (k >= 0 && (hit = name(r, (enum kind)k, word, &fresh)) < 0)
+        else if ((hit = name(r, of[(unsigned char)kind], memcpy(word, name_at, n), &fresh)) < 0)
             x = hit;
-        if (hit > 0 && fresh.s) {
-            dt_str_add(&to, fresh.s);
-            dt_str_addc(&to, '\'');
-            s = b + 1;
-        } else { /* this was an apostrophe: the next quote may open a name */
-            s = a + 1;
-        }
+        else
+            put_subject(&to, kind, hit ? fresh.s : NULL, word);
         dt_str_done(&fresh);
+        s = next;
     }
-    if (x == 0 && v && json_is_string(v) && to.s && (to.failed || json_string_set(v, to.s) < 0))
+    if (s && x == 0)
+        dt_str_add(&to, s);
+    if (x == 0 && json_is_string(v) && to.s && (to.failed || json_string_set(v, to.s) < 0))
         x = nomem(r);
     dt_str_done(&to);
     return x;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/subject.h"
 #include "device/run-priv.h"
 
 #define NEAR (UINT64_C(1) << 32)
@@ -33,13 +34,14 @@ void dev_where(const struct dt_graph *g, const dev_ptr *addr, dev_ptr at, uint64
     else if (b == g->nbuffer)
         dt_str_addf(out, "at 0x%" PRIx64 ", near no buffer", at);
     else if (at < addr[b])
-        dt_str_addf(out, "%" PRIu64 " bytes before buffer '%s'", addr[b] - at, g->buffer[b].name);
+        dt_str_addf(out, "%" PRIu64 " bytes before buffer " DT_BUFFER, addr[b] - at, g->buffer[b].name);
     else if (at >= addr[b] + g->buffer[b].bytes)
-        dt_str_addf(out, "%" PRIu64 " bytes past the end of buffer '%s' of %" PRIu64 " bytes",
+        dt_str_addf(out, "%" PRIu64 " bytes past the end of buffer " DT_BUFFER " of %" PRIu64 " bytes",
                     at - addr[b] - g->buffer[b].bytes, g->buffer[b].name, g->buffer[b].bytes);
     else
-        dt_str_addf(out, "at offset %" PRIu64 " of buffer '%s' of %" PRIu64 " bytes%s", at - addr[b], g->buffer[b].name,
-                    g->buffer[b].bytes, bytes > addr[b] + g->buffer[b].bytes - at ? ", over its end" : "");
+        dt_str_addf(out, "at offset %" PRIu64 " of buffer " DT_BUFFER " of %" PRIu64 " bytes%s", at - addr[b],
+                    g->buffer[b].name, g->buffer[b].bytes,
+                    bytes > addr[b] + g->buffer[b].bytes - at ? ", over its end" : "");
 }
 
 /* The device's sentence without what it says of addresses: up to the instruction. "kernel k, …, PTX line 9:

@@ -40,13 +40,15 @@ struct rw_options {
 int rw_plan(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
             const char *signature, json_t **ret_plan, struct dt_err *e);
 
-/* The same; *ret_recipe (new reference): how it came about, for rw_plan_by (plan/recipe.c). */
+/* The same, to be kept: *ret_recipe (new reference): how it came about, for rw_plan_by (plan/recipe.c). Here and there
+ * the subjects of reasons are marked (base/subject.h), so that an equal graph can give them its own names. */
 int rw_plan_recipe(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a,
                    const struct rw_options *o, const char *signature, json_t **ret_plan, json_t **ret_recipe,
                    struct dt_err *e);
 /* A plan by a recipe from elsewhere. Nothing in the recipe is believed: its rewrites, and no others, are tried on this
  * graph in their order, and pass the predicates and the gate like any candidate. 0: *ret_plan is there, and its recipe
- * as this planning would write it; 1: the recipe does not lead to a plan here, `why` says so; negative: error. */
+ * as this planning would write it; 1: the recipe does not lead to a plan here, `why` says so, its
+ * subjects marked; negative: error. */
 int rw_plan_by(struct dev_device *d, const struct dev_prog *p, const struct ana_result *a, const struct rw_options *o,
                const char *signature, const json_t *recipe, json_t **ret_plan, json_t **ret_recipe, struct dt_str *why,
                struct dt_err *e);

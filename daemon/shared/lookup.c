@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/subject.h"
 
 /* Put the graph's own buffers into a plan that has a `buffers` member. */
 static int own_buffers(json_t *doc, const struct dt_graph *g)
@@ -122,6 +123,21 @@ static void other_text(json_t *doc, const char *digest)
     json_object_del(doc, "warnings_of");
 }
 
+int dtd_plain(json_t *doc)
+{
+    size_t i;
+    json_t *v;
+    json_array_foreach (json_object_get(doc, "rewrites"), i, v) {
+        json_t *reason = json_object_get(v, "reason");
+        if (!json_is_string(reason))
+            continue;
+        dt_free_ char *text = dt_strdup(json_string_value(reason));
+        if (!text || json_string_set(reason, dt_plain(text)) < 0)
+            return DT_E_NOMEM;
+    }
+    return 0;
+}
+
 int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
                          const char *signature, json_t **ret)
 {
@@ -132,7 +148,7 @@ int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_
         return 0;
     other_text(doc, digest);
     if (cache_rename(doc, g, true, NULL) < 0 || footprints(doc, g, load_footprints) < 0 || own_buffers(doc, g) < 0 ||
-        dtd_warnings(doc, g) < 0) {
+        dtd_warnings(doc, g) < 0 || dtd_plain(doc) < 0) {
         json_decref(doc);
         return 0;
     }

@@ -19,6 +19,8 @@ int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_
 /* What the posted document alone gives warnings of (graph/warnings.c), put before the ones that are there, and the
  * kernels' names into these. Every document that goes out has been here once: dtd_lookup does it. DT_E_NOMEM. */
 int dtd_warnings(json_t *doc, const struct dt_graph *g);
+/* Text of the reasons, whose subjects are marked until here (base/subject.h). DT_E_NOMEM. */
+int dtd_plain(json_t *doc);
 /* Store a document that has the graph's names (it is copied, canonical names put in), under signature and digest.
  * recipe: of a plan, NULL: none. */
 int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,

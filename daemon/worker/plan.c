@@ -175,7 +175,7 @@ static int document(struct job *j, const char *want, json_t **ret, struct dt_err
         return r;
     store(j, want, j->opt, doc, recipe);
     json_decref(recipe);
-    if (dtd_warnings(doc, j->g) < 0) {
+    if (dtd_warnings(doc, j->g) < 0 || dtd_plain(doc) < 0) {
         json_decref(doc);
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     }

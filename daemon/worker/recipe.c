@@ -24,7 +24,7 @@
 static void refuse(struct wrk *w, const struct cache_key *k, struct dt_graph *g, const char *reason)
 {
     json_t *doc = json_pack("{s:[{s:s}]}", "rewrites", "reason", reason);
-    bool clean = doc && cache_rename(doc, g, false, NULL) == 0;
+    bool clean = doc && cache_rename(doc, g, false, NULL) == 0 && dtd_plain(doc) == 0;
     const char *text =
         json_string_value(json_object_get(json_array_get(json_object_get(doc, "rewrites"), 0), "reason"));
     dt_log(DT_LOG_INFO, "the recipe of %.23s does not hold here", k->signature);

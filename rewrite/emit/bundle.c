@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/subject.h"
 
 #define KEPT 64
 
@@ -96,7 +97,8 @@ static void leave(json_t *original, json_t *plan, const char *what)
     const char *base = folder();
     dt_free_ char *first = original ? json_dumps(original, JSON_INDENT(1)) : NULL,
                   *second = plan ? json_dumps(plan, JSON_INDENT(1)) : NULL;
-    const char *const text[] = {first, second, what};
+    dt_free_ char *words = dt_plain(dt_strdup(what));
+    const char *const text[] = {first, second, words ? words : ""};
     char digest[DT_SHA256_TEXT];
     json_decref(original);
     json_decref(plan);

@@ -28,6 +28,8 @@
 
 #include <string.h>
 
+#include "base/subject.h"
+
 static const struct ana_touch *touch_of(const struct ana_launch *l, uint32_t block, uint32_t buffer)
 {
     const struct ana_block *b = &l->block[block];
@@ -71,7 +73,7 @@ static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
     if (a->kind == DT_ARG_BUFFER && v->bytes == 8)
         return true;
     if (!rw_arg_address(a, &at, NULL) || at % 8 || v->align % 8 || v->bytes < 8 || at > v->bytes - 8) {
-        dt_str_addf(why, "'%s' gets the buffer inside a struct with others", l->name);
+        dt_str_addf(why, DT_LAUNCH " gets the buffer inside a struct with others", l->name);
         return false;
     }
     for (uint32_t n = 0; n < b->f->ninst; n++) {
@@ -92,7 +94,8 @@ static bool plain_param(const struct rw_body *b, uint32_t k, struct dt_str *why)
         }
         if (bad) {
             dt_str_addf(why,
-                        "'%s' reads the struct with the buffer's address otherwise than field by field (PTX line %u)",
+                        DT_LAUNCH
+                        " reads the struct with the buffer's address otherwise than field by field (PTX line %u)",
                         l->name, i->line);
             return false;
         }
@@ -104,14 +107,14 @@ bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint3
 {
     const struct dt_launch *l = b->step->launch;
     if (args & ~RW_PROV_ARGS) {
-        dt_str_addf(why, "'%s' has too many arguments to follow", l->name);
+        dt_str_addf(why, DT_LAUNCH " has too many arguments to follow", l->name);
         return false;
     }
     for (uint32_t k = 0; k < l->narg && k < 62; k++)
         if (((args >> k) & 1) && !plain_param(b, k, why))
             return false;
     if (b->stored_prov & (args | RW_PROV_OTHER)) {
-        dt_str_addf(why, "'%s' stores the buffer's address", l->name);
+        dt_str_addf(why, DT_LAUNCH " stores the buffer's address", l->name);
         return false;
     }
     for (uint32_t n = 0; n < b->f->ninst; n++) {
@@ -126,17 +129,17 @@ bool rw_sites_alone(const struct rw_body *b, uint64_t args, bool producer, uint3
             continue;
         bool plain = plain_access(i) && !(producer && i->op != PTX_OP_ST);
         if (plain && (m & ~args)) {
-            dt_str_addf(why, "an access of '%s' (PTX line %u) may reach other memory too", l->name, i->line);
+            dt_str_addf(why, "an access of " DT_LAUNCH " (PTX line %u) may reach other memory too", l->name, i->line);
             return false;
         }
         if (!plain) {
-            dt_str_addf(why, "'%s' %s it by `%s` (PTX line %u)", l->name, m & args ? "touches" : "may touch",
+            dt_str_addf(why, DT_LAUNCH " %s it by `%s` (PTX line %u)", l->name, m & args ? "touches" : "may touch",
                         ptx_op_info(i->op)->mnemonic, i->line);
             return false;
         }
         uint32_t w = ptx_type_bytes(i->type[0]) * (i->vec ? i->vec : 1);
         if (w > 16) {
-            dt_str_addf(why, "'%s' moves %u bytes at once, shared memory takes 16", l->name, w);
+            dt_str_addf(why, DT_LAUNCH " moves %u bytes at once, shared memory takes 16", l->name, w);
             return false;
         }
         if (w > *width)
@@ -413,7 +416,7 @@ int rw_fit(struct rw_cand *c, struct dt_err *e)
         if (r == 1)
             c->nredirect++;
         else if (r == 0 && why.len)
-            dt_str_addf(&c->no_redirect, "%s'%s' stays in global memory: %s", c->no_redirect.len ? "; " : "",
+            dt_str_addf(&c->no_redirect, "%s" DT_BUFFER " stays in global memory: %s", c->no_redirect.len ? "; " : "",
                         c->facts.prog->graph->buffer[c->facts.edge->buffer[k]].name, why.s);
         dt_str_done(&why);
         if (r < 0)

@@ -13,6 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 /* All bodies with arithmetic that no assembler may contract otherwise: as they are, where products and sums can meet
  * with .rn (join does that), or with their contractions written out. 1: refused. */
 int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
@@ -33,17 +35,19 @@ int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
             continue;
         const char *name = c->facts.body[s].step->launch->name;
         if (id == DEV_CONTRACTED)
-            dt_str_addf(why,
-                        "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; joined, they could be "
-                        "contracted "
-                        "otherwise",
-                        name);
-        else
             dt_str_addf(
                 why,
-                "arithmetic-identity: '%s' has unmodified mul and add, and without nvJitLink nobody can say that `.rn` "
-                "leaves its code the same",
+                DT_ROW("arithmetic-identity") ": " DT_LAUNCH
+                                              " leaves multiply-adds for ptxas to contract; joined, they could be "
+                                              "contracted "
+                                              "otherwise",
                 name);
+        else
+            dt_str_addf(why,
+                        DT_ROW("arithmetic-identity") ": " DT_LAUNCH " has unmodified mul and add, and without "
+                                                                     "nvJitLink nobody can say that `.rn` "
+                                                      "leaves its code the same",
+                        name);
         return 1;
     }
     return 0;
@@ -91,8 +95,8 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     struct dt_err mine = {0};
     int r = dev_resources(c->made.ptx.s, c->made.ptx.len, c->made.entry, c->facts.dev->arch, &c->made.res, &mine);
     if (r == DT_E_PTX || r == DT_E_COMPILE) {
-        dt_str_addf(why, "resources: the assembler does not take the fused kernel: %s",
-                    mine.detail ? mine.detail : "?");
+        dt_str_addf(why, DT_ROW("resources") ": the assembler does not take the fused kernel: %s",
+                    mine.detail ? dt_err_words(&mine) : "?");
         rw_bundle_kernel(c->facts.prog, c->made.ptx.s, why->s ? why->s : "");
         dt_err_done(&mine);
         return 1;
@@ -104,7 +108,8 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
     dt_err_done(&mine);
     uint64_t regs = (uint64_t)c->threads * ((c->made.res.registers + 7) / 8 * 8);
     if (regs > c->facts.dev->regs_sm) {
-        dt_str_addf(why, "resources: %u threads of %u registers do not fit an SM", c->threads, c->made.res.registers);
+        dt_str_addf(why, DT_ROW("resources") ": %u threads of %u registers do not fit an SM", c->threads,
+                    c->made.res.registers);
         return 1;
     }
     uint32_t spill = 0;
@@ -112,8 +117,8 @@ int rw_resources(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
         if (c->facts.body[s].step->res.spill_bytes > spill)
             spill = c->facts.body[s].step->res.spill_bytes;
     if (!c->made.res.estimated && c->made.res.spill_bytes > spill) {
-        dt_str_addf(why, "resources: with %u threads a block the fused kernel spills %u bytes of registers", c->threads,
-                    c->made.res.spill_bytes);
+        dt_str_addf(why, DT_ROW("resources") ": with %u threads a block the fused kernel spills %u bytes of registers",
+                    c->threads, c->made.res.spill_bytes);
         return 1;
     }
     return 0;

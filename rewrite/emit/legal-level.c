@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 /* A body's own clusters. A host of level `register` stays as it is, but what is emitted is held to the simple rules of
  * facts/meets.c, so it must keep to them. */
 bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
@@ -23,33 +25,33 @@ bool rw_legal_clusters(const struct rw_cand *c, struct dt_str *why)
         if (!f->set)
             continue;
         if (!b->ranks) {
-            dt_str_addf(why, "'%s' has `%.60s` (PTX line %u), and is not launched in clusters", name,
+            dt_str_addf(why, DT_LAUNCH " has `%.60s` (PTX line %u), and is not launched in clusters", name,
                         f->what ? f->what : "?", f->line);
             return false;
         }
         if (b->apart) {
-            dt_str_addf(why, "'%s' %s", name, b->apart);
+            dt_str_addf(why, DT_LAUNCH " %s", name, b->apart);
             return false;
         }
         if (c->level <= RW_LEVEL_PROLOGUE)
             continue;
         if (c->level != RW_LEVEL_CLUSTER) {
             dt_str_addf(why,
-                        "'%s' uses its clusters of %u blocks: it may be joined at level cluster, or have others "
-                        "inlined (`%.60s`, PTX line %u)",
+                        DT_LAUNCH " uses its clusters of %u blocks: it may be joined at level cluster, or have others "
+                                  "inlined (`%.60s`, PTX line %u)",
                         name, b->ranks, f->what ? f->what : "?", f->line);
             return false;
         }
         if (first != UINT32_MAX && c->facts.body[first].ranks != b->ranks) {
-            dt_str_addf(why, "'%s' runs in clusters of %u blocks, '%s' of %u",
+            dt_str_addf(why, DT_LAUNCH " runs in clusters of %u blocks, " DT_LAUNCH " of %u",
                         c->facts.prog->graph->launch[c->facts.launch[first]].name, c->facts.body[first].ranks, name,
                         b->ranks);
             return false;
         }
         first = s;
         if (q->list[s].max > b->ranks) {
-            dt_str_addf(why, "a component has up to %u blocks of '%s', which runs in clusters of %u", q->list[s].max,
-                        name, b->ranks);
+            dt_str_addf(why, "a component has up to %u blocks of " DT_LAUNCH ", which runs in clusters of %u",
+                        q->list[s].max, name, b->ranks);
             return false;
         }
     }
@@ -67,7 +69,7 @@ static bool schedules(const struct rw_cand *c, struct dt_str *why)
     }
     for (uint32_t s = 0; s < c->facts.nbody && highest >= RW_PARTING; s++)
         if (rw_target_number(c->facts.body[s].f->module->target) < RW_PARTING) {
-            dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_%u they may part",
+            dt_str_addf(why, DT_LAUNCH " is for %s, where threads of a warp stay together; for sm_%u they may part",
                         c->facts.body[s].step->launch->name, c->facts.body[s].f->module->target, highest);
             return false;
         }
@@ -86,7 +88,7 @@ bool rw_legal_targets(const struct rw_cand *c, struct dt_str *why)
         const char *n = t[s] ? strstr(t[s], "sm_") : NULL;
         char *end;
         if (!n || strchr(t[s], ',')) {
-            dt_str_addf(why, "'%s' is for target %s", c->facts.body[s].step->launch->name, t[s] ? t[s] : "?");
+            dt_str_addf(why, DT_LAUNCH " is for target %s", c->facts.body[s].step->launch->name, t[s] ? t[s] : "?");
             return false;
         }
         number[s] = strtoul(n + 3, &end, 10);
@@ -138,7 +140,7 @@ bool rw_legal_thread_counts(const struct rw_cand *c, struct dt_str *why)
     for (uint32_t s = 0; s < c->facts.nbody; s++) {
         const struct rw_body *b = &c->facts.body[s];
         if (b->threads % 32 && (b->barriers || b->convergent)) {
-            dt_str_addf(why, "'%s' has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,
+            dt_str_addf(why, DT_LAUNCH " has %u threads, not whole warps, and %s", b->step->launch->name, b->threads,
                         b->barriers ? "barriers" : "warp collectives");
             return false;
         }

@@ -8,11 +8,13 @@
 
 #include <string.h>
 
+#include "base/subject.h"
+
 static bool absent(const struct rw_solo *s, enum rw_fact k, const char *what, struct dt_str *why)
 {
     const struct rw_find *f = &s->body.find[k];
     if (f->set)
-        dt_str_addf(why, "'%s', PTX line %u: %s: %s", s->prog->graph->launch[s->launch].name, f->line,
+        dt_str_addf(why, DT_LAUNCH ", PTX line %u: %s: %s", s->prog->graph->launch[s->launch].name, f->line,
                     f->what ? f->what : "?", what);
     return !f->set;
 }
@@ -29,7 +31,7 @@ static bool rw_solo_kernel(const struct rw_solo *s, struct dt_str *why)
 {
     if (s->body.f)
         return true;
-    dt_str_addf(why, "'%s' is no kernel launch", s->prog->graph->launch[s->launch].name);
+    dt_str_addf(why, DT_LAUNCH " is no kernel launch", s->prog->graph->launch[s->launch].name);
     return false;
 }
 
@@ -65,7 +67,7 @@ static bool rw_solo_scheduling(const struct rw_solo *s, struct dt_str *why)
     /* else nothing is put in that needs another target */
     if (s->dev->cc_major < 9 || rw_target_number(target) >= RW_PARTING)
         return true;
-    dt_str_addf(why, "'%s' is for %s, where threads of a warp stay together; for sm_90 they may part",
+    dt_str_addf(why, DT_LAUNCH " is for %s, where threads of a warp stay together; for sm_90 they may part",
                 s->prog->graph->launch[s->launch].name, target ? target : "no target");
     return false;
 }
@@ -76,7 +78,7 @@ static bool rw_solo_unwaited(const struct rw_solo *s, struct dt_str *why)
         const struct ptx_function *f = s->body.f->module->func[k];
         bool waits = has_op(f, PTX_OP_GRIDDEPCONTROL_WAIT), lets = has_op(f, PTX_OP_GRIDDEPCONTROL_LAUNCH);
         if ((waits || lets) && (f == s->body.f || !f->is_entry)) {
-            dt_str_addf(why, "'%s' has griddepcontrol.%s of its own", s->prog->graph->launch[s->launch].name,
+            dt_str_addf(why, DT_LAUNCH " has griddepcontrol.%s of its own", s->prog->graph->launch[s->launch].name,
                         waits ? "wait" : "launch_dependents");
             return false;
         }
@@ -90,7 +92,7 @@ static bool rw_solo_single_blocks(const struct rw_solo *s, struct dt_str *why)
     if (!l->cluster[0] && !s->body.f->reqnctapercluster[0] &&
         !(s->body.f->extra && strstr(s->body.f->extra, "cluster")))
         return true;
-    dt_str_addf(why, "'%s' runs in clusters", l->name);
+    dt_str_addf(why, DT_LAUNCH " runs in clusters", l->name);
     return false;
 }
 
@@ -102,8 +104,8 @@ static bool rw_solo_numbers(const struct rw_solo *s, struct dt_str *why)
             const struct ptx_opnd *o = &f->inst[n].opnd[k];
             if (o->kind != PTX_O_SREG || (o->sreg != PTX_SR_CTAID && o->sreg != PTX_SR_NCTAID) || o->comp >= 0)
                 continue;
-            dt_str_addf(why, "'%s', PTX line %u: block numbers as a vector", s->prog->graph->launch[s->launch].name,
-                        f->inst[n].line);
+            dt_str_addf(why, DT_LAUNCH ", PTX line %u: block numbers as a vector",
+                        s->prog->graph->launch[s->launch].name, f->inst[n].line);
             return false;
         }
     return absent(s, RW_MACHINE, "it is a machine register", why) &&
@@ -116,7 +118,8 @@ static bool rw_solo_no_talk(const struct rw_solo *s, struct dt_str *why)
         return false;
     if (!s->self_conflict)
         return true;
-    dt_str_addf(why, "two blocks of '%s' touch a byte, one of them writing", s->prog->graph->launch[s->launch].name);
+    dt_str_addf(why, "two blocks of " DT_LAUNCH " touch a byte, one of them writing",
+                s->prog->graph->launch[s->launch].name);
     return false;
 }
 
@@ -125,7 +128,7 @@ static bool rw_solo_room(const struct rw_solo *s, struct dt_str *why)
     uint32_t n = s->prog->step[s->launch].param_total;
     if (n <= 4096 - 64)
         return true;
-    dt_str_addf(why, "'%s' has %u bytes of parameters already", s->prog->graph->launch[s->launch].name, n);
+    dt_str_addf(why, DT_LAUNCH " has %u bytes of parameters already", s->prog->graph->launch[s->launch].name, n);
     return false;
 }
 
@@ -150,8 +153,7 @@ bool rw_solo_legal(const struct rw_solo *s, unsigned kinds, struct dt_str *why)
         struct dt_str text = {0};
         bool ok = !(rule[k].kinds & kinds) || rw_off(rule[k].name) || rule[k].fn(s, &text);
         if (!ok) {
-            for (const char *p = rule[k].name; *p; p++)
-                dt_str_addc(why, *p == '_' ? '-' : *p);
+            dt_add_row(why, rule[k].name);
             dt_str_addf(why, ": %s", text.s ? text.s : "it does not hold");
         }
         dt_str_done(&text);

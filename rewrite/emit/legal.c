@@ -5,6 +5,8 @@
  * in inline/legal.c.
  */
 #include "rewrite/emit/emit.h"
+
+#include "base/subject.h"
 #include "rewrite/facts/hooks.h"
 
 #include <string.h>
@@ -28,8 +30,7 @@ bool rw_legal_rows(const struct rw_legal *rows, unsigned n, const struct rw_cand
         struct dt_str s = {0};
         bool ok = rw_off(rows[k].name) || (rows[k].facts ? rows[k].facts(&c->facts, &s) : rows[k].level(c, &s));
         if (!ok) {
-            for (const char *p = rows[k].name; *p; p++)
-                dt_str_addc(why, *p == '_' ? '-' : *p);
+            dt_add_row(why, rows[k].name);
             dt_str_addf(why, ": %s", s.s ? s.s : "it does not hold");
         }
         dt_str_done(&s);

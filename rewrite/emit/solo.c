@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 int rw_solo_init(struct rw_solo *s, const struct dev_info *dev, const struct dev_prog *p, uint32_t launch,
                  struct dt_err *e)
 {
@@ -37,8 +39,9 @@ int rw_solo_copy(struct rw_solo *s, struct dt_str *why, struct dt_err *e)
         id = DEV_IDENTICAL;
     if (id != DEV_IDENTICAL && id != DEV_OPEN) {
         dt_str_addf(why,
-                    "arithmetic-identity: '%s' leaves multiply-adds for ptxas to contract; changed, they could be "
-                    "contracted otherwise",
+                    DT_ROW("arithmetic-identity") ": " DT_LAUNCH
+                                                  " leaves multiply-adds for ptxas to contract; changed, they could be "
+                                                  "contracted otherwise",
                     s->prog->graph->launch[s->launch].name);
         return 1;
     }

@@ -8,13 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 bool rw_legal_none(const struct rw_facts *facts, enum rw_fact k, struct dt_str *why, const char *what)
 {
     for (uint32_t s = 0; s < facts->nbody; s++) {
         const struct rw_find *f = &facts->body[s].find[k];
         if (!f->set)
             continue;
-        dt_str_addf(why, "'%s' %s (`%.60s`, PTX line %u)", facts->body[s].step->launch->name, what,
+        dt_str_addf(why, DT_LAUNCH " %s (`%.60s`, PTX line %u)", facts->body[s].step->launch->name, what,
                     f->what ? f->what : "?", f->line);
         return false;
     }
@@ -66,7 +68,7 @@ bool rw_legal_parameters(const struct rw_facts *facts, struct dt_str *why)
         for (uint32_t k = 0; k < facts->body[s].f->nparam; k++)
             bytes += facts->body[s].f->param[k]->bytes + 16;
         if (facts->body[s].f->nparam != facts->body[s].step->launch->narg) {
-            dt_str_addf(why, "'%s' has other arguments than parameters", facts->body[s].step->launch->name);
+            dt_str_addf(why, DT_LAUNCH " has other arguments than parameters", facts->body[s].step->launch->name);
             return false;
         }
     }

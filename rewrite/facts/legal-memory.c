@@ -8,25 +8,27 @@
 
 #include <string.h>
 
+#include "base/subject.h"
+
 bool rw_legal_plain_launches(const struct rw_facts *facts, struct dt_str *why)
 {
     for (uint32_t s = 0; s < facts->nbody; s++) {
         const struct dt_launch *l = &facts->prog->graph->launch[facts->launch[s]];
         if (l->kind != DT_KERNEL) {
-            dt_str_addf(why, "'%s' is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
+            dt_str_addf(why, DT_LAUNCH " is a %s", l->name, l->kind == DT_MEMSET ? "memset" : "copy");
             return false;
         }
         if (l->programmatic) {
-            dt_str_addf(why, "'%s' has a programmatic edge", l->name);
+            dt_str_addf(why, DT_LAUNCH " has a programmatic edge", l->name);
             return false;
         }
         if (l->stream || l->nafter) {
-            dt_str_addf(why, "'%s' is placed on a stream beside others", l->name);
+            dt_str_addf(why, DT_LAUNCH " is placed on a stream beside others", l->name);
             return false;
         }
         for (uint32_t k = 0; k < l->narg; k++)
             if (l->arg[k].kind == DT_ARG_TENSOR_MAP) {
-                dt_str_addf(why, "'%s' takes a tensor map", l->name);
+                dt_str_addf(why, DT_LAUNCH " takes a tensor map", l->name);
                 return false;
             }
     }
@@ -39,10 +41,11 @@ bool rw_legal_order(const struct rw_facts *facts, struct dt_str *why)
     uint32_t *order = dt_calloc(facts->prog->graph->nlaunch + 1, sizeof *order);
     bool ok = order && rw_order(facts->ana, facts->launch, facts->nbody, order, &between);
     if (!ok && order && between != UINT32_MAX && facts->nbody > 2)
-        dt_str_addf(why, "'%s' depends on one of them, and another on it", facts->prog->graph->launch[between].name);
+        dt_str_addf(why, DT_LAUNCH " depends on one of them, and another on it",
+                    facts->prog->graph->launch[between].name);
     else if (!ok && order && between != UINT32_MAX)
-        dt_str_addf(why, "'%s' depends on '%s' and '%s' depends on it", facts->prog->graph->launch[between].name,
-                    facts->prog->graph->launch[facts->launch[0]].name,
+        dt_str_addf(why, DT_LAUNCH " depends on " DT_LAUNCH " and " DT_LAUNCH " depends on it",
+                    facts->prog->graph->launch[between].name, facts->prog->graph->launch[facts->launch[0]].name,
                     facts->prog->graph->launch[facts->launch[1]].name);
     dt_freep_(&order);
     return ok;
@@ -63,10 +66,10 @@ bool rw_legal_unordered(const struct rw_facts *facts, struct dt_str *why)
                 from[x] = (y == facts->launch[s] || from[y]) && ana_find_edge(facts->ana, y, x);
         for (uint32_t t = 0; t < facts->nbody && ok; t++)
             if (from[facts->launch[t]]) {
-                dt_str_addf(why, "'%s' depends on '%s'%s", facts->prog->graph->launch[facts->launch[t]].name,
-                            facts->prog->graph->launch[facts->launch[s]].name,
-                            ana_find_edge(facts->ana, facts->launch[s], facts->launch[t]) ? ""
-                                                                                          : " through other launches");
+                dt_str_addf(
+                    why, DT_LAUNCH " depends on " DT_LAUNCH "%s", facts->prog->graph->launch[facts->launch[t]].name,
+                    facts->prog->graph->launch[facts->launch[s]].name,
+                    ana_find_edge(facts->ana, facts->launch[s], facts->launch[t]) ? "" : " through other launches");
                 ok = false;
             }
     }
@@ -87,7 +90,7 @@ bool rw_legal_self_conflict(const struct rw_facts *facts, struct dt_str *why)
     for (uint32_t s = 0; s < facts->nbody; s++)
         if (facts->ana->launch[facts->launch[s]].self_conflict &&
             (!facts->body[s].ranks || rw_cluster_conflict(facts, s))) {
-            dt_str_addf(why, "two %s of '%s' touch the same byte, one of them writing",
+            dt_str_addf(why, "two %s of " DT_LAUNCH " touch the same byte, one of them writing",
                         facts->body[s].ranks ? "clusters" : "blocks",
                         facts->prog->graph->launch[facts->launch[s]].name);
             return false;
@@ -105,7 +108,8 @@ bool rw_legal_float_atomics(const struct rw_facts *facts, struct dt_str *why)
         for (uint32_t k = 0; k < l->naccess; k++)
             if (l->access[k].fp_atomics) {
                 dt_str_addf(why,
-                            "'%s' adds floating point into '%s' atomically; another order of blocks rounds otherwise",
+                            DT_LAUNCH " adds floating point into " DT_BUFFER
+                                      " atomically; another order of blocks rounds otherwise",
                             facts->prog->graph->launch[facts->launch[s]].name,
                             facts->prog->graph->buffer[l->access[k].buffer].name);
                 return false;
@@ -121,7 +125,7 @@ bool rw_legal_repeatable(const struct rw_facts *facts, struct dt_str *why)
     const struct ana_launch *p = &facts->ana->launch[facts->launch[0]];
     for (uint32_t k = 0; k < p->naccess; k++)
         if (p->access[k].atomics || (p->access[k].reads && p->access[k].writes)) {
-            dt_str_addf(why, "'%s' %s '%s'", facts->prog->graph->launch[facts->launch[0]].name,
+            dt_str_addf(why, DT_LAUNCH " %s " DT_BUFFER, facts->prog->graph->launch[facts->launch[0]].name,
                         p->access[k].atomics ? "has atomics on" : "both reads and writes",
                         facts->prog->graph->buffer[p->access[k].buffer].name);
             return false;
@@ -144,7 +148,8 @@ bool rw_legal_inputs_stay(const struct rw_facts *facts, struct dt_str *why)
                     meet = ana_set_overlaps(q->access[i].write_by[x], p->access[k].read_by[y]) ||
                            ana_set_overlaps(q->access[i].write_by[x], p->access[k].write_by[y]);
             if (meet) {
-                dt_str_addf(why, "'%s' writes '%s', which '%s' %s", facts->prog->graph->launch[facts->launch[1]].name,
+                dt_str_addf(why, DT_LAUNCH " writes " DT_BUFFER ", which " DT_LAUNCH " %s",
+                            facts->prog->graph->launch[facts->launch[1]].name,
                             facts->prog->graph->buffer[q->access[i].buffer].name,
                             facts->prog->graph->launch[facts->launch[0]].name,
                             p->access[k].reads ? "would read again" : "writes");

@@ -3,8 +3,9 @@
  *
  * The assembler combines what meets in one kernel, and the software device cannot see it. So the new kernel is
  * assembled with line tables; its `.loc` (ptx/origin.c) lead to lines of posted texts; and every posted text is
- * assembled by itself. What cannot be matched is refused as "machine-code: …", whatever was changed, also if the kernel
- * only got a programmatic launch or a prefetch. Without nvJitLink nothing can be compared, and nothing is changed.
+ * assembled by itself. What cannot be matched is refused as DT_ROW("machine-code") ": …", whatever was changed, also if
+ * the kernel only got a programmatic launch or a prefetch. Without nvJitLink nothing can be compared, and nothing is
+ * changed.
  *
  * That line tables change no code is checked once in a planning, on the first posted module that is looked at. What
  * this does not do: the driver's assembler may make other code of the same text, and cannot be asked; so a plan carries
@@ -22,6 +23,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "base/subject.h"
 
 #include "device/machine.h"
 
@@ -125,7 +128,7 @@ static int check(struct rw_gate *g, const struct rw_edit *x, const struct rw_sta
     if (r == 0)
         r = dev_arithmetic(cubin, len, l->entry, m->ptx, m->len, o.part, o.n, &no, e);
     if (r == 0) {
-        dt_str_addf(why, "machine-code: %s", no.s ? no.s : "?");
+        dt_str_addf(why, DT_ROW("machine-code") ": %s", no.s ? no.s : "?");
         rw_bundle_kernel(first, m->ptx, why->s ? why->s : "");
     }
     dt_str_done(&no);
@@ -142,8 +145,10 @@ int rw_machine_code(struct rw_gate *g, const struct rw_edit *x, const struct rw_
         if (!x->part.p[k].ptx.len)
             continue;
         if (!dev_nvjitlink_version()) {
-            dt_str_add(why,
-                       "machine-code: without nvJitLink nobody can say what the assembler makes of a changed kernel");
+            dt_str_add(
+                why,
+                DT_ROW(
+                    "machine-code") ": without nvJitLink nobody can say what the assembler makes of a changed kernel");
             return 1;
         }
         r = check(g, x, next, first + (uint32_t)k, why, e);
@@ -249,7 +254,7 @@ static int module_again(struct again *a, uint32_t at, const void *code, size_t n
         r = dt_err_set(e, DT_E_INTERNAL, "line tables change the code that the assembler makes");
     bool says = r == 0 && ptx_origin_read(text);
     if (r == 0 && !says)
-        dt_str_addf(why, "the text of module '%s' does not say which posted lines it was made of", m->name);
+        dt_str_addf(why, "the text of module " DT_MODULE " does not say which posted lines it was made of", m->name);
     r = r < 0 ? r : says;
     for (uint32_t k = 0; k < a->plan->nlaunch && r == 1; k++) {
         const struct dt_launch *l = &a->plan->launch[k];

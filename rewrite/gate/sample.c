@@ -24,6 +24,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define SOME 4       /* of these, the part that a sample may have, as 1 / SOME */
 #define PER_BYTE 100 /* a kernel runs fewer instructions per byte of a block's footprint */
 #define SEEDS 64     /* most blocks of one launch that samples start from */
@@ -134,7 +136,7 @@ int rw_sample_writes(const struct rw_sample *original, const struct dt_graph *go
         if (dt_arena_failed(&arena))
             r = nomem(e);
         else if (lost.n || more.n)
-            r = dt_err_set(e, DT_E_INTERNAL, "'%s', byte %llu: %s", go->buffer[k].name,
+            r = dt_err_set(e, DT_E_INTERNAL, DT_BUFFER ", byte %llu: %s", go->buffer[k].name,
                            (unsigned long long)(lost.n ? lost.iv[0].lo : more.iv[0].lo),
                            lost.n ? "the graph writes it, the plan does not"
                                   : "the plan writes it, the graph does not");

@@ -20,6 +20,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define SNAP_BYTES (UINT64_C(1) << 30)
 #define CHAIN 16 /* launches */
 
@@ -314,7 +316,7 @@ static int compare(const struct rw_trial *t, uint32_t b, const uint8_t *got, uin
     for (uint32_t k = 0; k < look.n && r == 0; k++)
         for (uint64_t i = look.iv[k].lo; i < look.iv[k].hi && r == 0; i++)
             if (got[i] != t->want[b][i])
-                r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, '%s' differs at byte %llu: %02x became %02x",
+                r = dt_err_set(e, DT_E_INTERNAL, "%s %llu, " DT_BUFFER " differs at byte %llu: %02x became %02x",
                                order ? "alone, block order" : "alone, input", (unsigned long long)order, q->name,
                                (unsigned long long)i, t->want[b][i], got[i]);
     dt_arena_done(&a);

@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define HANG (UINT64_C(1) << 24) /* thread-instructions beyond four times the longest launch of the posted input */
 
 static bool is_output(const struct dt_buffer *b) { return b->role == DT_OUTPUT || b->role == DT_INOUT; }
@@ -92,14 +94,14 @@ static int compare(const struct dt_graph *go, const struct outputs *o, const str
             continue;
         uint32_t n = dt_graph_find_buffer(gp, go->buffer[k].name);
         if (n == DT_NAME_NONE || !p->p[n] || gp->buffer[n].bytes != go->buffer[k].bytes)
-            return dt_err_set(e, DT_E_INTERNAL, "the plan has no buffer '%s' of its size", go->buffer[k].name);
+            return dt_err_set(e, DT_E_INTERNAL, "the plan has no buffer " DT_BUFFER " of its size", go->buffer[k].name);
         struct ana_interval all = {0, go->buffer[k].bytes};
         struct ana_set set = only ? only[k] : (struct ana_set){&all, 1};
         for (uint32_t j = 0; j < set.n; j++)
             for (uint64_t i = set.iv[j].lo; i < set.iv[j].hi; i++)
                 if (o->p[k][i] != p->p[n][i])
-                    return dt_err_set(e, DT_E_INTERNAL, "with %s, '%s' differs at byte %llu: %02x became %02x", what,
-                                      go->buffer[k].name, (unsigned long long)i, o->p[k][i], p->p[n][i]);
+                    return dt_err_set(e, DT_E_INTERNAL, "with %s, " DT_BUFFER " differs at byte %llu: %02x became %02x",
+                                      what, go->buffer[k].name, (unsigned long long)i, o->p[k][i], p->p[n][i]);
     }
     return 0;
 }

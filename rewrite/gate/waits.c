@@ -46,6 +46,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 struct waits {
     struct dev_device *dev;
     const struct dev_prog *prog, *original;
@@ -93,7 +95,7 @@ static int bad2(const struct waits *w, struct dt_err *e, uint32_t launch, uint32
                 const char *behind)
 {
     struct dt_str s = {0};
-    dt_str_addf(&s, "%s '%.200s'%s", before, w->prog->graph->launch[other].name, behind);
+    dt_str_addf(&s, "%s \001l%.200s\002%s", before, w->prog->graph->launch[other].name, behind);
     int r = bad(w, e, launch, s.s ? s.s : before);
     dt_str_done(&s);
     return r;

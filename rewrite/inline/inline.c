@@ -30,6 +30,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define MOST 65536 /* instructions of a fused entry */
 
 const struct dt_launch *rw_inline_host(const struct rw_cand *c)
@@ -716,7 +718,8 @@ int rw_inline_apply(struct rw_cand *c, enum rw_level level, struct dt_str *why, 
     if (r || (r = rw_identity(c, why, e)))
         return r;
     if (c->facts.own[0] || c->facts.own[1]) {
-        dt_str_add(why, "arithmetic-identity: only the form with its contractions written out could be inlined");
+        dt_str_add(why,
+                   DT_ROW("arithmetic-identity") ": only the form with its contractions written out could be inlined");
         return 1;
     }
     c->redirect = dt_new(&c->arena, struct rw_redirect);

@@ -15,6 +15,8 @@
 
 #include <stdlib.h>
 
+#include "base/subject.h"
+
 bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, uint32_t inst)
 {
     const struct ptx_inst *i = &f->inst[inst];
@@ -143,10 +145,10 @@ int rw_inline_loop(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         const struct ptx_inst *i = &f->inst[k];
         if (i->op == PTX_OP_BRX_IDX ||
             (i->op == PTX_OP_BRA && n->in_loop[k] && label[i->opnd[0].label] <= k && !rw_inline_again(n, f, k)))
-            rw_no(c, RW_NO_own_ways, "a loop of '%s' has another one in it (PTX line %u)", rw_launch_name(c, n->guest),
-                  i->line);
+            rw_no(c, RW_NO_own_ways, "a loop of " DT_LAUNCH " has another one in it (PTX line %u)",
+                  rw_launch_name(c, n->guest), i->line);
         if (i->op == PTX_OP_ST && rw_is_global_access(i) && !n->in_loop[k])
-            rw_no(c, RW_NO_own_ways, "'%s' stores (PTX line %u) outside of the loop that its elements are in",
+            rw_no(c, RW_NO_own_ways, DT_LAUNCH " stores (PTX line %u) outside of the loop that its elements are in",
                   rw_launch_name(c, n->guest), i->line);
     }
     ptx_cfg_done(&cfg);
@@ -188,7 +190,7 @@ int rw_inline_carried(struct rw_cand *c, const bool *need, struct dt_err *e)
         if (is_induction(n, f, &cfg, reg, &add))
             n->induction[n->ninduction++] = (struct rw_induction){reg, add};
         else
-            rw_no(c, RW_NO_own_ways, "'%s' carries %s from one round of its loop to the next",
+            rw_no(c, RW_NO_own_ways, DT_LAUNCH " carries %s from one round of its loop to the next",
                   rw_launch_name(c, n->guest), f->reg[reg].name);
     }
     r = set ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");

@@ -23,6 +23,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 void rw_no(struct rw_cand *c, enum rw_inline_no k, const char *fmt, ...)
 {
     static const char *const row[] = {
@@ -60,7 +62,7 @@ int rw_inline_trace(struct rw_cand *c, int side, enum rw_inline_no k, ana_trace_
     const char *why = NULL;
     int r = ana_trace_launch(c->facts.prog, c->facts.launch[side], fn, user, &why, e);
     if (r == 0)
-        rw_no(c, k, "'%s' cannot be followed thread by thread: %s", rw_launch_name(c, side), why ? why : "?");
+        rw_no(c, k, DT_LAUNCH " cannot be followed thread by thread: %s", rw_launch_name(c, side), why ? why : "?");
     return r < 0 ? r : 0;
 }
 
@@ -73,20 +75,21 @@ static void pointwise(struct rw_cand *c)
                                          RW_LANE,  RW_ACTIVEMASK, RW_BARRIER_REG, RW_BARRIER_SPLIT};
     const char *n = rw_launch_name(c, c->in->guest);
     if (b->barriers)
-        rw_no(c, RW_NO_pointwise, "'%s' has barriers", n);
+        rw_no(c, RW_NO_pointwise, DT_LAUNCH " has barriers", n);
     else if (b->shared_used || b->shared_bytes)
-        rw_no(c, RW_NO_pointwise, "'%s' has shared memory", n);
+        rw_no(c, RW_NO_pointwise, DT_LAUNCH " has shared memory", n);
     else if (b->convergent || b->cp_async)
-        rw_no(c, RW_NO_pointwise, "threads of '%s' talk to each other", n);
+        rw_no(c, RW_NO_pointwise, "threads of " DT_LAUNCH " talk to each other", n);
     else if (b->sets_carry && c->facts.body[c->in->host].reads_carry) /* between what sets it there and what reads it */
-        rw_no(c, RW_NO_pointwise, "'%s' sets the carry flag, and '%s' reads it", n, rw_launch_name(c, c->in->host));
+        rw_no(c, RW_NO_pointwise, DT_LAUNCH " sets the carry flag, and " DT_LAUNCH " reads it", n,
+              rw_launch_name(c, c->in->host));
     for (unsigned k = 0; k < sizeof never / sizeof *never; k++)
         if (b->find[never[k]].set)
-            rw_no(c, RW_NO_pointwise, "'%s' has `%.60s` (PTX line %u)", n,
+            rw_no(c, RW_NO_pointwise, DT_LAUNCH " has `%.60s` (PTX line %u)", n,
                   b->find[never[k]].what ? b->find[never[k]].what : "?", b->find[never[k]].line);
     for (uint32_t k = 0; k < c->facts.ana->launch[c->facts.launch[c->in->guest]].naccess; k++)
         if (c->facts.ana->launch[c->facts.launch[c->in->guest]].access[k].atomics)
-            rw_no(c, RW_NO_pointwise, "'%s' has atomics", n);
+            rw_no(c, RW_NO_pointwise, DT_LAUNCH " has atomics", n);
 }
 
 /* ---- bytes ------------------------------------------------------------------------------------------------------- */
@@ -130,14 +133,15 @@ static void buffers(struct rw_cand *c, struct dt_arena *a)
         if (!ana_set_overlaps(p.write, q.read))
             continue;
         if (n->buffer != UINT32_MAX)
-            rw_no(c, RW_NO_one_buffer, "data flows through '%s' and '%s'", g->buffer[n->buffer].name,
+            rw_no(c, RW_NO_one_buffer, "data flows through " DT_BUFFER " and " DT_BUFFER, g->buffer[n->buffer].name,
                   g->buffer[b].name);
         n->buffer = b;
     }
     if (n->buffer == UINT32_MAX)
-        rw_no(c, RW_NO_one_buffer, "no data flows from '%s' to '%s'", rw_launch_name(c, 0), rw_launch_name(c, 1));
+        rw_no(c, RW_NO_one_buffer, "no data flows from " DT_LAUNCH " to " DT_LAUNCH, rw_launch_name(c, 0),
+              rw_launch_name(c, 1));
     else if (g->buffer[n->buffer].bytes > UINT32_MAX)
-        rw_no(c, RW_NO_one_buffer, "'%s' is larger than 4 GiB", g->buffer[n->buffer].name);
+        rw_no(c, RW_NO_one_buffer, DT_BUFFER " is larger than 4 GiB", g->buffer[n->buffer].name);
 }
 
 /* Neither side touches what else the other writes. */
@@ -151,18 +155,21 @@ static void bystanders(struct rw_cand *c, struct dt_arena *a)
             n->in_place = q.write.n != 0;
             /* what a host reads of it stays as it is, if nobody writes there meanwhile */
             if (p.read.n && (n->host == 1 || q.write.n))
-                rw_no(c, RW_NO_bystanders, "'%s' reads '%s' too", rw_launch_name(c, 0), g->buffer[b].name);
+                rw_no(c, RW_NO_bystanders, DT_LAUNCH " reads " DT_BUFFER " too", rw_launch_name(c, 0),
+                      g->buffer[b].name);
             if (q.write.n && n->host == 1)
-                rw_no(c, RW_NO_bystanders, "'%s' writes '%s' too", rw_launch_name(c, 1), g->buffer[b].name);
+                rw_no(c, RW_NO_bystanders, DT_LAUNCH " writes " DT_BUFFER " too", rw_launch_name(c, 1),
+                      g->buffer[b].name);
             continue;
         }
         if (ana_set_overlaps(p.read, q.write) || ana_set_overlaps(p.write, q.write))
-            rw_no(c, RW_NO_bystanders, "'%s' writes bytes of '%s' that '%s' %s, and the two would run at one time",
+            rw_no(c, RW_NO_bystanders,
+                  DT_LAUNCH " writes bytes of " DT_BUFFER " that " DT_LAUNCH " %s, and the two would run at one time",
                   rw_launch_name(c, 1), g->buffer[b].name, rw_launch_name(c, 0),
                   ana_set_overlaps(p.read, q.write) ? "reads" : "writes");
         if (n->host == 1 && p.write.n)
-            rw_no(c, RW_NO_bystanders, "'%s' writes '%s' too, and would do so more than once", rw_launch_name(c, 0),
-                  g->buffer[b].name);
+            rw_no(c, RW_NO_bystanders, DT_LAUNCH " writes " DT_BUFFER " too, and would do so more than once",
+                  rw_launch_name(c, 0), g->buffer[b].name);
     }
 }
 
@@ -171,7 +178,7 @@ static void readers(struct rw_cand *c, struct dt_arena *a)
 {
     struct rw_inline *n = c->in;
     bool need = c->facts.prog->graph->buffer[n->buffer].role != DT_INTERMEDIATE;
-    const char *who = "the graph's caller";
+    const char *who = NULL; /* NULL: the graph's caller */
     for (uint32_t k = 0; k < c->facts.ana->nedge && !need; k++) {
         const struct ana_edge *x = &c->facts.ana->edge[k];
         if (x->producer != c->facts.launch[0] || x->consumer == c->facts.launch[1] || !ana_rows_pairs(&x->raw))
@@ -180,9 +187,12 @@ static void readers(struct rw_cand *c, struct dt_arena *a)
             need |= x->buffer[j] == n->buffer;
         who = c->facts.prog->graph->launch[x->consumer].name;
     }
-    if (need && n->host == 1)
-        rw_no(c, RW_NO_no_other_reader, "'%s' is needed by %s%s%s as well",
-              c->facts.prog->graph->buffer[n->buffer].name, *who == 't' ? "" : "'", who, *who == 't' ? "" : "'");
+    if (need && n->host == 1 && who)
+        rw_no(c, RW_NO_no_other_reader, DT_BUFFER " is needed by " DT_LAUNCH " as well",
+              c->facts.prog->graph->buffer[n->buffer].name, who);
+    else if (need && n->host == 1)
+        rw_no(c, RW_NO_no_other_reader, DT_BUFFER " is needed by the graph's caller as well",
+              c->facts.prog->graph->buffer[n->buffer].name);
     struct rw_uses p = rw_inline_uses(c, 0, n->buffer, a), q = rw_inline_uses(c, 1, n->buffer, a);
     n->keep_store = need || p.read.n; /* a host that reads it too may read what another of its threads stored */
     if (n->in_place)                  /* what it writes back stands there in the end, if it is everything */
@@ -227,15 +237,15 @@ static void units(struct rw_cand *c, int side)
             continue;
         uint32_t elem = ptx_type_bytes(i->type[0]), comps = i->vec ? i->vec : 1;
         if (i->opnd[i->op == PTX_OP_LD ? 1 : 0].base_kind != PTX_O_REG)
-            rw_no(c, RW_NO_plain_sites, "'%s' touches it at no register's address (PTX line %u)",
+            rw_no(c, RW_NO_plain_sites, DT_LAUNCH " touches it at no register's address (PTX line %u)",
                   rw_launch_name(c, side), i->line);
         if (!n->elem)
             n->elem = elem;
         if (elem != n->elem)
-            rw_no(c, RW_NO_same_widths, "'%s' moves %u bytes at once (PTX line %u), '%s' %u", rw_launch_name(c, side),
-                  elem, i->line, rw_launch_name(c, n->guest), n->elem);
+            rw_no(c, RW_NO_same_widths, DT_LAUNCH " moves %u bytes at once (PTX line %u), " DT_LAUNCH " %u",
+                  rw_launch_name(c, side), elem, i->line, rw_launch_name(c, n->guest), n->elem);
         else if (!exact(b, i, elem))
-            rw_no(c, RW_NO_same_widths, "'%s' has %u bytes in a register of another size (PTX line %u)",
+            rw_no(c, RW_NO_same_widths, DT_LAUNCH " has %u bytes in a register of another size (PTX line %u)",
                   rw_launch_name(c, side), elem, i->line);
         n->unit = common(comps, n->unit);
         if (side == n->guest)
@@ -259,10 +269,10 @@ static void sites(struct rw_cand *c)
         units(c, s ? n->host : n->guest);
     /* inline.c follows it by its additions */
     if (!n->no[RW_NO_plain_sites] && !rw_only_addresses(&c->facts.body[n->host], n->args[n->host]))
-        rw_no(c, RW_NO_plain_sites, "'%s' does more with the buffer's address than add to it",
+        rw_no(c, RW_NO_plain_sites, DT_LAUNCH " does more with the buffer's address than add to it",
               rw_launch_name(c, n->host));
     if (!n->njoint)
-        rw_no(c, RW_NO_plain_sites, "'%s' touches it at no instruction of its own", rw_launch_name(c, n->guest));
+        rw_no(c, RW_NO_plain_sites, DT_LAUNCH " touches it at no instruction of its own", rw_launch_name(c, n->guest));
 }
 
 /* ---- the host ---------------------------------------------------------------------------------------------------- */
@@ -281,7 +291,7 @@ static int on_store(const struct ana_trace_box *b, void *user)
             if (t->writes && t->buffer[k] == s->c->in->buffer) {
                 s->bytes += (uint64_t)b->ext[0] * b->ext[1] * b->ext[2] * t->bytes * (uint64_t)t->times[k];
                 if (t->evidence != ANA_PROVED)
-                    rw_no(s->c, RW_NO_stored_once, "'%s' takes addresses from what a buffer holds",
+                    rw_no(s->c, RW_NO_stored_once, DT_LAUNCH " takes addresses from what a buffer holds",
                           rw_launch_name(s->c, s->c->in->host));
             }
     }
@@ -296,22 +306,24 @@ static int host_map(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
     const char *buffer = c->facts.prog->graph->buffer[n->buffer].name;
     if (n->host == 1) {
         if (!ana_set_contains(p.must, q.read))
-            rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write for certain",
+            rw_no(c, RW_NO_same_elements,
+                  DT_LAUNCH " reads bytes of " DT_BUFFER " that " DT_LAUNCH " does not write for certain",
                   rw_launch_name(c, 1), buffer, rw_launch_name(c, 0));
         return 0;
     }
     if (!same_set(p.write, p.must))
-        rw_no(c, RW_NO_stored_once, "'%s' writes some bytes of '%s' only perhaps", rw_launch_name(c, 0), buffer);
+        rw_no(c, RW_NO_stored_once, DT_LAUNCH " writes some bytes of " DT_BUFFER " only perhaps", rw_launch_name(c, 0),
+              buffer);
     else if (!ana_set_contains(p.must, q.read))
-        rw_no(c, RW_NO_same_elements, "'%s' reads bytes of '%s' that '%s' does not write", rw_launch_name(c, 1), buffer,
-              rw_launch_name(c, 0));
+        rw_no(c, RW_NO_same_elements, DT_LAUNCH " reads bytes of " DT_BUFFER " that " DT_LAUNCH " does not write",
+              rw_launch_name(c, 1), buffer, rw_launch_name(c, 0));
     n->partial = !same_set(p.must, q.read);
     if (rw_refused(n))
         return 0;
     struct stores s = {.c = c};
     int r = rw_inline_trace(c, n->host, RW_NO_stored_once, on_store, &s, e);
     if (r == 0 && !rw_refused(n) && s.bytes != ana_set_bytes(p.must))
-        rw_no(c, RW_NO_stored_once, "'%s' stores some byte of '%s' more than once: a later value counts",
+        rw_no(c, RW_NO_stored_once, DT_LAUNCH " stores some byte of " DT_BUFFER " more than once: a later value counts",
               rw_launch_name(c, 0), buffer);
     return r;
 }

@@ -21,6 +21,8 @@
 
 #include <string.h>
 
+#include "base/subject.h"
+
 #define LARGE 8000 /* instructions of a guest that is looked at so */
 
 struct slicer {
@@ -135,7 +137,7 @@ static bool sliceable(struct rw_cand *c)
 {
     const struct rw_body *g = &c->facts.body[c->in->guest];
     if (g->f->ninst > LARGE)
-        rw_no(c, RW_NO_own_ways, "'%s' has over %d instructions", rw_launch_name(c, c->in->guest), LARGE);
+        rw_no(c, RW_NO_own_ways, DT_LAUNCH " has over %d instructions", rw_launch_name(c, c->in->guest), LARGE);
     for (uint32_t n = 0; n < g->f->ninst; n++) {
         const struct ptx_inst *i = &g->f->inst[n];
         if (i->op <= PTX_OP_OPAQUE)
@@ -146,7 +148,7 @@ static bool sliceable(struct rw_cand *c)
             ptx_mod_of(i, PTX_MC_CC) != PTX_M_NONE || (memory && i->space == PTX_LOCAL) ||
             ((flags & PTX_F_WRITES) && (!global || i->op != PTX_OP_ST)) ||
             (memory && global && (rw_prov_of(g, i) & RW_PROV_LOCAL)))
-            rw_no(c, RW_NO_own_ways, "'%s' has `%s` between its elements (PTX line %u)",
+            rw_no(c, RW_NO_own_ways, DT_LAUNCH " has `%s` between its elements (PTX line %u)",
                   rw_launch_name(c, c->in->guest), ptx_op_info(i->op)->mnemonic, i->line);
     }
     return !c->in->no[RW_NO_own_ways];
@@ -168,7 +170,7 @@ static void stores(struct rw_cand *c, struct slicer *s)
             uint64_t m = elements(s);
             if (!m || (m & (m - 1))) {
                 rw_no(c, RW_NO_own_ways,
-                      "what '%s' stores depends on %s of the elements that a thread has (PTX line %u)",
+                      "what " DT_LAUNCH " stores depends on %s of the elements that a thread has (PTX line %u)",
                       rw_launch_name(c, in->guest), m ? "several" : "none", i->line);
                 if (!m || in->no[RW_NO_own_ways])
                     break;
@@ -207,7 +209,8 @@ int rw_inline_slices(struct rw_cand *c, struct dt_arena *a, struct dt_err *e)
         s.mask = in->slice[k];
         close_slice(&s);
         if (in->host == 0 && (elements(&s) & ~(UINT64_C(1) << k)))
-            rw_no(c, RW_NO_own_ways, "stores of '%s' share a branch on another element", rw_launch_name(c, in->guest));
+            rw_no(c, RW_NO_own_ways, "stores of " DT_LAUNCH " share a branch on another element",
+                  rw_launch_name(c, in->guest));
         if (in->loop && !in->no[RW_NO_own_ways] && (r = rw_inline_carried(c, s.need, e)) < 0)
             return r;
     }

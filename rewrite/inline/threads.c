@@ -25,6 +25,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define THREADS 1024
 #define TRIES 32 /* lanes that another is looked for */
 
@@ -149,7 +151,7 @@ static int on_steps(const struct ana_trace_box *b, void *user)
         if (w->c->in->loop == UINT32_MAX)
             w->c->in->loop = t->loop;
         if (t->loop != w->c->in->loop || t->loop == UINT32_MAX)
-            rw_no(w->c, RW_NO_thread_map, "the elements that a thread of '%s' has are not all in one loop",
+            rw_no(w->c, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has are not all in one loop",
                   rw_launch_name(w->c, w->c->in->guest));
         find_steps(w, b, t);
         find_round(w, b, k);
@@ -229,11 +231,11 @@ static int on_begin(const struct ana_trace_box *b, void *user)
                     w->n[3 + d] = last + 1;
             }
             if (t->buffer[k] != c->in->buffer)
-                rw_no(c, RW_NO_plain_sites, "an access of '%s' reaches another buffer",
+                rw_no(c, RW_NO_plain_sites, "an access of " DT_LAUNCH " reaches another buffer",
                       rw_launch_name(c, c->in->guest));
             if (!good) {
                 rw_no(c, RW_NO_thread_map,
-                      "%s of '%s' to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
+                      "%s of " DT_LAUNCH " to thread numbers is not one sum of steps (thread %u of block %u,%u,%u)",
                       c->in->host ? "what each thread writes" : "what each thread reads",
                       rw_launch_name(c, c->in->guest), t->thread[k], b->lo[0], b->lo[1], b->lo[2]);
                 return 0;
@@ -317,10 +319,12 @@ static void make_digits(struct walk *w)
     struct rw_inline *n = c->in;
     const char *name = rw_launch_name(c, n->guest);
     if (!make_slots(w)) {
-        rw_no(c, RW_NO_thread_map, "threads of '%s' have %s", name, n->nslot ? "too many elements each" : "none");
+        rw_no(c, RW_NO_thread_map, "threads of " DT_LAUNCH " have %s", name,
+              n->nslot ? "too many elements each" : "none");
         n->nslot = n->nslot ? n->nslot : 1;
     } else if (!slot_digits(n)) {
-        rw_no(c, RW_NO_thread_map, "the elements that a thread of '%s' has do not lie at even distances", name);
+        rw_no(c, RW_NO_thread_map, "the elements that a thread of " DT_LAUNCH " has do not lie at even distances",
+              name);
     }
     n->origin = n->at[0];
     for (int d = 0; d < 7; d++) {
@@ -343,7 +347,7 @@ static void make_digits(struct walk *w)
         span = n->digit[k].step > UINT32_MAX ? UINT64_MAX : span + n->digit[k].step * (n->digit[k].n - 1);
     /* offsets from the origin are 32 bits wide, also below it */
     if (span > UINT32_MAX || (n->partial && span + c->facts.prog->graph->buffer[n->buffer].bytes > UINT32_MAX))
-        rw_no(c, RW_NO_thread_map, "what '%s' touches is over 4 GiB long", name);
+        rw_no(c, RW_NO_thread_map, "what " DT_LAUNCH " touches is over 4 GiB long", name);
 }
 
 /* ---- every record against them ----------------------------------------------------------------------------------- */
@@ -382,7 +386,7 @@ static void on_unit(struct walk *w, const struct ana_trace_box *b, const struct 
     w->joint_bytes += blocks_in(b) * w->c->in->unit * w->c->in->elem * (uint64_t)t->times[k];
     bound(w, b, x, slot, round, t->times[k]);
     if (w->had && w->had[thread][slot] != round)
-        rw_no(w->c, RW_NO_thread_map, "'%s' does not have its elements once in each round of its loop",
+        rw_no(w->c, RW_NO_thread_map, DT_LAUNCH " does not have its elements once in each round of its loop",
               rw_launch_name(w->c, w->c->in->guest));
     if (w->had)
         w->had[thread][slot] = round + t->times[k];
@@ -398,7 +402,7 @@ static void in_cell(struct walk *w, const struct ana_trace_box *b, const struct 
     if (t->moves || t->times[k] != 1 ||
         (z->set && (z->base != here.base || memcmp(z->step, here.step, sizeof here.step) || (t->writes && z->written))))
         rw_no(c, RW_NO_bystanders,
-              "a thread of '%s' is at several places of '%s', which it writes, or writes one twice",
+              "a thread of " DT_LAUNCH " is at several places of " DT_BUFFER ", which it writes, or writes one twice",
               rw_launch_name(c, c->in->guest), c->facts.prog->graph->buffer[t->buffer[k]].name);
     if (!z->set)
         w->cells[t->buffer[k]] += blocks_in(b) * t->bytes;
@@ -433,7 +437,8 @@ static void in_own(struct walk *w, const struct ana_trace_box *b, const struct a
         *o = (struct own){true, bytes, place - scaled};
     }
     if (!good)
-        rw_no(c, RW_NO_bystanders, "a thread of '%s' is not at its elements' own places of '%s', which it writes",
+        rw_no(c, RW_NO_bystanders,
+              "a thread of " DT_LAUNCH " is not at its elements' own places of " DT_BUFFER ", which it writes",
               rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[t->buffer[k]].name);
 }
 
@@ -456,7 +461,8 @@ static int on_check(const struct ana_trace_box *b, void *user)
         uint32_t j = joint_of(w, t);
         uint64_t whose = n->nslot < 2;
         if (t->evidence != ANA_PROVED)
-            rw_no(c, RW_NO_thread_map, "'%s' takes addresses from what a buffer holds", rw_launch_name(c, n->guest));
+            rw_no(c, RW_NO_thread_map, DT_LAUNCH " takes addresses from what a buffer holds",
+                  rw_launch_name(c, n->guest));
         for (unsigned s = 0; n->slice && s < n->nslot; s++)
             whose |= (uint64_t)(n->slice[s][t->inst] != 0) << s;
         for (uint32_t k = 0; k < t->n; k++) {
@@ -486,7 +492,7 @@ static int on_check(const struct ana_trace_box *b, void *user)
                          w->wrote[t->thread[k]][s] > (t->round ? t->round[k] : 0);
             if (again)
                 rw_no(c, RW_NO_bystanders,
-                      "'%s' reads an element of '%s' again (PTX line %u) that it has written itself",
+                      DT_LAUNCH " reads an element of " DT_BUFFER " again (PTX line %u) that it has written itself",
                       rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[n->buffer].name, inst_of(w, t)->line);
             for (unsigned u = 0; u < n->joint[j].comps / n->unit; u++)
                 on_unit(w, b, t, k, n->joint[j].slot[u]);
@@ -497,7 +503,8 @@ static int on_check(const struct ana_trace_box *b, void *user)
         for (unsigned s = 0; w->had && s < n->nslot; s++)
             less |= w->wrote[k][s] > w->had[k][s];
         if (less)
-            rw_no(c, RW_NO_same_elements, "thread %u of '%s' writes something without having an element of '%s'", k,
+            rw_no(c, RW_NO_same_elements,
+                  "thread %u of " DT_LAUNCH " writes something without having an element of " DT_BUFFER, k,
                   rw_launch_name(c, n->guest), c->facts.prog->graph->buffer[n->buffer].name);
     }
     return 0;
@@ -512,25 +519,29 @@ static void check(struct walk *w, struct dt_arena *a)
     struct rw_uses u = rw_inline_uses(c, n->guest, n->buffer, a);
     for (unsigned q = 0; q < n->ndigit && !rw_refused(n); q++)
         if (n->digit[q].step < (uint64_t)n->elem * n->unit + w->lower[q])
-            rw_no(c, RW_NO_thread_map, "several threads of '%s' may have one element of '%s'", name, shared);
+            rw_no(c, RW_NO_thread_map, "several threads of " DT_LAUNCH " may have one element of " DT_BUFFER, name,
+                  shared);
     uint64_t all = 1;
     for (unsigned q = 0; q < n->ndigit; q++)
         all *= n->digit[q].n;
     /* an element of no round: its guard may be that of the first */
     if (!rw_refused(n) && n->loop && n->partial && w->units != all)
         rw_no(c, RW_NO_thread_map,
-              "threads of '%s' make different numbers of rounds, and '%s' stores more than they have", name,
-              rw_launch_name(c, n->host));
+              "threads of " DT_LAUNCH " make different numbers of rounds, and " DT_LAUNCH " stores more than they have",
+              name, rw_launch_name(c, n->host));
     if (!rw_refused(n) && w->units * n->elem * n->unit != ana_set_bytes(n->host == 0 ? u.read : u.must))
-        rw_no(c, RW_NO_same_elements, "the threads of '%s' do not have each byte of '%s' once", name, shared);
+        rw_no(c, RW_NO_same_elements, "the threads of " DT_LAUNCH " do not have each byte of " DT_BUFFER " once", name,
+              shared);
     if (!rw_refused(n) && n->host == 1 &&
         (w->joint_bytes != ana_set_bytes(u.must) || !ana_set_contains(u.must, u.write)))
-        rw_no(c, RW_NO_stored_once, "'%s' stores some byte of '%s' more than once, or perhaps", name, shared);
+        rw_no(c, RW_NO_stored_once, DT_LAUNCH " stores some byte of " DT_BUFFER " more than once, or perhaps", name,
+              shared);
     for (uint32_t b = 0; b < g->nbuffer && !rw_refused(n); b++) {
         u = rw_inline_uses(c, n->guest, b, a);
         if (w->stores[b] != ana_set_bytes(u.write) ||
             (w->use[b] && !n->slice && w->cells[b] != ana_set_bytes(ana_set_union(a, u.read, u.write))))
-            rw_no(c, RW_NO_bystanders, "two threads of '%s' meet in '%s', which it writes", name, g->buffer[b].name);
+            rw_no(c, RW_NO_bystanders, "two threads of " DT_LAUNCH " meet in " DT_BUFFER ", which it writes", name,
+                  g->buffer[b].name);
     }
 }
 

@@ -37,6 +37,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define STREAM 2 /* of the memsets */
 #define WINDOW 4 /* launches in a row that are proposed together, at most */
 
@@ -73,7 +75,7 @@ bool rw_legal_block_maps(const struct rw_cand *c, struct dt_str *why)
         for (uint32_t s = 0; s < t; s++) {
             const struct ana_edge *x = ana_find_edge(c->facts.ana, c->facts.launch[s], c->facts.launch[t]);
             if (x && !ana_rows_kept(&x->any)) {
-                dt_str_addf(why, "the map of '%s' and '%s' has %llu pairs, too many to keep",
+                dt_str_addf(why, "the map of " DT_LAUNCH " and " DT_LAUNCH " has %llu pairs, too many to keep",
                             c->facts.prog->graph->launch[c->facts.launch[s]].name,
                             c->facts.prog->graph->launch[c->facts.launch[t]].name, (unsigned long long)x->pairs);
                 return false;
@@ -224,7 +226,7 @@ bool rw_legal_flags(const struct rw_cand *c, struct dt_str *why)
                     while (i < f->wait_at[v + 1] && f->wait[i] != flag)
                         i++;
                     if (i == f->wait_at[v + 1]) {
-                        dt_str_addf(why, "block %u of '%s' does not wait for block %u of '%s'", b,
+                        dt_str_addf(why, "block %u of " DT_LAUNCH " does not wait for block %u of " DT_LAUNCH, b,
                                     c->facts.prog->graph->launch[c->facts.launch[t]].name, r->col[k],
                                     c->facts.prog->graph->launch[c->facts.launch[s]].name);
                         return false;
@@ -292,8 +294,10 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     for (uint32_t k = 0; x->now->cost && k < x->now->graph->nlaunch; k++)
         all += x->now->cost[k].known ? x->now->cost[k].instructions : 0;
     if (all > whole)
-        return dt_str_add(why, "sample: the graph is too large to be run whole, and blocks that wait for each other "
-                               "cannot run alone"),
+        return dt_str_add(
+                   why,
+                   DT_ROW("sample") ": the graph is too large to be run whole, and blocks that wait for each other "
+                                    "cannot run alone"),
                1;
     if (!(c->beside = dt_new_array(&c->arena, uint32_t, c->facts.nbody + 1)) ||
         !(c->flow = dt_new_array(&c->arena, struct rw_flow, 1)))
@@ -304,7 +308,7 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
     for (uint32_t s = 0; s < c->facts.nbody; s++) {
         uint64_t end = (uint64_t)c->beside[s] + c->facts.body[s].step->blocks;
         if (end > INT32_MAX)
-            return dt_str_add(why, "grid: the blocks of all are too many for one launch"), 1;
+            return dt_str_add(why, DT_ROW("grid") ": the blocks of all are too many for one launch"), 1;
         c->beside[s + 1] = (uint32_t)end;
         c->lists.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
     }

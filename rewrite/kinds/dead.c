@@ -26,6 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 static const struct rw_legal always[] = {
     RW_LEGAL_ROW(opaque),
     RW_LEGAL_ROW(side_effects),
@@ -140,7 +142,8 @@ bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
         for (uint32_t k = 0; ok && k < c->facts.ana->launch[n].naccess; k++) {
             const struct ana_access *x = &c->facts.ana->launch[n].access[k];
             if (ana_set_overlaps(lost[x->buffer], reads_of(&a, g, x))) {
-                dt_str_addf(why, "'%s' reads of '%s' what they write", g->launch[n].name, g->buffer[x->buffer].name);
+                dt_str_addf(why, DT_LAUNCH " reads of " DT_BUFFER " what they write", g->launch[n].name,
+                            g->buffer[x->buffer].name);
                 ok = false;
             }
             if (x->writes)
@@ -148,7 +151,7 @@ bool rw_legal_nobody_reads(const struct rw_cand *c, struct dt_str *why)
         }
     for (uint32_t b = 0; ok && b < g->nbuffer; b++)
         if (lost[b].n && leaves(&g->buffer[b])) {
-            dt_str_addf(why, "they write '%s', which leaves the graph", g->buffer[b].name);
+            dt_str_addf(why, "they write " DT_BUFFER ", which leaves the graph", g->buffer[b].name);
             ok = false;
         }
     ok = ok && !dt_arena_failed(&a);
@@ -213,13 +216,16 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     if (r < 0 || (r = list_live(x, c, e)) < 0)
         return r;
     if (l->stream || l->nafter || l->programmatic)
-        return dt_str_addf(why, "plain-launches: '%s' is placed among streams", l->name), 1;
+        return dt_str_addf(why, DT_ROW("plain-launches") ": " DT_LAUNCH " is placed among streams", l->name), 1;
     if (l->kind != DT_KERNEL) /* a step has nothing but its write */
         return !rw_legal_rows(&always[N(always) - 1], 1, c, why);
     if (!rw_legal_rows(always, N(always), c, why) || (c->lists.n && !rw_legal_rows(parted, N(parted), c, why)))
         return 1;
     if (c->lists.n && rw_cluster_shape(l, c->facts.body[0].f, (uint32_t[3]){0}) && !rw_off("clusters"))
-        return dt_str_addf(why, "clusters: '%s' is launched in clusters, whose blocks start together", l->name), 1;
+        return dt_str_addf(why,
+                           DT_ROW("clusters") ": " DT_LAUNCH " is launched in clusters, whose blocks start together",
+                           l->name),
+               1;
     return 0;
 }
 
@@ -303,7 +309,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
         return clipped(x, c, grid, e);
     if (!rw_layout(c, &no)) {
         dt_str_done(&no);
-        dt_str_add(&no, "shared-space: it does not fit");
+        dt_str_add(&no, DT_ROW("shared-space") ": it does not fit");
         r = 1;
     } else if ((r = rw_legal_rows(listed, N(listed), c, &no) ? rw_identity(c, &no, e) : 1) == 0) {
         rw_name_entry(c);

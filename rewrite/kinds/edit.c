@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 int rw_edit_init(struct rw_edit *x, const struct rw_rewrite *w, const struct dev_info *dev, const struct rw_options *o,
                  const struct rw_state *now, const uint32_t *launch, uint32_t n, struct dt_err *e)
 {
@@ -85,7 +87,7 @@ static bool rw_edit_racy(const struct rw_edit *x, struct dt_str *why)
 {
     for (uint32_t k = 0; k < x->nlaunch; k++)
         if (rw_is_racy(x->now, x->launch[k])) {
-            dt_str_addf(why, "'%s' races with itself", x->now->graph->launch[x->launch[k]].name);
+            dt_str_addf(why, DT_LAUNCH " races with itself", x->now->graph->launch[x->launch[k]].name);
             return false;
         }
     return true;
@@ -103,8 +105,10 @@ bool rw_edit_legal(const struct rw_edit *x, struct dt_str *why)
     for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
         struct dt_str s = {0};
         bool ok = rw_off(row[k].name) || row[k].fn(x, &s);
-        if (!ok)
-            dt_str_addf(why, "%s: %s", row[k].name, s.s ? s.s : "it does not hold");
+        if (!ok) {
+            dt_add_row(why, row[k].name);
+            dt_str_addf(why, ": %s", s.s ? s.s : "it does not hold");
+        }
         dt_str_done(&s);
         if (!ok)
             return false;

@@ -27,6 +27,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 /* ---- a kernel at a level ----------------------------------------------------------------------------------------- */
 
 /* The bodies one after the other in one block, intermediates in global memory: does it fit, and is it legal? Level
@@ -42,7 +44,7 @@ static int join_plainly(struct rw_cand *c, enum rw_level level, struct dt_str *w
     bool kernels = c->facts.body[0].f && c->facts.body[1].f, fits = kernels && rw_layout(c, &room);
     bool ok = room.len || rw_legal_check(c, why); /* without kernels it says why there is nothing to join */
     if (room.len)
-        dt_str_addf(why, "shared-space: %s", room.s);
+        dt_str_addf(why, DT_ROW("shared-space") ": %s", room.s);
     dt_str_done(&room);
     return !(fits && ok);
 }
@@ -59,7 +61,7 @@ static int move_to_block(struct rw_cand *c, struct dt_str *why, struct dt_err *e
         dt_str_addf(why, "shared level: %s",
                     c->no_redirect.len ? c->no_redirect.s : "no data flows from one to the other");
     else if (!rw_layout(c, &room))
-        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+        dt_str_addf(why, DT_ROW("shared-space") ": %s", room.s ? room.s : "it does not fit");
     bool ok = c->nredirect && !room.len && rw_legal_check(c, why);
     dt_str_done(&room);
     return !ok;
@@ -87,7 +89,7 @@ static int move_to_cluster(struct rw_cand *c, struct dt_str *why, struct dt_err 
         c->nredirect = 0;
         dt_str_done(&room);
         if (!rw_layout(c, &room))
-            dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+            dt_str_addf(why, DT_ROW("shared-space") ": %s", room.s ? room.s : "it does not fit");
     }
     bool ok = !room.len && rw_legal_check(c, why);
     dt_str_done(&room);
@@ -290,7 +292,7 @@ static void tell(const struct fusion *f, struct dt_str *why)
     bool told = false;
     dt_str_addf(why, "%s", f->joined.s ? f->joined.s : "");
     for (int l = 0; l < RW_LEVEL_SHARED; l++)
-        if (near[l].s && strncmp(near[l].s, "pointwise:", 10) && !strstr(why->s ? why->s : "", near[l].s)) {
+        if (near[l].s && !dt_has_row(near[l].s, "pointwise") && !strstr(why->s ? why->s : "", near[l].s)) {
             dt_str_addf(why, "%s%s%s", why->len ? "; " : "", told || !f->joined.s ? "" : "level register: ", near[l].s);
             told = true;
         }
@@ -336,7 +338,7 @@ static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct d
     if (!f->may[level]) {
         if (level == RW_LEVEL_GLOBAL && f->joined.s)
             dt_str_addf(why, "%s", f->joined.s);
-        if (level < RW_LEVEL_SHARED && f->near[level].s && strncmp(f->near[level].s, "pointwise:", 10))
+        if (level < RW_LEVEL_SHARED && f->near[level].s && !dt_has_row(f->near[level].s, "pointwise"))
             dt_str_addf(why, "level register: %s", f->near[level].s);
         return 1;
     }
@@ -346,7 +348,8 @@ static int build(struct rw_edit *x, unsigned place, struct dt_str *why, struct d
     for (int s = 0; s < 2; s++)
         if (c->facts.own[s] && c->facts.dev->soft)
             dt_str_addf(&x->hint,
-                        " ('%s' leaves multiply-adds for ptxas to contract, which the software device does not do)",
+                        " (" DT_LAUNCH
+                        " leaves multiply-adds for ptxas to contract, which the software device does not do)",
                         c->facts.prog->graph->launch[c->facts.launch[s]].name);
     return rw_fuse_part(c, x, e);
 }

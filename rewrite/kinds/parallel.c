@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 static const struct rw_legal rows[] = {
     RW_LEGAL_ROW(plain_launches),  RW_LEGAL_ROW(clusters),         RW_LEGAL_ROW(opaque),
     RW_LEGAL_ROW(unordered),       RW_LEGAL_ROW(self_conflict),    RW_LEGAL_ROW(ordered_access),
@@ -174,7 +176,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     for (uint32_t s = 0; s < c->facts.nbody; s++) {
         uint64_t end = (uint64_t)c->beside[s] + c->facts.body[s].step->blocks;
         if (end > INT32_MAX)
-            return dt_str_add(why, "grid: the blocks of all are too many for one launch"), 1;
+            return dt_str_add(why, DT_ROW("grid") ": the blocks of all are too many for one launch"), 1;
         c->beside[s + 1] = (uint32_t)end;
         c->lists.list[s] = (struct rw_list){.affine = true, .a = 0 - c->beside[s], .b = 1, .m = 1, .max = 1};
     }
@@ -187,7 +189,7 @@ int rw_join_beside(struct rw_cand *c, const struct rw_legal *of, unsigned n, str
     struct dt_str room = {0};
     int r;
     if (!rw_layout(c, &room))
-        dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+        dt_str_addf(why, DT_ROW("shared-space") ": %s", room.s ? room.s : "it does not fit");
     dt_str_done(&room);
     if (why->len || !rw_legal_rows(of, n, c, why))
         return 1;

@@ -30,6 +30,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define RANGES 4
 #define LINE 128
 #define PIECE 4096
@@ -215,7 +217,7 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
         return 1;
     choose(m, &x->arena, x->now, x->launch[0], x->launch[1], budget(x->dev));
     if (!m->n)
-        dt_str_add(why, "budget: the device's L2 has no room");
+        dt_str_add(why, DT_ROW("budget") ": the device's L2 has no room");
     else
         spare(m, x);
     return m->n ? rw_solo_copy(&m->solo, why, e) : 1;

@@ -26,6 +26,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define MOST 8 /* consumers */
 #define BOUND 4.0
 
@@ -46,10 +48,10 @@ bool rw_legal_all_readers(const struct rw_cand *c, struct dt_str *why)
             if (c->redirect[i].buffer == p->access[k].buffer)
                 r = &c->redirect[i];
         if (!r)
-            dt_str_addf(why, "'%s' does not go through shared memory%s%s", name, c->no_redirect.len ? ": " : "",
+            dt_str_addf(why, DT_LAUNCH " does not go through shared memory%s%s", name, c->no_redirect.len ? ": " : "",
                         c->no_redirect.s ? c->no_redirect.s : "");
         else if (r->keep_global)
-            dt_str_addf(why, "'%s' leaves the graph, or somebody else reads it", name);
+            dt_str_addf(why, DT_LAUNCH " leaves the graph, or somebody else reads it", name);
         if (!r || r->keep_global)
             return false;
     }
@@ -155,7 +157,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
     bool ok = rw_order(x->now->ana, x->launch, x->nlaunch, order, &between);
     free(order);
     if (!ok)
-        return dt_str_addf(why, "order: '%s' depends on one of them, and another on it",
+        return dt_str_addf(why, DT_ROW("order") ": " DT_LAUNCH " depends on one of them, and another on it",
                            between < g->nlaunch ? g->launch[between].name : "?"),
                1;
     for (uint32_t k = 1; k < x->nlaunch; k++) {
@@ -169,7 +171,7 @@ static int open(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_str *
         c->facts.nset = x->nlaunch;
         c->facts.edge = ana_find_edge(x->now->ana, pair[0], pair[1]);
         if (!c->facts.edge || !ana_rows_kept(&c->facts.edge->raw))
-            return dt_str_add(why, "block-map: it has too many pairs to keep"), 1;
+            return dt_str_add(why, DT_ROW("block-map") ": it has too many pairs to keep"), 1;
         if ((r = lists(c, e)) < 0)
             return r;
         if (!legal(c, why))
@@ -203,7 +205,7 @@ static int build(struct rw_edit *x, unsigned level, struct dt_str *why, struct d
             return 1;
         bool ok = rw_layout(c, &room);
         if (!ok)
-            dt_str_addf(why, "shared-space: %s", room.s ? room.s : "it does not fit");
+            dt_str_addf(why, DT_ROW("shared-space") ": %s", room.s ? room.s : "it does not fit");
         dt_str_done(&room);
         if (!ok || !legal(c, why))
             return 1;

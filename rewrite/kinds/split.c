@@ -23,6 +23,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 #define CONSUMERS 4
 #define TAIL_STREAM 1
 
@@ -123,7 +125,8 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
         if (!rw_solo_legal(&m->solo[k], RW_SOLO_MOVES, why) || (r = rw_solo_copy(&m->solo[k], why, e)) != 0)
             return r < 0 ? r : 1;
         if (edge && !ana_rows_kept(&edge->any)) {
-            dt_str_addf(why, "block-map: the map of '%s' and '%s' has more pairs than are kept",
+            dt_str_addf(why,
+                        DT_ROW("block-map") ": the map of " DT_LAUNCH " and " DT_LAUNCH " has more pairs than are kept",
                         now->graph->launch[p].name, now->graph->launch[x->launch[k]].name);
             return 1;
         }
@@ -134,8 +137,8 @@ static int open_edit(struct rw_edit *x, enum rw_verdict *ret_verdict, struct dt_
         early += m->count[k][0];
     if (r == 0 && (!full || !early)) {
         dt_str_addf(why, "%s",
-                    full ? "no-early-blocks: every consumer block needs a block of the tail"
-                         : "no-tail: its blocks are whole waves");
+                    full ? DT_ROW("no-early-blocks") ": every consumer block needs a block of the tail"
+                         : DT_ROW("no-tail") ": its blocks are whole waves");
         r = 1;
     }
     return r;

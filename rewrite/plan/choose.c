@@ -29,6 +29,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 void rw_say(const struct rw_options *o, const char *message, unsigned done, unsigned of)
 {
     if (o->progress)
@@ -130,7 +132,7 @@ static int refused(int r, const char *what, struct dt_err *mine, const char *oth
 {
     if (r < 0 && !fatal(r)) {
         dt_str_addf(why, "%s%s: %s", why->len ? "; " : "", what,
-                    mine->detail ? mine->detail
+                    mine->detail ? dt_err_words(mine)
                     : otherwise  ? otherwise
                                  : dt_err_text(r));
         r = 1;
@@ -495,8 +497,8 @@ static bool settled(struct rw_planner *p, const struct rw_rewrite *w, const stru
     const struct rw_entry *n = names ? rw_entry_find(p, w->name, names) : NULL;
     bool banned = names && rw_banned(p, w->name, names);
     json_decref(names);
-    return banned || (n && (n->tried & rw_rewrite_bit(w)) &&
-                      !(n->verdict == RW_REFUSED && n->reason && !strncmp(n->reason, "order:", 6)));
+    return banned ||
+           (n && (n->tried & rw_rewrite_bit(w)) && !(n->verdict == RW_REFUSED && dt_has_row(n->reason, "order")));
 }
 
 int rw_try(struct rw_planner *p, const struct rw_rewrite *w, const uint32_t *launch, uint32_t n,
@@ -560,7 +562,7 @@ static int one_round(struct rw_planner *p, const struct rw_rewrite *w, struct dt
             continue;
         if (rw_late(p)) {
             struct dt_str why = {0};
-            dt_str_addf(&why, "budget: the time for planning was over before this %s was tried",
+            dt_str_addf(&why, DT_ROW("budget") ": the time for planning was over before this %s was tried",
                         v->nlaunch == 2 ? "pair" : "candidate");
             r = rw_entry_record(p, w, v->launch, v->nlaunch, NULL, RW_REFUSED, &why, 0, 0, NULL, e);
             dt_str_done(&why);
@@ -678,7 +680,7 @@ static int verify_final(struct rw_planner *p, unsigned inputs, unsigned schedule
         rw_bundle(p->state.p[0].prog, top->prog, bad.detail ? bad.detail : "");
         free(x->reason);
         struct dt_str why = {0};
-        dt_str_addf(&why, "verification: %s", bad.detail ? bad.detail : "the results differ");
+        dt_str_addf(&why, DT_ROW("verification") ": %s", bad.detail ? dt_err_words(&bad) : "the results differ");
         x->reason = rw_entry_reason(dt_str_take(&why));
         x->verdict = RW_REFUSED;
         dt_err_done(&bad);
@@ -697,7 +699,7 @@ static int measure_final(struct rw_planner *p, struct dt_err *e)
     rw_say(p->opt, "measure", 0, 1);
     int r = rw_faster_now(p, first, last, &why, e);
     double plan_us = last->time.time_us;
-    if (r == 0 && p->known && !(why.len && strstr(why.s, "noisy"))) { /* what the library knew does not hold here */
+    if (r == 0 && p->known && !p->noisy) { /* what the library knew does not hold here */
         p->again = true;
         dt_str_done(&why);
         return 0;
@@ -735,7 +737,8 @@ int rw_choose(struct rw_planner *p, struct dt_err *e)
     if (r < 0 || (r = rw_state_first(p, first, e)) < 0 || !some)
         return r;
     if (!rw_has_outputs(first->graph))
-        return refuse_all(p, "no-output: no buffer is an output or inout, so no rewrite could be verified", e);
+        return refuse_all(p, DT_ROW("no-output") ": no buffer is an output or inout, so no rewrite could be verified",
+                          e);
     if (p->deadline_us) { /* the whole plan's verification comes after the tries, and is part of the time */
         uint64_t last = rw_reference_us(p->gate.ref, inputs, schedules), now = dt_now_us();
         p->deadline_us = p->deadline_us > now + last ? p->deadline_us - last : now;

@@ -114,6 +114,7 @@ static int measured(struct rw_planner *p, struct rw_state *now, struct rw_state 
     if (r == 0)
         r = dev_measure(p->dev, arm, 2, &o, m, &v, e);
     p->measured += r == 0;
+    p->noisy = r == 0 && !v.publish;
     bool faster = r == 0 && v.publish && m[1].ratio.lo > 1 && m[1].time.median < m[0].time.median;
     if (r == 0 && !v.publish)
         dt_str_addf(why, "the measurement was noisy: %s", v.why);

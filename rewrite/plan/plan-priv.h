@@ -43,6 +43,8 @@ struct rw_planner {
     bool again;          /* the library was wrong: plan anew without it */
     /* comparisons that were measured on the device, and that the library decided (times.c) */
     unsigned measured, known;
+    bool marked; /* reasons are written with their subjects marked */
+    bool noisy;  /* the last one measured: too noisy to say anything */
 };
 
 /* ---- entries (entries.c) ----------------------------------------------------------------------------------------- */

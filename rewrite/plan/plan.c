@@ -17,6 +17,7 @@
  * the performance library decided.
  */
 #include "base/base64.h"
+#include "base/subject.h"
 #include "rewrite/facts/hooks.h"
 #include "rewrite/gate/special.h"
 #include "rewrite/plan/plan-priv.h"
@@ -48,6 +49,12 @@ static json_t *timeline(const struct rw_state *s)
     return list;
 }
 
+static json_t *reason(const struct rw_planner *p, const char *marked)
+{
+    dt_free_ char *text = dt_strdup(marked);
+    return text ? json_string(p->marked ? text : dt_plain(text)) : NULL;
+}
+
 static json_t *rewrites(const struct rw_planner *p)
 {
     static const char *const verdict[] = {[RW_KEPT] = "kept", [RW_REFUSED] = "refused", [RW_DROPPED] = "dropped"};
@@ -59,7 +66,7 @@ static json_t *rewrites(const struct rw_planner *p)
         ok = o && put(o, "kind", json_string(x->kind)) && (!x->level || put(o, "level", json_string(x->level))) &&
              put(o, "launches", json_incref(x->launches)) && put(o, "verdict", json_string(verdict[x->verdict]));
         if (ok && x->reason)
-            ok = put(o, "reason", json_string(x->reason));
+            ok = put(o, "reason", reason(p, x->reason));
         if (ok && x->before_us > 0)
             ok = put(o, "before_us", us(x->before_us)) && put(o, "after_us", us(x->after_us));
         ok = ok ? json_array_append_new(list, o) == 0 : (json_decref(o), false);
@@ -337,7 +344,7 @@ static void take_all_back(struct rw_planner *p, const char *why)
         struct rw_state *s = &p->state.p[p->state.n - 1];
         struct rw_entry *x = &p->entry.p[s->entry];
         struct dt_str text = {0};
-        dt_str_addf(&text, "internal: the plan as it was written is not the one that was verified: %s", why);
+        dt_str_addf(&text, DT_ROW("internal") ": the plan as it was written is not the one that was verified: %s", why);
         free(x->reason);
         x->reason = dt_str_take(&text);
         x->verdict = RW_REFUSED;
@@ -409,6 +416,7 @@ static int plan(struct dev_device *d, const struct dev_prog *prog, const struct 
                                .opt = o ? o : &defaults,
                                .signature = signature,
                                .recipe = recipe,
+                               .marked = ret_recipe,
                                .deadline_us = deadline_us,
                                .measured = measured};
         struct rw_state s = {.borrowed = true};

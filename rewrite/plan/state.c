@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 void rw_state_done(struct rw_state *s)
 {
     if (!s->borrowed) {
@@ -81,7 +83,8 @@ int rw_state_make(struct rw_planner *p, const struct rw_edit *x, struct rw_state
         free(order);
         if (between >= n)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
-        return dt_err_set(e, DT_E_INTERNAL, "order: '%s' depends on one of the launches and another on it",
+        return dt_err_set(e, DT_E_INTERNAL,
+                          DT_ROW("order") ": " DT_LAUNCH " depends on one of the launches and another on it",
                           now->graph->launch[between].name);
     }
     s.doc = rw_edit_graph(x);

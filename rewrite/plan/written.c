@@ -19,6 +19,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/subject.h"
+
 struct sides {
     const struct dt_graph *read; /* the document */
     const struct rw_state *state;
@@ -126,7 +128,7 @@ static bool same_buffers(const struct sides *s)
         if (same && b->fill.kind == DT_FILL_DATA)
             same = !memcmp(a->fill.data, b->fill.data, b->bytes);
         if (!same) {
-            dt_str_addf(s->why, "buffer '%s'", b->name);
+            dt_str_addf(s->why, "buffer " DT_BUFFER, b->name);
             return false;
         }
     }
@@ -169,8 +171,8 @@ static int waits(const struct sides *s)
         const struct ana_edge *x = &s->state->ana->edge[k];
         if (ana_find_edge(s->state->ana, x->producer, x->consumer) &&
             !(before[x->consumer * words + x->producer / 64] >> x->producer % 64 & 1)) {
-            dt_str_addf(s->why, "launch '%s': it does not wait for '%s'", s->read->launch[x->consumer].name,
-                        s->read->launch[x->producer].name);
+            dt_str_addf(s->why, "launch " DT_LAUNCH ": it does not wait for " DT_LAUNCH,
+                        s->read->launch[x->consumer].name, s->read->launch[x->producer].name);
             r = 0;
         }
     }
@@ -186,7 +188,7 @@ int rw_written(json_t *doc, const struct rw_state *state, struct dt_str *why, st
     int r = dt_graph_from_json(doc, &read, &bad);
     struct sides s = {read, state, why};
     if (r < 0 && r != DT_E_NOMEM) {
-        dt_str_addf(why, "it cannot be read: %s", bad.detail ? bad.detail : dt_err_text(r));
+        dt_str_addf(why, "it cannot be read: %s", bad.detail ? dt_err_words(&bad) : dt_err_text(r));
         r = 0;
     } else if (r == 0) {
         r = read->nlaunch == state->graph->nlaunch || no(&s, NULL, "the number of launches");

@@ -3,6 +3,7 @@
  * with the race detector. What each case must give (joined or refused, and why) is written beside it. Last, each graph
  * is joined until nothing is left to join: chains.
  */
+#include "base/subject.h"
 #include "graphs.h"
 #include "tests/skip.h"
 
@@ -220,9 +221,9 @@ static void every_edge(const struct graph *g)
                                              : w && (l == RW_LEVEL_GLOBAL || (w->level && !strcmp(w->level, "shared")));
             if (w && joined != (w->level && may))
                 fail_msg("%s: %s -> %s at %s: %s %s", g->name, p, c, rw_level_text((enum rw_level)l),
-                         joined ? "joined" : "refused", why.s ? why.s : "");
-            if (w && !joined && w->reason && l != RW_LEVEL_CLUSTER && !strstr(why.s, w->reason))
-                fail_msg("%s: %s -> %s: wanted '%s', got '%s'", g->name, p, c, w->reason, why.s);
+                         joined ? "joined" : "refused", why.s ? dt_plain(why.s) : "");
+            if (w && !joined && w->reason && l != RW_LEVEL_CLUSTER && !strstr(dt_plain(why.s), w->reason))
+                fail_msg("%s: %s -> %s: wanted '%s', got '%s'", g->name, p, c, w->reason, dt_plain(why.s));
             if (joined)
                 hold_joined(&m, doc, g->name);
             json_decref(doc);

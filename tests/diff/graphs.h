@@ -14,6 +14,7 @@
 
 #include <cmocka.h>
 
+#include "base/subject.h"
 #include "rewrite/kinds/kinds-priv.h"
 
 /* Kernels, text of a module. */
@@ -210,7 +211,7 @@ static inline void chain(const char *name, const char *text, enum rw_level from,
                     more = true;
                 } else if (getenv("SHOW")) {
                     printf("chain: %s -> %s, %s: %s\n", now.g->launch[x->producer].name,
-                           now.g->launch[x->consumer].name, rw_level_text((enum rw_level)l), why.s);
+                           now.g->launch[x->consumer].name, rw_level_text((enum rw_level)l), dt_plain(why.s));
                 }
                 json_decref(doc);
                 dt_str_done(&why);

@@ -19,6 +19,7 @@
 #include "base/hash.h"
 #include "base/radix.h"
 #include "base/str.h"
+#include "base/subject.h"
 #include "base/vec.h"
 #include "base/wire.h"
 
@@ -227,6 +228,42 @@ static void base64_has_one_spelling(void **s)
     assert_int_equal(dt_base64_decode("Q Q=", 4, out), -1);
 }
 
+/* What looks like a mark and is none stays. */
+static void sentences_know_their_subjects(void **state)
+{
+    static const struct {
+        const char *marked, *plain;
+    } row[] = {{"", ""},
+               {"nothing", "nothing"},
+               {"\001lgemm\002 writes \001bh\002", "'gemm' writes 'h'"},
+               {"\001mf0\002.\001l\002", "'f0'.''"},
+               {"\001xgemm\002 \001l\001bh\002 \001bno end", "\001xgemm\002 \001l'h' \001bno end"}};
+    for (size_t k = 0; k < sizeof row / sizeof *row; k++) {
+        char text[64];
+        strcpy(text, row[k].marked);
+        assert_string_equal(dt_plain(text), row[k].plain);
+    }
+    assert_null(dt_plain(NULL));
+    char text[64] = DT_ROW("no-tail") ": none";
+    assert_true(dt_has_row(text, "no-tail"));
+    assert_false(dt_has_row(text, "no"));
+    assert_false(dt_has_row("no-tail: none", "no-tail"));
+    assert_false(dt_has_row(NULL, "no-tail"));
+    assert_string_equal(dt_plain(text), "no-tail: none");
+    struct dt_str s = {0};
+    dt_add_row(&s, "no_tail");
+    assert_string_equal(s.s, DT_ROW("no-tail"));
+    dt_str_done(&s);
+    struct dt_err e = {0};
+    dt_err_set(&e, DT_E_INTERNAL, "in " DT_BUFFER, "h");
+    assert_string_equal(e.detail, "in 'h'");
+    assert_string_equal(e.marked, "in \001bh\002");
+    dt_err_done(&e);
+    dt_err_set(&e, DT_E_INTERNAL, "plain");
+    assert_null(e.marked);
+    dt_err_done(&e);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +275,7 @@ int main(void)
         cmocka_unit_test(names),
         cmocka_unit_test(elf_files),
         cmocka_unit_test(base64_has_one_spelling),
+        cmocka_unit_test(sentences_know_their_subjects),
         cmocka_unit_test(radix_sorts_and_is_stable),
         cmocka_unit_test(frames_cross_a_pipe),
     };

@@ -1,6 +1,7 @@
 /* Recipes (rewrite/plan/recipe.c): followed they give the plan that they are of, and nothing else is tried; from
  * strangers they are refused with the step and the reason, whatever is in them, and nothing comes of them.
  */
+#include "base/subject.h"
 #include "memo-list.h"
 #include "rewrite-world.h"
 
@@ -83,7 +84,7 @@ static void test_again(void **state)
     misses = 0;
     int r = rw_plan_by(device, prog, ana, &quick, "sha256:0", recipe, &again, &same, &why, &e);
     if (r)
-        fail_msg("%d: %s %s", r, why.s ? why.s : "", e.detail ? e.detail : "");
+        fail_msg("%d: %s %s", r, why.s ? dt_plain(why.s) : "", e.detail ? e.detail : "");
     static const char *const members[] = {"modules",  "launches", "scratch",  "baseline", "optimized",
                                           "timeline", "assumes",  "verified", "original", "buffers"};
     for (size_t i = 0; i < sizeof members / sizeof *members; i++)
@@ -116,7 +117,7 @@ static void refused(const json_t *recipe, const struct rw_options *o, const char
     struct dt_str why = {0};
     json_t *plan = NULL, *same = NULL;
     int r = rw_plan_by(device, prog, ana, o, "sha256:0", recipe, &plan, &same, &why, &e);
-    if (r != 1 || !why.s || !strstr(why.s, word))
+    if (r != 1 || !why.s || !strstr(dt_plain(why.s), word))
         fail_msg("wanted '%s', got %d: %s", word, r, why.s ? why.s : e.detail ? e.detail : "");
     assert_null(plan);
     assert_null(same);

@@ -6,6 +6,8 @@
 
 #include "rewrite/emit/solo.h"
 
+#include "base/subject.h"
+
 #define REGS ".reg .pred %p; .reg .b32 %r<6>; .reg .b64 %a<9>; .reg .f32 %f<5>;\n"
 #define PARAMS "(.param .u64 x, .param .u64 h, .param .u64 y)\n{\n"
 #define SET                                                                                                            \
@@ -143,7 +145,7 @@ static void conditions(void **state)
             s.body.find[RW_OPAQUE] = (struct rw_find){true, 8, "frob"};
             struct dt_str other = {0};
             assert_false(rw_solo_legal(&s, RW_SOLO_TRIGGERS, &other));
-            assert_true(!strncmp(other.s, "known: 'c', PTX line 8: frob", 28));
+            assert_true(!strncmp(dt_plain(other.s), "known: 'c', PTX line 8: frob", 28));
             dt_str_done(&other);
         } else {
             struct made m = make(dev, "sm_90", illegal[k].extra, illegal[k].body);
@@ -151,20 +153,20 @@ static void conditions(void **state)
             rw_edit_done(&m.x);
             drop(&m);
         }
-        if (!why.s || strncmp(why.s, illegal[k].why, strlen(illegal[k].why)))
-            fail_msg("%zu: \"%s\", not \"%s\"", k, why.s ? why.s : "", illegal[k].why);
+        if (!why.s || strncmp(dt_plain(why.s), illegal[k].why, strlen(illegal[k].why)))
+            fail_msg("%zu: \"%s\", not \"%s\"", k, why.s ? dt_plain(why.s) : "", illegal[k].why);
         dt_str_done(&why);
     }
     struct dt_str why = {0};
     struct made m = make(old, "sm_80", "", REGS SET LOADX LOADH STORE "ret;\n");
     assert_null(rewrite(old, &m, &why));
-    assert_string_equal(why.s, "arch: sm_80 has no programmatic launches");
+    assert_string_equal(dt_plain(why.s), "arch: sm_80 has no programmatic launches");
     dt_str_done(&why);
     rw_edit_done(&m.x);
     drop(&m);
     m = make(dev, "sm_60", "", REGS SET LOADX LOADH STORE "ret;\n"); /* whose warps would part at sm_90 */
     assert_null(rewrite(dev, &m, &why));
-    assert_string_equal(why.s,
+    assert_string_equal(dt_plain(why.s),
                         "scheduling: 'c' is for sm_60, where threads of a warp stay together; for sm_90 they may part");
     dt_str_done(&why);
     rw_edit_done(&m.x);
@@ -173,7 +175,7 @@ static void conditions(void **state)
         .dev = dev_info(dev),
         .prog = &(struct dev_prog){.graph = &(struct dt_graph){.launch = (struct dt_launch[]){{.name = "set"}}}}};
     assert_false(rw_solo_legal(&none, RW_SOLO_ALL, &why));
-    assert_string_equal(why.s, "kernel: 'set' is no kernel launch");
+    assert_string_equal(dt_plain(why.s), "kernel: 'set' is no kernel launch");
     dt_str_done(&why);
 }
 
@@ -227,7 +229,7 @@ static void stands(void **state)
         struct dt_err e = {0};
         json_t *doc = rewrite(dev, &m, &why);
         if (!doc)
-            fail_msg("%zu: %s", k, why.s ? why.s : "");
+            fail_msg("%zu: %s", k, why.s ? dt_plain(why.s) : "");
         const char *a = m.x.part.p[0].ptx.s, *c = m.x.part.p[1].ptx.s, *wait = strstr(c, "griddepcontrol.wait");
         if (!wait || count(c, "griddepcontrol.wait") != places[k].waits)
             fail_msg("%zu: %u waits, not %u:\n%s", k, count(c, "griddepcontrol.wait"), places[k].waits, c);
