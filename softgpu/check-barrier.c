@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "softgpu/check.h"
+#include "softgpu/check-priv.h"
 
 static bool report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const char *what,
                    const struct sg_entry *other, const char *then)

@@ -18,7 +18,7 @@
  * Scope .cta reaches threads of the same block only. Not here: proxies (fence.proxy.async), kernels that run beside
  * each other.
  */
-#include "softgpu/check.h"
+#include "softgpu/check-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "softgpu/check.h"
+#include "softgpu/check-priv.h"
 
 #define MAX_CELLS (UINT64_C(4) << 30) /* bytes of pages, all ranges together */
 

@@ -11,7 +11,7 @@
  * kernel, block, thread, PTX line and instruction, the variable or buffer with the offset in it, and for a race the
  * other thread and its line.
  */
-#include "softgpu/check.h"
+#include "softgpu/check-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

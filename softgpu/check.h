@@ -1,114 +1,25 @@
-/* Inside softgpu: the checking modes of a launch (SG_CHECK_* of sg.h), as the executor sees them.
+/* The checking modes of a launch (SG_CHECK_* of sg.h), as the executor sees them.
  *
  * A checked launch runs code of its own (sg_kernel_code(k, true)): every access to memory goes lane by lane through
- * exec-mem.c, and fences and waits for asynchronous copies, which otherwise are nothing, are operations. So a launch
- * that is not checked pays nothing. Checked launches run on one CPU thread; w->wk->check is NULL elsewhere.
+ * exec/access.c, and fences and waits for asynchronous copies, which otherwise are nothing, are operations. So a launch
+ * that is not checked pays nothing. Checked launches run on one CPU thread; w->wk->check is NULL elsewhere, and most
+ * functions here may be called only where it is not.
  *
- *     check.c          setting up, uninitialised reads, what a report says
- *     check-race.c     last accesses to each byte
- *     check-clock.c    what each thread knows of the others: barriers, fences, mbarriers, asynchronous copies
- *     check-barrier.c  barrier misuse
+ * A function that returns a bool returns false after it has set a fault.
  */
 #ifndef DT_SOFTGPU_CHECK_H
 #define DT_SOFTGPU_CHECK_H
 
-#include "softgpu/exec.h"
+#include "softgpu/state.h"
 
-/* ---- knowledge. A vector has two entries a thread of a block: the thread, and what copies asynchronously for it
- * (thread number + threads). The value is a stamp: all accesses of that thread up to it happened before. Stamps come
- * from one counter, sg_check.now. ------ */
-struct sg_vec {
-    uint32_t refs;
-    struct sg_vec *next; /* of the free list */
-    uint32_t v[];
-};
-struct sg_far { /* knowledge of other blocks, sorted by block */
-    uint32_t refs, n;
-    struct sg_far_entry {
-        uint32_t block;
-        struct sg_vec *vec;
-    } e[];
-};
-struct sg_clock {
-    struct sg_vec *vec; /* NULL: nothing */
-    struct sg_far *far; /* NULL: nothing */
-};
+/* ---- a launch begins and ends; its blocks do (for launch/) ------------------------------------------------------- */
+int sg_check_start(struct sg_run *run, struct sg_worker *wk);
+void sg_check_end(struct sg_worker *wk);
+int sg_check_block_start(struct sg_block *b);
+void sg_check_block_end(struct sg_block *b); /* also without a start */
+void sg_check_block_free(struct sg_block *b);
 
-enum sg_copies { SG_BY_CP_ASYNC, SG_BY_BULK, SG_BY_WGMMA };
-enum { SG_COPY_GROUPS = 16 }; /* of asynchronous copies that are told apart */
-struct sg_check_thread {
-    struct sg_clock known;
-    /* for threads of the block [0], of all blocks [1]: what it knew at its last fence, and when that was (0: none);
-     * what strong reads met since */
-    struct sg_clock fence[2], pending[2];
-    uint32_t fence_at[2];
-    uint32_t async;                                 /* its own copies up to here are done */
-    uint32_t commit[3][SG_COPY_GROUPS], ncommit[3]; /* enum sg_copies: stamps of the last groups */
-};
-
-struct sg_sync { /* a memory location that carried a release, or an mbarrier */
-    uint64_t addr;
-    struct sg_clock clock, next; /* next: of the phase that is not over (mbarrier) */
-};
-struct sg_syncs {
-    struct sg_sync *slot;
-    uint32_t n, cap;
-};
-
-struct sg_check_bar {
-    struct sg_clock clock;
-    uint32_t *mask;          /* per warp: lanes that arrived */
-    const struct sg_op **op; /* per warp: with which instruction */
-    const struct sg_op *first;
-    uint32_t first_thread, count; /* of the first to arrive */
-    bool open;
-};
-
-/* Last accesses to the bytes of a cell. */
-struct sg_entry {
-    uint32_t block; /* linear + 1; 0: none */
-    uint32_t stamp;
-    uint16_t thread; /* index into vectors */
-    uint16_t flags;  /* SG_SEM_* */
-    uint32_t src;    /* of the operation */
-};
-enum { SG_READERS = 3 };
-struct sg_cell {
-    struct sg_entry w, r[SG_READERS];
-};
-enum { SG_CELL_PAGE = 10, SG_CELL_WORD = 2 }; /* log2 of the bytes of a page, and of a cell at most */
-struct sg_cells {                             /* of a range of memory; pages come as they are touched */
-    struct sg_page {
-        unsigned shift; /* log2 of the bytes of a cell */
-        struct sg_cell cell[];
-    } * *page;
-    uint64_t base;
-    size_t npage;
-};
-
-struct sg_check_block {
-    uint32_t id; /* linear + 1 */
-    struct sg_check_thread *thread;
-    struct sg_clock exited;
-    struct sg_sync cluster; /* of the first block: the cluster's barrier */
-    struct sg_check_bar bar[SG_BARRIERS];
-    struct sg_cells cells; /* of shared memory, by offset */
-    struct sg_syncs sync;
-    uint64_t *init; /* of shared memory, a bit a byte */
-    uint32_t *mask_room;
-    const struct sg_op **op_room;
-};
-
-struct sg_check {
-    unsigned modes;
-    uint32_t now;
-    uint32_t threads, nwarp, shared_bytes;
-    struct sg_vec *idle;
-    struct sg_cells *cells; /* per range of the run */
-    struct sg_syncs sync;
-    uint64_t used; /* bytes of pages */
-};
-
+/* ---- accesses to memory ------------------------------------------------------------------------------------------ */
 /* How an access is made, in op->rnd of ld, st, atom and red of checked code, and from callers. */
 enum sg_sem {
     SG_SEM_STRONG = 1,
@@ -119,12 +30,6 @@ enum sg_sem {
     SG_SEM_MBARRIER = 32
 };
 
-/* ---- check.c ---------------------------------------------------------------------------------------------------- */
-int sg_check_start(struct sg_run *run, struct sg_worker *wk);
-void sg_check_end(struct sg_worker *wk);
-int sg_check_block_start(struct sg_block *b);
-void sg_check_block_end(struct sg_block *b); /* also without a start */
-void sg_check_block_free(struct sg_block *b);
 /* The lanes of `mask` access `bytes` at the host addresses `at`. False: a fault was set. */
 bool sg_check_lanes(struct sg_warp *w, const struct sg_op *op, uint8_t *const *at, uint32_t mask, unsigned bytes,
                     enum sg_access how, unsigned sem);
@@ -143,62 +48,26 @@ void sg_check_fresh(struct sg_warp *w, const uint8_t *at, uint64_t bytes);
 /* Two lanes of one instruction write different values to the same place. */
 bool sg_check_same_place(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned other, uint8_t *at,
                          unsigned bytes);
-bool sg_check_nomem(struct sg_warp *w, const struct sg_op *op);
-/* A finding: the fault of the launch, with its kind, and the other thread if there is one. Returns false. */
-struct sg_finding {
-    const char *kind; /* "race", "uninit", "barrier" */
-    int num;
-    /* "WHAT of 4 bytes at PLACE THEN block (…), thread (…), PTX line N": then NULL: ends at PLACE */
-    const char *what, *then;
-    const uint8_t *at; /* NULL: no place, WHAT alone */
-    uint32_t bytes;
-    const struct sg_entry *other;
-};
-bool sg_check_report(struct sg_warp *w, const struct sg_op *op, unsigned lane, const struct sg_finding *f);
 
-/* ---- check-race.c ------------------------------------------------------------------------------------------------ */
-bool sg_race_access(struct sg_warp *w, const struct sg_op *op, unsigned lane, struct sg_cells *c, const uint8_t *at,
-                    uint64_t addr, unsigned bytes, enum sg_access how, unsigned sem);
-int sg_cells_init(struct sg_cells *c, uint64_t base, uint64_t end);
-void sg_cells_forget(struct sg_cells *c, uint64_t addr, uint64_t bytes);
-void sg_cells_clear(struct sg_cells *c); /* forget all accesses */
-void sg_cells_done(struct sg_check *k, struct sg_cells *c);
-
-/* ---- check-clock.c ----------------------------------------------------------------------------------------------- */
-/* Did the access of `e` happen before what thread `t` of b does now? */
-bool sg_ordered(const struct sg_check *k, const struct sg_check_block *b, uint32_t t, const struct sg_entry *e);
-void sg_clock_drop(struct sg_check *k, struct sg_clock *c);
-void sg_syncs_done(struct sg_check *k, struct sg_syncs *s);
-void sg_thread_done(struct sg_check *k, struct sg_check_thread *t);
-/* Barriers: `mask` of w arrives at n; the barrier is complete, w's lanes `mask` go on; lanes leave the kernel. */
-bool sg_clock_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, uint32_t mask);
-bool sg_clock_complete(struct sg_block *b, unsigned n);
-/* The two above and the barrier mode, as exec-warp.c calls them. */
+/* ---- what orders threads ----------------------------------------------------------------------------------------- */
+/* Barrier n of the block: `mask` of w arrives; it is complete; lanes leave the kernel. */
 bool sg_check_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, uint32_t mask, uint32_t count);
 void sg_check_complete(struct sg_block *b, unsigned n);
 void sg_check_exit(struct sg_warp *w, uint32_t mask);
-void sg_clock_go_on(struct sg_warp *w, unsigned n, uint32_t mask);
-bool sg_clock_exit(struct sg_warp *w, uint32_t mask);
 bool sg_clock_warp(struct sg_warp *w, const struct sg_op *op, uint32_t mask); /* bar.warp.sync of these lanes */
+bool sg_barrier_members(struct sg_warp *w, const struct sg_op *op); /* SG_CHECK_BARRIER, of the same instruction */
 /* barrier.cluster */
 bool sg_clock_cluster_arrive(struct sg_warp *w, const struct sg_op *op);
 void sg_clock_cluster_complete(struct sg_cluster *cl);
 void sg_clock_cluster_go_on(struct sg_warp *w, uint32_t mask);
-/* A strong access at `key`, which is in shared memory that only w's block reaches, or not. Before the access itself. */
-bool sg_clock_strong(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t key, bool shared,
-                     enum sg_access how, unsigned sem);
-/* Operations that only checked code has; op->sub says what. */
-enum sg_check_op { SG_CO_FENCE, SG_CO_COMMIT, SG_CO_WAIT, SG_CO_WAIT_ALL };
-const struct sg_op *sg_check_op(struct sg_warp *w, const struct sg_op *op);
+/* An operation on the mbarrier at `at`. */
 enum sg_mbarrier_event { SG_ME_ARRIVE, SG_ME_ASYNC, SG_ME_FLIP, SG_ME_WAITED, SG_ME_FORGET };
 bool sg_clock_mbarrier(struct sg_warp *w, const struct sg_op *op, unsigned lane, const uint8_t *at,
                        enum sg_mbarrier_event what);
-/* The block of w's cluster in whose shared memory a host address is; NULL: none. */
-struct sg_block *sg_check_owner(const struct sg_warp *w, const uint8_t *at);
-
-/* ---- check-barrier.c --------------------------------------------------------------------------------------------- */
-bool sg_barrier_arrive(struct sg_warp *w, const struct sg_op *op, unsigned n, uint32_t mask, uint32_t count);
-bool sg_barrier_complete(struct sg_block *b, unsigned n);
-bool sg_barrier_members(struct sg_warp *w, const struct sg_op *op);
+/* Operations that only checked code has; op->sub says what, op->type which copies. */
+enum sg_copies { SG_BY_CP_ASYNC, SG_BY_BULK, SG_BY_WGMMA };
+enum { SG_COPY_GROUPS = 16 }; /* of asynchronous copies that are told apart */
+enum sg_check_op { SG_CO_FENCE, SG_CO_COMMIT, SG_CO_WAIT, SG_CO_WAIT_ALL };
+sg_handler sg_check_op;
 
 #endif

@@ -4,7 +4,7 @@
  * mbarrier, or by bulk groups, which need nothing as copies happen at once. Hints are dropped. Not here: im2col,
  * gather4 and scatter4 (refused by name).
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 static int address(struct sg_dec *d, const struct ptx_opnd *o, uint32_t ext[3])
 {

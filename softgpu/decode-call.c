@@ -13,7 +13,7 @@
  * The cycles are the strongly connected components (Tarjan, "Depth-first search and linear graph algorithms", 1972); an
  * indirect call has an edge to every function that it may reach.
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

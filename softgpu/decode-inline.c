@@ -4,7 +4,7 @@
  * register gets a place of its own. An indirect call is a chain of comparisons with the addresses of all functions that
  * fit, each with that function inlined. Functions that call themselves are not inlined (decode-call.c).
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result)
 {

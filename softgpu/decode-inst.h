@@ -4,7 +4,7 @@
 #ifndef DT_SOFTGPU_DECODE_INST_H
 #define DT_SOFTGPU_DECODE_INST_H
 
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 /* The lane loops of an operation by the width of its type, unsigned and signed: indexed by sg_by_width(). */
 #define W3(N)                                                                                                          \

@@ -7,8 +7,7 @@
  *
  * Not here: sparse wgmma, block-scaled mma.
  */
-#include "softgpu/check.h"
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* Decoding of mbarrier.* and cp.async.mbarrier.arrive; exec-mbarrier.c does them. */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 static int mbarrier(struct sg_dec *d)
 {

@@ -9,8 +9,7 @@
  * release accesses, by fences wider than the block, by atomics, unless all of them are one commuting integer operation
  * whose results nobody reads.
  */
-#include "softgpu/check.h"
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 static void set_ordered(struct sg_dec *d, unsigned space)
 {
@@ -631,7 +630,7 @@ static int collective(struct sg_dec *d)
 }
 
 /* What has been done at once, or needs no doing, is an operation only where the checking modes look on. */
-int sg_decode_check(struct sg_dec *d, unsigned sub, unsigned type, uint64_t imm)
+int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm)
 {
     if (!d->checked)
         return 0;

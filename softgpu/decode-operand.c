@@ -4,7 +4,7 @@
  * another width gets its value by an operation after it (d->post). A move from a row that never changes makes its
  * register another name for that row (sg_alias).
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 #include <string.h>
 

@@ -5,7 +5,7 @@
  * overlaps a source. Without flow information (a function that has no graph) each register has its own row. Registers
  * that may be read before they are written are listed, to be cleared when a block starts.
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

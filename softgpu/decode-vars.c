@@ -5,7 +5,7 @@
  * numbers, lane masks. Shared arrays of all functions come one behind the other as they are met, dynamic shared memory
  * behind the last of them; local and call-parameter variables have one place per function.
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

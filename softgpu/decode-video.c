@@ -1,7 +1,7 @@
 /* Decoding of video instructions: what a lane computes goes into op->sub, the places and signs of the lanes into
  * op->imm (enum sg_video_imm). exec-video.c executes them.
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 static enum sg_video_kind kind_of(const struct ptx_inst *i)
 {

@@ -11,7 +11,7 @@
  * Errors (an unsupported instruction, an unresolved symbol) are kept in the code; libcuda names them as the module is
  * loaded.
  */
-#include "softgpu/decode.h"
+#include "softgpu/decode-priv.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
  * tx-count of the mbarrier, which has to be in the block it copies to. Multicast writes, and signals, the same offsets
  * in every block of the mask. Reductions compute element by element what red computes (sg_atomic_value).
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <string.h>
 

@@ -8,7 +8,7 @@
  *
  * Lanes of a warp that return to different places part, and meet again as after any branch.
  */
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,11 +15,11 @@
  * warp are its lanes between arrive and wait; `passed` those of them whose phase is over. Undefined in PTX and a fault
  * (trap) here: a second arrive before the wait, a wait without an arrive.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <stdio.h>
 
-/* ---- shape ---------------------------------------------------------------------------------------------------- */
+/* ---- shape ------------------------------------------------------------------------------------------------------- */
 const char *sg_cluster_shape(const struct sg_launch *l, uint32_t ret[3], bool *ret_explicit)
 {
     const struct sg_kernel_info *k = &l->kernel->info;

@@ -6,7 +6,7 @@
  * floats to [0, 1] with NaN to 0 and integers to the target's range; NaN to float is the target's canonical NaN; `.ftz`
  * flushes subnormal f32 on either side.
  */
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * DOVETAIL_SOFTGPU_ISA (v1, v3) asks for a lower level than the CPU has, for comparing them.
  */
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #include <stdlib.h>
 #include <string.h>

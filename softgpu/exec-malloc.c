@@ -3,7 +3,7 @@
  * malloc gives 0 when there is no room, and for 0 bytes. To free what is not allocated, or no longer, is undefined in
  * CUDA: a fault (trap) here.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <string.h>
 

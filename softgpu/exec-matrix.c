@@ -25,7 +25,7 @@
  * All 32 lanes must be there (the operation before is a bar.warp.sync of all): less is undefined in PTX, and a fault
  * here.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <fenv.h>
 #include <math.h>

@@ -17,7 +17,7 @@
  *
  * More arrivals than are missing, counts out of range, and objects that were never initialised are faults.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <string.h>
 

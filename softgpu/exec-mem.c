@@ -11,7 +11,7 @@
  * access counts the barriers of its cluster that are over (`phase`). It comes before barrier phase + 1, or phase + 2 if
  * its thread has arrived there already, and behind barrier `phase`, or phase - 1 if its thread has not waited yet.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -8,7 +8,7 @@
  *
  * fma.oob: the result is +0 where a or b is the NaN that tensor copies fill with (0x7FF7, exec-tensor.c).
  */
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #include "softgpu/bits.h"
 

@@ -12,7 +12,7 @@
 
 #include "base/alloc.h"
 #include "base/vec.h"
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #define GROUP 64 /* words of a bitmap behind one bit of `dirty` */
 

@@ -10,7 +10,7 @@
  * Approximations (sin, cos, lg2, ex2, tanh, rsqrt …) are evaluated in double and rounded once to nearest; that is
  * inside the manual's error bounds, and the same on every CPU.
  */
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #include <fenv.h>
 #include <math.h>

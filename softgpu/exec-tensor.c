@@ -9,7 +9,7 @@
  * Shared addresses are multiples of 128. Faults: a map that is none or breaks a requirement, another number of
  * dimensions than the instruction's, coordinates of packed types that split a unit, interleaved layouts (not run).
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 #define GROUP 64 /* words of a bitmap behind one byte of `dirty` */
 

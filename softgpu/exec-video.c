@@ -5,7 +5,7 @@
  * is cut to its width, after .sat has clamped it to what the destination's type can hold; .add sums whole results,
  * whatever the width. vavrg rounds halves away from zero.
  */
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 
 static int64_t lane(uint32_t a, uint32_t b, unsigned from, unsigned width, bool sign)
 {

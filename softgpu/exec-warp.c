@@ -19,7 +19,7 @@
  * come from different places in the code (legal since sm_70): when nothing else can run, waiting fragments of the same
  * kind are executed jointly.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -609,7 +609,7 @@ static uint32_t satisfied(const struct sg_warp *w, const struct sg_op *op, uint3
 /* bar.warp.sync (rnd: not just a meeting before a matrix instruction) orders the members that are here. */
 static bool check_sync(struct sg_warp *w, const struct sg_op *op, uint32_t lanes)
 {
-    if (!w->wk->check || op->sub != SG_SYNC || !op->rnd || !(w->wk->check->modes & SG_CHECK_RACE))
+    if (!w->wk->check || op->sub != SG_SYNC || !op->rnd || !(w->wk->run->l->checks & SG_CHECK_RACE))
         return true;
     while (lanes) {
         uint32_t group = members(w, op, (unsigned)__builtin_ctz(lanes)) & lanes;
@@ -665,7 +665,7 @@ static bool joint(struct sg_warp *w)
             }
         if (!done)
             continue;
-        if (kind == SG_SYNC && w->wk->check && w->frag[i].op->rnd && w->wk->check->modes & SG_CHECK_RACE)
+        if (kind == SG_SYNC && w->wk->check && w->frag[i].op->rnd && w->wk->run->l->checks & SG_CHECK_RACE)
             sg_clock_warp(w, w->frag[i].op, done);
         uint32_t n = w->nfrag;
         for (uint32_t k = 0; k < n; k++) {

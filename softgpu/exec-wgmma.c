@@ -23,7 +23,7 @@
  * goes unnoticed here; so does a missing wgmma.fence or fence.proxy.async. Checked: 128 threads, at the same
  * instruction, with the same descriptors and scale-d; bounds. Rounding is that of mma.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * The first fault of a CPU thread stays; which thread's is the launch's is decided in exec.c.
  */
-#include "softgpu/exec.h"
+#include "softgpu/state.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #include "softgpu/lanes.inc"
 #include "softgpu/matrix.inc"
 #else
-#include "softgpu/exec.h"
+#include "softgpu/exec-priv.h"
 const sg_fn sg_lanes_v3[SG_H_COUNT]; /* never chosen */
 const struct sg_products sg_products_v3;
 #endif

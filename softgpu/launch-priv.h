@@ -3,6 +3,8 @@
 #define DT_SOFTGPU_LAUNCH_PRIV_H
 
 #include "softgpu/check.h"
+#include "softgpu/decode.h"
+#include "softgpu/exec.h"
 
 #define SG_MAX_RESIDENT_BYTES (1ull << 30) /* registers, local and shared memory of the blocks of one CPU thread */
 

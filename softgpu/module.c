@@ -5,7 +5,7 @@
  * placed. Kernels are decoded at first use, under the module's lock. Register counts are estimates from liveness until
  * sg_kernel_set_resources says better.
  */
-#include "softgpu/exec.h"
+#include "softgpu/decode-priv.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
  * What comes of it is a record (struct sg_talk; talk-record.c). Not followed: flags that are set by fences and relaxed
  * accesses.
  */
-#include "softgpu/check.h"
+#include "softgpu/exec-priv.h"
 
 #include <stdlib.h>
 #include <string.h>
