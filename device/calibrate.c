@@ -1,4 +1,4 @@
-/* The timing model's figures (softgpu/models.def, docs/TIMING.md), fitted to the device at hand.
+/* The timing model's figures (softgpu/model/models.def, docs/TIMING.md), fitted to the device at hand.
  *
  * Each figure is a difference: the same work twice, once with more of one thing, so that everything else falls out.
  * Times are events', medians of REPEATS. Every formula is the model's own closed form, so on the software device its

@@ -7,7 +7,7 @@
 enum { DEV_FIGURES = 16 };
 struct dev_calibration {
     struct dev_figure {
-        const char *field;    /* of softgpu/models.def */
+        const char *field;    /* of softgpu/model/models.def */
         double value, lo, hi; /* median, least and most of the repetitions */
     } figure[DEV_FIGURES];
     unsigned n, repeats;

@@ -98,8 +98,8 @@ int dev_cu(struct dev_device *d, CUresult r, const char *what, struct dt_err *e)
     return cu_error(d->cu, r, what, e);
 }
 
-/* No attribute says it: A100, Hopper and Blackwell's B200 have two (white papers; softgpu/models.def has the sources),
- * others one. */
+/* No attribute says it: A100, Hopper and Blackwell's B200 have two (white papers; softgpu/model/models.def has the
+ * sources), others one. */
 static unsigned l2_halves(unsigned major, unsigned minor)
 {
     return (major == 8 && minor == 0) || major == 9 || major == 10 ? 2 : 1;

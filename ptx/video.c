@@ -7,7 +7,7 @@
  * On d a mask, the lanes that are computed, from the highest on; on a and b, for each lane from the highest on, one of
  * the lanes of a (0 to n - 1) and b (n to 2 n - 1). Without: all; .h10 or .b3210; .h32 or .b7654. The constants of a
  * row's shape letter `k` hold them (ptx.h), so that whoever copies or compares instructions by their operands has them
- * too. What is legal here was compared with ptxas. Not here: what the instructions compute (softgpu/exec-video.c).
+ * too. What is legal here was compared with ptxas. Not here: what the instructions compute (softgpu/exec/video.c).
  */
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* Recording: which bytes of given memory each block of a launch touches, as the kernel itself says. Types only, for the
- * executor (exec-record.c), the driver's extension (libcuda/extension.h) and those who use it through device/.
+ * executor (exec/record.c), the driver's extension (libcuda/extension.h) and those who use it through device/.
  *
  * A kernel that is to be recorded calls a function without a body, which no real device has, with operands in registers
  * or immediate:

@@ -19,7 +19,7 @@
 #include "ptx/ptx.h"
 #include "softgpu/record.h"
 
-/* ---- the modelled GPU (model.c; numbers with their sources in models.def) ---------------------------------------- */
+/* ---- the modelled GPU (model/model.c; numbers with their sources in model/models.def) ---------------------------- */
 struct sg_model {
     const char *id;   /* "h200" */
     const char *name; /* "NVIDIA H200 (modeled)" */
@@ -49,7 +49,7 @@ bool sg_model_with(const struct sg_model *m, const char *figures, struct sg_mode
 const struct sg_model *sg_model_find(const char *id); /* NULL: unknown; "" or NULL: the default, h200 */
 const struct sg_model *sg_model_at(size_t i);         /* NULL past the last */
 
-/* ---- memory (memory.c) ------------------------------------------------------------------------------------------- */
+/* ---- memory (memory/memory.c) ------------------------------------------------------------------------------------ */
 struct sg_device;
 int sg_device_new(const struct sg_model *m, struct sg_device **ret);
 struct sg_device *sg_device_free(struct sg_device *d);
@@ -66,7 +66,7 @@ int sg_mem_free(struct sg_device *d, uint64_t addr); /* DT_E_NOT_FOUND: not the 
 /* Register memory that is not from sg_mem_alloc (host memory used as device memory, module variables). */
 int sg_mem_register(struct sg_device *d, void *p, uint64_t bytes, bool read_only);
 int sg_mem_unregister(struct sg_device *d, void *p);
-/* heap.c: a kernel that uses malloc has been launched: its size is fixed */
+/* memory/heap.c: a kernel that uses malloc has been launched: its size is fixed */
 bool sg_heap_made(const struct sg_device *d);
 bool sg_mem_find(const struct sg_device *d, uint64_t addr, uint64_t *ret_base, uint64_t *ret_bytes);
 bool sg_mem_ok(const struct sg_device *d, uint64_t addr, uint64_t bytes); /* wholly inside one allocation */
@@ -81,7 +81,7 @@ void sg_mem_forget(struct sg_device *d, uint64_t addr, uint64_t bytes); /* as ne
 void sg_mem_copied(struct sg_device *d, uint64_t to, uint64_t from, uint64_t bytes); /* written where the source is */
 void sg_mem_info(const struct sg_device *d, uint64_t *ret_free, uint64_t *ret_total);
 
-/* ---- modules and kernels (module.c, decode.c) -------------------------------------------------------------------- */
+/* ---- modules and kernels (decode/module.c, decode/decode.c) ------------------------------------------------------ */
 struct sg_module;
 struct sg_kernel;
 /* Parse, verify, allocate and initialise module variables. Takes its own copy of the text. DT_E_PTX with line and
@@ -96,7 +96,7 @@ unsigned sg_module_kernels(const struct sg_module *m);
 struct sg_kernel *sg_module_kernel_at(struct sg_module *m, unsigned i);
 int sg_module_global(struct sg_module *m, const char *name, uint64_t *ret_addr, uint64_t *ret_bytes);
 
-/* ---- fat binaries (fatbin.c) ------------------------------------------------------------------------------------- */
+/* ---- fat binaries (decode/fatbin.c) ------------------------------------------------------------------------------ */
 bool sg_fatbin_is(const void *data);      /* reads up to 4 bytes, none behind one that differs */
 size_t sg_fatbin_bytes(const void *data); /* what its header says that it has; reads 16 bytes */
 /* The text of the best PTX of a container for a device of compute capability `cc` (90), NUL-terminated, owned by the
@@ -125,7 +125,7 @@ const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k);
 void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers);
 
 /* ---- execution (exec*.c) ----------------------------------------------------------------------------------------- */
-/* Checking modes (check.h, docs/CHECKING.md). A finding ends the launch with an sg_fault. */
+/* Checking modes (check/check.h, docs/CHECKING.md). A finding ends the launch with an sg_fault. */
 enum sg_checks {
     /* two blocks touch a byte, one writing, whatever orders them: fast, for kernels whose blocks are independent */
     SG_CHECK_BLOCKS = 1,
@@ -215,9 +215,9 @@ struct sg_stats { /* of one launch; counts of thread-level work, summed over blo
     uint64_t light_instructions; /* of `instructions`: theirs */
 };
 
-bool sg_record_ok(const struct dovetail_recorder *r); /* exec-record.c: every number in it is in its bounds */
+bool sg_record_ok(const struct dovetail_recorder *r); /* exec/record.c: every number in it is in its bounds */
 
-/* ---- blocks of one launch that wait for each other (talk.c) ------------------------------------------------------ */
+/* ---- blocks of one launch that wait for each other (exec/talk.c) ------------------------------------------------- */
 struct sg_talk { /* blocks by the order in which they start; a block waits only for earlier ones */
     uint32_t nblock, npart, nflag;
     const struct sg_talk_part {
@@ -243,7 +243,7 @@ int sg_execute(struct sg_device *d, const struct sg_launch *l, struct sg_stats *
  * allocation" */
 void sg_fault_text(const struct sg_fault *f, char *out, size_t n);
 
-/* ---- modelled time (timing.c) ------------------------------------------------------------------------------------ */
+/* ---- modelled time (model/timing.c) ------------------------------------------------------------------------------ */
 struct sg_occupancy {
     unsigned blocks_per_sm;
     const char *limit; /* "registers", "shared", "threads", "blocks" */
@@ -256,7 +256,7 @@ unsigned sg_clusters(const struct sg_model *m, unsigned per_sm, unsigned size);
 struct sg_occupancy sg_occupancy(const struct sg_model *m, uint32_t threads, uint32_t registers, uint32_t shared_bytes);
 
 /* One piece of device work on the modelled timeline. A discrete-event simulation places the blocks of kernels that may
- * run at the same time on SMs; see timing.c for what is modelled and what is not. */
+ * run at the same time on SMs; see model/timing.c for what is modelled and what is not. */
 struct sg_work {
     enum { SG_WORK_KERNEL, SG_WORK_COPY, SG_WORK_SET, SG_WORK_EVENT, SG_WORK_HOST } kind;
     uint32_t blocks, threads, registers, shared_bytes;

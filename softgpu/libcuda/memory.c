@@ -1,8 +1,8 @@
 /* Allocation: device, pinned host, managed; what is known about a pointer.
  *
- * Device memory is host memory (softgpu/memory.c), so host allocations and managed memory are the same bytes for both
- * sides; they are registered with the device so that kernels may touch them, and only them. Allocation in stream order
- * is done at once: all earlier work of every stream has already run.
+ * Device memory is host memory (softgpu/memory/memory.c), so host allocations and managed memory are the same bytes for
+ * both sides; they are registered with the device so that kernels may touch them, and only them. Allocation in stream
+ * order is done at once: all earlier work of every stream has already run.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -138,7 +138,7 @@ CUresult cuInit(unsigned flags)
         static char id[MAX_DEVICES][16];
         if (!sg_model_with(device[i].model, figures, &own[i], &at)) {
             fprintf(stderr,
-                    "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/models.def); not "
+                    "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/model/models.def); not "
                     "\"%.60s\"\n",
                     at);
             return CUDA_ERROR_INVALID_VALUE;

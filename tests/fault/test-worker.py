@@ -115,7 +115,7 @@ class Faults(unittest.TestCase):
             cache = os.path.join(d, "c.db")
             r = cli("devices", "--calibrate", "--local", "--json", "--device", "soft:l4", "--cache", cache)
             doc = json.loads(r.stdout)
-            for field, value in (("launch_us", 1.6), ("l2_gbps", 2120), ("sfu_lanes", 16)):  # softgpu/models.def
+            for field, value in (("launch_us", 1.6), ("l2_gbps", 2120), ("sfu_lanes", 16)):  # softgpu/model/models.def
                 self.assertAlmostEqual(doc["calibration"][field]["value"] / value, 1, delta=0.02)
             self.assertEqual(doc["method"], "modeled:l4")
             rows = json.loads(cli("cache", "list", "--local", "--json", "--cache", cache).stdout)["entries"]

@@ -35,7 +35,7 @@ static const struct want {
             {"l2_near_ns", (310 + 440) / 2},
             {"l2_far_ns", (310 + 440) / 2},
             {"dram_latency_ns", 900}},
-  /* softgpu/models.def, column l4 */
+  /* softgpu/model/models.def, column l4 */
     l4[] = {{"launch_us", 1.6},       {"graph_launch_us", 0.57}, {"event_us", 0.4},   {"block_start_ns", 250},
             {"dram_sustained", 0.98}, {"l2_gbps", 2120},         {"fp64_lanes", 2},   {"int_lanes", 64},
             {"sfu_lanes", 16},        {"tensor_flops", 1024},    {"l2_near_ns", 136}, {"l2_far_ns", 136},

@@ -14,7 +14,7 @@
 #include "base/str.h"
 #include "device/device.h"
 
-#define GRAPH_LAUNCH 0.85 /* us: graph_launch_us of h200 in softgpu/models.def */
+#define GRAPH_LAUNCH 0.85 /* us: graph_launch_us of h200 in softgpu/model/models.def */
 
 static const char scale[] =
     ".version 7.8\\n.target sm_80\\n.address_size 64\\n.global .align 4 .u32 counter;\\n"

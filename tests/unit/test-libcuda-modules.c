@@ -1,5 +1,5 @@
 /* Images of modules: text, fat binaries plain and compressed, what is wrong with one; the linker; libraries. Containers
- * are made here, by the layout that softgpu/fatbin.c describes; an LZ4 block of literals alone is legal LZ4.
+ * are made here, by the layout that softgpu/decode/fatbin.c describes; an LZ4 block of literals alone is legal LZ4.
  */
 #include <zstd.h>
 

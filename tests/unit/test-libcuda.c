@@ -18,7 +18,7 @@
 #include "base/err.h"
 #include "softgpu/libcuda/extension.h"
 
-#define GRAPH_LAUNCH 0.85 /* us: graph_launch_us of h200 in softgpu/models.def */
+#define GRAPH_LAUNCH 0.85 /* us: graph_launch_us of h200 in softgpu/model/models.def */
 
 static void *lib;
 static CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);

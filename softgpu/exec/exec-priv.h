@@ -1,0 +1,99 @@
+/* Inside exec: what its files use of each other. */
+#ifndef DT_SOFTGPU_EXEC_PRIV_H
+#define DT_SOFTGPU_EXEC_PRIV_H
+
+#include "softgpu/check/check.h"
+#include "softgpu/exec/exec.h"
+
+/* ---- isa.c, lanes-v1.c, lanes-v3.c, lanes-v4.c ------------------------------------------------------------------- */
+extern const sg_fn sg_lanes_v1[SG_H_COUNT], sg_lanes_v3[SG_H_COUNT], sg_lanes_v4[SG_H_COUNT];
+struct sg_products { /* matrix.inc, per instruction set; `lay` is what lay_f or lay_i make of B */
+    void (*lay_f)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
+    void (*lay_i)(const struct sg_tiles *s, const uint32_t *const *b, void *lay);
+    void (*product_f)(const struct sg_tiles *s, const uint32_t *const *a, const float *lay, float *acc);
+    void (*product_i)(const struct sg_tiles *s, const uint32_t *const *a, const int32_t *lay, int32_t *acc);
+    void (*product_d)(const struct sg_tiles *s, const uint64_t *const *a, const uint64_t *const *b, double *acc);
+    void (*take_f)(bool half, unsigned tiles, const uint32_t *const *c, float *acc);
+    void (*give_f)(bool half, unsigned tiles, const float *acc, uint32_t *const *d);
+};
+extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
+const struct sg_products *sg_isa_products(void); /* those for this CPU */
+
+/* ---- warp.c ------------------------------------------------------------------------------------------------------ */
+void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar);
+const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
+const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
+/* The warp waits for the others of its warpgroup at `op`, to go on behind it. *ret_last: it is the last one, and works
+ * for all. If not, return what this returns. A fault if they meet at different instructions. */
+const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, bool *ret_last);
+/* Parameter `k` of an extern call, results behind arguments: where it lies in the lane's local memory. */
+uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k);
+
+/* ---- access.c ---------------------------------------------------------------------------------------------------- */
+uint64_t sg_address(const struct sg_warp *w, const struct sg_op *op, unsigned lane);
+/* The host address of `bytes` at `addr` in op->space for one lane; NULL with the fault set. */
+uint8_t *sg_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, unsigned bytes,
+                    bool write);
+/* The fault of an access to "shared memory" or the like that is misaligned or outside its `limit` bytes; NULL. */
+void *sg_stray(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes, const char *space,
+               uint64_t limit);
+/* The allocation of these bytes of global memory. NULL without a fault when they are not accessible. */
+const struct sg_range *sg_find_range(struct sg_warp *w, const struct sg_op *op, uint64_t lo, uint64_t bytes);
+void sg_race_check(struct sg_warp *w, const struct sg_op *op, const struct sg_range *range, unsigned lane, uint64_t lo,
+                   uint64_t bytes, enum sg_access how);
+/* One atomic operation (op->sub, op->type, op->size) on `old`; c: compare-and-swap's new value. */
+uint64_t sg_atomic_value(const struct sg_op *op, uint64_t old, uint64_t b, uint64_t c, bool global);
+
+/* ---- track.c ----------------------------------------------------------------------------------------------------- */
+void sg_track_range(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t lo, uint64_t bytes,
+                    enum sg_access how);
+void sg_track_lanes(struct sg_warp *w, const struct sg_op *op, const uint64_t *addr, uint32_t mask, unsigned bytes,
+                    enum sg_access how);
+/* All 32 lanes at base + at[l] within r, aligned elements of at most 32 bytes; those of inactive lanes repeat one of
+ * the others. */
+void sg_track_offsets(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                      const uint32_t *at, unsigned bytes, enum sg_access how);
+/* The same, where each half of the warp is one element, or 16 in a line. */
+void sg_track_halves(struct sg_warp *w, const struct sg_op *op, const struct sg_range *r, uint64_t base,
+                     const uint32_t *at, unsigned bytes, bool line0, bool line1, enum sg_access how);
+/* Bytes that a bulk prefetch names; false: they are not in one allocation. */
+bool sg_fetch_bulk(struct sg_worker *wk, uint64_t at, uint32_t bytes);
+
+/* ---- cluster.c --------------------------------------------------------------------------------------------------- */
+/* sg_resolve for an offset in the shared window that names a block. */
+uint8_t *sg_cluster_resolve(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t at, unsigned bytes);
+void sg_cluster_leave(struct sg_warp *w, uint32_t lanes); /* they have exited */
+
+/* ---- slow.c, cvt.c ----------------------------------------------------------------------------------------------- */
+#define SG_OOB_NAN 0x7FF7u /* what tensor copies fill with, in every 16 bits */
+/* one f32, f16 or bf16 of sg_slow_float */
+uint64_t sg_slow_one(const struct sg_op *op, uint64_t a, uint64_t b, uint64_t c, enum ptx_type t);
+uint64_t sg_get_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane);
+void sg_put_lane(const struct sg_warp *w, uint32_t ref, enum ptx_type t, unsigned lane, uint64_t v);
+
+/* ---- matrix.c ---------------------------------------------------------------------------------------------------- */
+bool sg_whole_warp(struct sg_warp *w, const struct sg_op *op); /* false with a fault: lanes are missing */
+/* a register from 8 rows of 8 elements of 16 bits, transposed */
+void sg_turn(const uint8_t *const row[8], uint32_t *out);
+void sg_sum_i(bool saturate, const uint32_t *c, int32_t *acc); /* one register: acc += c */
+
+/* ---- mbarrier.c, bulk.c ------------------------------------------------------------------------------------------ */
+/* `bytes` less to come on the object at `addr` in op->space; false: fault. */
+bool sg_mbarrier_complete(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t addr, uint32_t bytes);
+/* one address as an operation */
+struct sg_op sg_bulk_part(const struct sg_warp *w, const struct sg_op *op, unsigned which, unsigned space);
+/* `n` bytes, a multiple of 16, that lie together; NULL with the fault set. */
+uint8_t *sg_bulk_reach(struct sg_warp *w, const struct sg_op *part, unsigned lane, uint64_t addr, uint32_t n,
+                       enum sg_access how);
+/* Where a copy to shared memory goes, and what it signals: as given, or in each block of the multicast mask. -1:
+ * fault. */
+int sg_bulk_targets(struct sg_warp *w, const struct sg_op *op, unsigned lane, uint64_t to, uint64_t bar,
+                    uint64_t ret_to[SG_MAX_CLUSTER], uint64_t ret_bar[SG_MAX_CLUSTER]);
+void sg_bulk_reduce(const struct sg_warp *w, const struct sg_op *op, uint8_t *to, const uint8_t *from, uint32_t n,
+                    enum ptx_type t, bool global);
+
+/* ---- talk.c: only where wk->talk is there ------------------------------------------------------------------------ */
+/* sem: enum sg_sem */
+void sg_talk_access(struct sg_warp *w, unsigned sem, const uint64_t *addr, uint32_t mask, enum sg_access how);
+
+#endif

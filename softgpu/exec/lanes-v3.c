@@ -1,0 +1,12 @@
+/* The lane loops for x86-64 level 3: AVX2, FMA. See lanes.inc and matrix.inc; chosen by sg_isa() in exec.c. */
+#if defined(__x86_64__) && !defined(__clang__)
+#pragma GCC target("arch=x86-64-v3")
+#define SG_TABLE sg_lanes_v3
+#define SG_PRODUCTS sg_products_v3
+#include "softgpu/exec/lanes.inc"
+#include "softgpu/exec/matrix.inc"
+#else
+#include "softgpu/exec/exec-priv.h"
+const sg_fn sg_lanes_v3[SG_H_COUNT]; /* never chosen */
+const struct sg_products sg_products_v3;
+#endif
