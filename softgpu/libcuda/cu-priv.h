@@ -27,6 +27,8 @@ CUresult cuProfilerStop(void);
 #include "softgpu/libcuda/extension.h"
 #include "softgpu/sg.h"
 
+enum { CU_DEVICES = 32 }; /* at most */
+
 enum cu_kind {
     CU_CTX = 1,
     CU_MODULE,
@@ -319,10 +321,17 @@ bool cu_launch_stale(const struct cu_launch *l); /* its function is gone */
 CUresult cu_launch_run(struct CUctx_st *c, const struct cu_launch *l, struct sg_stats *stats);
 struct sg_work cu_launch_work(const struct cu_launch *l, const struct sg_stats *stats);
 
-/* ---- launch.c, state.c: the checking modes ---- */
-/* extension.c: of the timing models, by dovetailSetFigures or DOVETAIL_SOFTGPU_FIGURES; NULL: neither says any */
-const char *cu_figures(void);
-const char *cu_environment_checks(void); /* DOVETAIL_CHECK, "" where it is not set */
+/* ---- extension.c ---- */
+const char *cu_given_figures(void); /* of the timing models, by dovetailSetFigures; NULL: none */
+
+/* ---- environment.c: all that the driver reads from the environment ---- */
+/* The models of the devices: the one that DOVETAIL_SOFTGPU_MODEL names, then all that there are; NULL behind the last.
+ * Those that DOVETAIL_SOFTGPU_FIGURES is about have its figures. Where one of these or DOVETAIL_CHECK has a wrong value,
+ * an error, with the reason on stderr. */
+CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES]);
+const char *cu_environment_checks(void);    /* DOVETAIL_CHECK, "" where it is not set */
+const char *cu_environment_check_log(void); /* DOVETAIL_CHECK_LOG, "" where it is not set */
+uint64_t cu_environment_schedule(void);     /* DOVETAIL_SCHEDULE, the seed of new contexts; 0: none */
 
 /* ---- copy.c ---- */
 /* For a graph: memory that the graph allocates counts as there. */

@@ -228,8 +228,8 @@ static void put_text(FILE *f, const char *name, const char *s)
  * DOVETAIL_CHECK_LOG. */
 static void report(const struct dovetail_fault *f)
 {
-    const char *path = getenv("DOVETAIL_CHECK_LOG");
-    FILE *log = path && *path ? fopen(path, "ae") : NULL;
+    const char *path = cu_environment_check_log();
+    FILE *log = *path ? fopen(path, "ae") : NULL;
     if (*cu_environment_checks() && f->kind[0])
         fprintf(stderr, "dovetail: %s: %s\n", f->kind, f->text);
     if (!log)

@@ -9,13 +9,10 @@
  * may wait for another thread that uses the driver. A child of fork() has no device: every entry is
  * CUDA_ERROR_NOT_INITIALIZED there, as with NVIDIA's.
  */
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "softgpu/libcuda/cu-priv.h"
 
-#define MAX_DEVICES 32
 #define STACK 64
 
 unsigned char cu_initialised;
@@ -26,7 +23,7 @@ static pthread_key_t leaving; /* its destructor takes an ending thread's streams
 static bool forked;           /* this is a child of a process that used the driver */
 static _Thread_local unsigned held;
 static _Thread_local uint64_t self; /* number of this thread, 0: not needed yet */
-static struct cu_device device[MAX_DEVICES];
+static struct cu_device device[CU_DEVICES];
 static struct dt_vec(struct CUctx_st *) live;
 static _Thread_local struct CUctx_st *stack[STACK];
 static _Thread_local unsigned depth;
@@ -82,12 +79,6 @@ void cu_unlock(const int *unused)
     pthread_mutex_unlock(&lock);
 }
 
-const char *cu_environment_checks(void)
-{
-    const char *s = getenv("DOVETAIL_CHECK");
-    return s ? s : "";
-}
-
 uint64_t cu_thread(void)
 {
     static uint64_t last;
@@ -118,39 +109,10 @@ CUresult cuInit(unsigned flags)
     CU_REQUIRE(!forked, CUDA_ERROR_NOT_INITIALIZED);
     if (cu_initialised)
         return CUDA_SUCCESS;
-    device[0].model = sg_model_find(getenv("DOVETAIL_SOFTGPU_MODEL"));
-    CU_REQUIRE(device[0].model, CUDA_ERROR_NO_DEVICE);
-    unsigned checks;
-    if (!sg_checks_parse(cu_environment_checks(), &checks)) {
-        fprintf(stderr, "DOVETAIL_CHECK takes race, uninit, barrier, all or none, separated by commas\n");
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (size_t i = 0; i + 1 < MAX_DEVICES && sg_model_at(i); i++)
-        device[i + 1].model = sg_model_at(i);
-    const char *figures = cu_figures(), *at = NULL;
-    size_t of = figures ? strcspn(figures, ":=,") : 0;
-    const char *only = figures && figures[of] == ':' ? figures : NULL; /* "h200:launch_us=…": of that model alone */
-    figures = only ? only + of + 1 : figures;
-    for (size_t i = 0; figures && *figures && i < MAX_DEVICES && device[i].model; i++) {
-        if (only && (strlen(device[i].model->id) != of || memcmp(device[i].model->id, only, of)))
-            continue;
-        static struct sg_model own[MAX_DEVICES];
-        static char id[MAX_DEVICES][16];
-        if (!sg_model_with(device[i].model, figures, &own[i], &at)) {
-            fprintf(stderr,
-                    "DOVETAIL_SOFTGPU_FIGURES takes FIGURE=NUMBER with commas between (softgpu/model/models.def); not "
-                    "\"%.60s\"\n",
-                    at);
-            return CUDA_ERROR_INVALID_VALUE;
-        }
-        /* FNV-1a: an id of its own, so that its times are not taken for the stock model's */
-        uint32_t hash = 2166136261u;
-        for (const char *p = figures; *p; p++)
-            hash = (hash ^ (unsigned char)*p) * 16777619u;
-        snprintf(id[i], sizeof id[i], "%.7s~%07x", own[i].id, hash & 0xfffffff);
-        own[i].id = id[i];
-        device[i].model = &own[i];
-    }
+    const struct sg_model *model[CU_DEVICES] = {0};
+    CU_TRY(cu_environment_models(model));
+    for (size_t i = 0; i < CU_DEVICES; i++)
+        device[i].model = model[i];
     cu_initialised = 1;
     return CUDA_SUCCESS;
 }
@@ -164,7 +126,7 @@ CUresult cuDriverGetVersion(int *version)
 
 CUresult cu_ready(void) { return cu_initialised && !forked ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED; }
 
-struct cu_device *cu_device_at(CUdevice d) { return d >= 0 && d < MAX_DEVICES && device[d].model ? &device[d] : NULL; }
+struct cu_device *cu_device_at(CUdevice d) { return d >= 0 && d < CU_DEVICES && device[d].model ? &device[d] : NULL; }
 
 CUdevice cu_device_ordinal(const struct cu_device *d) { return (CUdevice)(d - device); }
 
@@ -201,8 +163,7 @@ CUresult cu_context_new(struct cu_device *d, unsigned flags, bool primary, struc
     c->dev = d;
     c->flags = flags;
     c->primary = primary;
-    const char *order = getenv("DOVETAIL_SCHEDULE");
-    c->seed = order ? strtoull(order, NULL, 0) : 0;
+    c->seed = cu_environment_schedule();
     sg_checks_parse(cu_environment_checks(), &c->checks);
     c->limit[CU_LIMIT_STACK_SIZE] = 1024;
     c->limit[CU_LIMIT_PRINTF_FIFO_SIZE] = 1 << 20;
