@@ -2,9 +2,9 @@
  *
  * A byte is initialised when a copy, a memset, the host or a kernel wrote it. Global memory: a bit a byte beside each
  * allocation, which lives as long as it (memory/memory.c). Shared memory: a map a block, empty when the block starts.
- * What counts is the load: each byte that it reads has to be written, whether or not the value is used; elements of a
- * vector that go nowhere (`_`) and bytes that an asynchronous copy carries on are not read, the latter stay as
- * uninitialised as they were. Local memory and registers are not looked at.
+ * Every byte that a load reads has to be written, whether or not the value is used. Elements of a vector that go
+ * nowhere (`_`) are not read. Bytes that an asynchronous copy moves are not read either, and stay as uninitialised as
+ * they were. Local memory and registers are not checked.
  *
  * A report is the fault of the launch (with SG_CHECK_TELL the launch goes on, and the first of each kind is kept): the
  * first in the order in which the software device happens to execute, which is the same for the same seed. It names the

@@ -1,10 +1,10 @@
-/* Functions that can be active more than once in a thread: those on a cycle of the call graph. All others are inlined
- * (decode.c). And those that have no body, at the end.
+/* Calls of functions that are not inlined (inline.c): those that can be active more than once in a thread, because they
+ * are on a cycle of the call graph; and, at the end of this file, those that have no body.
  *
- * Each has one body, in front of the kernel's own code, and what makes an activation is kept apart from it
- * (exec/call.c): its local and parameter variables lie in a frame at the row `fp`, in the thread's local memory behind
- * what is static; its registers, and those of the functions of the same cycle, are saved at a call and come back at the
- * return.
+ * A function of a cycle has one body, in front of the kernel's own code. What belongs to one activation is kept apart
+ * from it (exec/call.c): its local and parameter variables lie in a frame at the row `fp`, in the thread's local memory
+ * behind what is static; its registers, and those of the functions of the same cycle, are saved at a call and come back
+ * at the return.
  *
  *     ext[x]     bytes of the caller's frame, of the callee's; number of arguments, of results
  *                each: where it lies with the caller (SG_IN_FRAME: in its frame), where in the callee's frame, bytes

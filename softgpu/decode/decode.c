@@ -1,12 +1,12 @@
 /* From a parsed kernel to the flat array of operations that the executor runs: functions, basic blocks, branches.
  *
- * Registers get their rows in registers.c, constants and variables theirs in vars.c; what an operand means is
- * in operand.c, what an instruction means in inst.c and the files that it names.
+ * Registers get their rows in registers.c, constants and variables in vars.c. operand.c says what an operand means,
+ * inst.c and the files that it names what an instruction means.
  *
- * Device functions are inlined at each call (inline.c), sharing one set of registers and one piece of local
- * memory per function; that is right because a thread is in such a function at most once (the others are in
- * call.c), and it makes a call's end a place where threads meet again. Basic blocks start at labels and after
- * everything that can move threads apart or let them meet.
+ * Device functions are inlined at each call (inline.c). All calls of a function share one set of registers and one
+ * piece of local memory; that is right because a thread is in such a function at most once (call.c has the others), and
+ * it makes a call's end a place where threads meet again. Basic blocks start at labels and after everything that can
+ * move threads apart or let them meet.
  *
  * Errors (an unsupported instruction, an unresolved symbol) are kept in the code; libcuda names them as the module is
  * loaded.

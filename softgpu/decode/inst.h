@@ -1,5 +1,5 @@
-/* Decoding of instructions that compute: the forms that most of them have, shared by arith.c, compare.c,
- * logic.c and move.c. Each of those decodes d->i, or returns SG_ELSEWHERE where it is none of its own.
+/* Inside decode: decoding of instructions that compute. The forms that most of them have are shared by arith.c,
+ * compare.c, logic.c and move.c. Each of those files decodes d->i, or returns SG_ELSEWHERE if another file does.
  */
 #ifndef DT_SOFTGPU_DECODE_INST_H
 #define DT_SOFTGPU_DECODE_INST_H

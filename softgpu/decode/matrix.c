@@ -2,8 +2,8 @@
  * arithmetic.
  *
  * A warp's lanes meet first (a bar.warp.sync of all 32 in front), as these instructions are collectives of the whole
- * warp; once for those of a basic block, which runs with the lanes that it began with. What an instruction is made of
- * stands in code->mma: fragments with type, size and registers.
+ * warp; once for those of a basic block, which runs with the lanes that it began with. The fragments of an
+ * instruction (type, size, registers) are in code->mma.
  *
  * Not here: sparse wgmma, block-scaled mma.
  */

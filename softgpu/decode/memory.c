@@ -1,5 +1,5 @@
-/* Decoding of what touches memory, and of what threads do together: ld st atom red cp.async cvta isspacep, barriers,
- * collectives.
+/* Decoding of accesses to memory, and of what threads do together: ld st atom red cp.async cvta isspacep, barriers,
+ * collectives. This is the last family of instructions: what it does not know is refused by name.
  *
  * A parameter of the kernel read at a constant offset is a launch constant, so that ld.param costs a move. Shared and
  * global accesses of 1 to 8 bytes have lane loops; generic ones try the global loop first and fall back by address;

@@ -1,4 +1,4 @@
-/* Decoding a kernel: the rows of its launch constants, and where its variables lie.
+/* The rows of a kernel's launch constants, and where its variables lie.
  *
  * Every operand that is a constant of the launch (an immediate, an address, a parameter read at a constant offset) is
  * one row of 32 equal lanes; equal ones are shared, by a hash table. The first rows are fixed: zeros, ones, lane

@@ -1,8 +1,8 @@
-/* Memory, one lane at a time: what the lane loops leave over, generic addresses, local and parameter memory, atomics,
- * asynchronous copies; bounds and alignment; and races between blocks.
+/* Accesses to memory, one lane at a time, where no lane loop does them: generic addresses, local and parameter memory,
+ * atomics, asynchronous copies; checks of bounds and alignment; and races between blocks.
  *
- * Generic addresses: bits 56 and up name the window (exec.h); 0 is global memory, which includes module variables of
- * the const space.
+ * Generic addresses: bits 56 and up name the window (state/code.h); 0 is global memory, which includes module variables
+ * of the const space.
  *
  * Races between blocks (SG_CHECK_BLOCKS; check/check.h has the other modes): a shadow of global memory, of every word
  * or, where less of one is touched, of every byte, holds the last writing block and the reading block, or "several". A

@@ -1,5 +1,4 @@
-/* Inside softgpu: bit and number operations of PTX as C expressions, written so that gcc can do them for many lanes at
- * once.
+/* Inside exec: operations of PTX on bits and numbers, as C expressions that gcc can compile for many lanes at once.
  *
  * Everything here gives the same bits on every CPU: integer operations, IEEE operations rounded once, and polynomials
  * evaluated in double in a fixed order (the build passes -ffp-contract=off). Sources: PTX ISA 9.0 §9.7.

@@ -1,4 +1,4 @@
-/* The lane loops for x86-64 level 3: AVX2, FMA. See lanes.inc and matrix.inc; chosen by sg_isa() in exec.c. */
+/* The lane loops for x86-64 level 3: AVX2, FMA. See lanes.inc and matrix.inc; chosen by sg_isa() in isa.c. */
 #if defined(__x86_64__) && !defined(__clang__)
 #pragma GCC target("arch=x86-64-v3")
 #define SG_TABLE sg_lanes_v3

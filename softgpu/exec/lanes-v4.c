@@ -1,4 +1,4 @@
-/* The lane loops for x86-64 level 4: AVX-512. See lanes.inc and matrix.inc; chosen by sg_isa() in exec.c. */
+/* The lane loops for x86-64 level 4: AVX-512. See lanes.inc and matrix.inc; chosen by sg_isa() in isa.c. */
 #if defined(__x86_64__) && !defined(__clang__)
 #pragma GCC target("arch=x86-64-v4,prefer-vector-width=512")
 #define SG_TABLE sg_lanes_v4

@@ -9,7 +9,7 @@
  *     depth of a block   0 where it waits for nobody, else one more than the deepest that it waits for
  *     part               blocks that start one after the other and are of one depth: counters of its own
  *
- * What comes of it is a record (struct sg_talk; model/talk.c). Not followed: flags that are set by fences and relaxed
+ * The result is a record (struct sg_talk; model/talk.c). Not followed: flags that are set by fences and relaxed
  * accesses.
  */
 #include "softgpu/exec/exec-priv.h"

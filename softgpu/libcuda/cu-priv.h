@@ -326,8 +326,8 @@ const char *cu_given_figures(void); /* of the timing models, by dovetailSetFigur
 
 /* ---- environment.c: all that the driver reads from the environment ---- */
 /* The models of the devices: the one that DOVETAIL_SOFTGPU_MODEL names, then all that there are; NULL behind the last.
- * Those that DOVETAIL_SOFTGPU_FIGURES is about have its figures. Where one of these or DOVETAIL_CHECK has a wrong value,
- * an error, with the reason on stderr. */
+ * Those that DOVETAIL_SOFTGPU_FIGURES is about have its figures. A wrong value of one of these, or of DOVETAIL_CHECK,
+ * is an error; the last two say why on stderr. */
 CUresult cu_environment_models(const struct sg_model *ret[CU_DEVICES]);
 const char *cu_environment_checks(void);    /* DOVETAIL_CHECK, "" where it is not set */
 const char *cu_environment_check_log(void); /* DOVETAIL_CHECK_LOG, "" where it is not set */

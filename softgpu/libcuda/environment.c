@@ -1,4 +1,5 @@
-/* What the environment says: the devices of cuInit, the seed and the checking modes of new contexts, the log of findings.
+/* What the environment says: the devices that cuInit makes, the seed and the checking modes of new contexts, the log of
+ * findings.
  *
  * README.md has the list. Nothing else of the driver calls getenv. DOVETAIL_CHECK and DOVETAIL_CHECK_LOG are read again
  * for each fault; the others are read by cuInit or when a context is made.

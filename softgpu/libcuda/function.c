@@ -1,4 +1,4 @@
-/* What a function needs and may use; occupancy.
+/* Attributes of functions: what they need and may use; occupancy.
  *
  * Registers are what sg_kernel_info says: an estimate from liveness until dovetailFuncSetResources gives ptxas's
  * number.

@@ -1,13 +1,13 @@
-/* Nodes of a graph that no edge orders, side by side: what a launch that waits too late, or not at all, does on
- * hardware.
+/* Runs the nodes of a graph that no edge orders side by side. So a launch that waits too late for another one, or not
+ * at all, does here what it may do on hardware.
  *
  * A node may start when all that it depends on has ended; over a programmatic edge, when every block of that kernel has
  * executed griddepcontrol.launch_dependents, or ended. griddepcontrol.wait lets a warp go on when the kernels at the
  * node's programmatic edges have ended. Nothing else waits: a kernel that leaves without waiting ends, whatever it
- * depends on, so whoever relies on more than that is found out.
+ * depends on, so a program that relies on more than that is found out.
  *
  * Each kernel has a thread, and one of all the threads runs: the turn passes here, from kernel to kernel, between
- * helpings of work of their blocks (softgpu/launch.c). Which one comes next is drawn from the schedule's seed. How much
+ * helpings of work of their blocks (softgpu/launch/worker.c). The schedule's seed draws which one comes next. How much
  * is delayed, by seed modulo 4:
  *
  *     1, 2   every fourth node is late: it has a turn only when no other can go on, so all that does not wait for it
@@ -15,9 +15,9 @@
  *     3      whole kernels, in any order that the edges allow
  *     0      any of them alike
  *
- * Only with a schedule, no checking mode (their clocks know one launch at a time), and kernels, copies and memsets
- * alone; else graph-exec.c runs node after node. The driver's lock is held all the while, so memory stays as it is. A
- * fault of one kernel stops the others.
+ * This happens only with a schedule, without checking modes (their clocks know one launch at a time), and in graphs of
+ * kernels, copies and memsets alone; otherwise graph-exec.c runs node after node. The driver's lock is held all the
+ * while, so memory stays as it is. A fault of one kernel stops the others.
  */
 #include <errno.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* The launch calls of before CUDA 4, still in cuda.h: block shape and parameters are set on the function, then it is
- * launched.
+/* The launch calls from before CUDA 4, which are still in cuda.h: block shape and parameters are set on the function,
+ * then it is launched.
  *
  * They are kept with the function and end in cuLaunchKernel with a packed parameter buffer.
  */

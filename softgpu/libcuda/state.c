@@ -5,7 +5,7 @@
  * device's memory exists from its first context to its last. Contexts of one device share its address space (a real
  * device separates them).
  *
- * The lock is recursive. While a host function of the program runs it is let go of (cu_call_host), so that the function
+ * The lock is recursive. It is released while a host function of the program runs (cu_call_host), so that the function
  * may wait for another thread that uses the driver. A child of fork() has no device: every entry is
  * CUDA_ERROR_NOT_INITIALIZED there, as with NVIDIA's.
  */

@@ -1,6 +1,7 @@
 /* Streams.
  *
- * Their order is kept by running everything in the order of the calls; what may overlap is the timeline's matter.
+ * Everything runs in the order of the calls, which keeps the order of each stream. What overlaps in time is decided by
+ * the timeline (timeline.c).
  */
 #include <stdlib.h>
 

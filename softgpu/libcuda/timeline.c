@@ -3,9 +3,9 @@
  * Each launch, copy, memset and event record appends a sg_work to its context's log with what it comes after: the
  * newest work of its stream, the events it waits for, and the rules of the default stream (work of the default stream
  * follows all ordinary streams' work and is followed by it; CU_STREAM_NON_BLOCKING streams stand apart). A flush
- * simulates the whole log (sg_timeline), gives events their times and starts an empty log at the modelled end. Flushed
- * are: a query for a time, a wait that covers everything, a graph launch, a log that grew long. What is in two
- * different logs never overlaps: that is where the model is coarse.
+ * simulates the whole log (sg_timeline), gives events their times and starts an empty log at the modelled end. The log
+ * is flushed by a query for a time, by a wait that covers everything, by a graph launch, and when it has grown long.
+ * Works in two different logs never overlap: the model is coarse there.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,11 +1,12 @@
-/* Inside softgpu: the table of allocations as the executor sees it (memory.c).
+/* Device memory for the rooms above: the table of allocations, and what launches need of it. What libcuda uses is in
+ * sg.h.
  *
  * A launch works on a snapshot: `sg_mem_pin` takes the execution lock, so that nothing that the launch can reach is
  * freed under it; sg_mem_free and sg_mem_unregister wait for that lock. New allocations may be made meanwhile; the
  * running launch does not see them.
  */
-#ifndef DT_SOFTGPU_MEM_H
-#define DT_SOFTGPU_MEM_H
+#ifndef DT_SOFTGPU_MEMORY_H
+#define DT_SOFTGPU_MEMORY_H
 
 #include <pthread.h>
 
