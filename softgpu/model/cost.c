@@ -1,0 +1,204 @@
+/* What a kernel costs on the modelled GPU: the mean of its blocks, its heaviest and its light ones, and its traffic.
+ *
+ * A block, from its kernel's mean: `issue`, microseconds of an SM that nothing else uses, is the largest of
+ * instructions over 128 a clock, each pipe's operations over its lanes, shared bytes over 128 a clock, global sectors
+ * over 64 bytes a clock, tensor flops; `floor`, what it takes however empty the SM is: block start, plus for a thread
+ * of the busiest warp 2 clocks an instruction (4 clocks latency, two independent chains), memory instructions at L2 or
+ * DRAM latency with 4 in flight, shared ones at 24 clocks with 4 in flight, 24 clocks a barrier, and a block of fewer
+ * than 4 warps uses only so many of the 4 schedulers. One block carries max_block_share times the mean, light ones
+ * (those that leave at once, or do nothing but prefetch) their own share and come last; the mean is that of the others.
+ *
+ * Traffic: L2 carries the sectors that warps touch; DRAM carries distinct sectors times a miss fraction of the
+ * timeline, 0 where all works together fit the L2 (a replayed graph is warm), else 1 - L2 size / footprint. What a
+ * kernel prefetches is DRAM traffic of its own, and not of the later kernel that reads it, as far as the L2 has held it
+ * meanwhile.
+ *
+ * A kernel whose blocks wait for each other (struct sg_talk) is made of parts, each with counters of its own.
+ */
+#include "softgpu/model/timing-priv.h"
+
+#include <stdlib.h>
+
+#include "base/alloc.h"
+
+#define ALU_CLOCKS 2.0
+#define SHARED_CLOCKS 24.0
+#define BARRIER_CLOCKS 24.0
+#define IN_FLIGHT 4.0
+#define SHARED_BYTES_CLOCK 128.0
+#define GLOBAL_BYTES_CLOCK 64.0
+#define ISSUE_CLOCK 128.0
+#define MAX_WAVES 64 /* more are simulated as this many of longer blocks */
+/* blocks of a kernel that are followed one by one where they wait for each other; of more, a part waits for all before
+ * it */
+#define MAX_EACH 4096
+
+static inline double over(double a, double b) { return b > 0 ? a / b : 0; }
+
+static inline uint64_t up(uint64_t v, uint64_t unit) { return unit ? (v + unit - 1) / unit * unit : v; }
+
+/* The part of the work's sectors that comes from DRAM. What an earlier launch of the timeline prefetched does not, as
+ * far as the L2 has held it: L2 size over all sectors touched from that launch on, at most all of it. */
+static double miss_of(const struct sg_sim *s, const struct sg_work *w)
+{
+    double want = (double)w->stats.fetched_read_bytes,
+           all = (double)w->stats.unique_read_bytes + (double)w->stats.unique_write_bytes;
+    double found = 0, between = want;
+    if (want <= 0 || all <= 0)
+        return s->miss;
+    for (uint32_t i = (uint32_t)(w - s->w); i-- > 0 && found < want;) {
+        const struct sg_work *x = &s->w[i];
+        if (x->kind == SG_WORK_KERNEL) {
+            between += (double)x->stats.unique_read_bytes + (double)x->stats.unique_write_bytes;
+            found += (double)x->stats.prefetched_bytes;
+        } else {
+            between += (double)x->bytes;
+        }
+    }
+    double held = between <= (double)s->m->l2_bytes ? 1 : (double)s->m->l2_bytes / between;
+    return s->miss * (1 - held * (found < want ? found : want) / all);
+}
+
+static double mean_l2_ns(const struct sg_model *m) /* data lies in either half alike */
+{
+    return m->l2_halves > 1 ? (m->l2_near_ns + m->l2_far_ns) / 2 : m->l2_near_ns;
+}
+
+/* How many blocks like the mean of the ordinary ones do the work of all. */
+static double units(const struct sg_sim_kern *k, const struct sg_stats *st, uint32_t blocks)
+{
+    if (k->talk || !st->light_blocks || st->light_blocks >= blocks || st->light_instructions >= st->instructions)
+        return blocks;
+    return (double)(blocks - st->light_blocks) *
+           ((double)st->instructions / (double)(st->instructions - st->light_instructions));
+}
+
+/* Microseconds an SM is busy with the mean of these blocks, and what a block takes at least. */
+static void block_cost(const struct sg_sim *s, const struct sg_work *w, const struct sg_stats *st, uint32_t blocks,
+                       struct sg_sim_kern *k)
+{
+    const struct sg_model *m = s->m;
+    double n = units(k, st, blocks), threads = n * w->threads, warps = (w->threads + 31) / 32;
+    double pad = warps * 32 / w->threads; /* lanes of a partial warp are issued too */
+    double c = (double)st->instructions * pad / ISSUE_CLOCK;
+    c = max2(c, over((double)st->fp32 * pad, m->fp32_lanes));
+    c = max2(c, over((double)st->fp64 * pad, m->fp64_lanes));
+    c = max2(c, over((double)st->integer * pad, m->int_lanes));
+    c = max2(c, over((double)st->sfu * pad, m->sfu_lanes));
+    c = max2(c, over((double)st->memory * pad, m->lsu_lanes));
+    c = max2(c, over((double)st->tensor_flops, m->tensor_flops));
+    c = max2(c, (double)st->shared_bytes / SHARED_BYTES_CLOCK);
+    double global = (double)st->global_read_bytes + (double)st->global_write_bytes;
+    c = max2(c, global / GLOBAL_BYTES_CLOCK);
+    c = max2(c, over((double)st->cluster_bytes, m->dsm_bytes_clock));
+    k->issue = c / n / s->clocks_us;
+    double miss = miss_of(s, w);
+
+    double shared_ops = (double)st->shared_bytes / 4, cluster_ops = (double)st->cluster_accesses;
+    if (shared_ops > (double)st->memory - cluster_ops)
+        shared_ops = (double)st->memory - cluster_ops;
+    double global_ops = (double)st->memory - cluster_ops - shared_ops;
+    double l2_ns = mean_l2_ns(m), latency_us = (l2_ns + miss * (m->dram_latency_ns - l2_ns)) / 1000;
+    /* What the busiest warp does for what the mean thread does: idle warps of a block make no other faster, divergence
+     * is serial. */
+    double busy = st->longest && st->instructions ? (double)st->longest / n / ((double)st->instructions / threads) : 1;
+    double floor = (double)st->instructions / threads * ALU_CLOCKS / s->clocks_us;
+    floor += shared_ops / threads * SHARED_CLOCKS / IN_FLIGHT / s->clocks_us;
+    floor += global_ops / threads * latency_us / IN_FLIGHT;
+    floor += cluster_ops / threads * m->dsm_ns / 1000 / IN_FLIGHT;
+    floor *= max2(busy, 1);
+    floor += (double)st->barriers / threads * BARRIER_CLOCKS / s->clocks_us;
+    floor += (double)st->cluster_syncs / threads * m->cluster_sync_ns / 1000;
+    if (global_ops > 0)
+        floor = max2(floor, latency_us);
+    if (warps < 4)
+        floor = max2(floor, k->issue * 4 / warps);
+    k->floor = floor + m->block_start_ns / 1000;
+    if (k->talk) /* its number from a counter; a signal's way to the L2, and that of the poll that sees it */
+        k->floor += (k->part ? 3 : 1) * l2_ns / 1000;
+    k->l2 = (global + (double)st->prefetched_bytes) / n;
+    k->dram = (((double)st->unique_read_bytes + (double)st->unique_write_bytes) * miss +
+               (double)st->prefetched_bytes * s->miss) /
+              n;
+}
+
+/* Kernels are kept in program order: move the one at i forward. */
+static void insert_in_order(struct sg_sim *s, size_t i)
+{
+    for (; i > 0 && s->kern.p[i - 1].work > s->kern.p[i].work; i--) {
+        struct sg_sim_kern t = s->kern.p[i];
+        s->kern.p[i] = s->kern.p[i - 1];
+        s->kern.p[i - 1] = t;
+        for (size_t g = 0; g < s->group.n; g++)
+            if (s->group.p[g].live && s->group.p[g].kern == i - 1)
+                s->group.p[g].kern = (uint32_t)i;
+            else if (s->group.p[g].live && s->group.p[g].kern == i)
+                s->group.p[g].kern = (uint32_t)i - 1;
+    }
+}
+
+/* One kernel, or part of one, made of `blocks` blocks with these counters. */
+static int start_part(struct sg_sim *s, struct sg_sim_kern k, const struct sg_stats *st, uint32_t blocks,
+                      unsigned resident)
+{
+    struct sg_work *w = &s->w[k.work];
+    block_cost(s, w, st, blocks, &k);
+    k.length = k.heavy = 1;
+    k.to_place = blocks;
+    k.warps = (w->threads + 31) / 32;
+    uint64_t per_warp = up((uint64_t)w->registers * 32, s->m->reg_unit); /* a warp's registers are in one quarter */
+    k.regs = per_warp ? s->m->regs_sm / (s->m->regs_sm / 4 / per_warp * 4) * k.warps : 0;
+    k.shared = up((uint64_t)w->shared_bytes + s->m->shared_reserved, s->m->shared_unit);
+    uint64_t most = (uint64_t)resident * s->m->sms * MAX_WAVES / k.cluster * k.cluster;
+    if (k.to_place > most && !k.each)
+        k.to_place = most;
+    double n = (double)k.to_place, all = units(&k, st, blocks), mean = all / n;
+    double share = (st->max_block_share > 1 ? st->max_block_share : 1) * (all / blocks);
+    if (share > all)
+        share = all;
+    if (all < blocks) { /* there are light ones */
+        double light = all * ((double)st->light_instructions / (double)st->instructions),
+               many = n * ((double)st->light_blocks / blocks) + 0.5;
+        k.nlight = (uint64_t)many < k.to_place ? (uint64_t)many : k.to_place - 1;
+        k.light = k.nlight ? max2(light / (double)k.nlight, s->m->block_start_ns / 1000 / k.floor) : 0;
+        all -= k.nlight ? light : 0;
+        n -= (double)k.nlight;
+        mean = all / n;
+    }
+    if (!k.each) {
+        k.heavy = max2(mean, share);
+        k.length = n > 1 ? (all - k.heavy) / (n - 1) : k.heavy;
+    }
+    k.live = k.to_place;
+    double longest = (double)st->longest;
+    k.prologue = longest > 0 ? (double)st->before_wait / longest : 0;
+    k.trigger = longest > 0 ? (double)st->before_trigger / longest : 1;
+    if (!dt_push(&s->kern, k))
+        return DT_E_NOMEM;
+    insert_in_order(s, s->kern.n - 1);
+    return 0;
+}
+
+int sg_sim_start(struct sg_sim *s, uint32_t i)
+{
+    struct sg_work *w = &s->w[i];
+    struct sg_sim_kern k = {.work = i, .cluster = w->cluster ? w->cluster : 1};
+    struct sg_occupancy o = sg_occupancy(s->m, w->threads, w->registers, w->shared_bytes);
+    if (!o.blocks_per_sm || w->blocks % k.cluster || (k.cluster > 1 && !sg_clusters(s->m, o.blocks_per_sm, k.cluster)))
+        return DT_E_LAUNCH;
+    k.talk = w->stats.talk && w->stats.talk <= UINT32_MAX ? sg_talk_find((uint32_t)w->stats.talk) : NULL;
+    if (!k.talk || k.talk->nblock != w->blocks)
+        return k.talk = NULL, start_part(s, k, &w->stats, w->blocks, o.blocks_per_sm);
+    k.each = w->blocks <= MAX_EACH;
+    if (k.each && !s->ended && !(s->ended = dt_calloc(s->n, sizeof *s->ended)))
+        return DT_E_NOMEM;
+    if (k.each && !(s->ended[i] = dt_calloc(w->blocks, 1)))
+        return DT_E_NOMEM;
+    int r = 0;
+    for (uint32_t p = 0; p < k.talk->npart && !r; p++) {
+        k.part = p;
+        k.next = k.talk->part[p].first;
+        r = start_part(s, k, &k.talk->part[p].stats, k.talk->part[p].blocks, o.blocks_per_sm);
+    }
+    return r;
+}

@@ -1,0 +1,67 @@
+/* Inside the simulation of modelled time: its state, for timing.c (events), cost.c (what a kernel costs) and place.c
+ * (which blocks run where).
+ */
+#ifndef DT_SOFTGPU_TIMING_PRIV_H
+#define DT_SOFTGPU_TIMING_PRIV_H
+
+#include "base/vec.h"
+#include "softgpu/sg.h"
+
+#define SG_NO_INDEX UINT32_MAX
+
+struct sg_sim_kern { /* a kernel that runs, or a part of one */
+    uint32_t work;
+    const struct sg_talk *talk; /* whose blocks wait for each other; NULL: they do not */
+    uint32_t part, next;        /* of `talk`; the block that is placed next */
+    bool each;                  /* they are followed one by one */
+    uint64_t to_place, live;
+    double issue, floor, l2, dram; /* per block: us, us, bytes, bytes */
+    /* work of an ordinary block, of the heaviest, of one that leaves at once, 1 = the mean */
+    double length, heavy, light;
+    uint64_t nlight; /* how many of the last ones to place */
+    /* parts of a block's work before it waits for prerequisites, before it lets dependents start */
+    double prologue, trigger;
+    bool heavy_placed;
+    uint64_t warps, regs, shared; /* what a block occupies */
+    uint32_t cluster;             /* blocks that start together in one GPC */
+};
+
+struct sg_sim_group { /* blocks of one kernel that started together on one SM */
+    uint32_t sm, kern, count, next;
+    double left, rate, length;
+    bool live;
+    /* followed by itself: its number; of its waits, how many are over, and signals of the next one */
+    uint32_t block, wait, met;
+};
+
+struct sg_sim_sm {
+    uint64_t warps, regs, shared;
+    uint32_t blocks, first;
+};
+
+struct sg_sim {
+    const struct sg_model *m;
+    struct sg_work *w;
+    uint32_t n;
+    double now, clocks_us, miss;
+    struct sg_sim_sm *sm;
+    struct dt_vec(struct sg_sim_kern) kern;   /* running, in program order; finished ones stay until compacted */
+    struct dt_vec(struct sg_sim_group) group; /* free ones are chained through next from free_group */
+    uint32_t free_group, ngroup;
+    uint32_t *waits, *out, *out_at; /* open dependencies; dependents in rows */
+    uint8_t *state;                 /* enum state of timing.c */
+    struct dt_vec(uint32_t) ready;  /* may start at w.start_us; or run until w.end_us (copies) */
+    double *issue_at;               /* when the host has issued it */
+    double *trigger_us;             /* when all its blocks had triggered; negative: not yet */
+    uint8_t **ended;                /* by work, of those whose blocks are followed: by block */
+    uint32_t done;
+};
+
+static inline double max2(double a, double b) { return a > b ? a : b; }
+
+/* cost.c: work i, a kernel, begins: its blocks are there to be placed. DT_E_LAUNCH: none of them fits an SM. */
+int sg_sim_start(struct sg_sim *s, uint32_t i);
+/* place.c: give every SM what fits, the emptiest first, kernels in program order. */
+int sg_sim_place(struct sg_sim *s);
+
+#endif
