@@ -2,8 +2,8 @@
  * compiler could fuse a multiply and an add) gives the same bits; so do the counters of a launch on any number of CPU
  * threads and with any set of lane loops.
  *
- * tests/unit/meson.build compiles the simulation (softgpu/model/timing.c and its neighbours) once more for each variant,
- * its functions renamed.
+ * tests/unit/meson.build compiles the simulation (softgpu/model/timing.c and its neighbours) once more for each
+ * variant, its functions renamed.
  */
 #include <setjmp.h>
 #include <stdarg.h>
