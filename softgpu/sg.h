@@ -1,9 +1,9 @@
-/* The software CUDA device, inside: what libcuda/ (the driver API) uses of the executor, the memory and the timing
- * model.
+/* The software CUDA device, for libcuda/ (the driver API) and for tests: models, memory, modules, launches, time. The
+ * rooms of softgpu/ share it too; what they have among each other is in headers of their own.
  *
  * Addresses: a device address is the host address of the same byte, so that a load is one range check and one access.
- * Shared and local memory are reached by generic addresses through two reserved windows (window base + offset; see
- * sg_window). Every access to global memory is checked against the table of allocations.
+ * Shared and local memory are reached by generic addresses through reserved windows (window base + offset; SG_WINDOW_*
+ * in state/code.h). Every access to global memory is checked against the table of allocations.
  *
  * Threads: an sg_device may be used by several host threads; launches are executed one at a time (by the caller's
  * thread, with a pool of CPU threads for the blocks).
@@ -124,7 +124,7 @@ const struct sg_kernel_info *sg_kernel_info(const struct sg_kernel *k);
 /* What ptxas said (dovetail passes it through the extension entry `dovetailFuncSetResources`). */
 void sg_kernel_set_resources(struct sg_kernel *k, uint32_t registers);
 
-/* ---- execution (exec*.c) ----------------------------------------------------------------------------------------- */
+/* ---- execution (launch/launch.c) --------------------------------------------------------------------------------- */
 /* Checking modes (check/check.h, docs/CHECKING.md). A finding ends the launch with an sg_fault. */
 enum sg_checks {
     /* two blocks touch a byte, one writing, whatever orders them: fast, for kernels whose blocks are independent */
