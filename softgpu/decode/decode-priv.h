@@ -95,7 +95,7 @@ struct sg_address { /* [a + imm]; flags: SG_A64 */
 #define SG_TEMPS 24  /* rows of 256 bytes */
 #define SG_PTEMPS 16 /* temporary predicates */
 
-/* ---- decode.c: a kernel; emitting operations ---- */
+/* ---- decode.c: a kernel; emitting operations --------------------------------------------------------------------- */
 /* fails only with DT_E_NOMEM; other errors are in the code */
 int sg_decode(struct sg_kernel *k, bool checked, struct sg_code **ret);
 void sg_code_free(struct sg_code *c);
@@ -111,10 +111,10 @@ int sg_decode_function(struct sg_dec *d, const struct ptx_function *f); /* its b
 struct sg_fn_regs *sg_find_fn(struct sg_dec *d, const struct ptx_function *f);
 bool sg_may_reach(const struct ptx_inst *i, const struct ptx_function *g); /* may the indirect call reach g? */
 
-/* ---- registers.c ---- */
+/* ---- registers.c ------------------------------------------------------------------------------------------------- */
 int sg_assign_registers(struct sg_dec *d, struct sg_fn_regs *fn);
 
-/* ---- vars.c: constants and variables ---- */
+/* ---- vars.c: constants and variables ----------------------------------------------------------------------------- */
 uint32_t sg_konst(struct sg_dec *d, uint64_t bits, bool wide); /* the row of a constant */
 int sg_fixed_konst(struct sg_dec *d);                          /* the rows that every kernel has */
 uint64_t sg_dynamic_at(const struct sg_dec *d);                /* where dynamic shared memory begins */
@@ -123,7 +123,7 @@ int sg_place_vars(struct sg_dec *d);                           /* shared memory 
 int sg_var_address(struct sg_dec *d, const struct ptx_var *v, uint64_t *ret);
 bool sg_is_kernel_param(const struct sg_dec *d, const struct ptx_var *v);
 
-/* ---- operand.c: the row of an operand. A destination's value may be copied from it after the instruction ---- */
+/* ---- operand.c: the row of an operand. A destination's value may be copied from it after the instruction --------- */
 unsigned sg_width(enum ptx_type t);  /* of a register: 0 predicate, 4, 8, 16 */
 uint32_t sg_temp(struct sg_dec *d);  /* a row of 32 64-bit lanes; two in a row for 128 bits */
 uint32_t sg_ptemp(struct sg_dec *d); /* a predicate */
@@ -135,7 +135,7 @@ uint32_t sg_pred_dest(struct sg_dec *d, const struct ptx_opnd *o);
  * and true. */
 bool sg_alias(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t, uint32_t a);
 
-/* ---- inline.c, call.c: calls ---- */
+/* ---- inline.c, call.c: calls ------------------------------------------------------------------------------------- */
 int sg_decode_call(struct sg_dec *d); /* the call at hand */
 /* Move a register or constant of a call to (or, of a result, from) its place in local memory. */
 int sg_move_param(struct sg_dec *d, const struct ptx_opnd *o, const struct ptx_var *p, uint64_t at, bool result);
@@ -148,7 +148,7 @@ bool sg_in_frame(const struct sg_dec *d, const struct ptx_var *v);
 int sg_call_extern(struct sg_dec *d, const struct ptx_function *g);
 bool sg_is_touch(const struct ptx_inst *i); /* a call of the last of these */
 
-/* ---- inst.c, memory.c and the files of other families: d->i, which is neither label nor control nor call ---- */
+/* ---- inst.c, memory.c and the files of other families: d->i, which is neither label nor control nor call --------- */
 int sg_decode_inst(struct sg_dec *d);
 int sg_decode_memory(struct sg_dec *d); /* what no other family knows: an error that names it */
 int sg_decode_video(struct sg_dec *d);
@@ -161,7 +161,7 @@ int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_addr
 /* The space in which an access to `o` really happens. */
 unsigned sg_real_space(struct sg_dec *d, const struct ptx_opnd *o, unsigned space);
 
-/* ---- module.c ---- */
+/* ---- module.c ---------------------------------------------------------------------------------------------------- */
 /* Where %envreg1 (high half) and %envreg2 (low half) say that a grid's barrier lies: 64 zeroed bytes a module. 0: no
  * memory. Under its lock. */
 uint64_t sg_grid_workspace(struct sg_module *m);

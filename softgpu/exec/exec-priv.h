@@ -20,12 +20,20 @@ extern const struct sg_products sg_products_v1, sg_products_v3, sg_products_v4;
 const struct sg_products *sg_isa_products(void); /* those for this CPU */
 
 /* ---- warp.c ------------------------------------------------------------------------------------------------------ */
+static inline void sg_unpark(struct sg_warp *w, uint32_t i) { w->frag[i] = w->frag[--w->nfrag]; }
 void sg_park(struct sg_warp *w, const struct sg_op *op, uint32_t mask, enum sg_frag_state state, unsigned bar);
 const struct sg_op *sg_switch(struct sg_warp *w, const struct sg_op *bb); /* at a BB, with other fragments waiting */
 const struct sg_op *sg_out_of_fuel(struct sg_warp *w, const struct sg_op *bb);
 /* The warp waits for the others of its warpgroup at `op`, to go on behind it. *ret_last: it is the last one, and works
  * for all. If not, return what this returns. A fault if they meet at different instructions. */
 const struct sg_op *sg_meet_group(struct sg_warp *w, const struct sg_op *op, bool *ret_last);
+
+/* ---- collective.c ------------------------------------------------------------------------------------------------ */
+/* Nothing of the warp can run: execute waiting collectives of one kind together, if that completes any; their fragments
+ * move on. False: it does not. */
+bool sg_joint(struct sg_warp *w);
+
+/* ---- extern.c ---------------------------------------------------------------------------------------------------- */
 /* Parameter `k` of an extern call, results behind arguments: where it lies in the lane's local memory. */
 uint8_t *sg_call_param(struct sg_warp *w, const struct sg_op *op, unsigned lane, unsigned k);
 

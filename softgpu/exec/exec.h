@@ -39,7 +39,7 @@ sg_handler sg_griddepcontrol; /* op->sub: 0 wait, 1 launch_dependents */
  * how in op->sub; record.h). */
 sg_handler sg_vprintf, sg_assertfail, sg_malloc, sg_free, sg_touch;
 
-/* ---- barriers and collectives (warp.c): op->sub says which ------------------------------------------------------- */
+/* ---- barriers and collectives (warp.c, collective.c): op->sub says which ----------------------------------------- */
 sg_handler sg_bar, sg_bar_result, sg_collective;
 enum sg_collective {
     SG_SYNC,

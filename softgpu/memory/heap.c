@@ -6,7 +6,7 @@
  * Kernels that use the heap run on one CPU thread (code->ordered), so the same launches give the same addresses, and
  * nothing here needs a lock.
  *
- * The calls of kernels are in exec/malloc.c.
+ * The calls of kernels are in exec/extern.c.
  */
 #include "softgpu/memory/memory.h"
 
