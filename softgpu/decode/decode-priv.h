@@ -150,12 +150,11 @@ bool sg_is_touch(const struct ptx_inst *i); /* a call of the last of these */
 
 /* ---- inst.c, memory.c and the files of other families: d->i, which is neither label nor control nor call --------- */
 int sg_decode_inst(struct sg_dec *d);
-int sg_decode_memory(struct sg_dec *d); /* what no other family knows: an error that names it */
 int sg_decode_video(struct sg_dec *d);
 int sg_decode_matrix(struct sg_dec *d);
 int sg_decode_mbarrier(struct sg_dec *d);
 int sg_decode_bulk(struct sg_dec *d);
-/* memory.c: emit an operation that only checked code has */
+/* sync.c: emit an operation that only checked code has */
 int sg_decode_check(struct sg_dec *d, enum sg_check_op sub, unsigned type, uint64_t imm);
 int sg_decode_address(struct sg_dec *d, const struct ptx_opnd *o, struct sg_address *ret);
 /* The space in which an access to `o` really happens. */

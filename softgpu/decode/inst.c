@@ -1,7 +1,7 @@
 /* Decoding of one instruction: which family it belongs to, and the forms that most instructions have (destination and
  * one to three sources, with a rounding mode and modifiers).
  *
- * The families are asked in turn; the last one, memory (memory.c), refuses by name what it does not know.
+ * The families are asked in turn; what none of them knows is refused by name.
  */
 #include "softgpu/decode/inst.h"
 
@@ -129,14 +129,64 @@ uint32_t sg_dec_half(struct sg_dec *d, const struct ptx_opnd *o, enum ptx_type t
     return r;
 }
 
+/* The families that have files of their own, and what no family knows. */
+static int other(struct sg_dec *d)
+{
+    const struct ptx_inst *i = d->i;
+    if (ptx_video_lanes(i->op))
+        return sg_decode_video(d);
+    switch (i->op) {
+    case PTX_OP_MBARRIER_INIT:
+    case PTX_OP_MBARRIER_INVAL:
+    case PTX_OP_MBARRIER_EXPECT_TX:
+    case PTX_OP_MBARRIER_COMPLETE_TX:
+    case PTX_OP_MBARRIER_ARRIVE:
+    case PTX_OP_MBARRIER_ARRIVE_EXPECT_TX:
+    case PTX_OP_MBARRIER_ARRIVE_DROP:
+    case PTX_OP_MBARRIER_ARRIVE_DROP_EXPECT_TX:
+    case PTX_OP_MBARRIER_TEST_WAIT:
+    case PTX_OP_MBARRIER_TRY_WAIT:
+    case PTX_OP_MBARRIER_PENDING_COUNT:
+    case PTX_OP_CP_ASYNC_MBARRIER_ARRIVE: return sg_decode_mbarrier(d);
+    case PTX_OP_CP_ASYNC_BULK:
+    case PTX_OP_CP_ASYNC_BULK_PREFETCH:
+    case PTX_OP_CP_REDUCE_ASYNC_BULK:
+    case PTX_OP_CP_ASYNC_BULK_TENSOR:
+    case PTX_OP_CP_ASYNC_BULK_PREFETCH_TENSOR:
+    case PTX_OP_CP_REDUCE_ASYNC_BULK_TENSOR:
+    case PTX_OP_TENSORMAP_REPLACE:
+    case PTX_OP_TENSORMAP_CP_FENCEPROXY: return sg_decode_bulk(d);
+    case PTX_OP_WGMMA_MMA_ASYNC:
+    case PTX_OP_WGMMA_FENCE:
+    case PTX_OP_WGMMA_COMMIT:
+    case PTX_OP_WGMMA_WAIT:
+    case PTX_OP_MMA_SP:
+    case PTX_OP_MMA_SP_ORDERED:
+    case PTX_OP_MMA:
+    case PTX_OP_WMMA_MMA:
+    case PTX_OP_WMMA_LOAD_A:
+    case PTX_OP_WMMA_LOAD_B:
+    case PTX_OP_WMMA_LOAD_C:
+    case PTX_OP_WMMA_STORE_D:
+    case PTX_OP_LDMATRIX:
+    case PTX_OP_STMATRIX:
+    case PTX_OP_MOVMATRIX: return sg_decode_matrix(d);
+    case PTX_OP_OPAQUE:
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%.160s`", i->text ? i->text : "");
+    default:
+        return sg_dec_error(d, DT_E_UNSUPPORTED, "the software device cannot run `%s`",
+                            ptx_op_info((enum ptx_op)i->op)->mnemonic);
+    }
+}
+
 int sg_decode_inst(struct sg_dec *d)
 {
     static int (*const family[])(struct sg_dec *) = {sg_decode_arith, sg_decode_compare, sg_decode_logic,
-                                                     sg_decode_move};
+                                                     sg_decode_move,  sg_decode_memory,  sg_decode_sync};
     for (unsigned k = 0; k < sizeof family / sizeof *family; k++) {
         int r = family[k](d);
         if (r != SG_ELSEWHERE)
             return r;
     }
-    return ptx_video_lanes(d->i->op) ? sg_decode_video(d) : sg_decode_memory(d);
+    return other(d);
 }

@@ -1,5 +1,5 @@
-/* Inside decode: decoding of instructions that compute. The forms that most of them have are shared by arith.c,
- * compare.c, logic.c and move.c. Each of those files decodes d->i, or returns SG_ELSEWHERE if another file does.
+/* Inside decode: families of instructions. Each decodes d->i, or returns SG_ELSEWHERE where it belongs to another one.
+ * Below are the forms that most instructions that compute have, for arith.c, compare.c, logic.c and move.c.
  */
 #ifndef DT_SOFTGPU_DECODE_INST_H
 #define DT_SOFTGPU_DECODE_INST_H
@@ -25,6 +25,8 @@ int sg_decode_arith(struct sg_dec *d);
 int sg_decode_compare(struct sg_dec *d);
 int sg_decode_logic(struct sg_dec *d);
 int sg_decode_move(struct sg_dec *d);
+int sg_decode_memory(struct sg_dec *d);
+int sg_decode_sync(struct sg_dec *d);
 
 /* The instruction's rounding mode and modifiers as enum sg_rnd. */
 unsigned sg_dec_rounding(const struct ptx_inst *i);
