@@ -1,7 +1,7 @@
 /* The service process: what its parts share. One of these exists; everything runs on the loop's thread, except what
  * dtd_async() puts on a thread of libuv's pool (parsing a graph, the cache).
  *
- * The service never parses PTX and never loads CUDA: a worker does (worker.c), one process per device.
+ * The service never parses PTX and never loads CUDA: a worker does (daemon/worker/), one process per device.
  */
 #ifndef DTD_SERVICE_H
 #define DTD_SERVICE_H

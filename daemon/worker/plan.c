@@ -216,7 +216,7 @@ int wrk_reprofile(struct wrk *w, json_t *in, const struct dtd_options *o, struct
     json_int_t limit = json_integer_value(json_object_get(in, "limit")), planned = 0, failed = 0;
     json_t *list = NULL, *v;
     size_t i;
-    int r = w->cache ? 0 : cache_open(w->cache_path, &w->cache, e);
+    int r = wrk_need_cache(w, e);
     if (r >= 0)
         r = wrk_open(w, e);
     if (r >= 0)

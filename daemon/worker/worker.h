@@ -1,4 +1,4 @@
-/* The worker process: the only one that touches kernels and the device. Private to worker*.c. */
+/* The worker process: the only one that touches kernels and the device. Private to this room. */
 #ifndef DTD_WORKER_H
 #define DTD_WORKER_H
 
@@ -44,9 +44,13 @@ struct wrk_answer {
     json_t *document;
 };
 
-int wrk_open(struct wrk *w, struct dt_err *e); /* the device, once */
-void wrk_open_cache(struct wrk *w);            /* once; without it work goes on */
+int wrk_open(struct wrk *w, struct dt_err *e);       /* device.c: the device, once */
+void wrk_open_cache(struct wrk *w);                  /* stored.c: the cache, once; without it work goes on */
+int wrk_need_cache(struct wrk *w, struct dt_err *e); /* the same for a verb that cannot do without */
+/* request.c: tell whoever waits how far the work is (dev_progress). */
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
+/* Run one request and answer it. 0: go on; 1: answered, but the worker must end; DT_E_IO: the pipe is broken. */
+int wrk_request(struct wrk *w, const char *body, size_t len);
 
 /* Verbs: `in` is the request's graph, or for a verb that takes none the whole request. */
 typedef int wrk_verb(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e);
@@ -56,6 +60,7 @@ wrk_verb wrk_calibrate;                                         /* calibrate.c *
 /* Before a software device is opened: the figures of a calibration that the cache has of the GPU that it models, for
  * dev_open_figures. NULL: there is none, or the environment says which figures it has. Caller frees. */
 char *wrk_stored_figures(struct wrk *w);
-wrk_verb wrk_devices, wrk_ping, wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* worker.c */
+wrk_verb wrk_devices, wrk_ping;                                              /* device.c */
+wrk_verb wrk_cache, wrk_find_analysis, wrk_find_plan, wrk_report, wrk_trace; /* stored.c */
 
 #endif

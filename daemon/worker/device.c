@@ -1,0 +1,96 @@
+/* The worker's device: opening it, verbs devices and ping.
+ *
+ * A process has one device, the one that it was started with, and opens it for the first request that needs it. With it
+ * come the two texts that key the cache: what the device is, and which versions make its code. On the software device
+ * the memory of the process is limited, so that a graph cannot exhaust the machine.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "analysis/analysis.h"
+#include "base/alloc.h"
+#include "base/log.h"
+#include "daemon/worker/worker.h"
+#include "rewrite/rewrite.h"
+
+static void limit_memory(void)
+{
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+    long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+    if (pages > 0 && size > 0) {
+        rlim_t max = (rlim_t)pages * (rlim_t)size / 4 * 3;
+        struct rlimit l = {max, max};
+        setrlimit(RLIMIT_DATA, &l);
+    }
+#endif
+}
+
+int wrk_open(struct wrk *w, struct dt_err *e)
+{
+    if (w->dev)
+        return 0;
+    dt_free_ char *figures = wrk_stored_figures(w);
+    w->calibrated = figures;
+    int r = dev_open_figures(w->spec, figures, &w->dev, e);
+    if (r < 0 && figures) { /* figures that the device does not take: an entry of another version */
+        dt_err_done(e);
+        w->calibrated = false;
+        dt_log(DT_LOG_WARN, "the figures of the stored calibration are not used");
+        r = dev_open(w->spec, &w->dev, e);
+    }
+    if (r < 0)
+        return r;
+    const struct dev_info *i = dev_info(w->dev);
+    const char *nvrtc = dev_nvrtc_version(), *link = dev_nvjitlink_version();
+    w->calibrated = w->calibrated && i->soft;
+    if (i->soft) {
+        limit_memory();
+        snprintf(w->key, sizeof w->key, "soft:%s", i->model);
+    } else {
+        snprintf(w->key, sizeof w->key, "%s; %u SMs; driver %d", i->name, i->sms, i->driver_version);
+    }
+    snprintf(w->toolchain, sizeof w->toolchain, "dovetail %s; rewriter %s; nvrtc %s; nvjitlink %s", DOVETAIL_VERSION,
+             RW_VERSION, nvrtc ? nvrtc : "none", link ? link : "none");
+    return 0;
+}
+
+static void add_device(const char *spec, const struct dev_info *i, void *user)
+{
+    json_t *o = dev_info_to_json(i);
+    if (o)
+        json_object_set_new(o, "spec", json_string(spec));
+    json_array_append_new(user, o);
+}
+
+int wrk_devices(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    int r = wrk_open(w, e);
+    if (r < 0)
+        return r;
+    json_t *list = json_array();
+    struct dt_err ignored = {0}; /* the worker's own device is open: a list that cannot be had is an empty one */
+    if (dev_list(add_device, list, &ignored) < 0)
+        dt_log(DT_LOG_WARN, "devices: %s", ignored.detail ? ignored.detail : "");
+    dt_err_done(&ignored);
+    const char *given = getenv("DOVETAIL_SOFTGPU_FIGURES");
+    const char *figures = w->calibrated             ? "calibrated"
+                          : !dev_info(w->dev)->soft ? NULL
+                          : given && *given         ? "given"
+                                                    : "stock";
+    a->document = json_pack("{s:s, s:o, s:s, s:s, s:s, s:s?, s:o}", "spec", w->spec, "device",
+                            dev_info_to_json(dev_info(w->dev)), "arch", dev_info(w->dev)->arch, "key", w->key,
+                            "toolchain", w->toolchain, "figures", figures, "devices", list);
+    return a->document ? 0 : dt_err_set(e, DT_E_NOMEM, "out of memory");
+}
+
+int wrk_ping(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk_answer *a, struct dt_err *e)
+{
+    int r = wrk_open(w, e);
+    if (r >= 0)
+        r = dev_sync(w->dev, e);
+    a->document = r < 0 ? NULL : json_pack("{s:b, s:s}", "ok", 1, "device", w->key);
+    return r;
+}

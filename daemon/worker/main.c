@@ -1,0 +1,90 @@
+/* dovetail-worker: one process per device, started by the service or by the command line with --local.
+ *
+ * It reads request frames from fd 0 and answers on fd 1 (base/wire.h). At start both are moved to other numbers: fd 0
+ * becomes /dev/null and fd 1 the log (stderr), so that what a kernel, a compiler or a driver prints cannot get between
+ * the frames.
+ *
+ * Protection: it dies with its parent, and leaves no core file. A job that hangs is killed from outside. After an error
+ * that may leave the device's context unusable (dtd_error_ends_worker) it answers and ends; whoever needs the device
+ * starts a new one. It also ends after a ping whose synchronisation gave any error at all: a fault that came late, or a
+ * device that is gone.
+ *
+ * Exit status: 0 end of requests or such an error, 2 wrong usage, 4 the pipe is broken.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "base/log.h"
+#include "base/str.h"
+#include "base/wire.h"
+#include "daemon/worker/worker.h"
+#include "rewrite/rewrite.h"
+
+/* What the gate refuses is left beside the cache, if nobody says otherwise. */
+static void bundles_beside(const char *cache)
+{
+    const char *end = cache ? strrchr(cache, '/') : NULL;
+    struct dt_str dir = {0};
+    if (end)
+        dt_str_addf(&dir, "%.*s/bundles", (int)(end - cache), cache);
+    if (end && !dir.failed)
+        rw_bundles_in(dir.s);
+    dt_str_done(&dir);
+}
+
+int main(int argc, char **argv)
+{
+    static const struct option longs[] = {{"device", 1, NULL, 'd'}, {"cache", 1, NULL, 'c'}, {0}};
+    struct wrk w = {.spec = "auto"};
+    dt_log_init("dovetail-worker", DT_LOG_INFO);
+    for (int o; (o = getopt_long(argc, argv, "", longs, NULL)) != -1;) {
+        if (o == 'd')
+            w.spec = optarg;
+        else if (o == 'c')
+            w.cache_path = optarg;
+        else
+            return 2;
+    }
+    if (optind < argc) {
+        fprintf(stderr, "dovetail-worker: unexpected argument %s\n", argv[optind]);
+        return 2;
+    }
+    bundles_beside(w.cache_path);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGPIPE, SIG_IGN);
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+    int in = fcntl(0, F_DUPFD_CLOEXEC, 3), null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    w.out = fcntl(1, F_DUPFD_CLOEXEC, 3);
+    if (in < 0 || w.out < 0 || null < 0 || dup2(null, 0) < 0 || dup2(2, 1) < 0) {
+        fprintf(stderr, "dovetail-worker: fds 0, 1 and 2 must be open: %s\n", strerror(errno));
+        return 4;
+    }
+    close(null);
+    int r = 0;
+    while (!r) {
+        char type, *body;
+        size_t len;
+        struct dt_err e = {0};
+        r = dt_wire_read(in, &type, &w.number, &body, &len, &e);
+        dt_err_done(&e);
+        if (r)
+            break;
+        r = type == 'Q' ? wrk_request(&w, body, len) : DT_E_IO;
+        free(body);
+    }
+    wrk_memo_done(&w);
+    cache_close(w.cache);
+    /* the driver's own clean-up would wait for the kernel; the end of the process takes it off the device */
+    if (dev_hung(w.dev))
+        _exit(4);
+    dev_close(w.dev);
+    return r < 0 ? 4 : 0;
+}
