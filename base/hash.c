@@ -72,6 +72,12 @@ int dt_sha256_text(const void *p, size_t n, char text[DT_SHA256_TEXT])
     return 0;
 }
 
+bool dt_sha256_ok(const char *text)
+{
+    return strlen(text) == DT_SHA256_TEXT - 1 && !strncmp(text, "sha256:", 7) &&
+           strspn(text + 7, "0123456789abcdef") == 64;
+}
+
 static uint32_t fnv(const char *s, size_t n)
 {
     uint32_t h = 2166136261u;

@@ -2,6 +2,7 @@
 #ifndef DT_BASE_HASH_H
 #define DT_BASE_HASH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -18,6 +19,7 @@ void dt_sha256_addu64(struct dt_sha256 *h, uint64_t v);    /* little-endian */
 void dt_sha256_final(struct dt_sha256 *h, char text[DT_SHA256_TEXT]);
 void dt_sha256_done(struct dt_sha256 *h);
 int dt_sha256_text(const void *p, size_t n, char text[DT_SHA256_TEXT]);
+bool dt_sha256_ok(const char *text); /* "sha256:" and 64 hexadecimal digits, as the above write it */
 
 /* The i-th value of splitmix64 from `seed`, as docs/CONTRACT.md §2 defines it for fills. */
 static inline uint64_t dt_splitmix64(uint64_t seed, uint64_t i)

@@ -108,3 +108,9 @@ int dt_json_load(const char *text, size_t len, json_t **ret, struct dt_err *e)
     *ret = doc;
     return 0;
 }
+
+const char *dt_json_text(const json_t *o, const char *name)
+{
+    const char *s = json_string_value(json_object_get(o, name));
+    return s ? s : "";
+}

@@ -160,7 +160,7 @@ static const struct table *check_row(const json_t *o, unsigned long line, const 
         text[i] = json_string_value(v);
         if (!text[i] || strlen(text[i]) != json_string_length(v))
             bad = "has a column that is no text";
-        else if ((t->sha256 & 1u << i) && !cache_is_sha256(text[i]))
+        else if ((t->sha256 & 1u << i) && !dt_sha256_ok(text[i]))
             bad = "has a digest that is no SHA-256";
     }
     if (!bad && cache_row_sum(text, t->columns - 1, sum) < 0) {

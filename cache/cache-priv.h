@@ -35,7 +35,6 @@ int cache_prepare(struct cache *c, const char *sql, const char *const *text, int
 int cache_run(struct cache *c, const char *sql, const char *const *text, int n); /* a statement that gives no rows */
 const char *cache_column(sqlite3_stmt *s, int i);                                /* "" for NULL */
 int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
-bool cache_is_sha256(const char *s);
 
 /* ---- recipe.c ---- */
 /* Keep the recipe that the plan's document has, and its digest. 1 it is new, 0 the key is there. */

@@ -296,12 +296,6 @@ static size_t compare(json_t *mine, json_t *stored, json_t *list)
     return n;
 }
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *s = json_string_value(json_object_get(o, key));
-    return s ? s : "";
-}
-
 /* The key as an object of the same members as an entry's. */
 static json_t *own_key(struct cache *c, const struct cache_key *k, json_t *factors)
 {
@@ -350,10 +344,10 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         json_t *o = entry_json(s, true), *of = json_object_get(o, "factors");
         size_t rank = 0;
         for (size_t i = 0; i < 3; i++)
-            rank += strcmp(text_of(o, rest[i]), text_of(mine, rest[i])) != 0;
-        if (strcmp(text_of(o, "signature"), text_of(mine, "signature"))) {
+            rank += strcmp(dt_json_text(o, rest[i]), dt_json_text(mine, rest[i])) != 0;
+        if (strcmp(dt_json_text(o, "signature"), dt_json_text(mine, "signature"))) {
             rank += 4 * (1 + compare(mf, of, NULL));
-            if (strcmp(text_of(of, "launches"), text_of(mf, "launches")))
+            if (strcmp(dt_json_text(of, "launches"), dt_json_text(mf, "launches")))
                 rank += SIZE_MAX / 2;
         }
         if (rank && json_is_object(of) && (!best || rank < best_rank)) {
@@ -369,9 +363,10 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         json_t *list = json_array();
         compare(mf, json_object_get(best, "factors"), list);
         for (size_t i = 0; i < 3; i++)
-            if (strcmp(text_of(best, rest[i]), text_of(mine, rest[i])))
-                json_array_append_new(list, json_pack("{s:s, s:s, s:s}", "factor", rest[i], "mine",
-                                                      text_of(mine, rest[i]), "stored", text_of(best, rest[i])));
+            if (strcmp(dt_json_text(best, rest[i]), dt_json_text(mine, rest[i])))
+                json_array_append_new(list,
+                                      json_pack("{s:s, s:s, s:s}", "factor", rest[i], "mine",
+                                                dt_json_text(mine, rest[i]), "stored", dt_json_text(best, rest[i])));
         json_object_del(best, "factors");
         json_t *o = json_pack("{s:O, s:o, s:I}", "entry", best, "differs", list, "factors",
                               (json_int_t)json_object_size(mf) + 3);

@@ -160,7 +160,7 @@ int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, c
     if (sqlite3_step(s) == SQLITE_ROW) {
         const char *d = cache_column(s, 0), *body = cache_column(s, 1);
         often = sqlite3_column_int64(s, 3) >= TRIES;
-        if (cache_is_sha256(d) && row_sum(k, d, body, sum) == 0 && !strcmp(sum, cache_column(s, 2)) &&
+        if (dt_sha256_ok(d) && row_sum(k, d, body, sum) == 0 && !strcmp(sum, cache_column(s, 2)) &&
             dt_json_load(body, strlen(body), &doc, NULL) == 0)
             memcpy(digest, d, DT_SHA256_TEXT);
     }
@@ -235,6 +235,6 @@ void cache_own(struct cache *c, const char *signature, unsigned uid)
     char number[16];
     const char *text[] = {signature, number};
     snprintf(number, sizeof number, "%u", uid);
-    if (uid != UINT32_MAX && cache_is_sha256(signature))
+    if (uid != UINT32_MAX && dt_sha256_ok(signature))
         cache_run(c, "INSERT OR IGNORE INTO owner (signature, uid) VALUES (?1, CAST(?2 AS INTEGER))", text, 2);
 }

@@ -290,11 +290,6 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
 
 /* ---- digests ------------------------------------------------------------------------------------------------- */
 
-bool cache_is_sha256(const char *s)
-{
-    return strlen(s) == DT_SHA256_TEXT - 1 && !strncmp(s, "sha256:", 7) && strspn(s + 7, "0123456789abcdef") == 64;
-}
-
 int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT],
                      struct dt_err *e)
 {
@@ -307,7 +302,7 @@ int cache_digest_get(struct cache *c, const char *digest, const char *arch, char
         rc = sqlite3_step(s);
         if (rc == SQLITE_ROW) {
             const char *row[] = {digest, arch, cache_column(s, 0)};
-            sound = cache_is_sha256(row[2]) && cache_row_sum(row, 3, sum) == 0 && !strcmp(sum, cache_column(s, 1));
+            sound = dt_sha256_ok(row[2]) && cache_row_sum(row, 3, sum) == 0 && !strcmp(sum, cache_column(s, 1));
             if (sound)
                 memcpy(found, row[2], DT_SHA256_TEXT);
         }
@@ -333,7 +328,7 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
     const char *row[] = {digest, arch, signature, NULL};
     char sum[DT_SHA256_TEXT];
     int r;
-    if (!cache_is_sha256(signature) || !cache_is_sha256(digest))
+    if (!dt_sha256_ok(signature) || !dt_sha256_ok(digest))
         return dt_err_set(e, DT_E_INTERNAL, "a digest or signature that is no SHA-256");
     if (cache_row_sum(row, 3, sum) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");

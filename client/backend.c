@@ -93,9 +93,10 @@ static void take_result(struct dovetail_result *r, struct outcome *ret)
 static void on_event(const char *json, void *user)
 {
     json_t *o = json_loads(json, 0, NULL);
-    const char *what = jstr(o, "event");
+    const char *what = dt_json_text(o, "event");
     if (!strcmp(what, "progress"))
-        progress(user, jstr(o, "stage"), jstr(o, "message"), (long)jnum(o, "done"), (long)jnum(o, "of"));
+        progress(user, dt_json_text(o, "stage"), dt_json_text(o, "message"), (long)jnum(o, "done"),
+                 (long)jnum(o, "of"));
     else if (!strcmp(what, "queued"))
         progress(user, "queued", "", 0, 0);
     json_decref(o);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/err.h"
+#include "base/json.h"
 #include "client/dovetail.h"
 
 struct cli {
@@ -58,9 +59,8 @@ int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const j
 int fail(struct cli *c, struct dt_err *e); /* report, empty e, exit status */
 void progress(struct cli *c, const char *stage, const char *message, long done, long of);
 void progress_end(struct cli *c);
-void print_clean(FILE *f, const char *s);            /* control characters as '?': names come from files */
-const char *jstr(const json_t *o, const char *name); /* "" if missing */
-double jnum(const json_t *o, const char *name);      /* 0 if missing */
+void print_clean(FILE *f, const char *s);       /* control characters as '?': names come from files */
+double jnum(const json_t *o, const char *name); /* 0 if missing */
 char *join(const json_t *list, const char *between, const char *empty); /* strings of a list; caller frees */
 
 /* DIR/NAME+ending as a file of DIR itself: `/`, `%`, control characters and a leading `.` of NAME, which is somebody's

@@ -26,7 +26,7 @@ static void launches(struct cli *c, const json_t *list)
     const json_t *l;
     table_row(&t, 8, "launch", ">blocks", ">threads", ">registers", ">shared", ">blocks/SM", ">waves", ">idle slots");
     json_array_foreach (list, i, l) {
-        dt_free_ char *name = cut(jstr(l, "name"), NAME_MOST), *b = number(jnum(l, "blocks")),
+        dt_free_ char *name = cut(dt_json_text(l, "name"), NAME_MOST), *b = number(jnum(l, "blocks")),
                       *n = number(jnum(l, "threads"));
         dt_free_ char *r = number(jnum(l, "registers")), *s = number(jnum(l, "shared_bytes")),
                       *w = number(jnum(l, "waves"));
@@ -60,7 +60,8 @@ static void edges(struct cli *c, const json_t *list)
               "through");
     json_array_foreach (list, i, e) {
         char *name;
-        dt_free_ char *from = cut(jstr(e, "producer"), NAME_MOST), *to = cut(jstr(e, "consumer"), NAME_MOST);
+        dt_free_ char *from = cut(dt_json_text(e, "producer"), NAME_MOST),
+                      *to = cut(dt_json_text(e, "consumer"), NAME_MOST);
         dt_free_ char *classes = join(json_object_get(e, "classes"), ", ", "-");
         dt_free_ char *hazards = join(json_object_get(e, "hazards"), ", ", "-");
         dt_free_ char *all = join(json_object_get(e, "buffers"), ", ", "-"),
@@ -68,7 +69,8 @@ static void edges(struct cli *c, const json_t *list)
         dt_free_ char *pairs = number(jnum(e, "pairs")), *comps = number(jnum(e, "components"));
         if (asprintf(&name, "%s -> %s", from ? from : "", to ? to : "") < 0)
             break;
-        table_row(&t, 8, name, classes, jstr(e, "fan"), pairs, comps, jstr(e, "evidence"), hazards, buffers);
+        table_row(&t, 8, name, classes, dt_json_text(e, "fan"), pairs, comps, dt_json_text(e, "evidence"), hazards,
+                  buffers);
         free(name);
     }
     table_print(&t, c);
@@ -79,9 +81,9 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *dev = json_object_get(doc, "device"), *l = json_object_get(doc, "launches"),
                  *e = json_object_get(doc, "edges");
     printf("%zu launches, %zu edges on ", json_array_size(l), json_array_size(e));
-    print_clean(stdout, jstr(dev, "name"));
-    printf(" (%s, %.0f SMs); cache %s\n", jstr(dev, "arch"), jnum(dev, "sms"), o->cache);
-    printf("signature %s\n", jstr(doc, "signature"));
+    print_clean(stdout, dt_json_text(dev, "name"));
+    printf(" (%s, %.0f SMs); cache %s\n", dt_json_text(dev, "arch"), jnum(dev, "sms"), o->cache);
+    printf("signature %s\n", dt_json_text(doc, "signature"));
     if (json_array_size(l)) {
         fputc('\n', stdout);
         launches(c, l);

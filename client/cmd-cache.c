@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "client/cli.h"
 
@@ -62,14 +63,14 @@ void print_recipes(const json_t *list)
     const json_t *v;
     size_t i;
     json_array_foreach (list, i, v) {
-        bool waits = !strcmp(jstr(v, "state"), "recipe");
-        printf("imported plan %s on ", jstr(v, "signature"));
-        print_clean(stdout, jstr(v, "device"));
+        bool waits = !strcmp(dt_json_text(v, "state"), "recipe");
+        printf("imported plan %s on ", dt_json_text(v, "signature"));
+        print_clean(stdout, dt_json_text(v, "device"));
         fputs(" by ", stdout);
-        print_clean(stdout, jstr(v, "origin"));
+        print_clean(stdout, dt_json_text(v, "origin"));
         fputs(waits ? ": a recipe that was not tried yet\n" : ": its recipe does not hold here: ", stdout);
         if (!waits) {
-            print_clean(stdout, jstr(v, "reason"));
+            print_clean(stdout, dt_json_text(v, "reason"));
             fputc('\n', stdout);
         }
     }
@@ -86,7 +87,8 @@ static int human_list(struct cli *c, const json_t *doc, const struct outcome *o)
         snprintf(bytes, sizeof bytes, "%.0f", jnum(v, "bytes"));
         snprintf(hits, sizeof hits, "%.0f", jnum(v, "hits"));
         age(jnum(v, "age_s"), old);
-        table_row(&t, 6, jstr(v, "want"), jstr(v, "signature"), jstr(v, "device"), bytes, old, hits);
+        table_row(&t, 6, dt_json_text(v, "want"), dt_json_text(v, "signature"), dt_json_text(v, "device"), bytes, old,
+                  hits);
     }
     table_print(&t, c);
     print_recipes(json_object_get(doc, "recipes"));
@@ -117,12 +119,12 @@ static int human_verify(struct cli *c, const json_t *doc, const struct outcome *
     const json_t *list = json_object_get(doc, "damaged"), *v;
     size_t i;
     json_array_foreach (list, i, v) {
-        printf("damaged: %s ", jstr(v, "table"));
-        print_clean(stdout, jstr(v, "key"));
+        printf("damaged: %s ", dt_json_text(v, "table"));
+        print_clean(stdout, dt_json_text(v, "key"));
         fputc('\n', stdout);
     }
     printf("%.0f rows checked, %zu damaged; file: ", jnum(doc, "checked"), json_array_size(list));
-    print_clean(stdout, jstr(doc, "file"));
+    print_clean(stdout, dt_json_text(doc, "file"));
     fputc('\n', stdout);
     return json_is_true(json_object_get(doc, "ok")) ? 0 : 1;
 }
@@ -275,8 +277,7 @@ int cmd_cache(struct cli *c)
         backend_call(c, "GET", path, NULL, 0, "cache", members, &o);
         return finish(c, &o, human_list);
     }
-    if (!strcmp(op, "show") && strlen(arg) == 71 && !strncmp(arg, "sha256:", 7) &&
-        strspn(arg + 7, "0123456789abcdef") == 64) {
+    if (!strcmp(op, "show") && dt_sha256_ok(arg)) {
         snprintf(path, sizeof path, "/v1/cache/entries?signature=%s", arg);
         snprintf(members, sizeof members, "\"op\":\"list\",\"signature\":\"%s\"", arg);
         backend_call(c, "GET", path, NULL, 0, "cache", members, &o);

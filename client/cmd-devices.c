@@ -12,11 +12,12 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     json_array_foreach (json_object_get(doc, "devices"), i, d) {
         char sms[32];
         snprintf(sms, sizeof sms, "%.0f", jnum(d, "sms"));
-        table_row(&t, 5, jstr(d, "spec"), jstr(d, "name"), jstr(d, "kind"), jstr(d, "arch"), sms);
+        table_row(&t, 5, dt_json_text(d, "spec"), dt_json_text(d, "name"), dt_json_text(d, "kind"),
+                  dt_json_text(d, "arch"), sms);
     }
     table_print(&t, c);
     const char *sharing = json_string_value(json_object_get(used, "sharing"));
-    printf("in use: %s%s\n", jstr(used, "name"),
+    printf("in use: %s%s\n", dt_json_text(used, "name"),
            !sharing                  ? ""
            : !strcmp(sharing, "mig") ? " (a slice of a GPU, MIG)"
                                      : " (shared, through an MPS server)");
@@ -24,7 +25,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     if (figures && strcmp(figures, "stock")) {
         printf("figures of the timing model: %s (",
                !strcmp(figures, "calibrated") ? "of a stored calibration" : "by DOVETAIL_SOFTGPU_FIGURES");
-        print_clean(stdout, jstr(doc, "key"));
+        print_clean(stdout, dt_json_text(doc, "key"));
         puts(")");
     }
     return 0;
@@ -44,8 +45,8 @@ static int calibrated(struct cli *c, const json_t *doc, const struct outcome *o)
         table_row(&t, 4, field, v[0], v[1], v[2]);
     }
     table_print(&t, c);
-    printf("of %s, %s; kept in the cache\nDOVETAIL_SOFTGPU_FIGURES=%s\n", jstr(doc, "device"), jstr(doc, "method"),
-           jstr(doc, "figures"));
+    printf("of %s, %s; kept in the cache\nDOVETAIL_SOFTGPU_FIGURES=%s\n", dt_json_text(doc, "device"),
+           dt_json_text(doc, "method"), dt_json_text(doc, "figures"));
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/alloc.h"
+#include "base/hash.h"
 #include "client/cli.h"
 
 #define LINES_MOST 8
@@ -35,12 +36,12 @@ static void place(const json_t *o)
     const json_t *src = json_object_get(o, "source"), *at = json_object_get(src, "inlined_at");
     printf("PTX line %.0f", jnum(o, "ptx_line"));
     for (const json_t *s = src; s; s = s == src ? at : NULL) {
-        const char *module = jstr(s, "module");
+        const char *module = dt_json_text(s, "module");
         printf("%sline %.0f of %s", s == src ? " (" : ", inlined at ", jnum(s, "line"), *module ? "module " : "");
-        print_clean(stdout, *module ? module : jstr(s, "file"));
+        print_clean(stdout, *module ? module : dt_json_text(s, "file"));
     }
     printf("%s: ", src ? ")" : "");
-    print_clean(stdout, jstr(o, "instruction"));
+    print_clean(stdout, dt_json_text(o, "instruction"));
     fputc('\n', stdout);
 }
 
@@ -49,7 +50,7 @@ static bool alike(const json_t *a, const json_t *b)
 {
     static const char *const member[] = {"of", "side", "access", "buffer", "why", "step"};
     for (size_t i = 0; i < sizeof member / sizeof *member; i++)
-        if (strcmp(jstr(a, member[i]), jstr(b, member[i])))
+        if (strcmp(dt_json_text(a, member[i]), dt_json_text(b, member[i])))
             return false;
     return jnum(json_object_get(a, "from"), "ptx_line") == jnum(json_object_get(b, "from"), "ptx_line");
 }
@@ -73,18 +74,18 @@ static void reasons(const json_t *e, const char *of)
     size_t i;
     json_array_foreach (list, i, r) {
         const json_t *from = json_object_get(r, "from");
-        const char *why = jstr(r, "why"), *step = jstr(r, "step");
+        const char *why = dt_json_text(r, "why"), *step = dt_json_text(r, "step");
         size_t k = 0;
         while (k < i && (earlier = json_array_get(list, k)) && !alike(earlier, r))
             k++;
-        if (strcmp(jstr(r, "of"), of) || k < i)
+        if (strcmp(dt_json_text(r, "of"), of) || k < i)
             continue;
         fputs("        ", stdout);
-        print_clean(stdout, jstr(e, jstr(r, "side")));
-        printf(" %s ", !strcmp(jstr(r, "access"), "write")  ? "writes"
-                       : !strcmp(jstr(r, "access"), "read") ? "reads"
-                                                            : "changes");
-        print_clean(stdout, jstr(r, "buffer"));
+        print_clean(stdout, dt_json_text(e, dt_json_text(r, "side")));
+        printf(" %s ", !strcmp(dt_json_text(r, "access"), "write")  ? "writes"
+                       : !strcmp(dt_json_text(r, "access"), "read") ? "reads"
+                                                                    : "changes");
+        print_clean(stdout, dt_json_text(r, "buffer"));
         if (*step) {
             printf(": a %s of the whole range\n", step);
             continue;
@@ -94,9 +95,9 @@ static void reasons(const json_t *e, const char *of)
         if (from) {
             printf("            %s by ",
                    !strcmp(why, "guard") ? "whether it does is decided" : "its address is formed");
-            if (*jstr(from, "buffer")) {
+            if (*dt_json_text(from, "buffer")) {
                 fputs("what ", stdout);
-                print_clean(stdout, jstr(from, "buffer"));
+                print_clean(stdout, dt_json_text(from, "buffer"));
                 fputs(" holds, ", stdout);
             }
             place(from);
@@ -110,12 +111,12 @@ static void reasons(const json_t *e, const char *of)
 static void edge(const json_t *e)
 {
     const json_t *classes = json_object_get(e, "classes"), *bytes = json_object_get(e, "independent_bytes"), *v;
-    const char *ev = jstr(e, "evidence"), *name;
+    const char *ev = dt_json_text(e, "evidence"), *name;
     dt_free_ char *cls = join(classes, ", ", "-"), *hz = join(json_object_get(e, "hazards"), ", ", "none");
     dt_free_ char *bufs = join(json_object_get(e, "buffers"), ", ", "no buffer");
-    print_clean(stdout, jstr(e, "producer"));
+    print_clean(stdout, dt_json_text(e, "producer"));
     fputs(" -> ", stdout);
-    print_clean(stdout, jstr(e, "consumer"));
+    print_clean(stdout, dt_json_text(e, "consumer"));
     printf(": %s\n", cls);
     if (has(classes, "full-independence")) {
         printf("    no block of the consumer reads what the producer writes");
@@ -124,7 +125,7 @@ static void edge(const json_t *e)
         printf("    hazards %s through ", hz);
         print_clean(stdout, bufs);
         printf(": %.0f pairs of blocks in %.0f components, fan %s\n", jnum(e, "pairs"), jnum(e, "components"),
-               jstr(e, "fan"));
+               dt_json_text(e, "fan"));
         range(json_object_get(e, "producers_per_consumer"), "a consumer block needs", "producer blocks");
         range(json_object_get(e, "consumers_per_producer"), "a producer block feeds", "consumer blocks");
         reasons(e, "class");
@@ -151,8 +152,9 @@ static void edge(const json_t *e)
 static void rewrite(const json_t *r)
 {
     dt_free_ char *launches = join(json_object_get(r, "launches"), " + ", "-");
-    const char *verdict = jstr(r, "verdict"), *reason = jstr(r, "reason"), *level = jstr(r, "level");
-    printf("%s%s%s of ", jstr(r, "kind"), *level ? ", level " : "", level);
+    const char *verdict = dt_json_text(r, "verdict"), *reason = dt_json_text(r, "reason"),
+               *level = dt_json_text(r, "level");
+    printf("%s%s%s of ", dt_json_text(r, "kind"), *level ? ", level " : "", level);
     print_clean(stdout, launches);
     printf(": %s%s", verdict,
            !strcmp(verdict, "refused")   ? " (not legal, or not provably so)"
@@ -188,12 +190,12 @@ static void nearest(const json_t *n, bool cached)
         return;
     }
     printf("%s: nearest %sentry %s on ", cached ? "in the cache" : "missed the cache", cached ? "other " : "",
-           jstr(e, "signature"));
-    print_clean(stdout, jstr(e, "device"));
+           dt_json_text(e, "signature"));
+    print_clean(stdout, dt_json_text(e, "device"));
     printf(" differs in %zu of %.0f factors\n", json_array_size(list), jnum(n, "factors"));
     json_array_foreach (list, i, v) {
-        const char *f = jstr(v, "factor"), *name = jstr(v, "name"), *mine = jstr(v, "mine"),
-                   *stored = jstr(v, "stored");
+        const char *f = dt_json_text(v, "factor"), *name = dt_json_text(v, "name"), *mine = dt_json_text(v, "mine"),
+                   *stored = dt_json_text(v, "stored");
         if (i == 20) {
             printf("    and %zu more\n", json_array_size(list) - i);
             break;
@@ -221,7 +223,7 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *v;
     const char *name;
     size_t i;
-    printf("signature %s%s\n", jstr(doc, "signature"),
+    printf("signature %s%s\n", dt_json_text(doc, "signature"),
            json_is_true(json_object_get(doc, "cached")) ? " (in the cache)" : "");
     json_object_foreach ((json_t *)f, name, v) {
         dt_free_ char *text =
@@ -312,7 +314,7 @@ int cmd_explain(struct cli *c)
     size_t len;
     const char *s = c->arg[0];
     if (!strncmp(s, "sha256:", 7)) {
-        if (strlen(s) != 71 || strspn(s + 7, "0123456789abcdef") != 64) {
+        if (!dt_sha256_ok(s)) {
             dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
             return fail(c, &e);
         }

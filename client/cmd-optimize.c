@@ -12,7 +12,7 @@
 
 #define NAMES_MOST 64 /* characters of the launches of a rewrite */
 
-static bool modeled(const json_t *o) { return strncmp(jstr(o, "method"), "modeled", 7) == 0; }
+static bool modeled(const json_t *o) { return strncmp(dt_json_text(o, "method"), "modeled", 7) == 0; }
 
 /* "modeled 41.2 -> 37.0 us", or "" when the rewrite was not timed. */
 static void times(const json_t *r, bool is_modeled, char *out, size_t n)
@@ -26,8 +26,8 @@ static void times(const json_t *r, bool is_modeled, char *out, size_t n)
 
 static void total(const char *what, const json_t *o, const char *more)
 {
-    printf("%-10s %9.2f us (%s), %.0f launches%s\n", what, jnum(o, "time_us"), jstr(o, "method"), jnum(o, "launches"),
-           more);
+    printf("%-10s %9.2f us (%s), %.0f launches%s\n", what, jnum(o, "time_us"), dt_json_text(o, "method"),
+           jnum(o, "launches"), more);
 }
 
 static int human(struct cli *c, const json_t *doc, const struct outcome *o)
@@ -36,8 +36,8 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *dev = json_object_get(doc, "device"), *ver = json_object_get(doc, "verified");
     struct table t = {0};
     size_t i;
-    printf("plan for %s (%s); cache %s\nsignature %s\n\n", jstr(dev, "name"), jstr(dev, "arch"), o->cache,
-           jstr(doc, "signature"));
+    printf("plan for %s (%s); cache %s\nsignature %s\n\n", dt_json_text(dev, "name"), dt_json_text(dev, "arch"),
+           o->cache, dt_json_text(doc, "signature"));
     if (json_array_size(json_object_get(doc, "rewrites"))) {
         table_row(&t, 5, "rewrite", "level", "launches", "verdict", "times, reason");
         json_array_foreach (json_object_get(doc, "rewrites"), i, r) {
@@ -45,13 +45,14 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
             dt_free_ char *all = join(json_object_get(r, "launches"), " + ", "-"),
                           *launches = all ? cut(all, NAMES_MOST) : NULL;
             times(r, modeled(base), us, sizeof us);
-            if (strcmp(jstr(r, "verdict"), "kept") &&
-                (strstr(jstr(r, "reason"), "modeled ") || strstr(jstr(r, "reason"), "measured ")))
+            if (strcmp(dt_json_text(r, "verdict"), "kept") &&
+                (strstr(dt_json_text(r, "reason"), "modeled ") || strstr(dt_json_text(r, "reason"), "measured ")))
                 *us = 0; /* the reason has the times; that of a kept one has what its other levels would give */
-            if (asprintf(&why, "%s%s%s", us, *us && *jstr(r, "reason") ? "; " : "", jstr(r, "reason")) < 0)
+            if (asprintf(&why, "%s%s%s", us, *us && *dt_json_text(r, "reason") ? "; " : "", dt_json_text(r, "reason")) <
+                0)
                 return 1;
-            table_row(&t, 5, jstr(r, "kind"), *jstr(r, "level") ? jstr(r, "level") : "-", launches, jstr(r, "verdict"),
-                      why);
+            table_row(&t, 5, dt_json_text(r, "kind"), *dt_json_text(r, "level") ? dt_json_text(r, "level") : "-",
+                      launches, dt_json_text(r, "verdict"), why);
             free(why);
         }
         table_print(&t, c);
@@ -71,8 +72,9 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
         const json_t *part = json_object_get(ver, "sampled");
         printf("verified   %s on %.0f inputs %s %.0f %s (%s)",
                json_is_true(json_object_get(ver, "bitwise")) ? "bitwise" : "not bitwise", jnum(ver, "inputs"),
-               !strcmp(jstr(ver, "device"), "cuda") ? "and in" : "under", jnum(ver, "schedules"),
-               !strcmp(jstr(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders", jstr(ver, "device"));
+               !strcmp(dt_json_text(ver, "device"), "cuda") ? "and in" : "under", jnum(ver, "schedules"),
+               !strcmp(dt_json_text(ver, "device"), "cuda") ? "runs with delayed blocks" : "block orders",
+               dt_json_text(ver, "device"));
         if (part)
             printf(", a sample: %.0f of %.0f blocks ran", jnum(part, "blocks"), jnum(part, "of"));
         puts(races);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "client/cli.h"
 
 /* Through the service the text is the file; a worker (--local) gives it as a member of a document. */
@@ -39,7 +40,7 @@ static int stored(struct cli *c, const char *verb, const char *member, const cha
     struct outcome o;
     char path[160];
     const char *s = c->arg[0];
-    if (strlen(s) != 71 || strncmp(s, "sha256:", 7) || strspn(s + 7, "0123456789abcdef") != 64)
+    if (!dt_sha256_ok(s))
         dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
     else if (!c->output)
         dt_err_set(&e, DT_E_USAGE, "usage: dovetail %s SIGNATURE -o FILE.%s", verb, ending);

@@ -19,11 +19,11 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     json_array_foreach (json_object_get(doc, "outputs"), i, b) {
         char bytes[32];
         snprintf(bytes, sizeof bytes, "%.0f", jnum(b, "bytes"));
-        table_row(&t, 4, jstr(b, "buffer"), jstr(b, "role"), bytes, jstr(b, "sha256"));
+        table_row(&t, 4, dt_json_text(b, "buffer"), dt_json_text(b, "role"), bytes, dt_json_text(b, "sha256"));
     }
     table_print(&t, c);
-    printf("time %.2f us (%s), %.0f launches on %s\n", jnum(doc, "time_us"), jstr(doc, "method"), jnum(doc, "launches"),
-           jstr(json_object_get(doc, "device"), "name"));
+    printf("time %.2f us (%s), %.0f launches on %s\n", jnum(doc, "time_us"), dt_json_text(doc, "method"),
+           jnum(doc, "launches"), dt_json_text(json_object_get(doc, "device"), "name"));
     if (c->dump)
         printf("written to %s\n", c->dump);
     return 0;
@@ -38,7 +38,7 @@ static int dump(const char *dir, const json_t *doc, struct dt_err *e)
     json_array_foreach (json_object_get(doc, "outputs"), i, b) {
         const json_t *data = json_object_get(b, "data");
         size_t len = json_string_length(data);
-        dt_free_ char *path = path_in(dir, jstr(b, "buffer"), ".bin");
+        dt_free_ char *path = path_in(dir, dt_json_text(b, "buffer"), ".bin");
         dt_free_ uint8_t *bytes = dt_malloc(dt_base64_room(len) + 1);
         if (r < 0)
             return r;
@@ -46,7 +46,7 @@ static int dump(const char *dir, const json_t *doc, struct dt_err *e)
             return dt_err_set(e, DT_E_NOMEM, "out of memory");
         long n = json_is_string(data) ? dt_base64_decode(json_string_value(data), len, bytes) : -1;
         if (n < 0)
-            return dt_err_set(e, DT_E_INTERNAL, "the answer has no content for buffer %s", jstr(b, "buffer"));
+            return dt_err_set(e, DT_E_INTERNAL, "the answer has no content for buffer %s", dt_json_text(b, "buffer"));
         r = dt_write_file(path, bytes, (size_t)n, e);
         json_object_del(b, "data");
     }

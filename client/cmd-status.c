@@ -6,14 +6,15 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     const json_t *w;
     size_t i;
     if (c->local) {
-        printf("a worker starts and answers, device %s\n", jstr(doc, "device"));
+        printf("a worker starts and answers, device %s\n", dt_json_text(doc, "device"));
         return 0;
     }
-    printf("dovetaild %s: %s, device %s, up %.0f s, %.0f jobs queued, %.0f running\n", jstr(doc, "version"),
-           jstr(doc, "status"), jstr(doc, "device"), jnum(doc, "uptime_s"), jnum(doc, "queued"), jnum(doc, "running"));
+    printf("dovetaild %s: %s, device %s, up %.0f s, %.0f jobs queued, %.0f running\n", dt_json_text(doc, "version"),
+           dt_json_text(doc, "status"), dt_json_text(doc, "device"), jnum(doc, "uptime_s"), jnum(doc, "queued"),
+           jnum(doc, "running"));
     json_array_foreach (json_object_get(doc, "workers"), i, w)
-        printf("worker %.0f: %s, %s, %.0f jobs so far\n", jnum(w, "pid"), jstr(w, "device"), jstr(w, "state"),
-               jnum(w, "jobs"));
+        printf("worker %.0f: %s, %s, %.0f jobs so far\n", jnum(w, "pid"), dt_json_text(w, "device"),
+               dt_json_text(w, "state"), jnum(w, "jobs"));
     return 0;
 }
 

@@ -94,9 +94,9 @@ static void take_answer(const char *body, size_t len, struct outcome *ret, struc
     json_t *o = json_loadb(body, len, 0, NULL), *doc = json_object_get(o, "document");
     ret->text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
     ret->len = ret->text ? strlen(ret->text) : 0;
-    snprintf(ret->cache, sizeof ret->cache, "%s", jstr(o, "cache"));
-    snprintf(ret->signature, sizeof ret->signature, "%s", jstr(o, "signature"));
-    snprintf(ret->digest, sizeof ret->digest, "%s", jstr(o, "digest"));
+    snprintf(ret->cache, sizeof ret->cache, "%s", dt_json_text(o, "cache"));
+    snprintf(ret->signature, sizeof ret->signature, "%s", dt_json_text(o, "signature"));
+    snprintf(ret->digest, sizeof ret->digest, "%s", dt_json_text(o, "digest"));
     if (!ret->text)
         dt_err_set(e, DT_E_INTERNAL, "the worker's answer has no document");
     json_decref(o);
@@ -124,7 +124,8 @@ static void converse(struct cli *c, int out, struct outcome *ret, struct dt_err 
         }
         if (type == 'P') {
             json_t *o = json_loadb(body, len, 0, NULL);
-            progress(c, jstr(o, "stage"), jstr(o, "message"), (long)jnum(o, "done"), (long)jnum(o, "of"));
+            progress(c, dt_json_text(o, "stage"), dt_json_text(o, "message"), (long)jnum(o, "done"),
+                     (long)jnum(o, "of"));
             json_decref(o);
             free(body);
             continue;

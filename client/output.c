@@ -22,12 +22,6 @@ void print_clean(FILE *f, const char *s)
     }
 }
 
-const char *jstr(const json_t *o, const char *name)
-{
-    const char *s = json_string_value(json_object_get(o, name));
-    return s ? s : "";
-}
-
 double jnum(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
 
 char *join(const json_t *list, const char *between, const char *empty)
@@ -106,13 +100,14 @@ void outcome_error(struct outcome *ret, struct dt_err *e)
 static int report(struct cli *c, const char *problem)
 {
     json_t *o = problem ? json_loads(problem, 0, NULL) : NULL;
-    const char *code = jstr(o, "code"), *detail = jstr(o, "detail"), *log = jstr(o, "log"), *at = jstr(o, "pointer");
+    const char *code = dt_json_text(o, "code"), *detail = dt_json_text(o, "detail"), *log = dt_json_text(o, "log"),
+               *at = dt_json_text(o, "pointer");
     int status = dt_err_exit(dt_err_from_code(*code ? code : NULL));
     progress_end(c);
     fputs("dovetail: ", stderr);
     print_clean(stderr, *code ? code : "internal");
     fputs(": ", stderr);
-    print_clean(stderr, *detail ? detail : jstr(o, "title"));
+    print_clean(stderr, *detail ? detail : dt_json_text(o, "title"));
     if (*at) {
         fputs(" (at ", stderr);
         print_clean(stderr, at);
@@ -152,19 +147,20 @@ static void warnings(const json_t *doc)
         list = json_object_get(doc, "warnings");
     }
     json_array_foreach (list, i, v) {
-        const char *launch = jstr(v, "launch"), *kernel = jstr(v, "kernel"), *buffer = jstr(v, "buffer"),
-                   *between = " (";
-        const char *part[] = {*launch ? "launch " : "",   launch, *kernel ? ", kernel " : "", kernel,
-                              *buffer ? ", buffer " : "", buffer, *launch ? ": " : "",        jstr(v, "message")};
+        const char *launch = dt_json_text(v, "launch"), *kernel = dt_json_text(v, "kernel"),
+                   *buffer = dt_json_text(v, "buffer"), *between = " (";
+        const char *part[] = {
+            *launch ? "launch " : "",   launch, *kernel ? ", kernel " : "", kernel,
+            *buffer ? ", buffer " : "", buffer, *launch ? ": " : "",        dt_json_text(v, "message")};
         fputs("dovetail: warning: ", stderr);
-        print_clean(stderr, jstr(v, "code"));
+        print_clean(stderr, dt_json_text(v, "code"));
         fputs(": ", stderr);
         for (size_t k = 0; k < sizeof part / sizeof *part; k++)
             print_clean(stderr, part[k]);
         for (size_t k = 0; k < sizeof where / sizeof *where; k++)
-            if (*jstr(v, where[k])) {
+            if (*dt_json_text(v, where[k])) {
                 fputs(between, stderr);
-                print_clean(stderr, jstr(v, where[k]));
+                print_clean(stderr, dt_json_text(v, where[k]));
                 between = "; ";
             }
         fputs(*between == ';' ? ")\n" : "\n", stderr);

@@ -419,8 +419,7 @@ int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
             return g_bad(p, DT_E_GRAPH, member, "there is no buffer '%s'", key);
         if ((r = g_string(p, o, member, &text)) < 0)
             return r;
-        if (strlen(text) != DT_SHA256_TEXT - 1 || strncmp(text, "sha256:", 7) ||
-            strspn(text + 7, "0123456789abcdef") != 64)
+        if (!dt_sha256_ok(text))
             return g_bad(p, DT_E_GRAPH, member, "expected \"sha256:\" and 64 hexadecimal digits");
     }
     if ((o = json_object_get(v, "machine_code")) && (r = assembler(p, o, G_KEY(at, "machine_code"))) < 0)

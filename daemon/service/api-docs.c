@@ -2,7 +2,6 @@
  * (b0, l0, m0 …): a signature says nothing about the names of whoever posted the graph. SQLite is read on a pool
  * thread.
  */
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -82,9 +81,7 @@ static void start(struct dtd_service *s, struct dtd_req *r, const char *want, en
     d->form = form;
     if (want) {
         const char *p = r->param[0];
-        bool ok = strlen(p) == DT_SHA256_TEXT - 1 && !strncmp(p, "sha256:", 7);
-        for (const char *c = p + 7; ok && *c; c++)
-            ok = isxdigit((unsigned char)*c) && !isupper((unsigned char)*c);
+        bool ok = dt_sha256_ok(p);
         char name[32], value[192];
         int q;
         for (const char *at = r->query; ok && (q = dtd_query_next(&at, name, sizeof name, value, sizeof value));)

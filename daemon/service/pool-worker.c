@@ -20,6 +20,7 @@
 
 #include "base/alloc.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/wire.h"
 #include "daemon/shared/options.h"
@@ -273,15 +274,8 @@ static bool plain_head(const json_t *o)
     const char *cache = json_string_value(json_object_get(o, "cache"));
     bool ok = cache && (!strcmp(cache, "hit") || !strcmp(cache, "miss"));
     for (int k = 0; k < 2 && ok; k++)
-        ok = sum[k] && (!*sum[k] || (strlen(sum[k]) == DT_SHA256_TEXT - 1 && !strncmp(sum[k], "sha256:", 7) &&
-                                     strspn(sum[k] + 7, "0123456789abcdef") == DT_SHA256_TEXT - 8));
+        ok = sum[k] && (!*sum[k] || dt_sha256_ok(sum[k]));
     return ok;
-}
-
-static const char *text_of(const json_t *o, const char *name)
-{
-    const char *s = json_string_value(json_object_get(o, name));
-    return s ? s : "";
 }
 
 static void got_result(struct dtd_worker *w, const char *body, size_t len)
@@ -323,8 +317,8 @@ static void got_result(struct dtd_worker *w, const char *body, size_t len)
         if (copy) {
             memcpy(copy, doc, ndoc);
             copy[ndoc] = 0;
-            dtd_finish(p->service, j, text_of(head, "cache"), text_of(head, "signature"), text_of(head, "digest"), copy,
-                       ndoc);
+            dtd_finish(p->service, j, dt_json_text(head, "cache"), dt_json_text(head, "signature"),
+                       dt_json_text(head, "digest"), copy, ndoc);
         } else {
             struct dt_err e = {0};
             dt_err_set(&e, DT_E_NOMEM, "out of memory for a result of %zu bytes", ndoc);
@@ -349,7 +343,7 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
     if (!code || strcmp(dt_err_code(num), code)) {
         broke(w, "its error has no code that there is");
     } else if (w->state == WORKER_STARTING) {
-        dt_err_set(&w->refusal, num, "%s", text_of(o, "detail"));
+        dt_err_set(&w->refusal, num, "%s", dt_json_text(o, "detail"));
         worker_end(w);
     } else if (w->state == WORKER_PINGING) {
         dt_log(DT_LOG_WARN, "worker %d (%s): its device does not answer: %s", (int)w->process.pid, w->device, code);
@@ -373,11 +367,11 @@ static void got_progress(struct dtd_worker *w, const char *body, size_t len)
 {
     json_t *o = json_loadb(body, len, 0, NULL);
     json_int_t done = json_integer_value(json_object_get(o, "done")), of = json_integer_value(json_object_get(o, "of"));
-    if (!*text_of(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
+    if (!*dt_json_text(o, "stage") || done < 0 || of < 0 || done > INT_MAX || of > INT_MAX)
         broke(w, "its progress is not understood");
     else
-        dtd_job_progress(&w->pool->service->jobs, w->job, text_of(o, "stage"), text_of(o, "message"), (unsigned)done,
-                         (unsigned)of);
+        dtd_job_progress(&w->pool->service->jobs, w->job, dt_json_text(o, "stage"), dt_json_text(o, "message"),
+                         (unsigned)done, (unsigned)of);
     json_decref(o);
 }
 

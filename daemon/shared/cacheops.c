@@ -10,11 +10,6 @@
 #include <string.h>
 #include <unistd.h>
 
-bool dtd_signature_ok(const char *s)
-{
-    return strlen(s) == DT_SHA256_TEXT - 1 && !strncmp(s, "sha256:", 7) && strspn(s + 7, "0123456789abcdef") == 64;
-}
-
 /* A whole number that is not negative, `none` where it is missing. */
 static int whole(const json_t *args, const char *name, json_int_t none, json_int_t *ret, struct dt_err *e)
 {
@@ -28,7 +23,7 @@ static int whole(const json_t *args, const char *name, json_int_t none, json_int
 static int signature_of(const json_t *args, const char **ret, struct dt_err *e)
 {
     const json_t *v = json_object_get(args, "signature");
-    if (v && (!json_is_string(v) || !dtd_signature_ok(json_string_value(v))))
+    if (v && (!json_is_string(v) || !dt_sha256_ok(json_string_value(v))))
         return dt_err_set(e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
     *ret = json_string_value(v);
     return 0;

@@ -14,6 +14,5 @@
  *   nearest  signature, want (plan unless "analysis")
  * DT_E_USAGE for an op or a member that is wrong, DT_E_NOT_FOUND when nearest has nothing to compare. */
 int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e);
-bool dtd_signature_ok(const char *s); /* sha256: and 64 hexadecimal digits */
 
 #endif

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/str.h"
 
 static void esc(struct dt_str *o, const char *s)
@@ -25,12 +26,6 @@ static void esc(struct dt_str *o, const char *s)
         default: dt_str_addc(o, (unsigned char)*s < 32 && *s != '\n' && *s != '\t' ? '?' : *s);
         }
     }
-}
-
-static const char *str(const json_t *o, const char *name)
-{
-    const char *s = json_string_value(json_object_get(o, name));
-    return s ? s : "";
 }
 
 static double num(const json_t *o, const char *name) { return json_number_value(json_object_get(o, name)); }
@@ -71,7 +66,7 @@ static void time_row(struct dt_str *o, const char *what, const json_t *t, double
 {
     double us = num(t, "time_us");
     dt_str_addf(o, "<tr><th>%s</th><td class=n>%.2f µs</td>", what, us);
-    cell(o, str(t, "method"));
+    cell(o, dt_json_text(t, "method"));
     dt_str_addf(o, "<td class=n>%.0f launches</td><td class=bar><div style=\"width:%.1f%%\"></div></td></tr>\n",
                 num(t, "launches"), longest > 0 ? 100 * us / longest : 0);
 }
@@ -89,7 +84,7 @@ static void times(struct dt_str *o, const json_t *plan)
         dt_str_add(o, "<p>The plan is the posted launches");
     else if (v)
         dt_str_addf(o,
-                    !strcmp(str(v, "device"), "cuda")
+                    !strcmp(dt_json_text(v, "device"), "cuda")
                         ? "<p>Verified %s on %.0f inputs and in %.0f runs with delayed blocks, on the CUDA device"
                         : "<p>Verified %s on %.0f inputs under %.0f block orders, on the software device",
                     json_is_true(json_object_get(v, "bitwise")) ? "bit by bit"
@@ -107,23 +102,23 @@ static void times(struct dt_str *o, const json_t *plan)
 
 static void rewrites(struct dt_str *o, const json_t *plan)
 {
-    bool modeled = !strncmp(str(json_object_get(plan, "baseline"), "method"), "modeled", 7);
+    bool modeled = !strncmp(dt_json_text(json_object_get(plan, "baseline"), "method"), "modeled", 7);
     size_t i;
     const json_t *r;
     dt_str_add(o,
                "<h2>Rewrites tried</h2><table><tr><th>kind<th>level<th>launches<th>verdict<th>time<th>reason</tr>\n");
     json_array_foreach (json_object_get(plan, "rewrites"), i, r) {
-        dt_str_addf(o, "<tr class=%s>", !strcmp(str(r, "verdict"), "kept") ? "kept" : "no");
-        cell(o, str(r, "kind"));
-        cell(o, str(r, "level"));
+        dt_str_addf(o, "<tr class=%s>", !strcmp(dt_json_text(r, "verdict"), "kept") ? "kept" : "no");
+        cell(o, dt_json_text(r, "kind"));
+        cell(o, dt_json_text(r, "level"));
         cell_json(o, json_object_get(r, "launches"));
-        cell(o, str(r, "verdict"));
+        cell(o, dt_json_text(r, "verdict"));
         if (json_is_number(json_object_get(r, "before_us")))
             dt_str_addf(o, "<td class=n>%s %.2f → %.2f µs</td>", modeled ? "modeled" : "measured", num(r, "before_us"),
                         num(r, "after_us"));
         else
             dt_str_add(o, "<td></td>");
-        cell(o, str(r, "reason"));
+        cell(o, dt_json_text(r, "reason"));
         dt_str_add(o, "</tr>\n");
     }
     dt_str_add(o, "</table>\n");
@@ -138,11 +133,11 @@ static void warnings(struct dt_str *o, const json_t *plan)
     dt_str_add(o, "<h2>Warnings</h2><table><tr><th>code<th>launch<th>buffer<th>message<th>line</tr>\n");
     json_array_foreach (list, i, v) {
         dt_str_add(o, "<tr>");
-        cell(o, str(v, "code"));
-        cell(o, str(v, "launch"));
-        cell(o, str(v, "buffer"));
-        cell(o, str(v, "message"));
-        cell(o, *str(v, "line") ? str(v, "line") : str(v, "instruction"));
+        cell(o, dt_json_text(v, "code"));
+        cell(o, dt_json_text(v, "launch"));
+        cell(o, dt_json_text(v, "buffer"));
+        cell(o, dt_json_text(v, "message"));
+        cell(o, *dt_json_text(v, "line") ? dt_json_text(v, "line") : dt_json_text(v, "instruction"));
         dt_str_add(o, "</tr>\n");
     }
     dt_str_add(o, "</table>\n");
@@ -156,8 +151,8 @@ static void launches(struct dt_str *o, const json_t *plan)
                   "plan</h2><table><tr><th>name<th>entry<th>grid<th>block<th>shared<th>stream<th>after</tr>\n");
     json_array_foreach (json_object_get(plan, "launches"), i, l) {
         dt_str_add(o, "<tr>");
-        cell(o, str(l, "name"));
-        cell(o, str(l, "entry"));
+        cell(o, dt_json_text(l, "name"));
+        cell(o, dt_json_text(l, "entry"));
         static const char *const rest[] = {"grid", "block", "shared", "stream", "after"};
         for (size_t k = 0; k < sizeof rest / sizeof *rest; k++)
             cell_json(o, json_object_get(l, rest[k]));
@@ -183,7 +178,7 @@ static void rest(struct dt_str *o, const json_t *plan)
         dt_str_add(o, "<details><summary>");
         esc(o, name);
         dt_str_add(o, "</summary><pre>");
-        esc(o, *str(m, "ptx") ? str(m, "ptx") : str(m, "cuda"));
+        esc(o, *dt_json_text(m, "ptx") ? dt_json_text(m, "ptx") : dt_json_text(m, "cuda"));
         dt_str_add(o, "</pre></details>\n");
     }
 }
@@ -204,11 +199,11 @@ char *dtd_report_html(const json_t *plan)
         "div{background:#3a7;height:1em}pre{overflow:auto;background:#f6f6f6;padding:1em;font-size:13px}</style></"
         "head>\n"
         "<body><h1>dovetail plan</h1>\n<p>");
-    esc(&o, str(dev, "name"));
+    esc(&o, dt_json_text(dev, "name"));
     dt_str_add(&o, ", ");
-    esc(&o, str(dev, "arch"));
+    esc(&o, dt_json_text(dev, "arch"));
     dt_str_add(&o, "<br>signature <code>");
-    esc(&o, str(plan, "signature"));
+    esc(&o, dt_json_text(plan, "signature"));
     dt_str_add(&o, "</code><br>");
     json_object_foreach ((json_t *)tools, name, v) {
         esc(&o, name);

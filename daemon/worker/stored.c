@@ -33,7 +33,7 @@ int wrk_cache(struct wrk *w, json_t *in, const struct dtd_options *o, struct wrk
 static int find(struct wrk *w, json_t *in, const char *want, struct wrk_answer *a, struct dt_err *e)
 {
     const char *sig = json_string_value(json_object_get(in, "signature"));
-    if (!sig || strlen(sig) != DT_SHA256_TEXT - 1)
+    if (!sig || !dt_sha256_ok(sig))
         return dt_err_set(e, DT_E_USAGE, "the request has no signature");
     int r = wrk_need_cache(w, e);
     if (r >= 0)

@@ -31,6 +31,7 @@
 #include <stdio.h>
 
 #include "analysis/analysis.h"
+#include "base/base64.h"
 #include "kernels.h"
 
 #define BATCH 25 /* kernels of one graph: they are assembled together */
@@ -125,19 +126,12 @@ static void document(struct dt_str *doc, const struct kernel *k, unsigned n, con
     static struct world w;
     kernel_world(&w, variant, (const uint32_t[BUFFERS]){16, 16, 16, 16, 16});
     for (unsigned b = 0; b < BUFFERS; b++) {
-        static const char *const name[] = {"in", "table", "out0", "out1", "out2"},
-                                 digit[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+        static const char *const name[] = {"in", "table", "out0", "out1", "out2"};
         dt_str_addf(doc, "%s\"%s\": {\"bytes\": %u, \"role\": \"%s\"", b ? ", " : "", name[b], BYTES,
                     b < OUT0 ? "input" : "output");
         if (b < OUT0) {
             dt_str_addf(doc, "%s, \"data\": \"", b == TABLE ? ", \"constant\": true" : "");
-            for (uint32_t i = 0; i < BYTES; i += 3) {
-                uint32_t x = 0, have = BYTES - i < 3 ? BYTES - i : 3;
-                for (uint32_t q = 0; q < 3; q++)
-                    x = x << 8 | (q < have ? w.memory[b][i + q] : 0);
-                for (uint32_t q = 0; q < 4; q++)
-                    dt_str_addc(doc, q <= have ? digit[x >> (18 - 6 * q) & 63] : '=');
-            }
+            dt_base64_encode(w.memory[b], BYTES, doc);
             dt_str_addc(doc, '"');
         } else if (variant) {
             dt_str_addf(doc, ", \"fill\": {\"uniform\": [0, 4294967295], \"dtype\": \"u32\", \"seed\": %u}", variant);
