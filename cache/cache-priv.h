@@ -27,14 +27,34 @@ bool cache_db_damaged(int rc);
 /* After damage was met in use: move the file aside (unless another process did) and open a new one. */
 int cache_db_replace(struct cache *c, struct dt_err *e);
 /* DT_E_CACHE with SQLite's words. */
-int cache_db_error(struct cache *c, const char *what, struct dt_err *e);
+int cache_unreadable(struct cache *c, struct dt_err *e);
+int cache_unwritable(struct cache *c, struct dt_err *e);
 
-/* ---- store.c ---- */
-/* an SQLite code */
+/* ---- row.c: statements -------------------------------------------------------------------------------------------
+ * text[0..n) are the statement's parameters ?1 … ?n. */
+/* An SQLite code. The caller finalizes *ret. */
 int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret);
 int cache_run(struct cache *c, const char *sql, const char *const *text, int n); /* a statement that gives no rows */
-const char *cache_column(sqlite3_stmt *s, int i);                                /* "" for NULL */
-int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]);     /* SHA-256 of a row's texts */
+int64_t cache_number(struct cache *c, const char *sql); /* first column of the first row; 0 when it cannot be read */
+const char *cache_column(sqlite3_stmt *s, int i);       /* "" for NULL */
+
+/* ---- row.c: rows ------------------------------------------------------------------------------------------------- */
+int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT]); /* SHA-256 of a row's texts */
+int cache_row_check(const char *const *text, int n); /* is text[n] that of text[0..n)? 1, 0, or DT_E_NOMEM */
+/* Takes what it needs of the row that `s` stands on. 1: done; 0: the row is damaged; DT_E_NOMEM. */
+typedef int cache_take(sqlite3_stmt *s, void *user);
+#define CACHE_UNSOUND 2
+/* The first row of a query. 1: `take` has it; 0: there is none, or the file was damaged and a new one begins;
+ * CACHE_UNSOUND: there is one, and it is damaged (the caller deletes it); negative: error. */
+int cache_one(struct cache *c, const char *sql, const char *const *text, int n, cache_take *take, void *user,
+              struct dt_err *e);
+/* All rows of a query, each as `make` gives it (NULL: out of memory). *ret: a new list. */
+int cache_rows(struct cache *c, const char *sql, const char *const *text, int n, json_t *(*make)(sqlite3_stmt *s),
+               json_t **ret, struct dt_err *e);
+/* The row that `s` stands on as an object: from column `first` on `names` strings, then `figures` whole numbers. NULL:
+ * memory. */
+json_t *cache_row_json(sqlite3_stmt *s, int first, const char *const *name, int names, const char *const *figure,
+                       int figures);
 
 /* ---- recipe.c ---- */
 /* Keep the recipe that the plan's document has, and its digest. 1 it is new, 0 the key is there. */

@@ -28,10 +28,13 @@
 
 #define NMIGRATION (sizeof schema_migrations / sizeof *schema_migrations)
 
-int cache_db_error(struct cache *c, const char *what, struct dt_err *e)
+static int db_error(struct cache *c, const char *what, struct dt_err *e)
 {
     return dt_err_set(e, DT_E_CACHE, "cache %s: %s: %s", c->path, what, c->db ? sqlite3_errmsg(c->db) : "not open");
 }
+
+int cache_unreadable(struct cache *c, struct dt_err *e) { return db_error(c, "cannot be read", e); }
+int cache_unwritable(struct cache *c, struct dt_err *e) { return db_error(c, "cannot be written", e); }
 
 bool cache_db_damaged(int rc) { return (rc & 0xff) == SQLITE_CORRUPT || (rc & 0xff) == SQLITE_NOTADB; }
 
@@ -187,7 +190,7 @@ static int open_locked(struct cache *c, struct dt_err *e)
     if (rc == SQLITE_MISMATCH)
         r = dt_err_set(e, DT_E_CACHE, "cache %s was made by a newer dovetail; give another file with --cache", c->path);
     else
-        r = cache_db_error(c, "cannot be opened", e);
+        r = db_error(c, "cannot be opened", e);
     cache_db_close(c);
     return r;
 }

@@ -14,69 +14,49 @@
 #define NEAREST_MAX 10000
 
 static int nomem(struct dt_err *e) { return dt_err_set(e, DT_E_NOMEM, "out of memory"); }
-static int unreadable(struct cache *c, struct dt_err *e) { return cache_db_error(c, "cannot be read", e); }
-
-static sqlite3_int64 number(struct cache *c, const char *sql)
-{
-    sqlite3_stmt *s;
-    sqlite3_int64 n = 0;
-    if (cache_prepare(c, sql, NULL, 0, &s) != SQLITE_OK)
-        return 0;
-    if (sqlite3_step(s) == SQLITE_ROW)
-        n = sqlite3_column_int64(s, 0);
-    sqlite3_finalize(s);
-    return n;
-}
-
 /* ---- list ------------------------------------------------------------------------------------------------------ */
 #define ENTRY                                                                                                          \
     "id, want, signature, device, toolchain, policy, digest, length(CAST(body AS BLOB)), created, used, hits, "        \
     "max(0, unixepoch() - used), factors"
 
-static json_t *entry_json(sqlite3_stmt *s, bool factors)
+static json_t *entry_json(sqlite3_stmt *s)
 {
-    static const char *const name[] = {"want", "signature", "device", "toolchain", "policy", "digest"};
-    static const char *const figure[] = {"bytes", "created", "used", "hits", "age_s"};
-    json_t *o = json_object(), *f;
-    bool ok = o && json_object_set_new(o, "id", json_integer(sqlite3_column_int64(s, 0))) == 0;
-    for (int i = 0; ok && i < 6; i++)
-        ok = json_object_set_new(o, name[i], json_string(cache_column(s, i + 1))) == 0;
-    for (int i = 0; ok && i < 5; i++)
-        ok = json_object_set_new(o, figure[i], json_integer(sqlite3_column_int64(s, i + 7))) == 0;
+    static const char *const id[] = {"id"}, *const name[] = {"want",      "signature", "device",
+                                                             "toolchain", "policy",    "digest"},
+                             *const figure[] = {"bytes", "created", "used", "hits", "age_s"};
+    json_t *o = cache_row_json(s, 0, NULL, 0, id, 1), *rest = cache_row_json(s, 1, name, 6, figure, 5);
+    int r = o && rest ? json_object_update(o, rest) : -1;
+    json_decref(rest);
+    if (r == 0)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *entry_json_factors(sqlite3_stmt *s)
+{
     const char *text = cache_column(s, 12);
-    if (ok && factors && *text && dt_json_load(text, strlen(text), &f, NULL) == 0)
-        ok = json_object_set_new(o, "factors", f) == 0;
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
-    return o;
+    json_t *o = entry_json(s), *f;
+    if (!o || !*text || dt_json_load(text, strlen(text), &f, NULL) < 0 || json_object_set_new(o, "factors", f) == 0)
+        return o;
+    json_decref(o);
+    return NULL;
 }
 
 int cache_list(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e)
 {
     char sql[512];
-    sqlite3_stmt *s;
     snprintf(sql, sizeof sql, "SELECT " ENTRY " FROM entry %s ORDER BY used DESC, id DESC LIMIT %u",
              signature ? "WHERE signature = ?1" : "", limit);
-    if (cache_prepare(c, sql, &signature, signature != NULL, &s) != SQLITE_OK)
-        return unreadable(c, e);
-    json_t *list = json_array();
-    int rc;
-    bool ok = list;
-    while ((rc = sqlite3_step(s)) == SQLITE_ROW && ok)
-        ok = json_array_append_new(list, entry_json(s, signature != NULL)) == 0;
-    sqlite3_finalize(s);
-    if (ok && rc != SQLITE_DONE) {
-        json_decref(list);
-        return unreadable(c, e);
-    }
-    json_int_t total = signature ? (json_int_t)json_array_size(list) : number(c, "SELECT count(*) FROM entry");
+    json_t *list = NULL, *recipes = NULL;
+    int r = cache_rows(c, sql, &signature, signature != NULL, signature ? entry_json_factors : entry_json, &list, e);
+    if (r < 0)
+        return r;
+    json_int_t total = signature ? (json_int_t)json_array_size(list) : cache_number(c, "SELECT count(*) FROM entry");
     int64_t footprints, trials, bytes;
     cache_kept_size(c, CACHE_FOOTPRINTS, &footprints, &bytes);
     cache_kept_size(c, CACHE_TRIALS, &trials, &bytes);
-    json_t *recipes = NULL;
-    int r = ok ? cache_recipes(c, signature, limit, &recipes, e) : 0;
+    r = cache_recipes(c, signature, limit, &recipes, e);
     json_t *o = recipes ? json_pack("{s:O, s:O, s:I, s:I, s:I}", "entries", list, "recipes", recipes, "total", total,
                                     "footprints", (json_int_t)footprints, "trials", (json_int_t)trials)
                         : NULL;
@@ -117,19 +97,18 @@ static int check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct 
         sqlite3_stmt *s;
         int rc;
         if (cache_prepare(c, checks[k].sql, NULL, 0, &s) != SQLITE_OK)
-            return unreadable(c, e);
+            return cache_unreadable(c, e);
         while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
             const char *text[9];
-            char sum[DT_SHA256_TEXT];
             json_t *o = NULL;
             int n = checks[k].columns;
             for (int i = 0; i < n; i++)
                 text[i] = cache_column(s, i + 1);
-            if (cache_row_sum(text, n - 1, sum) < 0) {
+            int ok = cache_row_check(text, n - 1);
+            if (ok < 0) {
                 sqlite3_finalize(s);
                 return nomem(e);
             }
-            bool ok = !strcmp(sum, text[n - 1]);
             if (ok && checks[k].body) {
                 ok = dt_json_load(text[checks[k].at], strlen(text[checks[k].at]), &o, NULL) == 0;
                 json_decref(o);
@@ -141,7 +120,7 @@ static int check(struct cache *c, json_t *damaged, json_int_t *ret_rows, struct 
         }
         sqlite3_finalize(s);
         if (rc != SQLITE_DONE)
-            return unreadable(c, e);
+            return cache_unreadable(c, e);
     }
     *ret_rows = rows;
     return 0;
@@ -185,7 +164,7 @@ static int64_t kept_bytes(struct cache *c, enum cache_kept kept)
 
 static int64_t all_bytes(struct cache *c)
 {
-    return number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS);
+    return cache_number(c, "SELECT " BYTES) + kept_bytes(c, CACHE_FOOTPRINTS) + kept_bytes(c, CACHE_TRIALS);
 }
 
 static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct dt_err *e)
@@ -231,7 +210,7 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
         for (size_t k = 0; rc == SQLITE_OK && k < sizeof orphans / sizeof *orphans; k++)
             rc = cache_run(c, orphans[k], NULL, 0);
         if (rc != SQLITE_OK || max_bytes < 0 || all_bytes(c) <= max_bytes ||
-            !number(c, "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM recipe)"))
+            !cache_number(c, "SELECT (SELECT count(*) FROM entry) + (SELECT count(*) FROM recipe)"))
             break;
         rc = cache_run(c,
                        "DELETE FROM recipe WHERE id IN (SELECT id FROM recipe ORDER BY state = 'recipe', created, id "
@@ -245,22 +224,22 @@ static int collect(struct cache *c, int64_t max_age, int64_t max_bytes, struct d
                        "(SELECT max(1, count(*) / 16) FROM entry))",
                        NULL, 0);
     }
-    return rc == SQLITE_OK ? 0 : cache_db_error(c, "cannot be written", e);
+    return rc == SQLITE_OK ? 0 : cache_unwritable(c, e);
 }
 
 int cache_gc(struct cache *c, int64_t max_age, int64_t max_bytes, json_t **ret, struct dt_err *e)
 {
     if (cache_run(c, "BEGIN IMMEDIATE", NULL, 0) != SQLITE_OK)
-        return cache_db_error(c, "cannot be written", e);
-    json_int_t before = number(c, "SELECT count(*) FROM entry"), bytes = all_bytes(c);
+        return cache_unwritable(c, e);
+    json_int_t before = cache_number(c, "SELECT count(*) FROM entry"), bytes = all_bytes(c);
     int r = collect(c, max_age, max_bytes, e);
     if (r == 0 && cache_run(c, "COMMIT", NULL, 0) != SQLITE_OK)
-        r = cache_db_error(c, "cannot be written", e);
+        r = cache_unwritable(c, e);
     if (r < 0) {
         cache_run(c, "ROLLBACK", NULL, 0);
         return r;
     }
-    json_int_t kept = number(c, "SELECT count(*) FROM entry"), now = all_bytes(c);
+    json_int_t kept = cache_number(c, "SELECT count(*) FROM entry"), now = all_bytes(c);
     if (now < bytes) /* give the room back; another process that reads now only puts it off */
         cache_run(c, "VACUUM", NULL, 0);
     json_t *o = json_pack("{s:I, s:I, s:I, s:I}", "removed", before - kept, "kept", kept, "freed_bytes", bytes - now,
@@ -309,7 +288,7 @@ static json_t *own_key(struct cache *c, const struct cache_key *k, json_t *facto
             c, "SELECT " ENTRY " FROM entry WHERE want = ?1 AND signature = ?2 ORDER BY created DESC, id DESC LIMIT 1",
             text, 2, &s) == SQLITE_OK) {
         if (sqlite3_step(s) == SQLITE_ROW)
-            o = entry_json(s, true);
+            o = entry_json_factors(s);
         sqlite3_finalize(s);
     }
     if (o && k->device)
@@ -338,10 +317,10 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
              NEAREST_MAX);
     if (cache_prepare(c, sql, &k->want, 1, &s) != SQLITE_OK) {
         json_decref(mine);
-        return unreadable(c, e);
+        return cache_unreadable(c, e);
     }
     while ((rc = sqlite3_step(s)) == SQLITE_ROW) {
-        json_t *o = entry_json(s, true), *of = json_object_get(o, "factors");
+        json_t *o = entry_json_factors(s), *of = json_object_get(o, "factors");
         size_t rank = 0;
         for (size_t i = 0; i < 3; i++)
             rank += strcmp(dt_json_text(o, rest[i]), dt_json_text(mine, rest[i])) != 0;
@@ -358,7 +337,7 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
         json_decref(o);
     }
     sqlite3_finalize(s);
-    int r = rc == SQLITE_DONE ? best != NULL : unreadable(c, e);
+    int r = rc == SQLITE_DONE ? best != NULL : cache_unreadable(c, e);
     if (r == 1) {
         json_t *list = json_array();
         compare(mf, json_object_get(best, "factors"), list);
@@ -381,13 +360,13 @@ int cache_nearest(struct cache *c, const struct cache_key *k, json_t *factors, j
 }
 
 /* ---- stale ----------------------------------------------------------------------------------------------------- */
+static json_t *digest_json(sqlite3_stmt *s) { return json_string(cache_column(s, 0)); }
+
 int cache_stale(struct cache *c, const char *arch, const char *device, const char *toolchain, bool stale,
                 unsigned limit, json_t **ret, struct dt_err *e)
 {
     const char *text[] = {arch, device, toolchain};
     char sql[800];
-    sqlite3_stmt *s;
-    int rc;
     snprintf(sql, sizeof sql,
              "SELECT digest FROM graph WHERE NOT EXISTS (SELECT 1 FROM known k JOIN entry n ON n.signature = "
              "k.signature WHERE "
@@ -398,18 +377,5 @@ int cache_stale(struct cache *c, const char *arch, const char *device, const cha
                      "n.want = 'plan' AND n.device = ?2 AND n.toolchain <> ?3)"
                    : "",
              limit);
-    if (cache_prepare(c, sql, text, 3, &s) != SQLITE_OK)
-        return unreadable(c, e);
-    json_t *list = json_array();
-    while ((rc = sqlite3_step(s)) == SQLITE_ROW)
-        json_array_append_new(list, json_string(cache_column(s, 0)));
-    sqlite3_finalize(s);
-    if (rc != SQLITE_DONE) {
-        json_decref(list);
-        return unreadable(c, e);
-    }
-    if (!list)
-        return nomem(e);
-    *ret = list;
-    return 0;
+    return cache_rows(c, sql, text, 3, digest_json, ret, e);
 }

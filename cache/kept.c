@@ -37,41 +37,39 @@ static int row_sum(const char *key, const void *p, size_t n, char sum[DT_SHA256_
     return cache_row_sum((const char *const[]){key, hex}, 2, sum);
 }
 
+struct body { /* of a row */
+    const char *key;
+    void *p;
+    size_t n;
+};
+
+static int take_body(sqlite3_stmt *s, void *user)
+{
+    struct body *b = user;
+    const void *p = sqlite3_column_blob(s, 0);
+    char sum[DT_SHA256_TEXT];
+    b->n = (size_t)sqlite3_column_bytes(s, 0);
+    if (!p || row_sum(b->key, p, b->n, sum) < 0 || strcmp(sum, cache_column(s, 1)))
+        return 0;
+    b->p = dt_memdup(p, b->n);
+    return b->p ? 1 : DT_E_NOMEM;
+}
+
 int cache_kept_get(struct cache *c, enum cache_kept kept, const char *key, void **ret, size_t *ret_len,
                    struct dt_err *e)
 {
-    sqlite3_stmt *s;
-    void *p = NULL;
-    size_t n = 0;
-    bool sound = false;
-    int rc = cache_prepare(c, SQL("SELECT body, sha256 FROM", kept, "WHERE key = ?1"), &key, 1, &s);
-    if (rc == SQLITE_OK) {
-        rc = sqlite3_step(s);
-        if (rc == SQLITE_ROW) {
-            const void *body = sqlite3_column_blob(s, 0);
-            char sum[DT_SHA256_TEXT];
-            n = (size_t)sqlite3_column_bytes(s, 0);
-            sound = body && row_sum(key, body, n, sum) == 0 && !strcmp(sum, cache_column(s, 1));
-            p = sound ? dt_memdup(body, n) : NULL;
-        }
-        sqlite3_finalize(s);
-    }
-    if (rc == SQLITE_DONE)
-        return 0;
-    if (cache_db_damaged(rc))
-        return cache_db_replace(c, e);
-    if (rc != SQLITE_ROW)
-        return cache_db_error(c, "cannot be read", e);
-    if (!sound) {
+    struct body b = {.key = key};
+    int r = cache_one(c, SQL("SELECT body, sha256 FROM", kept, "WHERE key = ?1"), &key, 1, take_body, &b, e);
+    if (r == CACHE_UNSOUND) {
         cache_run(c, SQL("DELETE FROM", kept, "WHERE key = ?1"), &key, 1);
         dt_err_set(e, DT_E_IO, "the row does not match its checksum");
         return 0;
     }
-    if (!p)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
+    if (r != 1)
+        return r;
     cache_run(c, SQL("UPDATE", kept, "SET used = unixepoch() WHERE key = ?1 AND used < unixepoch() - 3600"), &key, 1);
-    *ret = p;
-    *ret_len = n;
+    *ret = b.p;
+    *ret_len = b.n;
     return 1;
 }
 
@@ -143,7 +141,7 @@ int cache_kept_put(struct cache *c, enum cache_kept kept, const struct cache_byt
         if (rc == SQLITE_OK)
             return 0;
         if (!cache_db_damaged(rc) || again)
-            r = cache_db_error(c, "cannot be written", e);
+            r = cache_unwritable(c, e);
         if (open)
             cache_run(c, "ROLLBACK", NULL, 0);
         if (r || (r = cache_db_replace(c, e)) < 0)

@@ -144,7 +144,7 @@ int cache_recipe_put(struct cache *c, const struct cache_key *k, const json_t *p
                                 "WHERE state = 'refused' AND sha256 <> excluded.sha256",
                                 text, 10) != SQLITE_OK)
         there = -1;
-    return there < 0 ? cache_db_error(c, "cannot be written", e) : there ? 0 : sqlite3_changes(c->db) > 0;
+    return there < 0 ? cache_unwritable(c, e) : there ? 0 : sqlite3_changes(c->db) > 0;
 }
 
 int cache_recipe_get(struct cache *c, const struct cache_key *k, json_t **ret, char digest[DT_SHA256_TEXT])
@@ -190,42 +190,22 @@ static json_t *recipe_json(sqlite3_stmt *s)
     static const char *const name[] = {"signature", "device", "toolchain", "policy",
                                        "digest",    "origin", "state",     "reason"};
     static const char *const figure[] = {"bytes", "created", "tried"};
-    json_t *o = json_object();
-    bool ok = o;
-    for (int i = 0; ok && i < 8; i++)
-        ok = !*cache_column(s, i) || json_object_set_new(o, name[i], json_string(cache_column(s, i))) == 0;
-    for (int i = 0; ok && i < 3; i++)
-        ok = json_object_set_new(o, figure[i], json_integer(sqlite3_column_int64(s, 8 + i))) == 0;
-    if (!ok) {
-        json_decref(o);
-        return NULL;
-    }
+    json_t *o = cache_row_json(s, 0, name, 8, figure, 3);
+    for (int i = 0; o && i < 8; i++)
+        if (!*cache_column(s, i))
+            json_object_del(o, name[i]);
     return o;
 }
 
 int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e)
 {
     char sql[400];
-    sqlite3_stmt *s;
-    int rc;
     snprintf(sql, sizeof sql,
              "SELECT signature, device, toolchain, policy, digest, origin, state, reason, length(CAST(body AS BLOB)), "
              "created, tried FROM recipe %s "
              "ORDER BY created DESC, id DESC LIMIT %u",
              signature ? "WHERE signature = ?1" : "", limit);
-    if (cache_prepare(c, sql, &signature, signature != NULL, &s) != SQLITE_OK)
-        return cache_db_error(c, "cannot be read", e);
-    json_t *list = json_array();
-    bool ok = list;
-    while ((rc = sqlite3_step(s)) == SQLITE_ROW && ok)
-        ok = json_array_append_new(list, recipe_json(s)) == 0;
-    sqlite3_finalize(s);
-    if (!ok || rc != SQLITE_DONE) {
-        json_decref(list);
-        return ok ? cache_db_error(c, "cannot be read", e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
-    }
-    *ret = list;
-    return 0;
+    return cache_rows(c, sql, &signature, signature != NULL, recipe_json, ret, e);
 }
 
 /* ---- owners ------------------------------------------------------------------------------------------------------ */

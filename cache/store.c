@@ -73,71 +73,13 @@ struct cache *cache_close(struct cache *c)
     return NULL;
 }
 
-/* ---- statements ---------------------------------------------------------------------------------------------- */
-
-static int bind(sqlite3_stmt *s, const char *const *text, int n)
-{
-    int rc = SQLITE_OK;
-    for (int i = 0; i < n && rc == SQLITE_OK; i++)
-        rc = sqlite3_bind_text64(s, i + 1, text[i], strlen(text[i]), SQLITE_STATIC, SQLITE_UTF8);
-    return rc;
-}
-
-int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret)
-{
-    sqlite3_stmt *s = NULL;
-    if (!c->db)
-        return SQLITE_CANTOPEN;
-    int rc = sqlite3_prepare_v2(c->db, sql, -1, &s, NULL);
-    if (rc == SQLITE_OK)
-        rc = bind(s, text, n);
-    if (rc != SQLITE_OK) {
-        sqlite3_finalize(s);
-        return rc;
-    }
-    *ret = s;
-    return SQLITE_OK;
-}
-
-/* Run a statement that gives no rows. */
-int cache_run(struct cache *c, const char *sql, const char *const *text, int n)
-{
-    sqlite3_stmt *s;
-    int rc = cache_prepare(c, sql, text, n, &s);
-    if (rc != SQLITE_OK)
-        return rc;
-    rc = sqlite3_step(s);
-    sqlite3_finalize(s);
-    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
-}
-
-const char *cache_column(sqlite3_stmt *s, int i)
-{
-    const unsigned char *t = sqlite3_column_text(s, i);
-    return t ? (const char *)t : "";
-}
+/* ---- documents ----------------------------------------------------------------------------------------------- */
 
 static void count(struct cache *c, const char *want, const char *what)
 {
     const char *text[] = {want, what};
     cache_run(c, "INSERT INTO counter (want, name, n) VALUES (?1, ?2, 1) ON CONFLICT DO UPDATE SET n = n + 1", text, 2);
 }
-
-int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT])
-{
-    struct dt_sha256 h;
-    if (dt_sha256_init(&h) < 0)
-        return DT_E_NOMEM;
-    for (int i = 0; i < n; i++)
-        dt_sha256_addstr(&h, text[i]);
-    dt_sha256_final(&h, sum);
-    return 0;
-}
-
-/* Damage met: begin a new file. Returns 0 (go on as a miss) or the error. */
-static int damaged(struct cache *c, struct dt_err *e) { return cache_db_replace(c, e); }
-
-/* ---- documents ----------------------------------------------------------------------------------------------- */
 
 #define COLUMNS "id, want, signature, device, toolchain, policy, digest, body, factors, sha256"
 
@@ -163,52 +105,36 @@ static void touch(struct cache *c, sqlite3_int64 id)
     sqlite3_finalize(s);
 }
 
-/* The document of the row that `s` stands on, without its recipe: 1 and *ret, or 0 when the row is damaged. */
-static int row_document(sqlite3_stmt *s, json_t **ret, struct dt_err *e)
+struct document { /* of a row over COLUMNS */
+    sqlite3_int64 id;
+    json_t *doc; /* without its recipe */
+};
+
+static int take_document(sqlite3_stmt *s, void *user)
 {
-    const char *text[8];
-    char sum[DT_SHA256_TEXT];
-    json_t *doc;
-    for (int i = 0; i < 8; i++)
+    struct document *d = user;
+    const char *text[9];
+    for (int i = 0; i < 9; i++)
         text[i] = cache_column(s, i + 1);
-    if (cache_row_sum(text, 8, sum) < 0)
-        return dt_err_set(e, DT_E_NOMEM, "out of memory");
-    if (strcmp(sum, cache_column(s, 9)) || dt_json_load(text[6], strlen(text[6]), &doc, NULL) < 0)
-        return 0;
-    json_object_del(doc, "recipe");
-    *ret = doc;
-    return 1;
+    d->id = sqlite3_column_int64(s, 0);
+    int r = cache_row_check(text, 8);
+    if (r == 1 && dt_json_load(text[6], strlen(text[6]), &d->doc, NULL) < 0)
+        r = 0;
+    if (r == 1)
+        json_object_del(d->doc, "recipe");
+    return r;
 }
 
 /* First sound row of a query over COLUMNS; damaged ones are deleted. 1, 0 or an error. */
-static int first(struct cache *c, const char *want, const char *sql, const char *const *text, int n, json_t **ret,
-                 sqlite3_int64 *ret_id, struct dt_err *e)
+static int first(struct cache *c, const char *want, const char *sql, const char *const *text, int n,
+                 struct document *ret, struct dt_err *e)
 {
     for (;;) {
-        sqlite3_stmt *s;
-        int r = 0, rc = cache_prepare(c, sql, text, n, &s);
-        sqlite3_int64 id = 0;
-        if (rc == SQLITE_OK) {
-            rc = sqlite3_step(s);
-            if (rc == SQLITE_ROW) {
-                id = sqlite3_column_int64(s, 0);
-                r = row_document(s, ret, e);
-            }
-            sqlite3_finalize(s);
-        }
-        if (rc == SQLITE_DONE)
-            return 0;
-        if (cache_db_damaged(rc))
-            return damaged(c, e);
-        if (rc != SQLITE_ROW)
-            return cache_db_error(c, "cannot be read", e);
-        if (r != 0) {
-            if (r > 0)
-                *ret_id = id;
+        int r = cache_one(c, sql, text, n, take_document, ret, e);
+        if (r != CACHE_UNSOUND)
             return r;
-        }
         count(c, want, "damaged");
-        if (!delete_row(c, id))
+        if (!delete_row(c, ret->id))
             return 0; /* it cannot be deleted now: a miss all the same */
     }
 }
@@ -216,13 +142,15 @@ static int first(struct cache *c, const char *want, const char *sql, const char 
 int cache_get(struct cache *c, const struct cache_key *k, json_t **ret, struct dt_err *e)
 {
     const char *text[] = {k->want, k->signature, k->device, k->toolchain, k->policy};
-    sqlite3_int64 id;
+    struct document d;
     int r = first(c, k->want,
                   "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 AND toolchain = ?4 "
                   "AND policy = ?5",
-                  text, 5, ret, &id, e);
-    if (r > 0)
-        touch(c, id);
+                  text, 5, &d, e);
+    if (r > 0) {
+        touch(c, d.id);
+        *ret = d.doc;
+    }
     if (r >= 0)
         count(c, k->want, r ? "hits" : "misses");
     return r;
@@ -232,13 +160,16 @@ int cache_find(struct cache *c, const char *want, const char *signature, const c
                struct dt_err *e)
 {
     const char *text[] = {want, signature, device ? device : ""};
-    sqlite3_int64 id;
-    return first(c, want,
-                 device ? "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 "
-                          "ORDER BY created DESC, id DESC LIMIT 1"
-                        : "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 "
-                          "ORDER BY created DESC, id DESC LIMIT 1",
-                 text, device ? 3 : 2, ret, &id, e);
+    struct document d;
+    int r = first(c, want,
+                  device ? "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 AND device = ?3 "
+                           "ORDER BY created DESC, id DESC LIMIT 1"
+                         : "SELECT " COLUMNS " FROM entry WHERE want = ?1 AND signature = ?2 "
+                           "ORDER BY created DESC, id DESC LIMIT 1",
+                  text, device ? 3 : 2, &d, e);
+    if (r > 0)
+        *ret = d.doc;
+    return r;
 }
 
 /* Run an insert; when the file proves damaged, once more in a new one. */
@@ -246,12 +177,12 @@ static int insert(struct cache *c, const char *sql, const char *const *text, int
 {
     int rc = cache_run(c, sql, text, n);
     if (cache_db_damaged(rc)) {
-        int r = damaged(c, e);
+        int r = cache_db_replace(c, e);
         if (r < 0)
             return r;
         rc = cache_run(c, sql, text, n);
     }
-    return rc == SQLITE_OK ? 0 : cache_db_error(c, "cannot be written", e);
+    return rc == SQLITE_OK ? 0 : cache_unwritable(c, e);
 }
 
 /* JSON text that dt_json_load will take back. */
@@ -290,36 +221,32 @@ int cache_put(struct cache *c, const struct cache_key *k, const char *digest, js
 
 /* ---- digests ------------------------------------------------------------------------------------------------- */
 
+struct known { /* a row of that table */
+    const char *digest, *arch;
+    char *signature;
+};
+
+static int take_signature(sqlite3_stmt *s, void *user)
+{
+    const struct known *k = user;
+    const char *text[] = {k->digest, k->arch, cache_column(s, 0), cache_column(s, 1)};
+    int r = dt_sha256_ok(text[2]) ? cache_row_check(text, 3) : 0;
+    if (r == 1)
+        memcpy(k->signature, text[2], DT_SHA256_TEXT);
+    return r;
+}
+
 int cache_digest_get(struct cache *c, const char *digest, const char *arch, char signature[DT_SHA256_TEXT],
                      struct dt_err *e)
 {
     const char *text[] = {digest, arch};
-    char sum[DT_SHA256_TEXT], found[DT_SHA256_TEXT] = "";
-    sqlite3_stmt *s;
-    bool sound = false;
-    int rc = cache_prepare(c, "SELECT signature, sha256 FROM known WHERE digest = ?1 AND arch = ?2", text, 2, &s);
-    if (rc == SQLITE_OK) {
-        rc = sqlite3_step(s);
-        if (rc == SQLITE_ROW) {
-            const char *row[] = {digest, arch, cache_column(s, 0)};
-            sound = dt_sha256_ok(row[2]) && cache_row_sum(row, 3, sum) == 0 && !strcmp(sum, cache_column(s, 1));
-            if (sound)
-                memcpy(found, row[2], DT_SHA256_TEXT);
-        }
-        sqlite3_finalize(s);
-    }
-    if (rc == SQLITE_DONE)
-        return 0;
-    if (cache_db_damaged(rc))
-        return damaged(c, e);
-    if (rc != SQLITE_ROW)
-        return cache_db_error(c, "cannot be read", e);
-    if (!sound) {
-        cache_run(c, "DELETE FROM known WHERE digest = ?1 AND arch = ?2", text, 2);
-        return 0;
-    }
-    memcpy(signature, found, DT_SHA256_TEXT);
-    return 1;
+    struct known k = {digest, arch, signature};
+    int r = cache_one(c, "SELECT signature, sha256 FROM known WHERE digest = ?1 AND arch = ?2", text, 2, take_signature,
+                      &k, e);
+    if (r != CACHE_UNSOUND)
+        return r;
+    cache_run(c, "DELETE FROM known WHERE digest = ?1 AND arch = ?2", text, 2);
+    return 0;
 }
 
 int cache_digest_put(struct cache *c, const char *digest, const char *arch, const char *signature, json_t *graph,
@@ -346,34 +273,29 @@ int cache_digest_put(struct cache *c, const char *digest, const char *arch, cons
                   kept, 3, e);
 }
 
+struct graph { /* a row of that table */
+    const char *digest;
+    json_t *doc;
+};
+
+static int take_graph(sqlite3_stmt *s, void *user)
+{
+    struct graph *g = user;
+    const char *text[] = {g->digest, cache_column(s, 0), cache_column(s, 1)};
+    int r = cache_row_check(text, 2);
+    return r == 1 && dt_json_load(text[1], strlen(text[1]), &g->doc, NULL) < 0 ? 0 : r;
+}
+
 int cache_graph_get(struct cache *c, const char *digest, json_t **ret, struct dt_err *e)
 {
-    const char *text[] = {digest};
-    char sum[DT_SHA256_TEXT];
-    sqlite3_stmt *s;
-    json_t *doc = NULL;
-    int rc = cache_prepare(c, "SELECT body, sha256 FROM graph WHERE digest = ?1", text, 1, &s);
-    if (rc == SQLITE_OK) {
-        rc = sqlite3_step(s);
-        if (rc == SQLITE_ROW) {
-            const char *row[] = {digest, cache_column(s, 0)};
-            if (cache_row_sum(row, 2, sum) == 0 && !strcmp(sum, cache_column(s, 1)))
-                dt_json_load(row[1], strlen(row[1]), &doc, NULL);
-        }
-        sqlite3_finalize(s);
-    }
-    if (rc == SQLITE_DONE)
-        return 0;
-    if (cache_db_damaged(rc))
-        return damaged(c, e);
-    if (rc != SQLITE_ROW)
-        return cache_db_error(c, "cannot be read", e);
-    if (!doc) {
-        cache_run(c, "DELETE FROM graph WHERE digest = ?1", text, 1);
-        return 0;
-    }
-    *ret = doc;
-    return 1;
+    struct graph g = {.digest = digest};
+    int r = cache_one(c, "SELECT body, sha256 FROM graph WHERE digest = ?1", &digest, 1, take_graph, &g, e);
+    if (r == 1)
+        *ret = g.doc;
+    if (r != CACHE_UNSOUND)
+        return r;
+    cache_run(c, "DELETE FROM graph WHERE digest = ?1", &digest, 1);
+    return 0;
 }
 
 /* ---- figures ------------------------------------------------------------------------------------------------- */
@@ -419,11 +341,7 @@ json_t *cache_stats(struct cache *c)
     json_object_foreach (by, want, v)
         for (size_t i = 0; i < 5; i++)
             add(all, keys[i], json_integer_value(json_object_get(v, keys[i])));
-    if (cache_prepare(c, "SELECT count(*) FROM graph", NULL, 0, &s) == SQLITE_OK) {
-        if (sqlite3_step(s) == SQLITE_ROW)
-            add(all, "graphs", sqlite3_column_int64(s, 0));
-        sqlite3_finalize(s);
-    }
+    add(all, "graphs", cache_number(c, "SELECT count(*) FROM graph"));
     for (enum cache_kept k = 0; k < CACHE_KEPT; k++) {
         int64_t rows, bytes;
         cache_kept_size(c, k, &rows, &bytes);

@@ -1,0 +1,140 @@
+/* Statements, and rows that carry a checksum.
+ *
+ * The checksum of a row is the SHA-256 of its other columns, each with its length in front (base/hash.h), so that a row
+ * is believed as a whole or not at all. Reading one row is the same everywhere: when SQLite finds the file damaged, it
+ * is moved aside and the row is not there; when the row is damaged, the caller is told, and deletes it.
+ *
+ * Not here: which columns a table has (store.c, recipe.c, kept.c).
+ */
+#include <string.h>
+
+#include "cache-priv.h"
+
+static int bind(sqlite3_stmt *s, const char *const *text, int n)
+{
+    int rc = SQLITE_OK;
+    for (int i = 0; i < n && rc == SQLITE_OK; i++)
+        rc = sqlite3_bind_text64(s, i + 1, text[i], strlen(text[i]), SQLITE_STATIC, SQLITE_UTF8);
+    return rc;
+}
+
+int cache_prepare(struct cache *c, const char *sql, const char *const *text, int n, sqlite3_stmt **ret)
+{
+    sqlite3_stmt *s = NULL;
+    if (!c->db)
+        return SQLITE_CANTOPEN;
+    int rc = sqlite3_prepare_v2(c->db, sql, -1, &s, NULL);
+    if (rc == SQLITE_OK)
+        rc = bind(s, text, n);
+    if (rc != SQLITE_OK) {
+        sqlite3_finalize(s);
+        return rc;
+    }
+    *ret = s;
+    return SQLITE_OK;
+}
+
+int cache_run(struct cache *c, const char *sql, const char *const *text, int n)
+{
+    sqlite3_stmt *s;
+    int rc = cache_prepare(c, sql, text, n, &s);
+    if (rc != SQLITE_OK)
+        return rc;
+    rc = sqlite3_step(s);
+    sqlite3_finalize(s);
+    return rc == SQLITE_DONE || rc == SQLITE_ROW ? SQLITE_OK : rc;
+}
+
+const char *cache_column(sqlite3_stmt *s, int i)
+{
+    const unsigned char *t = sqlite3_column_text(s, i);
+    return t ? (const char *)t : "";
+}
+
+int64_t cache_number(struct cache *c, const char *sql)
+{
+    sqlite3_stmt *s;
+    int64_t n = 0;
+    if (cache_prepare(c, sql, NULL, 0, &s) != SQLITE_OK)
+        return 0;
+    if (sqlite3_step(s) == SQLITE_ROW)
+        n = sqlite3_column_int64(s, 0);
+    sqlite3_finalize(s);
+    return n;
+}
+
+/* ---- checksums ----------------------------------------------------------------------------------------------- */
+
+int cache_row_sum(const char *const *text, int n, char sum[DT_SHA256_TEXT])
+{
+    struct dt_sha256 h;
+    if (dt_sha256_init(&h) < 0)
+        return DT_E_NOMEM;
+    for (int i = 0; i < n; i++)
+        dt_sha256_addstr(&h, text[i]);
+    dt_sha256_final(&h, sum);
+    return 0;
+}
+
+int cache_row_check(const char *const *text, int n)
+{
+    char sum[DT_SHA256_TEXT];
+    return cache_row_sum(text, n, sum) < 0 ? DT_E_NOMEM : !strcmp(sum, text[n]);
+}
+
+/* ---- reading ------------------------------------------------------------------------------------------------- */
+
+int cache_one(struct cache *c, const char *sql, const char *const *text, int n, cache_take *take, void *user,
+              struct dt_err *e)
+{
+    sqlite3_stmt *s;
+    int r = 0, rc = cache_prepare(c, sql, text, n, &s);
+    if (rc == SQLITE_OK) {
+        rc = sqlite3_step(s);
+        if (rc == SQLITE_ROW)
+            r = take(s, user);
+        sqlite3_finalize(s);
+    }
+    if (rc == SQLITE_DONE)
+        return 0;
+    if (cache_db_damaged(rc))
+        return cache_db_replace(c, e);
+    if (rc != SQLITE_ROW)
+        return cache_unreadable(c, e);
+    return r < 0 ? dt_err_set(e, r, "out of memory") : r ? 1 : CACHE_UNSOUND;
+}
+
+json_t *cache_row_json(sqlite3_stmt *s, int first, const char *const *name, int names, const char *const *figure,
+                       int figures)
+{
+    json_t *o = json_object();
+    bool ok = o;
+    for (int i = 0; ok && i < names; i++)
+        ok = json_object_set_new(o, name[i], json_string(cache_column(s, first + i))) == 0;
+    for (int i = 0; ok && i < figures; i++)
+        ok = json_object_set_new(o, figure[i], json_integer(sqlite3_column_int64(s, first + names + i))) == 0;
+    if (ok)
+        return o;
+    json_decref(o);
+    return NULL;
+}
+
+int cache_rows(struct cache *c, const char *sql, const char *const *text, int n, json_t *(*make)(sqlite3_stmt *s),
+               json_t **ret, struct dt_err *e)
+{
+    sqlite3_stmt *s;
+    int rc;
+    if (cache_prepare(c, sql, text, n, &s) != SQLITE_OK)
+        return cache_unreadable(c, e);
+    json_t *list = json_array();
+    bool ok = list;
+    while ((rc = sqlite3_step(s)) == SQLITE_ROW && ok)
+        ok = json_array_append_new(list, make(s)) == 0;
+    sqlite3_finalize(s);
+    if (!ok || rc != SQLITE_DONE) {
+        json_decref(list);
+        return ok ? cache_unreadable(c, e) : dt_err_set(e, DT_E_NOMEM, "out of memory");
+    }
+    *ret = list;
+    return 0;
+}
