@@ -2,6 +2,7 @@
  * the outcome is the document's text or a problem document.
  */
 #include <ctype.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,10 +11,33 @@
 #include "base/str.h"
 #include "client/cli.h"
 
+/* Options of a request, as members of a worker's request and in the service's query. */
+static const struct option {
+    const char *name;
+    enum { SWITCH, GIVEN, TEXT, LIST, SECONDS, NUMBER, QUERY_ONLY } kind; /* GIVEN: a text here, a switch there */
+    size_t offset;
+} options[] = {
+    {"device", QUERY_ONLY, offsetof(struct cli, device)}, {"timeout", QUERY_ONLY, offsetof(struct cli, timeout)},
+    {"maps", SWITCH, offsetof(struct cli, maps)},         {"all_edges", SWITCH, offsetof(struct cli, all_edges)},
+    {"whole", SWITCH, offsetof(struct cli, whole)},       {"dump", GIVEN, offsetof(struct cli, dump)},
+    {"allow", LIST, offsetof(struct cli, allow)},         {"deny", LIST, offsetof(struct cli, deny)},
+    {"budget", SECONDS, offsetof(struct cli, budget)},    {"seed", NUMBER, offsetof(struct cli, seed)},
+    {"schedule", NUMBER, offsetof(struct cli, schedule)}, {"check", TEXT, offsetof(struct cli, check)},
+};
+#define NOPTIONS (sizeof options / sizeof *options)
+
+/* What the command line says of an option, "1" for a switch; NULL: it was not given. */
+static const char *value_of(const struct cli *c, const struct option *o)
+{
+    const void *p = (const char *)c + o->offset;
+    if (o->kind == SWITCH)
+        return *(const bool *)p ? "1" : NULL;
+    const char *s = *(const char *const *)p;
+    return s && o->kind == GIVEN ? "1" : s;
+}
+
 static void add_option(struct dt_str *q, const char *name, const char *value)
 {
-    if (!value)
-        return;
     dt_str_addf(q, "%s%s=", q->len ? "&" : "", name);
     for (; *value; value++)
         if (isalnum((unsigned char)*value) || strchr("-_.,:", *value))
@@ -34,30 +58,27 @@ static json_t *list_json(const char *s)
     return a;
 }
 
+static json_t *option_json(const struct option *o, const char *value)
+{
+    switch (o->kind) {
+    case SWITCH:
+    case GIVEN: return json_true();
+    case TEXT: return json_string(value);
+    case LIST: return list_json(value);
+    case SECONDS: return json_real(strtod(value, NULL));
+    case NUMBER: return json_integer(strtoll(value, NULL, 10));
+    case QUERY_ONLY: break;
+    }
+    return NULL;
+}
+
 json_t *options_json(const struct cli *c)
 {
-    json_t *o = json_object();
-    if (c->maps)
-        json_object_set_new(o, "maps", json_true());
-    if (c->all_edges)
-        json_object_set_new(o, "all_edges", json_true());
-    if (c->whole)
-        json_object_set_new(o, "whole", json_true());
-    if (c->dump)
-        json_object_set_new(o, "dump", json_true());
-    if (c->allow)
-        json_object_set_new(o, "allow", list_json(c->allow));
-    if (c->deny)
-        json_object_set_new(o, "deny", list_json(c->deny));
-    if (c->budget)
-        json_object_set_new(o, "budget", json_real(strtod(c->budget, NULL)));
-    if (c->seed)
-        json_object_set_new(o, "seed", json_integer(strtoll(c->seed, NULL, 10)));
-    if (c->schedule)
-        json_object_set_new(o, "schedule", json_integer(strtoll(c->schedule, NULL, 10)));
-    if (c->check)
-        json_object_set_new(o, "check", json_string(c->check));
-    return o;
+    json_t *all = json_object();
+    for (const struct option *o = options; o < options + NOPTIONS; o++)
+        if (value_of(c, o) && o->kind != QUERY_ONLY)
+            json_object_set_new(all, o->name, option_json(o, value_of(c, o)));
+    return all;
 }
 
 static struct dovetail *open_service(struct cli *c, struct outcome *ret)
@@ -118,18 +139,9 @@ void backend_submit(struct cli *c, const char *want, const char *graph, size_t l
         return;
     struct dovetail_result r = {0};
     struct dt_str q = {0};
-    add_option(&q, "device", c->device);
-    add_option(&q, "allow", c->allow);
-    add_option(&q, "deny", c->deny);
-    add_option(&q, "budget", c->budget);
-    add_option(&q, "seed", c->seed);
-    add_option(&q, "check", c->check);
-    add_option(&q, "schedule", c->schedule);
-    add_option(&q, "timeout", c->timeout);
-    add_option(&q, "maps", c->maps ? "1" : NULL);
-    add_option(&q, "all_edges", c->all_edges ? "1" : NULL);
-    add_option(&q, "whole", c->whole ? "1" : NULL);
-    add_option(&q, "dump", c->dump ? "1" : NULL);
+    for (const struct option *o = options; o < options + NOPTIONS; o++)
+        if (value_of(c, o))
+            add_option(&q, o->name, value_of(c, o));
     if (q.failed || dovetail_submit(d, want, q.s, graph, len, on_event, c, &r) < 0)
         problem_of(d, ret);
     else

@@ -32,6 +32,20 @@ struct outcome {
     char cache[8], signature[80], digest[80];
 };
 void outcome_done(struct outcome *o);
+void outcome_set(struct outcome *o, json_t *doc); /* the document's text; takes doc */
+
+/* Prints a document for people. Exit status. */
+typedef int human_fn(struct cli *c, const json_t *doc, const struct outcome *o);
+
+/* ---- verb.c ------------------------------------------------------------------------------------------------------ */
+/* Leaves something of the document in a file, before it is printed. 1: and has changed the document; 0; or an error. */
+typedef int keep_fn(struct cli *c, json_t *doc, struct dt_err *e);
+/* The whole of a verb that takes a graph: read it (arg[0]), submit it as `want`, keep (may be NULL), show. Exit
+ * status. */
+int post_graph(struct cli *c, const char *want, keep_fn *keep, human_fn *human);
+/* Write an answer to the file of -o, "-" for stdout, and say so. Through the service the answer is the file's text;
+ * from a worker it is a document with the text as `member`. bytes: with --json the length is said too. Exit status. */
+int save_answer(struct cli *c, const char *member, bool bytes, struct outcome *o);
 
 /* ---- backend.c, local.c ------------------------------------------------------------------------------------------ */
 /* want as in the service's query ("plan", "analysis", "run", "explain"); graph text. Through the service, or with
@@ -48,15 +62,15 @@ void backend_get(struct cli *c, const char *path, const char *verb, const char *
 void local_request(struct cli *c, const char *verb, const char *members, const char *name, const char *value,
                    size_t len, struct outcome *ret);
 void outcome_error(struct outcome *ret, struct dt_err *e); /* empties e */
-json_t *options_json(const struct cli *c);
+json_t *options_json(const struct cli *c);                 /* "options" of a request to a worker */
 
 /* ---- graphfile.c ------------------------------------------------------------------------------------------------- */
 /* Read a graph or plan; {"file": "k.cu"} becomes the file's text. *ret is what to post, caller frees. */
 int graph_read(const char *path, char **ret, size_t *ret_len, struct dt_err *e);
 
 /* ---- output.c ---------------------------------------------------------------------------------------------------- */
-int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const json_t *doc, const struct outcome *o));
-int fail(struct cli *c, struct dt_err *e); /* report, empty e, exit status */
+int finish(struct cli *c, struct outcome *o, human_fn *human); /* show the answer or the problem; exit status */
+int fail(struct cli *c, struct dt_err *e);                     /* report, empty e, exit status */
 void progress(struct cli *c, const char *stage, const char *message, long done, long of);
 void progress_end(struct cli *c);
 void print_clean(FILE *f, const char *s);       /* control characters as '?': names come from files */

@@ -95,14 +95,4 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
-int cmd_analyze(struct cli *c)
-{
-    struct dt_err e = {0};
-    struct outcome o;
-    dt_free_ char *graph = NULL;
-    size_t len;
-    if (graph_read(c->arg[0], &graph, &len, &e) < 0)
-        return fail(c, &e);
-    backend_submit(c, "analysis", graph, len, &o);
-    return finish(c, &o, human);
-}
+int cmd_analyze(struct cli *c) { return post_graph(c, "analysis", NULL, human); }

@@ -170,51 +170,16 @@ static int gc(struct cli *c, struct dt_err *e)
     return finish(c, &o, human_flat);
 }
 
-static int human_written(struct cli *c, const json_t *doc, const struct outcome *o)
-{
-    fputs("written to ", stdout);
-    print_clean(stdout, c->output);
-    fputc('\n', stdout);
-    return 0;
-}
-
 static int export(struct cli *c, struct dt_err *e)
 {
     struct outcome o;
-    json_t *doc = NULL;
     if (!c->output || (c->json && !strcmp(c->output, "-"))) {
         dt_err_set(e, DT_E_USAGE,
                    c->output ? "--json and -o - are both for stdout" : "usage: dovetail cache export -o FILE");
         return fail(c, e);
     }
     backend_call(c, "GET", "/v1/cache/export", NULL, 0, "cache", "\"op\":\"export\"", &o);
-    if (o.failed)
-        return finish(c, &o, human_written);
-    const char *text = o.text;
-    size_t n = o.len;
-    if (c->local) { /* a worker gives the bundle as a member of a document */
-        doc = json_loadb(o.text, o.len, 0, NULL);
-        text = json_string_value(json_object_get(doc, "bundle"));
-        n = json_string_length(json_object_get(doc, "bundle"));
-    }
-    int r = 0;
-    if (!text)
-        r = dt_err_set(e, DT_E_INTERNAL, "the answer has no bundle");
-    else if (!strcmp(c->output, "-"))
-        fwrite(text, 1, n, stdout);
-    else
-        r = dt_write_file(c->output, text, n, e);
-    json_decref(doc);
-    outcome_done(&o);
-    if (r < 0)
-        return fail(c, e);
-    if (!strcmp(c->output, "-"))
-        return 0;
-    doc = json_pack("{s:s, s:I}", "file", c->output, "bytes", (json_int_t)n);
-    o.text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
-    o.len = o.text ? strlen(o.text) : 0;
-    json_decref(doc);
-    return finish(c, &o, human_written);
+    return save_answer(c, "bundle", true, &o);
 }
 
 static int import(struct cli *c, const char *file, struct dt_err *e)

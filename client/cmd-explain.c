@@ -298,9 +298,7 @@ static int by_signature(struct cli *c, const char *sig)
         json_object_set(doc, "recipes", json_object_get(other, "recipes"));
     json_decref(other);
     outcome_done(&near);
-    o.text = json_dumps(doc, JSON_COMPACT);
-    o.len = o.text ? strlen(o.text) : 0;
-    json_decref(doc);
+    outcome_set(&o, doc);
     outcome_done(&parts[0]);
     outcome_done(&parts[1]);
     return finish(c, &o, human);
@@ -308,20 +306,12 @@ static int by_signature(struct cli *c, const char *sig)
 
 int cmd_explain(struct cli *c)
 {
-    struct dt_err e = {0};
-    struct outcome o;
-    dt_free_ char *graph = NULL;
-    size_t len;
     const char *s = c->arg[0];
-    if (!strncmp(s, "sha256:", 7)) {
-        if (!dt_sha256_ok(s)) {
-            dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
-            return fail(c, &e);
-        }
+    if (strncmp(s, "sha256:", 7))
+        return post_graph(c, "explain", NULL, human);
+    if (dt_sha256_ok(s))
         return by_signature(c, s);
-    }
-    if (graph_read(s, &graph, &len, &e) < 0)
-        return fail(c, &e);
-    backend_submit(c, "explain", graph, len, &o);
-    return finish(c, &o, human);
+    struct dt_err e = {0};
+    dt_err_set(&e, DT_E_USAGE, "a signature is sha256: and 64 hexadecimal digits");
+    return fail(c, &e);
 }

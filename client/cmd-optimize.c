@@ -88,8 +88,9 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
     return 0;
 }
 
-static int leave(const char *dir, const json_t *doc, struct dt_err *e)
+static int leave(struct cli *c, json_t *doc, struct dt_err *e)
 {
+    const char *dir = c->output;
     const char *name;
     json_t *m;
     int r = dt_mkdirs(dir, e);
@@ -105,26 +106,7 @@ static int leave(const char *dir, const json_t *doc, struct dt_err *e)
             r = p ? dt_write_file(p, json_string_value(src), json_string_length(src), e)
                   : dt_err_set(e, DT_E_NOMEM, "out of memory");
     }
-    return r;
+    return r < 0 ? r : 0;
 }
 
-int cmd_optimize(struct cli *c)
-{
-    struct dt_err e = {0};
-    struct outcome o;
-    dt_free_ char *graph = NULL;
-    size_t len;
-    if (graph_read(c->arg[0], &graph, &len, &e) < 0)
-        return fail(c, &e);
-    backend_submit(c, "plan", graph, len, &o);
-    if (c->output && !o.failed) {
-        json_t *doc = json_loadb(o.text, o.len, 0, NULL);
-        int r = doc ? leave(c->output, doc, &e) : dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON");
-        json_decref(doc);
-        if (r < 0) {
-            outcome_done(&o);
-            return fail(c, &e);
-        }
-    }
-    return finish(c, &o, human);
-}
+int cmd_optimize(struct cli *c) { return post_graph(c, "plan", c->output ? leave : NULL, human); }

@@ -30,15 +30,15 @@ static int human(struct cli *c, const json_t *doc, const struct outcome *o)
 }
 
 /* Write the dumps and take them out of the document. */
-static int dump(const char *dir, const json_t *doc, struct dt_err *e)
+static int dump(struct cli *c, json_t *doc, struct dt_err *e)
 {
     size_t i;
     json_t *b;
-    int r = dt_mkdirs(dir, e);
+    int r = dt_mkdirs(c->dump, e);
     json_array_foreach (json_object_get(doc, "outputs"), i, b) {
         const json_t *data = json_object_get(b, "data");
         size_t len = json_string_length(data);
-        dt_free_ char *path = path_in(dir, dt_json_text(b, "buffer"), ".bin");
+        dt_free_ char *path = path_in(c->dump, dt_json_text(b, "buffer"), ".bin");
         dt_free_ uint8_t *bytes = dt_malloc(dt_base64_room(len) + 1);
         if (r < 0)
             return r;
@@ -50,29 +50,7 @@ static int dump(const char *dir, const json_t *doc, struct dt_err *e)
         r = dt_write_file(path, bytes, (size_t)n, e);
         json_object_del(b, "data");
     }
-    return r;
+    return r < 0 ? r : 1;
 }
 
-int cmd_run(struct cli *c)
-{
-    struct dt_err e = {0};
-    struct outcome o;
-    dt_free_ char *graph = NULL;
-    size_t len;
-    if (graph_read(c->arg[0], &graph, &len, &e) < 0)
-        return fail(c, &e);
-    backend_submit(c, "run", graph, len, &o);
-    if (c->dump && !o.failed) {
-        json_t *doc = json_loadb(o.text, o.len, 0, NULL);
-        int r = doc ? dump(c->dump, doc, &e) : dt_err_set(&e, DT_E_INTERNAL, "the answer is not JSON");
-        free(o.text);
-        o.text = r < 0 ? NULL : json_dumps(doc, JSON_COMPACT);
-        o.len = o.text ? strlen(o.text) : 0;
-        json_decref(doc);
-        if (r < 0) {
-            outcome_done(&o);
-            return fail(c, &e);
-        }
-    }
-    return finish(c, &o, human);
-}
+int cmd_run(struct cli *c) { return post_graph(c, "run", c->dump ? dump : NULL, human); }

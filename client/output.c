@@ -88,6 +88,14 @@ void outcome_done(struct outcome *o)
     memset(o, 0, sizeof *o);
 }
 
+void outcome_set(struct outcome *o, json_t *doc)
+{
+    free(o->text);
+    o->text = doc ? json_dumps(doc, JSON_COMPACT) : NULL;
+    o->len = o->text ? strlen(o->text) : 0;
+    json_decref(doc);
+}
+
 void outcome_error(struct outcome *ret, struct dt_err *e)
 {
     memset(ret, 0, sizeof *ret);
@@ -169,7 +177,7 @@ static void warnings(const json_t *doc)
         fprintf(stderr, "dovetail: warning: and %.0f more\n", jnum(doc, "warnings_left_out"));
 }
 
-int finish(struct cli *c, struct outcome *o, int (*human)(struct cli *c, const json_t *doc, const struct outcome *o))
+int finish(struct cli *c, struct outcome *o, human_fn *human)
 {
     int r = 0;
     progress_end(c);
