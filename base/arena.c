@@ -44,21 +44,6 @@ void dt_arena_adopt(struct dt_arena *a, struct dt_arena *from)
     *from = (struct dt_arena){0};
 }
 
-void dt_arena_reset(struct dt_arena *a)
-{
-    struct dt_chunk *keep = a->chunk;
-    if (keep && keep->size <= (1 << 20)) {
-        a->chunk = keep->next;
-        memset(keep->mem, 0, keep->at);
-        keep->at = 0;
-        keep->next = NULL;
-    } else {
-        keep = NULL;
-    }
-    dt_arena_done(a);
-    a->chunk = keep;
-}
-
 void *dt_arena_alloc(struct dt_arena *a, size_t n)
 {
     if (n > ((size_t)1 << 46)) {

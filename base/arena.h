@@ -18,8 +18,6 @@ struct dt_arena {
 void dt_arena_done(struct dt_arena *a); /* release everything; the arena may be used again */
 /* All that `from` holds belongs to `a` then, and `from` is empty; a failure of `from` is one of `a`. */
 void dt_arena_adopt(struct dt_arena *a, struct dt_arena *from);
-/* Everything handed out is void; some memory is kept for what comes next. */
-void dt_arena_reset(struct dt_arena *a);
 void *dt_arena_alloc(struct dt_arena *a, size_t n);
 void *dt_arena_array(struct dt_arena *a, size_t n, size_t size); /* overflow-checked */
 char *dt_arena_strndup(struct dt_arena *a, const char *s, size_t n);

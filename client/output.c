@@ -73,7 +73,7 @@ void progress(struct cli *c, const char *stage, const char *message, long done, 
     fflush(stderr);
 }
 
-void progress_end(struct cli *c)
+static void progress_end(struct cli *c)
 {
     if (c->progress_shown)
         fputs("\r\033[K", stderr);

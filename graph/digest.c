@@ -64,7 +64,8 @@ static void use_launch(struct numbering *n, const struct dt_launch *l)
     }
 }
 
-int g_canon(const struct dt_graph *g, uint32_t *buffer, uint32_t *module, uint32_t *launch)
+/* Canonical numbers into arrays that the caller gives (of nbuffer, nmodule, nlaunch). */
+static int number_all(const struct dt_graph *g, uint32_t *buffer, uint32_t *module, uint32_t *launch)
 {
     struct numbering n = {.g = g, .buffer = buffer, .module = module, .launch = launch};
     for (uint32_t i = 0; i < g->nbuffer; i++)
@@ -88,7 +89,7 @@ int dt_graph_canon(struct dt_graph *g, struct dt_canon *ret)
     if (!c.buffer || !c.module || !c.launch)
         return DT_E_NOMEM;
     *ret = c;
-    return g_canon(g, c.buffer, c.module, c.launch);
+    return number_all(g, c.buffer, c.module, c.launch);
 }
 
 /* ---- digest -------------------------------------------------------------------------------------------------- */
@@ -253,7 +254,7 @@ int dt_graph_digest(const struct dt_graph *g, char text[DT_SHA256_TEXT], struct 
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     uint32_t *buf = room, *order = buf + g->nbuffer, *mod = order + g->nbuffer, *lau = mod + g->nmodule;
     struct digest d = {.g = g, .buffer = buf, .module = mod};
-    g_canon(g, buf, mod, lau);
+    number_all(g, buf, mod, lau);
     if (dt_sha256_init(&d.h) < 0)
         return dt_err_set(e, DT_E_NOMEM, "out of memory");
     all(&d, order);

@@ -37,15 +37,12 @@ int g_bool(struct g_parser *p, json_t *v, const struct g_at *at, bool *ret);
 int g_number(struct g_parser *p, json_t *v, const struct g_at *at, uint64_t lo, uint64_t hi, int over, uint64_t *ret);
 int g_buffer_ref(struct g_parser *p, json_t *v, const struct g_at *at, uint32_t *ret);
 
-int g_parse_modules(struct g_parser *p, json_t *v, const struct g_at *at);
-int g_parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch);
 /* `offset` of an object that names buffer b: a byte of it. Absent: *ret stays. */
 int g_offset(struct g_parser *p, json_t *obj, const struct g_at *at, uint32_t b, uint64_t *ret);
 int g_parse_tensor_map(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_arg *a);
 json_t *g_print_tensor_map(const struct dt_graph *g, const struct dt_arg *a); /* NULL: memory */
 int g_parse_args(struct g_parser *p, json_t *v, const struct g_at *at, struct dt_launch *l);
 int g_parse_launches(struct g_parser *p, json_t *v, const struct g_at *at);
-int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at);
 
 bool g_dtype(const char *text, enum dt_dtype *ret);
 /* Bits of a double in type t (floats only), by way of f32 for f16 and bf16. False when the value is too large for the
@@ -55,8 +52,5 @@ double g_float_value(uint64_t bits, enum dt_dtype t);
 
 /* Hex: the length, or -1 for wrong text; `out` has room for it. */
 long g_hex_decode(const char *s, size_t n, uint8_t *out);
-
-/* Canonical numbers into arrays that the caller gives (of nbuffer, nmodule, nlaunch). */
-int g_canon(const struct dt_graph *g, uint32_t *buffer, uint32_t *module, uint32_t *launch);
 
 #endif

@@ -60,7 +60,6 @@ struct dt_tensor_map {      /* cuTensorMapEncodeTiled, in the numbering of cuda.
     uint16_t box[5];
     uint8_t step[5]; /* elementStrides */
 };
-uint64_t dt_tensor_map_row_bytes(const struct dt_tensor_map *m); /* of dimension 0 */
 struct dt_str;
 void dt_tensor_map_text(const struct dt_tensor_map *m, struct dt_str *out); /* equal text: equal maps */
 

@@ -129,7 +129,7 @@ static int module(struct g_parser *p, json_t *v, const struct g_at *at, struct d
     return 0;
 }
 
-int g_parse_modules(struct g_parser *p, json_t *v, const struct g_at *at)
+static int parse_modules(struct g_parser *p, json_t *v, const struct g_at *at)
 {
     const char *key;
     json_t *o;
@@ -324,7 +324,7 @@ static int buffer(struct g_parser *p, json_t *v, const struct g_at *at, bool scr
 }
 
 /* Called for `buffers`, then, of a plan, for `scratch`: both are one name space and one array. */
-int g_parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch)
+static int parse_buffers(struct g_parser *p, json_t *v, const struct g_at *at, bool scratch)
 {
     struct dt_graph *g = p->g;
     const char *key;
@@ -387,7 +387,7 @@ static int assembler(struct g_parser *p, json_t *v, const struct g_at *at)
 
 /* assumes: {"align": {BUFFER: power of two}, "constant": {BUFFER: "sha256:…"}, "evidence": "proved"|"observed",
  * "machine_code": {"assembler": …, "version": …, "arch": …}}, all optional. */
-int g_parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
+static int parse_assumes(struct g_parser *p, json_t *v, const struct g_at *at)
 {
     const char *key, *text;
     json_t *o;
@@ -462,18 +462,18 @@ static int document(struct g_parser *p, json_t *doc)
             return r;
     }
     if ((r = g_need(p, doc, NULL, "modules", &modules)) < 0 ||
-        (r = g_parse_modules(p, modules, G_KEY(NULL, "modules"))) < 0 ||
+        (r = parse_modules(p, modules, G_KEY(NULL, "modules"))) < 0 ||
         (r = g_need(p, doc, NULL, "buffers", &buffers)) < 0 ||
-        (r = g_parse_buffers(p, buffers, G_KEY(NULL, "buffers"), false)) < 0)
+        (r = parse_buffers(p, buffers, G_KEY(NULL, "buffers"), false)) < 0)
         return r;
     if (g->is_plan && (v = json_object_get(doc, "scratch")) &&
-        (r = g_parse_buffers(p, v, G_KEY(NULL, "scratch"), true)) < 0)
+        (r = parse_buffers(p, v, G_KEY(NULL, "scratch"), true)) < 0)
         return r;
     if ((r = g_need(p, doc, NULL, "launches", &launches)) < 0 ||
         (r = g_parse_launches(p, launches, G_KEY(NULL, "launches"))) < 0)
         return r;
     v = g->is_plan ? json_object_get(doc, "assumes") : NULL;
-    return v ? g_parse_assumes(p, v, G_KEY(NULL, "assumes")) : 0;
+    return v ? parse_assumes(p, v, G_KEY(NULL, "assumes")) : 0;
 }
 
 int dt_graph_from_json(json_t *doc, struct dt_graph **ret, struct dt_err *e)

@@ -83,7 +83,8 @@ static int numbers(struct g_parser *p, json_t *obj, const struct g_at *at, const
     return r;
 }
 
-uint64_t dt_tensor_map_row_bytes(const struct dt_tensor_map *m)
+/* Bytes of dimension 0. */
+static uint64_t row_bytes(const struct dt_tensor_map *m)
 {
     static const uint8_t bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4, 8, 8, 12};
     return m->type < DT_TENSOR_PACKED ? m->dim[0] * bytes[m->type] : (m->dim[0] + 15) / 16 * bytes[m->type];
@@ -92,7 +93,7 @@ uint64_t dt_tensor_map_row_bytes(const struct dt_tensor_map *m)
 static int inside(struct g_parser *p, const struct g_at *at, const struct dt_tensor_map *m, uint64_t offset,
                   const struct dt_buffer *b)
 {
-    uint64_t left = b->bytes - offset, row = dt_tensor_map_row_bytes(m);
+    uint64_t left = b->bytes - offset, row = row_bytes(m);
     bool ok = row <= left;
     left -= ok ? row : left;
     for (unsigned i = 1; i < m->rank && ok; i++) {

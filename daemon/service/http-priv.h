@@ -47,6 +47,5 @@ struct dtd_conn {
 void conn_timer(struct dtd_conn *c, unsigned ms);
 void conn_close(struct dtd_conn *c);
 void conn_reply_done(struct dtd_conn *c); /* the reply is written: next request, or linger */
-void conn_request_reset(struct dtd_conn *c);
 
 #endif

@@ -108,12 +108,6 @@ void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char 
     send_pieces(c, dt_str_take(&h), n, body, len);
 }
 
-void dtd_reply(struct dtd_req *r, int status, const char *type, const char *headers, const char *body)
-{
-    char *copy = dt_strdup(body);
-    dtd_reply_take(r, copy ? status : 503, type, headers, copy, copy ? strlen(copy) : 0);
-}
-
 void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struct dt_err *e)
 {
     if (status && status != dt_err_http(e->num)) {

@@ -41,6 +41,24 @@ void conn_timer(struct dtd_conn *c, unsigned ms)
         uv_timer_start(&c->timer, on_timer, ms, 0);
 }
 
+/* Ready for the next request of the connection. */
+static void reset_request(struct dtd_conn *c)
+{
+    c->http->count.body_bytes -= c->counted;
+    c->counted = 0;
+    free(c->path);
+    c->path = c->query = NULL;
+    free(c->req.body);
+    dt_str_done(&c->body);
+    dt_str_done(&c->field);
+    dt_str_done(&c->value);
+    c->url.len = 0;
+    c->complete = c->last_value = c->accept_sse = c->expect = c->streaming = c->chunked = c->head_only = false;
+    c->broken = 0;
+    c->last_event_id = 0;
+    c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
+}
+
 static void on_closed(uv_handle_t *h)
 {
     struct dtd_conn *c = h->data;
@@ -51,7 +69,7 @@ static void on_closed(uv_handle_t *h)
     if (c->next)
         c->next->prev = c->prev;
     s->count.connections--;
-    conn_request_reset(c);
+    reset_request(c);
     dt_str_done(&c->url);
     dt_str_done(&c->pending);
     free(c);
@@ -89,23 +107,6 @@ static void on_timer(uv_timer_t *t)
 }
 
 /* ---- collecting a request --------------------------------------------------------------------------------------- */
-void conn_request_reset(struct dtd_conn *c)
-{
-    c->http->count.body_bytes -= c->counted;
-    c->counted = 0;
-    free(c->path);
-    c->path = c->query = NULL;
-    free(c->req.body);
-    dt_str_done(&c->body);
-    dt_str_done(&c->field);
-    dt_str_done(&c->value);
-    c->url.len = 0;
-    c->complete = c->last_value = c->accept_sse = c->expect = c->streaming = c->chunked = c->head_only = false;
-    c->broken = 0;
-    c->last_event_id = 0;
-    c->req = (struct dtd_req){.conn = c, .user = c->http->user, .query = (char *)""};
-}
-
 static int broken(struct dtd_conn *c, int status, const char *why)
 {
     if (!c->broken) {
@@ -352,7 +353,7 @@ void conn_reply_done(struct dtd_conn *c)
     if (c->state != CONN_SERVING)
         return;
     if (c->keep_alive && !c->http->stopping) {
-        conn_request_reset(c);
+        reset_request(c);
         c->state = CONN_READING;
         conn_timer(c, c->http->limit.idle_ms);
         start_reading(c);
@@ -415,7 +416,7 @@ static void on_connection(uv_stream_t *st, int status)
     s->conns = c;
     s->count.connections++;
     s->count.accepted++;
-    conn_request_reset(c);
+    reset_request(c);
     if (uv_accept(st, (uv_stream_t *)&c->pipe) < 0) {
         conn_close(c);
         return;

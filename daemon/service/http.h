@@ -60,7 +60,6 @@ const struct dtd_http_counts *dtd_http_counts(const struct dtd_http *h);
 
 /* `headers`: further lines, each ended by CR LF, or NULL. Takes `body` (malloc). */
 void dtd_reply_take(struct dtd_req *r, int status, const char *type, const char *headers, char *body, size_t len);
-void dtd_reply(struct dtd_req *r, int status, const char *type, const char *headers, const char *body);
 /* The problem document of `e`; status 0: the error's own. Empties e. */
 void dtd_reply_problem(struct dtd_req *r, int status, const char *headers, struct dt_err *e);
 void dtd_reply_err(struct dtd_req *r, int num, const char *fmt, ...) __attribute__((format(printf, 3, 4)));

@@ -102,7 +102,8 @@ struct dtd_job *dtd_jobs_find(struct dtd_jobs *js, const char *id)
     return j;
 }
 
-struct dtd_job *dtd_jobs_active(struct dtd_jobs *js, const char *share)
+/* The job that is queued or runs with this share key. */
+static struct dtd_job *active(struct dtd_jobs *js, const char *share)
 {
     struct dtd_job *j = js->head;
     while (j && (dtd_state_final(j->state) || strcmp(j->share, share)))
@@ -167,7 +168,7 @@ static void enter(struct dtd_jobs *js, struct dtd_job *j, enum dtd_state s)
 int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, const char *device, double timeout,
                   char *request, size_t len, struct dtd_job **ret, struct dt_err *e)
 {
-    struct dtd_job *j = dtd_jobs_active(js, share);
+    struct dtd_job *j = active(js, share);
     if (j) {
         free(request);
         j->posts++;

@@ -84,7 +84,6 @@ struct dtd_jobs {
 void dtd_jobs_init(struct dtd_jobs *js, unsigned max_queued, unsigned max_finished, size_t max_result_bytes);
 void dtd_jobs_done(struct dtd_jobs *js);
 struct dtd_job *dtd_jobs_find(struct dtd_jobs *js, const char *id);
-struct dtd_job *dtd_jobs_active(struct dtd_jobs *js, const char *share); /* queued or running with this share key */
 
 /* A new job, or the active one with the same share key (then 1, and `request` is freed). Takes `request` in any case.
  * DT_E_BUSY when the queue is full. */

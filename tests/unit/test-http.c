@@ -39,7 +39,7 @@ static void on_late(uv_timer_t *t)
 {
     struct late *l = (struct late *)t;
     if (l->r)
-        dtd_reply(l->r, 200, "text/plain", NULL, "late");
+        dtd_reply_take(l->r, 200, "text/plain", NULL, dt_strdup("late"), 4);
     uv_close((uv_handle_t *)t, free_handle);
 }
 
