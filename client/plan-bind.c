@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "base/str.h"
 #include "client/plan-priv.h"
+#include "graph/cuda-launch.h"
 
 enum { PIECE = 1 << 20 }; /* of constant content read at a time */
 
@@ -172,21 +173,8 @@ static int assumes(const struct dovetail_bound *b, struct dt_str *why, struct dt
 
 static int tensor_map(const struct dovetail_bound *b, const struct dt_arg *a, CUtensorMap *to, struct dt_err *e)
 {
-    const struct dt_tensor_map *m = a->map;
-    cuuint64_t dim[5], stride[5] = {0};
-    cuuint32_t box[5], step[5];
-    for (int i = 0; i < 5; i++) {
-        dim[i] = m->dim[i];
-        box[i] = m->box[i];
-        step[i] = m->step[i];
-        if (i)
-            stride[i - 1] = m->stride[i];
-    }
     return plan_cu(b->plan->cu,
-                   b->plan->cu->cuTensorMapEncodeTiled(
-                       to, (CUtensorMapDataType)m->type, m->rank, (void *)(uintptr_t)(b->at[a->buffer] + a->offset),
-                       dim, stride, box, step, (CUtensorMapInterleave)m->interleave, (CUtensorMapSwizzle)m->swizzle,
-                       (CUtensorMapL2promotion)m->l2, (CUtensorMapFloatOOBfill)m->fill),
+                   dt_cuda_tensor_map(a->map, b->at[a->buffer] + a->offset, b->plan->cu->cuTensorMapEncodeTiled, to),
                    "cuTensorMapEncodeTiled", e);
 }
 

@@ -11,30 +11,14 @@
 
 #include "base/alloc.h"
 #include "client/plan-priv.h"
-
-/* At most 2; how many. */
-static unsigned attributes(const struct dt_launch *l, CUlaunchAttribute *attr)
-{
-    unsigned n = 0;
-    if (l->cluster[0]) {
-        attr[n] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
-        attr[n].value.clusterDim.x = l->cluster[0];
-        attr[n].value.clusterDim.y = l->cluster[1];
-        attr[n++].value.clusterDim.z = l->cluster[2];
-    }
-    if (l->programmatic) {
-        attr[n] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
-        attr[n++].value.programmaticStreamSerializationAllowed = 1;
-    }
-    return n;
-}
+#include "graph/cuda-launch.h"
 
 static int launch(const struct dovetail_bound *b, int side, uint32_t i, CUstream stream, struct dt_err *e)
 {
     const struct plan_side *s = &b->plan->side[side];
     const struct plan_driver *cu = b->plan->cu;
     const struct dt_launch *l = &s->graph->launch[i];
-    CUlaunchAttribute attr[2];
+    CUlaunchAttribute attr[DT_CUDA_ATTRIBUTES];
     CUresult c;
     if (l->kind == DT_MEMSET) {
         c = l->bytes ? cu->cuMemsetD8Async(b->at[l->dst] + l->dst_offset, l->value, l->bytes, stream) : CUDA_SUCCESS;
@@ -43,8 +27,10 @@ static int launch(const struct dovetail_bound *b, int side, uint32_t i, CUstream
                 ? cu->cuMemcpyDtoDAsync(b->at[l->dst] + l->dst_offset, b->at[l->src] + l->src_offset, l->bytes, stream)
                 : CUDA_SUCCESS;
     } else {
-        CUlaunchConfig cfg = {l->grid[0],  l->grid[1], l->grid[2], l->block[0], l->block[1],
-                              l->block[2], l->shared,  stream,     attr,        attributes(l, attr)};
+        CUlaunchConfig cfg = dt_cuda_config(l);
+        cfg.hStream = stream;
+        cfg.attrs = attr;
+        cfg.numAttrs = dt_cuda_attributes(l, attr);
         c = cu->cuLaunchKernelEx(&cfg, s->function[i], b->param[side][i], NULL);
     }
     return plan_cu(cu, c, l->name, e);
@@ -155,19 +141,13 @@ static int add_node(const struct dovetail_bound *b, int side, uint32_t i, CUgrap
                            .Depth = 1};
         c = cu->cuGraphAddMemcpyNode(ret, graph, NULL, 0, &n, b->plan->ctx);
     } else {
-        CUDA_KERNEL_NODE_PARAMS n = {.func = s->function[i],
-                                     .gridDimX = l->grid[0],
-                                     .gridDimY = l->grid[1],
-                                     .gridDimZ = l->grid[2],
-                                     .blockDimX = l->block[0],
-                                     .blockDimY = l->block[1],
-                                     .blockDimZ = l->block[2],
-                                     .sharedMemBytes = l->shared,
-                                     .kernelParams = b->param[side][i]};
-        CUlaunchAttribute attr[2];
+        CUDA_KERNEL_NODE_PARAMS n = dt_cuda_node(l);
+        n.func = s->function[i];
+        n.kernelParams = b->param[side][i];
+        CUlaunchAttribute attr[DT_CUDA_ATTRIBUTES];
         c = cu->cuGraphAddKernelNode(ret, graph, NULL, 0, &n);
         if (c == CUDA_SUCCESS && l->cluster[0]) { /* the first; edges say the rest */
-            attributes(l, attr);
+            dt_cuda_attributes(l, attr);
             c = cu->cuGraphKernelNodeSetAttribute(*ret, CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, &attr[0].value);
         }
     }

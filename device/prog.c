@@ -30,6 +30,7 @@
 #include "base/hash.h"
 #include "base/vec.h"
 #include "device/device-priv.h"
+#include "graph/cuda-launch.h"
 
 #define COMPILE_MS 120000
 #define THREADS 2
@@ -536,15 +537,9 @@ static int check_cluster(struct dev_device *d, CUfunction f, uint32_t at, const 
     const uint32_t *c = l->cluster[0] ? l->cluster : s->entry->reqnctapercluster;
     CUlaunchAttribute attr = {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
                               .value.clusterDim = {c[0], c[1] ? c[1] : 1, c[2] ? c[2] : 1}};
-    CUlaunchConfig cfg = {.gridDimX = l->grid[0],
-                          .gridDimY = l->grid[1],
-                          .gridDimZ = l->grid[2],
-                          .blockDimX = l->block[0],
-                          .blockDimY = l->block[1],
-                          .blockDimZ = l->block[2],
-                          .sharedMemBytes = l->shared,
-                          .attrs = &attr,
-                          .numAttrs = 1};
+    CUlaunchConfig cfg = dt_cuda_config(l);
+    cfg.attrs = &attr;
+    cfg.numAttrs = 1;
     uint32_t size = attr.value.clusterDim.x * attr.value.clusterDim.y * attr.value.clusterDim.z;
     int n = 0, r = 0;
     if (size > 8)

@@ -16,6 +16,7 @@
 
 #include "base/alloc.h"
 #include "device/run-priv.h"
+#include "graph/cuda-launch.h"
 
 #define RED 512u
 #define ALIGN 512u
@@ -334,18 +335,6 @@ static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
     int err = dev_run_params(r, i, params);
     if (err < 0)
         return dt_err_set(e, err, "launch %.200s: its arguments cannot be bound", l->name);
-    CUlaunchAttribute attr[2];
-    unsigned nattr = 0;
-    if (l->cluster[0]) {
-        attr[nattr] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION};
-        attr[nattr].value.clusterDim.x = l->cluster[0];
-        attr[nattr].value.clusterDim.y = l->cluster[1];
-        attr[nattr++].value.clusterDim.z = l->cluster[2];
-    }
-    if (l->programmatic) {
-        attr[nattr] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION};
-        attr[nattr++].value.programmaticStreamSerializationAllowed = 1;
-    }
     if (r->some && r->some[i].block) {
         const struct dev_some *some = &r->some[i];
         err = dev_cu(d,
@@ -354,8 +343,11 @@ static int launch_step(struct dev_run *r, uint32_t i, struct dt_err *e)
         if (err < 0)
             return err;
     }
-    CUlaunchConfig cfg = {l->grid[0],  l->grid[1], l->grid[2], l->block[0], l->block[1],
-                          l->block[2], l->shared,  stream,     attr,        nattr};
+    CUlaunchAttribute attr[DT_CUDA_ATTRIBUTES];
+    CUlaunchConfig cfg = dt_cuda_config(l);
+    cfg.hStream = stream;
+    cfg.attrs = attr;
+    cfg.numAttrs = dt_cuda_attributes(l, attr);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
     return dev_cu(d, d->cu->cuLaunchKernelEx(&cfg, r->function[i], NULL, n ? extra : NULL), l->name, e);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "device/device-priv.h"
+#include "graph/cuda-launch.h"
 
 void dev_tensor_map_fields(const struct dt_arg *a, dev_ptr buffer, struct ptx_tensormap *ret)
 {
@@ -35,25 +36,11 @@ const char *dev_tensor_map_check(const struct dt_arg *a)
 int dev_tensor_map_encode(struct dev_device *d, const struct dt_arg *a, dev_ptr buffer, uint8_t out[128],
                           struct dt_err *e)
 {
-    const struct dt_tensor_map *g = a->map;
     CUtensorMap map;
-    cuuint64_t dim[5], stride[5] = {0};
-    cuuint32_t box[5], step[5];
-    for (unsigned i = 0; i < 5; i++) {
-        dim[i] = g->dim[i];
-        box[i] = g->box[i];
-        step[i] = g->step[i];
-        if (i)
-            stride[i - 1] = g->stride[i];
-    }
     int r = dev_use(d, e);
     if (r < 0)
         return r;
-    r = dev_cu(d,
-               d->cu->cuTensorMapEncodeTiled(&map, (CUtensorMapDataType)g->type, g->rank,
-                                             (void *)(uintptr_t)(buffer + a->offset), dim, stride, box, step,
-                                             (CUtensorMapInterleave)g->interleave, (CUtensorMapSwizzle)g->swizzle,
-                                             (CUtensorMapL2promotion)g->l2, (CUtensorMapFloatOOBfill)g->fill),
+    r = dev_cu(d, dt_cuda_tensor_map(a->map, buffer + a->offset, d->cu->cuTensorMapEncodeTiled, &map),
                "cuTensorMapEncodeTiled", e);
     if (!r)
         memcpy(out, &map, sizeof map);

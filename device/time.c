@@ -15,6 +15,7 @@
 
 #include "base/alloc.h"
 #include "device/run-priv.h"
+#include "graph/cuda-launch.h"
 
 #define WARM_UP 3
 #define MAX_REPS 10000
@@ -61,15 +62,9 @@ static int add_node(struct dev_run *r, uint32_t i, CUgraph graph, const CUgraphN
     if (err < 0)
         return dt_err_set(e, err, "launch %.200s: its arguments cannot be bound", l->name);
     void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, params, CU_LAUNCH_PARAM_BUFFER_SIZE, &n, CU_LAUNCH_PARAM_END};
-    CUDA_KERNEL_NODE_PARAMS p = {.func = r->function[i],
-                                 .gridDimX = l->grid[0],
-                                 .gridDimY = l->grid[1],
-                                 .gridDimZ = l->grid[2],
-                                 .blockDimX = l->block[0],
-                                 .blockDimY = l->block[1],
-                                 .blockDimZ = l->block[2],
-                                 .sharedMemBytes = l->shared,
-                                 .extra = n ? extra : NULL};
+    CUDA_KERNEL_NODE_PARAMS p = dt_cuda_node(l);
+    p.func = r->function[i];
+    p.extra = n ? extra : NULL;
     err = dev_cu(d, d->cu->cuGraphAddKernelNode(ret, graph, dep, ndep, &p), l->name, e);
     if (!err && l->cluster[0]) {
         CUkernelNodeAttrValue v = {.clusterDim = {l->cluster[0], l->cluster[1], l->cluster[2]}};
