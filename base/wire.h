@@ -1,15 +1,14 @@
-/* Frames between a worker and whoever started it (the service, or the command line with --local).
+/* Frames between a worker and the process that started it (the service, or the command line with --local).
  *
  * A frame is 4 bytes of length (little-endian, of what follows), 1 byte of type, 4 bytes with the number of the
  * request, and a body: JSON text, UTF-8. Requests go to the worker's fd 0, answers come from its fd 1; the worker's
- * stderr is its log. One request at a time; a worker answers each with any number of 'P' frames, then one 'R' or one
- * 'E'. Whoever asks chooses the number, every frame of the answer repeats it: an answer with another number is none.
+ * stderr is its log. A worker has one request at a time, and answers it with any number of 'P' frames, then one 'R' or
+ * one 'E'. The asking side chooses the number, and every frame of the answer repeats it; a frame with another number is
+ * no answer.
  *
  *   type  direction  body
- *   'Q'   request    {"verb": "analyze|optimize|run|explain|devices|ping|cache|find-plan|find-analysis|report",
- *                    "graph": {…}, "options": {…},
- *                     "signature": …, "op": …}                             op: of `cache`, with its members
- *                     (daemon/shared/cacheops.h)
+ *   'Q'   request    {"verb": …, "options": {…}} and what the verb takes (daemon/worker/request.c has the verbs):
+ *                    "graph": {…}; "signature": …; or for `cache` "op": … with its members (dtd_cache_op)
  *   'P'   answer     {"stage": "compile", "message": "…", "done": 3, "of": 12}          progress
  *   'R'   answer     {"cache": "hit|miss", "signature": "sha256:…", "digest": "sha256:…", "document": {…}}
  *   'E'   answer     the problem document: {"type": "about:blank", "title": …, "status": 422, "code": "bad-graph",

@@ -1,13 +1,15 @@
-/* /v1/cache/…: entries, verify, gc, export, import, nearest. The work is dtd_cache_op's, on a pool thread; the query
- * (or for import the body) becomes its arguments. What removes or brings entries is for admins (dtd_peer_admin); an
- * export holds all plans for them, for others those of graphs that they posted themselves.
+/* /v1/cache/…: entries, verify, gc, export, import, nearest.
+ *
+ * The query, or for import the body, becomes the arguments of dtd_cache_op, which does the work on a pool thread. Only
+ * admins may remove or import entries (dtd_peer_admin). An export holds all plans for an admin, and for anybody else
+ * those of graphs that they posted themselves.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/alloc.h"
-#include "daemon/shared/cacheops.h"
+#include "daemon/shared/shared.h"
 #include "daemon/service/service.h"
 
 struct op {

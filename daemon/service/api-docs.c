@@ -8,9 +8,8 @@
 
 #include "base/alloc.h"
 #include "cache/cache.h"
-#include "daemon/shared/report.h"
+#include "daemon/shared/shared.h"
 #include "daemon/service/service.h"
-#include "daemon/shared/trace.h"
 
 struct docs {
     struct dtd_async a;                                       /* first */

@@ -16,8 +16,7 @@
 #include "base/log.h"
 #include "base/str.h"
 #include "cache/cache.h"
-#include "daemon/shared/lookup.h"
-#include "daemon/shared/options.h"
+#include "daemon/shared/shared.h"
 #include "daemon/service/service.h"
 #include "graph/graph.h"
 

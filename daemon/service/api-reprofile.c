@@ -1,10 +1,9 @@
-/* POST /v1/reprofile: jobs that plan stored graphs again for the default device of now. `?limit=N` (100 if not given)
- * bounds how many.
+/* POST /v1/reprofile: posts jobs that plan stored graphs again, for the present default device. `?limit=N` (100 if not
+ * given) bounds their number.
  *
- * A graph is due when no plan of it was made for this device with this toolchain: a new GPU, driver-visible name,
- * dovetail or compiler makes all of them due. `?stale=1` takes only those that have a plan of this device by another
- * toolchain. Options are the default ones. The old plans stay where they are. A full queue ends the posting; call again
- * later for the rest.
+ * A graph is due when it has no plan for this device with this toolchain. So a new GPU, driver, dovetail or compiler
+ * makes all graphs due. `?stale=1` takes only graphs that have a plan for this device by another toolchain. Options are
+ * the default ones. Old plans stay. When the queue is full, posting ends; call again later for the rest.
  */
 #include <errno.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
-/* Work for a request on a thread of libuv's pool: parsing a large graph and looking into SQLite would hold up the loop.
- * The request may go away meanwhile; `after` then sees req == NULL and only cleans up.
+/* Work for a request on a thread of libuv's pool: parsing a large graph, or reading SQLite, would hold up the loop. The
+ * request may go away in the meantime; `after` then sees req == NULL and only cleans up.
  */
 #include "daemon/service/service.h"
 

@@ -1,5 +1,5 @@
-/* Pure helpers of the HTTP side: percent decoding, walking a query, matching a path against a route. Every input is
- * what a client sent: lengths are checked, a NUL or a broken escape refuses the whole.
+/* Pure helpers of the HTTP side: percent decoding, walking a query, matching a path against a route. Their input comes
+ * from clients: lengths are checked, and a NUL or a broken escape refuses all of it.
  */
 #include <stdio.h>
 #include <string.h>

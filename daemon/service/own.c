@@ -1,10 +1,10 @@
-/* Whose entries are whose: which users posted a graph of a signature (the table `owner` of the cache), so that an
- * export can be filtered.
+/* Owners of entries: the users who posted a graph of a signature (table `owner` of the cache). Exports are filtered by
+ * them.
  *
- * A job that left a document is done only when its posters are written down (on a pool thread), so that an export that
- * follows sees them; who joins the job meanwhile is written in another turn. A job may be cancelled while that goes on.
- * Hits are written where they are found (api-post.c). Trouble with the cache costs the entry in the table, never the
- * job. A graph that was stored and is planned again (api-reprofile.c) gets no owner by that.
+ * A finished job is reported as done only after its posters are written down, which happens on a pool thread: an export
+ * that follows then sees them. A user who joins the job in the meantime is written in another turn. The job may be
+ * cancelled while this goes on. Hits are written where they are found (api-post.c). Trouble with the cache costs the
+ * row in the table, never the job. A stored graph that is planned again (api-reprofile.c) gets no new owner.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* Who is at the other end of a connection, and what they may do.
+/* Who is at the other end of a connection, and what that user may do.
  *
- * Linux says uid, gid and supplementary groups of the process that connected, as they were then (SO_PEERCRED,
- * SO_PEERGROUPS). Admins are root, the user that the service runs as, and whom the configuration names (admin_uids,
- * admin_group): they may bring entries into the cache, remove them, and cancel what others posted. Members of the group
- * that owns the socket file may connect, and that is all: they are no admins for it, even where admin_group names that
- * group. A connection whose credentials cannot be had is nobody's.
+ * The kernel gives uid, gid and supplementary groups of the process at the time it connected (SO_PEERCRED,
+ * SO_PEERGROUPS). Admins are root, the user that the service runs as, and the users that the configuration names
+ * (admin_uids, admin_group). Admins may import entries into the cache, remove entries, and cancel jobs of others.
+ *
+ * Members of the group that owns the socket file may connect, and no more: they are not admins, even where admin_group
+ * names that group. A connection whose credentials cannot be read belongs to nobody.
  */
 #include <errno.h>
 #include <stdlib.h>

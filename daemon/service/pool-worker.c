@@ -1,16 +1,19 @@
-/* One worker process: starting it, its frames, its deadline, its end.
+/* One worker process: its start, its frames, its deadline, its end.
  *
- * The worker is started in a session of its own, so that a Ctrl-C for the service does not reach it and so that SIGKILL
- * can be sent to it and to the compilers it forked. Its first request is `devices`: the answer says what the cache
- * needs to know.
+ * The worker gets a session of its own: a Ctrl-C for the service does not reach it, and one SIGKILL reaches it together
+ * with the compilers that it forked. Its first request is `devices`; the answer has what look-ups in the cache need.
  *
- * A worker is finished when its process is reaped *and* its pipe is at its end: an answer that was written before death
- * still counts. What a worker sends is bounded (most()) and checked: only who was asked may speak, each frame repeats
- * the request's number, progress is for jobs, an error has a code that there is, an answer has the members that it must
- * have. A worker that breaks one of these is killed and the log says which; a job that it had not begun goes to the
- * next worker, one that it had begun fails. A problem document is made anew out of the worker's words. An 'R' body
- * starts with the small members and ends with "document"; the document is passed on as it is, without parsing what may
- * be hundreds of megabytes on the loop's thread.
+ * A worker is finished when its process is reaped *and* its pipe is at its end: an answer that was written before its
+ * death still counts.
+ *
+ * Whatever a worker sends is bounded (most()) and checked. A worker may speak only when it was asked. Each frame must
+ * repeat the request's number. Progress is allowed for jobs only. An error must have a code of base/err.def, and an
+ * answer must have its members. A worker that breaks one of these rules is killed, and the log says which. A job that
+ * it had not begun goes to the next worker; a job that it had begun fails. A problem document is made anew out of the
+ * worker's words.
+ *
+ * The body of an 'R' frame starts with the small members and ends with "document". The document is passed on as it is:
+ * parsing hundreds of megabytes would hold up the loop's thread.
  */
 #include <limits.h>
 #include <signal.h>
@@ -23,7 +26,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/wire.h"
-#include "daemon/shared/options.h"
+#include "daemon/shared/shared.h"
 #include "daemon/service/pool-priv.h"
 
 #define PROGRESS_MAX 65536

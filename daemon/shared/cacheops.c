@@ -1,10 +1,10 @@
-/* See cacheops.h. A table of operations by name.
+/* Operations on the cache: a table of them by name.
  *
- * Arguments come from a query or from a request frame, so everything about them is checked here, once: types, ranges,
- * the spelling of signatures. Who may do what is not: the service asks dtd_peer_admin() first, a worker acts for
- * whoever started it.
+ * Arguments come from a query or from a request frame. Their types, ranges and the spelling of signatures are checked
+ * here, once. Permission is not: the service asks dtd_peer_admin() first, and a worker acts for the user who started
+ * it.
  */
-#include "daemon/shared/cacheops.h"
+#include "daemon/shared/shared.h"
 
 #include <stdio.h>
 #include <string.h>

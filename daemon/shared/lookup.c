@@ -1,11 +1,13 @@
-/* See lookup.h. What an entry leaves out comes from the caller's graph: names, and the `buffers` member of a plan
- * (fills and data that are no constants are not part of the signature, so the stored ones are somebody else's).
+/* Looking a document up, and storing one.
  *
- * Warnings: stored are those that kernels, geometry and arguments give. Source lines, instructions and places in shared
- * memory in them are those of the text that was analysed: an entry says in `warnings_of` whose digest that is, and for
- * a graph with another one, that has the same signature, they are left out.
+ * An entry leaves out what belongs to one poster: names, and the `buffers` member of a plan (fills and data other than
+ * constants are not part of the signature). Both come from the caller's graph when an entry is loaded.
+ *
+ * Warnings: an entry keeps those about kernels, geometry and arguments. Their source lines, instructions and places in
+ * shared memory are those of the text that was analysed; `warnings_of` in the entry holds the digest of that graph. A
+ * graph with another digest but the same signature gets the warnings without these places.
  */
-#include "daemon/shared/lookup.h"
+#include "daemon/shared/shared.h"
 
 #include <stdlib.h>
 #include <string.h>

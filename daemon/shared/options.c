@@ -1,8 +1,9 @@
-/* See options.h. Lists are kept sorted and without doubles, so that `allow=a,b` and `allow=b,a` are one policy and one
- * entry in the cache. Kinds are checked for spelling of a name only: which kinds exist is the rewriter's business, and
- * an unknown one is refused there by name.
+/* Options of a job: reading, printing, and the policy text of the cache's key.
+ *
+ * Lists are kept sorted and without doubles, so that `allow=a,b` and `allow=b,a` are one policy and one entry in the
+ * cache.
  */
-#include "daemon/shared/options.h"
+#include "daemon/shared/shared.h"
 
 #include <ctype.h>
 #include <errno.h>

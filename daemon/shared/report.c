@@ -6,7 +6,7 @@
  * escaped: names and PTX are somebody's input. A policy in the head forbids the browser to load or run anything even
  * so.
  */
-#include "daemon/shared/report.h"
+#include "daemon/shared/shared.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

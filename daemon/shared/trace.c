@@ -6,7 +6,7 @@
  * those of the plan's `timeline`; where its method is modelled, every slice has the category `modeled` and the
  * processes say so. A plan has no names of the graph's launches: the baseline's slices are l0, l1, … in program order.
  */
-#include "daemon/shared/trace.h"
+#include "daemon/shared/shared.h"
 
 #include <stdlib.h>
 #include <string.h>

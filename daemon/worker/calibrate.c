@@ -1,10 +1,11 @@
-/* Calibrating the timing model to this worker's device, and keeping what was found in the cache.
+/* Verb calibrate: measures the figures of the timing model on this worker's device, and keeps them in the cache.
  *
- * One row a device (its key: name, SMs, driver) and toolchain; a new calibration replaces it. `figures` of the document
- * is what DOVETAIL_SOFTGPU_FIGURES takes, so that the software device models this GPU elsewhere. Where the GPU is, by
- * name and SMs and not a slice or share of it, the very one that a model is of, the row says so, and from then on that
- * model has its newest figures in every worker with this cache (wrk_stored_figures), unless the environment says what
- * figures it has.
+ * There is one row for each device (its key: name, SMs, driver) and toolchain; a new calibration replaces it. Its
+ * member `figures` is what DOVETAIL_SOFTGPU_FIGURES takes, so that a software device elsewhere can model this GPU.
+ *
+ * A row also says which model it is of, when the GPU is exactly the one that the model describes: same name, same
+ * number of SMs, and neither a slice nor a shared GPU. From then on every worker with this cache opens that model with
+ * its newest figures (wrk_stored_figures), unless the environment says which figures to use.
  */
 #include <stdio.h>
 #include <stdlib.h>

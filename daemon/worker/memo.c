@@ -1,10 +1,8 @@
-/* Footprints of launches, and trials of rewrites, that this worker has found or read: in memory, and behind that in the
- * cache's file.
+/* Footprints of launches and trials of rewrites that this worker has found or read, in memory and in the cache's file.
  *
- * analysis/ and rewrite/ ask for a key and get bytes, from memory or from the file, whoever of all workers put them
- * there; what they find out they put, and that is written to the file in one transaction when the analysis, or the
- * planning, is over. Memory is bounded, the least recently used goes first. Trouble with the file is a miss: it is
- * logged once and the work is done.
+ * analysis/ and rewrite/ ask for a key and get bytes: from memory, or from the file, where other workers may have put
+ * them. What they find out is written to the file in one transaction, when the analysis or the planning is over. Memory
+ * is bounded: the least recently used entries go first. Trouble with the file is logged once and counts as a miss.
  */
 #include <stdio.h>
 #include <stdlib.h>

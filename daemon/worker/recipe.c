@@ -1,15 +1,16 @@
-/* A plan from an imported recipe (cache/recipe.c), before any search: the rewrites that it names are made of this
- * poster's kernels and go through the whole gate (rewrite/plan/recipe.c); the plan that comes of it must have the
- * digest that the bundle's had.
+/* A plan from an imported recipe (cache/recipe.c), before any search.
  *
- *   no recipe of the key, or one that was refused ──▶ 0: plan as ever
- *   it leads to a plan ─▶ equal digest ──▶ 1: a plan of this host like any other, `verified.reverified` says when; the
- *   recipe goes
- *                       └▶ another     ──▶ 0; the recipe stays where people see it, with the reason, and is not tried
- *                                      again
+ * The recipe names rewrites. They are made of the poster's own kernels and pass the whole gate (rewrite/recipe.c). The
+ * plan that comes of them must have the digest that the plan in the bundle had:
  *
- * What the poster's planning learns on the way (footprints, trials) is this host's own, and helps the search that
- * follows. No byte of PTX, no map, no time and no machine code of the bundle gets here.
+ *   no recipe under the key, or a refused one ──▶ 0: the worker searches for a plan as usual
+ *   the digests are equal                     ──▶ 1: a plan of this host like any other; `verified.reverified` says
+ *                                                 when it was made, and the recipe is removed
+ *   they differ, or no plan comes of it       ──▶ 0: the recipe is kept with the reason, for people to see, and is not
+ *                                                 tried again
+ *
+ * Footprints and trials that are learned on the way are this host's own and help the search that follows. No PTX, map,
+ * time or machine code of the bundle gets here.
  */
 #include <stdlib.h>
 #include <string.h>

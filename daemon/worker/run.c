@@ -1,14 +1,16 @@
-/* Verb run: run a graph or a plan once, hash what it leaves, time it.
+/* Verb run: runs a graph or a plan once, hashes its outputs, times it.
  *
- * Buffers get their fills (docs/CONTRACT.md §2; seed added to all but weights and constants), every step is launched
- * once, and each output and inout buffer is read back and hashed before the timing replays touch them. A plan is run
- * only if what it assumes holds for this binding: alignment of buffers and content of constants are checked, and one
- * that does not fit is refused, naming the assumption; so is one whose streams and `after` do not hold every hazard
- * (rewrite/gate/waits.c). On a real device what runs of the plan is machine code that was compared with the posted
- * kernels, when it was planned or here (rewrite/gate/machine-code.c); where that cannot be said the posted launches run
- * instead, with a warning, and `fallback` in the answer says why. `dump` adds the bytes as base64. `check` (or the
- * document's own member of that name) and `schedule` are the software device's checking modes and order of blocks
- * (docs/CHECKING.md).
+ * Buffers get their fills (docs/CONTRACT.md §2; the seed is added to all but weights and constants). Every step is launched
+ * once, and each output and inout buffer is read back and hashed before the timing replays touch it.
+ *
+ * A plan runs only if what it assumes holds here: the alignment of buffers, the content of constants, and streams and
+ * `after` that keep every hazard (rewrite/waits.c). Otherwise it is refused, and the error names the assumption. On a
+ * real device the plan runs as machine code that was compared with the posted kernels, when it was planned or now
+ * (rewrite/machine-code.c). Where no comparison is possible, the posted launches run instead, with a warning, and
+ * `fallback` in the answer says why.
+ *
+ * Options: `dump` adds the bytes of the outputs as base64; `check` (or the document's own member of that name) and
+ * `schedule` are the software device's checking modes and order of blocks (docs/CHECKING.md).
  */
 #include <stdio.h>
 #include <stdlib.h>

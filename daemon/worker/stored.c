@@ -8,9 +8,7 @@
 
 #include "base/alloc.h"
 #include "base/log.h"
-#include "daemon/shared/cacheops.h"
-#include "daemon/shared/report.h"
-#include "daemon/shared/trace.h"
+#include "daemon/shared/shared.h"
 #include "daemon/worker/worker.h"
 
 int wrk_need_cache(struct wrk *w, struct dt_err *e) { return w->cache ? 0 : cache_open(w->cache_path, &w->cache, e); }

@@ -5,8 +5,7 @@
 #include <jansson.h>
 
 #include "cache/cache.h"
-#include "daemon/shared/lookup.h"
-#include "daemon/shared/options.h"
+#include "daemon/shared/shared.h"
 #include "device/device.h"
 #include "graph/graph.h"
 

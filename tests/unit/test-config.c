@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "daemon/service/config.h"
-#include "daemon/shared/options.h"
+#include "daemon/shared/shared.h"
 
 static void defaults_and_file(void **state)
 {

@@ -9,7 +9,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/shared/report.h"
+#include "daemon/shared/shared.h"
 
 static void escaped(void **state)
 {

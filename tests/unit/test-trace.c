@@ -11,7 +11,7 @@
 
 #include <cmocka.h>
 
-#include "daemon/shared/trace.h"
+#include "daemon/shared/shared.h"
 
 static char *trace(const char *timeline, const char *launches, int *ret_num)
 {

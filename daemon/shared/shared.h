@@ -1,0 +1,85 @@
+/* What service and worker do in the same way, so that both come to the same answer: options of a job, looking documents
+ * up and storing them, operations on the cache, the report and the trace of a plan.
+ *
+ * No function here knows PTX, a device, HTTP or frames. All are synchronous and may be called on any thread; a cache is
+ * used by one thread at a time.
+ */
+#ifndef DTD_SHARED_H
+#define DTD_SHARED_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/err.h"
+#include "cache/cache.h"
+
+/* ---- options.c: options of one job, and the texts that key the cache -------------------------------------------- */
+#define DTD_MAX_KINDS 32
+
+struct dtd_options {
+    char *allow[DTD_MAX_KINDS], *deny[DTD_MAX_KINDS]; /* owned, sorted, without doubles */
+    unsigned nallow, ndeny;
+    bool maps, all_edges, dump;
+    bool whole;    /* plan: the gate runs every block, however large the graph is */
+    double budget; /* seconds, 0: none */
+    uint64_t seed;
+    char check[64];    /* run: checking modes, "" none asked for */
+    uint64_t schedule; /* run: seed of the order of blocks and warps */
+    double timeout;    /* seconds, 0: the service's; not sent to the worker, which is killed from outside */
+};
+
+void dtd_options_done(struct dtd_options *o);
+/* One option by name, as in a query or on a command line: maps, all_edges, whole, allow, deny, budget, seed, dump,
+ * check, schedule, timeout. 1: no such name; DT_E_USAGE: wrong value. */
+int dtd_options_set(struct dtd_options *o, const char *name, const char *value, struct dt_err *e);
+/* The "options" member of a request frame. */
+int dtd_options_from_json(struct dtd_options *o, const json_t *j, struct dt_err *e);
+json_t *dtd_options_to_json(const struct dtd_options *o);
+/* Everything in the options that changes the document, canonical. Caller frees; NULL: memory. */
+char *dtd_policy(const struct dtd_options *o, const char *want);
+/* After these errors the device's context may be unusable: the worker ends itself once it has answered. */
+bool dtd_error_ends_worker(int num);
+
+/* ---- lookup.c: digest, then signature, then document, with the caller's names ----------------------------------- */
+struct dtd_lookup {
+    const char *want, *arch, *device, *toolchain;
+    const struct dtd_options *opt;
+};
+/* Find the document for a graph by its digest. 1 found: *ret is a new reference in the graph's names; 0 not. digest is
+ * always filled (when 0 or 1), signature when it is known ("" if not). Trouble of the cache is a miss. */
+int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, char digest[DT_SHA256_TEXT],
+               char signature[DT_SHA256_TEXT], json_t **ret);
+/* The same with digest and signature known. */
+int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
+                         const char *signature, json_t **ret);
+/* What the posted document alone gives warnings of (graph/warnings.c), put before the ones that are there, and the
+ * kernels' names into these. Every document that goes out has been here once: dtd_lookup does it. DT_E_NOMEM. */
+int dtd_warnings(json_t *doc, const struct dt_graph *g);
+/* Text of the reasons, whose subjects are marked until here (base/subject.h). DT_E_NOMEM. */
+int dtd_plain(json_t *doc);
+/* Store a document that has the graph's names (it is copied, canonical names put in), under signature and digest.
+ * recipe: of a plan, NULL: none. */
+int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
+              const char *signature, const json_t *doc, json_t *recipe, json_t *factors, struct dt_err *e);
+
+/* ---- cacheops.c: what may be done with the cache, by name ------------------------------------------------------- */
+/* op and its members of `args`:
+ *   stats
+ *   list     limit (1 to 100000, else 1000), signature
+ *   verify
+ *   gc       max_age (seconds), max_bytes: whole numbers, left out: any
+ *   export   uid: only what this user owns; left out: everything. Document {"bundle": text}
+ *   import   bundle: text; uid: who brings it, left out: who runs this
+ *   nearest  signature, want (plan unless "analysis")
+ * DT_E_USAGE for an op or a member that is wrong, DT_E_NOT_FOUND when nearest has nothing to compare. */
+int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e);
+
+/* ---- report.c, trace.c: a plan document in other forms ---------------------------------------------------------- */
+/* One HTML file for people. Caller frees. NULL: out of memory. */
+char *dtd_report_html(const json_t *plan);
+/* A trace for Perfetto or chrome://tracing. Caller frees. NULL: DT_E_NOT_FOUND when the plan has no timeline,
+ * DT_E_CACHE when it is broken, DT_E_NOMEM. */
+char *dtd_trace_json(const json_t *plan, struct dt_err *e);
+
+#endif
