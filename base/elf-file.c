@@ -1,8 +1,8 @@
-/* Is an ELF file all there?
+/* Does an ELF file lie within its bytes?
  *
- * cuModuleLoadDataEx takes an image without its length and believes the offsets in it: of a file that somebody else
- * wrote they are looked at first. Tables and what they point to must lie within the bytes that there are; what is in
- * the sections is the driver's business.
+ * cuModuleLoadDataEx takes an image without its length and trusts the offsets in it. So a file that somebody else wrote
+ * is checked first: its tables, and what they point to, must lie within the bytes that are there. What the sections
+ * hold is left to the driver.
  */
 #include "base/elf-file.h"
 

@@ -1,4 +1,4 @@
-/* JSON pointers: the contract is in pointer.h. Keys are somebody's names, of any length: nothing is cut. */
+/* JSON pointers: the contract is in pointer.h. Keys are names of any length out of documents; nothing is cut off. */
 #include "base/pointer.h"
 
 void dt_pointer_add(struct dt_str *s, const char *key)

@@ -1,19 +1,20 @@
-/* Bundles: plans as one text, to carry what was found to another machine.
+/* Bundles: plans as one text, to carry them to another machine.
  *
- * JSON lines. The first is {"dovetail_cache": 1}, the last {"end": ROWS}, between them a row a line:
+ * A bundle is JSON lines. The first is {"dovetail_cache": 1}, the last {"end": ROWS}; between them each line is a row:
  *
  *   {"table": "entry", "row": ["plan", signature, device, toolchain, policy, digest, body, factors, sha256]}
  *
- * All columns are strings as in the table (schema/sql/), sha256 the row's own checksum, body the plan's document with
- * its member `recipe`. An export holds all plans, or those of graphs that one user posted. Older bundles also hold
+ * All columns are strings as in the table (schema/sql/). sha256 is the row's own checksum, body the plan's document
+ * with its member `recipe`. An export holds all plans, or those of graphs that one user posted. Older bundles also hold
  * analyses, and rows of the tables `graph` and `known`.
  *
- * A checksum says that a row is whole, not who made it, so an import believes nothing: of a plan it keeps the recipe
- * and a digest (recipe.c), from which this host makes the plan itself. Analyses, graphs and which digest has which
- * signature would have to be believed and are left out, as are plans without a recipe. Import is one transaction: a
- * line that is no JSON, a row that does not match its checksum, whose digests are none or whose body is no JSON object,
- * a wrong end: nothing is changed. A row whose key is there already, as a plan or as a recipe that waits, is left as it
- * is.
+ * A checksum shows that a row is whole, not who made it. So an import trusts nothing: it keeps of a plan the recipe and
+ * a digest (recipe.c), from which this host makes the plan itself. Analyses, graphs, and which digest has which
+ * signature are left out, because an import would have to trust them; so are plans without a recipe.
+ *
+ * An import is one transaction. Nothing is changed when a line is no JSON, a row does not match its checksum, a digest
+ * in it is none, a body is no JSON object, or the end is wrong. A row whose key is there already, as a plan or as a
+ * recipe that waits, stays as it is.
  *
  * Not here: compression (zstd FILE does it).
  */

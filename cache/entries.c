@@ -1,8 +1,8 @@
 /* What the cache holds, for people: list, check, clean up, compare.
  *
- * Ages come from `used`, which a hit renews. Eviction goes by it, oldest first; a graph and its digests go with the
- * last entry of their signature. The nearest entry is looked for among the 10,000 that were used last, by their factors
- * only (no body is read).
+ * The age of an entry counts from `used`, which a hit renews. Cleaning up removes the oldest entries first; a graph and
+ * its digests go with the last entry of their signature. The nearest entry is searched among the 10,000 that were used
+ * last, by their factors only: no body is read.
  */
 #include <stdio.h>
 #include <stdlib.h>

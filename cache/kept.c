@@ -1,9 +1,10 @@
-/* Bytes by key, bounded: footprints of launches, and the performance library; a table each.
+/* Bytes by key, bounded: footprints of launches, and the performance library (what trials of rewrites gave). Each has a
+ * table of its own.
  *
- * The bytes are the business of analysis/ and rewrite/ (which check them again). A row that does not match its checksum
- * is deleted and is a miss. What a job has found is written in one transaction; when all bodies of a table are over the
- * limit, the least recently used go, down to seven eighths of it. A hit renews `used` at most once an hour: reading
- * does not mean writing.
+ * analysis/ and rewrite/ make the bytes, and check them again when they read them. A row that does not match its
+ * checksum is deleted and is a miss. All findings of a job are written in one transaction. When the bodies of a table
+ * exceed the limit, the least recently used are removed until seven eighths of it are left. A hit renews `used` at most
+ * once an hour, so that reading does not mean writing.
  */
 #include <stdio.h>
 #include <stdlib.h>

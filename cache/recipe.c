@@ -1,20 +1,20 @@
-/* Imported plans as recipes, and who owns what.
+/* Imported plans as recipes; owners of signatures.
  *
  * A plan that comes from elsewhere is a claim: its PTX may be anything, and running it shows mistakes but not malice,
- * as it may wait for one input. So an import keeps of it the recipe, which rewrites were made of which launches
- * (rewrite/plan/recipe.c), and a digest of its modules and launches, and throws the rest away. The worker that gets a
- * graph of the key builds the plan anew out of the poster's kernels, by that recipe and through the whole gate, and
- * compares digests (daemon/worker/recipe.c). Equal: an entry like any other, and the recipe goes. Not: a miss, and the
- * recipe stays with the reason, for people to see; it is not tried again. A refused one makes way for another that is
- * imported later; one that waits does not. A worker that is killed over a recipe says nothing: after TRIES tries it is
- * refused.
+ * since the PTX may wait for one particular input. So an import keeps two things of it and throws the rest away: the
+ * recipe (which rewrites were made of which launches, rewrite/recipe.c), and a digest of its modules and launches. The
+ * worker that gets a graph of the key builds the plan anew out of the poster's kernels, by that recipe and through the
+ * whole gate, and compares digests (daemon/worker/recipe.c). If they are equal, the plan becomes an entry like any
+ * other, and the recipe is removed. If not, the request is a miss; the recipe stays with the reason, for people to see,
+ * and is not tried again. A later import may replace a refused recipe, but not one that waits. A worker that is killed
+ * over a recipe cannot refuse it, so it is refused after TRIES tries.
  *
  * The digest is over the document with canonical names (rename.c): launches in order, each with the PTX of its module
- * where that is used first, then other modules, scratch buffers. Names of modules, times, words and machine code have
- * no part in it. The PTX of modules that were posted has: kernels that are equal but for their spelling have one
+ * where that is used first, then other modules, then scratch buffers. Names of modules, times, words and machine code
+ * have no part in it. The PTX of posted modules has: kernels that are equal except for their spelling have one
  * signature, and still the recipe does not hold for them.
  *
- * Owners: users who posted a graph of a signature; an entry of several belongs to all of them.
+ * Owners are the users who posted a graph of a signature; an entry of several belongs to all of them.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,28 +3,30 @@
  * In a stored document buffers are "b0", modules "m0", launches "l0", numbered by first use (dt_graph_canon), so that
  * graphs which differ only in names share it. Names stand in these places and nowhere else:
  *
- *   analysis  launches[].name  edges[].producer .consumer .buffers[] and the keys of .independent_bytes
- *   plan      launches[].name .module .after[] .args[].buffer .args[].pointers[].buffer .args[].tensor_map.buffer,
- * memset and copy steps, in launches and original.launches; rewrites[].launches[]; keys of modules, original.modules,
- * buffers, scratch, assumes.align, assumes.constant, verified.special.dropped; verified.special.range[]; and, between
- * marks (base/subject.h), in rewrites[].reason; of both, warnings[].launch .buffer
+ *   analysis  launches[].name; edges[].producer, .consumer, .buffers[] and the keys of .independent_bytes
+ *   plan      launches[].name, .module, .after[], .args[].buffer, .args[].pointers[].buffer,
+ *             .args[].tensor_map.buffer, memset and copy steps, in `launches` and `original.launches`;
+ *             rewrites[].launches[]; the keys of modules, original.modules, buffers, scratch, assumes.align,
+ *             assumes.constant, verified.special.dropped; verified.special.range[]; and, between marks (base/subject.h), in
+ *             rewrites[].reason
+ *   both      warnings[].launch and .buffer
  *
- * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Everything else
- * is a name that a rewrite made (f0, t0): it stays, except that (storing) one that looks like a canonical name is
- * marked with a leading "_", and (loading) one that the caller's graph uses for something of its own gets trailing "_"
- * until it is free. So loading what was stored for a graph gives that graph's document again, and for another graph
- * never confuses two things.
+ * A fused launch is named after its parts, "gemm0+bias", perhaps with "~2" behind: each part is a name. Any other name
+ * is one that a rewrite made (f0, t0), and stays, with two exceptions. When storing, one that looks like a canonical
+ * name gets a leading "_". When loading, one that the caller's graph uses for something of its own gets trailing "_"
+ * until it is free. So a document that was stored for a graph comes back for that graph as it was, and for another
+ * graph two things never get one name.
  *
- * `buffers` of a plan holds fills and data, which are the poster's and no part of the signature: stored without them
- * (constants excepted), and rebuilt from the caller's graph when loading. Members of what the graph does not use (a
- * buffer that no launch names) are dropped when storing. The graph's own `name`, where the document has one, is handled
- * in the same way.
+ * `buffers` of a plan holds fills and data. They are the poster's and no part of the signature: they are not stored
+ * (except constants), and are rebuilt from the caller's graph when loading. Members about what the graph does not use
+ * (a buffer that no launch names) are dropped when storing. The graph's own `name`, where the document has one, is
+ * treated in the same way.
  *
- * Buffers and modules are put in order: canonical when storing, the graph's when loading, names that rewrites made
- * behind them as they came. So an entry made for the same graph in another order of members reads as if it had been
- * made for the caller's.
+ * Buffers and modules are put in order: canonical when storing, the graph's when loading; names that rewrites made come
+ * last, in their order. So an entry that was made for the same graph with its members in another order reads as if it
+ * had been made for the caller's.
  *
- * Works on a copy and puts it into `doc` at the end: after an error the document is as before.
+ * The work is done on a copy, which replaces `doc` at the end: after an error the document is as before.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
-/* Documents by key, graphs and signatures by digest.
+/* Documents by key; graphs and signatures by digest.
  *
- * Every call is its own transaction; writers of several processes wait for each other up to five seconds. A row carries
- * the SHA-256 of all it says, key included (row_sum): one that does not match, or whose body is no JSON, is deleted and
- * is a miss. When SQLite finds the file itself damaged, it is moved aside, a new one begins, and the call goes on as a
- * miss. Counting hits is best effort: a busy or read-only file never turns a hit into an error.
+ * Every call is a transaction of its own. Writers of several processes wait for each other, up to five seconds. A row
+ * carries the SHA-256 of all its columns, key included (row.c). A row that does not match, or whose body is no JSON, is
+ * deleted and is a miss. When SQLite finds the file itself damaged, the file is moved aside, a new one begins, and the
+ * call goes on as a miss. Counting hits is best effort: a busy or read-only file never turns a hit into an error.
  *
- * Not here: what a document means, names (rename.c), when to evict.
+ * Not here: what a document means, names (rename.c), when to evict (entries.c).
  */
 #include <errno.h>
 #include <pwd.h>

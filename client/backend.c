@@ -1,5 +1,5 @@
-/* Where the work is done: by the service (libdovetail), or with --local by a worker of our own (local.c). Either way
- * the outcome is the document's text or a problem document.
+/* Where the work is done: by the service (libdovetail), or with --local by a worker that the command line starts
+ * (local.c). Either way the outcome is the text of a document or of a problem document.
  */
 #include <ctype.h>
 #include <stddef.h>

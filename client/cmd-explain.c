@@ -1,6 +1,6 @@
-/* dovetail explain GRAPH|SIGNATURE: the documents in sentences: why an edge has its class and its evidence, why a
- * rewrite was kept, refused or dropped, and what the signature is made of. Of a graph, edges name the instructions that
- * made them what they are. A signature is explained from what the cache holds, with canonical names.
+/* dovetail explain GRAPH|SIGNATURE: the analysis and the plan in sentences: why an edge has its class and its evidence,
+ * why a rewrite was kept, refused or dropped, and what the signature is made of. For a graph, each edge also names the
+ * instructions that decided its class. A signature is explained from the entries of the cache, with canonical names.
  */
 #include <stdlib.h>
 #include <string.h>

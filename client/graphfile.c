@@ -1,7 +1,7 @@
 /* Reading a graph or plan file. `{"file": "k.cu"}` in a module is replaced by the file's text, found relative to the
- * graph's folder (the current one for stdin): the service opens no path that a client names. By its ending the text
- * becomes `ptx` or `cuda`. A document without such members is posted byte for byte. Everything else is left to the
- * service, which has the full checks.
+ * graph's folder (the current folder for stdin), because the service opens no path that a client names. The file's
+ * ending decides whether the text becomes `ptx` or `cuda`. A document without such members is posted byte for byte. All
+ * other checks are the service's.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* One request, one connection: connect, send, parse the answer with http_parser, close. A connection over a Unix socket
- * costs some microseconds, so none is kept and nothing has to be said about half-dead ones.
+ * costs some microseconds, so none is kept open.
  *
- * The service may answer before it has read all of a large body (413); so sending stops at the first error and the
- * answer is read in any case. Answers are bounded (REPLY_MAX); a body can be taken line by line for event streams.
+ * The service may answer before it has read all of a large body (413). So sending stops at the first error, and the
+ * answer is read in any case. Answers are bounded (REPLY_MAX). For event streams a body can be taken line by line.
  */
 #include "client/http.h"
 

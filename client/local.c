@@ -1,9 +1,9 @@
-/* --local: one request to a worker of our own, without the service. The worker is found in $DOVETAIL_WORKER, else
- * beside the command line (../daemon/dovetail-worker in the build tree, dovetail-worker in the same folder when
- * installed).
+/* --local: one request to a worker that the command line starts itself, without the service. The worker is
+ * $DOVETAIL_WORKER, else the one beside the command line (../daemon/dovetail-worker in the build tree, dovetail-worker
+ * in the same folder when installed).
  *
- * The time limit is kept by a timer whose signal kills the worker's process group: reading then meets the end of the
- * pipe. A worker that ends without an answer is `worker-lost`, one that ran into the limit `time-limit`.
+ * A timer keeps the time limit: its signal kills the worker's process group, and reading then meets the end of the
+ * pipe. A worker that ends without an answer is the error `worker-lost`; one that reached the limit is `time-limit`.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,9 +1,10 @@
-/* Device memory bound to a loaded plan: what the plan assumes of it is checked here, once, and the arguments of all
- * launches are laid out.
+/* Device memory bound to a loaded plan. What the plan assumes of that memory is checked here, once, and the arguments
+ * of all launches are laid out.
  *
- * What is wrong for both ways is an error: an unknown name, a pointer to less memory than the buffer has, memory that
- * is missing. What only the plan cannot bear (`assumes` of docs/CONTRACT.md §4: alignment, content of constant buffers;
- * buffers that overlap) makes the binding one of the posted launches, with the reason kept.
+ * Some mistakes are errors, because neither the plan nor the posted launches could run: an unknown name, memory that is
+ * smaller than its buffer, memory that is missing. Others hinder only the plan (`assumes` of docs/CONTRACT.md §4: alignment,
+ * content of constant buffers; buffers that overlap): the binding is then one of the posted launches, and keeps the
+ * reason.
  */
 #include <stdalign.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* The CUDA driver as a program that binds plans has it: libcuda.so.1, already loaded in most of them, by dlsym.
- * NVIDIA's or the software device.
+/* The CUDA driver for programs that bind plans: libcuda.so.1, NVIDIA's or the software device, opened by dlopen (most
+ * programs have it loaded already).
  *
- * The software device is known by an entry that no other has (softgpu/libcuda/extension.h), asked for by
- * cuGetProcAddress. One that is too old is refused by its version, and one that lacks an entry by the entry's name. The
- * library stays open: drivers do not survive dlclose.
+ * The software device is recognised by an entry that no other driver has (softgpu/libcuda/extension.h), asked for by
+ * cuGetProcAddress. A driver that is too old is refused by its version, and one that lacks an entry by the entry's
+ * name. The library stays open: drivers do not survive dlclose.
  */
 #include <dlfcn.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
-/* Launches of a bound plan, into a stream or as a graph. Nothing is allocated on the way into a stream.
+/* Launches of a bound plan, into a stream or as a CUDA graph. Launching into a stream allocates nothing.
  *
- * Stream 0 of the plan is the caller's. The others wait at the start for what is in it, and it waits at the end for the
- * last launch of each, so that the whole stands in the caller's stream like one launch (and is captured like one). An
- * event means its latest record at the time of the wait: recording and waiting of one launch must not mix with those of
- * another, hence the lock.
+ * Stream 0 of the plan is the caller's stream. The plan's other streams wait at the start for the work in it, and it
+ * waits at the end for the last launch of each of them. So the whole plan behaves in the caller's stream like one
+ * launch, and is captured like one. An event stands for its latest record at the time of the wait. Recording and
+ * waiting of two launches of the plan must therefore not interleave: a lock keeps them apart.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,11 +2,11 @@
  *
  *   {"buffer": NAME, "offset": N}        an address inside a buffer; the offset names a byte of it
  *   {"i32": 5}, {"f32": 1.5}, …          a number in the type's range, or a string "0x…" of the value's bits
- *   {"bytes": HEX, "pointers": […]}      a struct by value; 8 bytes at each `at` are replaced by an address; patches do
- * not overlap
+ *   {"bytes": HEX, "pointers": […]}      a struct by value; at each `at`, 8 bytes are replaced by an address, and these
+ *                                        places do not overlap
  *   {"tensor_map": {"buffer": NAME, …}}  fields of cuTensorMapEncodeTiled (tensormap.c)
  *
- * Reals are rounded to nearest even (f16 and bf16 by way of f32, as fills are) and may not round to infinity; a whole
+ * Reals are rounded to nearest even (f16 and bf16 by way of f32, as fills are) and may not round to infinity. A whole
  * number that is written as a real (1e3) is taken for an integer while it is exact.
  */
 #include <math.h>

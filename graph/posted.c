@@ -1,9 +1,9 @@
 /* The posted launches that a plan document carries beside its own (member `original`), as a graph document.
  *
- * `original` has the launches, and of their modules those that the plan does not have: the others are the plan's, by
- * name. Whoever cannot run the plan runs these: libdovetail (client/plan-load.c) and verb run (daemon/worker/run.c);
- * and the plan's machine code is held against theirs (rewrite/gate/machine-code.c). Nothing is checked here but what is
- * needed to find it: the result is for dt_graph_from_json.
+ * `original` holds the launches, and of their modules those that the plan lacks; the other modules are the plan's, by
+ * name. A program that cannot run the plan runs these: libdovetail (client/plan-load.c) and verb run
+ * (daemon/worker/run.c). The plan's machine code is also compared with theirs (rewrite/gate/machine-code.c). Only what is
+ * needed to find them is checked here: the result is for dt_graph_from_json.
  */
 #include <string.h>
 

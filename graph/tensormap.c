@@ -1,16 +1,16 @@
 /* The argument {"tensor_map": {…}}: what cuTensorMapEncodeTiled takes, under the names that cuda.h gives its
  * parameters, with `buffer` (and `offset`) for globalAddress.
  *
- *   {"buffer": NAME, "offset": N, "tensorDataType": T, "tensorRank": R, "globalDim": [R], "globalStrides": [R - 1],
- *   "boxDim": [R],
- *    "elementStrides": [R], "interleave": I, "swizzle": S, "l2Promotion": P, "oobFill": F}
+ *   {"buffer": NAME, "offset": N, "tensorDataType": T, "tensorRank": R,
+ *    "globalDim": [R], "globalStrides": [R - 1], "boxDim": [R], "elementStrides": [R],
+ *    "interleave": I, "swizzle": S, "l2Promotion": P, "oobFill": F}
  *
- * T, I, S, P and F are numbers of cuda.h's enumerations or their names; I, S, P and F may be left out (…_NONE),
- * elementStrides too (ones). Dimension 0 is the contiguous one, strides are bytes between neighbours along dimension 1,
- * 2, …, and the whole tensor lies inside the buffer.
+ * T, I, S, P and F are numbers of cuda.h's enumerations or their names; I, S, P and F may be left out (…_NONE), as may
+ * elementStrides (ones). Dimension 0 is the contiguous one. Strides are bytes between neighbours along dimension 1, 2,
+ * …, and the whole tensor lies inside the buffer.
  *
- * Each field is held to its own range here; what fields ask of each other (alignment, swizzle and box) is
- * ptx/tensormap.c's, and is said when the program is made (device/prog.c).
+ * Each field is held to its own range here. What fields demand of each other (alignment, swizzle and box) is checked by
+ * ptx/tensormap.c, when the program is made (device/prog.c).
  */
 #include <string.h>
 

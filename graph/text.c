@@ -1,4 +1,4 @@
-/* Hex, in which a graph document carries arguments: pairs of digits of either case. (Content and machine code are
+/* Hex, the form of struct arguments in a graph document: pairs of digits of either case. (Content and machine code are
  * base64: base/base64.h.)
  */
 #include "graph-priv.h"

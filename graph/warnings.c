@@ -1,18 +1,19 @@
-/* Warnings: what a document says that is probably not meant. Objects as docs/CONTRACT.md §4 has them: code, message,
- * pointer, and launch where it is about one.
+/* Warnings: what a document says that is probably a mistake. Each is an object as in contract.md §4: code, message,
+ * pointer, and `launch` where it is about one.
  *
- * Here are those that the document alone shows, made anew for every post, since pointers and names are the poster's:
+ * This file makes those that the document alone shows. They are made anew for every post, since pointers and names are
+ * the poster's:
  *
- *   unknown-member   a member that nobody reads, at any level: `smem` for `shared`. Which members are known depends on
- *                    what the object is: a memset has no `grid`, an i32 no `offset`
+ *   unknown-member   a member that dovetail does not read, at any level: `smem` for `shared`. Which members are known
+ *                    depends on the object: a memset has no `grid`, an i32 no `offset`
  *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
  *                    compared
  *
- * What kernels do is analysis/report/warnings.c's and the gate's. A list holds DT_MAX_WARNINGS at most and counts the
- * others, so that a hostile document gets no answer larger than itself. Plans have no such warnings: they are not
- * written by hand, and other versions may say more in them.
+ * Warnings about what kernels do are made by analysis/warnings.c and by the gate. A list holds DT_MAX_WARNINGS at most
+ * and counts the others, so that the answer to a hostile document is no larger than the document. Plans have no such
+ * warnings: they are not written by hand, and other versions may put more members into them.
  *
- * The document has been parsed before (parse.c): types are right where a member is known.
+ * The document has been parsed before (parse.c): the types of known members are right.
  */
 #include <stdlib.h>
 #include <string.h>

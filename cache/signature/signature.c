@@ -1,26 +1,28 @@
 /* The signature of a graph on one architecture: a SHA-256 over named factors.
  *
- * Factors are a JSON object, in this order, with canonical numbers (dt_graph_canon) for names:
+ * The factors are a JSON object, in this order. Launches, modules and buffers have canonical numbers (dt_graph_canon):
  *
- *   format          "dovetail signature 1"; raised when this file hashes something else
- *   arch            "sm_90"
- *   launches        how many
- *   l0.kernel       SHA-256 of the canonical PTX of launch 0's entry (and of the PTX as it is, where the graph binds
- * variables of the module: canonical text does not say which one is which); "memset" and "copy" for those steps
- *   l0.geometry     "grid … block … cluster … shared … module m0"
- *   l0.arguments    every argument: buffers by number and offset, scalars by type and bits, structs by bytes and
- * addresses, tensor maps b0.shape        bytes, role, "constant", variable name of a module-scope variable b0.content
- * SHA-256 of the content of a constant buffer
+ *   format         "dovetail signature 1"; raised when this file hashes something else
+ *   arch           "sm_90"
+ *   launches       how many there are
+ *   l0.kernel      SHA-256 of the canonical PTX of launch 0's entry; "memset" or "copy" for such a step. Where the
+ *                  graph binds variables of the module, the PTX as it is follows: canonical text does not say which
+ *                  variable a kernel uses
+ *   l0.geometry    "grid … block … cluster … shared … module m0"
+ *   l0.arguments   every argument: buffers by number and offset, scalars by type and bits, structs by bytes and
+ *                  addresses, tensor maps by their fields
+ *   b0.shape       bytes, role, "constant", the name of a module's variable
+ *   b0.content     SHA-256 of the content of a constant buffer
  *
- * A value longer than 200 bytes stands as its own SHA-256. The signature hashes all (key, value) pairs,
- * length-prefixed, so what `dovetail explain` shows is exactly what was hashed: two graphs miss each other if and only
- * if a factor differs.
+ * A value longer than 200 bytes stands as its own SHA-256. The signature hashes all pairs of key and value, each with
+ * its length, so what `dovetail explain` shows is exactly what was hashed: two graphs miss each other if and only if a
+ * factor differs.
  *
  * Launches are taken in program order, which is the canonical order for now: two programs that differ only in the order
- * of independent launches have two signatures. Which buffers are the same one (alias pattern) is in the numbers and
- * offsets; buffers never overlap. A module's number is hashed because launches of one module share its variables. Fills
- * of buffers that are not constant, names, the entry's own name and the compiler's options have no part: options show
- * in the PTX.
+ * of independent launches have two signatures. The numbers and offsets also say which arguments are the same buffer;
+ * buffers never overlap. A module's number is hashed because launches of one module share its variables. These have no
+ * part: names, the entry's own name, fills of buffers that are not constant, and the compiler's options (they show in
+ * the PTX).
  */
 #include "cache/signature/signature.h"
 
