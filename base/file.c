@@ -1,9 +1,9 @@
 /* Files and time: the contract is in file.h.
  *
  * Reading is bounded by the caller before anything is allocated. Writing goes to a temporary beside the target and is
- * then renamed, so that nobody sees half a file; a device or a pipe (/dev/null, /dev/stdout) is written to as it is and
- * never replaced. Full reads and writes go on after EINTR and short counts. A file is not synced: what must survive a
- * power cut is in the cache's database.
+ * then renamed, so that no reader sees half a file; a device or a pipe (/dev/null, /dev/stdout) is written to as it is
+ * and never replaced. Full reads and writes go on after EINTR and short counts. A file is not synced: what must survive
+ * a power cut is in the cache's database.
  */
 #include "base/file.h"
 

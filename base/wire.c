@@ -1,4 +1,4 @@
-/* Frames between a worker and whoever started it: the format is in wire.h.
+/* Frames between a worker and the process that started it: the format is in wire.h.
  *
  * A reader takes the nine bytes of head, bounds the length (DT_WIRE_MAX) before it allocates, then takes the body. Both
  * sides may be killed at any byte: a clean end between frames is told apart from one within a frame. The problem

@@ -18,7 +18,7 @@ struct cache {
     ino_t ino;
 };
 
-/* Open or create at c->path, bring the schema up to date. A file that is no database, damaged, or somebody else's is
+/* Open or create at c->path, bring the schema up to date. A file that is no database, damaged, or another program's is
  * moved aside. */
 int cache_db_open(struct cache *c, struct dt_err *e);
 void cache_db_close(struct cache *c);

@@ -102,15 +102,15 @@ void cache_recipe_done(struct cache *c, const struct cache_key *k, const char *r
 /* [{signature, device, toolchain, policy, digest, origin, state ("recipe", "refused"), reason, bytes, created, tried}],
  * the newest first; signature NULL: all. */
 int cache_recipes(struct cache *c, const char *signature, unsigned limit, json_t **ret, struct dt_err *e);
-/* This user posted a graph of the signature: its entries are theirs too. UINT32_MAX: nobody. Best effort. */
+/* This user posted a graph of the signature: they own its entries too. UINT32_MAX: no user. Best effort. */
 void cache_own(struct cache *c, const char *signature, unsigned uid);
 
 /* ---- bundles (bundle.c): plans as text --------------------------------------------------------------------------- */
 /* uid not NULL: only of signatures that this user owns. Caller frees. */
 int cache_export(struct cache *c, const unsigned *uid, char **ret, size_t *ret_len, struct dt_err *e);
 /* All of it or nothing: DT_E_JSON with the line that is wrong. No row is made that could be served: plans become
- * recipes. Keys that are there already stay as they are. origin: who brings it. {"imported", "present", "left_out"}:
- * rows. */
+ * recipes. Keys that are there already stay as they are. origin: the user who imports it. {"imported", "present",
+ * "left_out"}: rows. */
 int cache_import(struct cache *c, const char *text, size_t len, const char *origin, json_t **ret, struct dt_err *e);
 
 /* Rename: canonical -> the graph's names (out = true), or the graph's -> canonical (out = false), of a plan or analysis

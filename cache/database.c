@@ -5,13 +5,13 @@
  * processes may start at once. A file with more migrations than we know is left alone (a newer dovetail made it) and is
  * an error.
  *
- * What is in the file is served as verified, so who can write to it decides what runs: a file (or what SQLite keeps
- * beside it) that belongs to neither this user nor root, or that its group or others may write, is refused. Nothing can
- * be said of a folder that somebody else may write to: keep the file in one's own.
+ * What is in the file is served as verified, so a user who can write to it decides what runs. A file (or one that
+ * SQLite keeps beside it) is refused when it belongs to neither this user nor root, or when its group or others may
+ * write it. A folder that others may write to is not checked: keep the file in a folder of your own.
  *
- * A file that is no database, a damaged one, and somebody else's database are renamed to PATH.bad (PATH.bad.2 …:
- * nothing is ever overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock; whoever finds that the
- * file at PATH is not the one it had open just opens the new one.
+ * A file that is no database, a damaged one, and another program's database are renamed to PATH.bad (PATH.bad.2 …:
+ * nothing is ever overwritten or deleted), with their -wal and -shm, under a lock on PATH.lock. A process that finds
+ * another file at PATH than the one it had open just opens the new one.
  */
 #include <errno.h>
 #include <fcntl.h>

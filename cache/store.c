@@ -21,7 +21,7 @@
 
 /* ---- opening ------------------------------------------------------------------------------------------------- */
 
-/* Never in a folder that anybody may have made before: who has no home has no cache. */
+/* Never in a folder that another user may have made: without a home there is no cache. */
 static char *default_path(void)
 {
     const char *xdg = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");

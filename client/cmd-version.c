@@ -1,4 +1,4 @@
-/* dovetail version: of this program and of the HTTP interface it speaks. Asks nobody. */
+/* dovetail version: of this program and of the HTTP interface it speaks. It needs no service. */
 #include "client/cli.h"
 
 int cmd_version(struct cli *c)

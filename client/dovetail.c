@@ -1,6 +1,6 @@
 /* The command line: options, the table of verbs, help. Verbs are in cmd-*.c.
  *
- * Options may stand anywhere; which ones a verb takes is said by bits in its row, those of ANYWHERE go with all. Exit
+ * Options may stand anywhere. Bits in a verb's row say which ones it takes; those of ANYWHERE go with every verb. Exit
  * status (docs/CONTRACT.md §5): 0 done, 2 wrong usage, 3 the graph was refused, 4 infrastructure, 1 anything else.
  */
 #include <getopt.h>

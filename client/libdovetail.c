@@ -1,5 +1,5 @@
-/* The library's entry points: see dovetail.h. Each is one or a few HTTP exchanges (http.c); a problem of this side is
- * put into the same form as one of the service, so that a caller reads one kind of document.
+/* The library's entry points: see dovetail.h. Each is one or a few HTTP exchanges (http.c); a problem that arises
+ * in the library gets the same form as one of the service, so that a caller reads one kind of document.
  */
 #include "client/dovetail.h"
 

@@ -94,7 +94,7 @@ static int by_address(const void *a, const void *b)
     return x->at != y->at ? (x->at < y->at ? -1 : 1) : (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* Buffers of the plan that share memory: two that nobody writes may. Everything that only the posted launches use
+/* Buffers of the plan that share memory: two may if no launch writes them. Everything that only the posted launches use
  * counts as well, as it may be one with what the plan writes. */
 static int apart(const struct dovetail_bound *b, struct dt_str *why, struct dt_err *e)
 {

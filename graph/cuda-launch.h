@@ -1,4 +1,4 @@
-/* A launch and its tensor maps in the structures of cuda.h, for whoever calls a driver: device/ and libdovetail
+/* A launch and its tensor maps in the structures of cuda.h, for callers of a driver: device/ and libdovetail
  * (client/).
  *
  * Functions of a header only: graph/ itself is built without cuda.h, and calls no driver. What the structures say

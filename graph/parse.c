@@ -5,7 +5,7 @@
  * reference is to something already read. Limits are checked before anything of that size is allocated. A document is a
  * plan when it has one of `baseline`, `optimized`, `rewrites`, `scratch`, or a launch that carries `stream`, `after` or
  * `programmatic`; a graph must say "dovetail": 1, a plan need not. Names are copied into the arena; module text and
- * tensor maps stay in the document, which the graph holds a reference to. Members nobody knows are ignored.
+ * tensor maps stay in the document, which the graph holds a reference to. Unknown members are ignored.
  *
  * Not here: PTX, compilation, whether an entry exists or its parameters fit, limits of one device.
  */

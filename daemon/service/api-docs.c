@@ -1,5 +1,5 @@
-/* GET /v1/plans/SIGNATURE, /v1/analyses/SIGNATURE, /v1/cache: what the cache holds. Documents come with canonical names
- * (b0, l0, m0 …): a signature says nothing about the names of whoever posted the graph. SQLite is read on a pool
+/* GET /v1/plans/SIGNATURE, /v1/analyses/SIGNATURE, /v1/cache: documents and figures of the cache. Documents come with
+ * canonical names (b0, l0, m0 …), since a signature does not say which names the poster used. SQLite is read on a pool
  * thread.
  */
 #include <stdio.h>

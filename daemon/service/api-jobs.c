@@ -108,7 +108,7 @@ void api_cancel(struct dtd_service *s, struct dtd_req *r)
         dtd_reply_err(r, DT_E_FORBIDDEN, DTD_ADMINS_ONLY "cancel what others posted");
         return;
     }
-    /* who joined somebody else's job by posting the same can only leave it */
+    /* a user who joined another's job, by posting the same graph, can only leave it */
     if (!dtd_state_final(j->state) && (admin || !dtd_job_disown(j, dtd_peer_uid(r)))) {
         dtd_pool_cancel(s->pool, j);
         dtd_job_cancel(&s->jobs, j, "the job was cancelled by a client");

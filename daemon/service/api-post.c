@@ -86,7 +86,7 @@ static void post_work(struct dtd_async *a)
     json_t *oj = dtd_options_to_json(&p->opt);
     dt_free_ char *options = oj ? json_dumps(oj, JSON_COMPACT | JSON_SORT_KEYS) : NULL, *shared = NULL;
     json_decref(oj);
-    char limit[40] = ""; /* nobody joins a job that ends sooner than his own */
+    char limit[40] = ""; /* part of the key: a post does not join a job with a shorter time limit */
     if (p->opt.timeout > 0)
         snprintf(limit, sizeof limit, " timeout=%.17g", p->opt.timeout);
     if (options && asprintf(&shared, "%s%s", options, limit) < 0)

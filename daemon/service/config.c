@@ -1,8 +1,8 @@
-/* Options of dovetaild from defaults, a file, and the command line; config.def is the master copy.
+/* Options of dovetaild, from defaults, a file and the command line; config.def is the master copy.
  *
- * The file is a list of `name = value` lines; blank lines and `#` comments are skipped, an unknown name or a bad value
- * is an error that names the line: a misspelt limit must not be silently ignored. Later settings win, the command line
- * is applied after the file. Nothing is opened or created here, so that --check-config has no effect on the machine.
+ * The file has lines `name = value`; blank lines and `#` comments are skipped. An unknown name or a bad value is an
+ * error that names the line: a misspelt limit must not be ignored in silence. Later settings win, and the command line
+ * comes after the file. Nothing is opened or created here, so that --check-config has no effect on the machine.
  */
 #include "daemon/service/config.h"
 
@@ -155,7 +155,7 @@ int dtd_device_normal(const char *spec, char *out, size_t n, struct dt_err *e)
     return 0;
 }
 
-/* A uid or gid in n bytes of text; (unsigned)-1 is nobody's. */
+/* A uid or gid in n bytes of text; (unsigned)-1 is no id. */
 static bool id_of(const char *s, size_t n, unsigned *ret)
 {
     uint64_t v = 0;
@@ -168,7 +168,7 @@ static bool id_of(const char *s, size_t n, unsigned *ret)
     return ok && v < UINT32_MAX;
 }
 
-/* The socket gets the service's group: who is in that may connect, and is no admin for it. */
+/* The socket gets the service's group. Its members may connect, and are not admins because of that. */
 static int admins(struct dtd_config *c, struct dt_err *e)
 {
     struct dtd_admins *a = &c->admins;

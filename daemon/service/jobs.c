@@ -2,7 +2,7 @@
  *
  * Events are numbered from 1 within a job and kept in a ring of DTD_MAX_EVENTS, so that a reader resumes by number and
  * a chatty job costs bounded memory. Finished jobs are forgotten oldest first when there are more than max_finished or
- * their results hold more than max_result_bytes; a job that somebody watches stays. The job that just finished always
+ * their results hold more than max_result_bytes; a job that is being watched stays. The job that just finished always
  * stays, whatever its size.
  */
 #include "daemon/service/jobs.h"

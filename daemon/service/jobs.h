@@ -37,7 +37,7 @@ struct dtd_owner {
 };
 
 struct dtd_job;
-struct dtd_watch { /* told after every event; zero-initialise; belongs to whoever watches */
+struct dtd_watch { /* called after every event; zero-initialise; owned by the watcher */
     void (*fn)(struct dtd_watch *w, struct dtd_job *j);
     struct dtd_watch *next;
     struct dtd_job *job; /* NULL: not watching */
@@ -92,7 +92,7 @@ int dtd_jobs_post(struct dtd_jobs *js, const char *share, const char *want, cons
 
 void dtd_job_own(struct dtd_job *j, unsigned uid, bool posted); /* this user wants it */
 bool dtd_job_owned(const struct dtd_job *j, unsigned uid);
-bool dtd_job_disown(struct dtd_job *j, unsigned uid); /* and does not any more; false: nobody else does either */
+bool dtd_job_disown(struct dtd_job *j, unsigned uid); /* this user no longer wants it; false: no other user does */
 
 /* Transitions. Strings are taken. */
 void dtd_job_start(struct dtd_jobs *js, struct dtd_job *j);

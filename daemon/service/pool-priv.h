@@ -1,4 +1,4 @@
-/* Inside of pool.c (who gets which job) and pool-worker.c (one process and its frames). */
+/* Shared by pool.c (which worker gets which job) and pool-worker.c (one process and its frames). */
 #ifndef DTD_POOL_PRIV_H
 #define DTD_POOL_PRIV_H
 

@@ -114,7 +114,7 @@ static void settle(struct dtd_worker *w)
             }
         }
         dt_err_done(&e);
-    } /* else: who asked for a sign of life gets it from the worker that comes next */
+    } /* else: pings are answered by the next worker */
     w->state = WORKER_ENDING;
     uv_close((uv_handle_t *)&w->process, on_handle_closed);
     uv_close((uv_handle_t *)&w->in, on_handle_closed);
@@ -360,7 +360,8 @@ static void got_error(struct dtd_worker *w, const char *body, size_t len)
             worker_end(w);
         else
             become_idle(w);
-        dt_log(DT_LOG_INFO, "job %s: %s", j->id, dt_err_code(num)); /* the detail is somebody's text: not for the log */
+        dt_log(DT_LOG_INFO, "job %s: %s", j->id,
+               dt_err_code(num)); /* the detail may quote the poster's text: not for the log */
         dtd_job_fail_err(&p->service->jobs, j, &e);
     }
     json_decref(o);

@@ -1,8 +1,9 @@
-/* See pool.h for the life of a worker. Frames and processes are in pool-worker.c; here is who gets which job.
+/* The pool of workers: which worker gets which job. pool.h draws the life of a worker; pool-worker.c has its process
+ * and its frames.
  *
- * Rules: one worker per device at a time; queued jobs are served oldest first per device. A device that nobody asked
- * for before gets a worker when a slot is free, or when an idle worker of another device can be ended. A worker that
- * dies or is killed costs exactly the job it had. The default device's worker is restarted after a pause that doubles
+ * There is one worker per device at a time. The queued jobs of a device are served oldest first. A device that had no
+ * worker so far gets one when a slot is free, or when an idle worker of another device can be ended. A worker that dies
+ * or is killed costs exactly the job it had. The default device's worker is restarted after a pause that doubles
  * from 100 ms to 10 s while it keeps failing to start; jobs for a device whose worker cannot start fail with its
  * reason.
  */

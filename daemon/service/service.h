@@ -84,14 +84,14 @@ void api_reprofile(struct dtd_service *s, struct dtd_req *r); /* api-reprofile.c
 int dtd_share_key(const json_t *graph, const char *want, const char *device, const char *options,
                   char share[DT_SHA256_TEXT], struct dt_err *e);
 
-/* own.c: the job is done, once those who posted it are written down as owners of the signature's entries. Takes
+/* own.c: write the job's posters down as owners of the signature's entries, then report the job as done. Takes
  * `document`. */
 void dtd_finish(struct dtd_service *s, struct dtd_job *j, const char *cache, const char *signature, const char *digest,
                 char *document, size_t len);
 
 /* ---- peer.c ----------------------------------------------------------------------------------------------------- */
 uid_t dtd_peer_uid(const struct dtd_req *r); /* (uid_t)-1: not known */
-/* root, the service's user, or whom the configuration names */
+/* root, the service's user, or a user that the configuration names */
 bool dtd_peer_admin(const struct dtd_service *s, const struct dtd_req *r);
 #define DTD_ADMINS_ONLY                                                                                                \
     "only root, the service's user and those whom admin_group or admin_uids of its configuration names may "

@@ -3,8 +3,8 @@
  *
  * Sections: times (with their method: a modelled time never stands without that word), warnings, rewrites with verdict
  * and reason, the launches of the plan, what it assumes, the generated PTX (folded). Every string of the document is
- * escaped: names and PTX are somebody's input. A policy in the head forbids the browser to load or run anything even
- * so.
+ * escaped, because names and PTX come from the poster. A policy in the head also forbids the browser to load or run
+ * anything.
  */
 #include "daemon/shared/shared.h"
 

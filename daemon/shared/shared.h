@@ -47,14 +47,15 @@ struct dtd_lookup {
     const struct dtd_options *opt;
 };
 /* Find the document for a graph by its digest. 1 found: *ret is a new reference in the graph's names; 0 not. digest is
- * always filled (when 0 or 1), signature when it is known ("" if not). Trouble of the cache is a miss. */
+ * filled when 0 or 1 is returned; signature is "" when it is not known. Trouble with the cache is a miss. */
 int dtd_lookup(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, char digest[DT_SHA256_TEXT],
                char signature[DT_SHA256_TEXT], json_t **ret);
 /* The same with digest and signature known. */
 int dtd_lookup_signature(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, const char *digest,
                          const char *signature, json_t **ret);
-/* What the posted document alone gives warnings of (graph/warnings.c), put before the ones that are there, and the
- * kernels' names into these. Every document that goes out has been here once: dtd_lookup does it. DT_E_NOMEM. */
+/* Complete the warnings of a document: those that the posted graph alone gives (graph/warnings.c) come first, and the
+ * others get the names of their kernels. To be called once for every document that goes out; dtd_lookup does it itself.
+ * DT_E_NOMEM. */
 int dtd_warnings(json_t *doc, const struct dt_graph *g);
 /* Text of the reasons, whose subjects are marked until here (base/subject.h). DT_E_NOMEM. */
 int dtd_plain(json_t *doc);
@@ -70,7 +71,7 @@ int dtd_store(struct cache *c, const struct dtd_lookup *l, struct dt_graph *g, c
  *   verify
  *   gc       max_age (seconds), max_bytes: whole numbers, left out: any
  *   export   uid: only what this user owns; left out: everything. Document {"bundle": text}
- *   import   bundle: text; uid: who brings it, left out: who runs this
+ *   import   bundle: text; uid: the user who imports it; left out: the user of this process
  *   nearest  signature, want (plan unless "analysis")
  * DT_E_USAGE for an op or a member that is wrong, DT_E_NOT_FOUND when nearest has nothing to compare. */
 int dtd_cache_op(struct cache *c, const char *op, const json_t *args, json_t **ret, struct dt_err *e);

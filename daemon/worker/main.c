@@ -5,9 +5,9 @@
  * the frames.
  *
  * Protection: it dies with its parent, and leaves no core file. A job that hangs is killed from outside. After an error
- * that may leave the device's context unusable (dtd_error_ends_worker) it answers and ends; whoever needs the device
- * starts a new one. It also ends after a ping whose synchronisation gave any error at all: a fault that came late, or a
- * device that is gone.
+ * that may leave the device's context unusable (dtd_error_ends_worker) it answers and ends; the service then
+ * starts a new worker. It also ends after a ping whose synchronisation gave any error at all: a fault that came late,
+ * or a device that is gone.
  *
  * Exit status: 0 end of requests or such an error, 2 wrong usage, 4 the pipe is broken.
  */
@@ -28,7 +28,7 @@
 #include "daemon/worker/worker.h"
 #include "rewrite/rewrite.h"
 
-/* What the gate refuses is left beside the cache, if nobody says otherwise. */
+/* Bundles of refused plans go beside the cache, unless the environment names a folder. */
 static void bundles_beside(const char *cache)
 {
     const char *end = cache ? strrchr(cache, '/') : NULL;

@@ -46,7 +46,7 @@ struct wrk_answer {
 int wrk_open(struct wrk *w, struct dt_err *e);       /* device.c: the device, once */
 void wrk_open_cache(struct wrk *w);                  /* stored.c: the cache, once; without it work goes on */
 int wrk_need_cache(struct wrk *w, struct dt_err *e); /* the same for a verb that cannot do without */
-/* request.c: tell whoever waits how far the work is (dev_progress). */
+/* request.c: send progress of the present request (a dev_progress). */
 void wrk_progress(const char *stage, const char *message, unsigned done, unsigned of, void *w);
 /* Run one request and answer it. 0: go on; 1: answered, but the worker must end; DT_E_IO: the pipe is broken. */
 int wrk_request(struct wrk *w, const char *body, size_t len);
