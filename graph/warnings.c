@@ -1,4 +1,4 @@
-/* Warnings: what a document says that is probably a mistake. Each is an object as in contract.md §4: code, message,
+/* Warnings: what a document says that is probably a mistake. Each is an object as in docs/CONTRACT.md §4: code, message,
  * pointer, and `launch` where it is about one.
  *
  * This file makes those that the document alone shows. They are made anew for every post, since pointers and names are
