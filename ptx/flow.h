@@ -1,4 +1,4 @@
-/* How control and values flow through a function: basic blocks with dominators (cfg.c), the registers of an
+/* How control and values flow through a function: basic blocks with dominators (cfg.c, dominance.c), the registers of an
  * instruction (regs.c), live registers (flow.c). A graph and live sets are of the function as it was when they were built: whoever
  * changes its instructions builds them again. Errors: DT_E_NOMEM; DT_E_PTX for a branch to a label that is not there;
  * DT_E_TOO_LARGE. */
@@ -30,6 +30,29 @@ struct ptx_cfg {
 };
 int ptx_cfg_build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_err *e);
 void ptx_cfg_done(struct ptx_cfg *cfg);
+
+/* ---- questions about it (dominance.c). mark: of nblock blocks; stack: room for nblock numbers ---------------------- */
+/* Does every way from the entry to block b lead through block a? A block dominates itself. */
+bool ptx_dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b);
+/* Does every way from the entry to instruction b lead through instruction a first? Not for a == b. */
+bool ptx_inst_dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b);
+/* The nearest block that dominates both. They are reachable. */
+uint32_t ptx_common_dominator(const struct ptx_cfg *c, uint32_t a, uint32_t b);
+/* Mark `from` and what control reaches from it without block `stop` (UINT32_MAX: there is none). What is marked before
+ * is not looked at again. */
+void ptx_mark_reached(const struct ptx_cfg *c, uint32_t from, uint32_t stop, bool *mark, uint32_t *stack);
+/* The same backward: `to` and what control comes from to it. */
+void ptx_mark_reaching(const struct ptx_cfg *c, uint32_t to, uint32_t stop, bool *mark, uint32_t *stack);
+/* Mark what lies between the branch at the end of block b and the block where its ways meet, b's post-dominator:
+ * `if (p) A else B; C` marks A and B. */
+void ptx_mark_region(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *stack);
+/* Mark the loop of an edge from block `back` to `header`, which dominates it: the header, and what reaches `back`
+ * without it. */
+void ptx_mark_loop(const struct ptx_cfg *c, uint32_t header, uint32_t back, bool *mark, uint32_t *stack);
+/* Can control that has left block b come back to it? Clears mark first. */
+bool ptx_in_cycle(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *stack);
+
+/* ---- registers (regs.c, flow.c) ------------------------------------------------------------------------------------ */
 
 /* Registers an instruction reads and writes (predicate included in reads). Calls `fn(reg, is_write, user)`. A
  * predicated write is both a write and a read (the old value may survive). */

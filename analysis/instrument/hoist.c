@@ -34,17 +34,6 @@ struct slicer {
     bool ok;
 };
 
-static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
-{
-    for (;;) {
-        if (a == b)
-            return true;
-        if (c->block[b].idom == UINT32_MAX)
-            return false;
-        b = c->block[b].idom;
-    }
-}
-
 struct defs {
     struct slicer *s;
     uint32_t at;
@@ -58,25 +47,6 @@ static void count_def(uint32_t r, bool write, void *user)
     if (!d->s->ndef[r] || d->s->def[r] != d->at)
         d->s->ndef[r]++;
     d->s->def[r] = d->at;
-}
-
-static void reach(const struct ptx_cfg *c, uint32_t from, uint32_t avoid, bool forward, uint8_t *mark, uint8_t bit,
-                  uint32_t *stack)
-{
-    uint32_t top = 0;
-    if (from == avoid || mark[from] & bit)
-        return;
-    mark[from] |= bit;
-    stack[top++] = from;
-    while (top) {
-        const struct ptx_block *b = &c->block[stack[--top]];
-        uint32_t n = forward ? b->nsucc : b->npred, *next = forward ? b->succ : b->pred;
-        for (uint32_t i = 0; i < n; i++)
-            if (next[i] != avoid && !(mark[next[i]] & bit)) {
-                mark[next[i]] |= bit;
-                stack[top++] = next[i];
-            }
-    }
 }
 
 bool ana_copyable(const struct ptx_inst *i)
@@ -105,9 +75,8 @@ static void need(struct slicer *s, uint32_t reg, uint32_t use)
 {
     if (!s->ndef[reg])
         return;
-    uint32_t d = s->def[reg], db = s->cfg->block_of[d], ub = s->cfg->block_of[use];
-    bool before = db == ub ? d < use : dominates(s->cfg, db, ub);
-    if (s->ndef[reg] != 1 || !before || s->done[d] == 1 || !ana_copyable(&s->f->inst[d]) ||
+    uint32_t d = s->def[reg];
+    if (s->ndef[reg] != 1 || !ptx_inst_dominates(s->cfg, d, use) || s->done[d] == 1 || !ana_copyable(&s->f->inst[d]) ||
         s->f->inst[d].pred != PTX_NO_REG || s->t->reg[reg] == ANA_DATA_DEPENDENT) {
         s->ok = false;
         return;
@@ -166,7 +135,8 @@ static uint32_t taken(const struct ptx_function *f, const struct ptx_cfg *c, con
 static bool setup(struct slicer *s, uint32_t b, uint32_t d, uint32_t at)
 {
     const struct ptx_cfg *c = s->cfg;
-    uint8_t *mark = dt_new_array(&s->tmp, uint8_t, c->nblock);
+    bool *after = dt_new_array(&s->tmp, bool, c->nblock), *before = dt_new_array(&s->tmp, bool, c->nblock),
+         *again = dt_new_array(&s->tmp, bool, c->nblock);
     uint32_t *stack = dt_new_array(&s->tmp, uint32_t, (size_t)c->nblock + 1);
     s->ndef = dt_new_array(&s->tmp, uint32_t, (size_t)s->f->nreg + 1);
     s->def = dt_new_array(&s->tmp, uint32_t, (size_t)s->f->nreg + 1);
@@ -176,16 +146,14 @@ static bool setup(struct slicer *s, uint32_t b, uint32_t d, uint32_t at)
     if (b == d)
         return true; /* right before the access: every register is a leaf */
     for (uint32_t i = 0; i < c->block[d].nsucc; i++)
-        reach(c, c->block[d].succ[i], d, true, mark, 1, stack);
-    reach(c, b, d, false, mark, 2, stack);
-    bool again = false; /* may B come back to itself without D? */
-    for (uint32_t i = 0; i < c->block[b].nsucc; i++)
-        reach(c, c->block[b].succ[i], d, true, mark, 4, stack);
-    again = mark[b] & 4;
+        ptx_mark_reached(c, c->block[d].succ[i], d, after, stack);
+    ptx_mark_reaching(c, b, d, before, stack);
+    for (uint32_t i = 0; i < c->block[b].nsucc; i++) /* may B come back to itself without D? */
+        ptx_mark_reached(c, c->block[b].succ[i], d, again, stack);
     for (uint32_t x = 0; x < c->nblock; x++) {
-        if ((mark[x] & 3) != 3)
+        if (!after[x] || !before[x])
             continue;
-        uint32_t end = x == b && !again ? at : c->block[x].last + 1;
+        uint32_t end = x == b && !again[b] ? at : c->block[x].last + 1;
         for (uint32_t i = c->block[x].first; i < end; i++)
             ptx_inst_regs(&s->f->inst[i], count_def, &(struct defs){s, i});
     }
@@ -229,8 +197,8 @@ int ana_hoist(struct dt_arena *a, const struct ptx_function *f, const struct ana
         const struct ptx_inst *br = &f->inst[k->last];
         if (conditional(f, k) && t->reg[br->pred] != ANA_DATA_DEPENDENT) {
             uint32_t yes = taken(f, &t->cfg, k), no = k->succ[0] == yes ? k->succ[1] : k->succ[0];
-            bool via_yes = yes != UINT32_MAX && t->cfg.block[yes].npred == 1 && dominates(&t->cfg, yes, b);
-            bool via_no = yes != UINT32_MAX && t->cfg.block[no].npred == 1 && dominates(&t->cfg, no, b);
+            bool via_yes = yes != UINT32_MAX && t->cfg.block[yes].npred == 1 && ptx_dominates(&t->cfg, yes, b);
+            bool via_no = yes != UINT32_MAX && t->cfg.block[no].npred == 1 && ptx_dominates(&t->cfg, no, b);
             if (via_yes != via_no && try_condition(&s, br->pred, k->last))
                 cond[ncond++] = (struct ana_cond){br->pred, via_yes ? br->pred_neg : !br->pred_neg};
         }

@@ -150,23 +150,10 @@ static void where(struct explainer *x, json_t *o, const struct dt_launch *l, con
 
 static bool in_loop(const struct ptx_cfg *cfg, uint32_t at)
 {
-    uint32_t b = cfg->block_of[at], top = 0;
     struct dt_arena a = {0};
-    uint8_t *seen = dt_new_array(&a, uint8_t, (size_t)cfg->nblock + 1);
+    bool *mark = dt_new_array(&a, bool, (size_t)cfg->nblock + 1);
     uint32_t *stack = dt_new_array(&a, uint32_t, (size_t)cfg->nblock + 1);
-    bool again = false;
-    if (!a.failed)
-        stack[top++] = b;
-    while (top && !again) {
-        const struct ptx_block *k = &cfg->block[stack[--top]];
-        for (uint32_t i = 0; i < k->nsucc; i++) {
-            again |= k->succ[i] == b;
-            if (!seen[k->succ[i]]) {
-                seen[k->succ[i]] = 1;
-                stack[top++] = k->succ[i];
-            }
-        }
-    }
+    bool again = !a.failed && ptx_in_cycle(cfg, cfg->block_of[at], mark, stack);
     dt_arena_done(&a);
     return again;
 }

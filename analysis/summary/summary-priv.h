@@ -53,7 +53,7 @@ struct ana_plane {       /* part of a plane: the bytes of block 0 of the box, an
 
 struct ana_loop_info {
     uint32_t header;
-    uint8_t *in;               /* per basic block */
+    bool *in;                  /* per basic block */
     uint32_t *reg, n;          /* registers that a round hands to the next */
     struct ana_round {         /* each of them, while the loop is walked */
         struct ana_form start; /* at the begin of a walk */

@@ -29,13 +29,6 @@
 #define ENDLESS (INT64_C(1) << 31) /* rounds of a loop whose end was not met yet */
 
 /* ---- loops of the flow graph ------------------------------------------------------------------------------------- */
-static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
-{
-    while (b != a && b != UINT32_MAX)
-        b = c->block[b].idom;
-    return b == a;
-}
-
 static struct ana_loop_info *loop_at(struct ana_sum *s, uint32_t header)
 {
     if (s->loop_of[header])
@@ -43,11 +36,8 @@ static struct ana_loop_info *loop_at(struct ana_sum *s, uint32_t header)
     struct ana_loop_info *k = &s->loop[s->nloop++];
     s->loop_of[header] = s->nloop;
     k->header = header;
-    k->in = dt_new_array(&s->a, uint8_t, (size_t)s->code->cfg->nblock + 1);
-    if (!k->in)
-        s->oom = true;
-    else
-        k->in[header] = 1;
+    k->in = dt_new_array(&s->a, bool, (size_t)s->code->cfg->nblock + 1);
+    s->oom |= !k->in;
     return k;
 }
 
@@ -60,22 +50,10 @@ static void find_loops(struct ana_sum *s)
     s->oom |= !stack || !s->loop || !s->loop_of;
     for (uint32_t b = 0; b < c->nblock && !s->oom; b++)
         for (uint32_t k = 0; c->block[b].reachable && k < c->block[b].nsucc && !s->oom; k++) {
-            uint32_t h = c->block[b].succ[k], top = 0;
-            if (!dominates(c, h, b))
-                continue;
-            struct ana_loop_info *l = loop_at(s, h);
-            if (s->oom || l->in[b])
-                continue;
-            l->in[b] = 1;
-            stack[top++] = b;
-            while (top) {
-                uint32_t x = stack[--top];
-                for (uint32_t q = 0; q < c->block[x].npred; q++) {
-                    uint32_t p = c->block[x].pred[q];
-                    if (c->block[p].reachable && !l->in[p])
-                        l->in[p] = 1, stack[top++] = p;
-                }
-            }
+            uint32_t h = c->block[b].succ[k];
+            struct ana_loop_info *l = ptx_dominates(c, h, b) ? loop_at(s, h) : NULL;
+            if (l && !s->oom)
+                ptx_mark_loop(c, h, b, l->in, stack);
         }
 }
 

@@ -419,8 +419,9 @@ static void mark_def(uint32_t r, bool write, void *user)
 static void apply_branch(struct ana_taint_state *s, uint32_t b, uint8_t level)
 {
     const struct ptx_block *k = &s->cfg.block[b];
-    uint32_t n = s->cfg.nblock, meet = k->ipdom, top = 0;
-    uint8_t *count = dt_new_array(&s->a, uint8_t, n), *seen = dt_new_array(&s->a, uint8_t, n);
+    uint32_t n = s->cfg.nblock, meet = k->ipdom;
+    uint8_t *count = dt_new_array(&s->a, uint8_t, n);
+    bool *seen = dt_new_array(&s->a, bool, n);
     uint32_t *stack = dt_new_array(&s->a, uint32_t, (size_t)n + 1);
     uint64_t *def = dt_new_array(&s->a, uint64_t, (size_t)s->f->nreg / 64 + 1);
     if (!count || !seen || !stack || !def)
@@ -431,21 +432,10 @@ static void apply_branch(struct ana_taint_state *s, uint32_t b, uint8_t level)
             again |= k->succ[j] == k->succ[i];
         if (again || k->succ[i] == meet)
             continue;
-        memset(seen, 0, n);
-        seen[k->succ[i]] = 1;
-        stack[top++] = k->succ[i];
-        while (top) {
-            uint32_t x = stack[--top];
-            if (count[x] < 2)
-                count[x]++;
-            for (uint32_t j = 0; j < s->cfg.block[x].nsucc; j++) {
-                uint32_t y = s->cfg.block[x].succ[j];
-                if (y != meet && !seen[y]) {
-                    seen[y] = 1;
-                    stack[top++] = y;
-                }
-            }
-        }
+        memset(seen, 0, n * sizeof *seen);
+        ptx_mark_reached(&s->cfg, k->succ[i], meet, seen, stack);
+        for (uint32_t x = 0; x < n; x++)
+            count[x] += seen[x] && count[x] < 2;
     }
     for (uint32_t x = 0; x < n; x++) {
         if (!count[x])

@@ -1,0 +1,89 @@
+/* Questions that a flow graph answers: dominance, loops, what control can reach.
+ *
+ * cfg.c has computed each block's immediate dominator, so dominance is a walk up that tree. The rest are floods over
+ * edges: each takes its marks and its stack from the caller, who often asks for many blocks, and allocates nothing.
+ * Not here: post-dominance of more than one step (ptx_block.ipdom is the immediate one), irreducible loops as such
+ * (ptx_in_cycle() sees them, ptx_mark_loop() is for a header that dominates the branch back).
+ */
+#include <string.h>
+
+#include "ptx/ptx-priv.h"
+
+bool ptx_dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
+{
+    while (b != a && b != UINT32_MAX)
+        b = c->block[b].idom;
+    return b == a;
+}
+
+bool ptx_inst_dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
+{
+    uint32_t x = c->block_of[a], y = c->block_of[b];
+    return x == y ? a < b : ptx_dominates(c, x, y);
+}
+
+static uint32_t depth(const struct ptx_cfg *c, uint32_t b)
+{
+    uint32_t n = 0;
+    for (; b != UINT32_MAX; b = c->block[b].idom)
+        n++;
+    return n;
+}
+
+uint32_t ptx_common_dominator(const struct ptx_cfg *c, uint32_t a, uint32_t b)
+{
+    for (uint32_t da = depth(c, a), db = depth(c, b); a != b;)
+        if (da >= db)
+            a = c->block[a].idom, da--;
+        else
+            b = c->block[b].idom, db--;
+    return a;
+}
+
+/* Mark `from` and all blocks that a walk along edges from it comes to, forward or backward, without `stop`. Live: blocks
+ * that the entry never reaches are left out. */
+static void flood(const struct ptx_cfg *c, uint32_t from, uint32_t stop, bool forward, bool live, bool *mark,
+                  uint32_t *stack)
+{
+    uint32_t n = 0;
+    if (mark[from] || from == stop)
+        return;
+    mark[from] = true;
+    for (stack[n++] = from; n;) {
+        const struct ptx_block *x = &c->block[stack[--n]];
+        const uint32_t *next = forward ? x->succ : x->pred;
+        for (uint32_t k = 0; k < (forward ? x->nsucc : x->npred); k++)
+            if (next[k] != stop && !mark[next[k]] && (!live || c->block[next[k]].reachable))
+                mark[next[k]] = true, stack[n++] = next[k];
+    }
+}
+
+void ptx_mark_reached(const struct ptx_cfg *c, uint32_t from, uint32_t stop, bool *mark, uint32_t *stack)
+{
+    flood(c, from, stop, true, false, mark, stack);
+}
+
+void ptx_mark_reaching(const struct ptx_cfg *c, uint32_t to, uint32_t stop, bool *mark, uint32_t *stack)
+{
+    flood(c, to, stop, false, false, mark, stack);
+}
+
+void ptx_mark_region(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *stack)
+{
+    for (uint32_t k = 0; k < c->block[b].nsucc; k++)
+        ptx_mark_reached(c, c->block[b].succ[k], c->block[b].ipdom, mark, stack);
+}
+
+void ptx_mark_loop(const struct ptx_cfg *c, uint32_t header, uint32_t back, bool *mark, uint32_t *stack)
+{
+    mark[header] = true;
+    flood(c, back, header, false, true, mark, stack);
+}
+
+bool ptx_in_cycle(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *stack)
+{
+    memset(mark, 0, c->nblock * sizeof *mark);
+    for (uint32_t k = 0; k < c->block[b].nsucc; k++)
+        ptx_mark_reached(c, c->block[b].succ[k], UINT32_MAX, mark, stack);
+    return mark[b];
+}
