@@ -205,7 +205,6 @@ int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn,
 /* ---- interval sets (sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set ----------------------- */
 struct ana_set ana_set_union(struct dt_arena *a, struct ana_set x, struct ana_set y);
 struct ana_set ana_set_minus(struct dt_arena *a, struct ana_set x, struct ana_set y);
-struct ana_set ana_set_intersect(struct dt_arena *a, struct ana_set x, struct ana_set y);
 bool ana_set_overlaps(struct ana_set x, struct ana_set y);
 bool ana_set_contains(struct ana_set x, struct ana_set y); /* y is a subset of x */
 uint64_t ana_set_bytes(struct ana_set x);

@@ -163,7 +163,7 @@ static void prefer_body(struct ptx_scope *sc, struct ptx_function *f)
         b->func = f;
 }
 
-struct ptx_scope *ptx_function_scope(struct ptx_function *f)
+static struct ptx_scope *scope_of(struct ptx_function *f)
 {
     struct ptx_module *m = f->module;
     struct ptx_scope *sc = f->scope;
@@ -215,7 +215,7 @@ struct ptx_scope *ptx_function_scope(struct ptx_function *f)
 /* hint, hint_1, hint_2, …: never a name that the function or the module has. */
 static const char *fresh(struct ptx_function *f, const char *hint)
 {
-    struct ptx_scope *sc = ptx_function_scope(f);
+    struct ptx_scope *sc = scope_of(f);
     uint32_t sym = sc ? ptx_intern(sc, hint, strlen(hint)) : DT_NAME_NONE;
     if (sym == DT_NAME_NONE)
         return NULL;
@@ -230,7 +230,7 @@ uint32_t ptx_reg_new(struct ptx_function *f, enum ptx_type type, const char *hin
     snprintf(with, sizeof with, "%s%s", *hint == '%' ? "" : "%", hint);
     const char *name = fresh(f, with);
     uint32_t reg;
-    if (!name || ptx_reg_add(f, name, type, 1, &reg) < 0 || !ptx_function_scope(f)) {
+    if (!name || ptx_reg_add(f, name, type, 1, &reg) < 0 || !scope_of(f)) {
         f->module->arena.failed = true;
         return PTX_NO_REG;
     }
@@ -241,7 +241,7 @@ uint32_t ptx_label_new(struct ptx_function *f, const char *hint)
 {
     const char *name = fresh(f, hint);
     uint32_t label;
-    if (!name || ptx_label_add(f, name, &label) < 0 || !ptx_function_scope(f)) {
+    if (!name || ptx_label_add(f, name, &label) < 0 || !scope_of(f)) {
         f->module->arena.failed = true;
         return PTX_NO_REG;
     }
@@ -283,7 +283,7 @@ int ptx_append_text(struct ptx_function *f, struct dt_err *e, const char *fmt, .
     va_start(ap, fmt);
     dt_str_addfv(&s, fmt, ap);
     va_end(ap);
-    struct ptx_parser ps = {.m = f->module, .f = f, .sc = ptx_function_scope(f), .e = e};
+    struct ptx_parser ps = {.m = f->module, .f = f, .sc = scope_of(f), .e = e};
     uint32_t ninst = f->ninst, nlabel = f->nlabel;
     int r;
     if (!s.s || s.failed || !ps.sc) {

@@ -222,7 +222,7 @@ void ptx_canon_label(struct ptx_printer *p, uint32_t label);
 void ptx_canon_var(struct ptx_printer *p, const struct ptx_var *v);
 void ptx_canon_func(struct ptx_printer *p, const struct ptx_function *f);
 
-struct ptx_scope *ptx_function_scope(struct ptx_function *f); /* build.c */
+/* parse-decl.c: bytes that a variable is aligned to where no .align says so */
 uint32_t ptx_natural_align(const struct ptx_var *v);
 
 #endif

@@ -425,3 +425,19 @@ out:
     dt_arena_done(&tmp);
     return rc ? dt_err_set(e, rc, "no memory for the footprints of a launch of %u blocks", f->nblock) : 0;
 }
+
+static int by_touch(const void *a, const void *b)
+{
+    const struct ana_touch *x = a, *y = b;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+static int by_access(const void *a, const void *b)
+{
+    const struct ana_access *x = a, *y = b;
+    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
+}
+
+void ana_touch_sort(struct ana_touch *t, uint32_t n) { qsort(t, n, sizeof *t, by_touch); }
+
+void ana_access_sort(struct ana_access *x, uint32_t n) { qsort(x, n, sizeof *x, by_access); }

@@ -25,8 +25,6 @@ struct ana_strips { /* ascending, disjoint; adjacent strips differ in their set 
 /* touch[b]: what block b touches. Results in `a`. */
 int ana_strips_build(struct dt_arena *a, const struct ana_set *touch, uint32_t nblock, struct ana_strips *ret,
                      struct dt_err *e);
-/* The strips as one set of bytes. */
-struct ana_set ana_strips_bytes(struct dt_arena *a, const struct ana_strips *s);
 
 /* ---- foot.c: from what was recorded to ana_launch ---------------------------------------------------------------- */
 enum ana_kind { ANA_READ, ANA_WRITE, ANA_RED /* integer reduction, result unused: reads and writes */, ANA_KINDS };
@@ -52,5 +50,8 @@ int ana_foot_widen(struct ana_foot *f, uint32_t buffer, enum ana_kind k);
 /* The access record of a buffer, to set what intervals do not say (atomics, widths, result_used). NULL: memory. */
 struct ana_access *ana_foot_access(struct ana_foot *f, uint32_t buffer);
 int ana_foot_finish(struct ana_foot *f, struct ana_launch *ret, struct dt_err *e);
+/* By buffer, ascending: the order that struct ana_block and struct ana_launch want. */
+void ana_touch_sort(struct ana_touch *t, uint32_t n);
+void ana_access_sort(struct ana_access *x, uint32_t n);
 
 #endif

@@ -148,27 +148,6 @@ struct ana_set ana_set_minus(struct dt_arena *a, struct ana_set x, struct ana_se
     return s;
 }
 
-struct ana_set ana_set_intersect(struct dt_arena *a, struct ana_set x, struct ana_set y)
-{
-    struct ana_set s = {0};
-    if (!ana_set_overlaps(x, y))
-        return s;
-    s.iv = dt_new_array(a, struct ana_interval, (size_t)x.n + y.n);
-    if (!s.iv)
-        return s;
-    for (uint32_t i = 0, j = 0; i < x.n && j < y.n;) {
-        uint64_t lo = x.iv[i].lo > y.iv[j].lo ? x.iv[i].lo : y.iv[j].lo;
-        uint64_t hi = x.iv[i].hi < y.iv[j].hi ? x.iv[i].hi : y.iv[j].hi;
-        if (lo < hi)
-            s.iv[s.n++] = (struct ana_interval){lo, hi};
-        if (x.iv[i].hi < y.iv[j].hi)
-            i++;
-        else
-            j++;
-    }
-    return s;
-}
-
 bool ana_set_overlaps(struct ana_set x, struct ana_set y)
 {
     if (!x.n || !y.n || x.iv[x.n - 1].hi <= y.iv[0].lo || y.iv[y.n - 1].hi <= x.iv[0].lo)

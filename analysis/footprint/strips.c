@@ -207,15 +207,3 @@ out:
     free(w.strip.p), free(w.off.p), free(w.block.p);
     return r ? dt_err_set(e, r, "no memory for the strips of a launch of %u blocks", nblock) : 0;
 }
-
-struct ana_set ana_strips_bytes(struct dt_arena *a, const struct ana_strips *s)
-{
-    struct ana_set out = {dt_new_array(a, struct ana_interval, (size_t)s->nstrip + 1), 0};
-    for (uint32_t i = 0; out.iv && i < s->nstrip; i++) {
-        if (out.n && out.iv[out.n - 1].hi == s->strip[i].lo)
-            out.iv[out.n - 1].hi = s->strip[i].hi;
-        else
-            out.iv[out.n++] = (struct ana_interval){s->strip[i].lo, s->strip[i].hi};
-    }
-    return out;
-}

@@ -428,18 +428,6 @@ static struct ana_set get_set(struct reader *r, struct dt_arena *a, uint64_t *ro
     return out;
 }
 
-static int by_touch(const void *a, const void *b)
-{
-    const struct ana_touch *x = a, *y = b;
-    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
-}
-
-static int by_access(const void *a, const void *b)
-{
-    const struct ana_access *x = a, *y = b;
-    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
-}
-
 static void get_access(struct ana_rec *s, struct reader *r, const struct order *o, struct ana_access *x)
 {
     x->buffer = o->buffer[get_below(r, o->n)];
@@ -473,7 +461,7 @@ static void get_blocks(struct ana_rec *s, struct reader *r, const struct order *
         }
         if (!t || r->bad)
             return;
-        qsort(t, n, sizeof *t, by_touch);
+        ana_touch_sort(t, n);
         for (uint64_t k = 1; k < n; k++)
             r->bad |= t[k].buffer == t[k - 1].buffer;
         for (uint64_t k = 0; k < alike; k++)
@@ -516,7 +504,7 @@ static int decode(struct ana_rec *s, uint32_t launch, const struct order *o, con
     for (uint32_t k = 0; k < l.naccess && !r.bad; k++)
         get_access(s, &r, o, &l.access[k]);
     if (!r.bad) {
-        qsort(l.access, l.naccess, sizeof *l.access, by_access);
+        ana_access_sort(l.access, l.naccess);
         for (uint32_t k = 1; k < l.naccess; k++)
             r.bad |= l.access[k].buffer == l.access[k - 1].buffer;
         get_blocks(s, &r, o, a, &l);

@@ -261,18 +261,6 @@ static bool alike(const struct ana_rec *s, uint32_t j, uint32_t i, uint32_t *to,
     return same;
 }
 
-static int by_touch(const void *a, const void *b)
-{
-    const struct ana_touch *x = a, *y = b;
-    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
-}
-
-static int by_access(const void *a, const void *b)
-{
-    const struct ana_access *x = a, *y = b;
-    return x->buffer < y->buffer ? -1 : x->buffer > y->buffer;
-}
-
 /* x with other buffers; intervals are shared. */
 static int renamed(struct dt_arena *a, const struct ana_launch *x, const uint32_t *to, struct ana_launch *ret)
 {
@@ -292,14 +280,14 @@ static int renamed(struct dt_arena *a, const struct ana_launch *x, const uint32_
             t[q] = x->block[b].touch[q];
             t[q].buffer = to[t[q].buffer];
         }
-        qsort(t, k, sizeof *t, by_touch);
+        ana_touch_sort(t, k);
         t += k;
     }
     for (uint32_t q = 0; q < x->naccess; q++) {
         l.access[q] = x->access[q];
         l.access[q].buffer = to[l.access[q].buffer];
     }
-    qsort(l.access, l.naccess, sizeof *l.access, by_access);
+    ana_access_sort(l.access, l.naccess);
     l.walked = 0;
     *ret = l;
     return 0;

@@ -33,14 +33,10 @@ static int find_variant(struct ana_rec *s, uint32_t launch, bool whole)
     if (!v.constant || !v.pointer || !v.hint)
         return DT_E_NOMEM;
     uint32_t at = 0, copies = 0;
+    ana_arg_kinds(s->g, l, v.pointer, v.constant);
     for (uint32_t i = 0; i < l->narg; i++) {
-        uint32_t n = arg_buffers(&l->arg[i], NULL, 0);
-        v.pointer[i] = n > 0;
-        v.constant[i] = n > 0;
         v.hint[i] = at;
-        for (uint32_t k = 0; k < n; k++)
-            v.constant[i] &= s->g->buffer[arg_buffer(&l->arg[i], k)].constant;
-        at += n;
+        at += arg_buffers(&l->arg[i], NULL, 0);
     }
     for (uint32_t i = 0; i < s->variant.n; i++) {
         struct ana_variant *w = &s->variant.p[i];
@@ -71,16 +67,7 @@ static int module_vars(struct ana_rec *s, uint32_t i)
     k->buffer = dt_new_array(&s->tmp, uint32_t, (size_t)m->nvar + 1);
     if (!k->var || !k->buffer)
         return DT_E_NOMEM;
-    int rc = ana_module_vars(m, k->var, s->e);
-    for (uint32_t v = 0; v < m->nvar && !rc; v++) {
-        k->buffer[v] = UINT32_MAX;
-        for (uint32_t b = 0; b < s->g->nbuffer; b++)
-            if (s->g->buffer[b].module == (int)i && !strcmp(s->g->buffer[b].variable, m->var[v]->name)) {
-                k->buffer[v] = b;
-                k->var[v] = s->g->buffer[b].constant ? ANA_VAR_CONSTANT : ANA_VAR_MUTABLE;
-            }
-    }
-    return rc;
+    return ana_graph_vars(s->g, i, m, k->var, k->buffer, s->e);
 }
 
 static void instrument_one(void *user, size_t k)

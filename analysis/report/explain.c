@@ -52,12 +52,9 @@ static const uint8_t *vars_of(struct explainer *x, uint32_t module)
     if (x->var[module])
         return x->var[module];
     uint8_t *v = dt_new_array(&x->a, uint8_t, (size_t)m->nvar + 1);
-    if (!v || ana_module_vars(m, v, x->e))
+    uint32_t *buffer = dt_new_array(&x->a, uint32_t, (size_t)m->nvar + 1);
+    if (!v || !buffer || ana_graph_vars(x->g, module, m, v, buffer, x->e))
         return NULL;
-    for (uint32_t k = 0; k < m->nvar; k++)
-        for (uint32_t b = 0; b < x->g->nbuffer; b++)
-            if (x->g->buffer[b].module == (int)module && !strcmp(x->g->buffer[b].variable, m->var[k]->name))
-                v[k] = x->g->buffer[b].constant ? ANA_VAR_CONSTANT : ANA_VAR_MUTABLE;
     return x->var[module] = v;
 }
 
@@ -71,11 +68,7 @@ static struct tainted_launch *taint_of(struct explainer *x, uint32_t launch)
         return NULL;
     *n = (struct tainted_launch){
         .entry = x->p->step[launch].entry, .l = l, .constant = both, .pointer = both + l->narg + 1};
-    for (uint32_t i = 0; i < l->narg; i++) {
-        n->constant[i] = n->pointer[i] = arg_buffers(&l->arg[i], NULL, 0) > 0;
-        for (uint32_t k = 0; k < arg_buffers(&l->arg[i], NULL, 0); k++)
-            n->constant[i] &= x->g->buffer[arg_buffer(&l->arg[i], k)].constant;
-    }
+    ana_arg_kinds(x->g, l, n->pointer, n->constant);
     for (struct tainted_launch *o = x->known; o; o = o->next)
         if (o->entry == n->entry && o->l->narg == l->narg && !memcmp(o->constant, n->constant, l->narg) &&
             !memcmp(o->pointer, n->pointer, l->narg) && ana_same_places(o->l->arg, l->arg, l->narg))
@@ -253,12 +246,10 @@ static bool lists(const json_t *list, const char *what)
     return false;
 }
 
-static uint32_t launch_named(const struct dt_graph *g, const char *name)
+/* The launch that a member of an edge names, or DT_NAME_NONE. */
+static uint32_t launch_named(const struct dt_graph *g, const json_t *name)
 {
-    for (uint32_t i = 0; name && i < g->nlaunch; i++)
-        if (!strcmp(g->launch[i].name, name))
-            return i;
-    return UINT32_MAX;
+    return json_is_string(name) ? dt_graph_find_launch(g, json_string_value(name)) : DT_NAME_NONE;
 }
 
 static int explain_edge(struct explainer *x, json_t *edge)
@@ -266,12 +257,12 @@ static int explain_edge(struct explainer *x, json_t *edge)
     const json_t *buffers = json_object_get(edge, "buffers"), *hazards = json_object_get(edge, "hazards"), *v;
     const char *ev = json_string_value(json_object_get(edge, "evidence")),
                *fan = json_string_value(json_object_get(edge, "fan"));
-    uint32_t p = launch_named(x->g, json_string_value(json_object_get(edge, "producer")));
-    uint32_t c = launch_named(x->g, json_string_value(json_object_get(edge, "consumer")));
+    uint32_t p = launch_named(x->g, json_object_get(edge, "producer"));
+    uint32_t c = launch_named(x->g, json_object_get(edge, "consumer"));
     struct edge d = {.raw = lists(hazards, "raw"), .war = lists(hazards, "war"), .waw = lists(hazards, "waw")};
     size_t i;
     int rc = 0;
-    if (p == UINT32_MAX || c == UINT32_MAX || !ev || !fan)
+    if (p == DT_NAME_NONE || c == DT_NAME_NONE || !ev || !fan)
         return dt_err_set(x->e, DT_E_INTERNAL, "an edge of the document names no launch of the graph");
     d.level = !strcmp(ev, "proved") ? ANA_PROVED : !strcmp(ev, "observed") ? ANA_OBSERVED : ANA_DATA_DEPENDENT;
     if (!(d.list = json_array()))

@@ -213,18 +213,6 @@ static bool pointer_at(const struct ana_taint_state *s, uint32_t param, int64_t 
     return false;
 }
 
-bool ana_same_places(const struct dt_arg *a, const struct dt_arg *b, uint32_t n)
-{
-    for (uint32_t i = 0; i < n; i++) {
-        if (a[i].kind != b[i].kind || (a[i].kind == DT_ARG_BYTES && a[i].npointer != b[i].npointer))
-            return false;
-        for (uint32_t k = 0; a[i].kind == DT_ARG_BYTES && k < a[i].npointer; k++)
-            if (a[i].pointer[k].at != b[i].pointer[k].at)
-                return false;
-    }
-    return true;
-}
-
 uint8_t ana_binding_load(struct ana_taint_state *s, const struct ptx_inst *i, const uint64_t *from, const uint64_t *out)
 {
     const struct ptx_opnd *o = &i->opnd[1];

@@ -25,6 +25,14 @@ static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
 {
     return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
 }
+/* args.c. Which arguments of the launch hold addresses, and which of them addresses of constant buffers alone. */
+void ana_arg_kinds(const struct dt_graph *g, const struct dt_launch *l, bool *pointer, bool *constant);
+/* Do arguments of bytes hold pointers in the same places? */
+bool ana_same_places(const struct dt_arg *a, const struct dt_arg *b, uint32_t n);
+/* By place in m->var, m being the IR of module `module`: enum ana_var, and the graph's buffer that the variable is, or
+ * UINT32_MAX. */
+int ana_graph_vars(const struct dt_graph *g, uint32_t module, const struct ptx_module *m, uint8_t *var,
+                   uint32_t *buffer, struct dt_err *e);
 
 /* ---- the pass (taint.c) ------------------------------------------------------------------------------------------ */
 enum ana_var {
@@ -40,8 +48,6 @@ struct ana_taint_in {
     const uint8_t
         *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
 };
-/* Do arguments of bytes hold pointers in the same places? (binding.c) */
-bool ana_same_places(const struct dt_arg *a, const struct dt_arg *b, uint32_t n);
 #define ANA_POISON 0xB5 /* every byte */
 struct ana_tainted {
     struct ana_sites sites;

@@ -62,12 +62,10 @@ static void sets_are_byte_sets(void **state)
             z[i] = x[i] & !y[i];
         same(ana_set_minus(&a, s, t), z);
         for (int i = 0; i < U; i++) {
-            z[i] = x[i] & y[i];
-            over |= z[i];
+            over |= x[i] & y[i];
             inside &= x[i] || !y[i];
             n += x[i];
         }
-        same(ana_set_intersect(&a, s, t), z);
         assert_int_equal(ana_set_overlaps(s, t), over);
         assert_int_equal(ana_set_contains(s, t), inside);
         assert_int_equal(ana_set_bytes(s), n);
