@@ -40,8 +40,8 @@ uint32_t ptx_common_dominator(const struct ptx_cfg *c, uint32_t a, uint32_t b)
     return a;
 }
 
-/* Mark `from` and all blocks that a walk along edges from it comes to, forward or backward, without `stop`. Live: blocks
- * that the entry never reaches are left out. */
+/* Mark `from` and all blocks that a walk along edges from it comes to, forward or backward, without `stop`. live:
+ * without blocks that the entry never reaches. */
 static void flood(const struct ptx_cfg *c, uint32_t from, uint32_t stop, bool forward, bool live, bool *mark,
                   uint32_t *stack)
 {

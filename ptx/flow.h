@@ -1,7 +1,9 @@
-/* How control and values flow through a function: basic blocks with dominators (cfg.c, dominance.c), the registers of an
- * instruction (regs.c), live registers (flow.c). A graph and live sets are of the function as it was when they were built: whoever
- * changes its instructions builds them again. Errors: DT_E_NOMEM; DT_E_PTX for a branch to a label that is not there;
- * DT_E_TOO_LARGE. */
+/* How control and values flow through a function: basic blocks (cfg.c), dominance and loops (dominance.c), the registers
+ * of an instruction (regs.c), live registers (flow.c).
+ *
+ * A graph and live sets describe the function as it was when they were built: whoever changes its instructions builds
+ * them again. Errors: DT_E_NOMEM; DT_E_PTX for a branch to a label that is not there; DT_E_TOO_LARGE for a function
+ * whose live sets would take more than a gigabyte. */
 #ifndef DT_PTX_FLOW_H
 #define DT_PTX_FLOW_H
 
@@ -31,7 +33,7 @@ struct ptx_cfg {
 int ptx_cfg_build(const struct ptx_function *f, struct ptx_cfg *cfg, struct dt_err *e);
 void ptx_cfg_done(struct ptx_cfg *cfg);
 
-/* ---- questions about it (dominance.c). mark: of nblock blocks; stack: room for nblock numbers ---------------------- */
+/* ---- questions about it (dominance.c). mark: of nblock blocks; stack: room for nblock numbers -------------------- */
 /* Does every way from the entry to block b lead through block a? A block dominates itself. */
 bool ptx_dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b);
 /* Does every way from the entry to instruction b lead through instruction a first? Not for a == b. */
@@ -52,7 +54,7 @@ void ptx_mark_loop(const struct ptx_cfg *c, uint32_t header, uint32_t back, bool
 /* Can control that has left block b come back to it? Clears mark first. */
 bool ptx_in_cycle(const struct ptx_cfg *c, uint32_t b, bool *mark, uint32_t *stack);
 
-/* ---- registers (regs.c, flow.c) ------------------------------------------------------------------------------------ */
+/* ---- registers (regs.c, flow.c) ---------------------------------------------------------------------------------- */
 
 /* Registers an instruction reads and writes (predicate included in reads). Calls `fn(reg, is_write, user)`. A
  * predicated write is both a write and a read (the old value may survive). */
