@@ -11,7 +11,8 @@
  *
  * Warnings about what kernels do are made by analysis/warnings.c and by the gate. A list holds DT_MAX_WARNINGS at most
  * and counts the others, so that the answer to a hostile document is no larger than the document. Plans have no such
- * warnings: they are not written by hand, and other versions may put more members into them.
+ * warnings: they are not
+ * written by hand, and other versions may put more members into them.
  *
  * The document has been parsed before (parse.c): the types of known members are right.
  */

@@ -1,5 +1,5 @@
-/* How control and values flow through a function: basic blocks (cfg.c), dominance and loops (dominance.c), the registers
- * of an instruction (regs.c), live registers (flow.c).
+/* How control and values flow through a function: basic blocks (cfg.c), dominance and loops (dominance.c), the
+ * registers of an instruction (regs.c), live registers (flow.c).
  *
  * A graph and live sets describe the function as it was when they were built: whoever changes its instructions builds
  * them again. Errors: DT_E_NOMEM; DT_E_PTX for a branch to a label that is not there; DT_E_TOO_LARGE for a function

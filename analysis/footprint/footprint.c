@@ -1,15 +1,19 @@
-/* From what the recorder saw to the footprints of a launch.
+/* From the intervals that each block touches to the footprint of a launch.
  *
- * Input: per (block, buffer) interval lists in up to nine planes, kind × evidence (analysis-priv.h), and buffers
- * that are widened: counted whole, for every block, because a data-dependent address may reach any byte of them.
+ * Input: for each block and buffer, lists of intervals by kind (read, write, reduction) and evidence; and buffers that
+ * are widened, that is, counted whole for every block, because a data-dependent address may reach any byte of them.
  * Output: struct ana_launch with
  *   read       = reads and reductions, widened or not
  *   must_write = writes and reductions whose evidence is not data-dependent
  *   may_write  = data-dependent writes, widened writes
- * and, per buffer, the unions over blocks that maps.c needs, and the launch's self_conflict.
+ * and, for each buffer, the unions over all blocks that maps.c needs, and whether blocks of the launch are in conflict
+ * with each other (self_conflict).
  *
- * Equal interval lists of a launch are kept once (a table by content), so a tile that a thousand blocks read costs
- * once and strips.c can group by pointer.
+ * Example: block 3 reads bytes 0 to 99 for certain, and writes, if x[3] > 0, bytes 40 to 43. Its read set is 0 to 99,
+ * its must_write set is empty, its may_write set is 40 to 43.
+ *
+ * Equal lists of a launch are kept once (a table by content), so a tile that a thousand blocks read costs as much as
+ * one, and strips.c can group blocks by pointer. Not here: where the intervals come from (summary/, record/).
  */
 #include "analysis/footprint/footprint.h"
 

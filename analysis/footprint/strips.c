@@ -1,17 +1,18 @@
 /* Strips: a buffer cut where the set of blocks that touch it changes.
  *
- * Two launches are compared strip by strip instead of byte by byte or block by block: a tiled GEMM of a thousand
- * blocks has a few dozen different strip sets. Steps:
- *   1. group blocks with the same footprint (equal sets share their intervals, foot.c), so that a tile that a whole
- *   row of
- *      blocks reads is swept once;
- *   2. sweep the interval ends of the groups in order of address; the set of active groups is kept as a list and as
- *   an
- *      exclusive-or of one 128-bit random number per group, under which sets already seen are found again;
- *   3. a set's blocks are written out once, sorted.
- * Two different sets would need equal 128-bit sums to be confused (fixed random numbers: results are reproducible).
+ * Example: block 0 touches bytes 0 to 99, block 1 bytes 80 to 179. The strips are 0 to 79 touched by {0}, 80 to 99 by
+ * {0, 1}, 100 to 179 by {1}. Two launches are compared strip by strip instead of byte by byte or block by block: a
+ * tiled GEMM of a thousand blocks has a few dozen different strip sets. Steps:
+ *   1. Group the blocks with the same footprint, so that a tile that a whole row of blocks reads is swept once. Equal
+ *      sets share their intervals (footprint.c): comparing pointers is enough.
+ *   2. Sweep over the ends of the groups' intervals in order of address. The groups that are active are kept as a list,
+ *      and as the exclusive-or of one 128-bit random number for each group; under that sum a set that was seen before
+ *      is found again.
+ *   3. Write the blocks of each set out once, sorted.
+ * Two different sets would need equal 128-bit sums to be confused. The random numbers are fixed: results are
+ * reproducible.
  *
- * What it does not do: compare launches (maps.c), or know about evidence.
+ * Not here: comparing launches (maps.c), and evidence.
  */
 #include "analysis/footprint/footprint.h"
 

@@ -1,17 +1,21 @@
-/* Ghosts: a data-dependent region walked ahead, for its addresses only.
+/* Ghosts: a region that data may skip is walked ahead, for its addresses only.
  *
- * Where hoist.c finds no slice (a loop inside `if (flag[i]) for (j = …) y[i * n + j] = …`), the region between the
- * branch that data decides and its post-dominator is copied before the branch, with registers of its own, and with
- * nothing in it but what untainted addresses and untainted control need. The copy records every access of the region
- * as if it happened:
+ *     if (flag[i])                           the branch depends on data; hoist.c finds no place for the access,
+ *         for (j = 0; j < n; j++)            because j counts inside the region
+ *             y[i * n + j] = …
+ *
+ * The region between the branch and the block where its two ways meet (its post-dominator) is copied to before the
+ * branch, with registers of its own. The copy, the ghost, has only what untainted addresses and untainted control need,
+ * and records every access of the region as if it happened:
  *   - untainted branches and loops are copied as they are;
- *   - a branch that data decides is replaced by both its sides, one after the other, each a ghost of its own, then
- *     its post-dominator: an untainted register has there the same value whichever side ran, or is dead;
- *   - instructions that write tainted registers only, stores, loads of data, barriers and calls are left out.
- * There is no ghost (the accesses are widened) if an untainted register comes from anything but arithmetic and
- * parameters, if data decides how often a loop runs, or if the copy grows too large. A ghost runs also for threads
- * that never take the branch; should one of them not end (2^25 rounds by all threads together, but 2^12 to 2^20 by
- * each), it says so and the accesses are widened after all.
+ *   - a branch that data decides is replaced by both its sides, one after the other, each a ghost of its own, and then
+ *     its post-dominator: there an untainted register has the same value whichever side ran, or is dead;
+ *   - left out are instructions that write tainted registers only, stores, loads of data, barriers and calls.
+ * There is no ghost, and the accesses are widened, if an untainted register comes from anything but arithmetic and
+ * parameters, if data decides how often a loop runs, or if the copy grows too large. A ghost also runs for threads that
+ * never take the branch, and one of them may walk a loop without end. So each thread may make a number of rounds
+ * between 2^12 and 2^20, fewer the more threads there are (2^25 rounds together). Where a thread has used them up, the
+ * ghost gives up, says so, and the accesses are widened after all.
  */
 #include "analysis/instrument/instrument-priv.h"
 

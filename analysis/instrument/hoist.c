@@ -1,17 +1,21 @@
-/* Where to record an access that data may skip: `if (x[i] > 0) y[i] = …`, when NVRTC makes a branch of it.
+/* Hoisting: where to record an access that data may skip.
  *
- * The access counts at its own address whether the branch is taken or not, so its address must be known before the
- * branch. Let B be the access's block, D its nearest dominator that every input reaches (its own reaching is
- * untainted); recording goes to the end of D. R = blocks on ways from D to B that do not come back through D. Going
- * backward from the address register:
- *   - a register without a definition in R has at D the value that it has at B: a leaf;
- *   - a register with one definition in R, which dominates the use, is computed before D's branch by a copy of that
- *     instruction, if it is plain arithmetic (no memory but kernel parameters, nothing convergent, no predicate),
- *     recursively;
- *   - anything else (loop counters of loops inside R, merges): no such place, and the access is widened instead.
- * Untainted branches between D and B that must go one way for B to be reached, and an untainted predicate of the
- * access itself, become conditions of the recording in the same manner; a condition that cannot be copied is left
- * out (a superset).
+ *     if (x[i] > 0)        NVRTC makes a branch of it that depends on data;
+ *         y[i] = …         the address of y[i] does not.
+ *
+ * Such an access counts at its own address whether the branch is taken or not. So its address is computed, and the
+ * access recorded, before the branch. Let B be the access's block, and D its nearest dominator that is reached
+ * whatever the data are; recording goes to the end of D. Let R be the blocks on ways from D to B that do not come back
+ * through D. Going backward from the address register:
+ *   - a register without a definition in R has the same value at D as at B: nothing to compute;
+ *   - a register with one definition in R, which dominates the use, is computed at D by a copy of that instruction, if
+ *     that is plain arithmetic (no memory but kernel parameters, nothing convergent, no predicate); so are its
+ *     operands;
+ *   - anything else (counters of loops inside R, values that meet from two sides): there is no such place, and the
+ *     access is left to ghost.c, or widened.
+ * Branches between D and B that do not depend on data, and that must go one way for B to be reached, become conditions
+ * of the recording in the same manner; so does an untainted predicate of the access itself. A condition that cannot be
+ * copied is left out: what is recorded then is a superset.
  */
 #include "analysis/instrument/instrument-priv.h"
 

@@ -1,24 +1,26 @@
-/* A slice: what is left of an entry when only its accesses are to be recorded (docs/LEGALITY.md §1.7).
+/* The slice of an entry: the instructions that remain when it only records its accesses (docs/LEGALITY.md, "Evidence" 7).
  *
- * Kept are all control flow, and the closure of what control flow and the recorded accesses (addresses, predicates,
- * sizes) are computed from; registers are taken flow-insensitively: one that is needed anywhere keeps all its
- * definitions. Everything else goes: arithmetic, loads of data, stores, barriers. Each kept register has the value that
- * it has in the whole kernel, since all that it comes from is kept, under the same control: arithmetic, parameters,
- * tables that nobody writes, constant buffers     kept where needed loads of shared or local memory then every store
- * there, and every barrier shuffles and votes                                                      then every barrier
+ * Of `y[i] = expf(x[i]) * s` the slice keeps what computes i and the addresses of x[i] and y[i]; loads, expf and the
+ * store go. It has all control flow, and everything that control flow and the recorded accesses (addresses,
+ * predicates, sizes) are computed from. Registers are taken whole: one that is needed anywhere keeps all its
+ * definitions. Each kept register has the value that it has in the whole kernel, because all that it comes from is kept
+ * under the same control:
+ *     arithmetic, parameters, tables that nobody writes, constant buffers     kept where needed
+ *     loads of shared or local memory                                         with every store there, and every barrier
+ *     shuffles and votes                                                      with every barrier
  *
- * A branch that data decides becomes a jump to where its ways meet, since nothing between is recorded or kept in
- * memory: a needed register that such a way assigns and that lives on where they meet would be tainted, and there is no
- * slice then.
+ * A branch that data decides becomes a jump to the block where its ways meet: between, nothing is recorded or kept in
+ * memory. A needed register that one of the ways assigns, and that is live where they meet, would be tainted; then
+ * there is no slice.
  *
- * There is no slice (the launch runs whole) if
+ * There is no slice, and the launch runs whole, if
  *   - something is opaque, called, trapped or otherwise seen from outside;
  *   - a site is not recorded exactly where it happens, or data decides whether threads end;
- *   - the closure comes to a tainted register, or to an instruction that is none of the above (atomics, matrix loads,
+ *   - the slice would need a tainted register, or an instruction that is none of the above (atomics, matrix loads,
  *     asynchronous copies into shared memory that is read, mbarriers).
  *
- * What only the work itself would show (shared memory out of range, a barrier that not all reach) a slice does not see.
- * Whether a launch may run as its slice, which leaves its outputs unwritten, is record.c's to say.
+ * A slice does not see what only the work shows: shared memory out of range, a barrier that not all threads reach.
+ * Whether a launch may run as its slice, which leaves its outputs unwritten, is decided in record/plan.c.
  */
 #include "analysis/instrument/instrument-priv.h"
 

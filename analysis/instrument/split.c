@@ -1,13 +1,13 @@
-/* Registers that hold one thing after another become several.
+/* A register that holds one value after another becomes several registers.
  *
- * Taint and its like know one level, one provenance and one kind of a register, whatever it holds where. People write
+ * The taint pass knows one taint, one provenance and one kind of each register, wherever it is read. People write
  *     mul.wide.u32 %d, %r, 4; add.s64 %d, %p, %d;
- * and %d is a number, then an address; flow-insensitively it is neither. In the copy that is instrumented each value
- * that is dead before its block ends gets a register of its own: from an unpredicated definition to the next one in the
- * same block that overwrites all of it. What lives on, is written under a predicate, or touched by a call or something
- * unknown, stays where it is.
+ * and %d is a number first, then an address. Seen as one register it is neither. In the copy that is instrumented each
+ * value that is dead before its block ends gets a register of its own: from an unpredicated definition to the next one
+ * in the same block that overwrites all of it. Values that live on, that are written under a predicate, or that a call
+ * or an unknown instruction touches, stay where they are.
  *
- * Backward through each block: which definitions have such a next one. Forward: new names.
+ * Backward through each block: which definitions have such a next one. Forward: the new names.
  */
 #include <stdlib.h>
 

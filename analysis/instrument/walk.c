@@ -1,15 +1,16 @@
-/* Loops of a slice, recorded by walking the bitmap.
+/* Loops of a slice whose addresses move by a constant: the recording bit moves along.
  *
- * In a loop of one block, entered only by falling into it, an access whose address register is moved by one constant
- * each round (a 64-bit add of an immediate to itself, its only definition there: no narrower arithmetic that could
- * wrap), or not at all, is not recorded from its address. Before the loop its first bit is found as usual, and how many
- * rounds it stays inside its buffer; in the loop the bit moves on by a constant. One counter a loop, the least of these
- * numbers, guards all of it: when it is used up, or was 0 from the start (another buffer, misaligned, bitmaps that are
- * not whole), every such access of the round is recorded from its address, by the table. Accesses that do not move are
- * recorded once, before the loop.
+ *     L: ld.global.f32 %f, [%a]; add.s64 %a, %a, 128; …; @%p bra L;
  *
- * All are recorded at the begin of the round. Only accesses that each round does are taken: unpredicated, in the loop's
- * one block.
+ * The address moves by 128 bytes a round, so the bit of the bitmap moves by 128 bytes' worth of bits: it need not be
+ * found anew. That is done in a loop of one block, entered only by falling into it, for unpredicated accesses whose
+ * address register does not move, or is moved once a round by a 64-bit add of an immediate to itself (narrower
+ * arithmetic might wrap). Before the loop the first bit is found as usual, and for how many rounds the access stays
+ * inside its buffer. One counter for each loop, the least of these numbers, guards all accesses of the loop. When it is
+ * used up, or was 0 from the start (another buffer, misaligned, bitmaps that are not whole), every such access of the
+ * round is recorded from its address, by the table. Accesses that do not move are recorded once, before the loop.
+ *
+ * All are recorded at the begin of the round.
  */
 #include "analysis/instrument/instrument-priv.h"
 

@@ -1,12 +1,13 @@
-/* One kernel launch, recorded.
+/* One kernel launch, run and recorded.
  *
- * A table of the buffers that its arguments and module variables name, a bitmap arena of blocks × planes × granules,
- * launch, wait, read the bitmaps back into foot.c. An arena larger than the limit is cut into windows of blocks: the
- * launch is run once per window, on buffers restored from a snapshot.
+ * Instrumented recorder: builds a table of the buffers that the arguments and module variables name, and bitmaps of
+ * blocks × planes × granules; launches, waits, and reads the bitmaps back as intervals. Bitmaps larger than the limit
+ * are cut into windows of blocks: the launch is run once for each window, on buffers restored from a snapshot. Native
+ * recorder: the software device hands out the intervals of each block as it ends (softgpu/record.h).
  *
  * An access outside every buffer is an error with launch, block, thread and the PTX line of the graph's own module. A
- * write to a weight or constant buffer is refused, also when the write is only widened but can go nowhere else. A fault
- * of the device is looked up again by a plain run in a new context, whose message has the graph's own PTX lines.
+ * write to a weight or constant buffer is refused, also where the write is only widened but can go nowhere else. A
+ * fault of the device is looked up again by a plain run in a new context, whose message has the graph's own PTX lines.
  */
 #include "analysis/record/record-priv.h"
 
@@ -205,8 +206,7 @@ static int fault(struct ana_rec *s, struct job *j, const struct ana_fault *f)
     return rc;
 }
 
-/* ---- bitmaps to intervals ------------------------------------------------------------------------------------------
- */
+/* ---- bitmaps to intervals ---------------------------------------------------------------------------------------- */
 struct runs { /* of set bits, by number in the plane */
     struct ana_interval *iv;
     size_t n, cap;
@@ -314,8 +314,7 @@ static int read_blocks(struct ana_rec *s, struct job *j, const uint32_t *word, c
     return rc;
 }
 
-/* ---- memory on the device ------------------------------------------------------------------------------------------
- */
+/* ---- memory on the device ---------------------------------------------------------------------------------------- */
 static int need_device(struct ana_rec *s, dev_ptr *p, uint64_t *have, uint64_t bytes)
 {
     if (*p && *have >= bytes)

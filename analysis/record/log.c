@@ -1,9 +1,9 @@
-/* What the instrumented entry has logged (span.c) becomes bytes of buffers.
+/* From the log of spans to bytes of buffers (instrument/span.c writes the log).
  *
- * Entries come in any order, the same copy once for every time it was done. They are sorted by block; each becomes
- * intervals, and these go to the footprint as the recorder's bitmaps do. A log that was too short, a map that is not
- * where it should be, or a layout that ptx/tensormap.h has no rows for: *over is set, and launch.c widens every site of
- * this kind.
+ * Entries come in any order, and the same copy once for each time that it was done. They are sorted by block; each
+ * becomes intervals, which go to the footprint as the recorder's bitmaps do. Where the log was too short, a tensor map
+ * is not where it should be, or a layout has no rows in ptx/tensormap.h, *over is set, and launch.c widens every site
+ * of this kind.
  */
 #include "analysis/record/record-priv.h"
 

@@ -1,27 +1,25 @@
-/* Footprints of launches kept between analyses, by what they depend on: whoever keeps them is the caller's
- * (ana_options.memo).
+/* Footprints of launches, kept from one analysis to the next. The caller keeps them (ana_options.memo); this file makes
+ * keys and bytes of them, and reads both back.
  *
- * What a launch that is summarised, or runs as its slice, touches depends on nothing but its key, a SHA-256 of
+ * The footprint of a launch that is summarised, or runs as its slice, depends on nothing but its key, a SHA-256 of
  *     the version of dovetail and of the analysis (ANA_FOOTPRINTS), and the device's model;
- *     the entry's canonical text, and the text of its module where that has variables in global or constant memory,
- *     with what may be
- *     believed of them;
+ *     the entry's canonical text; the text of its module, where that has variables in global or constant memory, with
+ *     what may be believed of them;
  *     grid, block, cluster, dynamic shared memory; the arguments: numbers, offsets, tensor maps, buffers by order of
- *     appearance (which are one is part
- *     of it; they lie at multiples of 256 bytes);
+ *     appearance (which of them are the same is part of it; all lie at multiples of 256 bytes);
  *     of each buffer its size, whether it may be written, and its content where no launch changes it.
  * Launches that run whole, or of which the recorder gave up on something, are not kept.
  *
  * An entry is "dovetail footprints 1\n", the SHA-256 of key and body as text, a newline, and the body: numbers of seven
  * bits a byte, lowest first.
- *     flags, blocks, buffers, sets + 1; then each set: runs; of each run: bytes between it and what is before, length
- *     of a piece, pieces,
- *     and where there are several the bytes from the end of one to the next;
+ *     flags, blocks, buffers, sets + 1;
+ *     then each set: runs; of each run: bytes between it and what is before, length of a piece, pieces, and where there
+ *     are several the bytes from the end of one to the next;
  *     accesses: buffer, evidence of reads and writes, bits, width, eight sets;
  *     blocks: of each row of equal ones how many, touches, and of each touch buffer, sets read, surely written, perhaps
  *     written.
- * Sets are named by number, 0 is the empty one. Whatever does not read back exactly so is as if it were not there:
- * bytes may come from anywhere. A text without an end is cut off at MOST_BYTES, pieces at MOST_PIECES.
+ * Sets are named by number, 0 is the empty one. Bytes may come from anywhere: an entry that does not read back exactly
+ * is treated as absent. A text without an end is cut off at MOST_BYTES, pieces at MOST_PIECES.
  */
 #include <stdlib.h>
 #include <string.h>

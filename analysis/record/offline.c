@@ -1,16 +1,16 @@
-/* Launches whose footprints are found without a device (summary.c), before anything is loaded, allocated or run.
+/* Launches whose footprints are found without a device (summary/), before anything is loaded, allocated or run.
  *
- * Only launches that would run as their slices are tried: nobody needs what they write (plan.c). What a summary needs
- * to know is put together here: memory by number (the graph's buffers, then the module's other variables), parameters
- * with the addresses named instead of filled in, and the content of what no launch changes (constant buffers, tables).
- * Buffers lie at multiples of 256 bytes (device/run.c), variables where they say.
+ * Only launches that would run as their slices are tried: nobody needs what they write (plan.c). This file puts
+ * together what a summary needs to know: memory by number (the graph's buffers, then the module's other variables),
+ * parameters with the addresses named instead of filled in, and the content of what no launch changes (constant
+ * buffers, tables). Buffers lie at multiples of 256 bytes (device/run.c), variables where they say.
  *
- * Launches alike (same entry, geometry and numbers, buffers of the same sizes in the same pattern) are walked once: the
- * others get its footprints with their own buffers in them. The layers of a model cost as much as one. Launches that
- * differ are walked side by side, each with its own memory, and put into the result in program order: it is the same
- * for any number of threads.
+ * Launches alike (same entry, geometry and numbers, buffers of the same sizes in the same pattern) are walked once; the
+ * others get its footprints with their own buffers in them. So all layers of a model cost as much as one. Launches that
+ * differ are walked side by side, each with its own memory, and put into the result in program order: the result is the
+ * same for any number of threads.
  *
- * A launch without a summary, also one that does something wrong, is left to the device, which says what it is.
+ * A launch without a summary, or with a mistake in it, is left to the device, which says what is wrong.
  */
 #include <pthread.h>
 #include <stdlib.h>

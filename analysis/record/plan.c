@@ -1,12 +1,13 @@
-/* Which launch runs as its slice, and the code of each.
+/* Which launches run as their slice, and the instrumented code of each.
  *
- * An entry is instrumented once per way of arguments (which point where, which point to constant content): a variant. A
- * launch runs as its slice (slice.c) if its variant has one and nobody needs what it would have written: a slice reads
- * constant buffers and parameters only, so only launches that run whole need data. Going backward through the program,
- * `need` holds the buffers that a later whole launch may read; a launch that may write one of them runs whole too, and
- * what it may read joins them. Nothing leaves `need` again (a later write may be partial): coarse, but sound. Copies
- * hand the need on, memsets end nothing. A loop that the data of one launch steers thus keeps all that leads to that
- * data, and no more.
+ * An entry is instrumented once for each way of arguments (which of them point where, which point to constant content):
+ * a variant. A launch runs as its slice (instrument/slice.c) if its variant has one and nobody needs what it would have
+ * written. A slice reads constant buffers and parameters only, so only launches that run whole need data. Going
+ * backward through the program, `need` holds the buffers that a later whole launch may read. A launch that may write
+ * one of them runs whole too, and what it may read joins them. Nothing leaves `need` again, because a later write may
+ * be partial; so it is a superset. Copies hand the need on, memsets end nothing. Example: launch 1 writes a, launch 2
+ * loops as often as a says. Launch 2 runs whole and needs a, so launch 1 runs whole; every launch that leads to neither
+ * runs as its slice.
  */
 #include "analysis/record/record-priv.h"
 

@@ -1,11 +1,11 @@
-/* Run the graph, instrumented, and read the footprints of every launch.
+/* ana_run: runs the graph, instrumented, and reads the footprints of every launch.
  *
- * One instrumented module per module of the graph holds all variants of its entries (plan.c), so that module variables
- * stay one instance. Launches run in program order on real fills; where content matters (constant buffers, launches
- * that run whole), what a launch reads is what it would read.
+ * Each module of the graph has one instrumented module with all variants of its entries (plan.c), so that module
+ * variables stay one instance. Launches run in program order on real fills. Where content matters (constant buffers,
+ * launches that run whole), a launch reads what it would read in the graph.
  *
- * A kernel launch is recorded by launch.c; a memset or copy step is one block, exact. A write to a weight or constant
- * buffer is refused, naming launch and buffer.
+ * A kernel launch is summarised (offline.c), or recorded by launch.c; a memset or copy step is one block, and exact. A
+ * write to a weight or constant buffer is refused, with the names of launch and buffer.
  */
 #include "analysis/maps/maps.h"
 #include "analysis/record/record-priv.h"
@@ -20,8 +20,7 @@
 #define DEFAULT_BYTES (UINT64_C(4) << 30)
 #define DEFAULT_SOFT_BYTES (UINT64_C(1) << 30) /* there, device memory is the host's */
 
-/* ---- modules ------------------------------------------------------------------------------------------------------
- */
+/* ---- modules ----------------------------------------------------------------------------------------------------- */
 /* Does a launch run variant k? */
 static bool runs(const struct ana_rec *s, uint32_t k)
 {
@@ -113,8 +112,7 @@ static int place_buffers(struct ana_rec *s)
     return rc;
 }
 
-/* ---- memset and copy ------------------------------------------------------------------------------------------------
- */
+/* ---- memset and copy --------------------------------------------------------------------------------------------- */
 static int copy_bytes(struct ana_rec *s, const struct dt_launch *l)
 {
     bool whole = l->src == l->dst; /* may overlap */
@@ -148,8 +146,7 @@ static int step(struct ana_rec *s, uint32_t launch, struct ana_foot *foot)
                               : dev_set(s->d, s->addr[l->dst] + l->dst_offset, l->value, l->bytes, s->e);
 }
 
-/* ---- the whole graph ------------------------------------------------------------------------------------------------
- */
+/* ---- the whole graph --------------------------------------------------------------------------------------------- */
 /* Memory of all buffers, and content of those whose content matters: of launches that run whole, and constant ones. The
  * run launches nothing: its modules are not loaded. */
 static int prepare_run(struct ana_rec *s)

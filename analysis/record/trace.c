@@ -1,10 +1,9 @@
-/* Every access of a launch, thread by thread: the records that a summary is made of, handed out before they become
- * bytes.
+/* The trace of one launch: every access, thread by thread.
  *
  * A footprint says which bytes a block touches, not which thread touches which, nor how often. A rewrite that
  * recomputes thread numbers from addresses, or that must know that a byte is stored once, needs that. The launch is
- * walked again by summary.c, in the same boxes, and each box's records are given out when the box is done, its extent
- * final. Only the launch asked for is looked at: all others count as known.
+ * walked again (summary/), box by box, and the accesses of each box are handed out when the box is done, its extent
+ * final (summary/trace.c). Only the launch asked for is looked at: all others count as known.
  */
 #include <stdlib.h>
 #include <string.h>

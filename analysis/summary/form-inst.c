@@ -1,11 +1,17 @@
 /* What one instruction of a slice does to forms (form.c).
  *
- * Sums, products with a number that stands still, shifts to the left (prmt too) and negations keep forms; division,
- * rest, shift to the right and masks by a constant take the digits of a form apart; comparisons decide for all rounds
- * and blocks that are left; whatever else there is, is computed lane by lane from numbers that are made to stand still
- * (ana_hold): one round, one block at a time. An address of a buffer is an offset in it: it may be moved, compared with
- * another into the same buffer, and chosen; arithmetic on its bits ends the summary. What is not here at all (floating
- * point, memory that the kernel writes, what passes between threads) never begins one.
+ *   sums, products with a number that stands still, shifts to the left (prmt too), negations     keep a form
+ *   division, rest, shift to the right, masks, all by a constant     take the digits of a form apart: with
+ *                                                                    i = 256 b + t and t below 256, i / 256 is b and
+ *                                                                    i % 256 is t
+ *   comparisons                                                      decide for all rounds and blocks that are left
+ *   all else                                                         is computed thread by thread from numbers that are
+ *                                                                    made to stand still (ana_hold): one round, one
+ *                                                                    block at a time
+ *
+ * The address of a buffer is an offset in it. It may be moved, compared with another address in the same buffer, and
+ * chosen; arithmetic on its bits ends the summary. An instruction that is not here (floating point, loads of memory
+ * that the kernel writes, exchange between threads) means that no summary is begun.
  */
 #include <string.h>
 

@@ -1,11 +1,17 @@
-/* Forms: what a register is in every thread, block of the box and round of the loops being walked.
+/* Forms: what a register is in every thread, in every block of a box of blocks, and in every round of the loops that
+ * are being walked.
  *
- * Sums, differences and products with a number that does not move are exact modulo two to the width, so they need no
- * proof. Whatever takes a register for an integer (widening, comparing, dividing, shifting right) needs that the form
- * does not wrap; here counts are *lowered* until it does not: a form that is right for all k below a count is right
- * below a smaller one. Lowering is the one way to be sure of anything here, and it is always allowed: rounds and blocks
- * that were cut off are walked on their own later (summary.c). Where several dimensions could be lowered, a loop goes
- * first whose term is the largest (a loop whose end was not yet met has 2^31 rounds), then the block number.
+ * A form is, for each thread, a base and a step for each dimension: the block number in x, y and z, and the number of
+ * the round in each loop. Example: `i = blockIdx.x * 256 + threadIdx.x` has base threadIdx.x and step 256 in x. In
+ * `for (j = 0; …; j++) sum += a[i * n + j]`, with n = 1000, the index has step 256000 in x and step 1 in the loop.
+ *
+ * Sums, differences and products with a number that does not move are exact modulo two to the width of the register, so
+ * they need no proof. Whatever takes a register for an integer (widening, comparing, dividing, shifting right) needs
+ * that the form does not wrap. Then counts, the numbers of blocks and rounds that the form stands for, are *lowered*
+ * until it does not: a form that is right for all k below a count is right below a smaller one. Lowering is the only
+ * means of proof here, and it is always allowed, because blocks and rounds that were cut off are walked on their own
+ * later (summary.c). Where several counts could be lowered, a loop goes first, the one with the largest term (a loop
+ * whose end was not met yet has 2^31 rounds), then the block number.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,16 +1,17 @@
-/* From accesses of a summary to footprints: which bytes, exactly.
+/* From the accesses of a walk to footprints: which bytes, exactly.
  *
- * A record is a site that was walked once: an address for each of its lanes, the steps by which it moves with rounds of
- * loops and with the block number, and how many rounds there are. Lanes that move alike are taken together: their
- * addresses become runs of bytes, and each loop in turn, smallest step first, either prolongs the runs (the step is no
- * longer than they are) or repeats them. Nothing is rounded up: what comes out is the set of bytes touched, as
- * intervals.
+ * A record is a site that was walked once: an address for each thread that took part, the steps by which it moves with
+ * rounds of loops and with the block number, and how many rounds there are. Threads that move alike are taken together.
+ * Their addresses become runs of bytes. Then each loop, smallest step first, either prolongs the runs (if its step is
+ * no longer than they are) or repeats them. Example: 32 threads that load 4 bytes each side by side are one run of 128
+ * bytes; a loop of 8 rounds with step 128 makes one run of 1024 bytes of it, with step 4096 eight runs of 128. Nothing
+ * is rounded up: what comes out is the set of bytes touched, as intervals.
  *
  * Runs that move alike with the block number are gathered in a plane (memory, kind, evidence, steps), as block 0 of the
  * box has them. Each block's footprint is the union of its planes, moved; blocks that differ in a number by which
  * nothing moves share theirs.
  *
- * Held in `iv` of a plane: offset + BIAS, as blocks move them and block 0's own offset may be negative.
+ * Held in `iv` of a plane is offset + BIAS, because blocks move the runs, and block 0's own offset may be negative.
  */
 #include <stdlib.h>
 #include <string.h>

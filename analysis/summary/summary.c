@@ -1,25 +1,27 @@
 /* A launch's footprints without running it: its slice, walked once for many blocks and many rounds of its loops.
  *
  * Every register is a form (form.c): in each thread of a block a number that moves by constants with the block number
- * and with the rounds of the loops being walked. All threads of a block are walked side by side under a mask, the
- * lowest basic block first, as the executor does. What an instruction needs to hold for *all* blocks and rounds at hand
- * it makes hold, by lowering how many there are, so nothing here is guessed and nothing taken back:
+ * and with the rounds of the loops that are being walked. All threads of a block are walked side by side under a mask,
+ * the lowest basic block first, as the executor does. An instruction may need something to hold for *all* blocks and
+ * rounds at hand. Then their number is lowered until it holds, so that nothing is guessed and nothing taken back:
  *
  *   blocks   The grid begins as one box of blocks. Where a branch or a mask would differ between blocks, or an address
- *            would not move evenly with the block number, the box shrinks; what was cut off is walked later. Where it
- *            moves evenly
- *            with every third block (rows of three blocks each), every third is a box.
- *   loops    The first round of a loop is walked alone. The second is walked with what each register changed by as its
- *            step, and as many rounds as it takes until something differs: a branch that goes the other way ends the
- *            rounds before it does. If each register then is what it was plus its step, this one walk stands for all of
- *            these rounds (induction); else for its first. The walk goes on from the round after. So a loop of n rounds
- *            costs
- *            three walks, more where its body changes on the way, n where nothing moves evenly.
+ *            would not move evenly with the block number, the box shrinks; the blocks that were cut off are walked
+ *            later. Where it moves evenly with every third block (rows of three blocks each), every third is a box.
+ *   loops    The first round of a loop is walked alone. The second is walked with what the first changed each register
+ *            by as its step, for as many rounds as it takes until something differs: a branch that goes the other way
+ *            ends the rounds before it does. If afterwards each register is what it was plus its step, this one walk
+ *            stands for all of these rounds (induction); else for the first of them. The walk goes on with the round
+ *            after. So a loop of n rounds costs three walks, more where its body changes on the way, n where nothing
+ *            moves evenly.
  *
- * Accesses become bytes in shape.c. There is no summary where an instruction is not known to form-inst.c, memory that
- * the kernel writes is read back, threads exchange values, an address leaves its buffer or is misaligned (what is wrong
- * is then said by running the kernel), or all this would take longer than running it. The launch is recorded on the
- * device instead.
+ * Example: `for (k = 0; k < 512; k++) s += a[row * 512 + k]`. Round 0 is walked; k grew by 1. The second walk has k = 1
+ * with step 1. The branch back goes the other way in the last round, so this walk stands for rounds 1 to 510, and the
+ * last round is walked alone. Its records become one run of bytes for each thread (shape.c).
+ *
+ * There is no summary where an instruction is not known to form-inst.c, memory that the kernel writes is read back,
+ * threads exchange values, an address leaves its buffer or is misaligned (running the kernel says what is wrong), or
+ * where all this would take longer than running it. The launch is recorded on the device instead.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* What device functions do, as far as their callers must know.
  *
- * Effects are joined over everything that a function may call, found by a walk that visits every function once, so
- * recursion and wide call graphs cost nothing. A function without a body, or called through a register, does
- * everything. What is not done: following values into a callee. What it may reach is everything that its arguments, and
- * all shared memory, may point to, through any number of loads.
+ * The effects of a function (it reads, writes, exits …) are joined with those of every function that it may call. The
+ * walk visits each function once, so recursion and wide call graphs cost nothing. A function without a body, or called
+ * through a register, counts as doing everything. Values are not followed into a callee: what it may reach is all that
+ * its arguments, and all shared memory, may point to, through any number of loads.
  */
 #include "analysis/taint/taint-priv.h"
 

@@ -1,8 +1,10 @@
-/* Copies of registers that hold a number.
+/* Copies of constants.
  *
- * A compiler begins counters and sums with one zero: `mov %s, 0; mov %i, %s`. Taint is kept by register, whatever the
- * place, so what is summed up into %s later would taint the counter %i. Here such copies are found, within the straight
- * way from a label to the next, so that taint.c and the instrumenter take them for what they are: numbers.
+ * A compiler begins a counter and a sum with one zero:
+ *     mov %s, 0; mov %i, %s; L: add %s, %s, %x; add %i, %i, 1; …
+ * Taint is kept for a register, whatever the place in the text. So the data that is summed into %s later would taint
+ * the counter %i as well. This file finds such copies, within the straight text from one label to the next: the second
+ * `mov` copies the number of the first. taint.c and instrument.c then take it for `mov %i, 0`.
  */
 #include <stdlib.h>
 #include <string.h>

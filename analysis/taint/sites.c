@@ -1,9 +1,9 @@
 /* Sites: the global accesses of an entry, with what the taint pass found out about their addresses and guards.
  *
- * Loads, stores, atomics and cp.async have a width and can be recorded; bulk copies, copies of tensors and matrix loads
- * are spans (span.c); calls, opaque instructions and what else there is have width 0, count as data-dependent, and are
- * widened. Accesses that can only reach shared, local or never-written memory are none. A call is one site if the
- * callee (or what it calls) touches global memory and its arguments' provenance reaches a buffer.
+ * Loads, stores, atomics and cp.async have a width and can be recorded. Bulk copies, copies of tensors and matrix loads
+ * are spans (span.c). Calls, opaque instructions and all others have width 0: they count as data-dependent, and are
+ * widened. An access that can only reach shared, local or never-written memory is no site. A call is one site if the
+ * callee, or a function that it calls, touches global memory, and the arguments may point to a buffer.
  */
 #include "analysis/taint/taint-priv.h"
 

@@ -1,15 +1,17 @@
-/* Accesses of more than one piece: which bytes a bulk copy, a copy of a tensor, or a matrix load touches.
+/* Spans: sites that touch more than one piece of memory, or a number of bytes that is not in the instruction.
  *
- *   BULK     cp.async.bulk, cp.reduce.async.bulk, discard: as many bytes from the address on as an operand says
- *   TENSOR   cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, tiled: the box at the coordinates, clipped at the
- *            tensor's ends, of the map that is one of the launch's arguments. A map from anywhere else is followed no
- *            further: it may name any memory
- *   MATRIX   wmma.load, wmma.store: `lines` lines (rows, or columns) of `line` bytes, a stride apart
+ *   BULK     cp.async.bulk, cp.reduce.async.bulk, discard: as many bytes from the address on as an operand says.
+ *            Example: cp.async.bulk … [%dst], [%src], 4096, … reads 4096 bytes
+ *   TENSOR   cp.async.bulk.tensor, cp.reduce.async.bulk.tensor, tiled: the box at the coordinates, clipped at the ends
+ *            of the tensor, whose map is one of the launch's arguments. A map from anywhere else is not followed: it
+ *            may name any memory
+ *   MATRIX   wmma.load, wmma.store: `lines` lines (rows or columns) of `line` bytes, a stride apart
  *
- * What BULK and TENSOR touch is known where the numbers are: the instrumented entry logs these (struct ana_logged),
- * log.c reads them. Of a MATRIX each lane records its part, pieces of at most 16 bytes.
+ * This file recognises spans and says which operands their size depends on; a size that depends on data makes the
+ * address depend on data. How many bytes a BULK or TENSOR site touches is known only while the entry runs:
+ * instrument/span.c logs the numbers, record/log.c makes bytes of them.
  *
- * Prefetches touch nothing. Not followed: .cp_mask, im2col, gather4 and scatter4, interleaved layouts (log.c),
+ * Prefetches touch nothing. Not followed: .cp_mask, im2col, gather4 and scatter4, interleaved layouts (record/log.c),
  * fragments whose shape is not known.
  */
 #include <stdlib.h>

@@ -1,12 +1,13 @@
-/* Which instructions a launch executes, and where its accesses go: is that the same whatever memory holds?
+/* Steady launches: those that execute the same instructions at the same addresses whatever memory holds.
  *
- * Then what it costs in the software device's model (device.h: dev_cost) is a function of kernel, geometry and
- * arguments, and a figure found on one input holds for all. It is, where the taint pass (taint.c) finds untainted
+ * `y[i] = a * x[i]` under `if (i < n)` is steady; under `if (x[i] > 0)` it is not. What a steady launch costs in the
+ * software device's model (device.h: dev_cost) is a function of kernel, geometry and arguments, so that a figure found
+ * on one input holds for all. A launch is steady where the taint pass (taint.c) finds untainted
  *     every guard of an instruction and every branch, so that the same threads execute the same instructions;
  *     every address, in whatever memory, and the number of bytes of a copy;
- *     what barriers, and instructions that few kernels have, take at all.
- * Calls and instructions that nobody knows are not looked into. Content of constant buffers counts as data, too:
- * whoever keeps a figure need not know it.
+ *     all operands of barriers, and of instructions that few kernels have.
+ * Calls, and instructions that ops.def does not know, make a launch count as not steady. The content of constant
+ * buffers counts as data here: whoever keeps a figure need not know it.
  */
 #include <stdlib.h>
 
