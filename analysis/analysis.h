@@ -1,10 +1,10 @@
 /* Which thread block needs what from which other block: block maps, their classes, their evidence.
  * docs/CONTRACT.md §3 has the rules.
  *
- * Footprints are the ground truth: per (launch, block) the bytes read, the bytes surely written, and the bytes
- * perhaps written, per buffer, as sorted disjoint intervals. They come from running instrumented PTX through the
- * driver API (record.c, instrument.c). From them maps.c computes pairs with the rule of docs/CONTRACT.md §3, classify.c
- * the classes. taint.c says what may be called proved.
+ * Footprints are the ground truth: for each launch, block and buffer the bytes read, the bytes surely written, and the
+ * bytes perhaps written, as sorted disjoint intervals. They come from summaries (summary/), or from running
+ * instrumented PTX through the driver API (instrument/, record/). From them maps/ computes pairs of blocks with the
+ * rule of docs/CONTRACT.md §3, and their classes. taint/ says what may be called proved. report/ writes documents.
  */
 #ifndef DT_ANALYSIS_ANALYSIS_H
 #define DT_ANALYSIS_ANALYSIS_H
@@ -61,13 +61,13 @@ struct ana_launch {
     bool summarised;          /* found without running it */
     uint64_t walked;          /* thread instructions that this took; 0: taken from a launch alike */
     const char *unsummarised; /* why not, in words; NULL: it is, or it was not tried */
-    bool self_conflict; /* two blocks of this launch touch a byte, one writing (integer red with unused result excepted)
-                         */
+    /* two blocks of this launch touch a byte, one of them writing (but for integer reductions with unused result) */
+    bool self_conflict;
 };
 
 struct ana_rows { /* compressed sparse rows: pairs of (consumer, producer) */
-    uint32_t
-        *row; /* consumers + 1 offsets; NULL: no pair, or more than ANA_MAX_PAIRS of them (then npairs says how many) */
+    /* consumers + 1 offsets; NULL: no pair, or more than ANA_MAX_PAIRS of them (then npairs says how many) */
+    uint32_t *row;
     uint32_t *col; /* producers, ascending in a row */
     uint32_t nrow;
     uint64_t npairs;
@@ -102,29 +102,30 @@ struct ana_result {
     struct dt_arena arena;
     const struct dev_prog *prog; /* borrowed */
     struct ana_launch *launch;   /* graph->nlaunch */
-    struct ana_edge
-        *edge; /* every ordered pair with at least one hazard, then (all_edges) the others; by consumer, producer */
+    /* every ordered pair with at least one hazard, then (all_edges) the others; by consumer, producer */
+    struct ana_edge *edge;
     uint32_t nedge;
 };
 
-enum ana_way {              /* who records what a launch touches; the result is the same */
-               ANA_WAY_ANY, /* DOVETAIL_RECORDER: "instrumented" or "native"; else native where the device can */
-               ANA_WAY_INSTRUMENTED, /* PTX that is put into the kernel: runs on any device */
-               ANA_WAY_NATIVE        /* the software device itself. DT_E_UNSUPPORTED on another */
+/* Who records what a launch touches; the result is the same. */
+enum ana_way {
+    ANA_WAY_ANY,          /* DOVETAIL_RECORDER: "instrumented" or "native"; else native where the device can */
+    ANA_WAY_INSTRUMENTED, /* PTX that is put into the kernel: runs on any device */
+    ANA_WAY_NATIVE        /* the software device itself. DT_E_UNSUPPORTED on another */
 };
 
-/* What ana_summarise and the recorder find out; raised whenever any launch may get another footprint than before. */
+/* Version of all footprints, a part of the keys of kept ones: raised whenever any launch may get another footprint than
+ * before. */
 #define ANA_FOOTPRINTS "4"
 
-/* Where footprints of launches are kept between analyses (memo.c says what they depend on). Called by ana_run's thread.
- * The bytes are checked: what get gives may be damaged, or anybody's. */
+/* Where footprints of launches are kept between analyses (record/memo.c says what they depend on). Called in the thread
+ * of ana_run. What `get` gives is checked: it may be damaged, or come from anybody. */
 struct ana_memo {
     /* 1: found, *ret is free()d by the caller; else there is none */
     int (*get)(void *user, const char *key, void **ret, size_t *ret_len);
     void (*put)(void *user, const char *key, const void *p, size_t n);
     void *user;
-    /* What get gave under the key was no such entry, or said what cannot be; it is not used. For a log; NULL: nobody
-     * wants to know. */
+    /* What `get` gave under the key was no such entry, or is impossible, and is not used. For a log; may be NULL. */
     void (*bad)(void *user, const char *key, const char *why);
 };
 
@@ -152,25 +153,25 @@ int ana_run(struct dev_device *d, const struct dev_prog *p, const struct ana_opt
             struct dt_err *e);
 struct ana_result *ana_free(struct ana_result *r);
 
-const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t producer,
-                                     uint32_t consumer); /* NULL: no hazard */
+/* NULL: no hazard */
+const struct ana_edge *ana_find_edge(const struct ana_result *r, uint32_t producer, uint32_t consumer);
 
 /* The analysis document (docs/CONTRACT.md §3); signature may be NULL. New reference. */
 json_t *ana_to_json(const struct ana_result *r, const struct dev_info *dev, const char *signature, bool maps);
-/* Warnings that the footprints show (warnings.c): they depend on what a signature says alone, and a cache may keep
- * them. */
-/* racy: NULL, or by launch: set where there is a race */
+/* Warnings that follow from the footprints (report/warnings.c). They depend on nothing that a signature leaves out, so
+ * that a cache may keep them. racy: NULL, or by launch: set where there is a race. */
 void ana_warnings(const struct ana_result *r, struct dt_warnings *w, bool *racy);
-/* One: `buffer` UINT32_MAX: about none; the instruction i of f, with its source line where the text says it, or NULL.
- * NULL: memory. */
+/* One warning. buffer: UINT32_MAX where it is about none. i: the instruction of f that it is about, whose source line
+ * is given where the text has it; or NULL. Returns NULL when memory is out. */
 json_t *ana_warning(const struct dev_prog *p, uint32_t launch, const char *code, uint32_t buffer,
                     const struct ptx_function *f, const struct ptx_inst *i, const char *message);
-/* Give every edge of an analysis document of `p` its "reasons" (explain.c): which instructions made it what it is. */
+/* Give every edge of an analysis document of `p` its "reasons" (report/explain.c): the instructions that gave it its
+ * class and evidence. */
 #define ANA_REASONS_MAX 64 /* of one edge */
 int ana_explain(const struct dev_prog *p, json_t *analysis, struct dt_err *e);
 json_t *dev_info_to_json(const struct dev_info *i); /* the "device" member of analysis and plan documents */
 
-/* ---- accesses thread by thread (trace.c) ------------------------------------------------------------------------- */
+/* ---- accesses thread by thread (record/trace.c) ------------------------------------------------------------------ */
 /* What some threads do at one instruction, in each block of a box and each round of its loops. */
 struct ana_trace {
     uint32_t inst;  /* index into entry->inst */
@@ -197,24 +198,25 @@ struct ana_trace_box { /* blocks lo + stride * k, k < ext, in x, y, z */
 /* Not zero: an error, which ends the trace. What it is given lives until it returns. */
 typedef int (*ana_trace_fn)(const struct ana_trace_box *box, void *user);
 /* Every access that every thread of a kernel launch makes, exactly, box by box; boxes are disjoint and make up the
- * grid. 1: done; 0: the launch has no summary (summary.c), *ret_why says why, and what `fn` was given counts for
+ * grid. 1: done; 0: the launch has no summary (summary/), *ret_why says why, and what `fn` was given counts for
  * nothing. Needs no device. Sites that data decides (ana_access.widened) are left out. */
 int ana_trace_launch(const struct dev_prog *p, uint32_t launch, ana_trace_fn fn, void *user, const char **ret_why,
                      struct dt_err *e);
 
-/* ---- interval sets (sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set ----------------------- */
+/* ---- interval sets (footprint/sets.c), for rewrites too. Results are in `a`; n = 0 is the empty set -------------- */
 struct ana_set ana_set_union(struct dt_arena *a, struct ana_set x, struct ana_set y);
 struct ana_set ana_set_minus(struct dt_arena *a, struct ana_set x, struct ana_set y);
 bool ana_set_overlaps(struct ana_set x, struct ana_set y);
 bool ana_set_contains(struct ana_set x, struct ana_set y); /* y is a subset of x */
 uint64_t ana_set_bytes(struct ana_set x);
 
-/* ---- taint of one entry (taint.c) ------------------------------------------------------------------------------ */
-enum ana_span { /* an access of several pieces (span.c) */
-                ANA_SPAN_NONE,
-                ANA_SPAN_BULK,   /* as many bytes as an operand says */
-                ANA_SPAN_TENSOR, /* a box of the tensor whose map is argument params[0] */
-                ANA_SPAN_MATRIX  /* lines of a fragment */
+/* ---- taint of one entry (taint/taint.c) -------------------------------------------------------------------------- */
+/* An access of several pieces (taint/span.c). */
+enum ana_span {
+    ANA_SPAN_NONE,
+    ANA_SPAN_BULK,   /* as many bytes as an operand says */
+    ANA_SPAN_TENSOR, /* a box of the tensor whose map is argument params[0] */
+    ANA_SPAN_MATRIX  /* lines of a fragment */
 };
 struct ana_site {  /* one global access in the PTX */
     uint32_t inst; /* index into entry->inst */
@@ -244,8 +246,8 @@ int ana_taint(const struct ptx_function *entry, const bool *constant_param, uint
               struct dt_err *e);
 void ana_sites_done(struct ana_sites *s);
 
-/* *ret: which instructions the launch executes, and at which addresses, is the same whatever memory holds (steady.c).
- * False where it cannot be told. */
+/* *ret: the launch executes the same instructions at the same addresses whatever memory holds (taint/steady.c). False
+ * where that is not known. */
 int ana_steady(const struct dev_prog *p, uint32_t launch, bool *ret, struct dt_err *e);
 
 #endif

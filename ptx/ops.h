@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* ---- types (§5.2) -------------------------------------------------------------------------------------------- */
+/* ---- types (§5.2) ------------------------------------------------------------------------------------------------ */
 enum ptx_type {
     PTX_T_NONE,
 #define TYPE(NAME, text, bytes, kind) PTX_##NAME,
@@ -26,7 +26,7 @@ bool ptx_type_is_float(enum ptx_type t);
 bool ptx_type_is_signed(enum ptx_type t); /* .sN only */
 bool ptx_type_is_bits(enum ptx_type t);   /* .bN only */
 
-/* ---- state spaces (§5.1) ------------------------------------------------------------------------------------- */
+/* ---- state spaces (§5.1) ----------------------------------------------------------------------------------------- */
 enum ptx_space {
     PTX_GENERIC,
     PTX_GLOBAL,
@@ -40,7 +40,7 @@ enum ptx_space {
     PTX_SPACE_COUNT
 };
 
-/* ---- modifiers: one row each in mods.def; canonical print order is row order --------------------------------- */
+/* ---- modifiers: one row each in mods.def; canonical print order is row order ------------------------------------- */
 enum ptx_mod {
     PTX_M_NONE,
 #define MOD(NAME, text, class) PTX_M_##NAME,
@@ -111,7 +111,7 @@ enum ptx_mod_class {
 const char *ptx_mod_text(enum ptx_mod m); /* "rn", without the dot */
 enum ptx_mod_class ptx_mod_class(enum ptx_mod m);
 
-/* ---- operations: one row per mnemonic and shape in ops.def --------------------------------------------------- */
+/* ---- operations: one row per mnemonic and shape in ops.def ------------------------------------------------------- */
 enum ptx_op {
     PTX_OP_LABEL,         /* opnd[0]: LABEL, defined here */
     PTX_OP_PRAGMA,        /* text */
@@ -158,7 +158,7 @@ struct ptx_op_info {
 };
 const struct ptx_op_info *ptx_op_info(enum ptx_op op);
 
-/* ---- special registers (§10) --------------------------------------------------------------------------------- */
+/* ---- special registers (§10) ------------------------------------------------------------------------------------- */
 enum ptx_sreg {
     PTX_SR_NONE,
 #define SREG(NAME, text, type, flags) PTX_SR_##NAME,

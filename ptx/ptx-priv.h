@@ -5,7 +5,7 @@
 #include "base/hash.h"
 #include "ptx/ptx.h"
 
-/* ---- words.c: from text to table rows ------------------------------------------------------------------------ */
+/* ---- words.c: from text to table rows ---------------------------------------------------------------------------- */
 enum ptx_word_kind { PTX_W_NONE, PTX_W_MOD, PTX_W_TYPE, PTX_W_SPACE };
 struct ptx_word {
     uint8_t kind;
@@ -18,7 +18,7 @@ enum ptx_op ptx_mnemonic_find(const char *s, size_t len, unsigned *ret_longest);
 enum ptx_sreg ptx_sreg_find(const char *s, size_t len); /* without the percent sign */
 const char *ptx_space_text(unsigned space);
 
-/* ---- lex.c ----------------------------------------------------------------------------------------------------- */
+/* ---- lex.c ------------------------------------------------------------------------------------------------------- */
 enum ptx_tok_kind {
     PTX_TK_EOF,
     PTX_TK_IDENT,
@@ -45,7 +45,7 @@ void ptx_lex_init(struct ptx_lexer *lx, const char *text, size_t len);
 void ptx_lex_next(struct ptx_lexer *lx);
 char ptx_lex_peek(struct ptx_lexer *lx); /* first character of the token after the current one, 0 at the end */
 
-/* ---- scope.c: names with shadowing ----------------------------------------------------------------------------- */
+/* ---- scope.c: names with shadowing ------------------------------------------------------------------------------- */
 #define PTX_MAX_DEPTH 64 /* nested { } */
 enum ptx_bind_kind { PTX_BIND_NONE, PTX_BIND_REG, PTX_BIND_VAR, PTX_BIND_FUNC };
 struct ptx_bind {

@@ -26,7 +26,7 @@
 #include "ptx/flow.h"
 #include "ptx/ops.h"
 
-/* ---- operands ------------------------------------------------------------------------------------------------ */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 enum ptx_opnd_kind {
     PTX_O_NONE,
     PTX_O_REG, /* reg; comp; neg: `!p` */
@@ -61,7 +61,7 @@ struct ptx_opnd {
     };
 };
 
-/* ---- instructions -------------------------------------------------------------------------------------------- */
+/* ---- instructions ------------------------------------------------------------------------------------------------ */
 #define PTX_NO_REG UINT32_MAX
 #define PTX_MAX_MODS 10
 #define PTX_MAX_TYPES 4
@@ -117,7 +117,7 @@ enum ptx_mod ptx_mod_of(const struct ptx_inst *i, enum ptx_mod_class c);
 bool ptx_set_mod(struct ptx_inst *i, enum ptx_mod m);
 void ptx_clear_mod(struct ptx_inst *i, enum ptx_mod m);
 
-/* ---- video instructions, video.c ------------------------------------------------------------------------------ */
+/* ---- video instructions, video.c --------------------------------------------------------------------------------- */
 /* Their selectors (`d.h10`, `a.b7654`) are one constant, the last operand: 16 bits for each of d, a, b, d's lowest. Of
  * these, 0: not written; else three bits for each digit, the last written lowest, the number of digits from bit 12 on,
  * PTX_SEL_HALF: .h and not .b. */
@@ -131,7 +131,7 @@ struct ptx_video {
 };
 struct ptx_video ptx_video_of(const struct ptx_inst *i);
 
-/* ---- variables, registers, labels, functions, modules -------------------------------------------------------- */
+/* ---- variables, registers, labels, functions, modules ------------------------------------------------------------ */
 struct ptx_var {
     const char *name;
     uint8_t space; /* GLOBAL CONST SHARED LOCAL PARAM */
@@ -231,7 +231,7 @@ struct ptx_source {      /* where an instruction comes from, if the text says so
 /* false: not known */
 bool ptx_source_of(const struct ptx_function *f, const struct ptx_inst *i, struct ptx_source *ret);
 
-/* ---- where instructions come from (origin.c) ------------------------------------------------------------------- */
+/* ---- where instructions come from (origin.c) --------------------------------------------------------------------- */
 #define PTX_ORIGIN_GLUE "dovetail" /* .file of what rewrites put between */
 /* Every instruction is of the posted text that the module was parsed from, `text`: the first 12 hex digits of its
  * SHA-256 as a number. */
@@ -239,7 +239,7 @@ void ptx_origin_text(struct ptx_module *m, uint64_t text);
 /* Origins as an emitted text has them in its .loc. False, and nothing is done: it is no such text. */
 bool ptx_origin_read(struct ptx_module *m);
 
-/* ---- parse, print, verify ------------------------------------------------------------------------------------ */
+/* ---- parse, print, verify ---------------------------------------------------------------------------------------- */
 #define PTX_MAX_BYTES (64u << 20) /* larger text is refused before anything is allocated */
 
 /* Parse `len` bytes of text. On a syntax error DT_E_PTX with "line L, column C: …". *ret is untouched on failure. */

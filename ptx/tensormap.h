@@ -23,24 +23,25 @@
 
 #define PTX_TENSORMAP_BYTES 128
 
-enum ptx_tm_type { /* CUtensorMapDataType */
-                   PTX_TM_U8,
-                   PTX_TM_U16,
-                   PTX_TM_U32,
-                   PTX_TM_S32,
-                   PTX_TM_U64,
-                   PTX_TM_S64,
-                   PTX_TM_F16,
-                   PTX_TM_F32,
-                   PTX_TM_F64,
-                   PTX_TM_BF16,
-                   PTX_TM_F32_FTZ,
-                   PTX_TM_TF32,
-                   PTX_TM_TF32_FTZ,
-                   PTX_TM_B4,
-                   PTX_TM_B4_P64,
-                   PTX_TM_B6_P32,
-                   PTX_TM_TYPES
+/* CUtensorMapDataType */
+enum ptx_tm_type {
+    PTX_TM_U8,
+    PTX_TM_U16,
+    PTX_TM_U32,
+    PTX_TM_S32,
+    PTX_TM_U64,
+    PTX_TM_S64,
+    PTX_TM_F16,
+    PTX_TM_F32,
+    PTX_TM_F64,
+    PTX_TM_BF16,
+    PTX_TM_F32_FTZ,
+    PTX_TM_TF32,
+    PTX_TM_TF32_FTZ,
+    PTX_TM_B4,
+    PTX_TM_B4_P64,
+    PTX_TM_B6_P32,
+    PTX_TM_TYPES
 };
 enum { PTX_TM_SWIZZLE_NONE, PTX_TM_SWIZZLE_32B, PTX_TM_SWIZZLE_64B, PTX_TM_SWIZZLE_128B };
 enum { PTX_TM_ATOM_16B, PTX_TM_ATOM_32B, PTX_TM_ATOM_32B_FLIP_8B, PTX_TM_ATOM_64B };

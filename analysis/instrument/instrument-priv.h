@@ -1,4 +1,4 @@
-/* What instrument.c and ghost.c share: an entry while recording is put into it. */
+/* What the files of this room share: an entry while recording code is put into it. */
 #ifndef DT_ANALYSIS_INSTRUMENT_PRIV_H
 #define DT_ANALYSIS_INSTRUMENT_PRIV_H
 

@@ -1,5 +1,5 @@
-/* An entry that records what it touches (instrument.c says how): its code, and what it and the recorder say to each
- * other. */
+/* An entry that records what it touches (instrument.c says how): its code, and the memory by which it and record/
+ * exchange what was recorded. ana_instrument() may run on several threads, each with an ana_code of its own. */
 #ifndef DT_ANALYSIS_INSTRUMENT_H
 #define DT_ANALYSIS_INSTRUMENT_H
 
@@ -16,8 +16,8 @@ struct ana_ctl {                 /* its content */
     uint32_t mask;               /* bits of an access that are set: all ones, or 1 */
     uint32_t page_shift;         /* paged: granules of a page, as a power of two, at least 5 */
     uint64_t pages; /* 0: bitmaps are whole. Else the page arena: `rec` holds a page number for each page of a plane */
-    /* 0: nothing is logged. Else two numbers, entries that there are and that there is room for, and these (struct
-     * ana_logged) */
+    /* 0: nothing is logged. Else the address of two numbers (how many entries there are, and room for how many), and of
+     * the entries behind them (struct ana_logged) */
     uint64_t log;
 };
 /* one bulk copy or copy of a tensor: BULK: address, size; TENSOR: 0 (how far the map is from its argument),

@@ -1,4 +1,5 @@
-/* What record.c and launch.c share: a graph while it is recorded. */
+/* What the files of this room share: a graph while it is recorded. Other rooms need nothing of it: the contract is
+ * ana_run() and ana_trace_launch() in analysis.h. */
 #ifndef DT_ANALYSIS_RECORD_PRIV_H
 #define DT_ANALYSIS_RECORD_PRIV_H
 

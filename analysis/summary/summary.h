@@ -1,4 +1,5 @@
-/* The footprints of a launch without a device: its slice walked once for many blocks and rounds (summary.c). */
+/* The footprints of a launch without a device: its slice walked once for many blocks and rounds (summary.c). Several
+ * launches may be summarised on several threads. */
 #ifndef DT_ANALYSIS_SUMMARY_H
 #define DT_ANALYSIS_SUMMARY_H
 

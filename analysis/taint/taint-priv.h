@@ -62,7 +62,7 @@ struct ana_taint_state {
     uint8_t src;
     uint64_t *src_prov;
 };
-/* ---- provenance sets -------------------------------------------------------------------------------------------- */
+/* ---- provenance sets --------------------------------------------------------------------------------------------- */
 static inline uint64_t *reg_prov(struct ana_taint_state *s, uint32_t r) { return s->prov + (size_t)r * s->words; }
 static inline uint64_t *cell_prov(struct ana_taint_state *s, uint32_t c) { return s->cellprov + (size_t)c * s->words; }
 
@@ -110,7 +110,7 @@ static inline bool may_point(const struct ana_taint_state *s, uint32_t bit)
     return !s->in->pointer_param || bit >= s->in->nparam || s->in->pointer_param[bit];
 }
 
-/* ---- operands --------------------------------------------------------------------------------------------------- */
+/* ---- operands ---------------------------------------------------------------------------------------------------- */
 static inline void read_reg(uint32_t r, bool write, void *user)
 {
     struct ana_taint_state *s = user;

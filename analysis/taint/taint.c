@@ -44,7 +44,7 @@ static void join(struct ana_taint_state *s, uint64_t *to, const uint64_t *from)
         }
 }
 
-/* ---- raising ---------------------------------------------------------------------------------------------------- */
+/* ---- raising ----------------------------------------------------------------------------------------------------- */
 static void raise(struct ana_taint_state *s, uint8_t *to, uint8_t level)
 {
     if (level > *to) {
@@ -117,7 +117,7 @@ static void assign(struct ana_taint_state *s, const struct ptx_inst *i, uint8_t 
     ptx_inst_regs(i, write_reg, &t);
 }
 
-/* ---- memory ----------------------------------------------------------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------------------------------------------------ */
 static const struct ptx_var *var_of(const struct ana_taint_state *s, uint32_t bit)
 {
     return module_var(s, bit) ? module_var(s, bit) : s->f->var[bit - s->f->nparam];
@@ -250,7 +250,7 @@ static void value(struct ana_taint_state *s, const struct ptx_opnd *o, uint64_t 
         value(s, &o->elem[k], out);
 }
 
-/* ---- one instruction -------------------------------------------------------------------------------------------- */
+/* ---- one instruction --------------------------------------------------------------------------------------------- */
 static void memory_inst(struct ana_taint_state *s, uint32_t at, const struct ptx_inst *i, const struct ptx_op_info *op,
                         uint8_t guard)
 {
@@ -408,7 +408,7 @@ static void step(struct ana_taint_state *s, uint32_t at)
     }
 }
 
-/* ---- control ---------------------------------------------------------------------------------------------------- */
+/* ---- control ----------------------------------------------------------------------------------------------------- */
 static void mark_def(uint32_t r, bool write, void *user)
 {
     if (write)
@@ -475,7 +475,7 @@ static void control(struct ana_taint_state *s)
     }
 }
 
-/* ---- the pass --------------------------------------------------------------------------------------------------- */
+/* ---- the pass ---------------------------------------------------------------------------------------------------- */
 struct known {
     const struct ptx_var *v;
     uint32_t bit;

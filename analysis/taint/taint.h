@@ -6,7 +6,7 @@
 #include "analysis/analysis.h"
 
 /* ---- what a launch is bound to ----------------------------------------------------------------------------------- */
-/* Buffers that argument `a` points to: fn for each, with the place in the parameter of 8 bytes (UINT32_MAX: none). */
+/* How many buffers argument `a` points to; the first `cap` of them into out. */
 static inline uint32_t arg_buffers(const struct dt_arg *a, uint32_t *out, uint32_t cap)
 {
     if (a->kind == DT_ARG_BUFFER || a->kind == DT_ARG_TENSOR_MAP) {
@@ -21,6 +21,7 @@ static inline uint32_t arg_buffers(const struct dt_arg *a, uint32_t *out, uint32
     return a->npointer;
 }
 
+/* The k-th of them. */
 static inline uint32_t arg_buffer(const struct dt_arg *a, uint32_t k)
 {
     return a->kind == DT_ARG_BYTES ? a->pointer[k].buffer : a->buffer;
@@ -45,11 +46,11 @@ struct ana_taint_in {
     const bool *pointer_param;  /* arguments that are or hold addresses; NULL: any may */
     uint32_t nparam;
     const struct dt_arg *arg; /* [nparam], where pointers lie in arguments of bytes; NULL: anywhere */
-    const uint8_t
-        *var; /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
+    /* enum ana_var by place in module->var, or NULL: .const variables are fixed, .global ones mutable */
+    const uint8_t *var;
 };
-#define ANA_POISON 0xB5 /* every byte */
-struct ana_tainted {
+#define ANA_POISON 0xB5 /* every byte of shared and local variables that must not be read before they are written */
+struct ana_tainted {    /* the result of the pass; ana_tainted_done() frees it */
     struct ana_sites sites;
     struct ptx_cfg cfg;
     uint8_t *reg, *block; /* enum ana_evidence: taint of registers, of the reaching of basic blocks; in sites.arena */
@@ -61,6 +62,7 @@ struct ana_tainted {
 };
 /* fold.c: from[at] is the instruction + 1 whose immediate instruction `at` copies by way of a register, or 0. */
 int ana_fold(const struct ptx_function *f, uint32_t *from);
+/* The pass over entry `f`. Errors: DT_E_NOMEM, those of ptx_cfg_build() and ptx_live_build(). */
 int ana_taint_run(const struct ptx_function *f, const struct ana_taint_in *in, struct ana_tainted *ret,
                   struct dt_err *e);
 void ana_tainted_done(struct ana_tainted *t);
@@ -69,7 +71,8 @@ int ana_module_vars(const struct ptx_module *m, uint8_t *out, struct dt_err *e);
 
 /* ---- about what it found ----------------------------------------------------------------------------------------- */
 #define ANA_LOG_VALUES 5 /* operands of a span, at most */
-/* Operands, beside the address, that say what a span touches. How many. */
+/* span.c. The operands, beside the address, that say what a span touches, into ret[ANA_LOG_VALUES]. Returns how
+ * many. */
 unsigned ana_span_operands(const struct ptx_inst *i, const struct ana_site *x, const struct ptx_opnd **ret);
 /* origin.c. The instruction from which the address of site `x` of `f` (or, with `guard`, whether it happens at all) got
  * a taint of `level` or worse; UINT32_MAX: not found. */
