@@ -1,4 +1,4 @@
-/* Canonical names: one function printed so that only what it does shows, for the signature.
+/* Canonical names: one function printed so that its text depends on what it does alone, for the signature.
  *
  * Registers are %r0 %r1 …, labels L0 L1 …, variables of the function v0 …, its parameters p0 …, variables of module
  * scope g0 …, device functions f0 …, each numbered by first appearance; the function's own name is left out. Registers

@@ -1,10 +1,9 @@
-/* Debug information (PTX ISA §11.5): what of it is kept, and the source line of an instruction.
+/* Debug information (PTX ISA §11.5): the part of it that is kept, and the source line of an instruction.
  *
- *   .file N "name"[, time, size]                                          names file N, anywhere in the module, often
- *   at its end
- *   .loc N line column[, function_name label[+n], inlined_at N line col]  holds for what follows, up to the next .loc
- *   of the function
- *   .section NAME { … }                                                   eaten
+ *   .file N "name"[, time, size]      names file N, anywhere in the module, often at its end
+ *   .loc N line column[, function_name label[+n], inlined_at N line col]
+ *                                     holds for the instructions that follow, up to the next .loc of the function
+ *   .section NAME { … }               skipped
  *
  * It says nothing about what the code does: printing, cloning and signatures leave it out (the .loc of rewritten
  * functions are origin.c's). It is kept beside the instructions for messages: which line of the CUDA source is this PTX

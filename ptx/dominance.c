@@ -1,9 +1,10 @@
 /* Questions that a flow graph answers: dominance, loops, what control can reach.
  *
- * cfg.c has computed each block's immediate dominator, so dominance is a walk up that tree. The rest are floods over
- * edges: each takes its marks and its stack from the caller, who often asks for many blocks, and allocates nothing.
- * Not here: post-dominance of more than one step (ptx_block.ipdom is the immediate one), irreducible loops as such
- * (ptx_in_cycle() sees them, ptx_mark_loop() is for a header that dominates the branch back).
+ * cfg.c has computed each block's immediate dominator, so dominance is a walk up that tree. The other questions are
+ * walks along edges that mark each block once. Each takes its marks and its stack from the caller, who often asks for
+ * many blocks, and allocates nothing.
+ * Not here: post-dominance (ptx_block.ipdom is the immediate post-dominator), and loops with several entries:
+ * ptx_mark_loop() is for a header that dominates the branch back. ptx_in_cycle() sees any loop.
  */
 #include <string.h>
 

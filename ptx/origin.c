@@ -1,4 +1,4 @@
-/* Which line of which posted text an instruction comes from, and how an emitted text says so.
+/* Origins: the posted text and line that an instruction comes from, and how an emitted text says so.
  *
  *   .file 1 "dovetail"                         what a rewrite put between: line 1
  *   .file 2 "posted-0123456789ab"              the first 12 hex digits of the SHA-256 of a posted module's PTX text

@@ -1,4 +1,4 @@
-/* Constant expressions (§4.6): what may stand where an immediate stands.
+/* Constant expressions (§4.6), which may stand wherever an immediate may.
  *
  * Precedence climbing over 64-bit values that are signed or unsigned as in C; a plain literal, optionally negated,
  * takes the short way. Floating-point constants may be negated, added, subtracted, multiplied and divided (in double

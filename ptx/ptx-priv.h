@@ -1,4 +1,4 @@
-/* Inside ptx/ only: words, lexer, scopes, parser state. */
+/* What only the files of ptx/ share: words, tokens, scopes, the parser's state. */
 #ifndef DT_PTX_PTX_PRIV_H
 #define DT_PTX_PTX_PRIV_H
 

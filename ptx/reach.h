@@ -1,5 +1,5 @@
-/* What runs when a function runs: itself and every function that it may call. Whoever asks whether a kernel has an
- * instruction asks all of them. */
+/* The functions that run when a function runs: itself and every function that it may call. Whoever asks whether a
+ * kernel has an instruction must ask all of them. */
 #ifndef DT_PTX_REACH_H
 #define DT_PTX_REACH_H
 

@@ -1,4 +1,4 @@
-/* Which registers an instruction reads and writes.
+/* The registers that an instruction reads and writes.
  *
  * Destinations are opnd[0], and opnd[1] where dst2, unless the row says PTX_F_NODST; a vector destination writes its
  * elements. PTX_F_DST_READ: opnd[0] is read too (the accumulators of wgmma, also where its scale-d says that they are

@@ -1,5 +1,5 @@
-/* What a function needs of its module: variables and functions, transitively, in order of first appearance. A module's
- * text without the rest.
+/* The variables and functions of its module that a function needs, transitively, in order of first appearance; and the
+ * module's text without all others.
  *
  * A worklist of functions; for each, every operand of every instruction, then the symbols in the initialisers of the
  * variables found. An alias brings its target. Variables of a function's own scope are its own and not listed. Linear

@@ -1,4 +1,4 @@
-/* Is a module well formed: for parsed text and for what rewrites have built.
+/* Whether a module is well formed: for parsed text, and for modules that rewrites have built.
  *
  * Per instruction: words against its row of ops.def, operands against the row's shape (the letters are explained
  * there), register classes against types (§6.4: .bN registers take any type of their width; integers of either sign
