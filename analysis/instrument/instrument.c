@@ -1,24 +1,24 @@
-/* An entry that records which bytes each block touches, while it does its work.
+/* Instrumentation: an entry becomes one that records which bytes each block touches, and does its work besides.
  *
- * Before every access that taint.c found, code is put in that finds the buffer (a table of address ranges, searched
- * from the argument that the address most likely comes from), checks that the whole access lies inside, and sets one
- * bit per granule in the bitmap of (block, plane) by `red.global.or`. A plane is a kind of access with an evidence;
- * only planes that occur have bitmaps. Where to write comes from a module variable (struct ana_ctl), so the
- * parameters stay as they are. An access outside every buffer leaves its place in the error slot and ends the thread.
+ * Before every site (taint/sites.c) code is put in that finds the buffer (a table of address ranges, searched from the
+ * argument that the address most likely comes from), checks that the whole access lies inside, and sets one bit for
+ * each granule in the bitmap of (block, plane) by `red.global.or`. A plane is a kind of access with an evidence; only
+ * planes that occur have bitmaps. A module variable (struct ana_ctl) says where to write, so the parameters stay as
+ * they are. An access outside every buffer leaves its place in the error slot and ends the thread.
  *
  *   clean address, clean guard        recorded where it happens, under its own predicate: a certain access
- *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c); where
- *                                     it happens, bounds only.
- *                                     Threads for which it would lie outside (and which never do it) are passed over.
- *   anything else                     widened (record.c counts every byte of its buffers); where it happens, bounds
- *                                     only
+ *   clean address, data in the guard  recorded as if it happened, before the branch (hoist.c, else ghost.c). Threads
+ *                                     for which it would lie outside, and which never do it, are passed over. Where it
+ *                                     happens, only its bounds are checked
+ *   anything else                     widened: record/launch.c counts every byte of the buffers that it may point to.
+ *                                     Where it happens, only its bounds are checked
  *
  * The granule is the narrowest access that is recorded, so that a bit never stands for a byte that was not touched.
  * `cp.async` with a source size or ignore operand is recorded where the size is not 0 (a shorter read counts whole:
  * superset).
  *
  * The original instructions, or those of its slice (slice.c), are kept, in order, with the same registers. A slice does
- * not do the accesses, so a misaligned one is a fault of the recorder there.
+ * not do the accesses, so there the recorder reports a misaligned one.
  */
 #include "analysis/instrument/instrument-priv.h"
 
@@ -781,7 +781,7 @@ int ana_instrument(const struct ptx_module *m, const char *entry, const struct a
     return 0;
 }
 
-/* What native text calls; record.c writes it into the module that is loaded. */
+/* What native text calls; record/record.c writes it into the module that is loaded. */
 static int declare_touch(struct ptx_module *m)
 {
     struct ptx_function *f = ptx_function_new(m, DOVETAIL_TOUCH, false);

@@ -9,7 +9,7 @@
  * Each hazard of a pair of launches and buffer becomes a link (pairs of strip sets that share a live byte);
  * relation.c makes block pairs of the links.
  *
- * Evidence of an edge: worst of the planes (foot.c) of either side that share a live byte.
+ * Evidence of an edge: the worst of the planes (footprint.c) of either side that share a live byte.
  * Independent bytes: what the consumer reads exactly, minus all that is perhaps written from the producer on.
  */
 #include "analysis/maps/maps-priv.h"

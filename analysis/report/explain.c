@@ -1,8 +1,8 @@
-/* Why an edge has its class and its evidence: the instructions, with their PTX line and, where the PTX has .loc, their
- * source line.
+/* Reasons: the instructions that gave an edge its class and its evidence, with their PTX line and, where the PTX has
+ * .loc, their source line.
  *
  * Works on a program and an analysis document of it, which may come from a cache: lines are those of the caller's own
- * text and therefore never stored. Every edge gets "reasons", a list of
+ * text, and therefore never stored. Every edge gets "reasons", a list of
  *
  *   {"of": "evidence" | "class", "side": "producer" | "consumer", "access": "read" | "write" | "atomic", "buffer": …,
  *    "kernel": …, "ptx_line": …, "instruction": …, "source": {"module" or "file", "line", "inlined_at": {the same}},
@@ -10,14 +10,14 @@
  *    "why": "address" | "guard" | "not-followed",     of evidence only
  *    "from": {"ptx_line", "instruction", "source", "buffer"}}
  *
- * of evidence: the accesses to the edge's buffers, as its hazards need them (raw: the producer's writes, the consumer's
- * reads), whose address or guard depends on data as badly as the edge says, each with the nearest instruction that the
- * data came through (origin.c). of class, for edges that are not one-to-one: the consumer's reads, then the producer's
- * writes, of these buffers. A memset or copy step has "step" in place of kernel and lines. At most ANA_REASONS_MAX of
- * an edge are listed; "reasons_left_out" counts the others.
+ * A reason of "evidence" is an access to one of the edge's buffers, of the kind that its hazards need (raw: the
+ * producer's writes, the consumer's reads), whose address or guard depends on data as badly as the edge says; "from" is
+ * the nearest instruction that the data came through (taint/origin.c). Reasons of "class" are given for edges that are
+ * not one-to-one: the consumer's reads, then the producer's writes, of these buffers. A memset or copy step has "step"
+ * in place of kernel and lines. At most ANA_REASONS_MAX of an edge are listed; "reasons_left_out" counts the others.
  *
- * What is not told apart: which of several reads of one buffer spans most blocks. Empty reasons of a data-dependent
- * edge mean that the run found it (shared memory that nothing wrote).
+ * Not told apart is which of several reads of one buffer spans most blocks. A data-dependent edge without reasons means
+ * that the run found the dependence (shared memory that nothing wrote).
  */
 #include "analysis/taint/taint.h"
 

@@ -1,20 +1,22 @@
 /* Pointer bits: numbers that change when the same launch is bound to other addresses (docs/LEGALITY.md §1.4).
  *
- * An address that a kernel makes of a pointer by adding what is the same in every binding stays the pointer's own: it
- * moves with the buffer. Anything else made of a pointer is a number that says where the buffer lies. It must not
- * decide what is touched, or the map is another for another binding. Beside taint each register has a kind, joined over
- * everything that assigns it:
+ * `p + 4 * i` is an address of p's own buffer: it moves with the buffer. `p >> 8` is a number that says where the
+ * buffer lies: it must not decide what is touched, or the map would be another for another binding. An address that a
+ * kernel makes of a pointer by adding what is the same in every binding is of the first sort; anything else made of a
+ * pointer is of the second. Beside its taint each register has a kind, joined over everything that assigns it:
  *
  *   number   the same in every binding
  *   base     one pointer, plus a number
  *   bits     of pointers, where bit i depends on their bits up to i only: sums, products, and, or, the low half of a
  *            pointer
  *
- *   and with a constant below ALIGN       a number again, if the buffer is aligned accordingly: noted per argument, a
- *                                         plan assumes it
+ * What instructions make of them:
+ *
+ *   and with a constant below ALIGN       a number, if the buffer is aligned accordingly. The alignment is noted for
+ *                                         the argument, and a plan assumes it
  *   base == 0, base != 0                  a number: buffers are somewhere
  *   base == base of the same argument     a number
- *   anything else that takes base or bits for an integer, and an address that is bits: data
+ *   base or bits taken for an integer in any other way, and an address that is bits: data
  *
  * What goes through shared or local memory keeps its kind only as an 8-byte base.
  */

@@ -1,15 +1,15 @@
-/* Shared and local memory between a store and a load, beside what taint.c says of the values.
+/* Shared and local memory between a store and a load: races, and reads of bytes that nothing wrote.
  *
- * Races: a value loaded from shared memory is only the same for every input, and every run, if a barrier of the whole
- * block lies on every way between a store to the variable and the load, in either order. Three sets of variables flow
- * through the blocks: stored since the last barrier, loaded since the last barrier, and stored by cp.async without a
- * wait since. An access that meets the other kind makes the variable raced, and what is loaded from it data. Threads
- * that only read what they wrote themselves are not told apart. Stores that may go to another block of the cluster, and
- * loads that may meet such, are ordered by a barrier of the cluster alone; one whose arrival is .relaxed orders
- * nothing.
+ * Races. `s[t] = x; y = s[t ^ 1];` without a barrier between may read the old value or the new one. A value loaded from
+ * shared memory is the same in every run only if a barrier of the whole block lies on every way between a store to the
+ * variable and the load, in either order. Three sets of variables flow through the blocks: stored since the last
+ * barrier, loaded since the last barrier, and stored by cp.async without a wait since. An access that meets the other
+ * kind makes the variable raced, and what is loaded from it counts as data. That holds also for threads that read only
+ * what they wrote themselves: they are not told apart. Stores that may go to another block of the cluster, and loads
+ * that may meet such, are ordered by a barrier of the cluster alone; one whose arrival is .relaxed orders nothing.
  *
- * Memory that nothing has written: whether a load meets some depends on addresses that the pass does not know, so the
- * instrumented entry finds out (instrument.c): variables whose loads are believed (`fill`) begin as ANA_POISON, and
+ * Memory that nothing has written. Whether a load meets some depends on addresses that the pass does not know, so the
+ * instrumented entry finds out (instrument/): variables whose loads are believed (`fill`) begin as ANA_POISON, and
  * each of these loads (`watch`) looks for it. Pieces are as wide as the narrowest store to the variable, at most as the
  * load.
  */

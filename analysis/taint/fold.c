@@ -4,7 +4,7 @@
  *     mov %s, 0; mov %i, %s; L: add %s, %s, %x; add %i, %i, 1; …
  * Taint is kept for a register, whatever the place in the text. So the data that is summed into %s later would taint
  * the counter %i as well. This file finds such copies, within the straight text from one label to the next: the second
- * `mov` copies the number of the first. taint.c and instrument.c then take it for `mov %i, 0`.
+ * `mov` copies the number of the first. taint.c and instrument/ then take it for `mov %i, 0`.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,14 +1,14 @@
-/* Which instruction made a value depend on data: the way back from a tainted address or guard to where the taint began.
+/* Origins: the way back from a tainted address or guard to the instruction where the taint began.
  *
- * A breadth-first search over registers and basic blocks of the levels that the taint pass (taint.c) found, from the
- * access backwards: a register leads to the instructions that define it; each of them either is a source (a load of
- * global memory, an atomic, a vote of who takes part, a machine register, a call, an instruction nobody knows) or leads
- * to its tainted operands, a load of shared or local memory to what is stored there, a merge of values to the branch
- * that chose. The nearest source in this order is the answer: the shortest chain of instructions. There may be others;
+ * A breadth-first search, from the access backwards, over registers and basic blocks with the levels that the taint
+ * pass (taint.c) found. A register leads to the instructions that define it. Each of them is a source (a load of global
+ * memory, an atomic, a vote, a machine register, a call, an unknown instruction) or leads on: to its tainted operands;
+ * from a load of shared or local memory to the stores there; from a merge of values to the branch that chose. The
+ * nearest source in this order is the answer, at the end of the shortest chain of instructions. There may be others;
  * one is enough to say why.
  *
- * It is given up after MOST_WORK steps. Approximate where the taint pass is, and in one more place: of several tainted
- * branches the nearest before a block is taken for the one that guards it.
+ * The search gives up after MOST_WORK steps. It is approximate where the taint pass is, and in one more place: of
+ * several tainted branches the nearest before a block is taken for the one that guards it.
  */
 #include "analysis/taint/taint.h"
 
