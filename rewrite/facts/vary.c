@@ -124,26 +124,12 @@ static bool ends_block(const struct ptx_inst *i)
 
 bool rw_mark_region(const struct ptx_cfg *cfg, uint32_t from, bool *mark, uint32_t *stack, bool *region)
 {
-    const struct ptx_block *b = &cfg->block[from];
-    uint32_t n = 0;
     bool changed = false;
     memset(mark, 0, cfg->nblock);
-    for (uint32_t k = 0; k < b->nsucc; k++)
-        if (b->succ[k] != b->ipdom && !mark[b->succ[k]]) {
-            mark[b->succ[k]] = true;
-            stack[n++] = b->succ[k];
-        }
-    while (n) {
-        uint32_t x = stack[--n];
-        if (!region[x])
-            region[x] = changed = true;
-        for (uint32_t k = 0; k < cfg->block[x].nsucc; k++) {
-            uint32_t y = cfg->block[x].succ[k];
-            if (y != b->ipdom && !mark[y]) {
-                mark[y] = true;
-                stack[n++] = y;
-            }
-        }
+    ptx_mark_region(cfg, from, mark, stack);
+    for (uint32_t b = 0; b < cfg->nblock; b++) {
+        changed |= mark[b] && !region[b];
+        region[b] |= mark[b];
     }
     return changed;
 }

@@ -28,30 +28,14 @@ bool rw_inline_again(const struct rw_inline *n, const struct ptx_function *f, ui
     return false;
 }
 
-static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
-{
-    while (b != a && b != UINT32_MAX)
-        b = c->block[b].idom;
-    return b == a;
-}
-
 /* Blocks of the loop: all that reach a branch back without the header. */
 static void mark(const struct ptx_cfg *c, uint32_t header, bool *in, uint32_t *stack)
 {
-    uint32_t top = 0;
     in[header] = true;
     for (uint32_t q = 0; q < c->block[header].npred; q++) {
         uint32_t p = c->block[header].pred[q];
-        if (c->block[p].reachable && dominates(c, header, p) && !in[p])
-            in[p] = true, stack[top++] = p;
-    }
-    while (top) {
-        uint32_t b = stack[--top];
-        for (uint32_t q = 0; q < c->block[b].npred; q++) {
-            uint32_t p = c->block[b].pred[q];
-            if (c->block[p].reachable && !in[p])
-                in[p] = true, stack[top++] = p;
-        }
+        if (c->block[p].reachable && ptx_dominates(c, header, p))
+            ptx_mark_loop(c, header, p, in, stack);
     }
 }
 
@@ -84,7 +68,7 @@ static bool always(const struct rw_inline *n, const struct ptx_function *f, cons
     bool good = f->inst[inst].pred == PTX_NO_REG;
     for (uint32_t k = 0; k < f->ninst && good; k++)
         if (rw_inline_again(n, f, k))
-            good = dominates(c, c->block_of[inst], c->block_of[k]) && (c->block_of[inst] != c->block_of[k] || inst < k);
+            good = ptx_inst_dominates(c, inst, k);
     return good;
 }
 

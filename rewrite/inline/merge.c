@@ -369,18 +369,9 @@ struct uses {
 static void on_use(uint32_t reg, bool write, void *user)
 {
     struct uses *u = user;
-    const struct ptx_cfg *c = &u->m->cfg;
     int64_t d = u->m->def[reg];
-    if (write || d < 0 || !u->m->free[d])
-        return;
-    uint32_t b = c->block_of[u->at], to = c->block_of[d];
-    if (b == to) {
-        u->good &= d < u->at;
-        return;
-    }
-    while (b != to && b != UINT32_MAX)
-        b = c->block[b].idom;
-    u->good &= b == to;
+    if (!write && d >= 0 && u->m->free[d])
+        u->good &= ptx_inst_dominates(&u->m->cfg, (uint32_t)d, u->at);
 }
 
 /* No loop in it, and every pure instruction before what needs it. */

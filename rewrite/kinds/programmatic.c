@@ -152,48 +152,6 @@ static int needing(struct place *p, struct ptx_function *f, bool *need, struct d
     return r < 0 ? dt_err_set(e, r, "out of memory") : 0;
 }
 
-static bool in_loop(const struct ptx_cfg *c, uint32_t b, bool *seen, uint32_t *stack)
-{
-    uint32_t n = 0;
-    memset(seen, 0, c->nblock);
-    for (stack[n++] = b; n;) {
-        const struct ptx_block *x = &c->block[stack[--n]];
-        for (uint32_t k = 0; k < x->nsucc; k++) {
-            if (x->succ[k] == b)
-                return true;
-            if (!seen[x->succ[k]])
-                seen[x->succ[k]] = true, stack[n++] = x->succ[k];
-        }
-    }
-    return false;
-}
-
-static uint32_t depth(const struct ptx_cfg *c, uint32_t b)
-{
-    uint32_t n = 0;
-    for (; b != UINT32_MAX; b = c->block[b].idom)
-        n++;
-    return n;
-}
-
-static uint32_t common(const struct ptx_cfg *c, uint32_t a, uint32_t b)
-{
-    for (uint32_t da = depth(c, a), db = depth(c, b); a != b;)
-        if (da >= db)
-            a = c->block[a].idom, da--;
-        else
-            b = c->block[b].idom, db--;
-    return a;
-}
-
-static bool dominates(const struct ptx_cfg *c, uint32_t a, uint32_t b)
-{
-    for (; b != UINT32_MAX; b = c->block[b].idom)
-        if (b == a)
-            return true;
-    return false;
-}
-
 /* The instruction before which all of need[] is still to come, and the block of the place; UINT32_MAX: nothing needs to
  * wait. */
 static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const bool *need, uint32_t *ret,
@@ -207,13 +165,14 @@ static int place_of(const struct ptx_function *f, const struct ptx_cfg *c, const
     for (uint32_t b = 0; b < c->nblock; b++)
         for (uint32_t k = c->block[b].first; c->block[b].reachable && k <= c->block[b].last; k++)
             if (need[k])
-                d = d == UINT32_MAX ? b : common(c, d, b);
+                d = d == UINT32_MAX ? b : ptx_common_dominator(c, d, b);
     *ret = *ret_block = UINT32_MAX;
     if (d == UINT32_MAX)
         return 0;
-    while (c->block[d].idom != UINT32_MAX && in_loop(c, d, seen, stack))
+    while (c->block[d].idom != UINT32_MAX && ptx_in_cycle(c, d, seen, stack))
         d = c->block[d].idom;
-    if (in_loop(c, d, seen, stack)) { /* the entry is in a loop: there is no place before it but its very beginning */
+    if (ptx_in_cycle(c, d, seen,
+                     stack)) { /* the entry is in a loop: there is no place before it but its very beginning */
         *ret = *ret_block = 0;
         return 0;
     }
@@ -249,8 +208,8 @@ static int put_waits(struct rw_solo *s, struct place *p, bool trigger, uint32_t 
     for (uint32_t k = n; k-- > 0 && r >= 0;) { /* from the end, so that numbers stay good */
         const struct ptx_inst *i = &f->inst[k];
         bool exits = (i->op == PTX_OP_RET || i->op == PTX_OP_EXIT) && cfg.block[cfg.block_of[k]].reachable;
-        bool waited =
-            home != UINT32_MAX && dominates(&cfg, home, cfg.block_of[k]) && (cfg.block_of[k] != home || k >= *ret_at);
+        bool waited = home != UINT32_MAX && ptx_dominates(&cfg, home, cfg.block_of[k]) &&
+                      (cfg.block_of[k] != home || k >= *ret_at);
         if (exits && !waited) {
             struct dt_str text = {0};
             if (i->pred != PTX_NO_REG)
