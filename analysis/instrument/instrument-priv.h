@@ -70,16 +70,32 @@ struct ana_copy {
     struct ana_instr *s;
     uint32_t *to; /* per register of the original: its copy, or PTX_NO_REG */
 };
-/* Append a copy of instruction `at` with registers renamed; what it writes gets a fresh name where it has none. */
+/* emit.c. Append a copy of instruction `at` with registers renamed; a register that it writes gets a fresh name where
+ * it has none. */
 int ana_emit_copy(struct ana_instr *s, struct ana_copy *c, uint32_t at);
+/* %ana_a = the address of site k, as its own operand has it. */
+int ana_emit_address(struct ana_instr *s, uint32_t k);
 /* Record site k, whose address is in %ana_a; skip: number of the label behind. */
 int ana_emit_record(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip);
-
-/* instrument.c, for walk.c: group of site k or ngroup; evidence of what it does as kind q; record it by the table, its
- * address being in %ana_a. */
-uint32_t ana_group_of(const struct ana_instr *s, uint32_t k);
-enum ana_evidence ana_evidence_of(const struct ana_instr *s, uint32_t k, unsigned q);
+/* The same where misaligned is a fault too (of a slice). */
 int ana_record_slow(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t skip);
+/* Record site k of group g, where it happens. */
+int ana_record_fast(struct ana_instr *s, uint32_t k, uint32_t g, uint32_t skip);
+/* Native: record site k, whose address is register `reg` + off, under predicate `pred` (PTX_NO_REG: none). */
+int ana_emit_touch(struct ana_instr *s, uint32_t k, enum ana_mode mode, uint32_t pred, bool neg, const char *reg,
+                   int64_t off);
+/* What only the search of the table needs of the recorder's numbers. */
+int ana_emit_slow_prologue(struct ana_instr *s);
+/* Is site k recorded where it happens? Its group, or ngroup; s->group for all sites. */
+bool ana_is_exact(const struct ana_instr *s, uint32_t k);
+uint32_t ana_group_of(const struct ana_instr *s, uint32_t k);
+void ana_group_sites(struct ana_instr *s);
+
+/* rebuild.c: s->f gets its instructions anew, with recording between them. */
+int ana_rebuild(struct ana_instr *s);
+
+/* instrument.c: evidence of what site k does as kind q */
+enum ana_evidence ana_evidence_of(const struct ana_instr *s, uint32_t k, unsigned q);
 
 /* walk.c. Emit: what is to stand before original instruction `at`; slow: what stands behind the end. */
 int ana_walk_plan(struct ana_instr *s);
