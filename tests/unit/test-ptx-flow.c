@@ -324,6 +324,22 @@ static void test_cfg(void **state)
     ptx_module_free(m);
 }
 
+/* What one step along edges from a comes to, and so on, without `stop`. */
+static void reach_by_steps(const struct ptx_cfg *c, uint32_t a, uint32_t stop, bool *in)
+{
+    bool more = a != stop;
+    in[a] |= a != stop;
+    while (more) {
+        more = false;
+        for (uint32_t b = 0; b < c->nblock; b++)
+            for (uint32_t k = 0; in[b] && k < c->block[b].nsucc; k++) {
+                uint32_t to = c->block[b].succ[k];
+                more |= to != stop && !in[to];
+                in[to] |= to != stop;
+            }
+    }
+}
+
 /* Dominators of random graphs against the definition: a dominates b if b cannot be reached without a. */
 static void test_dominators(void **state)
 {
@@ -367,15 +383,66 @@ static void test_dominators(void **state)
                 bool dominated = !seen[v], chain = false;
                 for (at = c.block[v].idom; at != UINT32_MAX; at = c.block[at].idom)
                     chain |= at == without;
+                assert_int_equal(ptx_dominates(&c, without, v), dominated);
                 if (dominated != chain)
                     fail_msg("round %d: %u dominates %u: %d, chain says %d\n%s", round, without, v, dominated, chain,
                              s.s);
             }
         }
+        for (uint32_t from = 0; from < c.nblock; from++) {
+            bool steps[64] = {0}, mark[64] = {0};
+            uint32_t stack[64], stop = (from * 7 + (uint32_t)round) % c.nblock;
+            reach_by_steps(&c, from, stop, steps);
+            ptx_mark_reached(&c, from, stop, mark, stack);
+            assert_memory_equal(mark, steps, sizeof mark);
+        }
         ptx_cfg_done(&c);
         ptx_module_free(m);
         dt_str_done(&s);
     }
+}
+
+/* Loops, regions, common dominators: a loop in a loop, and a branch with two sides behind it. */
+static void test_questions(void **state)
+{
+    struct ptx_module *m = parse("mov.b32 %r1, 0;\n"               /* 0 */
+                                 "OUT: add.s32 %r1, %r1, 1;\n"     /* 1 */
+                                 "IN: @%p1 bra IN;\n"              /* 2 */
+                                 "@%p2 bra OUT;\n"                 /* 3 */
+                                 "@%p3 bra ELSE;\n"                /* 4 */
+                                 "mov.b32 %r2, 1; bra.uni MEET;\n" /* 5 */
+                                 "ELSE: mov.b32 %r2, 2;\n"         /* 6 */
+                                 "MEET: ret;\n"                    /* 7 */
+                                 "DEAD: bra IN;");                 /* 8 */
+    struct ptx_cfg c;
+    assert_int_equal(ptx_cfg_build(ptx_find_function(m, "k"), &c, NULL), 0);
+    assert_int_equal(c.nblock, 9);
+    bool mark[9] = {0}, cycle[9] = {0, 1, 1, 1, 0, 0, 0, 0, 0};
+    uint32_t stack[9];
+    ptx_mark_loop(&c, 1, 3, mark, stack);
+    assert_memory_equal(mark, ((bool[9]){0, 1, 1, 1}), 9); /* no DEAD */
+    memset(mark, 0, sizeof mark);
+    ptx_mark_loop(&c, 2, 2, mark, stack);
+    assert_memory_equal(mark, ((bool[9]){0, 0, 1}), 9);
+    memset(mark, 0, sizeof mark);
+    ptx_mark_region(&c, 4, mark, stack);
+    assert_memory_equal(mark, ((bool[9]){0, 0, 0, 0, 0, 1, 1}), 9);
+    memset(mark, 0, sizeof mark);
+    ptx_mark_reaching(&c, 3, 1, mark, stack);
+    assert_memory_equal(mark, ((bool[9]){0, 0, 1, 1, 0, 0, 0, 0, 1}), 9);
+    for (uint32_t b = 0; b < 9; b++)
+        assert_int_equal(ptx_in_cycle(&c, b, mark, stack), cycle[b]);
+    assert_int_equal(ptx_common_dominator(&c, 5, 6), 4);
+    assert_int_equal(ptx_common_dominator(&c, 7, 2), 2);
+    assert_int_equal(ptx_common_dominator(&c, 3, 3), 3);
+    uint32_t first = c.block[5].first;
+    assert_true(ptx_inst_dominates(&c, first, first + 1));
+    assert_false(ptx_inst_dominates(&c, first, first));
+    assert_false(ptx_inst_dominates(&c, first + 1, first));
+    assert_false(ptx_inst_dominates(&c, first, c.block[7].first));
+    assert_true(ptx_inst_dominates(&c, 0, first));
+    ptx_cfg_done(&c);
+    ptx_module_free(m);
 }
 
 static bool live(const struct ptx_function *f, uint64_t *set, const char *name)
@@ -474,7 +541,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_verify),     cmocka_unit_test(test_verify_built), cmocka_unit_test(test_build),
         cmocka_unit_test(test_canonical),  cmocka_unit_test(test_origins),      cmocka_unit_test(test_cfg),
-        cmocka_unit_test(test_dominators), cmocka_unit_test(test_live),         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_dominators), cmocka_unit_test(test_questions),    cmocka_unit_test(test_live),
+        cmocka_unit_test(test_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
