@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/str.h"
+#include "base/subject.h"
 
 /* "; its address comes from argument 2 (buffer x)" */
 static void origin_of(struct ana_rec *s, struct ana_job *j, const struct ana_site *x, struct dt_str *out)
@@ -18,7 +19,7 @@ static void origin_of(struct ana_rec *s, struct ana_job *j, const struct ana_sit
         const struct dt_arg *a = x->params[k] < j->l->narg ? &j->l->arg[x->params[k]] : NULL;
         dt_str_addf(out, "%sargument %u", k ? " or " : "", x->params[k]);
         for (uint32_t q = 0; a && q < arg_buffers(a, NULL, 0); q++)
-            dt_str_addf(out, "%s'%s'", q ? ", " : " (", s->g->buffer[arg_buffer(a, q)].name);
+            dt_str_addf(out, "%s" DT_BUFFER, q ? ", " : " (", s->g->buffer[arg_buffer(a, q)].name);
         dt_str_add(out, a && arg_buffers(a, NULL, 0) ? ")" : "");
     }
     for (uint32_t k = 0; k < x->nvars; k++)
