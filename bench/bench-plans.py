@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""What the planner gains on the corpus graphs, on several device models, and what it costs to find out. Writes one file as docs/CONTRACT.md
-section 7 says.
+"""What the planner gains on the corpus graphs, on several device models, and what it costs to find out. Writes one file
+as docs/CONTRACT.md section 7 says.
 
-plans    baseline and plan times by the plan's own method (modeled on the software device, and then named so), launches, what was
-         kept, refused and dropped, the median of the planning times
-figures  wall-clock seconds of whole `dovetail … --local` commands with an empty cache: start, compile, analyse, rewrite, verify;
+plans    baseline and plan times by the plan's own method (modeled on the software device, and then named so), launches,
+         what was kept, refused and dropped, the median of the planning times
+figures wall-clock seconds of whole `dovetail … --local` commands with an empty cache: start, compile, analyse, rewrite,
+verify;
          median of RUNS runs with the least and the most
 
 usage: bench-plans.py --build DIR --out DIR [--json] [--device SPEC,…] [--runs N] [GRAPH…]
@@ -40,7 +41,8 @@ def repeat(tool, verb, graph, device, runs, name, figures):
         with tempfile.TemporaryDirectory() as tmp:
             wall, text = timed(tool, verb, graph, "--local", "--json", "--device", device, "--cache", f"{tmp}/c.db")
             walls.append(wall)
-    figures.append({"name": f"cli.{verb}.{name}.{device}.wall_s", "value": round(statistics.median(walls), 4), "runs": runs,
+    figures.append({"name": f"cli.{verb}.{name}.{device}.wall_s", "value": round(statistics.median(walls), 4),
+                    "runs": runs,
                     "min": round(min(walls), 4), "max": round(max(walls), 4)})
     return json.loads(text), statistics.median(walls)
 
@@ -52,9 +54,11 @@ def main():
     p.add_argument("graph", nargs="*")
     o = results.options(p)
     tool = os.path.join(o.build, "client/dovetail")
-    graphs = o.graph or [os.path.basename(os.path.dirname(g)) for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
+    graphs = o.graph or [os.path.basename(os.path.dirname(g))
+                         for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
     plans, figures, device = [], [], {}
-    print(f"{'graph':18} {'device':10} {'launches':>10} {'baseline us':>12} {'plan us':>10} {'gain':>6} {'planned in':>11}  method")
+    print(f"{'graph':18} {'device':10} {'launches':>10} {'baseline us':>12} {'plan us':>10} {'gain':>6} "
+          f"{'planned in':>11}  method")
     for name in graphs:
         graph = f"{ROOT}/tests/corpus/{name}/graph.json"
         for k, spec in enumerate(o.device.split(",")):
@@ -62,16 +66,20 @@ def main():
                 repeat(tool, "analyze", graph, spec, o.runs, name, figures)
             plan, wall = repeat(tool, "optimize", graph, spec, o.runs, name, figures)
             device, a, b = plan["device"], plan["baseline"], plan["optimized"]
-            plans.append({"graph": name, "device": spec, "method": b["method"], "baseline_us": a["time_us"], "plan_us": b["time_us"],
-                          "launches": a["launches"], "plan_launches": b["launches"], "bitwise": plan["verified"]["bitwise"],
+            plans.append({"graph": name, "device": spec, "method": b["method"], "baseline_us": a["time_us"],
+                          "plan_us": b["time_us"],
+                          "launches": a["launches"], "plan_launches": b["launches"],
+                          "bitwise": plan["verified"]["bitwise"],
                           "planning_s": round(wall, 3), "rewrites": plan["rewrites"]})
-            print(f"{name:18} {spec:10} {a['launches']:>4} -> {b['launches']:<3} {a['time_us']:12.2f} {b['time_us']:10.2f} "
+            print(f"{name:18} {spec:10} {a['launches']:>4} -> {b['launches']:<3} {a['time_us']:12.2f} "
+                  f"{b['time_us']:10.2f} "
                   f"{a['time_us'] / b['time_us'] if b['time_us'] else 1:5.2f}x {wall:9.2f} s  {b['method']}")
     for spec in o.device.split(","):
         mine = [x for x in plans if x["device"] == spec]
         none = [x["graph"] for x in mine if x["plan_us"] >= x["baseline_us"]]
         mean = math.exp(statistics.fmean(math.log(x["baseline_us"] / x["plan_us"]) for x in mine))
-        print(f"{spec}: geometric mean {mean:.3f}x ({mine[0]['method']}); nothing gained on {len(none)} of {len(mine)}: {', '.join(none) or '-'}")
+        print(f"{spec}: geometric mean {mean:.3f}x ({mine[0]['method']}); nothing gained on {len(none)} of "
+              f"{len(mine)}: {', '.join(none) or '-'}")
     results.write(o.out, "plans", device=device, plans=plans, figures=figures)
 
 

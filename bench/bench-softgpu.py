@@ -1,10 +1,13 @@
 #!/usr/bin/env python3
-"""Speed of the software device's executor: every kernel of bench/workloads.h as whole processes, on one thread and on two, on each
-instruction set this CPU has, beside the same arithmetic as plain C loops (bench/plain.c). Medians of RUNS processes.
+"""Speed of the software device's executor: every kernel of bench/workloads.h as whole processes, on one thread and on
+two, on each instruction set this CPU has, beside the same arithmetic as plain C loops (bench/plain.c). Medians of RUNS
+processes.
 
-    G/s      10^9 thread-instructions over CPU seconds of the whole process: start, loading, inputs, launches; one thread
-    2nd      what the second thread brings: CPU seconds of one thread over those of the busier of two. CPU seconds, because a machine
-             that does other work as well would hide it; the same by the clock on the wall is in the file as ….second_core_wall
+    G/s      10^9 thread-instructions over CPU seconds of the whole process: start, loading, inputs, launches; one
+             thread
+    2nd      what the second thread brings: CPU seconds of one thread over those of the busier of two. CPU seconds,
+             because a machine that does other work as well would hide it; the same by the clock on the wall is in the
+             file as ….second_core_wall
     plain    one thread of the device over plain C, time for the same work
     check    the sums of the results agree with plain C's
 
@@ -33,17 +36,21 @@ o = results.options(p)
 def process(program, *args, **env):
     """One process: what it printed, and its CPU seconds and wall-clock seconds."""
     before, start = os.times(), time.monotonic()
-    done = subprocess.run([os.path.join(o.build, "bench", program), *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
+    done = subprocess.run([os.path.join(o.build, "bench", program), *args], stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, text=True,
                           check=True, env={**os.environ, "DOVETAIL_SOURCE": results.ROOT, **env})
     wall, after = time.monotonic() - start, os.times()
-    return done.stdout, after.children_user + after.children_system - before.children_user - before.children_system, wall
+    return (done.stdout, after.children_user + after.children_system - before.children_user - before.children_system,
+            wall)
 
 
 def measure(name, isa, threads, scale, runs):
-    """Rates of `runs` processes, and of the last: the object it printed, CPU seconds of its busier thread, wall seconds."""
+    """Rates of `runs` processes, and of the last: the object it printed, CPU seconds of its busier thread, wall
+    seconds."""
     rates, busiest, walls = [], [], []
     for _ in range(runs):
-        text, cpu, _ = process("bench-softgpu", name, str(scale), DOVETAIL_SOFTGPU_ISA=isa, DOVETAIL_SOFTGPU_THREADS=str(threads))
+        text, cpu, _ = process("bench-softgpu", name, str(scale), DOVETAIL_SOFTGPU_ISA=isa,
+                               DOVETAIL_SOFTGPU_THREADS=str(threads))
         r = json.loads(text)
         rates.append(r["instructions"] / cpu * 1e-9)
         busiest.append(max(r["cpu"]) / r["times"])
@@ -53,7 +60,8 @@ def measure(name, isa, threads, scale, runs):
 
 def agree(name, device, plain):
     over = [r["times"] if name in ("saxpy", "histogram") else 1 for r in (device, plain)]  # these two add up
-    return all(abs(a / over[0] - b / over[1]) <= 1e-4 * max(1, abs(b / over[1])) for a, b in zip(device["sum"], plain["sum"]))
+    return all(abs(a / over[0] - b / over[1]) <= 1e-4 * max(1, abs(b / over[1]))
+               for a, b in zip(device["sum"], plain["sum"]))
 
 
 def figure(name, values):
@@ -71,7 +79,8 @@ runs = 1 if o.quick else RUNS
 source = open(os.path.join(results.ROOT, "bench/workloads.h"), encoding="utf-8").read()
 names = o.kernel or re.findall(r"X\((\w+), \d+, \d+\)", source)
 figures, wrong = [], []
-print(f"{results.cpu()}, load {os.getloadavg()[0]:.1f}; G/s: 10^9 thread-instructions a second and core, medians of {runs} processes")
+print(f"{results.cpu()}, load {os.getloadavg()[0]:.1f}; G/s: 10^9 thread-instructions a second and core, medians of "
+      f"{runs} processes")
 print(f"{'kernel':11}{'Ginstr':>8}" + "".join(f"{i + ' G/s':>9}" for i in isas) + f"{'2nd':>8}{'plain':>8}  check")
 for name in names:
     plain = [json.loads(process("bench-plain", name, "1")[0]) for _ in range(runs)]

@@ -1,7 +1,9 @@
-"""tests/ptx on a device: reads the RUN cases (directives as in the head of tests/ptx/run.c), has bench-gpu run them, compares.
+"""tests/ptx on a device: reads the RUN cases (directives as in the head of tests/ptx/run.c), has bench-gpu run them,
+compares.
 
-A case's result on the device is `equal` to the software device's, or `within` the bounds that its OUT lines give round the manual's result, or it `differs`. Faults are left
-out (on a GPU they end the context), so are cases with a limit of instructions. What the driver's compiler refuses for this architecture is counted as `refused`.
+A case's result on the device is `equal` to the software device's, or `within` the bounds that its OUT lines give round
+the manual's result, or it `differs`. Faults are left out (on a GPU they end the context), so are cases with a limit of
+instructions. What the driver's compiler refuses for this architecture is counted as `refused`.
 """
 import json
 import math
@@ -81,7 +83,8 @@ def read(path):
         word, _, rest = line.partition(" ")
         w = rest.split()
         if word == "RUN" and w:
-            case = {"entry": w[0], "grid": [1, 1, 1], "block": [1, 1, 1], "cluster": [0, 0, 0], "shared": 0, "args": [], "outs": [], "names": {}, "skip": False}
+            case = {"entry": w[0], "grid": [1, 1, 1], "block": [1, 1, 1], "cluster": [0, 0, 0], "shared": 0, "args": [],
+                    "outs": [], "names": {}, "skip": False}
             for o in w[1:]:
                 key, _, v = o.partition("=")
                 if key in ("grid", "block", "cluster"):
@@ -134,7 +137,8 @@ def entries(text):
 
 
 def module(text, where, keep, target):
-    """The text with only the entries `keep`; the others' lines stay, empty, so that the compiler's line numbers hold."""
+    """The text with only the entries `keep`; the others' lines stay, empty, so that the compiler's line numbers
+    hold."""
     lines = text.split("\n")
     for name, (a, b) in where.items():
         if name not in keep:
@@ -151,12 +155,14 @@ def run(build, spec, text, cases, target, tmp, tag, deadline):
     while left and n < 40 and time.monotonic() < deadline:
         n += 1
         keep = {c["entry"] for c in left}
-        doc = {"ptx": module(text, where, keep, target), "cases": [{k: c[k] for k in ("i", "entry", "grid", "block", "cluster", "shared", "args")} |
+        doc = {"ptx": module(text, where, keep, target),
+               "cases": [{k: c[k] for k in ("i", "entry", "grid", "block", "cluster", "shared", "args")} |
                                                                    {"out": [o[0] for o in c["outs"]]} for c in left]}
         path = os.path.join(tmp, f"{tag}.json")
         with open(path, "w", encoding="utf-8") as f:
             f.write(json.dumps(doc) + "\n")
-        _, out, _ = process.run([os.path.join(build, "bench/bench-gpu"), "cases", spec, path], max(5, min(90, deadline - time.monotonic())))
+        _, out, _ = process.run([os.path.join(build, "bench/bench-gpu"), "cases", spec, path],
+                                max(5, min(90, deadline - time.monotonic())))
         whole, before = None, len(got)
         for line in out.splitlines():
             try:
@@ -202,7 +208,8 @@ def within(out, hexes):
 
 
 def compare(build, spec, files, seconds, arch=None, jobs=None):
-    """Everything in `files`; arch: the GPU's target, None where the software device is compared with the cases' own results."""
+    """Everything in `files`; arch: the GPU's target, None where the software device is compared with the cases' own
+    results."""
     deadline = time.monotonic() + seconds
     sums = {"cases": 0, "equal": 0, "within": 0, "differs": 0, "refused": 0, "error": 0, "cut": 0}
     wrong, work = [], []
@@ -214,7 +221,8 @@ def compare(build, spec, files, seconds, arch=None, jobs=None):
         def one(item):
             path, text, cases, k = item
             tag = f"{os.path.basename(path)}-{k}"
-            model = "soft:b200" if re.search(r"(?m)^\s*\.target\s+sm_1", text) else "soft:h200"  # one that takes this target
+            # one that takes this target
+            model = "soft:b200" if re.search(r"(?m)^\s*\.target\s+sm_1", text) else "soft:h200"
             soft, unknown = run(build, model, text, cases, None, tmp, tag + "-soft", deadline)
             real, refused = run(build, spec, text, cases, arch, tmp, tag, deadline) if arch else (soft, unknown)
             return path, cases, soft, real, refused
@@ -235,6 +243,8 @@ def compare(build, spec, files, seconds, arch=None, jobs=None):
                         state = "differs"
                     sums[state] += 1
                     if state in ("differs", "error") and len(wrong) < 100:
-                        what = list(r) if isinstance(r, tuple) else next((f"{o[1]}: {h[:96]} not {o[4].hex()[:96]}" for o, h in zip(c["outs"], r or []) if not within(o, h)), "")
-                        wrong.append({"file": os.path.basename(path), "entry": c["entry"], "state": state, "what": what})
+                        what = list(r) if isinstance(r, tuple) else next((f"{o[1]}: {h[:96]} not {o[4].hex()[:96]}"
+                            for o, h in zip(c["outs"], r or []) if not within(o, h)), "")
+                        wrong.append({"file": os.path.basename(path), "entry": c["entry"], "state": state,
+                                      "what": what})
     return sums, wrong

@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Everything that needs a real GPU, in sections; ./dev gpu runs it. The software device stands in with --device soft, in modelled times.
+"""Everything that needs a real GPU, in sections; ./dev gpu runs it. The software device stands in with --device soft,
+in modelled times.
 
 usage: gpu.py --build DIR --out DIR [--device SPEC] [--seconds N] [--short] [SECTION…]
 
-The results file OUT/GPU-DATE.json (docs/CONTRACT.md §7) is written anew after every section and every graph, so that a run which is cut off still
-tells. `sections` says of each how it went: done, cut (its time was up: what is missing is named), failed. Noisy measurements stand under `refused`,
-never under `plans`. Sections, the most important first; each has a share of the time and leaves what it does not use to the later ones:
+The results file OUT/GPU-DATE.json (docs/CONTRACT.md §7) is written anew after every section and every graph, so that a
+run which is cut off still tells. `sections` says of each how it went: done, cut (its time was up: what is missing is
+named), failed. Noisy measurements stand under `refused`, never under `plans`. Sections, the most important first; each
+has a share of the time and leaves what it does not use to the later ones:
 
   smoke    driver, memory, JIT, a fault, a hang, CUPTI, counters, NVML
   costs    launch, event, block start, bandwidths, rates: the model's figures, fitted (dovetail devices --calibrate)
-  graphs   each corpus graph planned on the device; original against plan bitwise with delayed blocks; streams, CUDA graph, plan; warm and cold
+  graphs   each corpus graph planned on the device; original against plan bitwise with delayed blocks; streams, CUDA
+           graph, plan; warm and cold
   maps     block maps by instrumented PTX on the device against the software device's
   model    modelled against measured times of kernels and passes, with the stock figures and the fitted ones
   cases    every case of tests/ptx against the software device
@@ -34,7 +37,8 @@ import results
 import sweep
 
 ROOT = results.ROOT
-SHARE = {"smoke": 0.08, "costs": 0.06, "graphs": 0.34, "maps": 0.10, "model": 0.08, "cases": 0.16, "onoff": 0.10, "torch": 0.08}
+SHARE = {"smoke": 0.08, "costs": 0.06, "graphs": 0.34, "maps": 0.10, "model": 0.08, "cases": 0.16, "onoff": 0.10,
+         "torch": 0.08}
 SHORT = ["pointwise", "mlp", "rows"]
 
 
@@ -56,7 +60,8 @@ class Run:
         self.end = self.start + o.seconds
         self.tmp = tempfile.mkdtemp(prefix="dovetail-gpu.")
         self.planned, self.until, self.budget = {}, self.end, 3
-        self.doc = {"date": f"{datetime.date.today()}", "commit": results.commit(), "host": {"cpu": results.cpu(), "cores": os.cpu_count()}, "gpu": None,
+        self.doc = {"date": f"{datetime.date.today()}", "commit": results.commit(),
+                    "host": {"cpu": results.cpu(), "cores": os.cpu_count()}, "gpu": None,
                     "plans": [], "maps": [], "model": [], "figures": [], "refused": [], "sections": {}}
         self.kind, self.arch, self.counters = "", "", False
         self.path = os.path.join(o.out, f"no-gpu-{datetime.date.today()}.json")  # until smoke knows its name
@@ -70,7 +75,9 @@ class Run:
         os.makedirs(folder)
         for script in sorted(glob.glob(f"{ROOT}/tests/ptx/gen/*.py")):
             if re.search(r"from casefile import .*\bmain\b", open(script, encoding="utf-8").read()):
-                self.writers.append(subprocess.Popen([sys.executable, "-B", script, f"{folder}/{os.path.basename(script)[:-3]}.ptx"], stdin=subprocess.DEVNULL))
+                self.writers.append(subprocess.Popen([sys.executable, "-B", script,
+                                                      f"{folder}/{os.path.basename(script)[:-3]}.ptx"],
+                                                     stdin=subprocess.DEVNULL))
 
     # -- running things ------------------------------------------------------------------------------------------------
     def left(self):
@@ -86,7 +93,9 @@ class Run:
         if status is None and self.left() < 1 and not doc:
             raise Cut
         if not isinstance(doc, dict):
-            return None, f"no answer in {most} s" if status is None else f"killed by signal {-status}: {err.strip()[-300:]}" if status < 0 else f"exit status {status}: {err.strip()[-300:]}"
+            return (None, f"no answer in {most} s" if status is None
+                    else f"killed by signal {-status}: {err.strip()[-300:]}" if status < 0
+                    else f"exit status {status}: {err.strip()[-300:]}")
         if "error" in doc or (status and "code" in doc):
             return None, json.dumps(doc)[:400]
         return doc, ""
@@ -95,7 +104,8 @@ class Run:
         return self.call(os.path.join(self.o.build, "bench/bench-gpu"), *args, env=env, most=most)
 
     def dovetail(self, *args, device=None, env=None, most=120):
-        return self.call(os.path.join(self.o.build, "client/dovetail"), *args, "--local", "--json", "--device", device or self.o.device, "--cache",
+        return self.call(os.path.join(self.o.build, "client/dovetail"), *args, "--local", "--json", "--device",
+                         device or self.o.device, "--cache",
                          os.path.join(self.tmp, "cache.db"), env=env, most=most)
 
     # -- results -------------------------------------------------------------------------------------------------------
@@ -116,7 +126,9 @@ class Run:
         self.doc["figures"].append(f)
 
     def section(self, name):
-        self.until = min(self.end, max(time.monotonic(), self.start + self.o.seconds * sum(v for k, v in SHARE.items() if list(SHARE).index(k) <= list(SHARE).index(name))))
+        self.until = min(self.end, max(time.monotonic(),
+                                       self.start + self.o.seconds * sum(v for k, v in SHARE.items()
+                                         if list(SHARE).index(k) <= list(SHARE).index(name))))
         s = {"state": "done"}
         self.doc["sections"][name] = s
         start = time.monotonic()
@@ -146,7 +158,8 @@ class Run:
         self.kind, self.arch, self.about = d["kind"], d["arch"], d
         self.doc["device"] = {k: d[k] for k in ("name", "kind", "arch", "sms")}
         if self.kind == "cuda":
-            self.doc["gpu"] = {"name": d["name"], "driver": d["driver"], "sharing": d["sharing"], "state": doc["state"], "nvrtc": doc["nvrtc"]}
+            self.doc["gpu"] = {"name": d["name"], "driver": d["driver"], "sharing": d["sharing"], "state": doc["state"],
+                               "nvrtc": doc["nvrtc"]}
         slug = re.sub(r"[^a-z0-9]+", "-", d["name"].lower()).strip("-")
         self.path = os.path.join(self.o.out, f"{slug}-{datetime.date.today()}.json")
         self.write()
@@ -159,7 +172,8 @@ class Run:
             s[what] = r or {"reason": why}
             print(f"   {what}: {json.dumps(s[what])[:150]}")
         self.counters = "reason" not in s["counters"]
-        if "reason" in s["cupti"] and self.kind == "cuda":  # what does not work in one launch is not tried again in each measurement
+        # what does not work in one launch is not tried again in each measurement
+        if "reason" in s["cupti"] and self.kind == "cuda":
             os.environ["DOVETAIL_CUPTI"] = "off"
             bad.append("CUPTI traces no launch")
         if bad:
@@ -176,8 +190,10 @@ class Run:
         print("   " + doc["figures"])
 
     def corpus(self):
-        names = SHORT if self.o.short else [os.path.basename(os.path.dirname(g)) for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
-        return [(n, f"{ROOT}/tests/corpus/{n}/graph.json") for n in names if os.path.exists(f"{ROOT}/tests/corpus/{n}/graph.json")]
+        names = SHORT if self.o.short else [os.path.basename(os.path.dirname(g))
+                                            for g in sorted(glob.glob(f"{ROOT}/tests/corpus/*/graph.json"))]
+        return [(n, f"{ROOT}/tests/corpus/{n}/graph.json") for n in names
+                if os.path.exists(f"{ROOT}/tests/corpus/{n}/graph.json")]
 
     def plan(self, name, graph, *options, env=None):
         out = os.path.join(self.tmp, name)
@@ -195,13 +211,18 @@ class Run:
         if not r["bitwise"]:
             s["wrong"].append({"graph": name, "why": r["differs"]})
         warm = r["warm"]
-        row = {"graph": name, "method": warm["plan"]["method"], "baseline_us": warm["baseline"]["time_us"]["median"], "plan_us": warm["plan"]["time_us"]["median"],
-               "launches": r["launches"], "plan_launches": r["plan_launches"], "bitwise": r["bitwise"], "streams_us": warm["streams"]["time_us"]["median"],
+        row = {"graph": name, "method": warm["plan"]["method"], "baseline_us": warm["baseline"]["time_us"]["median"],
+               "plan_us": warm["plan"]["time_us"]["median"],
+               "launches": r["launches"], "plan_launches": r["plan_launches"], "bitwise": r["bitwise"],
+               "streams_us": warm["streams"]["time_us"]["median"],
                "baseline_ci_us": [warm["baseline"]["time_us"]["lo"], warm["baseline"]["time_us"]["hi"]],
-               "plan_ci_us": [warm["plan"]["time_us"]["lo"], warm["plan"]["time_us"]["hi"]], "speedup": warm["baseline"]["time_us"]["median"] / max(warm["plan"]["time_us"]["median"], 1e-9), "events_ratio": warm["plan"]["ratio"]["median"],
+               "plan_ci_us": [warm["plan"]["time_us"]["lo"], warm["plan"]["time_us"]["hi"]],
+               "speedup": warm["baseline"]["time_us"]["median"] / max(warm["plan"]["time_us"]["median"], 1e-9),
+               "events_ratio": warm["plan"]["ratio"]["median"],
                "tracing_overhead": warm["plan"]["tracing_overhead"]}
         if "cold" in r:
-            row["cold_baseline_us"], row["cold_plan_us"] = (r["cold"][k]["time_us"]["median"] for k in ("baseline", "plan"))
+            row["cold_baseline_us"], row["cold_plan_us"] = (r["cold"][k]["time_us"]["median"]
+                                                            for k in ("baseline", "plan"))
         for key, document in (("counters", path), ("plan_counters", plan)) if self.counters else ():
             c, why = self.tool("counters", self.o.device, document, most=30)
             row[key] = c or {"reason": why}
@@ -210,8 +231,10 @@ class Run:
         else:
             self.doc["refused"].append({**row, "why": warm["why"]})
         note = "" if warm["publish"] else f"  NOISY: {warm['why']}"
-        print(f"   {name:20} {row['launches']:2} -> {row['plan_launches']:<2} streams {row['streams_us']:8.2f}  graph {row['baseline_us']:8.2f}  plan {row['plan_us']:8.2f} us "
-              f"{row['speedup']:5.2f}x  {row['method']}  {'same bytes' if r['bitwise'] else 'DIFFERS: ' + r['differs']}{note}", flush=True)
+        print(f"   {name:20} {row['launches']:2} -> {row['plan_launches']:<2} streams {row['streams_us']:8.2f}  graph "
+              f"{row['baseline_us']:8.2f}  plan {row['plan_us']:8.2f} us "
+              f"{row['speedup']:5.2f}x  {row['method']}  "
+              f"{'same bytes' if r['bitwise'] else 'DIFFERS: ' + r['differs']}{note}", flush=True)
         return r
 
     def graphs(self, s):
@@ -256,7 +279,8 @@ class Run:
                 s["wrong"].append({"graph": name, "why": "other maps than the software device's"})
             for r, device in ((real, self.kind), (soft, "soft")):
                 if r is real or self.kind == "cuda":
-                    self.doc["maps"].append({"graph": name, "device": device, "analysis_us": r["analysis_us"], "plain_run_us": r["plain_run_us"], "summary_us": r["summary_us"],
+                    self.doc["maps"].append({"graph": name, "device": device, "analysis_us": r["analysis_us"],
+                                             "plain_run_us": r["plain_run_us"], "summary_us": r["summary_us"],
                                              "equal": real["edges"] == soft["edges"]})
             self.write()
         if s["wrong"]:
@@ -264,7 +288,8 @@ class Run:
 
     def model(self, s):
         fitted = self.doc["sections"].get("costs", {}).get("figures", "")
-        model = "soft:h200" if self.kind == "cuda" else self.o.device if self.o.device.startswith("soft:") else "soft:h200"
+        model = ("soft:h200" if self.kind == "cuda" else self.o.device if self.o.device.startswith("soft:")
+                 else "soft:h200")
         pairs = {"stock": [], "fitted": []}
         passes = {"stock": [], "fitted": []}
         rows = {}
@@ -281,7 +306,9 @@ class Run:
                     passes[which].append((a["time_us"]["median"], b["time_us"]["median"]))
                     for x, y in zip(a["steps"], b["steps"]):
                         pairs[which].append((x["us"], y["us"]))
-                        row = rows.setdefault((name, arm, x["name"]), {"name": f"{name}.{arm}.{x['name']}", "measured_us": x["us"], "modeled_us": y["us"]})
+                        row = rows.setdefault((name, arm, x["name"]),
+                                              {"name": f"{name}.{arm}.{x['name']}", "measured_us": x["us"],
+                                               "modeled_us": y["us"]})
                         row["modeled_us" if which == "stock" else "fitted_us"] = y["us"]
             self.doc["model"] = list(rows.values())
         for which in pairs:
@@ -291,10 +318,12 @@ class Run:
                     continue
                 error = statistics.median(abs(b - a) / a for a, b in p)
                 rho = spearman([a for a, _ in p], [b for _, b in p])
-                s[f"{which}_{what}"] = {"n": len(p), "median_error": error, "rank_correlation": rho, "median_ratio": statistics.median(b / a for a, b in p)}
+                s[f"{which}_{what}"] = {"n": len(p), "median_error": error, "rank_correlation": rho,
+                                        "median_ratio": statistics.median(b / a for a, b in p)}
                 self.figure(f"model.{which}.{what}.median_error", round(error, 4), runs=len(p))
                 self.figure(f"model.{which}.{what}.rank_correlation", round(rho, 4), runs=len(p))
-                print(f"   {which} figures, {what}: median error {100 * error:.1f} %, rank correlation {rho:.3f} ({len(p)})")
+                print(f"   {which} figures, {what}: median error {100 * error:.1f} %, rank correlation {rho:.3f} "
+                      f"({len(p)})")
         if s.get("wrong"):
             s["state"], s["why"] = "failed", ", ".join(w["graph"] for w in s["wrong"])
 
@@ -306,8 +335,10 @@ class Run:
                 raise Cut from None
         files = sorted(glob.glob(f"{ROOT}/tests/ptx/*.ptx")) + sorted(glob.glob(f"{self.o.build}/tests/ptx/*.ptx"))
         if self.o.short:
-            files = [f for f in files if os.path.basename(f) in ("warp.ptx", "cluster.ptx", "approx.ptx", "integer.ptx", "sm100.ptx")]
-        target = self.arch + ("a" if self.arch in ("sm_90", "sm_100", "sm_103", "sm_120") else "") if self.kind == "cuda" else None
+            files = [f for f in files if os.path.basename(f) in ("warp.ptx", "cluster.ptx", "approx.ptx", "integer.ptx",
+                                                                 "sm100.ptx")]
+        target = self.arch + ("a" if self.arch in ("sm_90", "sm_100", "sm_103", "sm_120")
+                              else "") if self.kind == "cuda" else None
         s["sums"], s["wrong"] = cases.compare(self.o.build, self.o.device, files, max(5, self.left() - 3), target)
         print("   " + ", ".join(f"{v} {k}" for k, v in s["sums"].items()))
         for w in s["wrong"][:10]:
@@ -328,9 +359,12 @@ class Run:
                 off = self.tool("graph", self.o.device, path, other, "0", most=60)[0] if other else None
                 if off:
                     occupancy = [x["blocks_per_sm"] for x in r["warm"]["plan"]["steps"]]
-                    s["rows"].append({"graph": name, "kind": kind, "on_us": r["warm"]["plan"]["time_us"]["median"], "off_us": off["warm"]["plan"]["time_us"]["median"],
-                                      "publish": r["warm"]["publish"] and off["warm"]["publish"], "blocks_per_sm": occupancy})
-                    print(f"   {kind} in {name}: on {s['rows'][-1]['on_us']:.2f}, off {s['rows'][-1]['off_us']:.2f} us; blocks per SM {occupancy}")
+                    s["rows"].append({"graph": name, "kind": kind, "on_us": r["warm"]["plan"]["time_us"]["median"],
+                                      "off_us": off["warm"]["plan"]["time_us"]["median"],
+                                      "publish": r["warm"]["publish"] and off["warm"]["publish"],
+                                      "blocks_per_sm": occupancy})
+                    print(f"   {kind} in {name}: on {s['rows'][-1]['on_us']:.2f}, off {s['rows'][-1]['off_us']:.2f} "
+                          f"us; blocks per SM {occupancy}")
         self.sweep(s)
 
     def sweep(self, s):
@@ -344,12 +378,17 @@ class Run:
                 r, why = self.tool("graph", self.o.device, off, on, "4", most=60)
                 row = {"graph": "sweep", "kind": kind}
                 if r:
-                    row |= {"blocks_per_sm": [x["blocks_per_sm"] for x in r["warm"]["plan"]["steps"]] or [per_sm], "bitwise": r["bitwise"]}
+                    row |= {"blocks_per_sm": [x["blocks_per_sm"] for x in r["warm"]["plan"]["steps"]] or [per_sm],
+                            "bitwise": r["bitwise"]}
                     for state in ("warm", "cold"):
                         if state in r:
                             cold = "cold_" if state == "cold" else ""
-                            row |= {f"{cold}off_us": r[state]["baseline"]["time_us"]["median"], f"{cold}on_us": r[state]["plan"]["time_us"]["median"], f"{cold}publish": r[state]["publish"]}
-                    print(f"   {kind}, {per_sm} blocks per SM: " + ", ".join(f"{k[:-3].replace('_', ' ')} {v:.2f} us" for k, v in row.items() if k.endswith("_us")))
+                            row |= {f"{cold}off_us": r[state]["baseline"]["time_us"]["median"],
+                                    f"{cold}on_us": r[state]["plan"]["time_us"]["median"],
+                                    f"{cold}publish": r[state]["publish"]}
+                    print(f"   {kind}, {per_sm} blocks per SM: "
+                          + ", ".join(f"{k[:-3].replace('_', ' ')} {v:.2f} us" for k, v in row.items()
+                                      if k.endswith("_us")))
                     if not r["bitwise"]:
                         s.setdefault("wrong", []).append({"graph": f"{kind}, {per_sm}", "why": r["differs"]})
                 else:
@@ -391,7 +430,8 @@ def spearman(x, y):
         return r
     a, b = ranks(x), ranks(y)
     m = (len(a) - 1) / 2
-    top, one, two = sum((p - m) * (q - m) for p, q in zip(a, b)), sum((p - m) ** 2 for p in a), sum((q - m) ** 2 for q in b)
+    top, one, two = sum((p - m) * (q - m) for p, q in zip(a, b)), sum((p - m) ** 2 for p in a), sum((q - m) ** 2
+        for q in b)
     return top / (one * two) ** 0.5 if one and two else 0.0
 
 

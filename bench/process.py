@@ -1,4 +1,5 @@
-"""Running a program that may hang where nothing reaches it: killed with all that it started at its time limit, and left behind if even that does not end it.
+"""Running a program that may hang where nothing reaches it: killed with all that it started at its time limit, and left
+behind if even that does not end it.
 
 Its output goes into files: a pipe would be waited for as long as anything that it started holds the other end.
 """
@@ -11,7 +12,8 @@ import tempfile
 def run(command, seconds, env=None):
     """(exit status, negative for a signal, or None: the time was up; stdout; stderr)"""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, env={**os.environ, **(env or {})}, start_new_session=True)
+        p = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=err,
+                             env={**os.environ, **(env or {})}, start_new_session=True)
         try:
             status = p.wait(seconds)
         except subprocess.TimeoutExpired:

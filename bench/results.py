@@ -26,7 +26,8 @@ def options(parser):
 
 def cpu():
     try:
-        return next(l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8") if l.startswith("model name"))
+        return next(l.split(":", 1)[1].strip() for l in open("/proc/cpuinfo", encoding="utf-8")
+                    if l.startswith("model name"))
     except (OSError, StopIteration):
         return platform.machine()
 
@@ -34,7 +35,8 @@ def cpu():
 def commit():
     """The short hash; of a tree without git, what ./dev gpu --pack wrote beside the libraries."""
     try:
-        git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False).stdout.strip()
+        git = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True,
+                             check=False).stdout.strip()
     except OSError:
         git = ""
     if not git and os.path.exists(f"{ROOT}/.gpu/COMMIT"):

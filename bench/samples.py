@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Puts the figures of a run of bench-plans.py into docs/SAMPLES.md, between `<!-- figures NAME -->` and `<!-- end -->`.
 
-`NAME` is a sample: its times on each device model, and what became of each rewrite on the last of them; or `all`: one table of all.
+`NAME` is a sample: its times on each device model, and what became of each rewrite on the last of them; or `all`: one
+table of all.
 
 usage: samples.py [bench/results/plans-….json]      default: the newest
 """
@@ -34,21 +35,25 @@ def times(x):
 
 
 def sample(runs):
-    out = ["| device model | baseline, modeled | plan, modeled | faster | launches | planned in |", "|---|---|---|---|---|---|"]
+    out = ["| device model | baseline, modeled | plan, modeled | faster | launches | planned in |",
+           "|---|---|---|---|---|---|"]
     for x in runs:
         out.append(f"| {x['device'].split(':')[-1]} | {x['baseline_us']:.2f} us | {x['plan_us']:.2f} us | {ratio(x)} | "
                    f"{x['launches']} → {x['plan_launches']} | {x['planning_s']:.1f} s |")
     last = runs[-1]
-    out += ["", f"| on {last['device'].split(':')[-1]} | level | launches | verdict | times, reason |", "|---|---|---|---|---|"]
+    out += ["", f"| on {last['device'].split(':')[-1]} | level | launches | verdict | times, reason |",
+            "|---|---|---|---|---|"]
     order = {"kept": 0, "dropped": 1, "refused": 2}
     for x in sorted(last["rewrites"], key=lambda r: order[r["verdict"]]):
-        out.append(f"| {x['kind']} | {x.get('level') or ''} | {' + '.join(x['launches'])} | {x['verdict']} | {times(x)} |")
+        out.append(f"| {x['kind']} | {x.get('level') or ''} | {' + '.join(x['launches'])} | {x['verdict']} | "
+                   f"{times(x)} |")
     return out
 
 
 def table(plans, names):
     devices = list(dict.fromkeys(x["device"] for x in plans))
-    out = ["| sample | " + " | ".join(f"{d.split(':')[-1]}: us, modeled" for d in devices) + " | kept on " + devices[-1].split(":")[-1] + " |",
+    out = ["| sample | " + " | ".join(f"{d.split(':')[-1]}: us, modeled" for d in devices) + " | kept on "
+           + devices[-1].split(":")[-1] + " |",
            "|---|" + "---|" * (len(devices) + 1)]
     for n in names:
         mine = [x for x in plans if x["graph"] == n]
@@ -57,7 +62,8 @@ def table(plans, names):
             if r["verdict"] == "kept":
                 k = r["kind"] + ("/" + r["level"] if r.get("level") else "")
                 kept[k] = kept.get(k, 0) + 1
-        out.append(f"| {n} | " + " | ".join(f"{x['baseline_us']:.2f} → {x['plan_us']:.2f} ({ratio(x)})" for x in mine) + " | " +
+        out.append(f"| {n} | " + " | ".join(f"{x['baseline_us']:.2f} → {x['plan_us']:.2f} ({ratio(x)})" for x in mine)
+                   + " | " +
                    (", ".join(f"{v} {k}" for k, v in kept.items()) or "nothing") + " |")
     return out
 

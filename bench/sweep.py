@@ -1,11 +1,14 @@
-"""What L2 prefetch and programmatic launch are worth by how many blocks an SM holds: graphs made for it, the same work with and without.
+"""What L2 prefetch and programmatic launch are worth by how many blocks an SM holds: graphs made for it, the same work
+with and without.
 
-Blocks of 256 threads, one wave of them; dynamic shared memory that nobody touches sets how many fit an SM. Both documents of a pair compute the same bytes (bench-gpu compares).
+Blocks of 256 threads, one wave of them; dynamic shared memory that nobody touches sets how many fit an SM. Both
+documents of a pair compute the same bytes (bench-gpu compares).
 
-  programmatic-launch   eight launches in a row, each computes something of its own, waits (griddepcontrol.wait), then adds what the one before left. Off: the same
-                        kernels, launched without the attribute.
-  prefetch              a launch that computes, then one that reads 16 MB of weights. On: the first asks the L2 for them, a line a thread. Matters where they are not in
-                        the L2 yet, so the times with an overwritten L2 count.
+  programmatic-launch   eight launches in a row, each computes something of its own, waits (griddepcontrol.wait), then
+                        adds what the one before left. Off: the same kernels, launched without the attribute.
+  prefetch              a launch that computes, then one that reads 16 MB of weights. On: the first asks the L2 for
+                        them, a line a thread. Matters where they are not in the L2 yet, so the times with an
+                        overwritten L2 count.
 """
 import json
 
@@ -72,15 +75,20 @@ def pair(kind, arch, sms, shared_sm, reserved, per_sm):
         buffers = {"b0": {"bytes": blocks * THREADS * 4, "role": "input", "fill": fill(1)}}
         for k in range(1, CHAIN + 1):
             buffers[f"b{k}"] = {"bytes": blocks * THREADS * 4, "role": "output" if k == CHAIN else "intermediate"}
-        steps = lambda on: [{"name": f"link{k}", "entry": "link", **geometry, "args": [{"buffer": f"b{k}"}, {"buffer": f"b{k + 1}"}], "programmatic": bool(on and k)} for k in range(CHAIN)]
+        steps = lambda on: [{"name": f"link{k}", "entry": "link", **geometry,
+                             "args": [{"buffer": f"b{k}"}, {"buffer": f"b{k + 1}"}], "programmatic": bool(on and k)}
+                            for k in range(CHAIN)]
         text = {False: chain(arch), True: chain(arch)}
     else:
-        buffers = {"w": {"bytes": WEIGHTS, "role": "weight", "fill": fill(1)}, "y": {"bytes": blocks * THREADS * 4, "role": "intermediate"},
+        buffers = {"w": {"bytes": WEIGHTS, "role": "weight", "fill": fill(1)},
+                   "y": {"bytes": blocks * THREADS * 4, "role": "intermediate"},
                    "z": {"bytes": blocks * THREADS * 4, "role": "output"}}
         args = lambda *names: [{"buffer": n} for n in names]
-        steps = lambda on: [{"name": "compute", "entry": "compute", **geometry, "args": args("w", "y")}, {"name": "gather", "entry": "gather", **geometry, "args": args("w", "y", "z")}]
+        steps = lambda on: [{"name": "compute", "entry": "compute", **geometry, "args": args("w", "y")},
+                            {"name": "gather", "entry": "gather", **geometry, "args": args("w", "y", "z")}]
         text = {False: reader(False), True: reader(True)}
-    return [{"dovetail": 1, "name": kind, "modules": {"m": {"ptx": text[on]}}, "buffers": buffers, "launches": steps(on)} for on in (False, True)]
+    return [{"dovetail": 1, "name": kind, "modules": {"m": {"ptx": text[on]}}, "buffers": buffers,
+             "launches": steps(on)} for on in (False, True)]
 
 
 def write(folder, kind, *args):

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""The mathematics of four corpus graphs in PyTorch: eager, torch.compile, and eager captured as a CUDA graph; microseconds, medians by events.
+"""The mathematics of four corpus graphs in PyTorch: eager, torch.compile, and eager captured as a CUDA graph;
+microseconds, medians by events.
 
-usage: torch_graphs.py NAME DUMP, where DUMP holds the outputs of `dovetail run NAME --dump DUMP`: times count only where they agree (1e-3).
-Inputs are the graph's own fills (docs/CONTRACT.md §2). Prints a JSON document, and another line with torch.compile's time when that is there.
+usage: torch_graphs.py NAME DUMP, where DUMP holds the outputs of `dovetail run NAME --dump DUMP`: times count only
+where they agree (1e-3). Inputs are the graph's own fills (docs/CONTRACT.md §2). Prints a JSON document, and another
+line with torch.compile's time when that is there.
 """
 import json
 import os

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""count.py LOG EXPECTED: how many tests of a meson run (its testlog.json) passed, failed and were skipped, "N N N" on stdout; what was skipped, and why, on stderr.
+"""count.py LOG EXPECTED: how many tests of a meson run (its testlog.json) passed, failed and were skipped, "N N N" on
+stdout; what was skipped, and why, on stderr.
 
-A test is a program as meson runs it. One that left no result counts as failed. A case that a program skips inside (cmocka's skip() by tests/skip.h, unittest's skipTest)
-counts as skipped too, beside the program, which passed with its other cases: nothing that did not run looks as if it had.
+A test is a program as meson runs it. One that left no result counts as failed. A case that a program skips inside
+(cmocka's skip() by tests/skip.h, unittest's skipTest) counts as skipped too, beside the program, which passed with its
+other cases: nothing that did not run looks as if it had.
 """
 import json
 import re

@@ -1,4 +1,5 @@
-"""The graphs whose analysis is timed, as documents: graphs() gives {name: document}, made for each run; nothing is stored."""
+"""The graphs whose analysis is timed, as documents: graphs() gives {name: document}, made for each run; nothing is
+stored."""
 import os
 
 def source(name):
@@ -20,7 +21,8 @@ class Graph:
     def launch(self, entry, grid, block, *args):
         n = sum(l["entry"] == entry for l in self.doc["launches"])
         pad = lambda v: (list(v) + [1, 1])[:3]
-        self.doc["launches"].append({"name": f"{entry}{n}", "module": "m", "entry": entry, "grid": pad(grid), "block": pad(block),
+        self.doc["launches"].append({"name": f"{entry}{n}", "module": "m", "entry": entry, "grid": pad(grid),
+                                     "block": pad(block),
                                      "args": [{"buffer": a} if isinstance(a, str) else {"i32": a} for a in args]})
 
 
@@ -43,7 +45,8 @@ def gemm32(name, m, n, k):
 def mlp(name, m, k, n):
     """Both products of an MLP, 128 x 128 tiles."""
     g = Graph(name)
-    g.buffer("x", m * k, "input"), g.buffer("w1", k * n, "weight"), g.buffer("h", m * n), g.buffer("w2", n * k, "weight")
+    g.buffer("x", m * k, "input"), g.buffer("w1", k * n, "weight"), g.buffer("h", m * n), g.buffer("w2", n * k,
+        "weight")
     g.buffer("y", m * k, "output")
     g.launch("gemm128", (n // 128, m // 128), (256,), "x", "w1", "h", n, k)
     g.launch("gemm128", (k // 128, m // 128), (256,), "h", "w2", "y", k, n)
@@ -88,11 +91,14 @@ def graphs():
     side, rows = 512, 512
     all_ = [gemm(f"gemm-k{k}", 256, 256, k) for k in (256, 1024, 4096)]
     all_ += [gemm32(f"gemm32-k{k}", 200, 200, k) for k in (256, 1024, 4096)]
-    all_ += [one("layernorm", "layernorm", (rows,), (256,), [("x", rows * 1024), ("g", 1024), ("y", rows * 1024)], 1024),
+    all_ += [one("layernorm", "layernorm", (rows,), (256,), [("x", rows * 1024), ("g", 1024), ("y", rows * 1024)],
+                 1024),
              one("softmax", "softmax", (rows // 8,), (256,), [("x", rows * 1024), ("y", rows * 1024)], rows, 1024),
-             one("conv2d", "conv2d", (4, 4, 32), (16, 16), [("x", 32 * 56 * 56), ("w", 32 * 32 * 9), ("y", 32 * 56 * 56)], 32, 56, 56),
+             one("conv2d", "conv2d", (4, 4, 32), (16, 16),
+                 [("x", 32 * 56 * 56), ("w", 32 * 32 * 9), ("y", 32 * 56 * 56)], 32, 56, 56),
              one("attention", "attention", (4, 4), (64,), [(b, 4 * 256 * 64) for b in "qkvo"], 256),
-             one("transpose-even", "transpose", (side // 32, side // 32), (32, 8), [("x", side * side), ("y", side * side)], side, side),
+             one("transpose-even", "transpose", (side // 32, side // 32), (32, 8),
+                 [("x", side * side), ("y", side * side)], side, side),
              one("transpose-odd", "transpose", (16, 10), (32, 8), [("x", 500 * 300), ("y", 500 * 300)], 300, 500)]
     return all_
 
@@ -106,13 +112,15 @@ def data_dependent():
             ("bins", n // 256, [("ix", n), ("y", 1024)], [n]),
             ("masked", n // 256, [("ix", n), ("x", n), ("y", n)], [n]),
             ("embedding", rows, [("ix", rows), ("x", rows * width), ("y", rows * width)], [rows, width]),
-            ("sparse", n // 32 // 256, [("row", n // 32), ("ix", n), ("v", n), ("x", n // 32), ("y", n // 32)], [n // 32])):
+            ("sparse", n // 32 // 256, [("row", n // 32), ("ix", n), ("v", n), ("x", n // 32), ("y", n // 32)],
+             [n // 32])):
         g = Graph("data-" + name, DATA)
         for b, v in buffers:
             g.buffer(b, v, "output" if b == "y" else "input")
             if b != "y":
                 number = b in ("ix", "row")
-                g.doc["buffers"][b]["fill"] = {"uniform": [0, 1 << 30] if number else [-1, 1], "dtype": "u32" if number else "f32", "seed": 3}
+                g.doc["buffers"][b]["fill"] = {"uniform": [0, 1 << 30] if number else [-1, 1],
+                                               "dtype": "u32" if number else "f32", "seed": 3}
         g.launch(name, (grid,), (256,), *[b for b, _ in buffers], *numbers)
         out.append(g.doc)
     return out

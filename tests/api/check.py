@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Check a document against its schema: check.py FILE|- KIND [--lines] [--open] [--status N].
 
-KIND: graph, analysis, plan, problem, job, event, results; or a component of schema/openapi.json: root, devices, cache, health; or an
-operation and its status, "GET /v1/jobs/{id}" with --status 200: then an undeclared status fails.
---lines: one document a line (NDJSON), each checked. A member that the schema does not declare is an error, except in graphs (where
-unknown members are ignored) and with --open. Exit status 0: all fit; 1: the first faults are printed, one a line; 2: wrong usage.
+KIND: graph, analysis, plan, problem, job, event, results; or a component of schema/openapi.json: root, devices, cache,
+health; or an operation and its status, "GET /v1/jobs/{id}" with --status 200: then an undeclared status fails.
+--lines: one document a line (NDJSON), each checked. A member that the schema does not declare is an error, except in
+graphs (where unknown members are ignored) and with --open. Exit status 0: all fit; 1: the first faults are printed, one
+a line; 2: wrong usage.
 
 As a module: check.faults(document, kind) gives a list of strings.
 """
@@ -22,8 +23,9 @@ COMPONENTS = ("root", "devices", "cache", "health", "figures", "workers")
 
 
 def close(node, inside=False):
-    """No undeclared members: additionalProperties false wherever an object lists its properties. Under allOf, anyOf, oneOf, if, then,
-    not, a part lists only some of them, so unevaluatedProperties is set on the outer schema instead."""
+    """No undeclared members: additionalProperties false wherever an object lists its properties. Under allOf, anyOf,
+    oneOf, if, then, not, a part lists only some of them, so unevaluatedProperties is set on the outer schema
+    instead."""
     if isinstance(node, list):
         for v in node:
             close(v, inside)
@@ -39,12 +41,14 @@ def close(node, inside=False):
             close(v, True)
         elif key not in ("enum", "const", "required", "default"):
             close(v)
-    if not inside and ("properties" in node or (combined and node.get("type") == "object")) and "additionalProperties" not in node:
+    if not inside and ("properties" in node or (combined and node.get("type")
+                                                == "object")) and "additionalProperties" not in node:
         node["unevaluatedProperties"] = False
 
 
 def localize(node, name):
-    """References of one file, rewritten for the bundle: all of schema/ is one document, so that no resolver is needed."""
+    """References of one file, rewritten for the bundle: all of schema/ is one document, so that no resolver is
+    needed."""
     if isinstance(node, list):
         return [localize(v, name) for v in node]
     if not isinstance(node, dict):

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The schemas against documents: samples of every kind fit, each wrong edit of one does not and is found where it is; the graphs of
-tests/corpus fit; the schemas agree with base/err.def and the routes of the service."""
+"""The schemas against documents: samples of every kind fit, each wrong edit of one does not and is found where it is;
+the graphs of tests/corpus fit; the schemas agree with base/err.def and the routes of the service."""
 import copy
 import glob
 import json
@@ -21,8 +21,10 @@ import check  # noqa: E402
 
 SHA = "sha256:" + "0123456789abcdef" * 4
 DEVICE = {"name": "NVIDIA H200 (modeled)", "kind": "soft", "arch": "sm_90", "sms": 132}
-WARNINGS = [{"code": "unknown-member", "message": "a launch has no member \"smem\"", "pointer": "/launches/0/smem", "launch": "gemm0"},
-            {"code": "race", "message": "blocks 0 and 1 both write", "pointer": "/launches/0", "launch": "gemm0", "kernel": "gemm", "buffer": "h", "line": "k.cu:12",
+WARNINGS = [{"code": "unknown-member", "message": "a launch has no member \"smem\"", "pointer": "/launches/0/smem",
+             "launch": "gemm0"},
+            {"code": "race", "message": "blocks 0 and 1 both write", "pointer": "/launches/0", "launch": "gemm0",
+             "kernel": "gemm", "buffer": "h", "line": "k.cu:12",
              "instruction": "PTX line 9: st.global.f32 [%rd1], %f1", "place": "shared tile + 4"}]
 BUFFERS = {
     "x": {"bytes": 64, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 7}},
@@ -34,80 +36,113 @@ KERNEL = {"name": "gemm0", "module": "m", "entry": "gemm", "grid": [12, 2, 1], "
           "args": [{"buffer": "x"}, {"buffer": "h", "offset": 4}, {"i32": -128}, {"f32": 1.5}, {"f32": "0x7fc00000"},
                    {"u64": 18446744073709551615},
                    {"bytes": "0011223344556677", "pointers": [{"at": 0, "buffer": "ix"}]},
-                   {"tensor_map": {"buffer": "x", "tensorDataType": 7, "tensorRank": 1, "globalDim": [4], "globalStrides": [], "boxDim": [4]}}]}
+                   {"tensor_map": {"buffer": "x", "tensorDataType": 7, "tensorRank": 1, "globalDim": [4],
+                                   "globalStrides": [], "boxDim": [4]}}]}
 SAMPLES = {
-    "graph": {"dovetail": 1, "name": "ffn", "modules": {"m": {"cuda": "x", "options": ["--std=c++17"]}, "p": {"ptx": ".version 9.0"}},
+    "graph": {"dovetail": 1, "name": "ffn", "modules": {"m": {"cuda": "x", "options": ["--std=c++17"]},
+                                                        "p": {"ptx": ".version 9.0"}},
               "buffers": BUFFERS, "unknown": 1,
               "launches": [KERNEL, {"memset": {"buffer": "h", "offset": 0, "bytes": 4, "value": 0}},
                            {"copy": {"from": {"buffer": "h"}, "to": {"buffer": "y"}, "bytes": 64}}]},
     "analysis": {"signature": SHA, "device": DEVICE,
                  "launches": [{"name": "gemm0", "blocks": 24, "threads": 256, "registers": 64, "shared_bytes": 8448,
                                "blocks_per_sm": 4, "waves": 1, "idle_slots": 0.95,
-                               "footprints": [{"buffer": "h", "read": [], "write": [[0, [[0, 64], [128, 192, 512, 16]]]], "may_write": []}]}],
+                               "footprints": [{"buffer": "h", "read": [],
+                                               "write": [[0, [[0, 64], [128, 192, 512, 16]]]], "may_write": []}]}],
                  "edges": [{"producer": "gemm0", "consumer": "gemm1", "buffers": ["h"], "hazards": ["raw"],
-                            "classes": ["many-to-many", "partial-independence"], "fan": "many-to-many", "evidence": "proved",
+                            "classes": ["many-to-many", "partial-independence"], "fan": "many-to-many",
+                            "evidence": "proved",
                             "pairs": 288, "components": 2, "producers_per_consumer": {"min": 12, "max": 12},
                             "consumers_per_producer": {"min": 12, "max": 12}, "independent_blocks": 0,
                             "independent_bytes": {"w2": 65536}, "reasons_left_out": 0,
-                            "reasons": [{"of": "evidence", "side": "consumer", "access": "read", "buffer": "h", "kernel": "gemm", "ptx_line": 7,
-                                         "instruction": "ld.global.f32 %f1, [%rd1];", "source": {"module": "m", "line": 3}, "loop": False,
-                                         "why": "address", "from": {"ptx_line": 5}}], "map": {"raw": [[0, [0, 1]]], "war": [], "waw": None}}],
+                            "reasons": [{"of": "evidence", "side": "consumer", "access": "read", "buffer": "h",
+                                         "kernel": "gemm", "ptx_line": 7,
+                                         "instruction": "ld.global.f32 %f1, [%rd1];",
+                                         "source": {"module": "m", "line": 3}, "loop": False,
+                                         "why": "address", "from": {"ptx_line": 5}}],
+                            "map": {"raw": [[0, [0, 1]]], "war": [], "waw": None}}],
                  "warnings": WARNINGS, "warnings_left_out": 3, "warnings_of": SHA},
-    "plan": {"signature": SHA, "device": DEVICE, "toolchain": {"dovetail": "0.1.0", "nvrtc": "13.0", "driver": "soft 13.0"},
+    "plan": {"signature": SHA, "device": DEVICE, "toolchain": {"dovetail": "0.1.0", "nvrtc": "13.0",
+                                                               "driver": "soft 13.0"},
              "baseline": {"time_us": 41.2, "method": "modeled:h200", "launches": 6, "ci95_us": 0.0},
              "optimized": {"time_us": 27.9, "method": "modeled", "launches": 3, "ci95_us": 0.2},
              "rewrites": [{"kind": "block-fusion", "level": "shared", "launches": ["gemm0", "bias"], "verdict": "kept"},
                           {"kind": "split", "launches": ["gemm1"], "verdict": "refused", "reason": "order: x"},
-                          {"kind": "prefetch", "launches": ["gemm1"], "verdict": "dropped", "before_us": 1.0, "after_us": 2.0}],
+                          {"kind": "prefetch", "launches": ["gemm1"], "verdict": "dropped", "before_us": 1.0,
+                           "after_us": 2.0}],
              "assumes": {"align": {"x": 16}, "constant": {"ix": SHA}, "evidence": "observed"},
-             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft", "reverified": "2026-01-01T00:00:00Z"}, "warnings": WARNINGS,
+             "verified": {"bitwise": True, "inputs": 3, "schedules": 8, "device": "soft",
+                          "reverified": "2026-01-01T00:00:00Z"}, "warnings": WARNINGS,
              "checked": {"modes": ["race", "uninit"], "blocks": 4, "of": 24},
-             "modules": {"f0": {"ptx": "x"}}, "scratch": {"t0": {"bytes": 1024, "fill": {"zero": True}}}, "buffers": BUFFERS,
+             "modules": {"f0": {"ptx": "x"}}, "scratch": {"t0": {"bytes": 1024, "fill": {"zero": True}}},
+             "buffers": BUFFERS,
              "launches": [dict(KERNEL, module="f0", cluster=[2, 1, 1], stream=0, after=[], programmatic=False)]},
     "problem": {"type": "about:blank", "title": "the graph document is wrong", "status": 422, "code": "bad-graph",
                 "detail": "member 'bytes' is missing", "pointer": "/buffers/a~1b~0/bytes"},
-    "job": {"id": "1", "state": "done", "want": "plan", "device": "soft:h200", "posts": 1, "created": "2026-01-01T00:00:00.000Z",
+    "job": {"id": "1", "state": "done", "want": "plan", "device": "soft:h200", "posts": 1,
+            "created": "2026-01-01T00:00:00.000Z",
             "finished": "2026-01-01T00:00:01.000Z", "events": 4, "cache": "miss", "signature": SHA, "digest": SHA,
             "progress": {"stage": "compile", "message": "m", "done": 1, "of": 2},
             "links": {"self": "/v1/jobs/1", "events": "/v1/jobs/1/events", "result": "/v1/jobs/1/result"}},
-    "event": {"event": "progress", "seq": 2, "time": "2026-01-01T00:00:00.000Z", "stage": "compile", "message": "m", "done": 1, "of": 2},
+    "event": {"event": "progress", "seq": 2, "time": "2026-01-01T00:00:00.000Z", "stage": "compile", "message": "m",
+              "done": 1, "of": 2},
     "results": {"date": "2026-12-01", "commit": "abc", "host": {"cpu": "c", "cores": 2}, "gpu": None,
-                "plans": [{"graph": "ffn", "method": "measured:cupti", "baseline_us": 41.2, "plan_us": 27.9, "torch_us": 33.0, "bitwise": True}],
+                "plans": [{"graph": "ffn", "method": "measured:cupti", "baseline_us": 41.2, "plan_us": 27.9,
+                           "torch_us": 33.0, "bitwise": True}],
                 "maps": [{"graph": "ffn", "device": "soft", "analysis_us": 900, "plain_run_us": 15000}],
                 "model": [{"name": "gemm0", "measured_us": 10.1, "modeled_us": 9.2}],
-                "figures": [{"name": "softgpu.gemm.ginstr_per_s_core", "value": 2.4, "runs": 5, "min": 2.2, "max": 2.5}]},
-    "cache": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0, "graphs": 1, "path": "/x", "footprints": {"rows": 1, "bytes": 2}, "trials": {"rows": 0, "bytes": 0},
+                "figures": [{"name": "softgpu.gemm.ginstr_per_s_core", "value": 2.4, "runs": 5, "min": 2.2,
+                             "max": 2.5}]},
+    "cache": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0, "graphs": 1, "path": "/x",
+              "footprints": {"rows": 1, "bytes": 2}, "trials": {"rows": 0, "bytes": 0},
               "by_want": {"plan": {"entries": 1, "bytes": 2, "hits": 3, "misses": 4, "damaged": 0}}},
 }
 GONE = object()
-# kind, place, new value (GONE: removed); the first fault must be at the place, or above it when a member is missing or too many
+# kind, place, new value (GONE: removed); the first fault must be at the place, or above it when a member is missing or
+# too many
 WRONG = [
     ("graph", "/dovetail", 2), ("graph", "/dovetail", GONE), ("graph", "/modules", GONE), ("graph", "/launches", []),
     ("graph", "/modules/m/cuda", GONE), ("graph", "/modules/m/cuda", 5), ("graph", "/modules/p/options", ["-x"]),
     ("graph", "/modules/a::b", {"ptx": "x"}), ("graph", "/buffers/x/bytes", -1), ("graph", "/buffers/x/bytes", 10**15),
     ("graph", "/buffers/x/bytes", 1.5), ("graph", "/buffers/x/bytes", GONE), ("graph", "/buffers/x/role", "scratch"),
-    ("graph", "/buffers/ix/fill", {"zero": True}), ("graph", "/buffers/ix/role", "output"), ("graph", "/buffers/x/fill/dtype", "f31"),
+    ("graph", "/buffers/ix/fill", {"zero": True}), ("graph", "/buffers/ix/role", "output"),
+    ("graph", "/buffers/x/fill/dtype", "f31"),
     ("graph", "/buffers/x/fill/seed", -1), ("graph", "/buffers/y/fill", {}), ("graph", "/launches/0/grid", [1, 1]),
-    ("graph", "/launches/0/grid/0", 0), ("graph", "/launches/0/entry", GONE), ("graph", "/launches/0/memset", {"buffer": "x", "bytes": 1, "value": 0}),
-    ("graph", "/launches/0/args/0/i32", 1), ("graph", "/launches/0/args/1/offset", -1), ("graph", "/launches/0/args/2/i32", 1.5),
-    ("graph", "/launches/0/args/4/f32", "7fc0"), ("graph", "/launches/0/args/6/bytes", "001"), ("graph", "/launches/1/memset/value", 256),
-    ("graph", "/launches/2/copy/from", GONE), ("graph", "/launches/0/cooperative", True), ("graph", "/buffers/a\nb", {"bytes": 1, "role": "input"}),
-    ("analysis", "/edges/0/classes", ["partial-independence"]), ("analysis", "/edges/0/fan", "all"), ("analysis", "/edges/0/independent_bytes", GONE),
-    ("analysis", "/edges/0/evidence", "sure"), ("analysis", "/edges/0/map/raw/0", [0]), ("analysis", "/edges/0/hazards", ["raw", "raw"]),
+    ("graph", "/launches/0/grid/0", 0), ("graph", "/launches/0/entry", GONE),
+    ("graph", "/launches/0/memset", {"buffer": "x", "bytes": 1, "value": 0}),
+    ("graph", "/launches/0/args/0/i32", 1), ("graph", "/launches/0/args/1/offset", -1),
+    ("graph", "/launches/0/args/2/i32", 1.5),
+    ("graph", "/launches/0/args/4/f32", "7fc0"), ("graph", "/launches/0/args/6/bytes", "001"),
+    ("graph", "/launches/1/memset/value", 256),
+    ("graph", "/launches/2/copy/from", GONE), ("graph", "/launches/0/cooperative", True),
+    ("graph", "/buffers/a\nb", {"bytes": 1, "role": "input"}),
+    ("analysis", "/edges/0/classes", ["partial-independence"]), ("analysis", "/edges/0/fan", "all"),
+    ("analysis", "/edges/0/independent_bytes", GONE),
+    ("analysis", "/edges/0/evidence", "sure"), ("analysis", "/edges/0/map/raw/0", [0]),
+    ("analysis", "/edges/0/hazards", ["raw", "raw"]),
     ("analysis", "/launches/0/footprints/0/write/0/1", [[1]]), ("analysis", "/launches/0/footprints/0/read", GONE),
     ("analysis", "/edges/0/reasons/0/why", "guess"), ("analysis", "/edges/0/reasons/0/buffer", GONE),
     ("analysis", "/device/kind", "gpu"), ("analysis", "/edges/0/extra", 1), ("analysis", "/launches/0/waves", GONE),
-    ("analysis", "/warnings/0/code", "Race"), ("analysis", "/warnings/0/pointer", "launches/0"), ("analysis", "/warnings/0/message", GONE),
-    ("analysis", "/warnings/1/extra", 1), ("plan", "/warnings/1/line", 12), ("plan", "/checked/modes", ["all"]), ("plan", "/verified/unchanged", False),
+    ("analysis", "/warnings/0/code", "Race"), ("analysis", "/warnings/0/pointer", "launches/0"),
+    ("analysis", "/warnings/0/message", GONE),
+    ("analysis", "/warnings/1/extra", 1), ("plan", "/warnings/1/line", 12), ("plan", "/checked/modes", ["all"]),
+    ("plan", "/verified/unchanged", False),
     ("plan", "/verified/inputs", 0), ("plan", "/verified/inputs", GONE),
-    ("plan", "/baseline/method", "guessed"), ("plan", "/rewrites/1/reason", GONE), ("plan", "/rewrites/2/after_us", GONE),
-    ("plan", "/rewrites/0/level", GONE), ("plan", "/rewrites/0/verdict", "maybe"), ("plan", "/assumes/constant/ix", "x"),
-    ("plan", "/assumes/evidence", "data-dependent"), ("plan", "/launches/0/extra", 1), ("plan", "/launches/0/after", GONE),
-    ("plan", "/launches/0/stream", -1), ("plan", "/extra", 1), ("plan", "/scratch/t0/bytes", 0), ("plan", "/verified", GONE),
-    ("problem", "/code", "oops"), ("problem", "/status", 200), ("problem", "/pointer", "buffers"), ("problem", "/extra", 1),
-    ("job", "/state", "lost"), ("job", "/links/result", GONE), ("job", "/state", "failed"), ("job", "/problem", {"code": "io"}),
+    ("plan", "/baseline/method", "guessed"), ("plan", "/rewrites/1/reason", GONE),
+    ("plan", "/rewrites/2/after_us", GONE),
+    ("plan", "/rewrites/0/level", GONE), ("plan", "/rewrites/0/verdict", "maybe"),
+    ("plan", "/assumes/constant/ix", "x"),
+    ("plan", "/assumes/evidence", "data-dependent"), ("plan", "/launches/0/extra", 1),
+    ("plan", "/launches/0/after", GONE),
+    ("plan", "/launches/0/stream", -1), ("plan", "/extra", 1), ("plan", "/scratch/t0/bytes", 0),
+    ("plan", "/verified", GONE),
+    ("problem", "/code", "oops"), ("problem", "/status", 200), ("problem", "/pointer", "buffers"),
+    ("problem", "/extra", 1),
+    ("job", "/state", "lost"), ("job", "/links/result", GONE), ("job", "/state", "failed"),
+    ("job", "/problem", {"code": "io"}),
     ("event", "/event", "ping"), ("event", "/seq", 0), ("event", "/stage", GONE), ("event", "/extra", 1),
-    ("results", "/plans/0/method", "fast"), ("results", "/date", "today"), ("results", "/host/cores", 0), ("results", "/figures/0/value", "1"),
+    ("results", "/plans/0/method", "fast"), ("results", "/date", "today"), ("results", "/host/cores", 0),
+    ("results", "/figures/0/value", "1"),
     ("cache", "/entries", -1), ("cache", "/trials/rows", -1), ("cache", "/by_want/plan/extra", 1),
 ]
 
@@ -164,7 +199,8 @@ for kind, place, value in WRONG:
     found = check.faults(edited(SAMPLES[kind], place, value), kind)
     above = place.rsplit("/", 1)[0] or "(document)"
     expect(found, f"{kind} {place} = {value!r} is refused")
-    expect(any(f.startswith((place + ":", place + "/", above + ":")) for f in found), f"{kind} {place}: found at {found}")
+    expect(any(f.startswith((place + ":", place + "/", above + ":")) for f in found),
+           f"{kind} {place}: found at {found}")
 
 graphs = sorted(glob.glob(os.path.join(ROOT, "tests", "corpus", "*", "graph.json")))
 expect(len(graphs) > 20, f"there are graphs in tests/corpus: {len(graphs)}")
@@ -187,7 +223,8 @@ for closed in (False, True):
 with open(os.path.join(ROOT, "base", "err.def"), encoding="utf-8") as f:
     codes = re.findall(r'^ERR\(\w+,\s*\d+, "([a-z-]+)"', f.read(), re.M)
 with open(os.path.join(ROOT, "schema", "problem.schema.json"), encoding="utf-8") as f:
-    expect(json.load(f)["properties"]["code"]["enum"] == codes, "problem.schema.json lists the codes of base/err.def, in order")
+    expect(json.load(f)["properties"]["code"]["enum"] == codes,
+           "problem.schema.json lists the codes of base/err.def, in order")
 
 routes = glob.glob(os.path.join(ROOT, "daemon", "**", "routes.c"), recursive=True)
 expect(len(routes) == 1, f"routes.c is in daemon/: {routes}")
@@ -196,7 +233,8 @@ for file in routes:
     with open(file, encoding="utf-8") as f:
         served |= set(re.findall(r'\{HTTP_(\w+), "([^"]+)"', f.read()))
 declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path))
-            for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items() for m in item if m != "parameters"}
+            for path, item in check.bundle(False)["$defs"]["openapi"]["paths"].items() for m in item
+            if m != "parameters"}
 expect(served == declared, f"openapi.json and routes.c differ: {sorted(served ^ declared)}")
 
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=200) == [], "a job is what GET /v1/jobs/ID answers")

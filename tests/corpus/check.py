@@ -2,9 +2,9 @@
 """check.py DOVETAIL FOLDER [analyze|plan|clean]: one corpus graph through the command line, without a service.
 
   analyze   every ordered pair of launches, with maps, equals what oracle.py works out, and what expected.json says
-  plan      the plan computes the same bytes as the graph, for two seeds; it is not slower by its own method; it is the same plan
-            when made again; where FOLDER/reference.c was built (REFERENCE names it), the results are right as well; its kernels
-            are clean in all checking modes
+  plan      the plan computes the same bytes as the graph, for two seeds; it is not slower by its own method; it is the
+            same plan when made again; where FOLDER/reference.c was built (REFERENCE names it), the results are right as
+            well; its kernels are clean in all checking modes
   clean     the graph's own kernels are clean in all checking modes, in several orders, and compute the same
 """
 import filecmp
@@ -28,7 +28,8 @@ def run(tool, *args, cache=None):
 
 
 def analyze(tool, folder, tmp):
-    document = json.loads(run(tool, "analyze", f"{folder}/graph.json", "--json", "--all-edges", "--maps", cache=f"{tmp}/c.db"))
+    document = json.loads(run(tool, "analyze", f"{folder}/graph.json", "--json", "--all-edges", "--maps",
+                              cache=f"{tmp}/c.db"))
     got = {(e["producer"], e["consumer"]): e for e in document["edges"]}
     expected = json.load(open(f"{folder}/expected.json", encoding="utf-8"))["edges"]
     bad = []
@@ -80,7 +81,8 @@ def plan(tool, folder, tmp):
     for member in ("signature", "launches", "modules", "rewrites"):
         if again.get(member) != made.get(member):
             sys.exit(f"{folder}: made twice, the plans differ in {member}")
-    kept = [f"{r['kind']}/{r.get('level', '')} of {'+'.join(r['launches'])}" for r in made["rewrites"] if r["verdict"] == "kept"]
+    kept = [f"{r['kind']}/{r.get('level', '')} of {'+'.join(r['launches'])}" for r in made["rewrites"]
+            if r["verdict"] == "kept"]
     print(f"{folder}: {len(graph['launches'])} -> {len(made['launches'])} launches; kept: {', '.join(kept) or 'none'}")
     want = json.load(open(f"{folder}/expected.json", encoding="utf-8")).get("plan", {})
     if len(made["launches"]) > want.get("launches_at_most", len(graph["launches"])):
@@ -105,7 +107,8 @@ def plan(tool, folder, tmp):
 def clean(tool, folder, tmp):
     if not DEVICE.startswith("soft"):
         return
-    hashes = lambda *more: [o["sha256"] for o in json.loads(run(tool, "run", f"{folder}/graph.json", "--json", *more))["outputs"]]
+    hashes = lambda *more: [o["sha256"] for o in json.loads(run(tool, "run", f"{folder}/graph.json", "--json",
+                                                                *more))["outputs"]]
     want = hashes()
     orders = range(1 if folder.endswith("encoder") else 4)
     for n in orders:

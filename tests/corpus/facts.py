@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""facts.py FOLDER…: does the oracle agree with expected.json?  facts.py --write FOLDER…: make expected.json from the oracle.
+"""facts.py FOLDER…: does the oracle agree with expected.json? facts.py --write FOLDER…: make expected.json from the
+oracle.
 
-expected.json holds the members of docs/CONTRACT.md §3 for every ordered pair of launches, without the maps: what a person
-checks by eye, and what a change of oracle.py or footprints.py must show in a diff. Its member "plan", written by hand, says what
-the planner must at least achieve ("launches_at_most").
+expected.json holds the members of docs/CONTRACT.md §3 for every ordered pair of launches, without the maps: what a
+person checks by eye, and what a change of oracle.py or footprints.py must show in a diff. Its member "plan", written by
+hand, says what the planner must at least achieve ("launches_at_most").
 """
 import json
 import os

@@ -1,16 +1,16 @@
 """What `dovetail analyze` must say about a corpus graph, computed a second time and in the plainest way.
 
-A corpus folder's footprints.py says, from the mathematics of its kernels, which elements each block of each launch reads and
-writes: `def footprints(g)` calls g.launch(name, blocks) in program order, and on what it returns read(), write() and atomic().
-From that, document(g) computes docs/CONTRACT.md §3 by its definitions: one bit per 4-byte element in Python's long integers,
-every block against every block. Nothing here is shared with the program.
+A corpus folder's footprints.py says, from the mathematics of its kernels, which elements each block of each launch
+reads and writes: `def footprints(g)` calls g.launch(name, blocks) in program order, and on what it returns read(),
+write() and atomic(). From that, document(g) computes docs/CONTRACT.md §3 by its definitions: one bit per 4-byte element
+in Python's long integers, every block against every block. Nothing here is shared with the program.
 
   read(block, buffer, lo, hi)      elements [lo, hi); more than one call adds up
   write(block, buffer, lo, hi)     written on every input; may=True: perhaps
   atomic(block, buffer, lo, hi)    reads and writes
   evidence="observed" | "data"     when the address or its guard depends on constant content, on data
-  widened=True                     the address is data-dependent: give every element of the buffer; such reads are not counted as
-                                   independent bytes and such writes kill nothing
+  widened=True                     the address is data-dependent: give every element of the buffer; such reads are not
+                                   counted as independent bytes and such writes kill nothing
 """
 import importlib.util
 import os
@@ -54,7 +54,8 @@ class Launch:
 
     @staticmethod
     def rect(access, block, buffer, pitch, row, rows, col, cols, base=0, **how):
-        """rows x cols elements of a matrix of `pitch` columns that begins at `base`; access: self.read, self.write or self.atomic."""
+        """rows x cols elements of a matrix of `pitch` columns that begins at `base`; access: self.read, self.write or
+        self.atomic."""
         for r in range(row, row + rows):
             access(block, buffer, base + r * pitch + col, base + r * pitch + col + cols, **how)
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""Graphs made to break a plan: each is planned, run and its plan run with seeds the planner never saw, and must come out as its row says.
+"""Graphs made to break a plan: each is planned, run and its plan run with seeds the planner never saw, and must come
+out as its row says.
 
-A row: name, modules, further buffers, launches, verdict of the pair (a, b) with the start of its reason (and its level), evidence of the plan. Outputs must
-agree byte by byte, and no plan may be slower.
+A row: name, modules, further buffers, launches, verdict of the pair (a, b) with the start of its reason (and its
+level), evidence of the plan. Outputs must agree byte by byte, and no plan may be slower.
 
     attacks.py DOVETAIL [NAME…]      exit status 1 if one comes out otherwise
 """
@@ -108,10 +109,14 @@ PTX = """.version 8.0
 """ + entry("through", "ld.const.u64 %rd5, [ptrs]; ld.f32 %f2, [%rd5+4];") + entry("constant", "ld.const.f32 %f2, [coef+4];") + entry(
     "fourth", "".join("mov.v4.u32 {%%r%d, %%r%d, %%r%d, %%r%d}, %%%s; " % (k, k + 1, k + 2, k + 3, s)
                       for k, s in ((10, "tid"), (14, "ntid"), (18, "ctaid"), (22, "nctaid"))) +
-    "add.u32 %r30, %r13, %r17; mad.lo.u32 %r30, %r21, 5, %r30; mad.lo.u32 %r30, %r25, 7, %r30; mad.lo.u32 %r30, %r14, 3, %r30;"
-    "mad.lo.u32 %r30, %r22, 11, %r30; add.u32 %r30, %r30, %r18; add.u32 %r30, %r30, %r10; cvt.rn.f32.u32 %f2, %r30;") + entry(
-    "leans", "mul.f32 %f4, %f1, %f1; mul.f32 %f5, %f4, 0f3F000000; mul.f32 %f6, %f1, 0f40400000; add.f32 %f7, %f6, %f1; max.f32 %f2, %f5, %f7;") + entry(
-    "bytes", "cvt.s8.u32 %r10, %ntid.x; cvt.u16.u32 %r11, %nctaid.x; add.s32 %r10, %r10, %r11; cvt.rn.f32.s32 %f2, %r10;")
+    "add.u32 %r30, %r13, %r17; mad.lo.u32 %r30, %r21, 5, %r30; mad.lo.u32 %r30, %r25, 7, %r30; mad.lo.u32 %r30, %r14, "
+    "3, %r30;"
+    "mad.lo.u32 %r30, %r22, 11, %r30; add.u32 %r30, %r30, %r18; add.u32 %r30, %r30, %r10; "
+    "cvt.rn.f32.u32 %f2, %r30;") + entry(
+    "leans", "mul.f32 %f4, %f1, %f1; mul.f32 %f5, %f4, 0f3F000000; mul.f32 %f6, %f1, 0f40400000; add.f32 %f7, %f6, "
+             "%f1; max.f32 %f2, %f5, %f7;") + entry(
+    "bytes", "cvt.s8.u32 %r10, %ntid.x; cvt.u16.u32 %r11, %nctaid.x; add.s32 %r10, %r10, %r11; cvt.rn.f32.s32 %f2, "
+             "%r10;")
 
 TENSORS = """.version 8.3
 .target sm_90
@@ -152,33 +157,48 @@ def table():
 def rows():
     c, p = {"m": {"cuda": CUDA}}, {"m": {"ptx": PTX}}
     first = launch("a", "m", "scale", "x", "h")
-    yield "lanes-leave", c, {}, [launch("a", "m", "swap", "x", "h"), launch("b", "m", "halves", "h", "y")], ("refused", "uniform-collectives:"), "proved"
-    yield "lanes-leave-inlined", c, {}, [first, launch("b", "m", "halves", "h", "y")], ("kept", ""), "proved"  # who leaves, leaves
+    yield "lanes-leave", c, {}, [launch("a", "m", "swap", "x", "h"), launch("b", "m", "halves", "h", "y")], ("refused",
+        "uniform-collectives:"), "proved"
+    # who leaves, leaves
+    yield "lanes-leave-inlined", c, {}, [first, launch("b", "m", "halves", "h", "y")], ("kept", ""), "proved"
     yield "warps-leave", c, {}, [first, launch("b", "m", "warprow", "h", "y", 100)], ("kept", ""), "proved"
     yield ("edge-values-fault", c, {"tab": buffer(401, "weight")}, [first, launch("b", "m", "lookup", "h", "tab", "y")],
            ("kept", ""), "proved")
-    yield ("absent-by-constant", c, {"h": buffer(2 * N, "inout"), "ix": {"bytes": 4 * N, "role": "input", "constant": True,
+    yield ("absent-by-constant", c, {"h": buffer(2 * N, "inout"),
+                                     "ix": {"bytes": 4 * N, "role": "input", "constant": True,
            "data": table()}}, [first, launch("b", "m", "apart", "h", "ix", "y")], ("kept", ""), "observed")
     zero = {"fill": {"zero": True}}
-    yield ("blocks-talk-elsewhere", c, {"g": buffer(64, "output"), "z": buffer(64, "intermediate"), "flag": buffer(64, "inout", **zero)},
-           [launch("r", "m", "relay", "x", "g", "z", "flag"), first, launch("b", "m", "scale", "h", "y")], ("kept", ""), "proved")
-    yield ("posted-race", c, {"g": buffer(64, "output")}, [launch("r", "m", "clash", "g"), first, launch("b", "m", "scale", "h", "y")],
+    yield ("blocks-talk-elsewhere", c, {"g": buffer(64, "output"), "z": buffer(64, "intermediate"),
+                                        "flag": buffer(64, "inout", **zero)},
+           [launch("r", "m", "relay", "x", "g", "z", "flag"), first, launch("b", "m", "scale", "h", "y")], ("kept", ""),
+           "proved")
+    yield ("posted-race", c, {"g": buffer(64, "output")},
+           [launch("r", "m", "clash", "g"), first, launch("b", "m", "scale", "h", "y")],
            ("kept", ""), "proved")  # r alone is left as it is
-    yield ("variable-of-no-kernel", c | {"v": {"cuda": VARIABLE}}, {"v::state": buffer(1024, "inout"), "z": buffer(1024, "output")},
-           [first, launch("b", "m", "scale", "h", "y"), {"name": "c", "copy": {"from": {"buffer": "v::state"}, "to": {"buffer": "z"},
+    yield ("variable-of-no-kernel", c | {"v": {"cuda": VARIABLE}},
+           {"v::state": buffer(1024, "inout"), "z": buffer(1024, "output")},
+           [first, launch("b", "m", "scale", "h", "y"),
+            {"name": "c", "copy": {"from": {"buffer": "v::state"}, "to": {"buffer": "z"},
             "bytes": 4096}}], ("kept", ""), "proved")
     yield ("address-table", p, {}, [launch("a", "m", "through", "x", "h"), launch("b", "m", "constant", "h", "y")],
            ("refused", "module-variables:"), "proved")
     yield ("constant-is-buffer", p, {"m::coef": buffer(2, "input")},
-           [launch("a", "m", "constant", "x", "h"), launch("b", "m", "constant", "h", "y")], ("refused", "module-variables:"), "proved")
-    yield ("fourth-element", p, {}, [launch("a", "m", "fourth", "x", "h"), launch("b", "m", "fourth", "h", "y")], ("kept", ""), "proved")
-    yield ("numbers-as-bytes", p, {}, [launch("a", "m", "bytes", "x", "h"), launch("b", "m", "bytes", "h", "y")], ("kept", ""), "proved")
+           [launch("a", "m", "constant", "x", "h"), launch("b", "m", "constant", "h", "y")],
+           ("refused", "module-variables:"), "proved")
+    yield ("fourth-element", p, {}, [launch("a", "m", "fourth", "x", "h"), launch("b", "m", "fourth", "h", "y")],
+           ("kept", ""), "proved")
+    yield ("numbers-as-bytes", p, {}, [launch("a", "m", "bytes", "x", "h"), launch("b", "m", "bytes", "h", "y")],
+           ("kept", ""), "proved")
     # ptxas makes an FFMA and an FMUL.D2 of it: no text of ours has both, so nobody may touch it
-    yield ("leans-on-ptxas", p, {}, [launch("a", "m", "leans", "x", "h"), launch("b", "m", "bytes", "h", "y")], ("refused", "arithmetic-identity:"), "proved")
-    yield ("leans-behind", p, {}, [launch("a", "m", "bytes", "x", "h"), launch("b", "m", "leans", "h", "y")], ("refused", "arithmetic-identity:"), "proved")
-    maps = [{"tensor_map": {"buffer": b, "tensorDataType": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "tensorRank": 1, "globalDim": [N], "boxDim": [128]}}
+    yield ("leans-on-ptxas", p, {}, [launch("a", "m", "leans", "x", "h"), launch("b", "m", "bytes", "h", "y")],
+           ("refused", "arithmetic-identity:"), "proved")
+    yield ("leans-behind", p, {}, [launch("a", "m", "bytes", "x", "h"), launch("b", "m", "leans", "h", "y")],
+           ("refused", "arithmetic-identity:"), "proved")
+    maps = [{"tensor_map": {"buffer": b, "tensorDataType": "CU_TENSOR_MAP_DATA_TYPE_FLOAT32", "tensorRank": 1,
+                            "globalDim": [N], "boxDim": [128]}}
             for b in ("x", "h", "y")]
-    yield ("tensor-maps", {"m": {"ptx": TENSORS}}, {}, [launch("a", "m", "boxes", *maps[:2]), launch("b", "m", "boxes", *maps[1:])],
+    yield ("tensor-maps", {"m": {"ptx": TENSORS}}, {},
+           [launch("a", "m", "boxes", *maps[:2]), launch("b", "m", "boxes", *maps[1:])],
            ("refused", "plain-launches: 'a' takes a tensor map"), "proved")
 
 
@@ -187,12 +207,16 @@ def rows():
 
     for offset in (0, 512):
         wide = {"h": buffer(N + 128, "intermediate")}
-        yield ("array-register-%d" % offset, c, wide, [launch("a", "m", "twice", "x", array(offset)), launch("b", "m", "less", array(offset), "y")],
+        yield ("array-register-%d" % offset, c, wide, [launch("a", "m", "twice", "x", array(offset)),
+                                                       launch("b", "m", "less", array(offset), "y")],
                ("kept", "", "register"), "proved")
-        yield ("array-shared-%d" % offset, c, wide, [launch("a", "m", "swaps", "x", array(offset)), launch("b", "m", "turns", array(offset), "y")],
+        yield ("array-shared-%d" % offset, c, wide, [launch("a", "m", "swaps", "x", array(offset)),
+                                                     launch("b", "m", "turns", array(offset), "y")],
                ("kept", "", "shared"), "proved")
-    both = {"bytes": "00" * 16, "pointers": [{"at": 0, "buffer": "h", "offset": 0}, {"at": 8, "buffer": "z", "offset": 0}]}
-    yield ("struct-of-two", c, {"z": buffer(N, "input", 9)}, [launch("a", "m", "swap", "x", "h"), launch("b", "m", "either", both, "y")],
+    both = {"bytes": "00" * 16, "pointers": [{"at": 0, "buffer": "h", "offset": 0},
+                                             {"at": 8, "buffer": "z", "offset": 0}]}
+    yield ("struct-of-two", c, {"z": buffer(N, "input", 9)},
+           [launch("a", "m", "swap", "x", "h"), launch("b", "m", "either", both, "y")],
            ("kept", "", "global"), "proved")
 
 
@@ -225,9 +249,11 @@ def attack(dovetail, folder, modules, more, launches, verdict, evidence):
     with open(plan_path) as f:
         plan = json.load(f)
     got = next((r for r in plan["rewrites"] if r["launches"] == ["a", "b"]), {"verdict": "absent"})
-    if verdict[0] == "refused" and [r for r in plan["rewrites"] if r["verdict"] == "kept" and verdict[1] == "arithmetic-identity:"]:
+    if verdict[0] == "refused" and [r for r in plan["rewrites"] if r["verdict"] == "kept"
+                                    and verdict[1] == "arithmetic-identity:"]:
         return "a kernel whose arithmetic cannot be kept was changed: %s" % plan["rewrites"]
-    if got["verdict"] != verdict[0] or not got.get("reason", "").startswith(verdict[1]) or (verdict[2:] and got.get("level") != verdict[2]):
+    if got["verdict"] != verdict[0] or not got.get("reason", "").startswith(verdict[1]) or (verdict[2:]
+        and got.get("level") != verdict[2]):
         return "a, b: %s, not %s" % (got, verdict)
     if plan["assumes"]["evidence"] != evidence:
         return "evidence is %s" % plan["assumes"]["evidence"]

@@ -1,11 +1,13 @@
-"""Every kind of access, one kernel each: its footprints against bytes worked out here, its evidence against what it must be.
+"""Every kind of access, one kernel each: its footprints against bytes worked out here, its evidence against what it
+must be.
 
     kinds.py ANALYZE [NAME…]
 
-Each case is a module of one entry, a launch of it, and per buffer and block the bytes read, surely written and perhaps written, computed from the
-manual's definition of the instruction (PTX §9.7.9) by plain loops over elements, not by anything of the service. `evidence` is that of the edge to
-copies of what it writes, and from memsets of all that it touches. ANALYZE (analyze.c) gives the analyses in four ways: summarised, slices, whole, and
-slices with so little memory that they run in windows of blocks; slices and whole by each recorder (DOVETAIL_RECORDER).
+Each case is a module of one entry, a launch of it, and per buffer and block the bytes read, surely written and perhaps
+written, computed from the manual's definition of the instruction (PTX §9.7.9) by plain loops over elements, not by
+anything of the service. `evidence` is that of the edge to copies of what it writes, and from memsets of all that it
+touches. ANALYZE (analyze.c) gives the analyses in four ways: summarised, slices, whole, and slices with so little
+memory that they run in windows of blocks; slices and whole by each recorder (DOVETAIL_RECORDER).
 """
 import base64
 import json
@@ -20,9 +22,11 @@ CASES = []
 
 
 class Case:
-    """read, must, may: {buffer: {block: set of bytes}}; an absent buffer is not touched. wide: buffers that count whole for every block."""
+    """read, must, may: {buffer: {block: set of bytes}}; an absent buffer is not touched. wide: buffers that count whole
+    for every block."""
 
-    def __init__(self, name, ptx, args, buffers, grid=(1, 1, 1), block=(32, 1, 1), cluster=None, shared=0, read=None, must=None, may=None,
+    def __init__(self, name, ptx, args, buffers, grid=(1, 1, 1), block=(32, 1, 1), cluster=None, shared=0, read=None,
+                 must=None, may=None,
                  evidence="proved", refused=None, ways=("summary", "slices", "whole", "tight")):
         self.__dict__.update(locals())
         CASES.append(self)
@@ -41,21 +45,26 @@ def each(grid, fn):
 
 
 def buf(n, role="inout", data=None):
-    return {"bytes": n, "role": role, **({"data": base64.b64encode(data).decode()} if data is not None else {"fill": {"zero": True}})}
+    return {"bytes": n, "role": role, **({"data": base64.b64encode(data).decode()} if data is not None
+                                         else {"fill": {"zero": True}})}
 
 
-# ---- tensor maps -----------------------------------------------------------------------------------------------------------
+# ---- tensor maps
+# -----------------------------------------------------------------------------------------------------------
 
 SIZE = {0: 1, 1: 2, 2: 4, 3: 4, 6: 2, 7: 4, 8: 8, 9: 2}
 
 
 def tensor_map(buffer, kind, dim, stride, box, offset=0, step=None, **more):
-    return {"tensor_map": {"buffer": buffer, "offset": offset, "tensorDataType": kind, "tensorRank": len(dim), "globalDim": list(dim),
-                           "globalStrides": list(stride), "boxDim": list(box), **({"elementStrides": step} if step else {}), **more}}
+    return {"tensor_map": {"buffer": buffer, "offset": offset, "tensorDataType": kind, "tensorRank": len(dim),
+                           "globalDim": list(dim),
+                           "globalStrides": list(stride), "boxDim": list(box),
+                           **({"elementStrides": step} if step else {}), **more}}
 
 
 def box_bytes(t, coord):
-    """Bytes of the box at `coord` that lie inside the tensor: every element of it in turn. The step along dimension 0 is ignored (cuda.h)."""
+    """Bytes of the box at `coord` that lie inside the tensor: every element of it in turn. The step along dimension 0
+    is ignored (cuda.h)."""
     t = t["tensor_map"]
     dim, box, step = t["globalDim"], t["boxDim"], t.get("elementStrides", [1] * len(t["globalDim"]))
     stride = [SIZE[t["tensorDataType"]]] + t["globalStrides"]
@@ -93,7 +102,8 @@ COORD = """mov.u32 %c1, %ctaid.x; mov.u32 %c2, %ctaid.y; mov.u32 %c3, %ctaid.z; 
 mov.u32 %c4, 0; mov.u32 %c5, 1;"""
 
 
-def tma(name, n, kind, dim, stride, box, step=None, op=None, before="", params="", grid=(3, 3, 2), coords=None, at="%c1, %c2, %c3, %c4, %c5", where=None,
+def tma(name, n, kind, dim, stride, box, step=None, op=None, before="", params="", grid=(3, 3, 2), coords=None,
+        at="%c1, %c2, %c3, %c4, %c5", where=None,
         evidence="proved", args=None, more=None, may=False, **keep):
     size = SIZE[kind]
     rows = [(b + s - 1) // s for b, s in zip(box, step or [1] * n)]
@@ -107,8 +117,10 @@ def tma(name, n, kind, dim, stride, box, step=None, op=None, before="", params="
     total = max(total, dim[0] * size) + 48
     x = tensor_map("x", kind, dim, stride, box, 32, step)
     y = tensor_map("y", kind, dim, stride, box, 16, step)
-    ptx = HEAD + TMA % {"params": params, "bytes": nbytes, "coords": coords or COORD, "n": n, "at": ", ".join(at.split(", ")[:n]),
-                        "to": ", ".join(at.split(", ")[:n]), "before": before, "store": "cp.reduce.async.bulk.tensor" if op else "cp.async.bulk.tensor",
+    ptx = HEAD + TMA % {"params": params, "bytes": nbytes, "coords": coords or COORD, "n": n,
+                        "at": ", ".join(at.split(", ")[:n]),
+                        "to": ", ".join(at.split(", ")[:n]), "before": before, "store": "cp.reduce.async.bulk.tensor"
+                        if op else "cp.async.bulk.tensor",
                         "op": "." + op if op else ""}
     touched = {b: each(grid, lambda *c, t=t: box_bytes(t, where(*c)[:n])) for b, t in (("x", x), ("y", y))}
     read = {"x": touched["x"], **({"y": touched["y"]} if op else {})}
@@ -124,27 +136,32 @@ tma("tensor-5d", 5, 9, [16, 6, 2, 2, 3], [32, 192, 384, 768], [8, 4, 1, 1, 1])
 tma("tensor-first-step-ignored", 2, 7, [30, 9], [128], [8, 4], step=[2, 1])
 tma("tensor-reduce", 2, 3, [30, 9], [128], [8, 4], op="add")
 tma("tensor-outside", 2, 7, [30, 9], [128], [8, 4], where=lambda x, y, z: [100 + x, 4 * y, 0, 0, 0],
-    coords="mov.u32 %c1, %ctaid.x; add.u32 %c1, %c1, 100; mov.u32 %c2, %ctaid.y; mul.lo.u32 %c2, %c2, 4; mov.u32 %c3, 0;", evidence=None)
+    coords="mov.u32 %c1, %ctaid.x; add.u32 %c1, %c1, 100; mov.u32 %c2, %ctaid.y; mul.lo.u32 %c2, %c2, 4; mov.u32 %c3, "
+           "0;", evidence=None)
 DATA = "ld.param.u64 %q1, [z]; ld.global.u32 %r2, [%q1]; "
 # a guard that data decides: the box still counts, for certain nothing is written
-tma("tensor-guarded-by-data", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}], more={"z": buf(16)},
+tma("tensor-guarded-by-data", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}],
+    more={"z": buf(16)},
     coords=COORD + DATA + "setp.ne.u32 %d, %r2, 7; @!%d bra END;", evidence="data-dependent", may=True)
 CASES[-1].read["z"] = each((3, 3, 2), lambda *b: span(0, 4))
 # coordinates that data decides: every byte
-tma("tensor-at-data", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}], more={"z": buf(16)},
+tma("tensor-at-data", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}],
+    more={"z": buf(16)},
     coords=COORD + DATA + "and.b32 %c1, %r2, 7;", evidence="data-dependent", may=True)
 CASES[-1].read = {"x": each((3, 3, 2), lambda *b: span(0, 9 * 128 + 48)), "z": each((3, 3, 2), lambda *b: span(0, 4))}
 CASES[-1].may = {"y": each((3, 3, 2), lambda *b: span(0, 9 * 128 + 48))}
 CASES[-1].read["x"] = each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["x"]["bytes"]))
 CASES[-1].may["y"] = each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["y"]["bytes"]))
 # coordinates made of pointer bits: another box for another binding
-tma("tensor-at-pointer-bits", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}], more={"z": buf(16)},
+tma("tensor-at-pointer-bits", 2, 7, [30, 9], [128], [8, 4], params=", .param .u64 z", args=[{"buffer": "z"}],
+    more={"z": buf(16)},
     coords=COORD + "ld.param.u64 %q1, [z]; cvt.u32.u64 %r2, %q1; and.b32 %r3, %r2, 512; add.u32 %c1, %c1, %r3;",
     evidence="data-dependent", may=True)
 CASES[-1].read = {"x": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["x"]["bytes"]))}
 CASES[-1].may = {"y": each((3, 3, 2), lambda *b: span(0, CASES[-1].buffers["y"]["bytes"]))}
 # one of two maps, by a guard: anywhere
-tma("tensor-selected-map", 2, 7, [30, 9], [128], [8, 4], coords=COORD + "setp.ne.u32 %d, %c1, 0; selp.b64 %m, %m, %n, %d;", evidence="data-dependent")
+tma("tensor-selected-map", 2, 7, [30, 9], [128], [8, 4],
+    coords=COORD + "setp.ne.u32 %d, %c1, 0; selp.b64 %m, %m, %n, %d;", evidence="data-dependent")
 CASES[-1].read = {b: each((3, 3, 2), lambda *c, b=b: span(0, CASES[-1].buffers[b]["bytes"])) for b in "xy"}
 
 # as people write it
@@ -180,11 +197,14 @@ extern "C" __global__ void k(const __grid_constant__ map x, const __grid_constan
 }
 """
 _map = {b: tensor_map(b, 7, [30, 22], [128], [8, 4], 32) for b in "xy"}
-_box = {b: each((4, 2, 1), lambda x, y, z, b=b: set().union(*[box_bytes(_map[b], [8 * x, 4 * (y + 2 * i)]) for i in range(3)])) for b in "xy"}
-Case("tensor-cuda", CUDA, [_map["x"], _map["y"], {"i32": 3}], {"x": buf(3072), "y": buf(3072)}, (4, 2, 1), read={"x": _box["x"]}, must={"y": _box["y"]},
+_box = {b: each((4, 2, 1), lambda x, y, z,
+                b=b: set().union(*[box_bytes(_map[b], [8 * x, 4 * (y + 2 * i)]) for i in range(3)])) for b in "xy"}
+Case("tensor-cuda", CUDA, [_map["x"], _map["y"], {"i32": 3}], {"x": buf(3072), "y": buf(3072)}, (4, 2, 1),
+     read={"x": _box["x"]}, must={"y": _box["y"]},
      ways=("summary", "slices", "whole"))
 
-# ---- bulk copies -----------------------------------------------------------------------------------------------------------
+# ---- bulk copies
+# -----------------------------------------------------------------------------------------------------------
 
 BULK = """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 n)
 {
@@ -206,22 +226,33 @@ PLACE = each((5, 1, 1), lambda x, y, z: span(144 * x, 32 + 16 * x))
 
 
 def bulk(name, body, read=None, must=None, **more):
-    Case(name, HEAD + BULK % body, more.pop("args", XY), {"x": buf(1024), "y": buf(1024), **more.pop("buffers", {})}, (5, 1, 1), read=read or {},
+    Case(name, HEAD + BULK % body, more.pop("args", XY), {"x": buf(1024), "y": buf(1024), **more.pop("buffers", {})},
+         (5, 1, 1), read=read or {},
          must=must or {}, **more)
 
 
-bulk("bulk-load", LOAD + "st.global.u32 [%q5], 1;", read={"x": each((5, 1, 1), lambda x, y, z: span(144 * x + 32, 32 + 16 * x))},
+bulk("bulk-load", LOAD + "st.global.u32 [%q5], 1;",
+     read={"x": each((5, 1, 1), lambda x, y, z: span(144 * x + 32, 32 + 16 * x))},
      must={"y": each((5, 1, 1), lambda x, y, z: span(144 * x, 4))})
 bulk("bulk-store", "cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r5;" + WAIT, must={"y": PLACE})
 bulk("bulk-prefetch", "cp.async.bulk.prefetch.L2.global [%q4], %r5; prefetch.global.L2 [%q4]; st.global.u32 [%q5], 1;",
      must={"y": each((5, 1, 1), lambda x, y, z: span(144 * x, 4))})
-bulk("bulk-reduce", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%q5], [box], %r5;" + WAIT, read={"y": PLACE}, must={"y": PLACE})
-bulk("bulk-reduce-half", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%q5], [box], %r5;" + WAIT, read={"y": PLACE}, must={"y": PLACE})
-bulk("bulk-size-from-data", "ld.global.u32 %r6, [%q1]; and.b32 %r6, %r6, 64; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r6;" + WAIT,
-     read={"x": each((5, 1, 1), lambda *b: span(0, 4))}, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))}, evidence="data-dependent")
-bulk("bulk-size-from-pointer-bits", "cvt.u32.u64 %r6, %q1; and.b32 %r7, %r6, 256; add.u32 %r8, %r7, 16; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r8;"
+bulk("bulk-reduce", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [%q5], [box], %r5;" + WAIT,
+     read={"y": PLACE}, must={"y": PLACE})
+bulk("bulk-reduce-half", "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.f16 [%q5], [box], %r5;" + WAIT,
+     read={"y": PLACE}, must={"y": PLACE})
+bulk("bulk-size-from-data",
+     "ld.global.u32 %r6, [%q1]; and.b32 %r6, %r6, 64; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r6;"
+     + WAIT,
+     read={"x": each((5, 1, 1), lambda *b: span(0, 4))}, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))},
+     evidence="data-dependent")
+bulk("bulk-size-from-pointer-bits",
+     "cvt.u32.u64 %r6, %q1; and.b32 %r7, %r6, 256; add.u32 %r8, %r7, 16; cp.async.bulk.global.shared::cta.bulk_group "
+     "[%q5], [box], %r8;"
      + WAIT, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))}, evidence="data-dependent")
-bulk("bulk-guarded-by-data", "ld.global.u32 %r6, [%q1]; setp.eq.u32 %d, %r6, 0; @!%d bra END; cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], %r5;" + WAIT,
+bulk("bulk-guarded-by-data",
+     "ld.global.u32 %r6, [%q1]; setp.eq.u32 %d, %r6, 0; @!%d bra END; cp.async.bulk.global.shared::cta.bulk_group "
+     "[%q5], [box], %r5;" + WAIT,
      read={"x": each((5, 1, 1), lambda *b: span(0, 4))}, may={"y": PLACE}, evidence="data-dependent")
 bulk("bulk-loop", """mov.u32 %r6, 0;
 LOOP: cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], 16; add.u64 %q5, %q5, 48; add.u32 %r6, %r6, 1; setp.lt.u32 %p, %r6, 3; @%p bra LOOP;
@@ -231,13 +262,19 @@ bulk("bulk-too-many", """mov.u32 %r6, 0;
 LOOP: cp.async.bulk.global.shared::cta.bulk_group [%q5], [box], 16; add.u64 %q5, %q5, 16; add.u32 %r6, %r6, 1; setp.lt.u32 %p, %r6, 9; @%p bra LOOP;
 """ + WAIT, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))}, evidence="data-dependent", ways=("tight",))
 # what comes by way of a bulk copy is data
-bulk("bulk-loaded-index", LOAD + "ld.shared.u32 %r6, [box]; and.b32 %r6, %r6, 1020; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; st.global.u32 [%q6], 1;",
-     read={"x": each((5, 1, 1), lambda x, y, z: span(144 * x + 32, 32 + 16 * x))}, may={"y": each((5, 1, 1), lambda *b: span(0, 1024))},
+bulk("bulk-loaded-index",
+     LOAD + "ld.shared.u32 %r6, [box]; and.b32 %r6, %r6, 1020; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; "
+            "st.global.u32 [%q6], 1;",
+     read={"x": each((5, 1, 1), lambda x, y, z: span(144 * x + 32, 32 + 16 * x))},
+     may={"y": each((5, 1, 1), lambda *b: span(0, 1024))},
      evidence="data-dependent")
-bulk("discard", "and.b32 %r6, %r3, 3; shl.b32 %r6, %r6, 7; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; discard.global.L2 [%q6], 128;",
+bulk("discard",
+     "and.b32 %r6, %r3, 3; shl.b32 %r6, %r6, 7; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; discard.global.L2 "
+     "[%q6], 128;",
      must={"y": each((5, 1, 1), lambda x, y, z: span(128 * (x % 4), 128))})
 
-# ---- matrices --------------------------------------------------------------------------------------------------------------
+# ---- matrices
+# --------------------------------------------------------------------------------------------------------------
 
 
 def fragment(rows, cols, bits, by_column, at, stride):
@@ -252,7 +289,8 @@ def wmma(name, shape, part, layout, ptype, bits, regs, reg_type, stride, store=F
     lines = cols if layout == "col" else rows
     step = lines * stride * bits // 8
     r = ", ".join("%%f%d" % i for i in range(regs))
-    what = "wmma.%s.%s.sync.aligned.%s.m%dn%dk%d.global.%s" % ("store" if store else "load", part, layout, m, n, k, ptype)
+    what = "wmma.%s.%s.sync.aligned.%s.m%dn%dk%d.global.%s" % ("store" if store else "load", part, layout, m, n, k,
+                                                               ptype)
     body = "%s [%%q3], {%s}, %%r2;" % (what, r) if store else "%s {%s}, [%%q3], %%r2;" % (what, r)
     ptx = HEAD + """.visible .entry k(.param .u64 x, .param .u64 y, .param .u32 s)
 {
@@ -264,11 +302,15 @@ mad.lo.u32 %%r1, %%r3, 2, %%r1; mul.lo.u32 %%r1, %%r1, %d; cvt.u64.u32 %%q13, %%
 ret;
 }
 """ % (reg_type, step, 2 if store else 1, "\n".join("mov.%s %%f%d, 0%s;" % ("b" + reg_type[1:] if reg_type != "f64" else "f64", i,
-                                                                          "d0000000000000000" if reg_type == "f64" else "f00000000" if reg_type == "f32" else "")
-                                                    for i in range(regs)).replace("mov.b32 %f", "mov.%s %%f" % reg_type) if store else "", body)
+                                                                          "d0000000000000000" if reg_type == "f64"
+                                                                          else "f00000000" if reg_type == "f32" else "")
+                                                    for i in range(regs)).replace("mov.b32 %f",
+                                                      "mov.%s %%f" % reg_type) if store else "", body)
     grid = (3, 1, 1)
-    touched = each(grid, lambda x, y, z: {b for w in range(2) for b in fragment(rows, cols, bits, layout == "col", (2 * x + w) * step, stride)})
-    Case(name, ptx, [{"buffer": "x"}, {"buffer": "y"}, {"u32": stride}], {"x": buf(6 * step + 64), "y": buf(6 * step + 64)}, grid, (64, 1, 1),
+    touched = each(grid, lambda x, y, z: {b for w in range(2) for b in fragment(rows, cols, bits, layout == "col",
+        (2 * x + w) * step, stride)})
+    Case(name, ptx, [{"buffer": "x"}, {"buffer": "y"}, {"u32": stride}],
+         {"x": buf(6 * step + 64), "y": buf(6 * step + 64)}, grid, (64, 1, 1),
          read={} if store else {"x": touched}, must={"y": touched} if store else {})
 
 
@@ -296,14 +338,16 @@ wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%q4], {%f0, %f1, %f2, %f3, %
 ret;
 }
 """, [{"buffer": "x"}, {"buffer": "y"}, {"u32": 32}], {"x": buf(64), "y": buf(2048 + 64)}, (2, 1, 1),
-     read={"x": each((2, 1, 1), lambda *b: span(0, 4)), "y": each((2, 1, 1), lambda x, y, z: fragment(16, 16, 32, False, 64 * x, 32))},
+     read={"x": each((2, 1, 1), lambda *b: span(0, 4)),
+           "y": each((2, 1, 1), lambda x, y, z: fragment(16, 16, 32, False, 64 * x, 32))},
      may={"y": each((2, 1, 1), lambda x, y, z: fragment(16, 16, 32, False, 64 * x, 32))}, evidence="data-dependent")
 # lines that do not lie as wmma wants them: not followed
 wmma("wmma-misaligned", (16, 16, 16), "a", "row", "f16", 16, 8, "b32", 20)
 CASES[-1].read = {"x": each((3, 1, 1), lambda *b: span(0, CASES[-1].buffers["x"]["bytes"]))}
 CASES[-1].evidence = "data-dependent"
 
-# ---- shared memory: no access, but what comes from it is what went into it -----------------------------------------------------
+# ---- shared memory: no access, but what comes from it is what went into it
+# -----------------------------------------------------
 
 SHARED = HEAD + """.visible .entry k(.param .u64 x, .param .u64 y)
 {
@@ -322,9 +366,13 @@ def shared(name, body, **more):
     Case(name, SHARED % body, [{"buffer": "x"}, {"buffer": "y"}], {"x": buf(1024), "y": buf(1024)}, (4, 1, 1), **more)
 
 
-shared("cp-async", "cp.async.ca.shared.global [%r4], [%q4], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r6, [%r4]; st.global.u32 [%q5], %r6;",
+shared("cp-async",
+       "cp.async.ca.shared.global [%r4], [%q4], 4; cp.async.wait_all; bar.sync 0; ld.shared.u32 %r6, [%r4]; "
+       "st.global.u32 [%q5], %r6;",
        read={"x": WORD}, must={"y": WORD})
-shared("cp-async-zeros", "shr.u32 %r6, %r1, 4; shl.b32 %r6, %r6, 2; cp.async.ca.shared.global [%r4], [%q4], 4, %r6; cp.async.wait_all; st.global.u32 [%q5], 1;",
+shared("cp-async-zeros",
+       "shr.u32 %r6, %r1, 4; shl.b32 %r6, %r6, 2; cp.async.ca.shared.global [%r4], [%q4], 4, %r6; cp.async.wait_all; "
+       "st.global.u32 [%q5], 1;",
        read={"x": each((4, 1, 1), lambda x, y, z: span(128 * x + 64, 64))}, must={"y": WORD})
 # the low bits of an aligned address are a number, and lead nowhere
 shared("local-at-low-bits", """.local .align 16 .b8 depot[64]; cvt.u32.u64 %r6, %q1; and.b32 %r7, %r6, 12; mov.u64 %q6, depot; cvt.u64.u32 %q7, %r7; add.u64 %q8, %q6, %q7;
@@ -343,27 +391,36 @@ shared("stmatrix-index", """ld.global.u32 %r7, [%q4]; stmatrix.sync.aligned.m8n8
 and.b32 %r6, %r6, 252; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; st.global.u32 [%q6], 1;""", read={"x": WORD}, may={"y": ALL}, evidence="data-dependent")
 shared("shared-index", """xor.b32 %r7, %r1, 5; st.shared.u32 [%r4], %r7; bar.sync 0; ld.shared.u32 %r6, [%r4]; shr.u32 %r6, %r6, 1;
 mul.wide.u32 %q16, %r6, 4; add.u64 %q6, %q16, %q2; st.global.u32 [%q6], 1;""", must={"y": each((4, 1, 1), lambda *b: span(0, 64))})
-shared("generic", """cvt.u64.u32 %q6, %r4; cvta.shared.u64 %q6, %q6; setp.lt.u32 %p, %r1, 8; selp.b64 %q7, %q6, %q5, %p; st.u32 [%q7], 1; ld.u32 %r6, [%q4];""",
+shared("generic",
+       """cvt.u64.u32 %q6, %r4; cvta.shared.u64 %q6, %q6; setp.lt.u32 %p, %r1, 8; selp.b64 %q7, %q6, %q5, %p; st.u32 [%q7], 1; ld.u32 %r6, [%q4];""",
        read={"x": WORD}, must={"y": each((4, 1, 1), lambda x, y, z: span(128 * x + 32, 96))})
 shared("local", """.local .align 16 .b8 depot[64]; and.b32 %r6, %r1, 15; mov.u64 %q6, depot; mul.wide.u32 %q7, %r6, 4; add.u64 %q10, %q6, %q7; st.local.u32 [%q10], %r3;
 cvta.local.u64 %q11, %q10; ld.u32 %r7, [%q11]; mul.wide.u32 %q17, %r7, 4; add.u64 %q8, %q17, %q2; st.global.u32 [%q8], 1;""", must={"y": WORD})
-shared("atomics", """atom.global.add.u32 %r6, [%q5], 1; red.global.max.u32 [%q5+512], %r1; atom.global.exch.b32 %r6, [%q4], 1; red.global.add.f32 [%q4+512], 0f00000000;""",
+shared("atomics",
+       """atom.global.add.u32 %r6, [%q5], 1; red.global.max.u32 [%q5+512], %r1; atom.global.exch.b32 %r6, [%q4], 1; red.global.add.f32 [%q4+512], 0f00000000;""",
        read={b: each((4, 1, 1), lambda x, y, z: span(128 * x, 128) | span(512 + 128 * x, 128)) for b in "xy"},
        must={b: each((4, 1, 1), lambda x, y, z: span(128 * x, 128) | span(512 + 128 * x, 128)) for b in "xy"})
-shared("compare-and-swap", "atom.global.cas.b32 %r6, [%q5], 0, 1;", read={"y": WORD}, may={"y": WORD}, evidence="data-dependent")
-shared("atomic-index", "atom.global.add.u32 %r6, [%q4], 1; and.b32 %r6, %r6, 252; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; st.global.u8 [%q6], 1;",
+shared("compare-and-swap", "atom.global.cas.b32 %r6, [%q5], 0, 1;", read={"y": WORD}, may={"y": WORD},
+       evidence="data-dependent")
+shared("atomic-index",
+       "atom.global.add.u32 %r6, [%q4], 1; and.b32 %r6, %r6, 252; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; "
+       "st.global.u8 [%q6], 1;",
        read={"x": WORD}, must={"x": WORD}, may={"y": ALL}, evidence="data-dependent")
-shared("vectors", """ld.global.nc.v2.u16 {%h1, %h2}, [%q4]; shl.b32 %r6, %r1, 4; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; st.global.v4.u32 [%q6], {%r1, %r1, %r1, %r1};"""
-       .replace("ld.global", ".reg .b16 %h<3>; ld.global"), read={"x": WORD}, must={"y": each((4, 1, 1), lambda *b: span(0, 512))})
+shared("vectors",
+       """ld.global.nc.v2.u16 {%h1, %h2}, [%q4]; shl.b32 %r6, %r1, 4; cvt.u64.u32 %q16, %r6; add.u64 %q6, %q16, %q2; st.global.v4.u32 [%q6], {%r1, %r1, %r1, %r1};"""
+       .replace("ld.global", ".reg .b16 %h<3>; ld.global"), read={"x": WORD},
+       must={"y": each((4, 1, 1), lambda *b: span(0, 512))})
 # a register that is a number, then an address, then a number again
 shared("reused-register", """mul.wide.u32 %q6, %r3, 4; add.u64 %q6, %q1, %q6; ld.global.u32 %r6, [%q6]; mul.wide.u32 %q6, %r3, 4; add.u64 %q6, %q6, %q2;
 setp.lt.u32 %p, %r3, 7; @%p st.global.u32 [%q6], %r6; setp.ge.u32 %p, %r3, 7; @%p st.global.u32 [%q6], %r1;""", read={"x": WORD}, must={"y": WORD})
 # it must not become two where both live on
-shared("reused-in-loop", """mov.u32 %r6, 0; mov.u64 %q6, %q5; LOOP: st.global.u32 [%q6], %r6; add.u64 %q6, %q6, 128; add.u32 %r6, %r6, 1; setp.lt.u32 %p, %r6, 2; @%p bra LOOP;""",
+shared("reused-in-loop",
+       """mov.u32 %r6, 0; mov.u64 %q6, %q5; LOOP: st.global.u32 [%q6], %r6; add.u64 %q6, %q6, 128; add.u32 %r6, %r6, 1; setp.lt.u32 %p, %r6, 2; @%p bra LOOP;""",
        must={"y": each((4, 1, 1), lambda x, y, z: span(128 * x, 256))})
 shared("multimem", "multimem.red.global.add.u32 [%q5], 1;", refused="multimem.red")
 
-# ---- clusters: other blocks' shared memory is no buffer; ranks are the launch's -----------------------------------------------------
+# ---- clusters: other blocks' shared memory is no buffer; ranks are the launch's
+# -----------------------------------------------------
 
 CLUSTER = HEAD + """.visible .entry k(.param .u64 x, .param .u64 y)
 {
@@ -378,17 +435,22 @@ ret;
 
 
 def cluster(name, body, grid=(4, 2, 1), dims=(2, 1, 1), **more):
-    Case(name, CLUSTER % body, [{"buffer": "x"}, {"buffer": "y"}], {"x": buf(1024), "y": buf(1024)}, grid, cluster=dims, **more)
+    Case(name, CLUSTER % body, [{"buffer": "x"}, {"buffer": "y"}], {"x": buf(1024), "y": buf(1024)}, grid, cluster=dims,
+         **more)
 
 
 def by_rank(grid, dims):
-    return each(grid, lambda x, y, z: span(128 * (x % dims[0] + dims[0] * (y % dims[1] + dims[1] * (z % dims[2]))), 128))
+    return each(grid, lambda x, y, z: span(128 * (x % dims[0] + dims[0] * (y % dims[1] + dims[1] * (z % dims[2]))),
+                                           128))
 
 
-RANKED = "mul.lo.u32 %r8, %r2, 128; add.u32 %r8, %r8, %r7; cvt.u64.u32 %q13, %r8; add.u64 %q3, %q13, %q2; st.global.u32 [%q3], %r1;"
+RANKED = ("mul.lo.u32 %r8, %r2, 128; add.u32 %r8, %r8, %r7; cvt.u64.u32 %q13, %r8; add.u64 %q3, %q13, %q2; "
+          "st.global.u32 [%q3], %r1;")
 cluster("cluster-rank", RANKED, must={"y": by_rank((4, 2, 1), (2, 1, 1))})
 cluster("cluster-rank-3d", RANKED, (2, 2, 4), (2, 2, 2), must={"y": by_rank((2, 2, 4), (2, 2, 2))})
-cluster("cluster-id", "mov.u32 %r8, %clusterid.x; mul.lo.u32 %r8, %r8, 128; add.u32 %r8, %r8, %r7; cvt.u64.u32 %q13, %r8; add.u64 %q3, %q13, %q2; st.global.u32 [%q3], %r1;",
+cluster("cluster-id",
+        "mov.u32 %r8, %clusterid.x; mul.lo.u32 %r8, %r8, 128; add.u32 %r8, %r8, %r7; cvt.u64.u32 %q13, %r8; add.u64 "
+        "%q3, %q13, %q2; st.global.u32 [%q3], %r1;",
         must={"y": each((4, 2, 1), lambda x, y, z: span(128 * (x // 2), 128))})
 cluster("cluster-store", """st.shared::cluster.u32 [%r6], %r1; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ld.shared.u32 %r9, [%r4];
 atom.shared::cluster.add.u32 %r10, [%r6], 1; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;""" + RANKED, must={"y": by_rank((4, 2, 1), (2, 1, 1))})
@@ -407,21 +469,31 @@ ld.shared.u32 %r9, [%r4]; cvt.u64.u32 %q13, %r9; add.u64 %q3, %q13, %q2; st.glob
         must={"y": each((4, 2, 1), lambda x, y, z: span(128 * (1 - x % 2), 128))})
 # not where nothing orders the two blocks
 ALL_Y = {"y": each((4, 2, 1), lambda *b: span(0, 1024))}
-INDEX = "ld.shared.u32 %r9, [%r4]; and.b32 %r10, %r9, 1020; cvt.u64.u32 %q13, %r10; add.u64 %q3, %q13, %q2; st.global.u32 [%q3], %r1;"
+INDEX = ("ld.shared.u32 %r9, [%r4]; and.b32 %r10, %r9, 1020; cvt.u64.u32 %q13, %r10; add.u64 %q3, %q13, %q2; "
+         "st.global.u32 [%q3], %r1;")
 ORDER = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
-cluster("cluster-unordered", "st.shared::cluster.u32 [%r6], %r7; bar.sync 0; " + INDEX + ORDER, may=ALL_Y, evidence="data-dependent")
-cluster("cluster-unordered-later", "st.shared.u32 [%r4], %r7; " + ORDER + INDEX + "bar.sync 0; st.shared::cluster.u32 [%r6], 5;" + ORDER, may=ALL_Y, evidence="data-dependent")
-cluster("cluster-unordered-generic", "cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q5, %q4; mapa.u64 %q6, %q5, %r5; st.u32 [%q6], %r7; bar.sync 0; " + INDEX + ORDER,
+cluster("cluster-unordered", "st.shared::cluster.u32 [%r6], %r7; bar.sync 0; " + INDEX + ORDER, may=ALL_Y,
+        evidence="data-dependent")
+cluster("cluster-unordered-later", "st.shared.u32 [%r4], %r7; " + ORDER + INDEX
+        + "bar.sync 0; st.shared::cluster.u32 [%r6], 5;" + ORDER, may=ALL_Y, evidence="data-dependent")
+cluster("cluster-unordered-generic",
+        "cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q5, %q4; mapa.u64 %q6, %q5, %r5; st.u32 [%q6], %r7; bar.sync 0; "
+        + INDEX + ORDER,
         may=ALL_Y, evidence="data-dependent")
-cluster("cluster-unordered-load", "st.shared.u32 [%r4], %r7; bar.sync 0; cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q5, %q4; mapa.u64 %q6, %q5, %r5; ld.u32 %r9, [%q6]; "
+cluster("cluster-unordered-load",
+        "st.shared.u32 [%r4], %r7; bar.sync 0; cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q5, %q4; mapa.u64 %q6, %q5, "
+        "%r5; ld.u32 %r9, [%q6]; "
         + INDEX[len("ld.shared.u32 %r9, [%r4]; "):] + ORDER, may=ALL_Y, evidence="data-dependent")
-cluster("cluster-relaxed", "st.shared::cluster.u32 [%r6], %r7; barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned; " + INDEX + ORDER, may=ALL_Y,
+cluster("cluster-relaxed",
+        "st.shared::cluster.u32 [%r6], %r7; barrier.cluster.arrive.relaxed.aligned; barrier.cluster.wait.aligned; "
+        + INDEX + ORDER, may=ALL_Y,
         evidence="data-dependent")
 cluster("cluster-generic", """cvt.u64.u32 %q4, %r4; cvta.shared.u64 %q4, %q4; mapa.u64 %q4, %q4, %r5; cvt.u64.u32 %q13, %r7; add.u64 %q3, %q13, %q2; setp.lt.u32 %p, %r1, 8;
 selp.b64 %q5, %q4, %q3, %p; st.u32 [%q5], %r1; barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;""",
         must={"y": each((4, 2, 1), lambda *b: span(32, 96))})
 
-# ---- a grid of three dimensions --------------------------------------------------------------------------------------------------
+# ---- a grid of three dimensions
+# --------------------------------------------------------------------------------------------------
 
 Case("grid-3d", HEAD + """.visible .entry k(.param .u64 x, .param .u64 y)
 {
@@ -432,21 +504,27 @@ cvt.u64.u32 %q3, %r1; add.u64 %q4, %q1, %q3; add.u64 %q5, %q2, %q3; ld.global.u8
 ret;
 }
 """, [{"buffer": "x"}, {"buffer": "y"}], {"x": buf(2048), "y": buf(2048)}, (3, 2, 4), (4, 2, 2), read={}, must={})
-_grid = each((3, 2, 4), lambda x, y, z: {100 * x + 20 * y + 300 * z + a + 7 * b + 40 * c for a in range(4) for b in range(2) for c in range(2)})
+_grid = each((3, 2, 4), lambda x, y, z: {100 * x + 20 * y + 300 * z + a + 7 * b + 40 * c for a in range(4)
+                                         for b in range(2) for c in range(2)})
 CASES[-1].read, CASES[-1].must = {"x": _grid}, {"y": _grid}
 
 
-# ---- running them ----------------------------------------------------------------------------------------------------------------
+# ---- running them
+# ----------------------------------------------------------------------------------------------------------------
 
 def document(c):
-    launch = {"name": "k", "module": "m", "entry": "k", "grid": list(c.grid), "block": list(c.block), "shared": c.shared, "args": c.args}
+    launch = {"name": "k", "module": "m", "entry": "k", "grid": list(c.grid), "block": list(c.block),
+              "shared": c.shared, "args": c.args}
     if c.cluster:
         launch["cluster"] = list(c.cluster)
     size = {b: v["bytes"] for b, v in c.buffers.items()}
     touched = sorted(set(c.must) | set(c.may) | set(c.read))
-    steps = [{"name": "set-" + b, "memset": {"buffer": b, "offset": 0, "bytes": size[b], "value": 0}} for b in touched if c.buffers[b]["role"] != "weight"]
-    gets = [{"name": "get-" + b, "copy": {"from": {"buffer": b}, "to": {"buffer": "sink"}, "bytes": size[b]}} for b in sorted(set(c.must) | set(c.may))]
-    return {"dovetail": 1, "name": c.name, "modules": {"m": {"ptx" if c.ptx.startswith(".version") else "cuda": c.ptx}}, "buffers": {**c.buffers, "sink": buf(max(size.values()))},
+    steps = [{"name": "set-" + b, "memset": {"buffer": b, "offset": 0, "bytes": size[b], "value": 0}} for b in touched
+             if c.buffers[b]["role"] != "weight"]
+    gets = [{"name": "get-" + b, "copy": {"from": {"buffer": b}, "to": {"buffer": "sink"}, "bytes": size[b]}}
+            for b in sorted(set(c.must) | set(c.may))]
+    return {"dovetail": 1, "name": c.name, "modules": {"m": {"ptx" if c.ptx.startswith(".version") else "cuda": c.ptx}},
+            "buffers": {**c.buffers, "sink": buf(max(size.values()))},
             "launches": steps + [launch] + gets}
 
 
@@ -492,7 +570,8 @@ def analyses(analyze, recorder, wanted):
                        env=dict(os.environ, DOVETAIL_RECORDER=recorder))
     out = [json.loads(line) for line in r.stdout.splitlines()]
     if len(out) != len(wanted):
-        raise SystemExit("exit %d after %d of %d analyses: %s" % (r.returncode, len(out), len(wanted), r.stderr[-2000:]))
+        raise SystemExit("exit %d after %d of %d analyses: %s" % (r.returncode, len(out), len(wanted),
+                                                                  r.stderr[-2000:]))
     return out
 
 
@@ -508,7 +587,8 @@ def main():
             path = os.path.join(tmp, "%d.json" % i)
             with open(path, "w") as f:
                 json.dump(document(c), f)
-            runs = {"summary": ["native"], "tight": ["instrumented"] if len(c.ways) > 1 else ["instrumented", "native"]}  # native has no windows
+            # native has no windows
+            runs = {"summary": ["native"], "tight": ["instrumented"] if len(c.ways) > 1 else ["instrumented", "native"]}
             for way, recorder in [(w, r) for w in c.ways for r in runs.get(w, ["instrumented", "native"])]:
                 wanted[recorder].append((c, path, way))
         for recorder, todo in wanted.items():

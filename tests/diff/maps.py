@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Block maps against an oracle that knows nothing of dovetail.
 
-Random graphs are made from statements whose addresses are known here as formulas: each becomes CUDA C++ (through inline PTX, so
-that the compiler can neither drop nor merge an access) and, independently, a byte-exact trace in Python. From the traces the
-rules of contract §3 are applied by brute force, byte by byte, and compared with `dovetail analyze --local --maps --all-edges`:
-pairs per hazard, class, fan, components, degrees, independent blocks and bytes, evidence.
+Random graphs are made from statements whose addresses are known here as formulas: each becomes CUDA C++ (through inline
+PTX, so that the compiler can neither drop nor merge an access) and, independently, a byte-exact trace in Python. From
+the traces the rules of contract §3 are applied by brute force, byte by byte, and compared with `dovetail analyze
+--local --maps --all-edges`: pairs per hazard, class, fan, components, degrees, independent blocks and bytes, evidence.
 
-Statements: loads, stores, atomics of 1 to 16 bytes; affine indices in block, thread and loop counter; affine guards; guards
-on data (may-access: counts, kills nothing); indices from data (every byte of the buffer) and from constant content
-(exact, `observed`); memset and copy steps; 3-D grids; several parameters into one buffer at offsets.
+Statements: loads, stores, atomics of 1 to 16 bytes; affine indices in block, thread and loop counter; affine guards;
+guards on data (may-access: counts, kills nothing); indices from data (every byte of the buffer) and from constant
+content (exact, `observed`); memset and copy steps; 3-D grids; several parameters into one buffer at offsets.
 
     maps.py DOVETAIL [COUNT [FIRST_SEED [ANALYZE]]]      prints one line per mismatch, exit status 1 if any
 
-With ANALYZE (tests/diff/analyze.c), every graph is also analysed without summaries, as slices and whole, by instrumented PTX (as on a real
+With ANALYZE (tests/diff/analyze.c), every graph is also analysed without summaries, as slices and whole, by
+instrumented PTX (as on a real
 GPU) and by the software device's own recorder, and held against the oracle so too.
 """
 import base64
@@ -39,7 +40,8 @@ EVIDENCE = ["proved", "observed", "data-dependent"]
 
 
 class Stmt:
-    """One access: index = (kb * block + kt * thread + ki * i + k0) % count, of `width` bytes at base offset + index * width."""
+    """One access: index = (kb * block + kt * thread + ki * i + k0) % count, of `width` bytes at base offset + index *
+    width."""
 
     def __init__(self, rng, bufs, kinds):
         self.kind = rng.choice(kinds)
@@ -69,7 +71,8 @@ class Stmt:
         elif self.via == "data":
             idx = "ld4(IN + 4 * ((blk + t) % 64))"
         p = "A%d + (u64)(%s %% %du) * %d" % (n, idx, self.count, self.width)
-        body = {"ld": "acc ^= ld%d(%s);", "st": "st%d(%s, acc + i + 1);", "at": "acc ^= at%d(%s, 1);"}[self.kind] % (self.width, p)
+        body = {"ld": "acc ^= ld%d(%s);", "st": "st%d(%s, acc + i + 1);",
+                "at": "acc ^= at%d(%s, 1);"}[self.kind] % (self.width, p)
         g = {"none": "", "thread": "if (t < %du) " % self.gn, "block": "if (blk %% 3u == %du) " % (self.gn % 3),
              "data": "if (ld4(IN + 4 * (t % 64)) & 1) "}[self.guard]
         return "    for (u32 i = 0; i < %du; i++) { %s{ %s } }\n" % (self.loop, g, body)
@@ -79,7 +82,8 @@ class Stmt:
 
 
 class Foot:
-    """What one block does: per buffer sets of bytes read, surely written, written at all; and evidence per (buffer, byte use)."""
+    """What one block does: per buffer sets of bytes read, surely written, written at all; and evidence per (buffer,
+    byte use)."""
 
     def __init__(self):
         self.r, self.must, self.w, self.exact = {}, {}, {}, {}
@@ -95,7 +99,8 @@ def build(seed):
 
     consts = [rng.randrange(0, 1 << 20) for _ in range(64)]
     add("in", 256, "input", fill={"uniform": [0, 1 << 30], "dtype": "u32", "seed": seed})
-    add("ix", 256, "input", constant=True, data=base64.b64encode(b"".join(c.to_bytes(4, "little") for c in consts)).decode())
+    add("ix", 256, "input", constant=True,
+        data=base64.b64encode(b"".join(c.to_bytes(4, "little") for c in consts)).decode())
     names = []
     for k in range(rng.randrange(2, 5)):
         n = "b%d" % k
@@ -115,7 +120,8 @@ def build(seed):
             else:
                 s = rng.choice([x for x in names if x != b])
                 n = min(n, buffers[s]["bytes"])
-                launches.append({"name": "s%d" % li, "copy": {"from": {"buffer": s}, "to": {"buffer": b, "offset": off}, "bytes": n}})
+                launches.append({"name": "s%d" % li, "copy": {"from": {"buffer": s}, "to": {"buffer": b, "offset": off},
+                                                              "bytes": n}})
                 f.r[s] = set(range(n))
             f.must[b] = f.w[b] = set(range(off, off + n))
             foots.append([f])
@@ -125,7 +131,8 @@ def build(seed):
         block = rng.choice([(32, 1, 1), (64, 1, 1), (40, 1, 1), (16, 4, 1)])
         bl = [dict(buffers[n], name=n, fixed=False) for n in names]
         stmts = [Stmt(rng, bl, ["ld", "ld", "st", "st", "at"]) for _ in range(rng.randrange(1, 5))]
-        params = ", ".join(["const char *IN", "const char *IX", "char *SINK"] + ["char *A%d" % k for k in range(len(stmts))])
+        params = ", ".join(["const char *IN", "const char *IX", "char *SINK"]
+                           + ["char *A%d" % k for k in range(len(stmts))])
         src += 'extern "C" __global__ void k%d(%s)\n{\n' % (li, params)
         src += "    u32 blk = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z), acc = 0;\n"
         src += "    u32 t = threadIdx.x + blockDim.x * threadIdx.y;\n"
@@ -134,7 +141,8 @@ def build(seed):
         src += "    st4(SINK + 4 * (u64)(t + %du * blk), acc);\n}\n" % nthr
         sink = "sink%d" % li
         add(sink, 4 * nthr * nblk, "output")
-        launches.append({"name": "k%d" % li, "module": "m", "entry": "k%d" % li, "grid": list(grid), "block": list(block),
+        launches.append({"name": "k%d" % li, "module": "m", "entry": "k%d" % li, "grid": list(grid),
+                         "block": list(block),
                          "args": [{"buffer": "in"}, {"buffer": "ix"}, {"buffer": sink}] +
                                  [{"buffer": s.buf["name"], "offset": s.offset} for s in stmts]})
         blocks, acc = [], {}
@@ -163,7 +171,8 @@ def build(seed):
                         o = s.offset + consts[(b + t) % 64] % s.count * s.width
                         span = [range(o, o + s.width)]
                     else:
-                        span = [range(s.offset + s.index(b, t, i) * s.width, s.offset + (s.index(b, t, i) + 1) * s.width)
+                        span = [range(s.offset + s.index(b, t, i) * s.width,
+                                      s.offset + (s.index(b, t, i) + 1) * s.width)
                                 for i in range(s.loop)]
                     ev = DATA if s.guard == "data" or s.via == "data" else OBSERVED if s.via == "constant" else PROVED
                     for sp in span:
@@ -183,7 +192,8 @@ def build(seed):
             f.wide, f.loose = wide, loose
         foots.append(blocks)
         accs.append(acc)
-    doc = {"dovetail": 1, "name": "random%d" % seed, "modules": {"m": {"cuda": src}}, "buffers": buffers, "launches": launches}
+    doc = {"dovetail": 1, "name": "random%d" % seed, "modules": {"m": {"cuda": src}}, "buffers": buffers,
+           "launches": launches}
     return doc, foots, accs
 
 
@@ -196,8 +206,8 @@ def union(blocks, attr):
 
 
 def pairs(early, late, killed, ea, la):
-    """(consumer, producer) pairs where attribute `ea` of the earlier and `la` of the later meet on a byte not killed, and the
-    (buffer, byte)s where they do."""
+    """(consumer, producer) pairs where attribute `ea` of the earlier and `la` of the later meet on a byte not killed,
+    and the (buffer, byte)s where they do."""
     out, where = set(), set()
     by = {}
     for p, f in enumerate(early):
@@ -245,7 +255,8 @@ def expect(foots, accs, i, j):
     war, b2 = pairs(foots[i], foots[j], killed, "r", "w")
     waw, b3 = pairs(foots[i], foots[j], killed, "w", "w")
     both = raw | war | waw
-    e = {"raw": raw, "war": war, "waw": waw, "buffers": {b for b, _ in b1 | b2 | b3}, "pairs": len(both), "components": components(both)}
+    e = {"raw": raw, "war": war, "waw": waw, "buffers": {b for b, _ in b1 | b2 | b3}, "pairs": len(both),
+         "components": components(both)}
     ev = PROVED
     for where, pe, ce in ((b1, "w", "r"), (b2, "r", "w"), (b3, "w", "w")):
         for b, x in where:
@@ -271,7 +282,8 @@ def expect(foots, accs, i, j):
         e["fan"], e["classes"] = "none", {"full-independence"}
     else:
         mc, mp = max(cons.values()), max(prod.values())
-        e["fan"] = ("one-to-one" if mc == mp == 1 else "one-to-many" if mc == 1 else "many-to-one" if mp == 1 else "many-to-many")
+        e["fan"] = ("one-to-one" if mc == mp == 1 else "one-to-many" if mc == 1 else "many-to-one" if mp == 1
+                    else "many-to-many")
         e["classes"] = {"one-to-one" if e["fan"] == "one-to-one" and len(cons) == nc else "many-to-many"}
         if e["independent_blocks"] or ind:
             e["classes"].add("partial-independence")
@@ -322,12 +334,14 @@ def main():
             with open(path, "w") as f:
                 json.dump(doc, f)
             for way, recorder in ways:
-                command = [exe, "analyze", path, "--local", "--cache", os.path.join(tmp, "c.db"), "--device", "soft", "--json", "--maps",
+                command = [exe, "analyze", path, "--local", "--cache", os.path.join(tmp, "c.db"), "--device", "soft",
+                           "--json", "--maps",
                            "--all-edges"] if way == "summary" else [sys.argv[4], path, way]
                 r = subprocess.run(command, capture_output=True, text=True, timeout=120,
                                    env=dict(os.environ, DOVETAIL_RECORDER=recorder))
                 if r.returncode:
-                    print("seed %d, %s, %s: exit %d: %s" % (seed, way, recorder, r.returncode, (r.stderr or r.stdout)[-300:]))
+                    print("seed %d, %s, %s: exit %d: %s" % (seed, way, recorder, r.returncode,
+                                                            (r.stderr or r.stdout)[-300:]))
                     fails += 1
                     continue
                 got = {(x["producer"], x["consumer"]): x for x in json.loads(r.stdout)["edges"]}

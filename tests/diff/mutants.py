@@ -1,25 +1,33 @@
 #!/usr/bin/env python3
-"""Would the gate notice? Every predicate of rewrite/legal.def and legal-solo.def is switched off on a graph made for it.
+"""Would the gate notice? Every predicate of rewrite/legal.def and legal-solo.def is switched off on a graph made for
+it.
 
-A row of CASES (block fusion) and SOLO (programmatic launch): the predicate, others that must be off with it so that the pair gets so far,
-the graph, and what must happen then. Each graph is planned twice, everything legal of this kind forced (kept whether it is faster or not):
+A row of CASES (block fusion) and SOLO (programmatic launch): the predicate, others that must be off with it so that the
+pair gets so far, the graph, and what must happen then. Each graph is planned twice, everything legal of this kind
+forced (kept whether it is faster or not):
 
   with all predicates on, the pair (a, b) is refused by this predicate;
   with it off, the pair ends as the row says, "verdict: start of the reason":
     refused: machine-code   the fused launch was made, and its machine code has other arithmetic than the posted ones'
-    refused: verification   the fused launch was made, and the bitwise comparison, a block order, the race detector or a fault refuses it
-    refused: building       join, the verifier, print-parse equality or the loader does; `resources` is the assembler, `shared-space` the layout
-    error, died             nothing comes of it at all: the device takes no such kernel; the code behind the predicate cannot go on without
-                            what it promises
-  and in every case a plan, if there is one, must leave the same bytes as the graph (planner.c compares, on other inputs than the gate).
+    refused: verification   the fused launch was made, and the bitwise comparison, a block order, the race detector or a
+                            fault refuses it
+    refused: building       join, the verifier, print-parse equality or the loader does; `resources` is the assembler,
+                            `shared-space` the layout
+    error, died             nothing comes of it at all: the device takes no such kernel; the code behind the predicate
+                            cannot go on without what it promises
+  and in every case a plan, if there is one, must leave the same bytes as the graph (planner.c compares, on other inputs
+  than the gate).
 
-HARDWARE are those whose breach this device cannot show, with what stands in its stead. Each has a graph all the same: it must be refused
-with the predicate on, and be right on this device with it off; were it wrong, it could be caught and belonged above.
+HARDWARE are those whose breach this device cannot show, with what stands in its stead. Each has a graph all the same:
+it must be refused with the predicate on, and be right on this device with it off; were it wrong, it could be caught and
+belonged above.
 
-What the gate refuses leaves a bundle ($DOVETAIL_BUNDLES). DOVETAIL, the command line, runs both documents of every bundle as a user would: the original
-goes through, the plan differs from it, faults or hangs; only a race, a block order or an input that the gate made itself does not show in one run.
+What the gate refuses leaves a bundle ($DOVETAIL_BUNDLES). DOVETAIL, the command line, runs both documents of every
+bundle as a user would: the original goes through, the plan differs from it, faults or hangs; only a race, a block order
+or an input that the gate made itself does not show in one run.
 
-    mutants.py PLANNER FILE.def,… [DOVETAIL [NAME…]]      exit status 1 if one comes out otherwise, or a predicate is in neither list
+    mutants.py PLANNER FILE.def,… [DOVETAIL [NAME…]]      exit status 1 if one comes out otherwise, or a predicate is in
+                                                          neither list
 """
 import glob
 import json
@@ -245,14 +253,17 @@ def buffer(count, role, seed=3, **more):
 
 def launch(name, module, entry, *args, grid=N // 128, block=128, **more):
     args = [a if isinstance(a, dict) else {"i32": a} if isinstance(a, int) else {"buffer": a} for a in args]
-    return {"name": name, "module": module, "entry": entry, "grid": [grid, 1, 1], "block": [block, 1, 1], "args": args} | more
+    return {"name": name, "module": module, "entry": entry, "grid": [grid, 1, 1], "block": [block, 1, 1],
+            "args": args} | more
 
 
 def graph(launches, modules=None, n=N, **buffers):
     every = {"x": buffer(n, "input"), "h": buffer(n, "intermediate"), "y": buffer(n, "output")} | buffers
     used = {l.get("module") for l in launches}
-    known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "i": {"cuda": INLINE}, "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
-    return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every, "launches": launches}
+    known = {"m": {"cuda": CUDA}, "k": {"cuda": MASK}, "c": {"cuda": CLUSTER}, "i": {"cuda": INLINE},
+             "v": {"cuda": VARIABLE}} | {k: {"ptx": t} for k, t in (modules or {}).items()}
+    return {"dovetail": 1, "name": "mutant", "modules": {k: v for k, v in known.items() if k in used}, "buffers": every,
+            "launches": launches}
 
 
 def first(body, before="", version="8.0", target="sm_80", grid=N // 128, block=128):
@@ -287,58 +298,90 @@ ret;
 }"""
 CASES = [
     ("racy", "self_conflict", graph([launch("a", "m", "luck", "x", "h", N), B]), "refused: verification"),
-    ("plain_launches", "", graph([{"name": "d", "copy": {"from": {"buffer": "x"}, "to": {"buffer": "g"}, "bytes": 4 * N}, "stream": 1}, A, launch("b", "m", "add", "h", "g", "y", after=["d"])], g=buffer(N, "intermediate")),
+    ("plain_launches", "",
+     graph([{"name": "d", "copy": {"from": {"buffer": "x"}, "to": {"buffer": "g"}, "bytes": 4 * N}, "stream": 1}, A,
+            launch("b", "m", "add", "h", "g", "y", after=["d"])], g=buffer(N, "intermediate")),
      "refused: stream-order"),
     ("clusters", "", graph([A, launch("b", "c", "swap", "h", "y", cluster=[2, 1, 1])]), "refused: verification"),
     ("opaque", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
-    ("order", "", graph([A, {"name": "m", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "g"}, "bytes": 4 * N}}, launch("b", "m", "add", "h", "g", "y")],
+    ("order", "", graph([A, {"name": "m", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "g"}, "bytes": 4 * N}},
+                         launch("b", "m", "add", "h", "g", "y")],
                         g=buffer(N, "intermediate")), "refused: building: order: 'm' depends on one of the launches"),
-    ("block_map", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1), launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)],
+    ("block_map", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1),
+                             launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)],
                             n=6000), "died"),
-    ("self_conflict", "", graph([launch("a", "m", "ticket", "x", "z", "h"), B], z=buffer(1, "inout", **ZERO)), "refused: verification"),
-    ("ordered_access", "self_conflict", graph([launch("a", "m", "pairs", "x", "h", "flag"), launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
+    ("self_conflict", "", graph([launch("a", "m", "ticket", "x", "z", "h"), B], z=buffer(1, "inout", **ZERO)),
+     "refused: verification"),
+    ("ordered_access", "self_conflict", graph([launch("a", "m", "pairs", "x", "h", "flag"),
+                                               launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
                                               flag=buffer(16, "inout", **ZERO)), "refused: verification"),
-    ("float_atomics", "self_conflict", graph([launch("a", "m", "total", "x", "z", "h"), B], z=buffer(1, "inout", **ZERO)), "refused: verification"),
-    ("machine_registers", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
-                                    {"p": ptx("8.0", "sm_80", "", "mov.u32 %r5, %smid; cvt.rn.f32.u32 %f2, %r5; add.rn.f32 %f1, %f1, %f2;")}),
+    ("float_atomics", "self_conflict", graph([launch("a", "m", "total", "x", "z", "h"), B],
+                                             z=buffer(1, "inout", **ZERO)), "refused: verification"),
+    ("machine_registers", "", graph([launch("a", "p", "k", "x", "h"),
+                                     launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
+                                    {"p": ptx("8.0", "sm_80", "", "mov.u32 %r5, %smid; cvt.rn.f32.u32 %f2, %r5; "
+                                                                  "add.rn.f32 %f1, %f1, %f2;")}),
      "refused: verification"),
-    ("functions", "self_conflict", first("{ .param .b32 q; st.param.b32 [q], %r3; st.global.f32 [%rd5], %f1; call.uni leave, (q); }", LEAVES),
+    ("functions", "self_conflict",
+     first("{ .param .b32 q; st.param.b32 [q], %r3; st.global.f32 [%rd5], %f1; call.uni leave, (q); }", LEAVES),
      "refused: verification"),
-    ("module_variables", "", graph([launch("a", "v", "keep", "x", "h"), B], **{"v::state": buffer(2048, "inout")}), "refused: verification"),
-    ("parameters", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 3000}), launch("b", "p", "k", "h", "y", {"bytes": "00" * 3000})],
-                             {"p": ptx("8.0", "sm_80", "", "", ".param .u64 p0, .param .u64 p1, .param .align 4 .b8 p2[3000]")}), "refused: resources"),
-    ("targets", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")], {"p": ptx("8.0", "sm_90a", "", ""), "q": ptx("8.6", "sm_100", "", "")}),
+    ("module_variables", "", graph([launch("a", "v", "keep", "x", "h"), B], **{"v::state": buffer(2048, "inout")}),
+     "refused: verification"),
+    ("parameters", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 3000}),
+                              launch("b", "p", "k", "h", "y", {"bytes": "00" * 3000})],
+                             {"p": ptx("8.0", "sm_80", "", "",
+                                       ".param .u64 p0, .param .u64 p1, .param .align 4 .b8 p2[3000]")}),
+     "refused: resources"),
+    ("targets", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "q", "k", "h", "y")],
+                          {"p": ptx("8.0", "sm_90a", "", ""), "q": ptx("8.6", "sm_100", "", "")}),
      "error: unsupported: the module is for sm_100"),
-    ("uniform_barriers", "", graph([launch("a", "m", "early", "x", "h"), launch("b", "m", "turn", "h", "y")]), "refused: verification"),
-    ("uniform_collectives", "", graph([launch("a", "m", "halves", "x", "h"), launch("b", "m", "turn", "h", "y")]), "refused: verification"),
-    ("barrier_numbers", "", graph([launch("a", "p", "k", "x", "h"), launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
-                                  {"p": ptx("8.0", "sm_80", "", "".join("bar.sync %d; " % k for k in range(16)))}), "refused: verification"),
-    ("thread_counts", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48), launch("b", "m", "scale", "h", "y", grid=12)],
+    ("uniform_barriers", "", graph([launch("a", "m", "early", "x", "h"), launch("b", "m", "turn", "h", "y")]),
+     "refused: verification"),
+    ("uniform_collectives", "", graph([launch("a", "m", "halves", "x", "h"), launch("b", "m", "turn", "h", "y")]),
+     "refused: verification"),
+    ("barrier_numbers", "", graph([launch("a", "p", "k", "x", "h"),
+                                   launch("b", "m", "two", "h", "y", grid=N // 256, block=256)],
+                                  {"p": ptx("8.0", "sm_80", "", "".join("bar.sync %d; " % k for k in range(16)))}),
+     "refused: verification"),
+    ("thread_counts", "", graph([launch("a", "p", "k", "x", "h", grid=32, block=48),
+                                 launch("b", "m", "scale", "h", "y", grid=12)],
                                 {"p": ptx("8.0", "sm_80", "", "bar.sync 0;")}, n=1536), "refused: resources"),
-    ("constant_space", "", graph([launch("a", "m", "scatter", "x", "h", 0, grid=40013, block=32), launch("b", "m", "gather", "h", "y", 0, grid=40013, block=32)],
+    ("constant_space", "", graph([launch("a", "m", "scatter", "x", "h", 0, grid=40013, block=32),
+                                  launch("b", "m", "gather", "h", "y", 0, grid=40013, block=32)],
                                  n=40013 * 32), "refused: resources"),
-    ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000), launch("b", "m", "big", "h", "y", grid=4, shared=220000)], n=4 * 8192),
+    ("shared_space", "", graph([launch("a", "m", "big", "x", "h", grid=4, shared=220000),
+                                launch("b", "m", "big", "h", "y", grid=4, shared=220000)], n=4 * 8192),
      "kept: shared-space: it needs"),
 ]
 INLINED = [
-    ("pointwise", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "reverse", "h", "y")]), "refused: building"),
-    ("one_buffer", "", graph([launch("a", "i", "both", "x", "h", "g"), launch("b", "i", "across", "h", "g", "y", N)], g=buffer(N, "intermediate")),
+    ("pointwise", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "reverse", "h", "y")]),
+     "refused: building"),
+    ("one_buffer", "", graph([launch("a", "i", "both", "x", "h", "g"), launch("b", "i", "across", "h", "g", "y", N)],
+                             g=buffer(N, "intermediate")),
      "refused: verification"),
     ("plain_sites", "bystanders", graph([launch("a", "i", "swapped", "x", "h"), B]), "refused: verification"),
-    ("bystanders", "", graph([launch("a", "i", "blur", "x", "h", N), launch("b", "i", "into", "h", "x")], x=buffer(N, "inout")), "refused: verification"),
-    ("no_other_reader", "", graph([A, launch("b", "i", "reverse", "h", "y"), launch("c", "i", "reverse", "h", "z")], z=buffer(N, "output")),
+    ("bystanders", "", graph([launch("a", "i", "blur", "x", "h", N), launch("b", "i", "into", "h", "x")],
+                             x=buffer(N, "inout")), "refused: verification"),
+    ("no_other_reader", "", graph([A, launch("b", "i", "reverse", "h", "y"), launch("c", "i", "reverse", "h", "z")],
+                                  z=buffer(N, "output")),
      "refused: verification"),
-    ("same_widths", "", graph([launch("a", "i", "shorts", "x", "h"), launch("b", "m", "scale", "h", "y", grid=N // 256)]), "refused: building"),
-    ("own_ways", "", graph([launch("a", "i", "reverse", "x", "h"), launch("b", "i", "shares", "h", "y", grid=N // 512)]), "refused: machine-code"),
-    ("thread_map", "", graph([launch("a", "m", "big", "x", "h", grid=1, shared=32768), launch("b", "i", "mixed", "h", "y", grid=8192 // 128)], n=8192),
+    ("same_widths", "", graph([launch("a", "i", "shorts", "x", "h"),
+                               launch("b", "m", "scale", "h", "y", grid=N // 256)]), "refused: building"),
+    ("own_ways", "", graph([launch("a", "i", "reverse", "x", "h"),
+                            launch("b", "i", "shares", "h", "y", grid=N // 512)]), "refused: machine-code"),
+    ("thread_map", "", graph([launch("a", "m", "big", "x", "h", grid=1, shared=32768),
+                              launch("b", "i", "mixed", "h", "y", grid=8192 // 128)], n=8192),
      "refused: verification"),
-    ("same_elements", "", graph([launch("a", "i", "reverse", "x", "h", grid=8), launch("b", "i", "pad", "h", "y", N // 2)]), "refused: verification"),
-    ("stored_once", "", graph([launch("a", "i", "twice", "x", "h"), launch("b", "i", "onto", "h", "y")], y=buffer(N, "inout")), "refused: verification"),
+    ("same_elements", "", graph([launch("a", "i", "reverse", "x", "h", grid=8),
+                                 launch("b", "i", "pad", "h", "y", N // 2)]), "refused: verification"),
+    ("stored_once", "", graph([launch("a", "i", "twice", "x", "h"), launch("b", "i", "onto", "h", "y")],
+                              y=buffer(N, "inout")), "refused: verification"),
 ]
 HARDWARE = [
     ("active_mask", "", graph([launch("a", "k", "mask", "x", "h"), B]),
      "which lanes run together is the machine's choice; no run here can differ"),
-    ("async", "", first(".shared .align 8 .b64 bar; setp.eq.u32 %p1, %r3, 0; @%p1 mbarrier.init.shared.b64 [bar], 128;"),
+    ("async", "",
+     first(".shared .align 8 .b64 bar; setp.eq.u32 %p1, %r3, 0; @%p1 mbarrier.init.shared.b64 [bar], 128;"),
      "an mbarrier left in shared memory that the next phase takes: undefined on a GPU, bytes like others here"),
     ("side_effects", "", graph([launch("a", "m", "traps", "x", "h"), B]),
      "a trap ends graph and plan alike; only what others saw before it differs"),
@@ -348,86 +391,118 @@ HARDWARE = [
 SOLO = [
     ("arch", "", graph([A, B]), "refused: building: the module is for sm_90", "soft:a100"),
     ("known", "", first("frobnicate.b32 %r5, %r6;"), "error: bad-ptx"),
-    ("calls", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", LEAVES, "").replace("ld.global.f32 %f1",
+    ("calls", "", graph([A, launch("b", "p", "k", "h", "y")],
+                        {"p": ptx("8.0", "sm_80", LEAVES, "").replace("ld.global.f32 %f1",
      "{ .param .b32 q; st.param.b32 [q], %r3; call.uni leave, (q); } ld.global.f32 %f1")}), "refused: stream-order"),
-    ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", "", "ldu.global.f32 %f1, [%rd4];")}), "refused: stream-order"),
-    ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_80", LDU, "").replace("ld.global.f32 %f1, [%rd4];",
-     "{ .param .b64 q; .param .b32 v; st.param.b64 [q], %rd4; call.uni (v), deep, (q); ld.param.f32 %f1, [v]; }")}), "refused: stream-order"),
-    ("tables", "", graph([A, launch("b", "v", "keep", "h", "y")], **{"v::state": buffer(2048, "inout")}), "refused: verification"),
+    ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")],
+                           {"p": ptx("8.0", "sm_80", "", "ldu.global.f32 %f1, [%rd4];")}), "refused: stream-order"),
+    ("coherent", "", graph([A, launch("b", "p", "k", "h", "y")],
+                           {"p": ptx("8.0", "sm_80", LDU, "").replace("ld.global.f32 %f1, [%rd4];",
+     "{ .param .b64 q; .param .b32 v; st.param.b64 [q], %rd4; call.uni (v), deep, (q); ld.param.f32 %f1, [v]; }")}),
+     "refused: stream-order"),
+    ("tables", "", graph([A, launch("b", "v", "keep", "h", "y")], **{"v::state": buffer(2048, "inout")}),
+     "refused: verification"),
 ]
 SOLO_HARDWARE = [
-    ("unwaited", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("8.0", "sm_90", "", "griddepcontrol.wait;")}),
+    ("unwaited", "", graph([A, launch("b", "p", "k", "h", "y")],
+                           {"p": ptx("8.0", "sm_90", "", "griddepcontrol.wait;")}),
      "two waits are one wait; the kernel's own placement is left to it"),
-    ("scheduling", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("6.0", "sm_60", "", "")}), "here threads of a warp part only where the code does"),
+    ("scheduling", "", graph([A, launch("b", "p", "k", "h", "y")], {"p": ptx("6.0", "sm_60", "", "")}),
+     "here threads of a warp part only where the code does"),
 ]
 RECOMPUTE = [
-    ("repeatable", "all_readers", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "twice", "h"), launch("b", "m", "next", "h", "y")]),
+    ("repeatable", "all_readers", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "twice", "h"),
+                                         launch("b", "m", "next", "h", "y")]),
      "refused: verification"),
-    ("inputs_stay", "", graph([launch("z", "m", "scale", "x", "g"), launch("a", "m", "scale", "g", "h"), launch("b", "m", "back", "h", "y", "g")],
+    ("inputs_stay", "", graph([launch("z", "m", "scale", "x", "g"), launch("a", "m", "scale", "g", "h"),
+                               launch("b", "m", "back", "h", "y", "g")],
                               g=buffer(N, "intermediate")), "refused: verification"),
-    ("all_readers", "", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "scale", "x", "h", grid=N // 256), launch("b", "m", "next", "h", "y")]),
+    ("all_readers", "", graph([launch("z", "m", "scale", "x", "h"), launch("a", "m", "scale", "x", "h", grid=N // 256),
+                               launch("b", "m", "next", "h", "y")]),
      "refused: verification"),
 ]
 CLUSTERS = [  # level `cluster`, eight blocks, on a device without them and on one of six SMs
-    ("cluster_device", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4, block=512)]), "refused: resources", "soft:a100"),
-    ("cluster_room", "", graph([launch("a", "m", "scale", "x", "h", shared=120000), launch("b", "m", "scale", "h", "y", grid=2, block=1024)]),
+    ("cluster_device", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4, block=512)]), "refused: resources",
+     "soft:a100"),
+    ("cluster_room", "", graph([launch("a", "m", "scale", "x", "h", shared=120000),
+                                launch("b", "m", "scale", "h", "y", grid=2, block=1024)]),
      "refused: building: not one cluster", "soft:h200,sms=6"),
 ]
 WIDE = 140 * 128  # 140 blocks, one an SM for the shared memory they take: a wave of 132 and a tail of 8
 SPLIT = [
-    ("single_blocks", "numbers,async", graph([launch("a", "c", "swap", "x", "h", grid=140, cluster=[5, 1, 1], shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
+    ("single_blocks", "numbers,async",
+     graph([launch("a", "c", "swap", "x", "h", grid=140, cluster=[5, 1, 1], shared=200000),
+            launch("b", "m", "scale", "h", "y", grid=140)],
                                 n=WIDE), "refused: building: 5 does not divide"),
-    ("numbers", "", graph([launch("a", "p", "k", "x", "h", grid=140, shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
-                          {"p": ptx("8.0", "sm_80", "", "mov.v4.u32 {%r10, %r11, %r12, %r13}, %ctaid; mad.lo.s32 %r4, %r10, %r2, %r3;"
-                                    "mul.wide.s32 %rd3, %r4, 4; add.s64 %rd5, %rd2, %rd3;")}, n=WIDE), "refused: building: a block number"),
-    ("no_talk", "", graph([launch("a", "m", "ticket", "x", "z", "h", grid=140, shared=200000), launch("b", "m", "scale", "h", "y", grid=140)],
+    ("numbers", "", graph([launch("a", "p", "k", "x", "h", grid=140, shared=200000),
+                           launch("b", "m", "scale", "h", "y", grid=140)],
+                          {"p": ptx("8.0", "sm_80", "",
+                                    "mov.v4.u32 {%r10, %r11, %r12, %r13}, %ctaid; mad.lo.s32 %r4, %r10, %r2, %r3;"
+                                    "mul.wide.s32 %rd3, %r4, 4; add.s64 %rd5, %rd2, %rd3;")}, n=WIDE),
+     "refused: building: a block number"),
+    ("no_talk", "", graph([launch("a", "m", "ticket", "x", "z", "h", grid=140, shared=200000),
+                           launch("b", "m", "scale", "h", "y", grid=140)],
                           n=WIDE, z=buffer(1, "inout", **ZERO)), "refused: verification"),
 ]
 DATAFLOW = [ # a map that is not kept: nobody would wait
-    ("block_maps", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1), launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)], n=6000),
+    ("block_maps", "", graph([launch("a", "m", "one", "x", "h", grid=6000, block=1),
+                              launch("b", "m", "all", "h", "y", 6000, grid=6000, block=32)], n=6000),
      "refused: verification"),
 ]
-# What is proposed, or made, holds these already: kernels one behind the other for `kernel` (programmatic.c: follows()), a layer for `unordered`
-# (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the maps for `flags` (dataflow.c). So something else is proposed
-# here ("propose"), or what was made is made wrong behind it ("spoil"): then the predicate must see it, and without it the gate.
+# What is proposed, or made, holds these already: kernels one behind the other for `kernel` (programmatic.c: follows()),
+# a layer for `unordered` (parallel.c), the blocks without a reader for `nobody_reads` (dead.c), lists made from the
+# maps for `flags` (dataflow.c). So something else is proposed here ("propose"), or what was made is made wrong behind
+# it ("spoil"): then the predicate must see it, and without it the gate.
 BOTH = graph([A, launch("b", "m", "next", "h", "y")])
 HOOKED = [
-    ("kernel", "", graph([A, {"name": "b", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "y"}, "bytes": 4 * N}}]), "died", "programmatic-launch",
+    ("kernel", "", graph([A, {"name": "b", "copy": {"from": {"buffer": "h"}, "to": {"buffer": "y"}, "bytes": 4 * N}}]),
+     "died", "programmatic-launch",
      {"propose": "programmatic-launch: a b"}),
     ("unordered", "", BOTH, "refused: verification", "parallel-fusion", {"propose": "parallel-fusion: a b"}),
-    ("nobody_reads", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4)]), "refused: verification", "dead-blocks", {"spoil": "live"}),
-    ("room", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 4336}), launch("b", "m", "add", "h", "z", "y")],
-                       {"p": ptx("8.0", "sm_90", "", "", ".param .u64 p0, .param .u64 p1, .param .align 4 .b8 p2[4336]")}, z=buffer(N, "weight")),
+    ("nobody_reads", "", graph([A, launch("b", "m", "scale", "h", "y", grid=4)]), "refused: verification",
+     "dead-blocks", {"spoil": "live"}),
+    ("room", "", graph([launch("a", "p", "k", "x", "h", {"bytes": "00" * 4336}),
+                        launch("b", "m", "add", "h", "z", "y")],
+                       {"p": ptx("8.0", "sm_90", "", "",
+                                 ".param .u64 p0, .param .u64 p1, .param .align 4 .b8 p2[4336]")},
+                       z=buffer(N, "weight")),
      "refused: building", "prefetch", {}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "wait"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "count"}),
     ("flags", "", BOTH, "refused: verification", "dataflow-fusion", {"spoil": "late"}),
 ]
-KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute", "dataflow-fusion"]
+KINDS = ["block-fusion", "parallel-fusion", "split", "prefetch", "programmatic-launch", "dead-blocks", "recompute",
+         "dataflow-fusion"]
 
 
 def verdict(answer, kind):
     """How the pair (a, b), or a alone, ended, "verdict: reason"."""
     if "error" in answer:
         return ("" if answer["error"].startswith("died") else "error: ") + answer["error"]
-    pair = next((r for r in answer["plan"]["rewrites"] if r["kind"] == kind and r["launches"] == (["a"] if kind == "dead-blocks" else ["a", "b"])), {"verdict": "absent"})
+    pair = next((r for r in answer["plan"]["rewrites"] if r["kind"] == kind and r["launches"]
+                 == (["a"] if kind == "dead-blocks" else ["a", "b"])), {"verdict": "absent"})
     return pair["verdict"] + ": " + (pair.get("reason") or "")
 
 
 # What the gate itself says, of text, the assembler's, the loader's, of bytes, races and waits: each leaves a bundle.
-GATE = re.compile(r"refused: (verification|race|stream-order|analysis of the new launch|analysis before griddepcontrol.wait|resources: the assembler|building: (PTX )?line |building: \w+, instruction |building: .*print and parse|building: the module is for)")
+GATE = re.compile(r"refused: (verification|race|stream-order|analysis of the new launch|analysis before "
+                  r"griddepcontrol.wait|resources: the assembler|building: (PTX )?line |building: \w+, instruction "
+                  r"|building: .*print and parse|building: the module is for)")
 
 
 def reproduce(dovetail, folder):
     """Run what is in the bundle: (does the plan differ from the original or fault?, what is wrong with the bundle)."""
     found = []
     for name in ("original.json", "plan.json"):
-        r = subprocess.run([dovetail, "run", os.path.join(folder, name), "--local", "--device", "soft", "--json"], stdin=subprocess.DEVNULL, capture_output=True,
+        r = subprocess.run([dovetail, "run", os.path.join(folder, name), "--local", "--device", "soft", "--json"],
+                           stdin=subprocess.DEVNULL, capture_output=True,
                            text=True, check=False)
         document = json.loads(r.stdout) if r.stdout else {}
-        if not (r.returncode in (0, 3) or document.get("code") == "time-limit") or (name == "original.json" and r.returncode):
+        if not (r.returncode in (0, 3) or document.get("code") == "time-limit") or (name == "original.json"
+            and r.returncode):
             return False, "%s of a bundle ends with %d: %s" % (name, r.returncode, r.stderr.strip()[-300:])
-        found.append([(o["buffer"], o["sha256"]) for o in document["outputs"]] if r.returncode == 0 else document["code"])
+        found.append([(o["buffer"], o["sha256"]) for o in document["outputs"]] if r.returncode == 0
+                     else document["code"])
     with open(os.path.join(folder, "what.txt"), encoding="utf-8") as f:
         return found[0] != found[1], None if f.read().strip() else "a bundle without words"
 
@@ -436,15 +511,19 @@ def main():
     exe, dovetail, names = sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None, sys.argv[4:]
     bundles = tempfile.TemporaryDirectory(prefix="dovetail-bundles.")
     os.environ["DOVETAIL_BUNDLES"] = bundles.name
-    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)", open(f, encoding="utf-8").read(), re.M)]
+    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)",
+                                                                  open(f, encoding="utf-8").read(), re.M)]
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
              [(c, "block-fusion", True) for c in HARDWARE] + [(c, "block-fusion", False) for c in CLUSTERS] +
-             [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT] + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
-             [(c, "programmatic-launch", False) for c in SOLO] + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE] +
+             [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT]
+             + [(c, "dataflow-fusion", False) for c in DATAFLOW] +
+             [(c, "programmatic-launch", False) for c in SOLO]
+             + [(c, "programmatic-launch", True) for c in SOLO_HARDWARE] +
              [(c[:4], c[4], False) for c in HOOKED])
     hooks = {id(c): h for (c, _, _), h in zip(cases[-len(HOOKED):], [h[5] for h in HOOKED])}
     listed = [c[0] for c, _, _ in cases]
-    wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed if n not in rows]
+    wrong = ["%s: no case" % r for r in rows if r not in listed] + ["%s: no such predicate" % n for n in listed
+                                                                    if n not in rows]
     os.environ.setdefault("DOVETAIL_KERNEL_TIMEOUT_MS", "4000")  # of a kernel that waits for ever
     planners = {}
     for case, kind, hardware in cases:
@@ -452,9 +531,12 @@ def main():
         if names and name not in names:
             continue
         device = device[0] if device else "soft"
-        p = planners.setdefault(device, Planner("env", *["DOVETAIL_SOFTGPU_FIGURES=" + f for f in device.split(",")[1:]], exe, device.split(",")[0]))
-        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "allow": [kind], "deny": [k for k in KINDS if k != kind],
-                   "levels": "register" if name in [c[0] for c in INLINED] else "cluster" if name.startswith("cluster_") else "shared,global", "cluster": 8} | hooks.get(id(case), {})
+        p = planners.setdefault(device, Planner("env", *["DOVETAIL_SOFTGPU_FIGURES=" + f
+                                                         for f in device.split(",")[1:]], exe, device.split(",")[0]))
+        request = {"graph": g, "force": True, "inputs": 3, "schedules": 4, "seeds": [5], "allow": [kind],
+                   "deny": [k for k in KINDS if k != kind],
+                   "levels": "register" if name in [c[0] for c in INLINED] else "cluster"
+                   if name.startswith("cluster_") else "shared,global", "cluster": 8} | hooks.get(id(case), {})
         told = verdict(p.ask(request | {"off": more}), kind)
         own = name.replace("_", "-") + ":"
         if not told.startswith(("refused: " + own, "kept: " + own, "error: ")):
@@ -468,11 +550,13 @@ def main():
             wrong.append("%s: a wrong plan got through: %s" % (name, a["equal"]))
         elif not told.startswith("kept" if hardware else want):
             wrong.append("%s: with it off, not '%s': %s" % (name, "kept" if hardware else want, told))
-        print("%-20s %s" % (name, "not caught here: " + want if hardware else told.replace("\n", " ")[:150]), flush=True)
+        print("%-20s %s" % (name, "not caught here: " + want if hardware else told.replace("\n", " ")[:150]),
+              flush=True)
     for p in planners.values():
         if p.close():
             wrong.append("the planner ended with an error")
-    told = [reproduce(dovetail, os.path.dirname(b)) for b in sorted(glob.glob(bundles.name + "/*/what.txt"))] if dovetail else []
+    told = [reproduce(dovetail, os.path.dirname(b))
+            for b in sorted(glob.glob(bundles.name + "/*/what.txt"))] if dovetail else []
     wrong += [w for _, w in told if w]
     if dovetail and not names and 2 * sum(shown for shown, _ in told) < len(told):
         wrong.append("only %d of %d bundles reproduce" % (sum(shown for shown, _ in told), len(told)))

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
 """Plans of unusual kernels, and what happens when data decides otherwise than it did while planning.
 
-Random chains of the kernels below (early exits, barriers in odd places, rare stores, gathers and scatters, atomics, counted barriers, local arrays, volatile
-and .nc accesses, 3-D blocks of any size, overlapping views of one buffer, partial memsets and copies, variables of the module). Most of them look at `f`,
-which is all zeros while the graph is planned: what depends on it never happens then. Graph and plan are then run with other content of `f`, in
-several orders of blocks, and must still agree byte by byte: no gate has seen that input, so only the analysis and the predicates stand for it.
+Random chains of the kernels below (early exits, barriers in odd places, rare stores, gathers and scatters, atomics,
+counted barriers, local arrays, volatile and .nc accesses, 3-D blocks of any size, overlapping views of one buffer,
+partial memsets and copies, variables of the module). Most of them look at `f`, which is all zeros while the graph is
+planned: what depends on it never happens then. Graph and plan are then run with other content of `f`, in several orders
+of blocks, and must still agree byte by byte: no gate has seen that input, so only the analysis and the predicates stand
+for it.
 
 Each graph is planned as a user would have it, and with one kind or level forced, as plans.py does.
 
-    odd.py PLANNER [COUNT [FIRST_SEED [KERNEL,…]]]      exit status 1 if a plan differs or fails, or a wrong one was made and caught
+    odd.py PLANNER [COUNT [FIRST_SEED [KERNEL,…]]]      exit status 1 if a plan differs or fails, or a wrong one was
+                                                        made and caught
 """
 import base64
 import os
@@ -118,7 +121,8 @@ K(rarehalf) { PRE float v = i < n ? x[i] : 0.f; if (T % 32 == 0 && (t & 16)) { i
 NAMES = [line[2:line.index(")")] for line in CUDA.splitlines() if line.startswith("K(")]
 USES_STATE = {"keeps", "keptby", "rarekeep"}
 VECTORS = {"pairs2"}
-PERMUTES = {"bits"}  # elements of its own block: in place its threads race, which no detector of races between blocks sees
+# elements of its own block: in place its threads race, which no detector of races between blocks sees
+PERMUTES = {"bits"}
 
 
 def shapes(rng, threads):
@@ -141,13 +145,16 @@ def build(seed, kernels=None):
         if rng.random() < 0.12:
             to = rng.choice(["h", "g", "y", "z"])
             at, size = 4 * rng.randrange(0, n), 4 * rng.randrange(1, n)
-            launches.append({"name": "set%d" % k, "memset": {"buffer": to, "offset": at, "bytes": size, "value": rng.randrange(3)}} if rng.random() < 0.5 else
-                            {"name": "cp%d" % k, "copy": {"from": {"buffer": "x", "offset": at}, "to": {"buffer": to, "offset": at}, "bytes": size}})
+            launches.append({"name": "set%d" % k, "memset": {"buffer": to, "offset": at, "bytes": size,
+                                                             "value": rng.randrange(3)}} if rng.random() < 0.5 else
+                            {"name": "cp%d" % k, "copy": {"from": {"buffer": "x", "offset": at},
+                                                          "to": {"buffer": to, "offset": at}, "bytes": size}})
             written.append(to)
             continue
         name = rng.choice(names)
         state |= name in USES_STATE
-        view = lambda: rng.choice([0, 0, 0, 4 * n] if small else [0, 0, 0, 4 * n, 2 * n, 8 * 24, 128 * 4] + ([] if name in VECTORS else [4]))
+        view = lambda: rng.choice([0, 0, 0, 4 * n] if small else [0, 0, 0, 4 * n, 2 * n, 8 * 24, 128 * 4]
+                                  + ([] if name in VECTORS else [4]))
         src = previous if rng.random() < 0.7 else (rng.choice(written), view())
         to = rng.choice([b for b in pool if b != "x"]) if rng.random() < 0.9 else "y"
         dst = to, view()
@@ -161,9 +168,11 @@ def build(seed, kernels=None):
         blocks = (n + threads - 1) // threads
         gy = rng.choice([d for d in range(1, blocks + 1) if blocks % d == 0]) if rng.random() < 0.3 else 1
         grid = [blocks // gy, gy, 1] if rng.random() < 0.5 else [blocks // gy, 1, gy]
-        launches.append({"name": "%s%d" % (name, k), "module": "m", "entry": name, "grid": grid, "block": shapes(rng, threads),
+        launches.append({"name": "%s%d" % (name, k), "module": "m", "entry": name, "grid": grid,
+                         "block": shapes(rng, threads),
                          "shared": 120000 if wide else 4 * threads if name == "dynamic" else 0,
-                         "args": [{"buffer": src[0], "offset": src[1]}, {"buffer": dst[0], "offset": dst[1]}, {"buffer": rng.choice(["f"] * 6 + ["ix"])}, {"i32": n}]})
+                         "args": [{"buffer": src[0], "offset": src[1]}, {"buffer": dst[0], "offset": dst[1]},
+                                  {"buffer": rng.choice(["f"] * 6 + ["ix"])}, {"i32": n}]})
         previous = dst
         written.append(dst[0])
     buffers = {b: {"bytes": 8 * n + 512, "role": r} for b, r in pool.items()}
@@ -173,18 +182,23 @@ def build(seed, kernels=None):
     if rng.random() < 0.3:  # not all of it is written before it is read
         buffers["h"]["fill"] = {"uniform": [0, 1], "dtype": "f32", "seed": seed + 9}
     buffers["f"] = {"bytes": 4 * n, "role": "input", "fill": {"zero": True}}
-    buffers["ix"] = {"bytes": 4 * n, "role": "input", "constant": True, "data": base64.b64encode(struct.pack("<%di" % n, *[rng.randrange(4) for _ in range(n)])).decode()}
+    buffers["ix"] = {"bytes": 4 * n, "role": "input", "constant": True,
+                     "data": base64.b64encode(struct.pack("<%di" % n, *[rng.randrange(4) for _ in range(n)])).decode()}
     if state:
         buffers["m::state"] = {"bytes": 4 * 4608, "role": "inout", "fill": {"zero": True}}
-    return {"dovetail": 1, "name": "odd%d" % seed, "modules": {"m": {"cuda": CUDA}}, "buffers": buffers, "launches": launches}
+    return {"dovetail": 1, "name": "odd%d" % seed, "modules": {"m": {"cuda": CUDA}}, "buffers": buffers,
+            "launches": launches}
 
 
-REFILL = [{"uniform": [0, 2], "dtype": "i32", "seed": 5}, {"uniform": [0, 8], "dtype": "i32", "seed": 6}, {"uniform": [1, 2], "dtype": "i32", "seed": 7}]
+REFILL = [{"uniform": [0, 2], "dtype": "i32", "seed": 5}, {"uniform": [0, 8], "dtype": "i32", "seed": 6},
+          {"uniform": [1, 2], "dtype": "i32", "seed": 7}]
 
 
 def words(graph):
-    return " ".join("%s(%s)" % (l["name"], "%s+%d,%s+%d %s %s" % (l["args"][0]["buffer"], l["args"][0]["offset"], l["args"][1]["buffer"], l["args"][1]["offset"],
-                                                                 l["grid"], l["block"]) if "args" in l else str(l.get("memset", l.get("copy")))) for l in graph["launches"])
+    return " ".join("%s(%s)" % (l["name"], "%s+%d,%s+%d %s %s" % (l["args"][0]["buffer"], l["args"][0]["offset"],
+                                                                  l["args"][1]["buffer"], l["args"][1]["offset"],
+                                                                 l["grid"], l["block"]) if "args" in l
+                                else str(l.get("memset", l.get("copy")))) for l in graph["launches"])
 
 
 def check(planner, seed, kinds, kernels):
@@ -193,7 +207,8 @@ def check(planner, seed, kinds, kernels):
     for more in requests:
         graph = build(seed, kernels)
         how = "%s %s" % (only, more.get("levels", "")) if "force" in more else "plain"
-        a = planner.ask({"graph": graph, "seeds": [11], "inputs": 2, "schedules": 2, "refill": {"f": REFILL[seed % len(REFILL)]}} | more)
+        a = planner.ask({"graph": graph, "seeds": [11], "inputs": 2, "schedules": 2,
+                         "refill": {"f": REFILL[seed % len(REFILL)]}} | more)
         if "error" in a:
             if a.get("unfit"):
                 return {("", "unfit", "refused"): 1}
@@ -202,13 +217,16 @@ def check(planner, seed, kinds, kernels):
             raise RuntimeError("%s: %s: %s" % (how, a["equal"], words(graph)))
         if a.get("plan_ms", 0) + a.get("analyze_ms", 0) > 20000:
             raise RuntimeError("%s: slow: %d ms: %s" % (how, a["plan_ms"], words(graph)))
-        verdicts["", "skipped" if "skipped" in a else "other data", "kept"] = verdicts.get(("", "skipped" if "skipped" in a else "other data", "kept"), 0) + 1
+        verdicts["", "skipped" if "skipped" in a else "other data",
+                 "kept"] = verdicts.get(("", "skipped" if "skipped" in a else "other data", "kept"), 0) + 1
         for x in a["plan"]["rewrites"]:
             key = x["kind"], x.get("level") or "", x["verdict"] + (", forced" if "force" in more else "")
             verdicts[key] = verdicts.get(key, 0) + 1
             why = x.get("reason") or ""
-            if why.startswith(("verification:", "internal:")) and "in no order" not in why:  # blocks in conflict by volatile accesses: the graph's own
-                raise RuntimeError("%s: %s of %s was made and found wrong: %s: %s" % (how, x["kind"], "+".join(x["launches"]), why, words(graph)))
+            # blocks in conflict by volatile accesses: the graph's own
+            if why.startswith(("verification:", "internal:")) and "in no order" not in why:
+                raise RuntimeError("%s: %s of %s was made and found wrong: %s: %s"
+                                   % (how, x["kind"], "+".join(x["launches"]), why, words(graph)))
     return verdicts
 
 
@@ -218,7 +236,8 @@ def main():
     start = int(sys.argv[3]) if len(sys.argv) > 3 else 1
     kernels = sys.argv[4].split(",") if len(sys.argv) > 4 else None
     began = time.monotonic()
-    kinds, total, _, wrong = each(exe, range(start, start + count), lambda p, seed, kinds: (check(p, seed, kinds, kernels), None), 2)
+    kinds, total, _, wrong = each(exe, range(start, start + count), lambda p, seed,
+                                  kinds: (check(p, seed, kinds, kernels), None), 2)
     table(total, kinds)
     print("%d graphs, %d wrong, %.0f s" % (count, len(wrong), time.monotonic() - began))
     return 1 if wrong else 0

@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Plans against the graphs they were made from: random graphs of ordinary kernels through the whole planner.
 
-Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM, pooling and transposing
-kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place launches (on halves too), memset and
-copy steps, further readers and intermediates that leave the graph. Each graph is planned once as a user would have it and once with what is legal
-forced (kept whether it is faster or not, so that what the model dislikes is held to the bits as well): one kind alone, one level of block
-fusion alone, or everything, in turn; graphs are made to suit the kind, with more of the launches that it is about.
-Graph and plan run with seeds that the planner never saw; outputs must agree byte by byte.
-What was kept, refused and dropped is counted by kind and level and printed, so that a planner which refuses everything shows; of 300 graphs and more, each
-kind and level of the registry must be kept somewhere. One process a core (planner.c) takes the graphs one after the other; when it dies, that is
-a failure of the graph it had.
+Chains, diamonds, fan-out and mixtures of element-wise, row-wise (shared memory, shuffles), column-wise, tiled-GEMM,
+pooling and transposing kernels over matrices of changing shape, with block sizes drawn anew for every launch, in-place
+launches (on halves too), memset and copy steps, further readers and intermediates that leave the graph. Each graph is
+planned once as a user would have it and once with what is legal forced (kept whether it is faster or not, so that what
+the model dislikes is held to the bits as well): one kind alone, one level of block fusion alone, or everything, in
+turn; graphs are made to suit the kind, with more of the launches that it is about. Graph and plan run with seeds that
+the planner never saw; outputs must agree byte by byte. What was kept, refused and dropped is counted by kind and level
+and printed, so that a planner which refuses everything shows; of 300 graphs and more, each kind and level of the
+registry must be kept somewhere. One process a core (planner.c) takes the graphs one after the other; when it dies, that
+is a failure of the graph it had.
 
-    plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or a kind is never kept
+    plans.py PLANNER [COUNT [FIRST_SEED]]       exit status 1 if a plan differs, is slower, fails, or a kind is never
+                                                kept
 """
 import json
 import math
@@ -199,25 +201,31 @@ class Maker:
     def launch(self, entry, grid, block, shared, *args):
         buf = lambda a: {"buffer": a[0], "offset": a[1]} if isinstance(a, tuple) else {"buffer": a}
         args = [a if isinstance(a, dict) else {"i32": a} if isinstance(a, int) else buf(a) for a in args]
-        self.launches.append({"name": "%s%d" % (entry, len(self.launches)), "module": "m", "entry": entry, "grid": grid, "block": block,
+        self.launches.append({"name": "%s%d" % (entry, len(self.launches)), "module": "m", "entry": entry, "grid": grid,
+                              "block": block,
                               "shared": shared, "args": args})
 
     def apply(self, kind, src, other=None):
-        """One launch (or step) of this kind that reads `src`; the value it makes. Another kind where the shape does not allow this one."""
+        """One launch (or step) of this kind that reads `src`; the value it makes. Another kind where the shape does not
+        allow this one."""
         rng, out, (rows, cols) = self.rng, "t%d" % len(self.launches), self.shape[src]
         if self.favour in FAVOUR and rng.random() < 0.5:
             kind = rng.choice(FAVOUR[self.favour])
         n, block = rows * cols, rng.choice([32, 64, 128, 256])
-        if rng.random() < (0.7 if self.favour == "split" else 0.15):  # many small blocks, one an SM: more than a wave, for what splits them
+        # many small blocks, one an SM: more than a wave, for what splits them
+        if rng.random() < (0.7 if self.favour == "split" else 0.15):
             block, heavy = 32, 120000
         else:
             heavy = 0
         flat = [up(n, block), 1, 1], [block, 1, 1], heavy
-        if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind in ("halve", "tiles") and cols % 2 or kind in ("bias4", "add4") and cols % 4:
+        if kind == "gemm" and cols % 16 or kind == "turn" and (rows % 8 or cols % 8) or kind in ("halve",
+            "tiles") and cols % 2 or kind in ("bias4", "add4") and cols % 4:
             kind = "gelu"
-        if kind == "inplace" and self.role[src] in ("input", "weight") or kind == "binary" and self.shape.get(other) != (rows, cols):
+        if (kind == "inplace" and self.role[src] in ("input", "weight")
+                or kind == "binary" and self.shape.get(other) != (rows, cols)):
             kind = "unary"
-        if kind == "add4" and (self.shape.get(other) != (rows, cols) or self.role[other] in ("input", "weight") or other == src):
+        if kind == "add4" and (self.shape.get(other) != (rows, cols) or self.role[other] in ("input", "weight")
+                               or other == src):
             kind = "bias4" if cols % 4 == 0 else "gelu"
         if kind == "ring" and n % 128:
             kind = "gelu"
@@ -232,7 +240,8 @@ class Maker:
         if kind == "memset":  # of a part of what there is: the rest stays
             if self.role[src] in ("input", "weight"):
                 return self.apply("unary", src)
-            self.launches.append({"name": "clear%d" % len(self.launches), "memset": {"buffer": src, "offset": 0, "bytes": 4 * cols, "value": 0}})
+            self.launches.append({"name": "clear%d" % len(self.launches),
+                                  "memset": {"buffer": src, "offset": 0, "bytes": 4 * cols, "value": 0}})
             return src
         if kind == "unary":
             self.launch(kind, *flat, src, out, n, {"f32": rng.choice([0.5, 1.5, -2.0])})
@@ -244,11 +253,13 @@ class Maker:
         elif kind == "vec4":
             self.launch(kind, [rng.choice([1, up(n // 4, block)]), 1, 1], [block, 1, 1], 0, src, out, n // 4)
         elif kind == "bias4":
-            self.launch(kind, [up(n // 4, block), 1, 1], [block, 1, 1], 0, src, self.weight(1, cols), out, n // 4, cols // 4)
+            self.launch(kind, [up(n // 4, block), 1, 1], [block, 1, 1], 0, src, self.weight(1, cols), out, n // 4,
+                        cols // 4)
         elif kind in ("unrolled", "tiles"):
             each = 4 if kind == "unrolled" else 2
             to = src if kind == "tiles" and self.role[src] not in ("input", "weight") and rng.random() < 0.3 else out
-            self.launch(kind, [up(n if each == 4 else n // 2, block * each), 1, 1], [block, 1, 1], 0, src, to, n if each == 4 else n // 2)
+            self.launch(kind, [up(n if each == 4 else n // 2, block * each), 1, 1], [block, 1, 1], 0, src, to,
+                        n if each == 4 else n // 2)
             if to == src:
                 return src
         elif kind == "add4":
@@ -260,7 +271,8 @@ class Maker:
             self.launch(kind, *flat, src, other, out, n, *([cols] if kind == "spread" else []))
         elif kind == "bias2d":
             shape = rng.choice([[32, 4, 1], [16, 16, 1], [32, 1, 1]])
-            self.launch(kind, [up(cols, shape[0]), up(rows, shape[1]), 1], shape, 0, src, self.weight(1, cols), out, rows, cols)
+            self.launch(kind, [up(cols, shape[0]), up(rows, shape[1]), 1], shape, 0, src, self.weight(1, cols), out,
+                        rows, cols)
         elif kind == "rowsum":
             self.launch(kind, [rows, 1, 1], [block, 1, 1], 0, src, out, cols)
         elif kind == "warprows":
@@ -268,10 +280,12 @@ class Maker:
         elif kind == "flip":
             self.launch(kind, [1, 1, rows], [block, 1, 1], 4 * cols, src, out, rows, cols)
         elif kind == "copy":
-            self.launches.append({"name": "copy%d" % len(self.launches), "copy": {"from": {"buffer": src}, "to": {"buffer": out}, "bytes": 4 * n}})
+            self.launches.append({"name": "copy%d" % len(self.launches),
+                                  "copy": {"from": {"buffer": src}, "to": {"buffer": out}, "bytes": 4 * n}})
         elif kind == "gemm":
             wide = rng.choice([32, 48, 64, 96])
-            self.launch(kind, [wide // 16, up(rows, 16), 1], [16, 16, 1], 0, src, self.weight(cols, wide), out, rows, cols, wide)
+            self.launch(kind, [wide // 16, up(rows, 16), 1], [16, 16, 1], 0, src, self.weight(cols, wide), out, rows,
+                        cols, wide)
             return self.value(out, rows, wide)
         elif kind == "turn":
             self.launch(kind, [cols // 8, rows // 8, 1], [8, 8, 1], 0, src, out, rows, cols)
@@ -300,10 +314,12 @@ class Maker:
                 buffers[name]["fill"] = dict(fill, seed=self.seed + k)
         if all(b["role"] != "output" for b in buffers.values()):
             buffers[next(reversed(buffers))]["role"] = "output"
-        return {"dovetail": 1, "name": "plan%d" % self.seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers, "launches": self.launches}
+        return {"dovetail": 1, "name": "plan%d" % self.seed, "modules": {"m": {"cuda": KERNELS}}, "buffers": buffers,
+                "launches": self.launches}
 
 
-SAME = ["ring", "unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows", "flip"]
+SAME = ["ring", "unary", "gelu", "vec4", "inplace", "bias2d", "bias4", "unrolled", "tiles", "rowsum", "warprows",
+        "flip"]
 ANY = SAME + ["gemm", "turn", "halve", "binary", "copy", "memset", "top", "add4"]
 
 
@@ -395,7 +411,8 @@ def check(planner, seed, kinds):
     verdicts, gain = {}, 1.0
     only, requests = ways(seed, kinds)
     for more in requests:
-        force, graph = "force" in more, build(seed, "cluster" if requests[1].get("levels", "").startswith("cluster") else only)
+        force, graph = "force" in more, build(seed, "cluster" if requests[1].get("levels", "").startswith("cluster")
+                                              else only)
         how = " (forced%s)" % (": " + only + " " + more.get("levels", "") if only else "") if force else ""
         a = planner.ask({"graph": graph, "seeds": [11, 12], "inputs": 2, "schedules": 3} | more)
         if "error" in a:
@@ -409,8 +426,10 @@ def check(planner, seed, kinds):
         for x in a["plan"]["rewrites"]:
             key = x["kind"], x.get("level") or "", x["verdict"] + (", forced" if force else "")
             verdicts[key] = verdicts.get(key, 0) + 1
-            if (x.get("reason") or "").startswith(("verification:", "internal:")):  # caught, but a wrong plan was made, or written
-                raise RuntimeError("%s of %s was made and found wrong%s: %s" % (x["kind"], "+".join(x["launches"]), how, x["reason"]))
+            # caught, but a wrong plan was made, or written
+            if (x.get("reason") or "").startswith(("verification:", "internal:")):
+                raise RuntimeError("%s of %s was made and found wrong%s: %s" % (x["kind"], "+".join(x["launches"]), how,
+                    x["reason"]))
     return verdicts, gain
 
 
@@ -425,8 +444,9 @@ def table(total, kinds):
 
 
 def each(exe, seeds, check, threads=8):
-    """check(planner, seed, kinds) -> (verdicts, more) of every seed, in so many threads, each with a planner of its own: (kinds, sums of verdicts, [more], seeds that
-    raised a RuntimeError, which is printed; None stands for a planner that ended with an error)."""
+    """check(planner, seed, kinds) -> (verdicts, more) of every seed, in so many threads, each with a planner of its
+    own: (kinds, sums of verdicts, [more], seeds that raised a RuntimeError, which is printed; None stands for a planner
+    that ended with an error)."""
     todo, lock, total, more, wrong = iter(seeds), threading.Lock(), {}, [], []
     first = Planner(exe)
     kinds = first.ask({"list": True})["kinds"]
@@ -470,7 +490,8 @@ def main():
     kinds, total, gains, wrong = each(exe, range(first, first + count), check)
     never = table(total, kinds)
     print("%d graphs, %d wrong, %.0f s; never kept: %s; geometric mean %.3f times as fast (modeled)" %
-          (count, len(wrong), time.monotonic() - began, ", ".join(never) or "none", math.exp(sum(math.log(g) for g in gains) / max(1, len(gains)))))
+          (count, len(wrong), time.monotonic() - began, ", ".join(never) or "none",
+           math.exp(sum(math.log(g) for g in gains) / max(1, len(gains)))))
     return 1 if wrong or (never if count >= 300 else len(never) == len(kinds)) else 0
 
 

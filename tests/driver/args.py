@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Every entry of libcuda with every kind of wrong argument: the answers that cuda.h documents, and never a crash.
 
-The reference is cuda.h itself: prototypes say what a parameter is, the comment above each says which codes the function may return.
+The reference is cuda.h itself: prototypes say what a parameter is, the comment above each says which codes the function
+may return.
 
   1. Before cuInit every entry answers CUDA_ERROR_NOT_INITIALIZED.
   2. After cuInit, without a context, with zeros for everything.
-  3. With a context: each pointer and handle in turn NULL, and each handle in turn garbage, of another kind, and destroyed, while the
+  3. With a context: each pointer and handle in turn NULL, and each handle in turn garbage, of another kind, and
+  destroyed, while the
      other arguments are live objects and buffers. A handle that is no handle is never accepted.
 
-Each answer must be among the documented ones. Calls run in a child process, which says first what it is about to call: when it dies,
-that is reported and the next entry goes on in another child.
+Each answer must be among the documented ones. Calls run in a child process, which says first what it is about to call:
+when it dies, that is reported and the next entry goes on in another child.
 
 Usage: args.py LIBCUDA CUDA_H
 """
@@ -18,24 +20,31 @@ import os
 import re
 import sys
 
-HANDLES = {"CUcontext", "CUmodule", "CUfunction", "CUkernel", "CUlibrary", "CUstream", "CUevent", "CUgraph", "CUgraphNode", "CUgraphExec",
+HANDLES = {"CUcontext", "CUmodule", "CUfunction", "CUkernel", "CUlibrary", "CUstream", "CUevent", "CUgraph",
+           "CUgraphNode", "CUgraphExec",
            "CUlinkState", "CUmemoryPool", "CUuserObject", "CUmemGenericAllocationHandle"}
-GENERAL = {"CUDA_ERROR_NOT_INITIALIZED", "CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_CONTEXT_IS_DESTROYED", "CUDA_ERROR_OUT_OF_MEMORY",
+GENERAL = {"CUDA_ERROR_NOT_INITIALIZED", "CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_CONTEXT_IS_DESTROYED",
+           "CUDA_ERROR_OUT_OF_MEMORY",
            "CUDA_ERROR_INVALID_VALUE", "CUDA_ERROR_INVALID_HANDLE", "CUDA_SUCCESS"}
 BEFORE_INIT = {"cuInit", "cuDriverGetVersion", "cuGetErrorName", "cuGetErrorString", "cuGetProcAddress"}
 # Handles that may be NULL: the default stream, "the current context", a kernel's own function.
 OPTIONAL = {("CUstream", None), ("CUcontext", None), ("CUmemoryPool", None)}
 # Where cuda.h says less than its own guide or than NVIDIA's other entries of the family do.
 EXTRA = {
-    "CUDA_ERROR_INVALID_DEVICE": r"cuDevice|cuKernel|cuMemAdvise|cuMemPrefetch|cuMemSetAccess|cuMemPool|cuMemCreate|cuMemGetAllocationGran|"
+    "CUDA_ERROR_INVALID_DEVICE": r"cuDevice|cuKernel|cuMemAdvise|cuMemPrefetch|cuMemSetAccess|cuMemPool|cuMemCreate|"
+                                 r"cuMemGetAllocationGran|"
                                  r"cuMemGet(Default)?MemPool|cuMemSetMemPool",
-    "CUDA_ERROR_NOT_SUPPORTED": r".", "CUDA_ERROR_NOT_FOUND": r"Get(Function|Global|Kernel|Managed|AddressRange|ProcAddress)",
-    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED": r"Capture", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": r"BeginCapture", "CUDA_ERROR_ILLEGAL_STATE": r"Capture|cuGraph",
-    "CUDA_ERROR_INVALID_IMAGE": r"cuModuleLoad|cuLibraryLoad|cuLink", "CUDA_ERROR_NO_BINARY_FOR_GPU": r"cuModuleLoad|cuLibraryLoad|cuLink",
+    "CUDA_ERROR_NOT_SUPPORTED": r".",
+    "CUDA_ERROR_NOT_FOUND": r"Get(Function|Global|Kernel|Managed|AddressRange|ProcAddress)",
+    "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED": r"Capture", "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED": r"BeginCapture",
+    "CUDA_ERROR_ILLEGAL_STATE": r"Capture|cuGraph",
+    "CUDA_ERROR_INVALID_IMAGE": r"cuModuleLoad|cuLibraryLoad|cuLink",
+    "CUDA_ERROR_NO_BINARY_FOR_GPU": r"cuModuleLoad|cuLibraryLoad|cuLink",
     "CUDA_ERROR_FILE_NOT_FOUND": r"Load|AddFile", "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED": r"cuMemHostUnregister",
     "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED": r"PeerAccess", "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED": r"PeerAccess",
     "CUDA_ERROR_UNSUPPORTED_LIMIT": r"Limit", "CUDA_ERROR_UNSUPPORTED_EXEC_AFFINITY": r"Affinity",
-    "CUDA_ERROR_OPERATING_SYSTEM": r"DotPrint", "CUDA_ERROR_PROFILER_DISABLED": r"Profiler", "CUDA_ERROR_CAPTURED_EVENT": r"Event",
+    "CUDA_ERROR_OPERATING_SYSTEM": r"DotPrint", "CUDA_ERROR_PROFILER_DISABLED": r"Profiler",
+    "CUDA_ERROR_CAPTURED_EVENT": r"Event",
     "CUDA_ERROR_INVALID_CLUSTER_SIZE": r"Cluster|Launch|Graph",
 }
 PTX = (".version 7.8\n.target sm_80\n.address_size 64\n.global .u32 v;\n.visible .entry k()\n{\nret;\n}\n")
@@ -50,9 +59,12 @@ def read_header(path):
         macros.setdefault(n, re.sub(r".*\((\w+)\)", r"\1", v))
     codes = {n: int(v) for n, v in re.findall(r"(CUDA_(?:SUCCESS|ERROR_\w+))\s*=\s*(\d+)", raw)}
     functions = {}
-    for m in re.finditer(r"/\*\*((?:(?!\*/).)*?)\*/\s*(?:__CUDA_DEPRECATED\s+)?CUresult\s+CUDAAPI\s+(cu\w+)\s*\(([^)]*)\);", raw, re.S):
+    for m in re.finditer(r"/\*\*((?:(?!\*/).)*?)\*/\s*(?:__CUDA_DEPRECATED\s+)?"
+                         r"CUresult\s+CUDAAPI\s+(cu\w+)\s*\(([^)]*)\);", raw, re.S):
         name = m[2]
-        params = [] if m[3].strip() in ("", "void") else [re.sub(r"\s+", " ", p).strip() for p in re.sub(r"/\*.*?\*/|//[^\n]*", "", m[3], flags=re.S).split(",")]
+        params = [] if m[3].strip() in ("", "void") else [re.sub(r"\s+", " ", p).strip()
+                                                          for p in re.sub(r"/\*.*?\*/|//[^\n]*", "", m[3],
+                                                            flags=re.S).split(",")]
         documented = set(re.findall(r"::(CUDA_(?:SUCCESS|ERROR_\w+))", m[1]))
         functions.setdefault(name, (macros.get(name, name), params, documented))
     return functions, codes
@@ -101,20 +113,25 @@ class World:
         o["CUlinkState"] = l.value
         o["CUmemoryPool"] = self.out("cuMemPoolCreate", C.byref((C.c_int * 22)(1, 0, 1, 0)))
         o["CUuserObject"] = self.out("cuUserObjectCreate", None, nothing, 1, 1)
-        o["CUmemGenericAllocationHandle"] = self.out("cuMemCreate", C.c_size_t(2 << 20), C.byref((C.c_int * 12)(1, 0, 1, 0)), C.c_ulonglong(0))
+        o["CUmemGenericAllocationHandle"] = self.out("cuMemCreate", C.c_size_t(2 << 20),
+                                                     C.byref((C.c_int * 12)(1, 0, 1, 0)), C.c_ulonglong(0))
 
     def drop(self):
         o = self.o
-        for name, k in (("cuMemRelease", "CUmemGenericAllocationHandle"), ("cuMemPoolDestroy", "CUmemoryPool"), ("cuLinkDestroy", "CUlinkState"),
-                        ("cuGraphExecDestroy", "CUgraphExec"), ("cuGraphDestroy", "CUgraph"), ("cuEventDestroy_v2", "CUevent"),
-                        ("cuStreamDestroy_v2", "CUstream"), ("cuLibraryUnload", "CUlibrary"), ("cuCtxSetCurrent", "CUcontext"),
+        for name, k in (("cuMemRelease", "CUmemGenericAllocationHandle"), ("cuMemPoolDestroy", "CUmemoryPool"),
+                        ("cuLinkDestroy", "CUlinkState"),
+                        ("cuGraphExecDestroy", "CUgraphExec"), ("cuGraphDestroy", "CUgraph"),
+                        ("cuEventDestroy_v2", "CUevent"),
+                        ("cuStreamDestroy_v2", "CUstream"), ("cuLibraryUnload", "CUlibrary"),
+                        ("cuCtxSetCurrent", "CUcontext"),
                         ("cuModuleUnload", "CUmodule"), ("cuCtxDestroy_v2", "CUcontext")):
             getattr(self.lib, name)(C.c_void_p(o[k]))
         getattr(self.lib, "cuUserObjectRelease")(C.c_void_p(o["CUuserObject"]), 1)
 
     def arguments(self, params):
         C.memset(self.buffer, 0, len(self.buffer))
-        return [C.c_void_p(self.o[kind(p)]) if kind(p) in HANDLES else C.cast(nothing, C.c_void_p) if self.is_function(p) else C.c_void_p(C.addressof(self.buffer)) if kind(p) == "pointer"
+        return [C.c_void_p(self.o[kind(p)]) if kind(p) in HANDLES else C.cast(nothing, C.c_void_p)
+                if self.is_function(p) else C.c_void_p(C.addressof(self.buffer)) if kind(p) == "pointer"
                 else C.c_void_p(0) for p in params]
 
     @staticmethod

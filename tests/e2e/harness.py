@@ -90,16 +90,19 @@ def chain(n=2, names="abcdef", blocks=4, factor=2.0):
     """n launches of `scale`, one after the other, through buffers of their own."""
     size = blocks * 64 * 4
     g = {"dovetail": 1, "name": "chain", "modules": {"m": {"ptx": SCALE}}, "launches": [],
-         "buffers": {names[0]: {"bytes": size, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 3}}}}
+         "buffers": {names[0]: {"bytes": size, "role": "input",
+                                "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 3}}}}
     for i in range(n):
         g["buffers"][names[i + 1]] = {"bytes": size, "role": "output" if i == n - 1 else "intermediate"}
-        g["launches"].append({"name": f"s{i}", "module": "m", "entry": "scale", "grid": [blocks, 1, 1], "block": [64, 1, 1],
+        g["launches"].append({"name": f"s{i}", "module": "m", "entry": "scale", "grid": [blocks, 1, 1],
+                              "block": [64, 1, 1],
                               "args": [{"buffer": names[i]}, {"buffer": names[i + 1]}, {"f32": factor}]})
     return g
 
 
 def single(ptx, entry, size=256):
-    return {"dovetail": 1, "name": entry, "modules": {"m": {"ptx": ptx}}, "buffers": {"x": {"bytes": size, "role": "inout",
+    return {"dovetail": 1, "name": entry, "modules": {"m": {"ptx": ptx}},
+            "buffers": {"x": {"bytes": size, "role": "inout",
             "fill": {"zero": True}}}, "launches": [{"name": "k", "module": "m", "entry": entry, "grid": [1, 1, 1],
                                                    "block": [1, 1, 1], "args": [{"buffer": "x"}]}]}
 
@@ -132,7 +135,8 @@ TEMPLATES = [(re.compile(p), t) for p, t in (
     (r"/v1/jobs/[^/]+/events$", "/v1/jobs/{id}/events"), (r"/v1/jobs/[^/]+/result$", "/v1/jobs/{id}/result"),
     (r"/v1/jobs/[^/]+$", "/v1/jobs/{id}"), (r"/v1/plans/[^/]+/trace$", "/v1/plans/{signature}/trace"),
     (r"/v1/reprofile$", None), (r"/v1/plans/[^/]+$", "/v1/plans/{signature}"),
-    (r"/v1/analyses/[^/]+$", "/v1/analyses/{signature}"), (r"/v1/cache/nearest/[^/]+$", "/v1/cache/nearest/{signature}"), (r"/v1/cache/(entries|verify|gc|import)$", None),
+    (r"/v1/analyses/[^/]+$", "/v1/analyses/{signature}"),
+    (r"/v1/cache/nearest/[^/]+$", "/v1/cache/nearest/{signature}"), (r"/v1/cache/(entries|verify|gc|import)$", None),
     (r"(/|/v1/(jobs|devices|cache)|/healthz)$", None))]
 
 
@@ -181,7 +185,8 @@ class Service:
     def http(self, method, path, body=None, headers=None, timeout=60):
         c = UnixHTTP(self.socket, timeout * SLOW)
         try:
-            c.request(method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body, headers=headers or {})
+            c.request(method, path, body=json.dumps(body) if isinstance(body, (dict, list)) else body,
+                      headers=headers or {})
             r = c.getresponse()
             reply = Reply(r.status, r.headers, r.read())
         finally:
@@ -254,7 +259,8 @@ class ServiceCase(unittest.TestCase):
             raise AssertionError("a sanitizer spoke:\n" + log)
 
     def tearDown(self):
-        self.assertIsNone(self.s.process.poll(), "the service died:\n" + (self.s.read_log() if self.s.process.poll() is not None else ""))
+        self.assertIsNone(self.s.process.poll(), "the service died:\n"
+                          + (self.s.read_log() if self.s.process.poll() is not None else ""))
         self.assertEqual(self.s.http("GET", "/healthz").status, 200)
 
     def problem(self, reply, status, code):
@@ -301,7 +307,8 @@ def cli(*args, stdin=None, env=None, timeout=120):
     e = {k: v for k, v in os.environ.items() if not k.startswith("DOVETAIL_") or k == "DOVETAIL_BUILD"}
     e["XDG_CACHE_HOME"] = os.path.join(tempfile.gettempdir(), f"dovetail-e2e-cache.{os.getpid()}")
     e.update(env or {})
-    return subprocess.run([CLI, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL, capture_output=True,
+    return subprocess.run([CLI, *args], input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL,
+                          capture_output=True,
                           text=True, env=e, timeout=timeout * SLOW, check=False)
 
 

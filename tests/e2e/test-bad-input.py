@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Bad input: each graph is refused with the right code and exit status, by the service and with --local, and the service lives on."""
+"""Bad input: each graph is refused with the right code and exit status, by the service and with --local, and the
+service lives on."""
 import json
 import shutil
 import tempfile
@@ -14,30 +15,39 @@ CASES = [
     ("not-json", '{"dovetail": 1,\n "launches": [}', "bad-json", 3, {"detail": "line 2, column"}),
     ("not-an-object", "[1, 2]", "bad-graph", 3, {}),
     ("empty", "", "bad-json", 3, {}),
-    ("missing-buffer", changed(GOOD, launches__0__args__0={"buffer": "nope"}), "bad-graph", 3, {"pointer": "/launches/0/args/0"}),
+    ("missing-buffer", changed(GOOD, launches__0__args__0={"buffer": "nope"}), "bad-graph", 3,
+     {"pointer": "/launches/0/args/0"}),
     ("negative-size", changed(GOOD, buffers__a__bytes=-4), "bad-graph", 3, {"pointer": "/buffers/a/bytes"}),
     ("huge-size", changed(GOOD, buffers__a__bytes=10**15), "too-large", 3, {}),
-    ("offset-outside", changed(GOOD, launches__0__args__0={"buffer": "a", "offset": 4096}), "bad-graph", 3, {"pointer": "/launches/0/args/0"}),
+    ("offset-outside", changed(GOOD, launches__0__args__0={"buffer": "a", "offset": 4096}), "bad-graph", 3,
+     {"pointer": "/launches/0/args/0"}),
     ("writes-a-weight", changed(GOOD, buffers__b__role="weight"), "writes-constant", 3, {}),
-    ("no-compile", {**single(TRAP, "k"), "modules": {"m": {"cuda": CUDA}}}, "compile-failed", 3, {"log": "undeclared_name"}),
+    ("no-compile", {**single(TRAP, "k"), "modules": {"m": {"cuda": CUDA}}}, "compile-failed", 3,
+     {"log": "undeclared_name"}),
     ("ptx-syntax", changed(GOOD, modules__m={"ptx": SCALE.replace("mul.rn.f32 %f3", "mul.rn.f32 %f3,,")}), "bad-ptx", 3,
      {"detail": f'line {SCALE[:SCALE.index("mul.rn.f32")].count(chr(10)) + 1}, column '}),
     ("no-entry", changed(GOOD, launches__1__entry="nope"), "no-such-entry", 3, {}),
     ("too-few-arguments", changed(GOOD, launches__1__args=[{"buffer": "b"}]), "bad-arguments", 3, {}),
-    ("too-many-arguments", changed(GOOD, launches__1__args=GOOD["launches"][1]["args"] + [{"i32": 1}]), "bad-arguments", 3, {}),
+    ("too-many-arguments", changed(GOOD, launches__1__args=GOOD["launches"][1]["args"] + [{"i32": 1}]), "bad-arguments",
+     3, {}),
     ("block-too-large", changed(GOOD, launches__0__block=[4096, 1, 1]), "bad-launch", 3, {}),
     ("out-of-bounds", single(OUTSIDE, "outside"), "out-of-bounds", 3, {"detail": "outside"}),
     ("traps", single(TRAP, "traps"), "trap", 3, {}),
     ("never-ends", single(ENDLESS, "endless"), "time-limit", 4, {}),
-    ("unknown-instruction", changed(GOOD, modules__m={"ptx": SCALE.replace("mul.rn.f32", "frobnicate.f32")}), "bad-ptx|unsupported", 3, {"detail": "frobnicate"}),
-    ("streams-without-after", {**changed(GOOD, launches__1__stream=1), "baseline": {}}, "bad-graph", 3, {"pointer": "/launches/1", "detail": "does not wait for"}),
+    ("unknown-instruction", changed(GOOD, modules__m={"ptx": SCALE.replace("mul.rn.f32", "frobnicate.f32")}),
+     "bad-ptx|unsupported", 3, {"detail": "frobnicate"}),
+    ("streams-without-after", {**changed(GOOD, launches__1__stream=1), "baseline": {}}, "bad-graph", 3,
+     {"pointer": "/launches/1", "detail": "does not wait for"}),
     ("programmatic-without-wait", {**changed(GOOD, launches__1__programmatic=True), "baseline": {}}, "bad-graph", 3,
      {"pointer": "/launches/1", "detail": "griddepcontrol.wait"}),
     ("file-for-the-service", changed(GOOD, modules__m={"file": "/etc/passwd"}), "bad-graph", 3, {}),
-    ("includes-a-host-file", {**single(TRAP, "k"), "modules": {"m": {"cuda": '#include "/etc/passwd"\n'}}}, "compile-failed", 3, {}),
-    ("wrong-option", {**single(TRAP, "k"), "modules": {"m": {"cuda": "//", "options": ["--time=/tmp/x"]}}}, None, 3, {}),
+    ("includes-a-host-file", {**single(TRAP, "k"), "modules": {"m": {"cuda": '#include "/etc/passwd"\n'}}},
+     "compile-failed", 3, {}),
+    ("wrong-option", {**single(TRAP, "k"), "modules": {"m": {"cuda": "//", "options": ["--time=/tmp/x"]}}}, None, 3,
+     {}),
 ]
-WANTS = {"streams-without-after": "run", "programmatic-without-wait": "run", "never-ends": "run", "traps": "run", "out-of-bounds": "run", "unknown-instruction": "run"}
+WANTS = {"streams-without-after": "run", "programmatic-without-wait": "run", "never-ends": "run", "traps": "run",
+         "out-of-bounds": "run", "unknown-instruction": "run"}
 
 
 def says(test, problem, code, expect):

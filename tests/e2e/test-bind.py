@@ -1,4 +1,5 @@
-"""Plans in another program: libdovetail binds them to its memory and launches them, or goes back to the original launches and says so.
+"""Plans in another program: libdovetail binds them to its memory and launches them, or goes back to the original
+launches and says so.
 
 bind.c is that program; what it computes is compared with what `dovetail run` says of the posted graph.
 """
@@ -14,7 +15,8 @@ import unittest
 
 import harness
 
-BIND = os.environ.get("DOVETAIL_BIND", os.path.join(harness.BUILD, "tests/e2e/bind"))  # another one has libdovetail built with ThreadSanitizer
+# another one has libdovetail built with ThreadSanitizer
+BIND = os.environ.get("DOVETAIL_BIND", os.path.join(harness.BUILD, "tests/e2e/bind"))
 EXAMPLE = os.path.join(harness.BUILD, "client/example-plan")
 CORPUS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus")
 ENV = dict(os.environ, LD_LIBRARY_PATH=os.path.join(harness.BUILD, "softgpu"))
@@ -44,7 +46,8 @@ class Plan:
     def __init__(self, name):
         self.graph = os.path.join(CORPUS, name, "graph.json")
         self.dir = os.path.join(DIR.name, name)
-        if name == "identity":  # gather-constant with an index that makes it one-to-one, so that the fused launch rests on it
+        # gather-constant with an index that makes it one-to-one, so that the fused launch rests on it
+        if name == "identity":
             doc = json.load(open(os.path.join(CORPUS, "gather-constant/graph.json")))
             for m in doc["modules"].values():
                 m["cuda"] = open(os.path.join(CORPUS, "gather-constant", m.pop("file"))).read()
@@ -94,13 +97,17 @@ class Right(unittest.TestCase):
     def test_branches(self):
         """launches on streams, put in order by `after` alone"""
         x = {"bytes": 4096, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 3}}
-        step = lambda name, src, dst, stream, after, f: {"name": name, "module": "m", "entry": "scale", "grid": [16, 1, 1], "block": [64, 1, 1],
-            "args": [{"buffer": src}, {"buffer": dst}, {"f32": f}], "stream": stream, "after": after, "programmatic": False}
+        step = lambda name, src, dst, stream, after, f: {"name": name, "module": "m", "entry": "scale",
+                                                         "grid": [16, 1, 1], "block": [64, 1, 1],
+            "args": [{"buffer": src}, {"buffer": dst}, {"f32": f}], "stream": stream, "after": after,
+                                                         "programmatic": False}
         doc = copy.deepcopy(Plan("pointwise").doc)
         doc.pop("original", None)
         doc.update(modules={"m": {"ptx": harness.SCALE}}, assumes={"align": {}, "constant": {}, "evidence": "proved"},
-                   buffers={"x": x, **{k: {"bytes": 4096, "role": "intermediate"} for k in ("a", "b")}, "y": {"bytes": 4096, "role": "output"}, "z": {"bytes": 4096, "role": "output"}})
-        doc["launches"] = [step("a", "x", "a", 0, [], 3.0), step("b", "x", "b", 2, [], 5.0), step("y", "a", "y", 1, ["a"], 7.0),
+                   buffers={"x": x, **{k: {"bytes": 4096, "role": "intermediate"} for k in ("a", "b")},
+                            "y": {"bytes": 4096, "role": "output"}, "z": {"bytes": 4096, "role": "output"}})
+        doc["launches"] = [step("a", "x", "a", 0, [], 3.0), step("b", "x", "b", 2, [], 5.0),
+                           step("y", "a", "y", 1, ["a"], 7.0),
                            step("z", "b", "z", 0, ["b"], 0.5)]
         p, flat = Plan("pointwise"), copy.deepcopy(doc)
         for s in flat["launches"]:
@@ -113,7 +120,8 @@ class Right(unittest.TestCase):
                 self.assertEqual((got["outputs"], got["fallback"]), (want, None))
 
     def test_nothing_is_allocated(self):
-        """A launch allocates nothing, neither on the host nor on the device; what loading and binding need on the host shows that the count counts."""
+        """A launch allocates nothing, neither on the host nor on the device; what loading and binding need on the host
+        shows that the count counts."""
         for name in "mlp", "pointwise", "inplace":
             for way in [], ["--times", 20], ["--graph"]:
                 with self.subTest(name, way=way):
@@ -123,7 +131,8 @@ class Right(unittest.TestCase):
                         continue  # the sanitizer's malloc is not ours
                     self.assertGreater(got["allocations"]["load"], 0)
                     self.assertGreater(got["allocations"]["bind"], 0)
-                    self.assertEqual(got["allocations"]["launch"], 1 if "--graph" in way else 0)  # a graph's list of nodes
+                    # a graph's list of nodes
+                    self.assertEqual(got["allocations"]["launch"], 1 if "--graph" in way else 0)
 
     def test_example(self):
         out = tool(EXAMPLE, Plan("mlp").path)
@@ -154,7 +163,8 @@ class Back(unittest.TestCase):
         self.assertIn("index", got["fallback"])
         twin = copy.deepcopy(p.doc)  # what the original launches make of it
         twin.update(launches=[dict(s, stream=0, after=[], programmatic=False) for s in twin["original"]["launches"]],
-                    modules={**twin["modules"], **twin["original"]["modules"]}, assumes={"align": {}, "constant": {}, "evidence": "proved"})
+                    modules={**twin["modules"], **twin["original"]["modules"]},
+                    assumes={"align": {}, "constant": {}, "evidence": "proved"})
         del twin["original"]
         self.assertEqual(p.bind("--change", "index", doc=twin)["outputs"], got["outputs"])
 
@@ -182,7 +192,8 @@ class Back(unittest.TestCase):
         for m in doc["modules"].values():
             m["ptx"] = re.sub(r"\)\s*(\.\w+ [\d, ]+\s*)*\{", ")\n.maxntid 1, 1, 1\n{", m["ptx"], count=1)
         self.back(p.bind(doc=doc), p.outputs(), "refused")
-        self.back(p.bind("--together", 6, "--times", 4, doc=doc), p.outputs(), "refused")  # each finds it out, or the others did
+        # each finds it out, or the others did
+        self.back(p.bind("--together", 6, "--times", 4, doc=doc), p.outputs(), "refused")
 
 
 class Wrong(unittest.TestCase):
@@ -214,10 +225,12 @@ class Wrong(unittest.TestCase):
     def test_documents(self):
         p = Plan("pointwise")
         text = json.dumps(p.doc)
-        for bad in "", "[]", "{}", "null", text[:-1], text[:4000], json.dumps({"dovetail": 1, "buffers": {}, "launches": []}):
+        for bad in "", "[]", "{}", "null", text[:-1], text[:4000], json.dumps({"dovetail": 1, "buffers": {},
+            "launches": []}):
             with self.subTest(bad[:20]):
                 self.refused(p.bind(doc=bad))
-        for change in ({"launches": 7}, {"modules": []}, {"buffers": {"x": {"bytes": -1}}}, {"original": {"launches": [{"name": 1}]}},
+        for change in ({"launches": 7}, {"modules": []}, {"buffers": {"x": {"bytes": -1}}},
+                       {"original": {"launches": [{"name": 1}]}},
                        {"assumes": {"align": {"x": 3}}}, {"scratch": {"t": {"bytes": 1 << 60}}}):
             with self.subTest(change):
                 self.assertIn("error", p.bind(doc={**p.doc, **change}))

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The cache through every way in: list, show, verify, gc, export, import; who may change it, and who may cancel a job."""
+"""The cache through every way in: list, show, verify, gc, export, import; who may change it, and who may cancel a
+job."""
 import json
 import os
 import socket
@@ -16,7 +17,8 @@ class Cache(WaysCase):
         return [self.doc("optimize", write(self.dir, f"g{n}.json", chain(n)), *way)["signature"] for n in lengths]
 
     def test_performance_library(self):
-        """What trials found out is kept apart from plans: a planning that uses it gives the same plan; damage costs nothing but time."""
+        """What trials found out is kept apart from plans: a planning that uses it gives the same plan; damage costs
+        nothing but time."""
         graph = write(self.dir, "g.json", chain(3))
         def plan():
             return self.doc("optimize", graph, *self.local)
@@ -29,7 +31,8 @@ class Cache(WaysCase):
         self.assertEqual(self.doc("cache", "list", *self.local)["trials"], rows)
         self.assertIn(f"{rows} trials", self.ok("cache", "list", *self.local))
         bodies = sql("SELECT key, body FROM trial ORDER BY key")
-        for damage in ("SELECT 1", "UPDATE trial SET body = x'00'", "UPDATE trial SET key = 'k' || key", "DELETE FROM trial"):
+        for damage in ("SELECT 1", "UPDATE trial SET body = x'00'", "UPDATE trial SET key = 'k' || key",
+                       "DELETE FROM trial"):
             sql(damage)
             wrong = len(self.doc("cache", "verify", *self.local, status=1)["damaged"]) if "UPDATE" in damage else 0
             self.assertEqual(wrong, rows if "UPDATE" in damage else 0)
@@ -44,7 +47,8 @@ class Cache(WaysCase):
             sigs = self.fill(way, 1, 2)
             entries = self.doc("cache", "list", *way)["entries"]
             mine = [e for e in entries if e["signature"] in sigs]
-            self.assertEqual(sorted((e["want"], e["signature"]) for e in mine), sorted((w, s) for w in ("plan", "analysis") for s in sigs))
+            self.assertEqual(sorted((e["want"], e["signature"]) for e in mine),
+                             sorted((w, s) for w in ("plan", "analysis") for s in sigs))
             for e in mine:
                 self.assertEqual(e["device"], "soft:h200")
                 self.assertGreater(e["bytes"], 100)
@@ -60,16 +64,19 @@ class Cache(WaysCase):
             self.assertIn(sigs[1], self.ok("cache", "list", *way))
             self.assertTrue(self.doc("cache", "verify", *way)["ok"])
             self.assertEqual(self.doc("cache", "show", "sha256:" + "0" * 64, *way, status=3)["code"], "not-found")
-        for wrong in (["show"], ["show", "x"], ["list", "x"], ["list", "--limit", "0"], ["gc", "--max-age", "soon"], ["gc", "--max-bytes", "-1"],
+        for wrong in (["show"], ["show", "x"], ["list", "x"], ["list", "--limit", "0"], ["gc", "--max-age", "soon"],
+                      ["gc", "--max-bytes", "-1"],
                       ["export"], ["export", "-o", "-", "--json"], ["import"], ["import", "/nonexistent"], ["tea"]):
             self.ok("cache", *wrong, *self.local, status=2)
-        for path in ("/v1/cache/entries?tea=1", "/v1/cache/entries?limit=x", "/v1/cache/verify?x=1", "/v1/cache/entries?signature=x"):
+        for path in ("/v1/cache/entries?tea=1", "/v1/cache/entries?limit=x", "/v1/cache/verify?x=1",
+                     "/v1/cache/entries?signature=x"):
             self.problem(self.s.http("GET", path), 400, "usage")
 
     def test_damage_is_found_and_removed(self):
         sigs = self.fill(self.local, 1, 2)
         with sqlite3.connect(self.db) as db:
-            db.execute("UPDATE entry SET body = replace(body, 'baseline', 'Baseline') WHERE want = 'plan' AND signature = ?", (sigs[0],))
+            db.execute("UPDATE entry SET body = replace(body, 'baseline', 'Baseline') WHERE want = 'plan' AND "
+                       "signature = ?", (sigs[0],))
             db.execute("UPDATE graph SET body = body || ' ' WHERE digest = (SELECT min(digest) FROM graph)")
         doc = self.doc("cache", "verify", *self.local, status=1)
         self.assertEqual(sorted(d["table"] for d in doc["damaged"]), ["entry", "graph"])
@@ -104,11 +111,15 @@ class Cache(WaysCase):
         with open(bundle, encoding="utf-8") as f:
             text = f.read()
         self.assertEqual(self.ok("cache", "export", "-o", "-", *self.local), text)
-        self.assertEqual({tuple(json.loads(line)["row"][:2]) for line in text.splitlines()[1:-1]}, {("plan", s) for s in sigs})
+        self.assertEqual({tuple(json.loads(line)["row"][:2]) for line in text.splitlines()[1:-1]},
+                         {("plan", s) for s in sigs})
         self.ok("cache", "gc", "--max-bytes", "0", *self.service)
-        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 2, "present": 0, "left_out": 0})
-        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 0, "present": 2, "left_out": 0})
-        self.assertEqual(self.s.http("GET", "/v1/cache/export").body.decode().count("\n"), 2)  # what waits is nobody's plan yet
+        self.assertEqual(self.doc("cache", "import", bundle, *self.service),
+                         {"imported": 2, "present": 0, "left_out": 0})
+        self.assertEqual(self.doc("cache", "import", bundle, *self.service),
+                         {"imported": 0, "present": 2, "left_out": 0})
+        # what waits is nobody's plan yet
+        self.assertEqual(self.s.http("GET", "/v1/cache/export").body.decode().count("\n"), 2)
         self.assertEqual(self.s.http("GET", "/v1/plans/" + sigs[1]).status, 404)
         listed = self.doc("cache", "list", *self.service)
         self.assertEqual((listed["entries"], sorted(r["signature"] for r in listed["recipes"])), ([], sorted(sigs)))
@@ -121,7 +132,8 @@ class Cache(WaysCase):
         reply = self.s.post(chain(2, names="pqrst"))
         self.assertEqual((reply.status, reply.headers["Dovetail-Cache"]), (200, "hit"))
         self.assertEqual(reply.json()["signature"], sigs[1])
-        self.assertEqual(self.doc("cache", "import", bundle, *self.service), {"imported": 0, "present": 2, "left_out": 0})
+        self.assertEqual(self.doc("cache", "import", bundle, *self.service),
+                         {"imported": 0, "present": 2, "left_out": 0})
         self.assertEqual([r["signature"] for r in self.doc("cache", "list", *self.service)["recipes"]], [sigs[0]])
         self.ok("cache", "gc", "--max-bytes", "0", *self.service)
         self.assertEqual(self.doc("cache", "list", *self.service)["recipes"], [])
@@ -137,7 +149,8 @@ class Cache(WaysCase):
                           ("\n".join([lines[0], json.dumps(row)] + lines[2:]), "line 2 does not match"),
                           ("\n".join([lines[0], json.dumps(short)] + lines[2:]), "line 2 is no row"),
                           ("\n".join([lines[0], json.dumps(number)] + lines[2:]), "line 2 has a column"),
-                          ("\n".join(lines[:1] + ['{"table": "entry; DROP TABLE entry", "row": []}'] + lines[1:]), "line 2 is no row"),
+                          ("\n".join(lines[:1] + ['{"table": "entry; DROP TABLE entry", "row": []}'] + lines[1:]),
+                           "line 2 is no row"),
                           ("\n".join(lines[:1] + lines[2:]), "counts other"), (text + "{}\n", "behind the end"),
                           ("[" * 100000, "line 1"), ("\x00\xff", "line 1")):
             path = write(self.dir, "bad.jsonl", bad)
@@ -191,7 +204,8 @@ class Notify(unittest.TestCase):
         with tempfile.TemporaryDirectory() as d, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as s:
             s.bind(d + "/notify")
             s.settimeout(60)
-            p = subprocess.Popen([DAEMON, "--socket", d + "/d.sock", "--cache", d + "/c.db", "--device", "soft"], stderr=subprocess.DEVNULL,
+            p = subprocess.Popen([DAEMON, "--socket", d + "/d.sock", "--cache", d + "/c.db", "--device", "soft"],
+                                 stderr=subprocess.DEVNULL,
                                  env={**os.environ, "NOTIFY_SOCKET": d + "/notify"})
             try:
                 self.assertEqual(s.recv(100), b"READY=1")

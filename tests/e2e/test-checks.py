@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""The checking modes through the command line: planted bugs are found with their place, and without the mode they are not looked for."""
+"""The checking modes through the command line: planted bugs are found with their place, and without the mode they are
+not looked for."""
 import json
 import os
 
@@ -66,7 +67,8 @@ class Checks(WaysCase):
     def test_found_with_its_mode_only(self):
         line = lambda ptx, what: ptx[:ptx.index(what)].count("\n") + 1
         kinds = [("race", "race", RACE, f"PTX line {line(RACE, 'st.shared')}", "shared tile + "),
-                 ("uninit", "uninitialised", UNINIT, f"PTX line {line(UNINIT, 'ld.global')}", "h + 0, which nothing has written"),
+                 ("uninit", "uninitialised", UNINIT, f"PTX line {line(UNINIT, 'ld.global')}",
+                  "h + 0, which nothing has written"),
                  ("barrier", "barrier", BARRIER, f"PTX line {line(BARRIER, 'bar.sync')}", "has left")]
         for mode, code, ptx, where, what in kinds:
             g = self.write(ptx)
@@ -101,7 +103,8 @@ class Checks(WaysCase):
         found = [json.loads(text) for text in open(log, encoding="utf-8")]
         self.assertEqual(len(found), 1)
         f = found[0]
-        self.assertEqual((f["kind"], f["code"], f["kernel"], f["block"], f["bytes"]), ("race", "race", "k", [0, 0, 0], 4))
+        self.assertEqual((f["kind"], f["code"], f["kernel"], f["block"], f["bytes"]),
+                         ("race", "race", "k", [0, 0, 0], 4))
         self.assertRegex(f["place"], r"^shared tile \+ \d+$")
         lines = {1 + RACE[:RACE.index(w)].count("\n") for w in ("st.shared", "ld.shared")}
         self.assertEqual({f["line"], f["other"]["line"]}, lines)

@@ -47,7 +47,8 @@ class Verbs(WaysCase):
         self.assertNotIn("\033", text)
 
     def test_analyze_waves(self):
-        """The launch table: figures from the occupancy formula of the model named, columns flush right under their heads, long names cut."""
+        """The launch table: figures from the occupancy formula of the model named, columns flush right under their
+        heads, long names cut."""
         doc = chain(3, blocks=6000)
         doc["launches"][0]["name"] = "a-launch-with-a-name-that-is-much-longer-than-a-column-should-be"
         doc["launches"][1]["grid"] = [4, 1, 1]
@@ -68,12 +69,14 @@ class Verbs(WaysCase):
                 self.assertEqual((l["blocks_per_sm"], l["waves"]), (fit, waves))
                 idle = 1 - l["blocks"] / (waves * fit * sms)
                 self.assertAlmostEqual(l["idle_slots"], idle, 6)
-                want = [str(l[k]) for k in ("blocks", "threads", "registers", "shared_bytes")] + [str(fit), str(waves), f"{100 * idle:.1f} %"]
+                want = [str(l[k]) for k in ("blocks", "threads", "registers", "shared_bytes")] + [str(fit), str(waves),
+                    f"{100 * idle:.1f} %"]
                 for text, end in zip(want, ends):
                     self.assertTrue(line[:end].endswith(" " + text), (line, text, end))
             self.assertRegex(lines[head + 1], "^a-launch-with-a-nam….{20}  ")
             every = lines[head + 1 + len(a["launches"])]
-            self.assertTrue(every.startswith("all kernels ") and every.endswith(f" {100 * (1 - blocks / total):.1f} %"), every)
+            self.assertTrue(every.startswith("all kernels ") and every.endswith(f" {100 * (1 - blocks / total):.1f} %"),
+                            every)
 
     def test_optimize_then_run(self):
         for name, way in self.ways.items():
@@ -130,22 +133,26 @@ class Verbs(WaysCase):
         import struct
         g = single(STORE64, "store64", 8)
         g["buffers"]["x"]["role"] = "output"
-        g["buffers"]["z"] = {"bytes": 4, "role": "input", "fill": {"uniform": [0, 9], "dtype": "i32", "seed": 2**64 - 3}}
+        g["buffers"]["z"] = {"bytes": 4, "role": "input",
+                             "fill": {"uniform": [0, 9], "dtype": "i32", "seed": 2**64 - 3}}
         g["modules"]["m"] = {"file": "k.ptx"}  # so that the client prints the document anew
         write(self.dir, "k.ptx", STORE64)
         for value in (2**64 - 1, 2**63, 2**63 - 1):
             g["launches"][0]["args"] = [{"buffer": "x"}, {"u64": value}]
             path = write(self.dir, "big.json", g)
             for doc in self.both("run", path):
-                self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(struct.pack("<Q", value)).hexdigest())
+                self.assertEqual(doc["outputs"][0]["sha256"],
+                                 "sha256:" + hashlib.sha256(struct.pack("<Q", value)).hexdigest())
             out = self.dir + "/big-plan"
             for way in self.ways.values():
                 self.ok("optimize", path, "-o", out, *way)
                 doc = json.loads(self.ok("run", out + "/plan.json", "--json", *way))
-                self.assertEqual(doc["outputs"][0]["sha256"], "sha256:" + hashlib.sha256(struct.pack("<Q", value)).hexdigest())
+                self.assertEqual(doc["outputs"][0]["sha256"],
+                                 "sha256:" + hashlib.sha256(struct.pack("<Q", value)).hexdigest())
         text = json.dumps(g)
         g["modules"]["m"] = {"ptx": STORE64}
-        reply = self.s.post(text.replace(str(2**63 - 1), str(2**64)).replace('{"file": "k.ptx"}', json.dumps(g["modules"]["m"])), "want=run")
+        reply = self.s.post(text.replace(str(2**63 - 1), str(2**64)).replace('{"file": "k.ptx"}',
+            json.dumps(g["modules"]["m"])), "want=run")
         self.assertEqual(self.problem(reply, 422, "bad-graph")["pointer"], "/launches/0/args/1/u64")
 
     def test_dump_stays_in_its_folder(self):
@@ -230,8 +237,10 @@ class Verbs(WaysCase):
 class Usage(unittest.TestCase):
     def test_wrong_usage_is_2(self):
         for args in ([], ["tea"], ["analyze"], ["analyze", "a", "b"], ["analyze", "x", "--tea"], ["run", "x", "--maps"],
-                     ["analyze", "x", "--cache", "f"], ["analyze", "x", "--seed", "1"], ["run", "x", "--seed", "-1"], ["cache", "tea"],
-                     ["optimize", "x", "--budget", "soon"], ["analyze", "x", "--socket"], ["analyze", "/nonexistent/graph.json"],
+                     ["analyze", "x", "--cache", "f"], ["analyze", "x", "--seed", "1"], ["run", "x", "--seed", "-1"],
+                     ["cache", "tea"],
+                     ["optimize", "x", "--budget", "soon"], ["analyze", "x", "--socket"],
+                     ["analyze", "/nonexistent/graph.json"],
                      ["explain", "sha256:12"], ["analyze", "x", "--local", "--socket", "/tmp/s"]):
             r = cli(*args)
             self.assertEqual(r.returncode, 2, (args, r.stdout, r.stderr))
@@ -239,10 +248,12 @@ class Usage(unittest.TestCase):
             self.assertFalse(r.stdout)
     def test_wrong_usage_in_json(self):
         """--json may stand anywhere, also behind what is wrong"""
-        for args in (["tea", "--json"], ["--json"], ["analyze", "x", "--tea", "--json"], ["--tea", "analyze", "x", "--json"], ["optimize", "x", "--allow", "", "--json"],
+        for args in (["tea", "--json"], ["--json"], ["analyze", "x", "--tea", "--json"],
+                     ["--tea", "analyze", "x", "--json"], ["optimize", "x", "--allow", "", "--json"],
                      ["optimize", "x", "--json", "--budget"], ["report", "sha256:" + "0" * 64, "-o", "-", "--json"]):
             r = cli(*args)
-            self.assertEqual((r.returncode, json.loads(r.stdout or "{}").get("code")), (2, "usage"), (args, r.stdout, r.stderr))
+            self.assertEqual((r.returncode, json.loads(r.stdout or "{}").get("code")), (2, "usage"),
+                             (args, r.stdout, r.stderr))
 
     def test_infrastructure_is_4(self):
         with tempfile.TemporaryDirectory() as d:
@@ -265,7 +276,8 @@ class Usage(unittest.TestCase):
             self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, "time-limit"), r.stderr)
             r = cli("optimize", g, "--budget", "0", *common)
             plan = json.loads(r.stdout)
-            self.assertEqual((r.returncode, [x["verdict"] for x in plan["rewrites"] if x["verdict"] == "kept"]), (0, []))
+            self.assertEqual((r.returncode, [x["verdict"] for x in plan["rewrites"] if x["verdict"] == "kept"]),
+                             (0, []))
             self.assertTrue(any("budget:" in x["reason"] for x in plan["rewrites"]), plan["rewrites"])
 
     def test_output_that_is_no_file(self):
@@ -296,7 +308,8 @@ class Usage(unittest.TestCase):
     def test_closed_stdout(self):
         with open("/dev/full", "w", encoding="utf-8") as full:
             import subprocess
-            self.assertEqual(subprocess.run([CLI, "version"], stdout=full, stderr=subprocess.DEVNULL, check=False).returncode, 1)
+            self.assertEqual(subprocess.run([CLI, "version"], stdout=full, stderr=subprocess.DEVNULL,
+                                            check=False).returncode, 1)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The commands in docs/ANALYZE.md give what the page shows. Numbers, which depend on the compiler that is installed, are not compared; words, columns and
-order are. A line of "…" stands for any lines, "…" in a line for any text.
+"""The commands in docs/ANALYZE.md give what the page shows. Numbers, which depend on the compiler that is installed,
+are not compared; words, columns and order are. A line of "…" stands for any lines, "…" in a line for any text.
 """
 import json
 import os
@@ -48,17 +48,20 @@ class Docs(unittest.TestCase):
                 self.assertEqual(r.returncode, 0, r.stderr)
                 if pipe:  # jq is not everywhere: the one expression that the page shows, by hand
                     self.assertEqual(pipe, "jq -c '.launches[0].footprints[] | select(.buffer == \"h\") | .write[0]'")
-                    first = next(f for f in json.loads(r.stdout)["launches"][0]["footprints"] if f["buffer"] == "h")["write"][0]
+                    first = next(f for f in json.loads(r.stdout)["launches"][0]["footprints"]
+                                 if f["buffer"] == "h")["write"][0]
                     self.assertEqual(json.dumps(first, separators=(",", ":")) + "\n", text)
                     continue
                 self.assertTrue(matches(text.rstrip("\n").split("\n"), r.stdout.rstrip("\n").split("\n")), r.stdout)
 
     def test_samples(self):
-        """Every corpus graph with a reference has its section and its figures in docs/SAMPLES.md; only the encoder is described elsewhere."""
+        """Every corpus graph with a reference has its section and its figures in docs/SAMPLES.md; only the encoder is
+        described elsewhere."""
         with open(os.path.join(ROOT, "docs/SAMPLES.md"), encoding="utf-8") as f:
             page = f.read()
         corpus = os.path.join(ROOT, "tests/corpus")
-        samples = {d for d in os.listdir(corpus) if os.path.exists(os.path.join(corpus, d, "reference.c"))} - {"encoder"}
+        samples = {d for d in os.listdir(corpus)
+                   if os.path.exists(os.path.join(corpus, d, "reference.c"))} - {"encoder"}
         sections = set(re.findall(r"^## ([\w-]+):", page, re.M))
         self.assertEqual(samples, sections)
         for name in samples:

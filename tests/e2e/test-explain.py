@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`dovetail explain` names the instruction behind an edge: PTX line, source line where there is one, and where the data came from.
+"""`dovetail explain` names the instruction behind an edge: PTX line, source line where there is one, and where the data
+came from.
 
 Expected lines are looked up in the text that is posted (by marks in it), never taken from an answer.
 """
@@ -10,17 +11,21 @@ from harness import HEAD, WaysCase, cli, main, write
 PARAMS = "    ld.param.u64 %rd1, [a]; ld.param.u64 %rd2, [b]; ld.param.u64 %rd3, [c];\n" \
          "    cvta.to.global.u64 %rd1, %rd1; cvta.to.global.u64 %rd2, %rd2; cvta.to.global.u64 %rd3, %rd3;\n" \
          "    mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mov.u32 %r3, %tid.x; mad.lo.u32 %r4, %r1, %r2, %r3;\n" \
-         "    mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; add.s64 %rd7, %rd3, %rd4;\n"
+         "    mul.wide.u32 %rd4, %r4, 4; add.s64 %rd5, %rd1, %rd4; add.s64 %rd6, %rd2, %rd4; " \
+         "add.s64 %rd7, %rd3, %rd4;\n"
 
 
 def entry(name, body):
     return f"\n.visible .entry {name}(.param .u64 a, .param .u64 b, .param .u64 c)\n{{\n" \
-           "    .reg .pred %p<4>; .reg .b32 %r<20>; .reg .f32 %f<8>; .reg .b64 %rd<20>;\n" + PARAMS + body + "    ret;\n}\n"
+           "    .reg .pred %p<4>; .reg .b32 %r<20>; .reg .f32 %f<8>; .reg .b64 %rd<20>;\n" + \
+           PARAMS + body + "    ret;\n}\n"
 
 
 PTX = HEAD + entry("fill", "    .loc 1 4 9\n    ld.global.f32 %f1, [%rd5];\n    .loc 1 5 9\n"
                            "    st.global.f32 [%rd6], %f1; // FILL\n") \
-    + entry("gather", "    .loc 1 11 3\n    ld.global.u32 %r5, [%rd6]; // INDEX\n    .loc 1 12 5\n    .loc 2 30 7, function_name $INFO, inlined_at 1 12 5\n"
+    + entry("gather",
+            "    .loc 1 11 3\n    ld.global.u32 %r5, [%rd6]; // INDEX\n    .loc 1 12 5\n    .loc 2 30 7, "
+            "function_name $INFO, inlined_at 1 12 5\n"
                       "    mul.wide.u32 %rd8, %r5, 4; add.s64 %rd9, %rd1, %rd8;\n"
                       "    ld.global.f32 %f1, [%rd9]; // READ\n    .loc 1 13 1\n    st.global.f32 [%rd7], %f1;\n") \
     + entry("some", "    ld.global.u32 %r5, [%rd6]; // MASK\n    setp.gt.u32 %p1, %r5, 3;\n"
@@ -39,7 +44,8 @@ def graph(ptx):
     b["ix"] = {"bytes": n, "role": "input", "fill": {"uniform": [0, 256], "dtype": "i32", "seed": 4}}
     b["z"]["role"] = "output"
     return {"dovetail": 1, "name": "why", "modules": {"m": {"ptx": ptx}}, "buffers": b, "launches": [
-        {"name": name, "module": "m", "entry": name, "grid": [4, 1, 1], "block": [64, 1, 1], "args": [{"buffer": x} for x in args]}
+        {"name": name, "module": "m", "entry": name, "grid": [4, 1, 1], "block": [64, 1, 1],
+         "args": [{"buffer": x} for x in args]}
         for name, args in (("fill", "x h z".split()), ("gather", "h ix y".split()), ("some", "y ix z".split()))]}
 
 
@@ -74,18 +80,23 @@ class Reasons(WaysCase):
         self.assertIn("many-to-many", e["classes"])
         why = [r for r in e["reasons"] if r["of"] == "evidence"]
         self.assertEqual(len(why), 1, why)
-        want = {"of": "evidence", "side": "consumer", "access": "read", "buffer": "h", "kernel": "gather", "loop": False,
+        want = {"of": "evidence", "side": "consumer", "access": "read", "buffer": "h", "kernel": "gather",
+                "loop": False,
                 "ptx_line": line(ptx, "READ"), "instruction": "ld.global.f32 %f1, [%rd9];", "why": "address",
-                "source": {"file": "inc/tile.cuh", "line": 30, "inlined_at": {"file": "made/by/a-generator.py", "line": 12}},
+                "source": {"file": "inc/tile.cuh", "line": 30,
+                           "inlined_at": {"file": "made/by/a-generator.py", "line": 12}},
                 "from": {"ptx_line": line(ptx, "INDEX"), "instruction": "ld.global.u32 %r5, [%rd6];", "buffer": "ix",
                          "source": {"file": "made/by/a-generator.py", "line": 11}}}
         self.assertEqual(why[0], want)
         spread = {(r["side"], r["access"], r["buffer"], r["ptx_line"]) for r in e["reasons"] if r["of"] == "class"}
-        self.assertEqual(spread, {("consumer", "read", "h", line(ptx, "READ")), ("producer", "write", "h", line(ptx, "FILL"))})
+        self.assertEqual(spread, {("consumer", "read", "h", line(ptx, "READ")),
+                                  ("producer", "write", "h", line(ptx, "FILL"))})
         text = self.explain(doc, way)
-        for part in (f"gather reads h, PTX line {line(ptx, 'READ')} (line 30 of inc/tile.cuh, inlined at line 12 of made/by/a-generator.py): "
+        for part in (f"gather reads h, PTX line {line(ptx, 'READ')} (line 30 of inc/tile.cuh, inlined at line 12 of "
+                     f"made/by/a-generator.py): "
                      "ld.global.f32 %f1, [%rd9];",
-                     f"its address is formed by what ix holds, PTX line {line(ptx, 'INDEX')} (line 11 of made/by/a-generator.py): ",
+                     f"its address is formed by what ix holds, PTX line {line(ptx, 'INDEX')} (line 11 of "
+                     f"made/by/a-generator.py): ",
                      f"fill writes h, PTX line {line(ptx, 'FILL')} (line 5 of made/by/a-generator.py): "):
             self.assertIn(part, text)
 
@@ -109,7 +120,8 @@ class Reasons(WaysCase):
         g["launches"] = [g["launches"][0], g["launches"][2]]
         e = self.edge(g, "local", "fill", "some")
         self.assertEqual((e["hazards"], e["evidence"]), (["waw"], "data-dependent"))
-        self.assertEqual([(r["of"], r["side"], r["access"], r["why"], r["ptx_line"], r["from"]["ptx_line"], r["from"]["buffer"])
+        self.assertEqual([(r["of"], r["side"], r["access"], r["why"], r["ptx_line"], r["from"]["ptx_line"],
+                           r["from"]["buffer"])
                           for r in e["reasons"]],
                          [("evidence", "consumer", "write", "guard", line(PTX, "GUARDED"), line(PTX, "MASK"), "ix")])
         self.assertNotIn("source", e["reasons"][0])

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`analyze --maps`: what each block touches of each buffer, worked out here from the kernel's formula; in the caller's names, from the cache too."""
+"""`analyze --maps`: what each block touches of each buffer, worked out here from the kernel's formula; in the caller's
+names, from the cache too."""
 import os
 
 from harness import HEAD, WaysCase, cli, main, write
@@ -30,7 +31,8 @@ def graph(x="x", y="y", m="m", order=(0, 1, 2)):
     n, blocks = 4 * ROWS * COLS, COLS // TILE
     b = [(x, {"bytes": n, "role": "input", "fill": {"zero": True}}), (y, {"bytes": n, "role": "output"}),
          (m, {"bytes": 4 * blocks, "role": "output"})]
-    return {"dovetail": 1, "name": "footprints", "modules": {"k": {"ptx": PTX}}, "buffers": dict(b[i] for i in order), "launches": [
+    return {"dovetail": 1, "name": "footprints", "modules": {"k": {"ptx": PTX}}, "buffers": dict(b[i] for i in order),
+            "launches": [
         {"name": "turn", "module": "k", "entry": "turn", "grid": [blocks, 1, 1], "block": [ROWS, 1, 1],
          "args": [{"buffer": x}, {"buffer": y}, {"buffer": m}]},
         {"name": "clear", "memset": {"buffer": m, "offset": 4, "bytes": 8, "value": 0}}]}
@@ -62,10 +64,12 @@ class Footprints(WaysCase):
         for b in range(COLS // TILE):
             want = {4 * (row * COLS + b * TILE + c) + k for row in range(ROWS) for c in range(TILE) for k in range(4)}
             self.assertEqual(expand(by[x]["read"][b][1]), want)
-            self.assertEqual(by[x]["read"][b][1], [[4 * TILE * b, 4 * TILE * (b + 1), 4 * COLS, ROWS]])  # rows of a tile: one range
+            # rows of a tile: one range
+            self.assertEqual(by[x]["read"][b][1], [[4 * TILE * b, 4 * TILE * (b + 1), 4 * COLS, ROWS]])
             self.assertEqual(by[y]["write"][b][1], [[4 * ROWS * TILE * b, 4 * ROWS * TILE * (b + 1)]])
         self.assertEqual((by[m]["read"], by[m]["write"]), ([], []))  # under a guard that data decides
-        self.assertEqual([(b, expand(r)) for b, r in by[m]["may_write"]], [(b, set(range(4 * b, 4 * b + 4))) for b in range(COLS // TILE)])
+        self.assertEqual([(b, expand(r)) for b, r in by[m]["may_write"]],
+                         [(b, set(range(4 * b, 4 * b + 4))) for b in range(COLS // TILE)])
         self.assertEqual(clear, [{"buffer": m, "read": [], "write": [[0, [[4, 12]]]], "may_write": []}])
 
     def test_formula(self):

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Nobody can plant a plan: what members of the socket's group may not, what an import believes (nothing), what becomes of forged bundles."""
+"""Nobody can plant a plan: what members of the socket's group may not, what an import believes (nothing), what becomes
+of forged bundles."""
 import json
 import os
 import sqlite3
@@ -12,7 +13,8 @@ MEMBER, OTHER, ADMIN, ADMIN_GROUP = 54321, 54322, 54323, 54324
 
 def bundle_of(rows):
     """A bundle whose rows have right checksums."""
-    lines = [{"dovetail_cache": 1}] + [{"table": t, "row": row[:-1] + [row_sum(row[:-1])]} for t, row in rows] + [{"end": len(rows)}]
+    lines = [{"dovetail_cache": 1}] + [{"table": t, "row": row[:-1] + [row_sum(row[:-1])]}
+                                       for t, row in rows] + [{"end": len(rows)}]
     return "".join(json.dumps(line) + "\n" for line in lines)
 
 
@@ -28,7 +30,8 @@ def edited(text, change):
 
 
 def other_bytes(body):
-    """The forger's: every product becomes a sum. Where nothing was fused there is nothing of ours in it, but the posted kernel."""
+    """The forger's: every product becomes a sum. Where nothing was fused there is nothing of ours in it, but the posted
+    kernel."""
     hit = 0
     for m in body["modules"].values():
         hit += m["ptx"].count("mul.rn.f32")
@@ -83,7 +86,8 @@ class Recipes(Exported):
         self.assertEqual(got["verified"], made["verified"])
         again = self.plan(graph)  # a hit: in the names of the first poster
         self.assertIn("reverified", again["verified"])
-        for member in ("modules", "launches", "optimized", "baseline", "scratch", "assumes", "original", "signature", "timeline"):
+        for member in ("modules", "launches", "optimized", "baseline", "scratch", "assumes", "original", "signature",
+                       "timeline"):
             self.assertEqual(again[member], made[member], member)
         # nothing but what it names was tried, and the search tried more
         kept = [r for r in made["rewrites"] if r["verdict"] == "kept"]
@@ -104,9 +108,11 @@ class Recipes(Exported):
         def another_level(body):
             body["recipe"]["steps"][0].update(level="global", way=3)
         for change, word in ((other_bytes, "digest"), (without, "digest"), (another_level, "digest"),
-                             (lambda body: body.update(recipe={"steps": [{"kind": "block-fusion"}]}), "step 1 of 1: there is no such rewrite"),
+                             (lambda body: body.update(recipe={"steps": [{"kind": "block-fusion"}]}),
+                              "step 1 of 1: there is no such rewrite"),
                              (lambda body: body.update(recipe={"steps": "x" * 5000000}), "more bytes"),
-                             (lambda body: body.update(launches=[1, {"module": 5}, {"module": "m0"}, {"module": "nobody"}], modules={"m0": 1}), "digest")):
+                             (lambda body: body.update(launches=[1, {"module": 5}, {"module": "m0"},
+                                                                 {"module": "nobody"}], modules={"m0": 1}), "digest")):
             for f in ("", "-wal", "-shm"):
                 if os.path.exists(self.db + f):
                     os.unlink(self.db + f)
@@ -149,17 +155,20 @@ class Recipes(Exported):
         graph, victim = chain(2, factor=3.0), chain(2, factor=5.0)
         made, text = self.export(graph)
         with sqlite3.connect(self.dir + "/elsewhere.db") as db:
-            analysis, = db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 FROM entry WHERE want = 'analysis'").fetchall()
+            analysis, = db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, sha256 "
+                                   "FROM entry WHERE want = 'analysis'").fetchall()
             stored, = db.execute("SELECT digest, body, sha256 FROM graph").fetchall()
             known, = db.execute("SELECT digest, arch, signature, sha256 FROM known").fetchall()
         plan = json.loads(text.splitlines()[1])["row"]
         bare = json.loads(plan[6])
         del bare["recipe"]
         # the victim's digest, as if its graph were the forger's
-        self.doc("optimize", write(self.dir, "v.json", victim), "--local", "--device", "soft", "--cache", self.dir + "/v.db")
+        self.doc("optimize", write(self.dir, "v.json", victim), "--local", "--device", "soft", "--cache",
+                 self.dir + "/v.db")
         with sqlite3.connect(self.dir + "/v.db") as db:
             digest = db.execute("SELECT digest FROM known").fetchone()[0]
-        rows = [("entry", list(analysis)), ("graph", list(stored)), ("known", [digest] + list(known)[1:]), ("entry", plan[:6] + [json.dumps(bare)] + plan[7:])]
+        rows = [("entry", list(analysis)), ("graph", list(stored)), ("known", [digest] + list(known)[1:]),
+                ("entry", plan[:6] + [json.dumps(bare)] + plan[7:])]
         self.plan(graph)
         self.assertEqual(self.bring(bundle_of(rows)), {"imported": 0, "present": 0, "left_out": 4})
         with sqlite3.connect(self.db) as db:
@@ -278,7 +287,8 @@ class Strangers(Exported, ServiceCase):
 
     def test_who_may(self):
         self.call(0, "POST", "/v1/cache/gc?max_bytes=0")
-        for uid, kw, may in ((MEMBER, {}, False), (MEMBER, {"gid": 1, "groups": [os.getegid(), 7]}, False), (ADMIN, {}, True), (MEMBER, {"gid": ADMIN_GROUP, "groups": [os.getegid()]}, True),
+        for uid, kw, may in ((MEMBER, {}, False), (MEMBER, {"gid": 1, "groups": [os.getegid(), 7]}, False),
+                             (ADMIN, {}, True), (MEMBER, {"gid": ADMIN_GROUP, "groups": [os.getegid()]}, True),
                              (MEMBER, {"groups": [3, ADMIN_GROUP]}, True), (0, {}, True)):
             for path in ("/v1/cache/gc", "/v1/cache/import"):
                 reply = self.call(uid, "POST", path, bundle_of([]) if path.endswith("import") else "", **kw)

@@ -42,7 +42,8 @@ class Abuse(ServiceCase):
 
     def test_headers(self):
         self.assertEqual(self.status(b"GET / HTTP/1.1\r\n" + b"X: " + b"a" * 100000 + b"\r\n\r\n"), 431)
-        self.assertEqual(self.status(b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % i for i in range(10000)) + b"\r\n"), 431)
+        self.assertEqual(self.status(b"GET / HTTP/1.1\r\n" + b"".join(b"X%d: y\r\n" % i for i in range(10000))
+                                     + b"\r\n"), 431)
         self.assertEqual(self.status(b"GET /" + b"a" * 10000 + b" HTTP/1.1\r\n\r\n"), 414)
         self.assertEqual(self.status(b"GET / HTTP/1.1\r\nno colon here\r\n\r\n"), 400)
         self.assertEqual(self.status(b"GET / HTTP/1.1\r\nA: b\0c\r\n\r\n"), 400)
@@ -54,7 +55,8 @@ class Abuse(ServiceCase):
         self.assertEqual(self.status(post + b"Content-Length: 18446744073709551616\r\n\r\n"), 400)
         self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\nxyz\r\n"), 400)
         self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n"), 400)
-        self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\n" + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 20), 413)
+        self.assertEqual(self.status(post + b"Transfer-Encoding: chunked\r\n\r\n"
+                                     + (b"10000\r\n" + b"x" * 65536 + b"\r\n") * 20), 413)
         self.assertEqual(self.status(post + b"Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"), 400)
         self.assertEqual(self.status(post + b"Content-Length: 100\r\n\r\n{}"), 0)  # half a request, then the end
         self.assertEqual(self.status(post + b"\r\n"), 400)  # no body at all: not JSON
@@ -139,7 +141,8 @@ class Abuse(ServiceCase):
     def test_expect_continue(self):
         graph = chain(2, factor=0.25)
         graph["note"] = "x" * 500000
-        r = self.s.curl("-H", "Expect: 100-continue", "-d", __import__("json").dumps(graph)[:100], "-w", "%{http_code}", "http://d/v1/jobs")
+        r = self.s.curl("-H", "Expect: 100-continue", "-d", __import__("json").dumps(graph)[:100], "-w", "%{http_code}",
+                        "http://d/v1/jobs")
         self.assertTrue(r.stdout.endswith("400"))
         self.assertEqual(self.s.post(graph, "want=run").status, 202)
 

@@ -27,7 +27,8 @@ class Jobs(ServiceCase):
 
     def test_two_posts_share_a_job(self):
         job = self.start_endless(1)
-        again = self.s.post(json.dumps(endless(1), indent=3, sort_keys=True), "want=run")  # the same, written differently
+        # the same, written differently
+        again = self.s.post(json.dumps(endless(1), indent=3, sort_keys=True), "want=run")
         self.assertEqual(again.headers["Location"], "/v1/jobs/" + job["id"])
         self.assertEqual(again.json()["posts"], 2)
         other = self.s.post(endless(1), "want=run&seed=1")
@@ -84,7 +85,8 @@ class Jobs(ServiceCase):
         r = self.s.post(endless(4), "want=run&timeout=0.5")
         begin = time.monotonic()
         job = self.s.finish(r)
-        self.assertEqual((job["state"], job["problem"]["code"], job["problem"]["status"]), ("failed", "time-limit", 504), job)
+        self.assertEqual((job["state"], job["problem"]["code"], job["problem"]["status"]),
+                         ("failed", "time-limit", 504), job)
         self.assertLess(time.monotonic() - begin, 20 * SLOW)
         self.works(2.75)
 

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""libdovetail.so beside a service, called as a program would: all at once, in steps, a stored document by its signature, and what is refused."""
+"""libdovetail.so beside a service, called as a program would: all at once, in steps, a stored document by its
+signature, and what is refused."""
 import ctypes
 import json
 import os
@@ -10,7 +11,8 @@ TEXT = ctypes.c_char_p
 
 
 class Result(ctypes.Structure):
-    _fields_ = [("document", TEXT), ("len", ctypes.c_size_t), ("cache", TEXT), ("signature", TEXT), ("digest", TEXT), ("job", TEXT)]
+    _fields_ = [("document", TEXT), ("len", ctypes.c_size_t), ("cache", TEXT), ("signature", TEXT), ("digest", TEXT),
+                ("job", TEXT)]
 
 
 EVENT = ctypes.CFUNCTYPE(None, TEXT, ctypes.c_void_p)
@@ -43,7 +45,8 @@ class Library(ServiceCase):
         signatures = {}
         for want in b"plan", b"analysis":
             status, made = self.call("dovetail_submit", want, None, graph, len(graph), None, None)
-            self.assertEqual((status, made["cache"]), (0, b"miss" if want == b"plan" else made["cache"]), want)  # an analysis may come with the plan
+            # an analysis may come with the plan
+            self.assertEqual((status, made["cache"]), (0, b"miss" if want == b"plan" else made["cache"]), want)
             status, again = self.call("dovetail_submit", want, None, graph, len(graph), None, None)
             self.assertEqual((status, again["cache"], again["signature"]), (0, b"hit", made["signature"]))
             signatures[want] = made["signature"]
@@ -56,7 +59,8 @@ class Library(ServiceCase):
             self.assertIn("rewrites" if want == b"plan" else "edges", doc)
             status, same = self.call("dovetail_find", want, signatures[want], b"soft:h200")
             self.assertEqual((status, same["document"]), (0, found["document"]))
-            self.assertLess(self.call("dovetail_find", want, signatures[want], b"soft l4&device=soft")[0], 0)  # one value, escaped
+            # one value, escaped
+            self.assertLess(self.call("dovetail_find", want, signatures[want], b"soft l4&device=soft")[0], 0)
         for wrong in b"sha256:" + b"0" * 64, b"nonsense", b"../jobs", b"":
             status, none = self.call("dovetail_find", b"plan", wrong, None)
             self.assertLess(status, 0, wrong)

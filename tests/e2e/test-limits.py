@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Planning where nothing may be done, and at the limits of the hardware: kernels that use all of something, graphs on which every joining or
-moving rewrite is illegal, plans whose scratch memory does not fit, names of rewrites that there are not. Through the command line,
-on the software device (H200: 1024 threads a block, 227 KB of shared memory, 65536 registers an SM, 64 KB of constants, 16 barriers).
+"""Planning where nothing may be done, and at the limits of the hardware: kernels that use all of something, graphs on
+which every joining or moving rewrite is illegal, plans whose scratch memory does not fit, names of rewrites that there
+are not. Through the command line, on the software device (H200: 1024 threads a block, 227 KB of shared memory, 65536
+registers an SM, 64 KB of constants, 16 barriers).
 """
 import json
 import os
@@ -33,14 +34,16 @@ def module(*entries, before="", version="9.0"):
 
 
 def launch(name, kernel, threads, source, target, more=(), shared=0):
-    return {"name": name, "module": "m", "entry": kernel, "grid": [N // threads, 1, 1], "block": [threads, 1, 1], "shared": shared,
+    return {"name": name, "module": "m", "entry": kernel, "grid": [N // threads, 1, 1], "block": [threads, 1, 1],
+            "shared": shared,
             "args": [{"buffer": source}, {"buffer": target}, *more]}
 
 
 def graph(text, *launches, **buffers):
     return {"dovetail": 1, "name": "limits", "modules": {"m": {"ptx": text}}, "launches": list(launches),
             "buffers": {"x": {"bytes": 4 * N, "role": "input", "fill": {"uniform": [-1, 1], "dtype": "f32", "seed": 1}},
-                        "h": {"bytes": 4 * N, "role": "intermediate"}, "y": {"bytes": 4 * N, "role": "output"}} | buffers}
+                        "h": {"bytes": 4 * N, "role": "intermediate"}, "y": {"bytes": 4 * N, "role": "output"}}
+            | buffers}
 
 
 def pair(text, first="k", second="plain", threads=(128, 128), more=(), shared=(0, 0)):
@@ -51,9 +54,11 @@ def pair(text, first="k", second="plain", threads=(128, 128), more=(), shared=(0
 PLAIN = entry("plain", "add.rn.f32 %f1, %f1, 0f3F800000;")
 MEETS = entry("plain", "bar.sync 0; add.rn.f32 %f1, %f1, 0f3F800000;")  # not pointwise: joined, not inlined
 # 230 values that are all needed after the barrier, in an order in which none can be computed again
-LIVE = ("".join("fma.rn.f32 %%f%d, %%f%d, %%f%d, 0f3F000000;" % (k, k - 1, k - 1) for k in range(2, 232)) + "bar.sync 0;" +
+LIVE = ("".join("fma.rn.f32 %%f%d, %%f%d, %%f%d, 0f3F000000;" % (k, k - 1, k - 1) for k in range(2, 232))
+        + "bar.sync 0;" +
         "".join("fma.rn.f32 %%f1, %%f1, %%f%d, %%f%d;" % (k, k) for k in range(231, 1, -1)))
-SHARED = "shl.b32 %r6, %r3, 2; mov.u32 %r5, big; add.u32 %r5, %r5, %r6; st.shared.f32 [%r5], %f1; bar.sync 0; ld.shared.f32 %f1, [%r5];"
+SHARED = ("shl.b32 %r6, %r3, 2; mov.u32 %r5, big; add.u32 %r5, %r5, %r6; st.shared.f32 [%r5], %f1; bar.sync 0; "
+          "ld.shared.f32 %f1, [%r5];")
 
 
 class Limits(FolderCase):
@@ -70,7 +75,8 @@ class Limits(FolderCase):
         return plan
 
     def fused(self, g):
-        return next(x for x in self.optimize(g)["rewrites"] if x["kind"] == "block-fusion" and x["launches"] == ["a", "b"])
+        return next(x for x in self.optimize(g)["rewrites"] if x["kind"] == "block-fusion" and x["launches"]
+                    == ["a", "b"])
 
     def refused(self, g, words, status=3):
         r = cli("optimize", write(self.dir, "g.json", g), *self.local)
@@ -78,8 +84,10 @@ class Limits(FolderCase):
         self.assertIn(words, r.stderr)
 
     def test_nothing_is_legal(self):
-        kernels = {"smid": "mov.u32 %r5, %smid; setp.gt.u32 %p1, %r5, 5000; @%p1 add.rn.f32 %f1, %f1, %f1;", "fence": "fence.acq_rel.gpu;",
-                   "volatile": "st.volatile.global.f32 [%rd5], %f1;", "trap": "setp.gt.f32 %p1, %f1, 0f42C80000; @%p1 trap;",
+        kernels = {"smid": "mov.u32 %r5, %smid; setp.gt.u32 %p1, %r5, 5000; @%p1 add.rn.f32 %f1, %f1, %f1;",
+                   "fence": "fence.acq_rel.gpu;",
+                   "volatile": "st.volatile.global.f32 [%rd5], %f1;",
+                   "trap": "setp.gt.f32 %p1, %f1, 0f42C80000; @%p1 trap;",
                    "clock": "mov.u64 %rd6, %clock64; setp.eq.s64 %p1, %rd6, 0; @%p1 add.rn.f32 %f1, %f1, %f1;"}
         names = list(kernels)
         buffers = {"t%d" % k: {"bytes": 4 * N, "role": "intermediate"} for k in range(len(names))}
@@ -109,7 +117,8 @@ class Limits(FolderCase):
         text = module(entry("k", SHARED), PLAIN, before=".extern .shared .align 16 .b8 big[];")
         for second in ("k", "plain"):
             x = self.fused(pair(text, second=second, shared=(232448, 232448 if second == "k" else 0)))
-            self.assertTrue(x["verdict"] != "kept" or x["level"] != "shared", x)  # there is no room for the intermediate
+            # there is no room for the intermediate
+            self.assertTrue(x["verdict"] != "kept" or x["level"] != "shared", x)
         self.refused(pair(text, shared=(232449, 0)), "more than the 232448")
         text = module(entry("k", SHARED, inside=".shared .align 4 .b8 big[49152];"), PLAIN)
         self.assertEqual(self.fused(pair(text, second="k"))["verdict"], "kept")  # one after the other in the same 48 KB
@@ -133,7 +142,8 @@ class Limits(FolderCase):
     def test_parameters(self):
         def of(total, version):
             bytes_ = total - 16
-            return pair(module(entry("k", "", ", .param .align 4 .b8 p2[%d]" % bytes_), PLAIN, version=version), second="k",
+            return pair(module(entry("k", "", ", .param .align 4 .b8 p2[%d]" % bytes_), PLAIN, version=version),
+                        second="k",
                         more=[{"bytes": "00" * bytes_}])
         for total, version in ((4352, "8.0"), (32764, "9.0")):
             x = self.fused(of(total, version))
@@ -151,7 +161,8 @@ class Limits(FolderCase):
         g["modules"]["n"] = {"ptx": module(entry("other", use), before=".const .align 4 .b8 tab[65536];")}
         g["launches"][1] |= {"module": "n", "entry": "other"}
         x = self.fused(g)
-        self.assertEqual((x["verdict"], x["reason"].split(" take ")[0]), ("refused", "constant-space: the kernels' tables"))
+        self.assertEqual((x["verdict"], x["reason"].split(" take ")[0]),
+                         ("refused", "constant-space: the kernels' tables"))
         self.refused(pair(text.replace("[65536]", "[65540]")), "ptxas")
 
     def test_scratch_that_does_not_fit(self):
@@ -160,7 +171,8 @@ class Limits(FolderCase):
         self.assertEqual(r.returncode, 0, r.stderr)
         with open(out + "/plan.json", encoding="utf-8") as f:
             plan = json.load(f)
-        for size, status, words in ((1 << 20, 0, ""), (1 << 37, 4, "out-of-memory: the buffers need"), (1 << 50, 3, "too-large"), ((1 << 63) - 1, 3, "too-large"),
+        for size, status, words in ((1 << 20, 0, ""), (1 << 37, 4, "out-of-memory: the buffers need"),
+                                    (1 << 50, 3, "too-large"), ((1 << 63) - 1, 3, "too-large"),
                                     (1 << 63, 3, ""), (0, 3, "bad-graph"), (-4, 3, "bad-graph")):
             r = cli("run", write(self.dir, "p.json", plan | {"scratch": {"t0": {"bytes": size}}}), *self.local)
             self.assertEqual(r.returncode, status, (size, r.stderr))

@@ -1,6 +1,7 @@
-"""A graph that differs from a known one in names and in the order of its members only: the answer comes from the cache, reads byte
-for byte as if it had been made for the new names, fits the schema, and runs to the same results. A changed kernel, constant or shape
-is made anew. Graphs of tests/corpus through the command line and the worker; CUDA C++ is left out where there is no NVRTC."""
+"""A graph that differs from a known one in names and in the order of its members only: the answer comes from the cache,
+reads byte for byte as if it had been made for the new names, fits the schema, and runs to the same results. A changed
+kernel, constant or shape is made anew. Graphs of tests/corpus through the command line and the worker; CUDA C++ is left
+out where there is no NVRTC."""
 import base64
 import json
 import os
@@ -29,13 +30,15 @@ def renamed(graph):
     steps = []
     for i, l in enumerate(graph["launches"]):
         text = json.dumps({k: v for k, v in l.items() if k in ("args", "memset", "copy")})
-        l = {**l, **json.loads(text, object_hook=lambda o: {**o, "buffer": buffers[o["buffer"]]} if "buffer" in o else o)}
+        l = {**l, **json.loads(text, object_hook=lambda o: {**o, "buffer": buffers[o["buffer"]]} if "buffer" in o
+                               else o)}
         l["name"] = f"l{len(graph['launches']) - i}"
         if "module" in l:
             l["module"] = "f0" + l["module"]
         steps.append(l)
     return {"launches": steps, "name": "another", "modules": {"f0" + n: m for n, m in graph["modules"].items()},
-            "buffers": {"spare": {"bytes": 8, "role": "input"}, **{buffers[n]: b for n, b in reversed(graph["buffers"].items())}},
+            "buffers": {"spare": {"bytes": 8, "role": "input"},
+                        **{buffers[n]: b for n, b in reversed(graph["buffers"].items())}},
             "dovetail": 1}
 
 

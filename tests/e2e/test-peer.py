@@ -1,7 +1,9 @@
-"""A worker that does not keep to the protocol (base/wire.h): the service drops it with a line in its log, and nobody else is hurt.
+"""A worker that does not keep to the protocol (base/wire.h): the service drops it with a line in its log, and nobody
+else is hurt.
 
-This file is the worker, too: the service starts a script that runs it with `--worker DIR`. What a worker does wrong with a job is the name of the job's graph
-(WRONG, PRIVATE); what it does wrong at its start or with a ping stands in DIR/devices or DIR/ping, once."""
+This file is the worker, too: the service starts a script that runs it with `--worker DIR`. What a worker does wrong
+with a job is the name of the job's graph (WRONG, PRIVATE); what it does wrong at its start or with a ping stands in
+DIR/devices or DIR/ping, once."""
 import json
 import os
 import stat
@@ -15,7 +17,8 @@ if len(sys.argv) < 3 or sys.argv[1] != "--worker":
 
 # ---- the worker ------------------------------------------------------------------------------------------------------
 SUM = "sha256:" + "5" * 64
-DEVICES = {"arch": "sm_90", "key": "soft:fake", "toolchain": "fake", "figures": "stock", "device": {"name": "fake", "kind": "soft", "arch": "sm_90", "sms": 1}, "devices": []}
+DEVICES = {"arch": "sm_90", "key": "soft:fake", "toolchain": "fake", "figures": "stock",
+           "device": {"name": "fake", "kind": "soft", "arch": "sm_90", "sms": 1}, "devices": []}
 
 
 def say(kind, number, body, length=None):
@@ -24,11 +27,13 @@ def say(kind, number, body, length=None):
 
 
 def answer(document='{"said":1}', cache="hit", signature=SUM, digest=""):
-    return '{"cache":%s,"signature":%s,"digest":%s,"document":%s}' % (json.dumps(cache), json.dumps(signature), json.dumps(digest), document)
+    return '{"cache":%s,"signature":%s,"digest":%s,"document":%s}' % (json.dumps(cache), json.dumps(signature),
+                                                                      json.dumps(digest), document)
 
 
 PROGRESS = {"stage": "s", "message": "m", "done": 1, "of": 2}
-# what is sent in answer to request n; and whether the job had begun by then: it fails at once, else three workers have had it
+# what is sent in answer to request n; and whether the job had begun by then: it fails at once, else three workers have
+# had it
 WRONG = {
     "garbage": (lambda n: os.write(1, b"GET / HTTP/1.1\r\n\r\n"), False),
     "type": (lambda n: say("Z", n, "{}"), False),
@@ -121,7 +126,8 @@ def work(folder):
                 time.sleep(0.01)
             say("R", n, answer())
         elif name == "lies":
-            say("E", n, {"code": "trap", "status": 200, "type": "x", "title": "all is well", "detail": "d", "pointer": "/launches/0", "log": "l", "more": 1})
+            say("E", n, {"code": "trap", "status": 200, "type": "x", "title": "all is well", "detail": "d",
+                         "pointer": "/launches/0", "log": "l", "more": 1})
         else:
             say("R", n, answer())
 
@@ -154,7 +160,8 @@ class Peer(ServiceCase):
         return self.s.post(chain(1) | {"name": name}, f"want=run&device={device}")
 
     def told(self, before):
-        return [line for line in self.s.read_log()[before:].splitlines() if "the worker was ended: " in line and "worker " in line]
+        return [line for line in self.s.read_log()[before:].splitlines() if "the worker was ended: " in line
+                and "worker " in line]
 
     def put(self, name, text):
         with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
@@ -169,7 +176,8 @@ class Peer(ServiceCase):
                 self.put("took", "")
                 job = self.s.finish(self.job(name))
                 self.assertEqual((job["state"], job["problem"]["code"]), ("failed", "worker-lost"), job)
-                self.assertRegex(job["problem"]["detail"], "^the worker was ended: (it broke the protocol|its (progress|answer|error) )")
+                self.assertRegex(job["problem"]["detail"],
+                                 "^the worker was ended: (it broke the protocol|its (progress|answer|error) )")
                 with open(os.path.join(self.folder, "took"), encoding="utf-8") as f:
                     self.assertEqual(f.read(), (name + "\n") * (1 if begun else 3))
                 self.assertIn(job["problem"]["detail"], "\n".join(self.told(before)))
@@ -188,7 +196,9 @@ class Peer(ServiceCase):
                 deadline = time.monotonic() + 20
                 while not self.told(before) and time.monotonic() < deadline:
                     time.sleep(0.02)
-                self.assertRegex("\n".join(self.told(before)), "it broke the protocol: (it spoke without a request|a frame that it may not send now|an answer to another request)")
+                self.assertRegex("\n".join(self.told(before)),
+                                 "it broke the protocol: (it spoke without a request|a frame that it may not send "
+                                 "now|an answer to another request)")
 
     def test_not_begun_goes_to_the_next(self):
         self.put("once", "x")
@@ -197,7 +207,8 @@ class Peer(ServiceCase):
 
     def test_the_problem_is_made_here(self):
         job = self.s.finish(self.job("lies"))
-        self.assertEqual(job["problem"], {"type": "about:blank", "title": "a kernel trapped or failed an assertion", "status": 422, "code": "trap", "detail": "d",
+        self.assertEqual(job["problem"], {"type": "about:blank", "title": "a kernel trapped or failed an assertion",
+                                          "status": 422, "code": "trap", "detail": "d",
                                           "pointer": "/launches/0", "log": "l"})
         self.assertEqual(self.s.http("GET", f"/v1/jobs/{job['id']}/result").status, 422)
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""What the planner promises whatever the graph: chains of many launches become few and in bounded time, the fastest level of a fusion is the one
-kept, a budget bounds it, and the same input gives the same plan byte for byte in every process and with any number of CPU threads."""
+"""What the planner promises whatever the graph: chains of many launches become few and in bounded time, the fastest
+level of a fusion is the one kept, a budget bounds it, and the same input gives the same plan byte for byte in every
+process and with any number of CPU threads."""
 import json
 import os
 import re
@@ -53,8 +54,10 @@ def chain(n, rows=32):
         entry, threads = (("gain", 256), ("center", 128), ("gain", 64), ("warps", 32))[k % 4]
         blocks = {"center": rows, "warps": rows * 32 // threads}.get(entry, rows * 128 // threads)
         g["buffers"]["t%d" % k] = {"bytes": size, "role": "output" if k == n - 1 else "intermediate"}
-        g["launches"].append({"name": "%s%d" % (entry, k), "module": "m", "entry": entry, "grid": [blocks, 1, 1], "block": [threads, 1, 1],
-                              "args": [{"buffer": "t%d" % (k - 1) if k else "x"}, {"buffer": "t%d" % k}] + ([{"f32": 0.5 + k / 64}] if entry == "gain" else [])})
+        g["launches"].append({"name": "%s%d" % (entry, k), "module": "m", "entry": entry, "grid": [blocks, 1, 1],
+                              "block": [threads, 1, 1],
+                              "args": [{"buffer": "t%d" % (k - 1) if k else "x"}, {"buffer": "t%d" % k}]
+                              + ([{"f32": 0.5 + k / 64}] if entry == "gain" else [])})
     return g
 
 
@@ -67,7 +70,8 @@ class Planner(FolderCase):
         """The plan, from an empty cache; its bytes; the seconds it took."""
         self.count += 1
         out, began = os.path.join(self.dir, "plan%d" % self.count), time.monotonic()
-        r = cli("optimize", write(self.dir, "g.json", g), "-o", out, "--local", "--device", "soft", "--cache", out + ".db", *more, env=env, timeout=200)
+        r = cli("optimize", write(self.dir, "g.json", g), "-o", out, "--local", "--device", "soft", "--cache",
+                out + ".db", *more, env=env, timeout=200)
         took = time.monotonic() - began
         self.assertEqual(r.returncode, 0, r.stderr)
         with open(out + "/plan.json", "rb") as f:
@@ -75,7 +79,8 @@ class Planner(FolderCase):
         return json.loads(text), text, took
 
     def same_results(self, g, plan):
-        was, now = (self.left(write(self.dir, name, doc), *self.local) for name, doc in (("g.json", g), ("p.json", plan)))
+        was, now = (self.left(write(self.dir, name, doc), *self.local)
+                    for name, doc in (("g.json", g), ("p.json", plan)))
         self.assertEqual(was, now)
 
     def test_chains(self):
@@ -91,9 +96,11 @@ class Planner(FolderCase):
         blocks = 1024  # with 49 KB each, four on an SM: two waves; without, one
         f = lambda n, role, **more: {"bytes": 4 * n, "role": role, **more}
         g = {"dovetail": 1, "name": "levels", "modules": {"m": {"cuda": CUDA}},
-             "buffers": {"x": f(blocks * 64, "input", fill={"uniform": [-1, 1], "dtype": "f32", "seed": 3}), "h": f((blocks + 255) // 256 * 16384, "intermediate"),
+             "buffers": {"x": f(blocks * 64, "input", fill={"uniform": [-1, 1], "dtype": "f32", "seed": 3}),
+                         "h": f((blocks + 255) // 256 * 16384, "intermediate"),
                          "y": f(blocks * 64, "output")},
-             "launches": [{"name": n, "module": "m", "entry": n, "grid": [blocks, 1, 1], "block": [64, 1, 1], "args": [{"buffer": a}, {"buffer": b}]}
+             "launches": [{"name": n, "module": "m", "entry": n, "grid": [blocks, 1, 1], "block": [64, 1, 1],
+                           "args": [{"buffer": a}, {"buffer": b}]}
                           for n, a, b in (("scatter", "x", "h"), ("collect", "h", "y"))]}
         plan, _, _ = self.plan(g)
         x = next(x for x in plan["rewrites"] if x["kind"] == "block-fusion")
@@ -104,10 +111,13 @@ class Planner(FolderCase):
         self.same_results(g, plan)
 
     def test_older_chip(self):
-        """sm_80's machine code leaves loops by CALLs that never return and has barriers as subroutines: neither is other arithmetic."""
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/experts/graph.json"), encoding="utf-8") as f:
+        """sm_80's machine code leaves loops by CALLs that never return and has barriers as subroutines: neither is
+        other arithmetic."""
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/experts/graph.json"),
+                  encoding="utf-8") as f:
             g = json.load(f)
-        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/experts/kernels.cu"), encoding="utf-8") as f:
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../corpus/experts/kernels.cu"),
+                  encoding="utf-8") as f:
             g["modules"]["k"] = {"cuda": f.read()}
         plan, text, _ = self.plan(g, "--device", "soft:a100")
         self.assertLessEqual(plan["optimized"]["launches"], 3)
@@ -116,7 +126,8 @@ class Planner(FolderCase):
     def test_same_bytes(self):
         g = chain(9)
         g["buffers"]["t4"]["role"] = "output"
-        texts = [self.plan(g, env={"DOVETAIL_SOFTGPU_THREADS": str(n), "HOME": self.dir if n % 2 else "/"})[1] for n in (1, 2, 7)]
+        texts = [self.plan(g, env={"DOVETAIL_SOFTGPU_THREADS": str(n), "HOME": self.dir if n % 2 else "/"})[1]
+                 for n in (1, 2, 7)]
         self.assertEqual(len(set(texts)), 1)
 
     def test_budget(self):
@@ -131,7 +142,8 @@ class Planner(FolderCase):
             self.same_results(g, plan)
             if budget == "0.001":
                 self.assertEqual(plan["optimized"]["launches"], 24)
-                self.assertTrue(any(x.get("reason", "").startswith("budget:") for x in plan["rewrites"]), plan["rewrites"][:3])
+                self.assertTrue(any(x.get("reason", "").startswith("budget:") for x in plan["rewrites"]),
+                                plan["rewrites"][:3])
 
 
 if __name__ == "__main__":

@@ -54,7 +54,8 @@ class Endpoints(ServiceCase):
         self.problem(self.s.http("GET", "/v1/plans/sha256:" + "0" * 64), 404, "not-found")
         self.problem(self.s.http("GET", "/v1/plans/sha256:" + "0" * 64 + "/report"), 404, "not-found")
         self.problem(self.s.http("GET", "/v1/plans/sha256:" + "0" * 64 + "/trace"), 404, "not-found")
-        for query in ("want=tea", "device=tpu", "device=soft:no-such-model/", "allow=A%20B", "colour=red", "budget=-1", "seed=x",
+        for query in ("want=tea", "device=tpu", "device=soft:no-such-model/", "allow=A%20B", "colour=red", "budget=-1",
+                      "seed=x",
                       "want=%zz", "maps=maybe"):
             self.problem(self.s.post(chain(), query), 400, "usage")
         r = self.s.post(chain(factor=77.0), "device=soft:no-such-model")
@@ -72,7 +73,8 @@ class Endpoints(ServiceCase):
         doc = json.loads(self.s.curl("http://d" + done["links"]["result"]).stdout)
         self.assertEqual([(e["producer"], e["consumer"]) for e in doc["edges"]], [("s0", "s1")])
         edge = doc["edges"][0]
-        self.assertEqual((edge["classes"], edge["fan"], edge["pairs"], edge["components"], edge["evidence"], edge["hazards"]),
+        self.assertEqual((edge["classes"], edge["fan"], edge["pairs"], edge["components"], edge["evidence"],
+                          edge["hazards"]),
                          (["one-to-one"], "one-to-one", 4, 4, "proved", ["raw"]))
         stored = json.loads(self.s.curl("http://d" + done["links"]["document"]).stdout)
         self.assertEqual(stored["edges"][0]["pairs"], 4)
@@ -108,7 +110,8 @@ class Endpoints(ServiceCase):
         # another policy is another entry
         self.assertEqual(self.s.post(g, "want=plan&deny=block-fusion").status, 202)
         # the kernel's text differs, the kernel does not: found by signature, after compiling
-        spaced = changed(g, modules__m={"ptx": g["modules"]["m"]["ptx"].replace("mov.u32", "mov.u32  ").replace("%rd", "%q")})
+        spaced = changed(g, modules__m={"ptx": g["modules"]["m"]["ptx"].replace("mov.u32", "mov.u32  ").replace("%rd",
+            "%q")})
         r = self.s.finish(self.s.post(spaced))
         self.assertEqual((r["state"], r["cache"], r["signature"]), ("done", "hit", first["signature"]), r)
 
@@ -122,7 +125,8 @@ class Endpoints(ServiceCase):
             text = text.replace(a, b)
         hit = self.s.post(json.loads(text), "want=analysis")
         self.assertEqual(hit.status, 200, hit.body)
-        self.assertEqual([(e["producer"], e["consumer"], e["buffers"]) for e in hit.json()["edges"]], [("l1", "l0", ["b0"])])
+        self.assertEqual([(e["producer"], e["consumer"], e["buffers"]) for e in hit.json()["edges"]],
+                         [("l1", "l0", ["b0"])])
 
     def test_events(self):
         job = self.s.finish(self.s.post(chain(2, factor=11.0)))
@@ -160,7 +164,8 @@ class StartStop(unittest.TestCase):
             mode = os.stat(s.socket)
             self.assertTrue(stat.S_ISSOCK(mode.st_mode))
             self.assertEqual(stat.S_IMODE(mode.st_mode), 0o660)
-            second = subprocess.run([DAEMON, "--socket", s.socket, "--device", "soft", "--cache", s.dir + "/other.db"], timeout=60 * SLOW,
+            second = subprocess.run([DAEMON, "--socket", s.socket, "--device", "soft", "--cache", s.dir + "/other.db"],
+                                    timeout=60 * SLOW,
                                     stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
             self.assertEqual(second.returncode, 4)
             self.assertIn("another service listens there", second.stderr)
@@ -177,7 +182,8 @@ class StartStop(unittest.TestCase):
         self.assertTrue(os.path.exists(s.socket))
         with socket.socket(socket.AF_UNIX) as c, self.assertRaises(ConnectionRefusedError):
             c.connect(s.socket)
-        again = subprocess.Popen([DAEMON, "--socket", s.socket, "--device", "soft", "--cache", s.dir + "/c.db"], stdin=subprocess.DEVNULL,
+        again = subprocess.Popen([DAEMON, "--socket", s.socket, "--device", "soft", "--cache", s.dir + "/c.db"],
+                                 stdin=subprocess.DEVNULL,
                                  stderr=subprocess.DEVNULL)
         s.process = again
         for _ in range(int(300 * SLOW)):
@@ -193,14 +199,16 @@ class StartStop(unittest.TestCase):
         s.remove()
 
     def test_no_device_no_socket(self):
-        r = subprocess.run([DAEMON, "--socket", "/tmp/dovetail-e2e-none.sock", "--device", "soft:no-such-model", "--cache", "/tmp/dovetail-e2e.db"],
+        r = subprocess.run([DAEMON, "--socket", "/tmp/dovetail-e2e-none.sock", "--device", "soft:no-such-model",
+                            "--cache", "/tmp/dovetail-e2e.db"],
                            timeout=60 * SLOW, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         self.assertEqual(r.returncode, 4, r.stderr)
         self.assertFalse(os.path.exists("/tmp/dovetail-e2e-none.sock"))
 
     def test_usage_and_config(self):
         def daemon(*args):
-            return subprocess.run([DAEMON, *args], timeout=60 * SLOW, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+            return subprocess.run([DAEMON, *args], timeout=60 * SLOW, stdin=subprocess.DEVNULL, capture_output=True,
+                                  text=True, check=False)
         self.assertEqual(daemon("--tea").returncode, 2)
         self.assertEqual(daemon("--device", "tpu", "--check-config").returncode, 2)
         self.assertEqual(daemon("--config", "/nonexistent", "--check-config").returncode, 2)

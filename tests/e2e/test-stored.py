@@ -38,10 +38,14 @@ class Stored(WaysCase):
 
     def test_the_factor_that_missed(self):
         base = chain(3, factor=7.0)
-        cases = ((changed(base, launches__1__args__2={"f32": 8.0}), {"l1.arguments"}, "s1", "arguments of launch l1 (s1): here b1+0 b2+0 f32:"),
-                 (changed(base, launches__2__block=[32, 1, 1]), {"l2.geometry"}, "s2", "geometry of launch l2 (s2): here grid 4,1,1 block 32,1,1"),
-                 (changed(base, buffers__c__bytes=2048), {"b2.shape"}, "c", "size, role of buffer b2 (c): here bytes 2048"),
-                 (changed(base, modules__m__ptx=base["modules"]["m"]["ptx"].replace("mul.rn.f32 %f3", "add.rn.f32 %f3")),
+        cases = ((changed(base, launches__1__args__2={"f32": 8.0}), {"l1.arguments"}, "s1",
+                  "arguments of launch l1 (s1): here b1+0 b2+0 f32:"),
+                 (changed(base, launches__2__block=[32, 1, 1]), {"l2.geometry"}, "s2",
+                  "geometry of launch l2 (s2): here grid 4,1,1 block 32,1,1"),
+                 (changed(base, buffers__c__bytes=2048), {"b2.shape"}, "c",
+                  "size, role of buffer b2 (c): here bytes 2048"),
+                 (changed(base, modules__m__ptx=base["modules"]["m"]["ptx"].replace("mul.rn.f32 %f3",
+                   "add.rn.f32 %f3")),
                   {"l0.kernel", "l1.kernel", "l2.kernel"}, None, "kernel text of launch l0 (s0): here sha256:"))
         for way in (self.service, self.local):
             first = self.doc("optimize", write(self.dir, "base.json", base), *way)["signature"]
@@ -63,7 +67,8 @@ class Stored(WaysCase):
             self.assertEqual(doc["nearest"]["entry"]["signature"], first)
             self.assertEqual([(d["factor"], d["mine"], d["stored"]) for d in doc["nearest"]["differs"]],
                              [("policy", "allow= deny=split budget=0", "allow= deny= budget=0")])
-            self.assertIn("policy (options): here allow= deny=split", self.ok("explain", self.dir + "/base.json", "--deny", "split", *way))
+            self.assertIn("policy (options): here allow= deny=split",
+                          self.ok("explain", self.dir + "/base.json", "--deny", "split", *way))
 
     def forget(self, way, signature):
         with sqlite3.connect(self.db if way is self.local else self.s.dir + "/cache.db", timeout=20) as db:
@@ -72,18 +77,21 @@ class Stored(WaysCase):
     def make_old(self, path):
         """All plans as an older toolchain would have left them."""
         with sqlite3.connect(path, timeout=20) as db:
-            for row in db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, id FROM entry "
+            for row in db.execute("SELECT want, signature, device, toolchain, policy, digest, body, factors, id FROM "
+                                  "entry "
                                   "WHERE want = 'plan'").fetchall():
                 row = list(row)
                 row[3] = "dovetail 0.0.1"
-                db.execute("UPDATE entry SET toolchain = ?, sha256 = ? WHERE id = ?", (row[3], row_sum(row[:8]), row[8]))
+                db.execute("UPDATE entry SET toolchain = ?, sha256 = ? WHERE id = ?",
+                           (row[3], row_sum(row[:8]), row[8]))
 
     def test_reprofile(self):
         for way, path in ((self.service, self.s.dir + "/cache.db"), (self.local, self.db)):
             def again(*args):
                 d = self.doc("reprofile", *args, *way)
                 for j in d.get("jobs", []):
-                    self.assertEqual(self.s.http("GET", f"/v1/jobs/{j['id']}?wait=60", timeout=70).json()["state"], "done")
+                    self.assertEqual(self.s.http("GET", f"/v1/jobs/{j['id']}?wait=60", timeout=70).json()["state"],
+                                     "done")
                 self.assertEqual(d.get("queued", d.get("planned")), d["due"], d)
                 return d["due"]
             self.ok("cache", "gc", "--max-bytes", "0", *way)

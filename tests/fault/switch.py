@@ -1,4 +1,5 @@
-"""What goes wrong in the fake driver (fake-gpu.c): it reads that at every call from a file, of each test program its own."""
+"""What goes wrong in the fake driver (fake-gpu.c): it reads that at every call from a file, of each test program its
+own."""
 import atexit
 import os
 import tempfile

@@ -1,4 +1,5 @@
-"""What a calibration leaves behind: a model with the figures of the GPU that it is of, in every worker with the same cache."""
+"""What a calibration leaves behind: a model with the figures of the GPU that it is of, in every worker with the same
+cache."""
 import hashlib
 import json
 import os
@@ -37,7 +38,8 @@ class Calibrated(unittest.TestCase):
 
             def calibrate(name):
                 fault(name)
-                r = cli("devices", "--calibrate", "--local", "--json", "--device", "cuda", "--cache", cache, env={"DOVETAIL_SOFTGPU_FIGURES": "graph_launch_us=5"})
+                r = cli("devices", "--calibrate", "--local", "--json", "--device", "cuda", "--cache", cache,
+                        env={"DOVETAIL_SOFTGPU_FIGURES": "graph_launch_us=5"})
                 self.assertEqual(r.returncode, 0, r.stderr)
                 fault("")
                 return json.loads(r.stdout)["calibration"]["graph_launch_us"]["value"]
@@ -54,21 +56,25 @@ class Calibrated(unittest.TestCase):
             self.assertEqual(run("--device", "soft:l4", "--cache", cache)["method"], "modeled:l4")
             self.assertEqual(run("--device", "soft:h200")["method"], "modeled:h200")  # another cache
             # what the environment says wins; empty: the model's own
-            self.assertEqual(run("--device", "soft:h200", "--cache", cache, DOVETAIL_SOFTGPU_FIGURES="")["method"], "modeled:h200")
+            self.assertEqual(run("--device", "soft:h200", "--cache", cache, DOVETAIL_SOFTGPU_FIGURES="")["method"],
+                             "modeled:h200")
             given = run("--device", "soft:h200", "--cache", cache, DOVETAIL_SOFTGPU_FIGURES="graph_launch_us=9")
             self.assertGreater(given["time_us"], own["time_us"] + 5)
             # plans of the two are never taken for each other
             plan = json.loads(cli("optimize", g, "--local", "--json", "--device", "soft:h200", "--cache", cache).stdout)
             self.assertEqual((cold["baseline"]["method"], plan["baseline"]["method"]), ("modeled:h200", own["method"]))
             self.assertGreater(plan["baseline"]["time_us"], cold["baseline"]["time_us"] + 5)
-            again = json.loads(cli("optimize", g, "--local", "--json", "--device", "soft:h200", "--cache", cache, env={"DOVETAIL_SOFTGPU_FIGURES": ""}).stdout)
+            again = json.loads(cli("optimize", g, "--local", "--json", "--device", "soft:h200", "--cache", cache,
+                                   env={"DOVETAIL_SOFTGPU_FIGURES": ""}).stdout)
             self.assertEqual(again["baseline"], cold["baseline"])
             devices = json.loads(cli("devices", "--local", "--json", "--device", "soft:h200", "--cache", cache).stdout)
             self.assertEqual(devices["figures"], "calibrated")
             self.assertEqual(devices["key"], "soft:" + own["method"][8:])
             self.assertIn("soft:l4", [x["spec"] for x in devices["devices"]])
-            self.assertIn("of a stored calibration", cli("devices", "--local", "--device", "soft:h200", "--cache", cache).stdout)
-            self.assertEqual(json.loads(cli("devices", "--local", "--json", "--device", "soft:h200").stdout)["figures"], "stock")
+            self.assertIn("of a stored calibration", cli("devices", "--local", "--device", "soft:h200", "--cache",
+                                                         cache).stdout)
+            self.assertEqual(json.loads(cli("devices", "--local", "--json", "--device", "soft:h200").stdout)["figures"],
+                             "stock")
             # a service with this cache, too; and it says so
             s = Service(device="soft:h200", config={"cache": cache})
             try:
@@ -80,13 +86,15 @@ class Calibrated(unittest.TestCase):
                 s.remove()
             # figures that the model does not take, under a right checksum: the model's own, and a word in the log
             with sqlite3.connect(cache) as db:
-                rows = db.execute("SELECT id, want, signature, device, toolchain, policy, digest, body, factors FROM entry WHERE signature = 'calibration soft:h200'").fetchall()
+                rows = db.execute("SELECT id, want, signature, device, toolchain, policy, digest, body, factors FROM "
+                                  "entry WHERE signature = 'calibration soft:h200'").fetchall()
                 self.assertEqual(len(rows), 1)
                 before = [str(x) for x in rows[0][1:]]
                 known = db.execute("SELECT sha256 FROM entry WHERE id = ?", (rows[0][0],)).fetchone()[0]
                 self.assertEqual(row_sum(before), known)
                 before[6] = before[6].replace('"figures":"', '"figures":"tea=1,')
-                db.execute("UPDATE entry SET body = ?, sha256 = ? WHERE id = ?", (before[6], row_sum(before), rows[0][0]))
+                db.execute("UPDATE entry SET body = ?, sha256 = ? WHERE id = ?",
+                           (before[6], row_sum(before), rows[0][0]))
             r = cli("run", g, "--local", "--json", "--device", "soft:h200", "--cache", cache)
             self.assertEqual(json.loads(r.stdout)["method"], "modeled:h200", r.stderr)
             self.assertIn("stored calibration", r.stderr)

@@ -1,4 +1,5 @@
-"""The machine code that a plan carries, beside a driver that takes or refuses it (fake-gpu.c). What runs is the code that was compared, or the posted launches."""
+"""The machine code that a plan carries, beside a driver that takes or refuses it (fake-gpu.c). What runs is the code
+that was compared, or the posted launches."""
 import base64
 import copy
 import hashlib
@@ -17,13 +18,15 @@ from switch import fault  # noqa: E402
 
 BIND = os.path.join(harness.BUILD, "tests/e2e/bind")
 PASS = {k: os.environ[k] for k in ("DOVETAIL_CUDA_LIBS", "DOVETAIL_SOFTGPU")}
-os.environ["LD_LIBRARY_PATH"] = os.path.join(harness.BUILD, "tests/fault")  # meson puts the folders of what `bind` is linked with in front
+# meson puts the folders of what `bind` is linked with in front
+os.environ["LD_LIBRARY_PATH"] = os.path.join(harness.BUILD, "tests/fault")
 NO_ASSEMBLER = dict(PASS, DOVETAIL_NVRTC="/nonexistent")
 
 
 PLUS = SCALE[SCALE.index(".visible"):].replace("scale", "plus").replace("mul.rn.f32", "add.f32")
 FMA = (r"add\.f32 (%\S+), (%\S+), (%\S+);", r"fma.rn.f32 \1, \2, \3, \3;")
-BARE = (r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;")  # nothing hides the product from the sum; its .rn still keeps it out
+# nothing hides the product from the sum; its .rn still keeps it out
+BARE = (r"xor\.b32 (%\S+), (%\S+), %\S+;", r"mov.b32 \1, \2;")
 
 
 def setUpModule():
@@ -42,7 +45,8 @@ def tearDownModule():
 
 def plan(env, graph=None):
     out = os.path.join(DIR.name, "p")
-    r = cli("optimize", graph or GRAPH, "--local", "--device", "soft", "--cache", os.path.join(tempfile.mkdtemp(dir=DIR.name), "c.db"), "-o", out, env=env)
+    r = cli("optimize", graph or GRAPH, "--local", "--device", "soft", "--cache",
+            os.path.join(tempfile.mkdtemp(dir=DIR.name), "c.db"), "-o", out, env=env)
     assert r.returncode == 0, r.stderr
     with open(os.path.join(out, "plan.json"), encoding="utf-8") as f:
         return json.load(f)
@@ -102,7 +106,8 @@ class Document(unittest.TestCase):
             self.assertEqual(m["cubin_sha256"], "sha256:" + hashlib.sha256(b).hexdigest())
         for m in PLAN["original"]["modules"].values():
             self.assertNotIn("cubin", m)
-        self.assertEqual({k: v for k, v in plan(PASS).items() if k != "name"}, {k: v for k, v in PLAN.items() if k != "name"})
+        self.assertEqual({k: v for k, v in plan(PASS).items() if k != "name"},
+                         {k: v for k, v in PLAN.items() if k != "name"})
 
     def test_without_an_assembler(self):
         doc = plan(NO_ASSEMBLER)
@@ -111,8 +116,11 @@ class Document(unittest.TestCase):
 
     def test_damage(self):
         flip = lambda b: b[:1000] + bytes([b[1000] ^ 1]) + b[1001:]
-        for what, doc, words in (("a bit", changed(flip, digest=False), "is damaged"), ("no base64", changed(lambda b: "!!!!"), "not base64"), ("nothing", changed(lambda b: ""), "no machine code"),
-                                 ("no ELF", changed(lambda b: b"hello, world"), "no machine code"), ("cut", changed(lambda b: b[:900], digest=False), "is damaged")):
+        for what, doc, words in (("a bit", changed(flip, digest=False), "is damaged"),
+                                 ("no base64", changed(lambda b: "!!!!"), "not base64"),
+                                 ("nothing", changed(lambda b: ""), "no machine code"),
+                                 ("no ELF", changed(lambda b: b"hello, world"), "no machine code"),
+                                 ("cut", changed(lambda b: b[:900], digest=False), "is damaged")):
             for device in "soft", "cuda":
                 with self.subTest(what, device=device):
                     r = run(doc, "--device", device)
@@ -120,7 +128,8 @@ class Document(unittest.TestCase):
                     problem = json.loads(r.stdout)
                     self.assertIn(words, problem["detail"])
                     self.assertRegex(problem["pointer"], r"^/modules/f\d+/cubin$")
-        for new in (lambda b: b[:900] + b"\xff" * (len(b) - 900), lambda b: b[:900], lambda b: b[:64], lambda b: b[:4]):  # with its right digest: no driver gets it
+        # with its right digest: no driver gets it
+        for new in (lambda b: b[:900] + b"\xff" * (len(b) - 900), lambda b: b[:900], lambda b: b[:64], lambda b: b[:4]):
             r = run(changed(new), "--device", "cuda", env=NO_ASSEMBLER)
             self.assertEqual((r.returncode, "no whole ELF file" in r.stdout), (3, True), r.stdout)
 
@@ -140,13 +149,15 @@ class Run(unittest.TestCase):
 
     def test_other_code_is_compared_again(self):
         flip = lambda b: b[:2000] + bytes([b[2000] ^ 1]) + b[2001:]
-        for what, doc in (("another version", changed(newer)), ("another byte", changed(flip)), ("none", changed()), ("another text", altered(BARE))):
+        for what, doc in (("another version", changed(newer)), ("another byte", changed(flip)), ("none", changed()),
+                          ("another text", altered(BARE))):
             with self.subTest(what):
                 fault("cubin-only,images")
                 r = run(doc, "--device", "cuda")
                 self.assertEqual(r.returncode, 0, r.stdout)
                 answer = json.loads(r.stdout)
-                self.assertEqual((answer["kind"], answer["launches"], answer.get("fallback"), outputs(answer)), ("plan", 1, None, posted()))
+                self.assertEqual((answer["kind"], answer["launches"], answer.get("fallback"), outputs(answer)),
+                                 ("plan", 1, None, posted()))
                 self.assertNotIn("image ptx", r.stderr)
 
     def test_a_contracted_kernel_is_compared_again(self):
@@ -157,7 +168,8 @@ class Run(unittest.TestCase):
             m.pop("cubin", None), m.pop("cubin_sha256", None)
         answer = json.loads(run(doc, "--device", "cuda").stdout)
         want = outputs(json.loads(cli("run", graph, "--local", "--json", "--device", "soft", env=PASS).stdout))
-        self.assertEqual((answer.get("fallback"), answer["launches"], outputs(answer)), (None, len(doc["launches"]), want))
+        self.assertEqual((answer.get("fallback"), answer["launches"], outputs(answer)),
+                         (None, len(doc["launches"]), want))
 
     def falls_back(self, doc, *words, env=PASS):
         r = run(doc, "--device", "cuda", env=env)
@@ -191,7 +203,8 @@ class Run(unittest.TestCase):
         self.falls_back(doc, "module 'x\u00e4{99}'")
 
     def test_a_bad_original(self):
-        for new in (None, 7, {}, {"launches": 7}, {"launches": [{"module": 7}]}, {"launches": PLAN["original"]["launches"], "modules": {}}):
+        for new in (None, 7, {}, {"launches": 7}, {"launches": [{"module": 7}]},
+                    {"launches": PLAN["original"]["launches"], "modules": {}}):
             with self.subTest(original=new):
                 doc = changed(newer)
                 doc["original"] = new
@@ -214,7 +227,8 @@ class Bind(unittest.TestCase):
         env = dict(os.environ)
         if soft:
             env["LD_LIBRARY_PATH"] = os.path.join(harness.BUILD, "softgpu")
-        r = subprocess.run([BIND, write(DIR.name, "bound.json", doc)], env=env, capture_output=True, text=True, timeout=120 * harness.SLOW, check=False)
+        r = subprocess.run([BIND, write(DIR.name, "bound.json", doc)], env=env, capture_output=True, text=True,
+                           timeout=120 * harness.SLOW, check=False)
         self.assertEqual(r.returncode, 0, r.stderr)
         return json.loads(r.stdout), r.stderr
 

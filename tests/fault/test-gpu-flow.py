@@ -1,5 +1,6 @@
-"""./dev gpu from end to end, in its short form: on the software device, and beside the driver of fake-gpu.c, which shows that the way of a real GPU is walked: CUPTI's
-records, noise, a chip that slows down, cases that differ. What a GPU would answer is shown by a GPU only."""
+"""./dev gpu from end to end, in its short form: on the software device, and beside the driver of fake-gpu.c, which
+shows that the way of a real GPU is walked: CUPTI's records, noise, a chip that slows down, cases that differ. What a
+GPU would answer is shown by a GPU only."""
 import glob
 import json
 import os
@@ -22,15 +23,19 @@ BUILD = os.environ["DOVETAIL_BUILD"]
 SLOW = float(os.environ.get("DOVETAIL_TEST_SLOW", "1"))
 
 
-THROWS = "import gpu, sys; sys.argv[0] = 'gpu.py'; setattr(gpu.Run, sys.argv.pop(1), lambda run, s: {}['made up']); gpu.main()"
+THROWS = ("import gpu, sys; sys.argv[0] = 'gpu.py'; setattr(gpu.Run, sys.argv.pop(1), lambda run, s: {}['made up']); "
+          "gpu.main()")
 
 
 def flow(device, *sections, fault="", short=True, wrong=None):
     out = tempfile.mkdtemp(prefix="dovetail-flow.")
     program = ["-c", THROWS, wrong] if wrong else [os.path.join(ROOT, "bench/gpu.py")]
     try:
-        done = subprocess.run([sys.executable, "-B", *program, "--build", BUILD, "--out", out, "--device", device, "--seconds", str(480 * SLOW)] +
-                              (["--short"] if short else []) + list(sections), stdin=subprocess.DEVNULL, capture_output=True, text=True, env={**os.environ, "FAKE_GPU": fault, "PYTHONPATH": os.path.join(ROOT, "bench")},
+        done = subprocess.run([sys.executable, "-B", *program, "--build", BUILD, "--out", out, "--device", device,
+                               "--seconds", str(480 * SLOW)] +
+                              (["--short"] if short else []) + list(sections), stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True,
+                              env={**os.environ, "FAKE_GPU": fault, "PYTHONPATH": os.path.join(ROOT, "bench")},
                               check=False, timeout=560 * SLOW)
         files = glob.glob(out + "/*")
         docs = [json.load(open(f, encoding="utf-8")) for f in files]
@@ -80,23 +85,30 @@ class Flow(unittest.TestCase):
             self.assertIn(f"| {p['graph']} |", page)
         self.assertIn("Passes under CUPTI's tracing took 1.000 to 1.000 times as long.", page)
         # fake-gpu.c: a kernel takes 1 us and 10 ns a block, 200 ns between; pointwise has four kernels
-        blocks = [l["grid"][0] for l in json.load(open(os.path.join(ROOT, "tests/corpus/pointwise/graph.json"), encoding="utf-8"))["launches"]]
-        self.assertAlmostEqual(doc["plans"][0]["baseline_us"], len(blocks) + 0.01 * sum(blocks) + 0.2 * (len(blocks) - 1), places=3)
+        blocks = [l["grid"][0] for l in json.load(open(os.path.join(ROOT, "tests/corpus/pointwise/graph.json"),
+                                                       encoding="utf-8"))["launches"]]
+        self.assertAlmostEqual(doc["plans"][0]["baseline_us"],
+                               len(blocks) + 0.01 * sum(blocks) + 0.2 * (len(blocks) - 1), places=3)
         self.assertTrue(all(m["equal"] for m in doc["maps"]) and {m["device"] for m in doc["maps"]} == {"soft", "cuda"})
         self.assertGreater(len(doc["model"]), 5)
         self.assertEqual(doc["sections"]["smoke"]["counters"]["reason"][:8], "cuptiPro")
-        self.assertEqual(doc["sections"]["smoke"]["modules"], "ptx" if doc["sections"]["smoke"]["nvjitlink"] == "none" else "cubin")
+        self.assertEqual(doc["sections"]["smoke"]["modules"], "ptx" if doc["sections"]["smoke"]["nvjitlink"] == "none"
+                         else "cubin")
 
     def test_machine_code(self):
-        """A graph's modules and those of the recorder go to the driver as machine code, where nvJitLink is there: it takes nothing else here."""
+        """A graph's modules and those of the recorder go to the driver as machine code, where nvJitLink is there: it
+        takes nothing else here."""
         tool = [os.path.join(BUILD, "bench/bench-gpu")]
         path = os.path.join(ROOT, "tests/corpus/mlp/graph.json")
-        soft = json.loads(subprocess.run(tool + ["maps", "soft:h200", path], capture_output=True, text=True, check=True).stdout)
+        soft = json.loads(subprocess.run(tool + ["maps", "soft:h200", path], capture_output=True, text=True,
+                                         check=True).stdout)
         env = {**os.environ, "FAKE_GPU": "cubin-only"}
-        smoke = json.loads(subprocess.run(tool + ["smoke", "soft:h200"], capture_output=True, text=True, check=True).stdout)
+        smoke = json.loads(subprocess.run(tool + ["smoke", "soft:h200"], capture_output=True, text=True,
+                                          check=True).stdout)
         if smoke["nvjitlink"] == "none":
             self.skipTest("no nvJitLink")
-        real = json.loads(subprocess.run(tool + ["maps", "cuda", path], capture_output=True, text=True, check=True, env=env).stdout)
+        real = json.loads(subprocess.run(tool + ["maps", "cuda", path], capture_output=True, text=True, check=True,
+                                         env=env).stdout)
         self.assertEqual(real["edges"], soft["edges"])
 
     def test_noise(self):
@@ -115,12 +127,14 @@ class Flow(unittest.TestCase):
         self.assertIn("signal 6", doc["sections"]["smoke"]["cupti"]["reason"])
         self.assertIn("signal 6", doc["sections"]["smoke"]["counters"]["reason"])
         self.assertEqual(doc["sections"]["graphs"]["state"], "done", doc["sections"])
-        self.assertEqual([(p["method"], p["bitwise"]) for p in doc["plans"] + doc["refused"]], [("measured:events", True)] * 3)
+        self.assertEqual([(p["method"], p["bitwise"]) for p in doc["plans"] + doc["refused"]],
+                         [("measured:events", True)] * 3)
 
     def test_a_section_that_throws(self):
         """costs more than itself to nobody, and leaves a file that can be read"""
         done, doc, _ = flow("soft:h200", "maps", "onoff", wrong="maps")
-        self.assertEqual((doc["sections"]["maps"]["state"], doc["sections"]["onoff"]["state"]), ("failed", "done"), done.stdout)
+        self.assertEqual((doc["sections"]["maps"]["state"], doc["sections"]["onoff"]["state"]), ("failed", "done"),
+                         done.stdout)
         self.assertIn("made up", doc["sections"]["maps"]["why"])
 
     def test_a_process_that_stays(self):
@@ -144,7 +158,8 @@ class Flow(unittest.TestCase):
             path = os.path.join(d, "mixed.ptx")
             good = open(os.path.join(ROOT, "tests/ptx/warp.ptx"), encoding="utf-8").read()
             with open(path, "w", encoding="utf-8") as f:
-                f.write(good + "\n// RUN broken block=1\n// BUF x u32 1\n// OUT x u32 1\n.visible .entry broken(.param .u64 x)\n{\n\tadd.u32 %nonsense, 1, 2;\n\tret;\n}\n")
+                f.write(good + "\n// RUN broken block=1\n// BUF x u32 1\n// OUT x u32 1\n.visible .entry "
+                               "broken(.param .u64 x)\n{\n\tadd.u32 %nonsense, 1, 2;\n\tret;\n}\n")
             sums, wrong = cases.compare(BUILD, "soft:h200", [path], 60 * SLOW)
             self.assertEqual((sums["refused"], sums["differs"], sums["error"]), (1, 0, 0), wrong)
             self.assertGreater(sums["equal"], 10)

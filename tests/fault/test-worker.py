@@ -1,4 +1,5 @@
-"""The service and its workers beside a driver that goes wrong (fake-gpu.c): the user gets the right error, the service lives on, and the next job is fine."""
+"""The service and its workers beside a driver that goes wrong (fake-gpu.c): the user gets the right error, the service
+lives on, and the next job is fine."""
 import json
 import os
 import sys
@@ -22,7 +23,8 @@ class Faults(unittest.TestCase):
         s = Service(device="cuda")
         try:
             n = 0
-            for words, code in (("hang", "time-limit"), ("sticky", "out-of-bounds"), ("oom", "out-of-memory"), ("noarch", "bad-ptx"), ("bad-ptx", "bad-ptx")):
+            for words, code in (("hang", "time-limit"), ("sticky", "out-of-bounds"), ("oom", "out-of-memory"),
+                                ("noarch", "bad-ptx"), ("bad-ptx", "bad-ptx")):
                 fault(words)
                 n += 1
                 job = s.finish(s.post(chain(2, blocks=n), "want=run"))
@@ -38,7 +40,8 @@ class Faults(unittest.TestCase):
         self.assertEqual(status, 0, log)
 
     def test_a_ping_asks_the_device(self):
-        """An idle worker whose device has gone wrong is found by GET /healthz, not by the next job; one that is well stays."""
+        """An idle worker whose device has gone wrong is found by GET /healthz, not by the next job; one that is well
+        stays."""
         os.environ["DOVETAIL_KERNEL_TIMEOUT_MS"] = "1000"
         fault("")
         s = Service(device="cuda")
@@ -65,7 +68,8 @@ class Faults(unittest.TestCase):
     def test_a_device_that_cannot_be_had(self):
         with tempfile.TemporaryDirectory() as d:
             g = write(d, "g.json", chain())
-            for words, text in (("exclusive", "exclusive"), ("no-device", "no GPU"), ("stub", "stub"), ("old", "CUDA 11.4"), ("mps-down", "MPS")):
+            for words, text in (("exclusive", "exclusive"), ("no-device", "no GPU"), ("stub", "stub"),
+                                ("old", "CUDA 11.4"), ("mps-down", "MPS")):
                 fault(words)
                 r = cli("run", g, "--local", "--json", "--device", "cuda")
                 self.assertEqual(r.returncode, 4, (words, r.stdout, r.stderr))
@@ -73,9 +77,11 @@ class Faults(unittest.TestCase):
                 self.assertIn(text, r.stdout)
 
     def test_another_architecture(self):
-        """newer than the device, or for one device alone and not for this one: refused by name before anything is loaded"""
+        """newer than the device, or for one device alone and not for this one: refused by name before anything is
+        loaded"""
         with tempfile.TemporaryDirectory() as d:
-            for words, target, device in (("", "sm_100", "sm_90"), ("", "sm_100a", "sm_90"), ("", "sm_80a", "sm_90"), ("new-arch", "sm_90a", "sm_130")):
+            for words, target, device in (("", "sm_100", "sm_90"), ("", "sm_100a", "sm_90"), ("", "sm_80a", "sm_90"),
+                                          ("new-arch", "sm_90a", "sm_130")):
                 fault(words)
                 g = write(d, "g.json", single(SCALE.replace(".target sm_80", ".target " + target), "scale"))
                 self.assertIn(".target " + target, open(g, encoding="utf-8").read())
@@ -93,7 +99,8 @@ class Faults(unittest.TestCase):
         """made and verified on the device: nobody chooses the order of blocks there, some are delayed instead"""
         with tempfile.TemporaryDirectory() as d:
             g = write(d, "g.json", chain(2, blocks=9))
-            r = cli("optimize", g, "--local", "--device", "cuda", "--budget", "5", "--cache", os.path.join(d, "c.db"), "-o", os.path.join(d, "p"))
+            r = cli("optimize", g, "--local", "--device", "cuda", "--budget", "5", "--cache", os.path.join(d, "c.db"),
+                    "-o", os.path.join(d, "p"))
             self.assertEqual(r.returncode, 0, r.stderr)
             self.assertIn("bitwise on 3 inputs and in 8 runs with delayed blocks (cuda)", r.stdout)
             with open(os.path.join(d, "p/plan.json"), encoding="utf-8") as f:
@@ -122,9 +129,11 @@ class Faults(unittest.TestCase):
             self.assertEqual([(e["want"], e["device"]) for e in rows], [("calibration", "soft:l4")])
             self.assertTrue(json.loads(cli("cache", "verify", "--local", "--json", "--cache", cache).stdout)["ok"])
             # the figures make a model of their own: its times are not the stock model's, and neither are its rows
-            g = write(d, "g.json", single(SCALE.replace("scale", "one"), "one") | {"launches": chain()["launches"], "buffers": chain()["buffers"], "modules": chain()["modules"]})
+            g = write(d, "g.json", single(SCALE.replace("scale", "one"), "one") | {"launches": chain()["launches"],
+                "buffers": chain()["buffers"], "modules": chain()["modules"]})
             stock = json.loads(cli("run", g, "--local", "--json", "--device", "soft:l4").stdout)
-            own = json.loads(cli("run", g, "--local", "--json", "--device", "soft:l4", env={"DOVETAIL_SOFTGPU_FIGURES": "graph_launch_us=5"}).stdout)
+            own = json.loads(cli("run", g, "--local", "--json", "--device", "soft:l4",
+                                 env={"DOVETAIL_SOFTGPU_FIGURES": "graph_launch_us=5"}).stdout)
             self.assertTrue(own["method"].startswith("modeled:l4~"), own["method"])
             self.assertGreater(own["time_us"], stock["time_us"] + 8)  # two launches, 4.43 us more each
             r = cli("devices", "--calibrate")
@@ -133,16 +142,19 @@ class Faults(unittest.TestCase):
             self.assertEqual((r.returncode, json.loads(r.stdout)["code"]), (4, "no-device"))
 
     def test_planning_measures_in_turns(self):
-        """On a real GPU what there is and the candidate run in turns, pass by pass, and a disturbed measurement keeps nothing."""
+        """On a real GPU what there is and the candidate run in turns, pass by pass, and a disturbed measurement keeps
+        nothing."""
         with tempfile.TemporaryDirectory() as d:
             g = write(d, "g.json", chain(2))
 
             def optimize(words):
                 fault(words)
-                r = cli("optimize", g, "--local", "--json", "--device", "cuda", "--cache", os.path.join(d, words.replace(",", "-") + ".db"))
+                r = cli("optimize", g, "--local", "--json", "--device", "cuda", "--cache",
+                        os.path.join(d, words.replace(",", "-") + ".db"))
                 fault("")
                 self.assertEqual(r.returncode, 0, r.stderr)
-                return json.loads(r.stdout), [line.split()[1] for line in r.stderr.splitlines() if line.startswith("graph ")]
+                return json.loads(r.stdout), [line.split()[1] for line in r.stderr.splitlines()
+                                              if line.startswith("graph ")]
 
             plan, told = optimize("tell")
             self.assertEqual([x["verdict"] for x in plan["rewrites"] if x["kind"] == "block-fusion"], ["kept"])
@@ -151,7 +163,8 @@ class Faults(unittest.TestCase):
                 self.assertGreaterEqual(plan[side]["ci95_us"], 0)
             self.assertEqual(plan["baseline"]["method"], plan["optimized"]["method"])
             self.assertLess(plan["optimized"]["time_us"], plan["baseline"]["time_us"])
-            # rounds A B, B A, A B, …: so after each pass of one comes the other, or the same once more, and never three of one
+            # rounds A B, B A, A B, …: so after each pass of one comes the other, or the same once more, and never three
+            # of one
             longest = run = 0
             for i in range(0, len(told) - 3):
                 turns = told[i] != told[i + 1] and told[i + 1] == told[i + 2] and told[i + 3] == told[i]

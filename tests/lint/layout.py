@@ -19,7 +19,8 @@ VERSION = "14.0.6"
 def find():
     for name in os.environ.get("DOVETAIL_CLANG_FORMAT"), "clang-format-14", "clang-format":
         exe = shutil.which(name) if name else None
-        if exe and VERSION in subprocess.run([exe, "--version"], capture_output=True, text=True, check=True).stdout.split():
+        if exe and VERSION in subprocess.run([exe, "--version"], capture_output=True, text=True,
+                                             check=True).stdout.split():
             return exe
     return None
 

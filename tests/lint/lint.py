@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""The rules of docs/ARCHITECTURE.md and the style that a script can check. Prints FILE:LINE: what, exit status 1 if any.
+"""The rules of docs/ARCHITECTURE.md, and the style that a script can check.
 
-  includes   `#include "folder/…"` only as the table in docs/ARCHITECTURE.md allows: the row of a file is that of its folder,
-             or of the nearest one above that has a row; no other folder's *-priv.h
+Prints FILE:LINE: what; exit status 1 if there is any.
+
+  includes   `#include "folder/…"` only as the table in docs/ARCHITECTURE.md allows: the row of a file is that of its
+             folder, or of the nearest one above that has a row; no other folder's *-priv.h
   length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
-  columns    a line of a .c or .h file, a comment in a table (.def), and a line of a page ends at column 120 at most;
-             in pages tables, links and blocks of code may be wider
-  names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root or from
-             the folder of whoever names it
+  columns    a line of a .c, .h or .py file, a comment in a table (.def), and a line of a page ends at column 120 at
+             most; in pages tables, links and blocks of code may be wider, in .py the texts of kernels
+  names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root or
+             from the folder of whoever names it
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
   rows       every row of legal.def and legal-solo.def is named in docs/LEGALITY.md
   banned     functions that overrun or that hide errors; not in tests
@@ -16,10 +18,12 @@
 
 Usage: lint.py [ROOT]. Reads the files that git tracks, or all files where there is no git.
 """
+import io
 import os
 import re
 import subprocess
 import sys
+import tokenize
 
 BANNED = {
     "strcpy": "dt_str or memcpy with a length", "strcat": "dt_str", "sprintf": "snprintf or dt_str_addf",
@@ -31,9 +35,10 @@ BANNED = {
 PATHS = re.compile(r"(?<![\w.])/(?:" + "|".join(("ho" + "me/[a-z]", "ro" + "ot/", "wo" + "rk/", "Us" + "ers/")) + ")")
 COLUMNS = 120
 
-# What looks like the name of a file of ours. Names that end otherwise (graph.json, k.cu) are examples as a rule: they count
-# where they begin with a folder of ours.
-FILE = re.compile(r"(?<![\w./<>*$%{}…-])((?:\.\./)*(?:[\w.-]+/)*[\w.-]*\w)\.(c|h|def|inc|md|py|sql|map|json|cu|ptx|sh|txt|build)(?![\w/*-]|\.\w)")
+# What looks like the name of a file of ours. Names that end otherwise (graph.json, k.cu) are examples as a rule: they
+# count where they begin with a folder of ours.
+FILE = re.compile(r"(?<![\w./<>*$%{}…-])((?:\.\./)*(?:[\w.-]+/)*[\w.-]*\w)"
+                  r"\.(c|h|def|inc|md|py|sql|map|json|cu|ptx|sh|txt|build)(?![\w/*-]|\.\w)")
 SURE = {"c", "h", "def", "inc", "md", "py", "sql", "map"}
 # Files that are not ours, or not in the tree: whose, or what they are.
 STRANGERS = re.compile("|".join((
@@ -45,8 +50,8 @@ STRANGERS = re.compile("|".join((
 )))
 
 # Pages whose lines may be wider: NEWS.md is history, ENTRIES.md is made by a script, the others are being written anew.
-WIDE = ("NEWS.md", "softgpu/libcuda/ENTRIES.md", "rewrite/", "softgpu/", "analysis/", "ptx/", "daemon/", "client/", "cache/",
-        "graph/", "base/", "schema/", "systemd/")
+WIDE = ("NEWS.md", "softgpu/libcuda/ENTRIES.md", "rewrite/", "softgpu/", "analysis/", "ptx/", "daemon/", "client/",
+        "cache/", "graph/", "base/", "schema/", "systemd/")
 # Folders whose files are on their way into rooms: what their comments call by a bare name is not looked at.
 MOVING = ("rewrite/", "softgpu/", "analysis/", "daemon/", "ptx/")
 TEXT = (".c", ".h", ".def", ".md", ".py", ".build", ".txt", ".json", ".cu", ".ptx", ".sh", ".yaml", ".yml", ".sql",
@@ -148,18 +153,32 @@ def lint_names(path, text, there, bare):
 
 
 def lint_rows(text, page):
-    for m in re.finditer(r"^(?:LEGAL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)", text, re.M):
+    for m in re.finditer(r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)", text, re.M):
         if f"`{m[1]}`" not in page:
             yield text.count("\n", 0, m.start()) + 1, f"rows: {m[1]} is not in docs/LEGALITY.md"
 
 
+def kernel_texts(text):
+    """The lines of a Python file that belong to triple-quoted strings which are no docstrings."""
+    lines, before = set(), None
+    for t in tokenize.generate_tokens(io.StringIO(text).readline):
+        if t.type == tokenize.STRING and '"""' in t.string[:5] and before not in (tokenize.NEWLINE, tokenize.INDENT, None):
+            lines |= set(range(t.start[0], t.end[0] + 1))
+        if t.type not in (tokenize.NL, tokenize.COMMENT, tokenize.DEDENT):
+            before = t.type
+    return lines
+
+
 def lint_columns(path, text):
+    texts = set()
     if path.endswith(".md"):
         text = re.sub(r"^```.*?^```$", lambda m: re.sub(r"[^\n]", "", m[0]), text, flags=re.S | re.M)
+    if path.endswith(".py"):
+        texts = kernel_texts(text)
     for n, line in enumerate(text.split("\n"), 1):
         wide = path.endswith(".def") and not re.match(r"\s*(/\*.*\*/\s*$|/\*[^*]*$|\* )", line)
         wide = wide or path.endswith(".md") and re.match(r"\s*\||.*\]\(http", line)
-        if len(line) > COLUMNS and not wide:
+        if len(line) > COLUMNS and not wide and n not in texts:
             yield n, f"columns: {len(line)}, not {COLUMNS} at most"
 
 
@@ -184,7 +203,7 @@ def main():
         found = []
         if path.endswith((".c", ".h")):
             found += lint_c(path, text, table)
-        if path.endswith((".c", ".h", ".def")) or path.endswith(".md") and not path.startswith(WIDE):
+        if path.endswith((".c", ".h", ".def", ".py")) or path.endswith(".md") and not path.startswith(WIDE):
             found += lint_columns(path, text)
         if path.endswith((".c", ".h", ".def", ".inc", ".map", ".md", ".py", ".sh", ".build")) or text.startswith("#!"):
             found += lint_names(path, text, there, bare)

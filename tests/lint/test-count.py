@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""tests/count.py against a log made by hand: what cmocka and unittest print where cases are skipped. Numbers worked out by hand."""
+"""tests/count.py against a log made by hand: what cmocka and unittest print where cases are skipped. Numbers worked out
+by hand."""
 import json
 import os
 import subprocess
@@ -31,7 +32,8 @@ LOG = [{"name": "dovetail:unit / plain", "result": "OK", "stdout": "[ RUN      ]
        {"name": "dovetail:unit / bad", "result": "FAIL", "stdout": ""},
        {"name": "dovetail:unit / late", "result": "TIMEOUT", "stdout": ""},
        {"name": "dovetail:ptx / wrong", "result": "EXPECTEDFAIL", "stdout": ""}]
-SAID = ["skipped: some, case first: no CUPTI", "skipped: some, case third", "skipped: py, case test_b: no curl", "skipped: whole: no GPU"]
+SAID = ["skipped: some, case first: no CUPTI", "skipped: some, case third", "skipped: py, case test_b: no curl",
+        "skipped: whole: no GPU"]
 
 with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
     f.writelines(json.dumps(t) + "\n" for t in LOG)

@@ -1,18 +1,23 @@
 """PTX's float operations as a table, for tests that look at what ptxas makes of two of them that meet.
 
-An operation has a name (its text without registers), the classes of its operands, the class of its result and a text with {d}, {a}, {b}, {c} for result
-and operands and {p} for a predicate, {t} and {u} for temporary registers of 32 bits. Classes: the types of values as memory holds them. What an
-architecture lacks is found by assembling (pairs.py); the table does not know.
+An operation has a name (its text without registers), the classes of its operands, the class of its result and a text
+with {d}, {a}, {b}, {c} for result and operands and {p} for a predicate, {t} and {u} for temporary registers of 32 bits.
+Classes: the types of values as memory holds them. What an architecture lacks is found by assembling (pairs.py); the
+table does not know.
 """
 
 CLASSES = {  # class: bytes, PTX type of its registers, type of its loads and stores
-    "f32": (4, "f32", "f32"), "f64": (8, "f64", "f64"), "f16": (2, "b16", "b16"), "bf16": (2, "b16", "b16"), "f16x2": (4, "b32", "b32"),
-    "bf16x2": (4, "b32", "b32"), "f32x2": (8, "b64", "b64"), "i32": (4, "b32", "b32"), "i64": (8, "b64", "b64"), "i16": (2, "b16", "b16"),
+    "f32": (4, "f32", "f32"), "f64": (8, "f64", "f64"), "f16": (2, "b16", "b16"), "bf16": (2, "b16", "b16"),
+           "f16x2": (4, "b32", "b32"),
+    "bf16x2": (4, "b32", "b32"), "f32x2": (8, "b64", "b64"), "i32": (4, "b32", "b32"), "i64": (8, "b64", "b64"),
+           "i16": (2, "b16", "b16"),
     "e8x2": (2, "b16", "b16"),
 }
 CONSTANTS = {  # of a class: text of a number
-    "f32": {"0": "0f00000000", "-0": "0f80000000", "0.5": "0f3F000000", "1": "0f3F800000", "-1": "0fBF800000", "2": "0f40000000"},
-    "f64": {"0": "0d0000000000000000", "-0": "0d8000000000000000", "0.5": "0d3FE0000000000000", "1": "0d3FF0000000000000",
+    "f32": {"0": "0f00000000", "-0": "0f80000000", "0.5": "0f3F000000", "1": "0f3F800000", "-1": "0fBF800000",
+            "2": "0f40000000"},
+    "f64": {"0": "0d0000000000000000", "-0": "0d8000000000000000", "0.5": "0d3FE0000000000000",
+            "1": "0d3FF0000000000000",
             "-1": "0dBFF0000000000000", "2": "0d4000000000000000"},
 }
 
@@ -60,7 +65,8 @@ def with_constants(c):
     """The same with numbers that machines have instructions for."""
     k = CONSTANTS[c]
     for f in ftz(c):
-        for op, names in (("add", ("1", "-1", "-0", "0")), ("mul", ("0.5", "2", "-1", "1", "0")), ("min", ("0", "1", "-1")), ("max", ("0", "1", "-1"))):
+        for op, names in (("add", ("1", "-1", "-0", "0")), ("mul", ("0.5", "2", "-1", "1", "0")),
+                          ("min", ("0", "1", "-1")), ("max", ("0", "1", "-1"))):
             for n in names:
                 yield Op("%s%s.%s {d}, {a}, %s;" % (op, f, c, k[n]), c, c, name="%s%s.%s a, %s" % (op, f, c, n))
         for n in ("0", "1", "-0"):
@@ -68,23 +74,29 @@ def with_constants(c):
         yield Op("fma.rn%s.%s {d}, {a}, %s, %s;" % (f, c, k["2"], k["1"]), c, c, name="fma.rn%s.%s a, 2, 1" % (f, c))
         yield Op("fma.rn%s.%s {d}, {a}, %s, %s;" % (f, c, k["-1"], k["0"]), c, c, name="fma.rn%s.%s a, -1, 0" % (f, c))
         yield Op("fma.rn%s.%s {d}, {a}, %s, {b};" % (f, c, k["1"]), c, c, c, name="fma.rn%s.%s a, 1, b" % (f, c))
-        yield Op("setp.gt%s.%s {p}, {a}, %s; selp.%s {d}, {a}, %s, {p};" % (f, c, k["0"], c, k["0"]), c, c, name="a > 0 ? a : 0, setp%s.%s" % (f, c))
-        yield Op("setp.lt%s.%s {p}, {a}, %s; selp.%s {d}, %s, {a}, {p};" % (f, c, k["1"], c, k["1"]), c, c, name="a < 1 ? 1 : a, setp%s.%s" % (f, c))
+        yield Op("setp.gt%s.%s {p}, {a}, %s; selp.%s {d}, {a}, %s, {p};" % (f, c, k["0"], c, k["0"]), c, c,
+                 name="a > 0 ? a : 0, setp%s.%s" % (f, c))
+        yield Op("setp.lt%s.%s {p}, {a}, %s; selp.%s {d}, %s, {a}, {p};" % (f, c, k["1"], c, k["1"]), c, c,
+                 name="a < 1 ? 1 : a, setp%s.%s" % (f, c))
 
 
 def special():
     for f in ("", ".ftz"):
         for op in ("div.rn", "div.approx", "div.full"):
             yield Op("%s%s.f32 {d}, {a}, {b};" % (op, f), "f32", "f32", "f32")
-            yield Op("%s%s.f32 {d}, %s, {a};" % (op, f, CONSTANTS["f32"]["1"]), "f32", "f32", name="%s%s.f32 1, a" % (op, f))
-            yield Op("%s%s.f32 {d}, {a}, %s;" % (op, f, CONSTANTS["f32"]["2"]), "f32", "f32", name="%s%s.f32 a, 2" % (op, f))
-        for op in ("rcp.rn", "rcp.approx", "sqrt.rn", "sqrt.approx", "rsqrt.approx", "ex2.approx", "lg2.approx", "sin.approx", "cos.approx"):
+            yield Op("%s%s.f32 {d}, %s, {a};" % (op, f, CONSTANTS["f32"]["1"]), "f32", "f32",
+                     name="%s%s.f32 1, a" % (op, f))
+            yield Op("%s%s.f32 {d}, {a}, %s;" % (op, f, CONSTANTS["f32"]["2"]), "f32", "f32",
+                     name="%s%s.f32 a, 2" % (op, f))
+        for op in ("rcp.rn", "rcp.approx", "sqrt.rn", "sqrt.approx", "rsqrt.approx", "ex2.approx", "lg2.approx",
+                   "sin.approx", "cos.approx"):
             yield Op("%s%s.f32 {d}, {a};" % (op, f), "f32", "f32")
     yield Op("tanh.approx.f32 {d}, {a};", "f32", "f32")
     yield Op("div.rn.f64 {d}, {a}, {b};", "f64", "f64", "f64")
     for op in ("rcp.rn", "sqrt.rn", "rcp.approx.ftz", "rsqrt.approx", "rsqrt.approx.ftz"):
         yield Op("%s.f64 {d}, {a};" % op, "f64", "f64")
-    for op, classes in (("ex2.approx", ("f16", "f16x2")), ("ex2.approx.ftz", ("bf16", "bf16x2")), ("tanh.approx", ("f16", "f16x2", "bf16", "bf16x2"))):
+    for op, classes in (("ex2.approx", ("f16", "f16x2")), ("ex2.approx.ftz", ("bf16", "bf16x2")),
+                        ("tanh.approx", ("f16", "f16x2", "bf16", "bf16x2"))):
         for c in classes:
             yield Op("%s.%s {d}, {a};" % (op, c), c, c)
 
@@ -93,20 +105,24 @@ def compares():
     for c in ("f32", "f64"):
         for f in ftz(c):
             for r in ("lt", "le", "gt", "ge", "eq", "ne", "ltu", "geu", "equ", "num", "nan"):
-                yield Op("setp.%s%s.%s {p}, {a}, {b}; selp.%s {d}, {a}, {b}, {p};" % (r, f, c, c), c, c, c, name="setp.%s%s.%s a, b ? a : b" % (r, f, c))
+                yield Op("setp.%s%s.%s {p}, {a}, {b}; selp.%s {d}, {a}, {b}, {p};" % (r, f, c, c), c, c, c,
+                         name="setp.%s%s.%s a, b ? a : b" % (r, f, c))
             for r in ("lt", "ge", "neu"):
-                yield Op("setp.%s%s.%s {p}, {a}, {b}; selp.u32 {d}, 1, 0, {p};" % (r, f, c), "i32", c, c, name="setp.%s%s.%s a, b ? 1 : 0" % (r, f, c))
+                yield Op("setp.%s%s.%s {p}, {a}, {b}; selp.u32 {d}, 1, 0, {p};" % (r, f, c), "i32", c, c,
+                         name="setp.%s%s.%s a, b ? 1 : 0" % (r, f, c))
                 yield Op("set.%s%s.u32.%s {d}, {a}, {b};" % (r, f, c), "i32", c, c)
                 yield Op("set.%s%s.f32.%s {d}, {a}, {b};" % (r, f, c), "f32", c, c)
         for what in ("finite", "infinite", "number", "notanumber", "normal", "subnormal"):
-            yield Op("testp.%s.%s {p}, {a}; selp.%s {d}, {a}, {b}, {p};" % (what, c, c), c, c, c, name="testp.%s.%s a ? a : b" % (what, c))
+            yield Op("testp.%s.%s {p}, {a}; selp.%s {d}, {a}, {b}, {p};" % (what, c, c), c, c, c,
+                     name="testp.%s.%s a ? a : b" % (what, c))
         yield Op("copysign.%s {d}, {a}, {b};" % c, c, c, c)
     for f in ("", ".ftz"):
         yield Op("slct%s.f32.f32 {d}, {a}, {b}, {c};" % f, "f32", "f32", "f32", "f32")
     for c in ("f16", "bf16"):
         for f in ftz(c):
             for r in ("lt", "ge", "eq", "neu", "nan"):
-                yield Op("setp.%s%s.%s {p}, {a}, {b}; selp.b16 {d}, {a}, {b}, {p};" % (r, f, c), c, c, c, name="setp.%s%s.%s a, b ? a : b" % (r, f, c))
+                yield Op("setp.%s%s.%s {p}, {a}, {b}; selp.b16 {d}, {a}, {b}, {p};" % (r, f, c), c, c, c,
+                         name="setp.%s%s.%s a, b ? a : b" % (r, f, c))
             for d in ("u32", "f32"):
                 yield Op("set.gt%s.%s.%s {d}, {a}, {b};" % (f, d, c), {"u32": "i32"}.get(d, d), c, c)
             yield Op("set.gt%s.%s.%s {d}, {a}, {b};" % (f, c, c), c, c, c)
@@ -139,7 +155,8 @@ def conversions():
         for i, c in (("s32", "i32"), ("u32", "i32"), ("s64", "i64"), ("u64", "i64"), ("s16", "i16"), ("u16", "i16")):
             for r in (".rzi", ".rni", ".rmi", ".rpi.sat"):
                 for f in ("", ".ftz") if a == "f32" else ("",):
-                    yield Op("cvt%s.%s.%s {d}, {a};" % (r.replace(".sat", "") + f + (".sat" if "sat" in r else ""), i, a), c, a)
+                    yield Op("cvt%s.%s.%s {d}, {a};" % (r.replace(".sat", "") + f + (".sat" if "sat" in r else ""), i,
+                                                        a), c, a)
             for r in (".rn", ".rz", ".rn.sat"):
                 yield Op("cvt%s.%s.%s {d}, {a};" % (r, a, i), a, c)
         for i in ("s8", "u8"):
@@ -160,7 +177,8 @@ def conversions():
 def bits():
     """Whole numbers' instructions that do to a number's bits what the float ones do to its sign."""
     for op, k in (("and", "0x7fffffff"), ("xor", "0x80000000"), ("or", "0x80000000")):
-        yield Op("mov.b32 {t}, {a}; %s.b32 {t}, {t}, %s; mov.b32 {d}, {t};" % (op, k), "f32", "f32", name="%s.b32 a, %s" % (op, k))
+        yield Op("mov.b32 {t}, {a}; %s.b32 {t}, {t}, %s; mov.b32 {d}, {t};" % (op, k), "f32", "f32",
+                 name="%s.b32 a, %s" % (op, k))
     for op, k in (("and", "0x7fff7fff"), ("xor", "0x80008000")):
         yield Op("%s.b32 {d}, {a}, %s;" % (op, k), "f16x2", "f16x2", name="%s.b32 a, %s (f16x2)" % (op, k))
     for op, k in (("and", "0x7fff"), ("xor", "0x8000")):

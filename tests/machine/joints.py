@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
-"""What ptxas makes of a joint: graphs of kernels that are fused at level `register`, each with a pair of operations that ptxas combines when they
-meet. Planned without a service; the posted modules and the plan's are assembled, and for each posted kernel the float instructions of its machine
-code, mnemonic with modifiers, signs and immediates, must be among the fused kernel's as often as in the posted ones, no more and no fewer.
+"""What ptxas makes of a joint: graphs of kernels that are fused at level `register`, each with a pair of operations
+that ptxas combines when they meet. Planned without a service; the posted modules and the plan's are assembled, and for
+each posted kernel the float instructions of its machine code, mnemonic with modifiers, signs and immediates, must be
+among the fused kernel's as often as in the posted ones, no more and no fewer.
 
-    joints.py DOVETAIL PLANNER [NAME…]      exit status 1 if one differs or is not fused; 77 without DOVETAIL_PTXAS and DOVETAIL_NVDISASM
+    joints.py DOVETAIL PLANNER [NAME…]      exit status 1 if one differs or is not fused; 77 without DOVETAIL_PTXAS and
+                                            DOVETAIL_NVDISASM
 
-A row: name, element type, nvcc's options, what the kernels compute of x, which they read, and b, another input, in the order of their launches; "asm:" is
-one instruction of PTX, "keep:" stores to an output, "if:" under a guard, "four:" float4, "part:" the same and each of its components inlined alone, "two:" uses the value once
-more, "rows:" can be a host only.
-Constants made by HFMA2 and copies are no arithmetic.
+A row: name, element type, nvcc's options, what the kernels compute of x, which they read, and b, another input, in the
+order of their launches; "asm:" is one instruction of PTX, "keep:" stores to an output, "if:" under a guard, "four:"
+float4, "part:" the same and each of its components inlined alone, "two:" uses the value once more, "rows:" can be a
+host only. Constants made by HFMA2 and copies are no arithmetic.
 """
 import collections
 import hashlib
@@ -61,7 +63,8 @@ ROWS = [
 OTHERS = ["dead-blocks", "recompute", "parallel-fusion", "split", "prefetch", "programmatic-launch"]
 LEVELS = ["register", "shared", "global"]
 MEMORY = ["fast-div-add", "rcp-rcp", "min-max", "neg-neg", "neg-neg-bf16", "div-kept-add", "vectors", "half-product"]
-FLOAT = re.compile(r"F(ADD|MUL|FMA|MNMX|SET|SETP|SEL|CHK|RND|2)|H(ADD|MUL|FMA|SET|MNMX)|D(ADD|MUL|FMA|SET|MNMX)|MUFU|I2F|F2|.MMA")
+FLOAT = re.compile(r"F(ADD|MUL|FMA|MNMX|SET|SETP|SEL|CHK|RND|2)|H(ADD|MUL|FMA|SET|MNMX)|D(ADD|MUL|FMA|SET|MNMX)|"
+                   r"MUFU|I2F|F2|.MMA")
 
 
 WIDE, TWICE = ("four", "part", "both"), ("two", "pred", "both")
@@ -77,7 +80,8 @@ def statements(kind, text, x, b):
     if not text.startswith("asm:"):
         return head + "r = %s; " % text
     letter, two = REGISTER.get(kind, "h"), text[4:].split(".")[0] in ("mul", "add", "sub")
-    return head + 'asm("%s %%0, %%1%s;" : "=%s"(r) : "%s"(x)%s); ' % (text[4:], ", %2" if two else "", letter, letter, ', "%s"(b)' % letter if two else "")
+    return head + 'asm("%s %%0, %%1%s;" : "=%s"(r) : "%s"(x)%s); ' % (text[4:], ", %2" if two else "", letter, letter,
+                                                                      ', "%s"(b)' % letter if two else "")
 
 
 def kernel(name, kind, text):
@@ -87,20 +91,24 @@ def kernel(name, kind, text):
     code = statements(kind, rest, "px[i]", "pb[i]")
     if form in WIDE:
         code = "float4 u = ((const float4 *)px)[i], w = ((const float4 *)pb)[i], v; " + "".join(
-            "{ %sv.%s = r; }" % (statements(kind, rest, "u." + c, "w." + c), c) for c in "xyzw") + " ((float4 *)py)[i] = v;" + (
+            "{ %sv.%s = r; }" % (statements(kind, rest, "u." + c, "w." + c), c)
+            for c in "xyzw") + " ((float4 *)py)[i] = v;" + (
                 " v.x += u.x; v.y += u.y; v.z += u.z; v.w += u.w; ((float4 *)po)[i] = v;" if form == "both" else "")
     elif form == "if":
         code = "if (i < n) { %spy[i] = r; }" % code
     elif form == "rows":  # its neighbour's value too: it can only be a host
-        code = "__shared__ float s[256]; %ss[threadIdx.x] = r; __syncthreads(); py[i] = fmaxf(s[threadIdx.x], s[threadIdx.x ^ 1]);" % code
+        code = ("__shared__ float s[256]; %ss[threadIdx.x] = r; __syncthreads(); py[i] = fmaxf(s[threadIdx.x], "
+                "s[threadIdx.x ^ 1]);" % code)
     elif form == "two":  # the value is used once more than it is stored
         code += "py[i] = r; po[i] = r + x;"
     elif form == "pred":  # the same, where the store has a guard of its own
-        code += 'asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, %1; @p st.global.f32 [%2], %3; }" :: "r"(i), "r"(n), "l"(__cvta_generic_to_global(py + i)), "f"(r) : "memory"); po[i] = r + x;'
+        code += ('asm volatile("{ .reg .pred p; setp.lt.s32 p, %0, %1; @p st.global.f32 [%2], %3; }" :: "r"(i), '
+                 '"r"(n), "l"(__cvta_generic_to_global(py + i)), "f"(r) : "memory"); po[i] = r + x;')
     else:
         code += "py[i] = r;"
     t = raw(kind)
-    return 'extern "C" __global__ void %s(const %s *px, const %s *pb, %s *py, %s *po, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; %s }\n' % (
+    return ('extern "C" __global__ void %s(const %s *px, const %s *pb, %s *py, %s *po, int n) '
+            '{ int i = blockIdx.x * blockDim.x + threadIdx.x; %s }\n') % (
         name, t, t, t, t, code)
 
 
@@ -128,7 +136,8 @@ def graph(rows):
             threads = N // (4 if text.split(":")[0] in WIDE else 1)
             block = 256 if k % 2 else 128  # none has the other's blocks
             buffers = ["t%d" % k, "b%d" % k, "t%d" % (k + 1), "o" if text.split(":")[0] in TWICE else "b%d" % k]
-            doc["launches"].append({"name": name, "module": module, "entry": name, "grid": [threads // block, 1, 1], "block": [block, 1, 1],
+            doc["launches"].append({"name": name, "module": module, "entry": name, "grid": [threads // block, 1, 1],
+                                    "block": [block, 1, 1],
                                     "args": [{"buffer": "%s_%s" % (base, b)} for b in buffers] + [{"i32": threads}]})
     return doc
 
@@ -141,7 +150,8 @@ def run(*args, **more):
 
 
 def machine_code(modules, where):
-    """By entry: how often each float instruction stands in its machine code; registers and constant banks are all one, sources in no order."""
+    """By entry: how often each float instruction stands in its machine code; registers and constant banks are all one,
+    sources in no order."""
     found = {}
     for name, module in modules.items():
         path = os.path.join(where, name)
@@ -154,7 +164,8 @@ def machine_code(modules, where):
             m = re.match(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?(\S+)\s*(.*?)\s*;", line)
             if not m or not FLOAT.match(m.group(1)) or (m.group(1).startswith("HFMA2") and "-RZ, RZ," in m.group(2)):
                 continue  # no arithmetic, or a constant
-            operands = re.sub(r"(\bU?R(\d+|Z)|\bU?P(\d+|T)|c\[[^]]*\]\[[^]]*\])(\.(reuse|64|H\d_H\d|F32))*", "r", m.group(2)).split(", ")
+            operands = re.sub(r"(\bU?R(\d+|Z)|\bU?P(\d+|T)|c\[[^]]*\]\[[^]]*\])(\.(reuse|64|H\d_H\d|F32))*", "r",
+                              m.group(2)).split(", ")
             shape = " ".join([m.group(1)] + sorted(operands[1:]))
             count[re.sub(r"^HFMA2(\.MMA)? 1 1 r r$", "HADD2 r r", shape)] += 1  # the same, on the unit that is free
     return found
@@ -165,22 +176,29 @@ def posted_modules(cli, doc, where):
     path, out = os.path.join(where, "graph.json"), os.path.join(where, "plan")
     with open(path, "w") as f:
         json.dump(doc, f)
-    run(cli, "optimize", path, "--local", "--cache", os.path.join(where, "cache"), "-o", out, "--deny", ",".join(["block-fusion"] + OTHERS))
+    run(cli, "optimize", path, "--local", "--cache", os.path.join(where, "cache"), "-o", out, "--deny",
+        ",".join(["block-fusion"] + OTHERS))
     with open(os.path.join(out, "plan.json")) as f:
         return json.load(f)["modules"]
 
 
 def origins(text, modules, some):
-    """What is wrong with the .loc of an emitted text: each arithmetic instruction is that of the posted line that it names; all of them say one."""
-    lines = {"posted-" + hashlib.sha256(m["ptx"].encode()).hexdigest()[:12]: m["ptx"].split("\n") for m in modules.values()}
+    """What is wrong with the .loc of an emitted text: each arithmetic instruction is that of the posted line that it
+    names; all of them say one."""
+    lines = {"posted-" + hashlib.sha256(m["ptx"].encode()).hexdigest()[:12]: m["ptx"].split("\n")
+             for m in modules.values()}
     files = dict(re.findall(r'^\.file (\d+) "(.*)"$', text, re.M))
     at = ("", 0)
     for line in text.split("\n"):
         loc = re.match(r"\t\.loc (\d+) (\d+) 0$", line)
         at = (files[loc.group(1)], int(loc.group(2))) if loc else at
-        op = re.match(r"\t(?:@!?%\w+ )?((?:add|sub|mul|div|rcp|ex2|neg|abs|min|max|cvt)\.[\w.]*(?:f16|f16x2|bf16|f32|f64))\b", line)
-        # of a module whose launches are not all there some functions are left out: another text, with its lines where they were
-        where = [lines[at[0]]] if at[0] in lines else [t for t in lines.values() if len(t) >= at[1]] if at[0].startswith("posted-") and some else []
+        op = re.match(r"\t(?:@!?%\w+ "
+                      r")?((?:add|sub|mul|div|rcp|ex2|neg|abs|min|max|cvt)\.[\w.]*(?:f16|f16x2|bf16|f32|f64))\b", line)
+        # of a module whose launches are not all there some functions are left out: another text, with its lines where
+        # they were
+        where = [lines[at[0]]] if at[0] in lines else [t for t in lines.values()
+                                                       if len(t)
+                                                       >= at[1]] if at[0].startswith("posted-") and some else []
         if op and not any(op.group(1).replace(".rn", "") in t[at[1] - 1].replace(".rn", "") for t in where):
             return "%s is not line %d of %s" % (line.strip(), at[1], at[0])
     return "" if at[1] else "no .loc"
@@ -188,13 +206,15 @@ def origins(text, modules, some):
 
 def zero_words(launch, text):
     """Parameters that are 0 at run time, as the launch has them."""
-    names = re.findall(r"^\t\.param \S+(?: \S+)* (\w+),?$", text[text.index(launch["entry"] + "("):].split(")")[0], re.M)
+    names = re.findall(r"^\t\.param \S+(?: \S+)* (\w+),?$", text[text.index(launch["entry"] + "("):].split(")")[0],
+                       re.M)
     return [n for n, a in zip(names, launch["args"]) if n.startswith("dt_zero_") and a == {"u32": 0}]
 
 
 def check(row, level, doc, modules, posted, planned):
     names = launches_of(row)
-    if row[3][0].startswith("part:") and level == "register":  # one of four components in the other, or the other four times
+    # one of four components in the other, or the other four times
+    if row[3][0].startswith("part:") and level == "register":
         wants = [collections.Counter({w: n // 4 for w, n in posted[names[0]].items()}) + posted[names[1]]]
         wants.append(posted[names[0]] + collections.Counter({w: n * 4 for w, n in posted[names[1]].items()}))
     else:
@@ -227,7 +247,8 @@ def main():
                 continue
             doc = graph(some)
             doc["modules"] = {n: modules[n] for n in doc["modules"]}
-            line = {"graph": doc, "deny": OTHERS, "levels": level, "force": True, "inputs": 1, "schedules": 1, "seeds": [7], "modules": True}
+            line = {"graph": doc, "deny": OTHERS, "levels": level, "force": True, "inputs": 1, "schedules": 1,
+                    "seeds": [7], "modules": True}
             said = json.loads(run(planner, input=json.dumps(line) + "\n"))
             if said.get("equal") != "":
                 sys.exit("%s: %s" % (level, said.get("error") or said.get("equal")))

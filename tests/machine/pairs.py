@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """Which two float operations does ptxas make one, and does hiding the value between them stop it?
 
-For a pair (a, b) of floatops.py, and an operand place of b (or all places: x + x): a alone and b alone are two kernels; `plain` is one in which b takes
-a's result from a register; `hidden` takes it through an xor with a launch parameter, as a joint of a fused kernel does (docs/BITS.md). The pair
-combines where the float instructions of the one kernel are not those of the two kernels together.
+For a pair (a, b) of floatops.py, and an operand place of b (or all places: x + x): a alone and b alone are two kernels;
+`plain` is one in which b takes a's result from a register; `hidden` takes it through an xor with a launch parameter, as
+a joint of a fused kernel does (docs/BITS.md). The pair combines where the float instructions of the one kernel are not
+those of the two kernels together.
 
-Asserted: no hidden pair combines, and no hidden chain of three with two words. Counted and printed: plain pairs that do, which hiding is for, and chains
-of an operation, two xors of the same word with nothing between, and another, which fold back to the plain pair.
+Asserted: no hidden pair combines, and no hidden chain of three with two words. Counted and printed: plain pairs that
+do, which hiding is for, and chains of an operation, two xors of the same word with nothing between, and another, which
+fold back to the plain pair.
 
     pairs.py [--all | --pairs N] [--seed N] [--arch sm_90,…] [--list] [--op TEXT]
 
---all: every pair, in the order of the table; else N of them by the seed. --list: each plain pair that combines, with what it became.
+--all: every pair, in the order of the table; else N of them by the seed. --list: each plain pair that combines, with
+what it became.
 """
 import argparse
 import collections
@@ -23,9 +26,12 @@ import floatops
 import shapes
 
 KNOWN = [  # always among those looked at: with ptxas 13.0 they combine
-    ("div.approx.f32 a, b", "add.f32 a, b"), ("mul.f32 a, b", "add.f32 a, b"), ("mul.f32 a, b", "sub.f32 a, b"), ("neg.f32 a", "neg.f32 a"), ("neg.f32 a", "abs.f32 a"),
-    ("abs.f32 a", "neg.f32 a"), ("rcp.approx.ftz.f32 a", "rcp.approx.ftz.f32 a"), ("min.f32 a, 1", "max.f32 a, 0"), ("mul.f32 a, b", "mul.f32 a, 0.5"), ("mul.f32 a, b", "mul.f32 a, 2"),
-    ("mul.f64 a, b", "add.f64 a, b"), ("mul.f16 a, b", "add.f16 a, b"), ("mul.f16x2 a, b", "add.f16x2 a, b"), ("ex2.approx.ftz.f32 a", "rcp.approx.ftz.f32 a"),
+    ("div.approx.f32 a, b", "add.f32 a, b"), ("mul.f32 a, b", "add.f32 a, b"), ("mul.f32 a, b", "sub.f32 a, b"),
+         ("neg.f32 a", "neg.f32 a"), ("neg.f32 a", "abs.f32 a"),
+    ("abs.f32 a", "neg.f32 a"), ("rcp.approx.ftz.f32 a", "rcp.approx.ftz.f32 a"), ("min.f32 a, 1", "max.f32 a, 0"),
+         ("mul.f32 a, b", "mul.f32 a, 0.5"), ("mul.f32 a, b", "mul.f32 a, 2"),
+    ("mul.f64 a, b", "add.f64 a, b"), ("mul.f16 a, b", "add.f16 a, b"), ("mul.f16x2 a, b", "add.f16x2 a, b"),
+         ("ex2.approx.ftz.f32 a", "rcp.approx.ftz.f32 a"),
 ]
 BATCH = 400  # kernels of a module
 CHAINS = 8   # of three, for every hundred pairs, of those that combine
@@ -68,20 +74,26 @@ class Kernel:
         size, kind, _ = floatops.CLASSES[cls]
         n, b = self.reg(), size * 8
         w = "%%w_%d" % n
-        self.text.append(".reg .b32 %s; .reg .b%d %%x_%d, %%z_%d; ld.param.u32 %s, [%s_w%d];" % (w, b, n, n, w, self.name, word))
+        self.text.append(".reg .b32 %s; .reg .b%d %%x_%d, %%z_%d; ld.param.u32 %s, [%s_w%d];"
+                         % (w, b, n, n, w, self.name, word))
         z = "%%z_%d" % n
-        self.text.append({2: "cvt.u16.u32 Z, W;", 4: "mov.b32 Z, W;", 8: "mov.b64 Z, {W, W};"}[size].replace("Z", z).replace("W", w))
+        self.text.append({2: "cvt.u16.u32 Z, W;", 4: "mov.b32 Z, W;", 8: "mov.b64 Z, {W, W};"}[size].replace("Z",
+            z).replace("W", w))
         if kind[0] == "b":
             self.text.append("xor.b%d %%x_%d, %s, %%z_%d;" % (b, n, value, n))
             return "%%x_%d" % n
         d = "%%h_%d" % n
-        self.text.append("mov.b%d %%x_%d, %s; xor.b%d %%x_%d, %%x_%d, %%z_%d; .reg .%s %s; mov.b%d %s, %%x_%d;" % (b, n, value, b, n, n, n, kind, d, b, d, n))
+        self.text.append("mov.b%d %%x_%d, %s; xor.b%d %%x_%d, %%x_%d, %%z_%d; .reg .%s %s; mov.b%d %s, %%x_%d;"
+                         % (b, n, value, b, n, n, n, kind, d, b, d, n))
         return d
 
     def done(self, value, cls):
-        params = ", ".join([".param .u64 %s_i, .param .u64 %s_o" % (self.name, self.name)] + [".param .u32 %s_w%d" % (self.name, k) for k in (0, 1)])
-        return (".visible .entry %s(%s) { .reg .b64 %%in, %%out; ld.param.u64 %%in, [%s_i]; ld.param.u64 %%out, [%s_o]; %s "
-                "st.global.%s [%%out], %s; ret; }" % (self.name, params, self.name, self.name, " ".join(self.text), floatops.CLASSES[cls][2], value))
+        params = ", ".join([".param .u64 %s_i, .param .u64 %s_o" % (self.name, self.name)]
+                           + [".param .u32 %s_w%d" % (self.name, k) for k in (0, 1)])
+        return (".visible .entry %s(%s) { .reg .b64 %%in, %%out; ld.param.u64 %%in, [%s_i]; ld.param.u64 %%out, "
+                "[%s_o]; %s "
+                "st.global.%s [%%out], %s; ret; }" % (self.name, params, self.name, self.name, " ".join(self.text),
+                                                      floatops.CLASSES[cls][2], value))
 
 
 def places(a, b):
@@ -157,7 +169,8 @@ class Measure:
     def __init__(self, machine, ops, pairs, rng, options):
         self.machine, self.ops, self.rng, self.options = machine, ops, rng, options
         self.count, self.wrong, self.by_type, self.meet = collections.Counter(), [], collections.Counter(), []
-        general = {k for k, op in enumerate(ops) if re.match(r"(div|rcp|sqrt)\.rn[.a-z]*f(32|64) a(, b)?$", op.name)}  # of subroutines
+        # of subroutines
+        general = {k for k, op in enumerate(ops) if re.match(r"(div|rcp|sqrt)\.rn[.a-z]*f(32|64) a(, b)?$", op.name)}
         used = sorted({k for p in pairs for k in p} | general)
         self.single = machine.all({"a%d" % k: alone("a%d" % k, ops[k]) for k in used})
         self.have = [k for k in used if "a%d" % k in self.single]
@@ -182,7 +195,8 @@ class Measure:
         return want
 
     def look(self, kernels, kind, asserted):
-        """Assemble {name: (text, numbers, places)}; those that are not the sum of their parts. `asserted`: they are wrong."""
+        """Assemble {name: (text, numbers, places)}; those that are not the sum of their parts. `asserted`: they are
+        wrong."""
         made = self.machine.all({n: v[0] for n, v in kernels.items()})
         out = []
         for n, (_, three, where) in kernels.items():
@@ -193,7 +207,9 @@ class Measure:
                 continue
             self.count["combined " + kind] += 1
             out.append((three, where))
-            text = "%s: %s: %s" % (kind, ", then ".join([self.ops[three[0]].name] + ["%s at %s" % (self.ops[k].name, "".join(LETTERS[x] for x in w))
+            text = "%s: %s: %s" % (kind, ", then ".join([self.ops[three[0]].name]
+                                                        + ["%s at %s"
+                                                           % (self.ops[k].name, "".join(LETTERS[x] for x in w))
                                                                                     for k, w in zip(three[1:], where)]),
                                    wrong)
             if asserted:
@@ -220,7 +236,8 @@ class Measure:
     def three(self):
         """Three in a row, the first two of which would combine; and those two by more words than one."""
         chosen = self.rng.sample(self.meet, min(len(self.meet), max(20, len(self.pairs) * CHAINS // 100)))
-        longer, words = {}, {kind: {} for kind in ("hidden by two words in turn", "one word twice", "two words twice in turn")}
+        longer, words = {}, {kind: {} for kind in ("hidden by two words in turn", "one word twice",
+                                                   "two words twice in turn")}
         for n, ((i, k), (w,)) in enumerate(chosen):
             two = self.ops[i], self.ops[k]
             for kind, row in zip(words, ((0, 1), (0, 0), (0, 1, 0, 1))):
@@ -236,10 +253,13 @@ class Measure:
             self.look(words[kind], kind, kind.startswith("hidden"))
 
     def say(self):
-        print("%s: %d operations (%d that it lacks), %d pairs" % (self.machine.arch, len(self.have), self.lacks, len(self.pairs)))
-        for kind in ("plain", "hidden", "hidden chain of three", "hidden by two words in turn", "one word twice", "two words twice in turn"):
+        print("%s: %d operations (%d that it lacks), %d pairs" % (self.machine.arch, len(self.have), self.lacks,
+                                                                  len(self.pairs)))
+        for kind in ("plain", "hidden", "hidden chain of three", "hidden by two words in turn", "one word twice",
+                     "two words twice in turn"):
             print("  %-28s %7d, of which combine %5d" % (kind, self.count[kind], self.count["combined " + kind]))
-        print("  plain ones that combine, by type of the value: " + ", ".join("%s %d" % x for x in self.by_type.most_common()))
+        print("  plain ones that combine, by type of the value: "
+              + ", ".join("%s %d" % x for x in self.by_type.most_common()))
         for w in self.wrong[:40]:
             print("  WRONG: " + w)
 
@@ -264,7 +284,8 @@ def main():
     tools = shapes.tools()
     print("ptxas %s, nvdisasm %s" % tuple(map(shapes.version, tools)))
     ops = floatops.table()
-    pairs = [(i, k) for i, a in enumerate(ops) for k, b in enumerate(ops) if a.out in b.operands and (not o.op or o.op in a.name or o.op in b.name)]
+    pairs = [(i, k) for i, a in enumerate(ops) for k, b in enumerate(ops) if a.out in b.operands
+             and (not o.op or o.op in a.name or o.op in b.name)]
     rng = random.Random(o.seed)
     if not o.all:
         number = {op.name: k for k, op in enumerate(ops)}

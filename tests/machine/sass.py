@@ -1,6 +1,7 @@
-"""The reader of machine code (device/sass.c) against nvdisasm: instruction by instruction, over PTX of every form of float instruction (forms.py) and the corpus' kernels, for every
-architecture that it claims. Each must be known by its name; of float instructions the whole text must be the same, of the others the register that is written, of branches where they
-lead.
+"""The reader of machine code (device/sass.c) against nvdisasm: instruction by instruction, over PTX of every form of
+float instruction (forms.py) and the corpus' kernels, for every architecture that it claims. Each must be known by its
+name; of float instructions the whole text must be the same, of the others the register that is written, of branches
+where they lead.
 
   sass.py SASS-PRINT CORPUS CUDA-HOME
 
@@ -18,8 +19,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 from forms import forms, text
 
-FLOATS = set("FMNMX FSET FSETP FMUL FADD FFMA DMUL DADD DSETP DFMA HADD2 HFMA2 HMUL2 HSET2 HSETP2 F2FP F2IP I2FP HMNMX2 FCHK F2F F2I I2F FRND MUFU HMMA DMMA FSEL".split())
-NO_REGISTER = set("ISETP UISETP FSETP DSETP HSETP2 FCHK RET PLOP3 UPLOP3 R2P BAR NANOSLEEP ST STG STS STL STSM STAS RED REDG BRA CCTL LDGSTS UBLKCP UBLKPF LDGDEPBAR WARPSYNC QSPC".split())
+FLOATS = set("FMNMX FSET FSETP FMUL FADD FFMA DMUL DADD DSETP DFMA HADD2 HFMA2 HMUL2 HSET2 HSETP2 F2FP F2IP I2FP "
+             "HMNMX2 FCHK F2F F2I I2F FRND MUFU HMMA DMMA FSEL".split())
+NO_REGISTER = set("ISETP UISETP FSETP DSETP HSETP2 FCHK RET PLOP3 UPLOP3 R2P BAR NANOSLEEP ST STG STS STL STSM STAS "
+                  "RED REDG BRA CCTL LDGSTS UBLKCP UBLKPF LDGDEPBAR WARPSYNC QSPC".split())
 # One opcode, or a kind of it, under more than one name there.
 ALIASES = {"CGAERRBAR": "ERRBAR", "REDG": "RED", "UCGABAR_ARV": "UCGABAR", "UCGABAR_WAIT": "UCGABAR"}
 
@@ -27,7 +30,8 @@ ALIASES = {"CGAERRBAR": "ERRBAR", "REDG": "RED", "UCGABAR_ARV": "UCGABAR", "UCGA
 def ptxas(ptx, sm, out):
     with open(out + ".ptx", "w", encoding="ascii") as f:
         f.write(ptx)
-    r = subprocess.run([os.environ["DOVETAIL_PTXAS"], f"-arch=sm_{sm}", "-O3", out + ".ptx", "-o", out], capture_output=True, text=True, check=False)
+    r = subprocess.run([os.environ["DOVETAIL_PTXAS"], f"-arch=sm_{sm}", "-O3", out + ".ptx", "-o", out],
+                       capture_output=True, text=True, check=False)
     return "" if r.returncode == 0 else r.stdout + r.stderr
 
 
@@ -49,7 +53,8 @@ def all_forms(sm, out):
 
 
 def nvrtc_ptx(source, home):
-    found = sorted(glob.glob(home + "/lib64/libnvrtc.so*") + glob.glob(home + "/lib/libnvrtc.so*") + glob.glob(home + "/targets/*/lib/libnvrtc.so*"))
+    found = sorted(glob.glob(home + "/lib64/libnvrtc.so*") + glob.glob(home + "/lib/libnvrtc.so*")
+                   + glob.glob(home + "/targets/*/lib/libnvrtc.so*"))
     if not found:
         return None
     lib = ctypes.CDLL(found[0])
@@ -66,8 +71,10 @@ def nvrtc_ptx(source, home):
 
 
 def disassembled(cubin):
-    """(address, text, low, high) of every instruction, functions one after the other; branches with the address that they lead to."""
-    out = subprocess.run([os.environ["DOVETAIL_NVDISASM"], "-c", "-hex", cubin], capture_output=True, text=True, check=True).stdout.split("\n")
+    """(address, text, low, high) of every instruction, functions one after the other; branches with the address that
+    they lead to."""
+    out = subprocess.run([os.environ["DOVETAIL_NVDISASM"], "-c", "-hex", cubin], capture_output=True, text=True,
+                         check=True).stdout.split("\n")
     labels, waiting, rows = {}, [], []
     for line, following in zip(out, out[1:]):
         if re.match(r"^\S+:$", line):
@@ -77,7 +84,8 @@ def disassembled(cubin):
             high = re.search(r"/\* 0x([0-9a-f]{16}) \*/", following)
             labels.update(dict.fromkeys(waiting, m[1]))
             waiting.clear()
-            rows.append((int(m[1], 16), re.sub(r"\s+", " ", m[2].rstrip(" ;").replace(".reuse", "")).replace(" ,", ","), int(m[3], 16), int(high[1], 16)))
+            rows.append((int(m[1], 16), re.sub(r"\s+", " ", m[2].rstrip(" ;").replace(".reuse", "")).replace(" ,", ","),
+                         int(m[3], 16), int(high[1], 16)))
     for at, t, low, high in rows:
         yield at, re.sub(r"`\((\S+)\)$", lambda m: "0x" + labels[m[1]], t), low, high
 
@@ -87,17 +95,20 @@ def bits(number, double):
         value = float(number)
     except ValueError:
         return None
-    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0] >> 32:08x}" if double else f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08x}"
+    return (f"0x{struct.unpack('<Q', struct.pack('<d', value))[0] >> 32:08x}" if double
+            else f"0x{struct.unpack('<I', struct.pack('<f', value))[0]:08x}")
 
 
 def as_bits(theirs, mine, op):
-    """Their operands with immediates as bits, as ours have them; infinities and NaNs, and halves of bfloats, are taken from ours."""
+    """Their operands with immediates as bits, as ours have them; infinities and NaNs, and halves of bfloats, are taken
+    from ours."""
     a, b = theirs.split(", "), mine.split(", ")
     for k, operand in enumerate(b):
         if "0x" not in operand or "c[" in operand or k >= len(a):
             continue
         if op[0] == "H" and len(a) == len(b) + 1:
-            halves = [f"{struct.unpack('<H', struct.pack('<e', float(x)))[0]:04x}" if re.match(r"^[-+\d.e]+$", x) and "BF16" not in mine else None for x in a[k:k + 2]]
+            halves = [f"{struct.unpack('<H', struct.pack('<e', float(x)))[0]:04x}" if re.match(r"^[-+\d.e]+$", x)
+                      and "BF16" not in mine else None for x in a[k:k + 2]]
             a[k:k + 2] = ["0x" + "".join(halves) if None not in halves else operand]
         elif re.match(r"^[+-]?(INF|QNAN|SNAN)$", a[k].strip()):
             a[k] = operand
@@ -110,7 +121,8 @@ def renamed(theirs, mine, op, sm):
     """Names that nvdisasm gives otherwise on older architectures."""
     if sm < 90:
         theirs = re.sub(r"^DMMA\.884|(?<= )DMMA\.884", "DMMA.8x8x4", theirs)
-        theirs = re.sub(r"F2FP(\.RELU)?(\.BF16)?\.(PACK_AB|MERGE_C)", lambda m: f"F2FP{m[1] or ''}{m[2] or '.F16'}.F32.{m[3]}", theirs)
+        theirs = re.sub(r"F2FP(\.RELU)?(\.BF16)?\.(PACK_AB|MERGE_C)",
+                        lambda m: f"F2FP{m[1] or ''}{m[2] or '.F16'}.F32.{m[3]}", theirs)
         mine = mine.replace(".BF16", ".F16") if op == "MUFU" else mine
     return theirs, mine
 
@@ -125,7 +137,9 @@ def differs(theirs, row, sm):
     name = re.sub(r"^@!?P\w+ ", "", mine).split()[0].split(".")[0]
     if name != ALIASES.get(op, op):
         return f"is {name}"
-    if op in ("BRA", "CALL") and re.search(r"0x[0-9a-f]+$", operands) and ".ABS" not in plain and int(operands.split()[-1], 16) != int(leads, 16):
+    if op in ("BRA", "CALL") and re.search(r"0x[0-9a-f]+$",
+                                           operands) and ".ABS" not in plain and int(operands.split()[-1],
+                                               16) != int(leads, 16):
         return f"leads to 0x{leads}"
     m = re.match(r"(?:U?P\w+, )*(U?R(?:\d+|Z))\b(?!\.)", operands)
     want = m[1] if m and not m[1].endswith("Z") else "-"
@@ -143,7 +157,8 @@ def compare(cubin, sm, printer):
     rows = list(disassembled(cubin))
     given = "\n".join(f"{at:x} {low:x} {high:x}" for at, _, low, high in rows)
     out = subprocess.run([printer, str(sm)], input=given, capture_output=True, text=True, check=True).stdout.split("\n")
-    bad = [f"sm_{sm}: {what}: {t} {high:016x}{low:016x}" for (_, t, low, high), row in zip(rows, out) if (what := differs(t, row, sm))]
+    bad = [f"sm_{sm}: {what}: {t} {high:016x}{low:016x}" for (_, t, low, high), row in zip(rows, out)
+           if (what := differs(t, row, sm))]
     assert len(out) > len(rows) > 0
     floats = sum(re.sub(r"^@!?U?P\w+ ", "", t).split()[0].split(".")[0] in FLOATS for _, t, _, _ in rows)
     return len(rows), floats, bad
@@ -166,7 +181,8 @@ def main():
         for rows, some, bad in pool.map(lambda j: compare(*j, printer), jobs):
             total, floats, failed = total + rows, floats + some, failed + len(bad)
             print("\n".join(bad[:10]), end="\n" if bad else "")
-    print(f"{sum(n)} forms, {len(jobs) - len(sms)} corpus modules: {total} instructions, {floats} of floats, {failed} read otherwise than nvdisasm does")
+    print(f"{sum(n)} forms, {len(jobs) - len(sms)} corpus modules: {total} instructions, {floats} of floats, {failed} "
+          f"read otherwise than nvdisasm does")
     assert total > 20000 and floats > 8000
     return 1 if failed else 0
 

@@ -1,19 +1,26 @@
 #!/usr/bin/env python3
-"""Do the tests notice? One small change to one place of the C sources, by seed; build; run the tests that should see it; report.
+"""Do the tests notice? One small change to one place of the C sources, by seed; build; run the tests that should see
+it; report.
 
-    mutate.py BUILD [--seed N] [--count N] [--first K] [--only FOLDER|FILE,…] [--minutes N] [--seconds N] [--work DIR] [--list]
+    mutate.py BUILD [--seed N] [--count N] [--first K] [--only FOLDER|FILE,…] [--minutes N] [--seconds N] [--work DIR]
+    [--list]
 
-Nothing happens in the tree or in BUILD (which must be built): both are copied to --work (default: a folder under /tmp that goes in the end), and only what the change touches
-is built there. Mutant K of seed N is the same as long as the sources are. What is changed (mutations()): a condition is negated, a comparison is off by one or turned round,
-&& and || change places, a statement that is a call or an assignment goes, a returned truth is the other one, a number is one more.
+Nothing happens in the tree or in BUILD (which must be built): both are copied to --work (default: a folder under /tmp
+that goes in the end), and only what the change touches is built there. Mutant K of seed N is the same as long as the
+sources are. What is changed (mutations()): a condition is negated, a comparison is off by one or turned round, && and
+|| change places, a statement that is a call or an assignment goes, a returned truth is the other one, a number is one
+more.
 
-Tests: those of the file's folder (TESTS), the ones with the file's name first, then the quick ones, until one fails or --seconds are over. A test that fails must pass on the unchanged copy, else
-it does not count (it is run there once). A mutant is
+Tests: those of the file's folder (TESTS), the ones with the file's name first, then the quick ones, until one fails or
+--seconds are over. A test that fails must pass on the unchanged copy, else it does not count (it is run there once). A
+mutant is
 
-    caught           by the test that is named: it fails, crashes, or takes more than five times as long as it does without
+    caught           by the test that is named: it fails, crashes, or takes more than five times as long as it does
+                     without
     same             the compiler makes the same code of it
     not-compiled     the compiler refuses it
-    survived         nobody noticed: equivalent, harmless, or a hole. To be looked at by a person (docs/CHECKING.md says what came of it)
+    survived         nobody noticed: equivalent, harmless, or a hole. To be looked at by a person (docs/CHECKING.md says
+                     what came of it)
 
 Exit status: 0, or 1 if a mutant survived.
 """
@@ -32,13 +39,17 @@ import time
 
 # By folder: tests in the order in which they are asked.
 TESTS = {
-    "rewrite": ["rewrite-*", "diff-inline", "diff-attacks", "diff-fusion", "diff-cluster", "diff-plans", "diff-odd", "diff-sample", "fault-measured", "e2e-warnings"],
-    "analysis": ["analysis-*", "diff-kinds", "diff-maps", "diff-kernels", "e2e-footprints", "e2e-explain", "rewrite-legal", "rewrite-trial"],
+    "rewrite": ["rewrite-*", "diff-inline", "diff-attacks", "diff-fusion", "diff-cluster", "diff-plans", "diff-odd",
+                "diff-sample", "fault-measured", "e2e-warnings"],
+    "analysis": ["analysis-*", "diff-kinds", "diff-maps", "diff-kernels", "e2e-footprints", "e2e-explain",
+                 "rewrite-legal", "rewrite-trial"],
     "device": ["device-*", "fault-driver", "analysis-run", "e2e-stray", "e2e-checks", "fault-worker"],
-    "daemon": ["config", "jobs", "http", "report", "trace", "e2e-peer", "e2e-jobs", "e2e-service", "e2e-limits", "e2e-bad-input", "e2e-http-abuse", "e2e-cache", "e2e-stored", "e2e-cli",
+    "daemon": ["config", "jobs", "http", "report", "trace", "e2e-peer", "e2e-jobs", "e2e-service", "e2e-limits",
+               "e2e-bad-input", "e2e-http-abuse", "e2e-cache", "e2e-stored", "e2e-cli",
                "e2e-explain", "fault-worker", "fault-calibrated"],
     "cache": ["signature", "store", "rename", "e2e-cache", "e2e-stored", "e2e-names", "fault-measured"],
-    "client": ["e2e-cli", "e2e-bind", "e2e-cache", "e2e-service", "e2e-explain", "e2e-footprints", "e2e-checks", "fault-calibrated"],
+    "client": ["e2e-cli", "e2e-bind", "e2e-cache", "e2e-service", "e2e-explain", "e2e-footprints", "e2e-checks",
+               "fault-calibrated"],
 }
 LIMIT = 60  # seconds at least that a test may take
 
@@ -46,7 +57,8 @@ LIMIT = 60  # seconds at least that a test may take
 # ---- what can be changed ---------------------------------------------------------------------------------------------
 def masked(text):
     """The text with comments, strings and directives blanked, so that places in it are places in the text."""
-    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*', re.S | re.M)
+    pattern = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#(?:[^\n]*\\\n)*[^\n]*',
+                         re.S | re.M)
     return pattern.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), text)
 
 
@@ -60,10 +72,14 @@ def closing(code, at):
     return -1
 
 
-SWAPS = {"<=": ["<", ">"], ">=": [">", "<"], "<": ["<=", ">="], ">": [">=", "<="], "==": ["!="], "!=": ["=="], "&&": ["||"], "||": ["&&"]}
-STATEMENT = re.compile(r"^[ \t]+((?:\*?[A-Za-z_][\w.>\[\]\-()*&+ ]*?)(?:[-+|&^*/]|<<|>>)?=[^=].*|[a-z_]\w*\(.*\)|[\w.>\-\[\]]+(?:\+\+|--));[ \t]*$", re.M)
-DECLARES = re.compile(r"^(?:const |static |unsigned |struct |enum |u?int(?:\d+_t)? |bool |double |float |char |size_t |ssize_t |json_t |json_int_t |dt_free_ |void |[A-Za-z_]\w* \**[a-z_]\w*(?:\[[^\]]*\])? ?=)")
-FREES = re.compile(r"^(?:free|json_decref|\w+_(?:free|done|close|decref)|dt_log|fprintf|close|munmap|dev_say|rw_say|rw_bundle\w*)\(")
+SWAPS = {"<=": ["<", ">"], ">=": [">", "<"], "<": ["<=", ">="], ">": [">=", "<="], "==": ["!="], "!=": ["=="],
+         "&&": ["||"], "||": ["&&"]}
+STATEMENT = re.compile(r"^[ \t]+((?:\*?[A-Za-z_][\w.>\[\]\-()*&+ "
+                       r"]*?)(?:[-+|&^*/]|<<|>>)?=[^=].*|[a-z_]\w*\(.*\)|[\w.>\-\[\]]+(?:\+\+|--));[ \t]*$", re.M)
+DECLARES = re.compile(r"^(?:const |static |unsigned |struct |enum |u?int(?:\d+_t)? |bool |double |float |char |size_t "
+                      r"|ssize_t |json_t |json_int_t |dt_free_ |void |[A-Za-z_]\w* \**[a-z_]\w*(?:\[[^\]]*\])? ?=)")
+FREES = re.compile(r"^(?:free|json_decref|\w+_(?:free|done|close|decref)|dt_log|fprintf|close|munmap|dev_say|rw_say|"
+                   r"rw_bundle\w*)\(")
 
 
 def mutations(text):
@@ -80,7 +96,8 @@ def mutations(text):
             out.append((m.start(1), m.end(1), swap, f"{m[1]} -> {swap}"))
     for m in STATEMENT.finditer(code):
         line = m[1].strip()
-        if not DECLARES.match(line) and not FREES.match(line) and code.count("(", m.start(1), m.end(1)) == code.count(")", m.start(1), m.end(1)):
+        if not DECLARES.match(line) and not FREES.match(line) and code.count("(", m.start(1),
+            m.end(1)) == code.count(")", m.start(1), m.end(1)):
             out.append((m.start(1), m.end(1), "", "drop"))
     for m in re.finditer(r"\breturn (true|false);", code):
         out.append((m.start(1), m.end(1), "false" if m[1] == "true" else "true", "return"))
@@ -93,7 +110,8 @@ def mutations(text):
 
 def choose(root, seed, count, only):
     """[(file, place)]: files by how much there is to change in them, then a place of each; no place twice."""
-    files = subprocess.run(["git", "ls-files", *[f"{f}/*.c" for f in TESTS]], cwd=root, capture_output=True, text=True, check=True).stdout.split()
+    files = subprocess.run(["git", "ls-files", *[f"{f}/*.c" for f in TESTS]], cwd=root, capture_output=True, text=True,
+                           check=True).stdout.split()
     files = [f for f in files if not only or any(f == o or f.startswith(o.rstrip("/") + "/") for o in only)]
     places = []
     for f in files:
@@ -113,23 +131,30 @@ def choose(root, seed, count, only):
 # ---- the copy --------------------------------------------------------------------------------------------------------
 class Copy:
     def __init__(self, build, work):
-        self.root = subprocess.run(["git", "rev-parse", "--show-toplevel"], cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True, check=True).stdout.strip()
+        self.root = subprocess.run(["git", "rev-parse", "--show-toplevel"],
+                                   cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True,
+                                   check=True).stdout.strip()
         self.old = os.path.abspath(build)
         self.at = os.path.join(work, "tree")
         self.build = os.path.join(self.at, os.path.relpath(self.old, self.root))
-        for f in subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=self.root, capture_output=True, text=True, check=True).stdout.splitlines():
+        for f in subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=self.root,
+                                capture_output=True, text=True, check=True).stdout.splitlines():
             os.makedirs(os.path.join(self.at, os.path.dirname(f)), exist_ok=True)
             shutil.copy2(os.path.join(self.root, f), os.path.join(self.at, f), follow_symlinks=False)
         subprocess.run(["cp", "-a", "--reflink=auto", self.old, self.build], check=True)
         if os.path.exists(os.path.join(self.root, ".venv")):
             os.symlink(os.path.join(self.root, ".venv"), os.path.join(self.at, ".venv"))
-        tests = json.loads(subprocess.run(["meson", "introspect", "--tests", self.old], capture_output=True, text=True, check=True).stdout)
+        tests = json.loads(subprocess.run(["meson", "introspect", "--tests", self.old], capture_output=True, text=True,
+                                          check=True).stdout)
         self.tests = {t["name"]: t for t in tests}
-        self.targeted = json.loads(subprocess.run(["meson", "introspect", "--targets", self.old], capture_output=True, text=True, check=True).stdout)
+        self.targeted = json.loads(subprocess.run(["meson", "introspect", "--targets", self.old], capture_output=True,
+                                                  text=True, check=True).stdout)
         self.commands = {}  # by file: the objects that are made of it
-        for c in json.loads(subprocess.run(["ninja", "-t", "compdb"], cwd=self.build, capture_output=True, text=True, check=True).stdout):
+        for c in json.loads(subprocess.run(["ninja", "-t", "compdb"], cwd=self.build, capture_output=True, text=True,
+                                           check=True).stdout):
             if c["output"].endswith(".o"):
-                self.commands.setdefault(os.path.normpath(os.path.join(os.path.basename(self.build), c["file"])), []).append(c["output"])
+                self.commands.setdefault(os.path.normpath(os.path.join(os.path.basename(self.build), c["file"])),
+                                         []).append(c["output"])
         self.took = {}  # seconds of its latest run
         self.base = {}  # seconds on the unchanged copy; None: does not pass
 
@@ -137,7 +162,8 @@ class Copy:
         return s.replace(self.old, self.build).replace(os.path.join(self.root, "tests"), os.path.join(self.at, "tests"))
 
     def ninja(self, targets):
-        return subprocess.run(["nice", "ninja", "-C", self.build, *targets], capture_output=True, text=True, check=False)
+        return subprocess.run(["nice", "ninja", "-C", self.build, *targets], capture_output=True, text=True,
+                              check=False)
 
     def targets(self, t):
         """What a test needs built: what its command names, and what it depends on."""
@@ -153,7 +179,8 @@ class Copy:
         t = self.tests[name]
         env = dict(os.environ) | {k: self.here(v) for k, v in t["env"].items()}
         begin = time.monotonic()
-        p = subprocess.Popen(["nice", *map(self.here, t["cmd"])], cwd=t["workdir"] and self.here(t["workdir"]) or self.build, env=env, stdin=subprocess.DEVNULL,
+        p = subprocess.Popen(["nice", *map(self.here, t["cmd"])], cwd=t["workdir"] and self.here(t["workdir"])
+                             or self.build, env=env, stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         try:
             status = p.wait(limit)
@@ -255,7 +282,8 @@ def main():
     a.add_argument("--work")
     a.add_argument("--list", action="store_true", help="only say what would be changed")
     o = a.parse_args()
-    root = subprocess.run(["git", "rev-parse", "--show-toplevel"], cwd=os.path.dirname(os.path.abspath(__file__)), capture_output=True, text=True, check=True).stdout.strip()
+    root = subprocess.run(["git", "rev-parse", "--show-toplevel"], cwd=os.path.dirname(os.path.abspath(__file__)),
+                          capture_output=True, text=True, check=True).stdout.strip()
     chosen = choose(root, o.seed, o.count, o.only)
     if o.list:
         print("\n".join(f"{o.seed}.{k} {shown(root, f, x)}" for k, (f, x) in enumerate(chosen)))
@@ -270,14 +298,16 @@ def main():
                 break
             verdict, by, seconds = mutate(copy, f, x, o.seconds)
             count[f.split("/")[0], verdict] += 1
-            print(f"{o.seed}.{k} {verdict}{' by ' + by if by else ''} ({seconds:.0f} s) {shown(root, f, x)}", flush=True)
+            print(f"{o.seed}.{k} {verdict}{' by ' + by if by else ''} ({seconds:.0f} s) {shown(root, f, x)}",
+                  flush=True)
     finally:
         if not o.work:
             shutil.rmtree(work, ignore_errors=True)
     print("folder       made  caught  same  not-compiled  survived")
     for folder in [f for f in TESTS if any(c[0] == f for c in count)]:
         n = {v: count[folder, v] for v in ("caught", "same", "not-compiled", "survived")}
-        print(f"{folder:12} {sum(n.values()):4}  {n['caught']:6}  {n['same']:4}  {n['not-compiled']:12}  {n['survived']:8}")
+        print(f"{folder:12} {sum(n.values()):4}  {n['caught']:6}  {n['same']:4}  {n['not-compiled']:12}  "
+              f"{n['survived']:8}")
     return 1 if any(v == "survived" and n for (_, v), n in count.items()) else 0
 
 

@@ -1,12 +1,14 @@
 """What ptxas makes of the carry flag, by the tools that DOVETAIL_PTXAS and DOVETAIL_NVDISASM name
 
-Each pair of gen/carry.py (a writer of the flag, then a reader) is assembled for sm_75, sm_80 and sm_90, on registers, on one register three times and
-with 0 and 7 in an operand's place. The machine code is walked here, instruction by instruction, and must give what meaning() says: so the software device,
-which the cases of gen/carry.py hold to the same meaning(), does what hardware does.
+Each pair of gen/carry.py (a writer of the flag, then a reader) is assembled for sm_75, sm_80 and sm_90, on registers,
+on one register three times and with 0 and 7 in an operand's place. The machine code is walked here, instruction by
+instruction, and must give what meaning() says: so the software device, which the cases of gen/carry.py hold to the same
+meaning(), does what hardware does.
 
-Machine code as nvdisasm prints it. P of IADD3 and IMAD behind the destination takes the carry; behind the sources it is added (.X). `-R` is + ~R + 1 with
-its carry, whatever R holds, so 1 where R is 0: so 64-bit negation is made (IADD3 lo, P, RZ, -lo; IADD3.X hi, RZ, ~hi, P). `~R` is the complement alone.
-A negative constant is a constant, of 32 bits. IMAD.HI and .WIDE have a third source of 64 bits. An instruction that is not here fails the test.
+Machine code as nvdisasm prints it. P of IADD3 and IMAD behind the destination takes the carry; behind the sources it is
+added (.X). `-R` is + ~R + 1 with its carry, whatever R holds, so 1 where R is 0: so 64-bit negation is made (IADD3 lo,
+P, RZ, -lo; IADD3.X hi, RZ, ~hi, P). `~R` is the complement alone. A negative constant is a constant, of 32 bits.
+IMAD.HI and .WIDE have a third source of 64 bits. An instruction that is not here fails the test.
 """
 import os
 import re
@@ -24,7 +26,8 @@ PLACES = ["abcdef", "aaabbb", "a0cd0f", "0bc0ef", "ab0de0", "a7cd7f"]  # a to f:
 
 
 def ptx(target):
-    """one entry a pair; places in turns, all of them for the pairs of add and sub. It loads a to f and the flag, and stores both results and the flag"""
+    """one entry a pair; places in turns, all of them for the pairs of add and sub. It loads a to f and the flag, and
+    stores both results and the flag"""
     out, want = [".version 7.8\n.target %s\n.address_size 64" % target], []
     for n, (p, q) in enumerate(carry.pairs()):
         simple = not (p.op + q.op).count("mad")
@@ -33,12 +36,16 @@ def ptx(target):
                 continue
             wp, wq = width(p.t), width(q.t)
             names = [c if c.isdigit() else "%%%s%d" % (c, w) for c, w in zip(place, [wp] * 3 + [wq] * 3)]
-            b = [".visible .entry k%d(.param .u64 m)" % len(want), "{", ".reg .b64 %m, %u64, %v64, " + ", ".join("%%%s64" % c for c in "abcdef") + ";",
-                 ".reg .b32 %s, %z, %u32, %v32, " + ", ".join("%%%s32" % c for c in "abcdef") + ";", "ld.param.u64 %m, [m];", "cvta.to.global.u64 %m, %m;"]
+            b = [".visible .entry k%d(.param .u64 m)" % len(want), "{",
+                 ".reg .b64 %m, %u64, %v64, " + ", ".join("%%%s64" % c for c in "abcdef") + ";",
+                 ".reg .b32 %s, %z, %u32, %v32, " + ", ".join("%%%s32" % c for c in "abcdef") + ";",
+                 "ld.param.u64 %m, [m];", "cvta.to.global.u64 %m, %m;"]
             for j, c in enumerate("abcdef"):
                 b += ["ld.global.u64 %%%s64, [%%m+%d];" % (c, 8 * j), "cvt.u32.u64 %%%s32, %%%s64;" % (c, c)]
-            b += ["ld.global.u32 %s, [%m+48];", "add.cc.u32 %s, %s, -1;", carry.text(p, "%%u%d" % wp, names[:3]), carry.text(q, "%%v%d" % wq, names[3:]),
-                  "addc.u32 %z, 0, 0;", "st.global.u%d [%%m+64], %%u%d;" % (wp, wp), "st.global.u%d [%%m+72], %%v%d;" % (wq, wq), "st.global.u32 [%m+80], %z;",
+            b += ["ld.global.u32 %s, [%m+48];", "add.cc.u32 %s, %s, -1;", carry.text(p, "%%u%d" % wp, names[:3]),
+                  carry.text(q, "%%v%d" % wq, names[3:]),
+                  "addc.u32 %z, 0, 0;", "st.global.u%d [%%m+64], %%u%d;" % (wp, wp),
+                  "st.global.u%d [%%m+72], %%v%d;" % (wq, wq), "st.global.u32 [%m+80], %z;",
                   "ret;", "}"]
             rows = [[int(c) if c.isdigit() else r["abcdef".index(c)] for c in place] + [r[6]] for r in ROWS]
             want.append(("%s; %s on %s" % (p.text, q.text, place), carry.steps(p, q, rows), wp, wq))
@@ -80,7 +87,8 @@ class Machine:
 
     def sources(self, a, x):
         """the value of a sum of three sources, a `-R` being ~R + 1"""
-        return sum((self.get("~" + s[1:]) + 1) if s[0] == "-" and s[1] in "RU" else self.get(s) for s in a[:3]) + sum(self.pred(s) for s in a[3:] if x)
+        return sum((self.get("~" + s[1:]) + 1) if s[0] == "-" and s[1] in "RU" else self.get(s)
+                   for s in a[:3]) + sum(self.pred(s) for s in a[3:] if x)
 
     def step(self, op, a):
         name, *mods = op.split(".")
@@ -103,7 +111,8 @@ class Machine:
                 self.memory[at + 4 * n] = self.get(a[-1], n)
         elif name == "LOP3":
             x, lut = [self.get(v) for v in a[:3]], int(a[3], 16)
-            self.put(d, sum((lut >> ((x[0] >> i & 1) * 4 + (x[1] >> i & 1) * 2 + (x[2] >> i & 1)) & 1) << i for i in range(32)))
+            self.put(d, sum((lut >> ((x[0] >> i & 1) * 4 + (x[1] >> i & 1) * 2 + (x[2] >> i & 1)) & 1) << i
+                            for i in range(32)))
         elif name == "SEL":
             self.put(d, self.get(a[0]) if self.pred(a[2]) else self.get(a[1]))
         elif name == "ISETP" and mods == ["LT", "AND"]:
@@ -164,7 +173,8 @@ def check(ptxas, nvdisasm, target, scratch):
     with open(scratch + "/t.ptx", "w") as f:
         f.write(text)
     subprocess.run([ptxas, "-arch=" + target, scratch + "/t.ptx", "-o", scratch + "/t.cubin"], check=True)
-    bodies = code(subprocess.run([nvdisasm, "-c", scratch + "/t.cubin"], check=True, capture_output=True, text=True).stdout)
+    bodies = code(subprocess.run([nvdisasm, "-c", scratch + "/t.cubin"], check=True, capture_output=True,
+                                 text=True).stdout)
     wrong = 0
     for n, (name, rows, wp, wq) in enumerate(want):
         for r, (u, v, z) in zip(ROWS, rows):
@@ -178,7 +188,8 @@ def check(ptxas, nvdisasm, target, scratch):
             wide = lambda at, w: memory[at] | (memory[at + 4] << 32 if w == 64 else 0)
             if (wide(64, wp), wide(72, wq), memory[80]) != (u, v, z):
                 wrong += 1
-                print("%s: %s: of %s: %x %x %x, machine code %x %x %x" % (target, name, " ".join("%x" % x for x in r), u, v, z, wide(64, wp), wide(72, wq), memory[80]))
+                print("%s: %s: of %s: %x %x %x, machine code %x %x %x" % (target, name, " ".join("%x" % x for x in r),
+                    u, v, z, wide(64, wp), wide(72, wq), memory[80]))
                 break
     print("%s: %d pairs, %d differ" % (target, len(want), wrong))
     return wrong

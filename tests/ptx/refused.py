@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
-"""refused.py VERIFY-FILES REFUSED.TXT [PTXAS]: the verdict on each line of the list, ours and, where there is a ptxas, its own.
+"""refused.py VERIFY-FILES REFUSED.TXT [PTXAS]: the verdict on each line of the list, ours and, where there is a ptxas,
+its own.
 
-A line is `verdict | instruction | words`: `no` has to be refused as the module is loaded, naming the line, with these words; `ok` has to be accepted.
+A line is `verdict | instruction | words`: `no` has to be refused as the module is loaded, naming the line, with these
+words; `ok` has to be accepted.
 """
 import os
 import subprocess
@@ -22,7 +24,8 @@ L:
 
 def main():
     verify, listed, ptxas = sys.argv[1], sys.argv[2], sys.argv[3] if len(sys.argv) > 3 else None
-    cases = [[p.strip() for p in line.split("|")] for line in open(listed, encoding="utf-8") if line.strip() and line[0] != "#"]
+    cases = [[p.strip() for p in line.split("|")] for line in open(listed, encoding="utf-8") if line.strip()
+             and line[0] != "#"]
     bad, where = 0, HEAD.count("\n") + 1
     with tempfile.TemporaryDirectory() as tmp:
         paths = []
@@ -44,7 +47,8 @@ def main():
                 print(f"{inst}: should be `{verdict}` with `{words}`, line {where}: {answer.replace(path, '')}")
                 bad += 1
             if ptxas:
-                r = subprocess.run([ptxas, "-arch=sm_90", "-O0", "-o", "/dev/null", path], capture_output=True, text=True)
+                r = subprocess.run([ptxas, "-arch=sm_90", "-O0", "-o", "/dev/null", path], capture_output=True,
+                                   text=True)
                 if (r.returncode == 0) != (verdict == "ok"):
                     print(f"{inst}: ptxas does not say `{verdict}`: {(r.stdout + r.stderr).strip()[-200:]}")
                     bad += 1

@@ -1,5 +1,6 @@
 D = 64
-EXPERTS = [(16, 0, 64, 128), (16, 64, 16, 64), (8, 80, 40, 96), (8, 120, 8, 32)]  # rows of a tile, first token, tokens, inner
+# rows of a tile, first token, tokens, inner
+EXPERTS = [(16, 0, 64, 128), (16, 64, 16, 64), (8, 80, 40, 96), (8, 120, 8, 32)]
 
 
 def gemm(g, name, tile, a, a0, b, c, c0, m, n, k):

@@ -2,7 +2,8 @@ BATCH, R, C, D = 8, 32, 64, 32
 
 
 def footprints(g):
-    for name, source, target in (("row_max", "x", "m"), ("shift_exp", "m", "e"), ("row_sum", "e", "s"), ("divide", "s", "p")):
+    for name, source, target in (("row_max", "x", "m"), ("shift_exp", "m", "e"), ("row_sum", "e", "s"),
+                                 ("divide", "s", "p")):
         if name in ("row_max", "row_sum"):  # eight rows a block
             l = g.launch(name, BATCH * R // 8)
             for b in range(BATCH * R // 8):

@@ -1,4 +1,5 @@
-# The oracle's elements are 4 bytes: two halves. So all columns, pitches and inner dimensions of rows are half of what the kernels have.
+# The oracle's elements are 4 bytes: two halves. So all columns, pitches and inner dimensions of rows are half of what
+# the kernels have.
 M = 128
 
 

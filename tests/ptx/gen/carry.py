@@ -1,7 +1,7 @@
 """The extended-precision family: every writer of the carry flag before every reader, 32 and 64 bits wide, both ways.
 
-The flag is one bit and always a carry: a - b is a + ~b + 1, and subc is a + ~b + flag, so a subtraction sets it where it borrows nothing.
-../carry-asm.py holds the same meaning() against what ptxas makes of the same pairs.
+The flag is one bit and always a carry: a - b is a + ~b + 1, and subc is a + ~b + flag, so a subtraction sets it where
+it borrows nothing. ../carry-asm.py holds the same meaning() against what ptxas makes of the same pairs.
 """
 from casefile import File, ints, main, rng, table, width
 from exact import signed
@@ -72,7 +72,8 @@ def make():
         regs = ".reg .b32 %s, %a32, %b32, %c32, %u32, %v32; .reg .b64 %u64, %v64, %f;"
         body = ["cvt.u32.u64 %%%s32, %%%s;" % (c, c) for c in "abc"]
         src = lambda w, names: ["%%%s32" % n if w == 32 else "%" + n for n in names]
-        body += ["and.b32 %s, %j, 1;", "add.cc.u32 %s, %s, -1;", text(p, reg("u", wp), src(wp, "abc")), text(q, reg("v", wq), src(wq, "bca")),
+        body += ["and.b32 %s, %j, 1;", "add.cc.u32 %s, %s, -1;", text(p, reg("u", wp), src(wp, "abc")),
+                 text(q, reg("v", wq), src(wq, "bca")),
                  "addc.u64 %f, 0, 0;"]
         body += ["cvt.u64.u32 %u64, %u32;"] * (wp == 32) + ["cvt.u64.u32 %v64, %v32;"] * (wq == 32)
         body += ["mad.lo.u64 %%d, %%u64, %d, %%v64;" % SCALE, "mad.lo.u64 %%d, %%d, %d, %%f;" % SCALE]
@@ -87,12 +88,17 @@ def wide(f):
     rows = [(a, b) for a in e for b in rng.sample(e, 6)]
     split = "mov.b64 {%x0, %x1}, %a;\nmov.b64 {%y0, %y1}, %b;\n"
     regs = ".reg .b32 %x0, %x1, %y0, %y1, %z0, %z1, %z2;"
-    f.case("add.cc.u32 %z0, %x0, %y0;\naddc.u32 %z1, %x1, %y1;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows, [a + b for a, b in rows], split, regs)
-    f.case("sub.cc.u32 %z0, %x0, %y0;\nsubc.u32 %z1, %x1, %y1;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows, [a - b for a, b in rows], split, regs)
-    f.case("add.cc.u32 %z0, %x0, %y0;\naddc.cc.u32 %z1, %x1, %y1;\naddc.u32 %z2, 0, 0;\nmov.b64 %d, {%z1, %z2};", "u64", ["u64"] * 2, rows,
+    f.case("add.cc.u32 %z0, %x0, %y0;\naddc.u32 %z1, %x1, %y1;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows,
+           [a + b for a, b in rows], split, regs)
+    f.case("sub.cc.u32 %z0, %x0, %y0;\nsubc.u32 %z1, %x1, %y1;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows,
+           [a - b for a, b in rows], split, regs)
+    f.case("add.cc.u32 %z0, %x0, %y0;\naddc.cc.u32 %z1, %x1, %y1;\naddc.u32 %z2, 0, 0;\nmov.b64 %d, {%z1, %z2};", "u64",
+           ["u64"] * 2, rows,
            [a + b >> 32 for a, b in rows], split, regs)
-    f.case("mul.lo.u32 %z0, %x0, %y0;\nmul.hi.u32 %z1, %x0, %y0;\nmad.lo.cc.u32 %z1, %x0, %y1, %z1;\nmadc.hi.u32 %z2, %x0, %y1, 0;\n"
-           "mad.lo.cc.u32 %z1, %x1, %y0, %z1;\nmadc.hi.u32 %z2, %x1, %y0, %z2;\nmov.b64 %d, {%z0, %z1};", "u64", ["u64"] * 2, rows,
+    f.case("mul.lo.u32 %z0, %x0, %y0;\nmul.hi.u32 %z1, %x0, %y0;\nmad.lo.cc.u32 %z1, %x0, %y1, %z1;\nmadc.hi.u32 %z2, "
+           "%x0, %y1, 0;\n"
+           "mad.lo.cc.u32 %z1, %x1, %y0, %z1;\nmadc.hi.u32 %z2, %x1, %y0, %z2;\nmov.b64 %d, {%z0, %z1};", "u64",
+           ["u64"] * 2, rows,
            [a * b for a, b in rows], split, regs)
 
 

@@ -1,6 +1,8 @@
-"""Writes files of RUN cases (see ../run.c): one entry and one case per form, one lane per row of operands; and draws operands.
+"""Writes files of RUN cases (see ../run.c): one entry and one case per form, one lane per row of operands; and draws
+operands.
 
-What there is to write comes from the table ../forms.txt: see table(). Each script here writes one file: `python3 floats.py FILE`.
+What there is to write comes from the table ../forms.txt: see table(). Each script here writes one file: `python3
+floats.py FILE`.
 """
 import os
 import random
@@ -19,7 +21,8 @@ TYPE = re.compile(r"(?:[busf]|bf|tf|u?e\dm)\d+(?:x\d)?$|pred$")
 
 
 class Form:
-    """A form of the table. .op: mnemonic; .mods: modifiers; .types; .text: as PTX has it; .shape: kinds of operands, "" any"""
+    """A form of the table. .op: mnemonic; .mods: modifiers; .types; .text: as PTX has it; .shape: kinds of operands, ""
+    any"""
 
     def __init__(self, head, shape, op):
         words = head[len(op) + 1:].split(".") if len(head) > len(op) else []
@@ -86,7 +89,8 @@ def halves(t):
 
 
 def width(t):
-    return int("".join(c for c in t if c.isdigit())[-2:]) if t not in ("u8", "s8", "b8", "f16x2", "bf16x2", "pred") else (
+    return int("".join(c for c in t if c.isdigit())[-2:]) if t not in ("u8", "s8", "b8", "f16x2", "bf16x2",
+        "pred") else (
         {"u8": 8, "s8": 8, "b8": 8, "f16x2": 32, "bf16x2": 32}[t])
 
 
@@ -103,14 +107,18 @@ class File:
         self.head.append("// RUN %s grid=%d block=32" % (entry, (n + 31) // 32))
         for k, t in enumerate(tin):
             vals = [r[k] for r in rows] + [0] * (-n % 32)
-            self.head.append("// BUF %s u%d %s" % (names[k], width(t), " ".join("%#x" % (v & ((1 << width(t)) - 1)) for v in vals)))
+            self.head.append("// BUF %s u%d %s" % (names[k], width(t),
+                                                   " ".join("%#x" % (v & ((1 << width(t)) - 1)) for v in vals)))
         self.head.append("// BUF d u%d 0*%d" % (width(din), n))
         self.head.append("// ARG u32 %d" % n)
-        self.head.append("// OUT d %s %s" % ("%s ~%s" % (din, tol) if tol else "u%d" % width(din), " ".join("%#x" % (v & ((1 << width(din)) - 1)) for v in want)))
-        b = [".visible .entry %s(%s .param .u64 d, .param .u32 n)" % (entry, "".join(".param .u64 %s, " % c for c in names)), "{",
+        self.head.append("// OUT d %s %s" % ("%s ~%s" % (din, tol) if tol else "u%d" % width(din),
+                                             " ".join("%#x" % (v & ((1 << width(din)) - 1)) for v in want)))
+        b = [".visible .entry %s(%s .param .u64 d, .param .u32 n)"
+             % (entry, "".join(".param .u64 %s, " % c for c in names)), "{",
              "    .reg .b64 %p, %q, %w; .reg .b32 %i, %j, %n, %z; .reg .pred %out, %x, %y; " + regs]
         b += ["    .reg .%s %%%s;" % (REG[width(t)], c) for c, t in list(zip(names, tin)) + [("d", din)]]
-        b += ["    mov.u32 %i, %ctaid.x;", "    mov.u32 %j, %tid.x;", "    mad.lo.u32 %i, %i, 32, %j;", "    ld.param.u32 %n, [n];",
+        b += ["    mov.u32 %i, %ctaid.x;", "    mov.u32 %j, %tid.x;", "    mad.lo.u32 %i, %i, 32, %j;",
+              "    ld.param.u32 %n, [n];",
               "    setp.ge.u32 %out, %i, %n;", "    @%out bra END;"]
         for c, t in zip(names, tin):
             b += ["    ld.param.u64 %%p, [%s];" % c, "    mad.wide.u32 %%p, %%i, %d, %%p;" % (width(t) // 8),
@@ -122,13 +130,15 @@ class File:
 
     def write(self, path):
         with open(path, "w") as f:
-            f.write("// Made by tests/ptx/gen/%s.py.\n" % self.name + "\n".join(self.head) + "\n.version 9.0\n.target %s\n.address_size 64\n\n" % self.target)
+            f.write("// Made by tests/ptx/gen/%s.py.\n" % self.name + "\n".join(self.head)
+                    + "\n.version 9.0\n.target %s\n.address_size 64\n\n" % self.target)
             f.write("\n\n".join(self.body) + "\n")
 
 
 def ints(w):
     m = (1 << w) - 1
-    return sorted({0, 1, 2, 3, 7, 31, 32, 33, 100, m, m - 1, m >> 1, (m >> 1) + 1, (m >> 1) + 2, 0x5555555555555555 & m, 0xFFFF0000 & m, 0x80 & m,
+    return sorted({0, 1, 2, 3, 7, 31, 32, 33, 100, m, m - 1, m >> 1, (m >> 1) + 1, (m >> 1) + 2, 0x5555555555555555 & m,
+                   0xFFFF0000 & m, 0x80 & m,
                    rng.getrandbits(w), rng.getrandbits(w)})
 
 
@@ -146,7 +156,8 @@ def warp_case(f, body, args, outs, note, shared=0):
         f.head.append("// OUT %s u%d %s" % (name, w, hexes(w, v)))
     names = [x[0] for x in args] + [x[0] for x in outs]
     b = ["// " + note, ".visible .entry %s(%s)" % (entry, ", ".join(".param .u64 %s" % n for n in names)), "{",
-         "    .reg .b64 %p, %l; .reg .b32 %i, %x, %y, %z, %a<32>, %b<32>, %c<32>, %d<32>; .reg .b64 %A<8>, %B<8>, %C<8>, %D<8>;"]
+         "    .reg .b64 %p, %l; .reg .b32 %i, %x, %y, %z, %a<32>, %b<32>, %c<32>, %d<32>; .reg .b64 %A<8>, %B<8>, "
+         "%C<8>, %D<8>;"]
     if shared:
         b.append("    .shared .align 16 .b8 s[%d];" % shared)
     b += ["    mov.u32 %i, %tid.x;"] + ["    " + x for x in body] + ["    ret;", "}"]
@@ -158,7 +169,8 @@ def move_regs(op, name, reg, n, w):
     out = ["ld.param.u64 %%p, [%s];" % name, "mad.wide.u32 %%p, %%i, %d, %%p;" % (w // 8)]
     for r in range(n):
         at = "[%%p+%d]" % (r * 32 * w // 8)
-        out.append("ld.global.b%d %%%s%d, %s;" % (w, reg, r, at) if op == "ld" else "st.global.b%d %s, %%%s%d;" % (w, at, reg, r))
+        out.append("ld.global.b%d %%%s%d, %s;" % (w, reg, r, at) if op == "ld" else "st.global.b%d %s, %%%s%d;"
+                   % (w, at, reg, r))
     return out
 
 

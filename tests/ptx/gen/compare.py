@@ -1,4 +1,5 @@
-"""Comparisons and selections: setp with and without a second destination and a boolean, set, selp, slct; predicates; redux of f32."""
+"""Comparisons and selections: setp with and without a second destination and a boolean, set, selp, slct; predicates;
+redux of f32."""
 from casefile import File, floats, halves, ints, main, rng, table, width
 from exact import EDGE, NAN, decode, flush, minmax, signed
 
@@ -43,7 +44,8 @@ def operands(t, n):
 
 
 def cmp_of(form):
-    return next(m for m in form.mods if m in ORDERED or m in UNSIGNED or m in ("num", "nan") or m[:2] in ORDERED and m[2:] == "u")
+    return next(m for m in form.mods if m in ORDERED or m in UNSIGNED or m in ("num", "nan") or m[:2] in ORDERED
+                and m[2:] == "u")
 
 
 def reg(t):
@@ -80,7 +82,8 @@ def setp_cases(f, want_second):
             third_text, setup = ", %s%s" % ("!" * no, who), "and.b32 %%z, %%j, 1;\nsetp.ne.u32 %s, %%z, 0;\n" % who
         dst = "%x|%y" if want_second else "%x"
         read = "\nselp.b32 %d, 1, 0, %x;" + ("\n@%y add.u32 %d, %d, 2;" if want_second else "")
-        f.case("%s %s, %%a, %%b%s;%s" % (form.text, dst, third_text, read), "u32", [reg(t)] * 2, rows, want, setup=setup)
+        f.case("%s %s, %%a, %%b%s;%s" % (form.text, dst, third_text, read), "u32", [reg(t)] * 2, rows, want,
+               setup=setup)
 
 
 def set_cases(f):
@@ -92,13 +95,15 @@ def set_cases(f):
         third = [(k & 1) ^ no for k in range(len(rows))]
         if h:
             k = ONE[halves(to)] if halves(to) else 0xFFFF
-            bits = [[fn(compared(name, a >> s & 0xFFFF, b >> s & 0xFFFF, h, form.ftz), c) for s in (0, 16)] for (a, b), c in zip(rows, third)]
+            bits = [[fn(compared(name, a >> s & 0xFFFF, b >> s & 0xFFFF, h, form.ftz), c) for s in (0, 16)]
+                    for (a, b), c in zip(rows, third)]
             want = [k * p | k * q << 16 for p, q in bits]
         else:
             k = ONE.get(to, (1 << width(to)) - 1)
             want = [k * fn(compared(name, a, b, t, form.ftz), c) for (a, b), c in zip(rows, third)]
         setup = "and.b32 %z, %j, 1;\nsetp.ne.u32 %x, %z, 0;\n" if op else ""
-        f.case("%s %%d, %%a, %%b%s;" % (form.text, ", %s%%x" % ("!" * no) if op else ""), reg(to), [reg(t)] * 2, rows, want, setup=setup)
+        f.case("%s %%d, %%a, %%b%s;" % (form.text, ", %s%%x" % ("!" * no) if op else ""), reg(to), [reg(t)] * 2, rows,
+               want, setup=setup)
 
 
 def choices(f):
@@ -106,7 +111,8 @@ def choices(f):
         u, e = "u%d" % width(form.t), ints(width(form.t))
         rows = [(rng.choice(e), rng.choice(e), rng.choice((0, 1))) for _ in range(64)]
         for no in (0, 1):
-            f.case("setp.ne.u32 %%x, %%c, 0;\n%s %%d, %%a, %%b, %s%%x;" % (form.text, "!" * no), u, [u, u, "u32"], rows, [a if c != no else b for a, b, c in rows])
+            f.case("setp.ne.u32 %%x, %%c, 0;\n%s %%d, %%a, %%b, %s%%x;" % (form.text, "!" * no), u, [u, u, "u32"], rows,
+                   [a if c != no else b for a, b, c in rows])
     for form in table("slct"):
         u, e = "u%d" % width(form.t), ints(width(form.t))
         sign = (0, 1, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF) if form.types[1] == "s32" else EDGE["f32"]
@@ -119,8 +125,10 @@ def choices(f):
             return x is not None and x >= 0
         f.case("%s %%d, %%a, %%b, %%c;" % form.text, u, [u, u, "u32"], rows, [a if first(c) else b for a, b, c in rows])
     rows = [(p,) for p in range(16)]
-    f.case("setp.ge.u32 %x, %a, 8;\nand.b32 %j, %a, 4;\nsetp.ne.u32 %y, %j, 0;\nxor.pred %out, %x, %y;\nand.pred %x, %out, %y;\n"
-           "or.pred %y, %x, %out;\nnot.pred %out, %y;\nmov.pred %x, %out;\nselp.b32 %d, 1, 0, %x;", "u32", ["u32"], rows,
+    f.case("setp.ge.u32 %x, %a, 8;\nand.b32 %j, %a, 4;\nsetp.ne.u32 %y, %j, 0;\nxor.pred %out, %x, %y;\nand.pred %x, "
+           "%out, %y;\n"
+           "or.pred %y, %x, %out;\nnot.pred %out, %y;\nmov.pred %x, %out;\nselp.b32 %d, 1, 0, %x;", "u32", ["u32"],
+           rows,
            [1 - int((p >= 8) != bool(p & 4)) for p, in rows])
 
 
@@ -129,13 +137,15 @@ def redux(f):
         if form.t != "f32":
             continue
         for kind in range(4):
-            v = [rng.choice(EDGE["f32"]) for _ in range(32)] if kind == 0 else [0x7FC00001] * 32 if kind == 1 else [x for x in floats("f32", 200) if decode(x, "f32")[0] != "nan"][:32]
+            v = [rng.choice(EDGE["f32"]) for _ in range(32)] if kind == 0 else [0x7FC00001] * 32 if kind == 1 else [x
+                for x in floats("f32", 200) if decode(x, "f32")[0] != "nan"][:32]
             if kind == 3:
                 v[rng.randrange(32)] = 0xFFC12345
             r = None
             for x in v:
                 x = x & 0x7FFFFFFF if "abs" in form.mods else x
-                r = (NAN["f32"] if decode(x, "f32")[0] == "nan" else x) if r is None else minmax(r, x, "f32", "max" in form.mods, "NaN" in form.mods)
+                r = (NAN["f32"] if decode(x, "f32")[0] == "nan" else x) if r is None else minmax(r, x, "f32",
+                    "max" in form.mods, "NaN" in form.mods)
             f.case("%s %%d, %%a, -1;" % form.text, "u32", ["u32"], [(x,) for x in v], [r] * 32)
 
 

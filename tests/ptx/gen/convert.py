@@ -65,12 +65,16 @@ def rows_of(a, pool={}):
     if a not in pool:
         if is_float(a):
             pool[a] = EDGE[a] + floats(a, 40)
-            for k in (F(1, 2), F(3, 2), F(5, 2), F(7, 2), F(127), F(128), F(255, 2), F(511, 2), F(255), F(256), F(129), F(32767), F(65535), F(65535, 2), F(99, 10), F(1, 3),
-                      F(2) ** 31, F(2) ** 31 - F(1, 2), F(2) ** 32, F(2) ** 63, F(2) ** 64, F(65504), F(65519), F(65520)):
+            for k in (F(1, 2), F(3, 2), F(5, 2), F(7, 2), F(127), F(128), F(255, 2), F(511, 2), F(255), F(256), F(129),
+                      F(32767), F(65535), F(65535, 2), F(99, 10), F(1, 3),
+                      F(2) ** 31, F(2) ** 31 - F(1, 2), F(2) ** 32, F(2) ** 63, F(2) ** 64, F(65504), F(65519),
+                      F(65520)):
                 pool[a] += [encode(num(k), a), encode(num(-k), a)]
         else:
             w = width(a)
-            pool[a] = [v & ((1 << max(w, 16)) - 1) for v in ints(max(w, 16)) + ints(w) + [(1 << k) + j for k in (7, 8, 10, 11, 15, 16, 23, 24, 31, 32, 52, 53, 62, 63) for j in (-1, 0, 1)]]
+            pool[a] = [v & ((1 << max(w, 16)) - 1) for v in ints(max(w, 16)) + ints(w)
+                       + [(1 << k) + j for k in (7, 8, 10, 11, 15, 16, 23, 24, 31, 32, 52, 53, 62, 63)
+                          for j in (-1, 0, 1)]]
     return [(v,) for v in pool[a]]
 
 
@@ -85,15 +89,19 @@ def plain(f):
         f.case("%s %%d, %%a;" % form.text, tout, [tin], rows, [converted(v, form, a, d) for v, in rows])
         if not is_float(d) and width(d) < 64 and a != "bf16" and rng.random() < 0.5:  # into a wider register
             wide = rng.choice([w for w in (32, 64) if w > width(d)])
-            f.case("%s %%d, %%a;" % form.text, "u%d" % wide, [tin], rows, [widen(converted(v, form, a, d), d) for v, in rows])
-        if not is_float(a) and width(a) < 64 and d != "bf16" and rng.random() < 0.5:  # out of a wider register, whose upper bits do not count
+            f.case("%s %%d, %%a;" % form.text, "u%d" % wide, [tin], rows,
+                   [widen(converted(v, form, a, d), d) for v, in rows])
+        # out of a wider register, whose upper bits do not count
+        if not is_float(a) and width(a) < 64 and d != "bf16" and rng.random() < 0.5:
             wide = rng.choice([w for w in (32, 64) if w > width(a)])
             rows = [(v & ((1 << width(a)) - 1) | rng.getrandbits(wide - width(a)) << width(a),) for v, in rows]
             f.case("%s %%d, %%a;" % form.text, tout, ["u%d" % wide], rows, [converted(v, form, a, d) for v, in rows])
 
 
 def packs(f):
-    rows = pairs("f32") + [(encode(num(k), "f32"), encode(num(-k), "f32")) for k in (F(65504), F(65519), F(65520), F(2) ** 127 * F(511, 256), F(2) ** -24, F(2) ** -25, F(2) ** -134)]
+    rows = pairs("f32") + [(encode(num(k), "f32"), encode(num(-k), "f32"))
+                           for k in (F(65504), F(65519), F(65520), F(2) ** 127 * F(511, 256), F(2) ** -24, F(2) ** -25,
+                                     F(2) ** -134)]
     for form in table("cvt"):
         h = halves(form.t)
         if h and form.types[1] == "f32" and form.shape == "3":

@@ -6,8 +6,10 @@ from fractions import Fraction as F
 from casefile import File, floats, halves, main, pairs, rng, table, triples, width
 from exact import EDGE, NAN, add, decode, div, encode, finish, flush, minmax, mul, neg, num, sqrt
 
-TESTP = {"finite": lambda x, b, t: x[0] == "num", "infinite": lambda x, b, t: x[0] == "inf", "number": lambda x, b, t: x[0] != "nan",
-         "notanumber": lambda x, b, t: x[0] == "nan", "normal": lambda x, b, t: x[0] == "num" and flush(b, t) == b and x[2] != 0,
+TESTP = {"finite": lambda x, b, t: x[0] == "num", "infinite": lambda x, b, t: x[0] == "inf", "number": lambda x, b,
+         t: x[0] != "nan",
+         "notanumber": lambda x, b, t: x[0] == "nan", "normal": lambda x, b, t: x[0] == "num" and flush(b, t) == b
+         and x[2] != 0,
          "subnormal": lambda x, b, t: x[0] == "num" and flush(b, t) != b}
 
 
@@ -17,7 +19,8 @@ def exactly(op, v, mode):
         return add(v[0], neg(v[1]) if op == "sub" else v[1], mode)
     if op in ("mad", "fma"):
         return add(mul(v[0], v[1]), v[2], mode)
-    return {"mul": lambda: mul(*v), "div": lambda: div(*v), "rcp": lambda: div(num(F(1)), v[0]), "sqrt": lambda: sqrt(v[0])}[op]()
+    return {"mul": lambda: mul(*v), "div": lambda: div(*v), "rcp": lambda: div(num(F(1)), v[0]),
+            "sqrt": lambda: sqrt(v[0])}[op]()
 
 
 def extreme(form, v, t):
@@ -51,13 +54,15 @@ def mixed(f, form):
     h, n = form.types[1], 3 if form.op == "fma" else 2
     a, c, mode = EDGE[h] + floats(h, 30), EDGE["f32"] + floats("f32", 60), form.mode or "rn"
     rows = [tuple(rng.choice(a) for _ in range(n - 1)) + (rng.choice(c),) for _ in range(200)]
-    want = [finish(encode(exactly(form.op, [decode(x, h) for x in r[:-1]] + [decode(r[-1], "f32")], mode), "f32", mode), "f32", False, form.sat) for r in rows]
+    want = [finish(encode(exactly(form.op, [decode(x, h) for x in r[:-1]] + [decode(r[-1], "f32")], mode), "f32", mode),
+                   "f32", False, form.sat) for r in rows]
     f.case("%s %%d, %s;" % (form.text, ", ".join(["%a", "%b", "%c"][:n])), "f32", [h] * (n - 1) + ["f32"], rows, want)
 
 
 def make():
     f = File("floats", "sm_100a")
-    for form in table("add", "sub", "mul", "mad", "fma", "div", "rcp", "sqrt", "abs", "neg", "min", "max", "copysign", "testp"):
+    for form in table("add", "sub", "mul", "mad", "fma", "div", "rcp", "sqrt", "abs", "neg", "min", "max", "copysign",
+                      "testp"):
         t = form.t
         if t[0] in "us" or t == "f32x2" or "approx" in form.mods or "full" in form.mods or "oob" in form.mods:
             continue  # other scripts have these
@@ -70,7 +75,8 @@ def make():
         if len(form.types) > 1:
             mixed(f, form)
             continue
-        n = {"mad": 3, "fma": 3, "rcp": 1, "sqrt": 1, "abs": 1, "neg": 1}.get(form.op, int(form.shape or 3) - 1 if form.op in ("min", "max") else 2)
+        n = {"mad": 3, "fma": 3, "rcp": 1, "sqrt": 1, "abs": 1, "neg": 1}.get(form.op,
+            int(form.shape or 3) - 1 if form.op in ("min", "max") else 2)
         draw = lambda: [(v,) for v in EDGE[e] + floats(e, 60)] if n == 1 else pairs(e) if n == 2 else triples(e)
         rows = draw()
         if form.op in ("abs", "neg"):  # which NaN they make of one is left open
@@ -89,7 +95,8 @@ def make():
             inf, w = EDGE[e][[decode(v, e)[0] for v in EDGE[e]].index("inf")], width(e)
             clear = "and.b%d %%d, %%d, %d;\n" % (w, (1 << (w - 1)) - 1) if not h else "and.b32 %d, %d, 0x7FFF;\n"
             size = "u32" if h else "u%d" % w
-            f.case("%s %%d, %%a;\n%ssetp.gt.%s %%x, %%d, %d;\nselp.b%d %%d, 1, 0, %%x;" % (form.text, clear, size, inf, width(size)), size, [k], rows, [1] * len(rows))
+            f.case("%s %%d, %%a;\n%ssetp.gt.%s %%x, %%d, %d;\nselp.b%d %%d, 1, 0, %%x;"
+                   % (form.text, clear, size, inf, width(size)), size, [k], rows, [1] * len(rows))
     return f
 
 

@@ -2,8 +2,9 @@
 
     forms.py FORMS OPS.DEF RUN-PTX FILES…      runs the cases and asks the runner which forms they have
 
-Errors: a form of the table that no case runs; a form that a case runs and the table does not have; an instruction of ops.def without a line;
-an `unrun` or `open` line that no longer holds. "Runs" means: stands, reachable, in a function that an entry uses whose case passed.
+Errors: a form of the table that no case runs; a form that a case runs and the table does not have; an instruction of
+ops.def without a line; an `unrun` or `open` line that no longer holds. "Runs" means: stands, reachable, in a function
+that an entry uses whose case passed.
 """
 import itertools
 import os
@@ -20,13 +21,15 @@ class Line:
         head, _, shape = text.partition(" /")
         self.text, self.shapes = text, [s for s in shape.strip().split(",") if s]
         while "$" in head:  # `.$set` inside brackets: the dot holds for each word
-            head = re.sub(r"([\[(][^\])]*?)\.\$(\w+)", lambda m: m[1] + "|".join("." + w for w in sets[m[2]].split("|")), head)
+            head = re.sub(r"([\[(][^\])]*?)\.\$(\w+)",
+                          lambda m: m[1] + "|".join("." + w for w in sets[m[2]].split("|")), head)
             head = re.sub(r"([\[(][^\])]*?)\$(\w+)", lambda m: m[1] + sets[m[2]], head)
             head = re.sub(r"^([^\[(]*|.*[\])][^\[(]*)\$(\w+)", lambda m: m[1] + "(" + sets[m[2]] + ")", head)
         self.groups = []  # alternatives, "" where there may be none
         for m in re.finditer(r"\[([^\]]*)\]|\(([^)]*)\)|([^\[(]+)", head):
             self.groups.append([m[3]] if m[3] else [""] + m[1].split("|") if m[1] else m[2].split("|"))
-        self.regex = re.compile("".join("(%s)" % "|".join(re.escape(a) for a in sorted(g, key=len, reverse=True)) for g in self.groups) + r"$")
+        self.regex = re.compile("".join("(%s)" % "|".join(re.escape(a) for a in sorted(g, key=len, reverse=True))
+                                        for g in self.groups) + r"$")
 
     def heads(self):
         return ["".join(x) for x in itertools.product(*self.groups)]
@@ -37,7 +40,8 @@ class Line:
 
     def pairs(self):
         n = len(self.groups)
-        return {(i, a, j, b) for i in range(n) for j in range(i + 1, n) for a in self.groups[i] for b in self.groups[j]} or {
+        return {(i, a, j, b) for i in range(n) for j in range(i + 1, n) for a in self.groups[i]
+                for b in self.groups[j]} or {
             (i, a, i, a) for i in range(n) for a in self.groups[i]}
 
     def pairs_of(self, head):
@@ -78,7 +82,8 @@ def read(path):
         if m:
             sets[m[1]] = m[2]
         elif text:
-            kind, _, rest = text.partition(" ") if text.startswith(("pairs ", "open ", "unrun ", "may ")) else ("all", "", text)
+            kind, _, rest = text.partition(" ") if text.startswith(("pairs ", "open ", "unrun ", "may ")) else ("all",
+                "", text)
             rest, why = (rest.split(": ", 1) + [""])[:2] if kind in ("open", "unrun") else (rest, "")
             if kind in ("open", "unrun") and not why:
                 sys.exit("%s:%d: without a reason" % (path, number))
@@ -116,14 +121,16 @@ def check(path, ops, ran):
             pass
         elif x.kind == "unrun":
             for h, s in x.wanted():
-                if any(fits(s, y) for y in heads.get(h, ())) or (h == row and any(row_of(y, names) == row for y in heads)):
+                if any(fits(s, y) for y in heads.get(h, ())) or (h == row
+                                                                 and any(row_of(y, names) == row for y in heads)):
                     errors.append((x, "a case runs %s%s: the line must go" % (h, " /" + s if s else "")))
         elif x.kind == "pairs":
             left = x.pairs()
             for h in heads:
                 left -= x.pairs_of(h)
             for i, a, j, b in sorted(left):
-                errors.append((x, "no case has %s together with %s in %s" % (a or "nothing in place %d" % i, b or "nothing in place %d" % j, x.text.split("[")[0].split("(")[0])))
+                errors.append((x, "no case has %s together with %s in %s" % (a or "nothing in place %d" % i,
+                    b or "nothing in place %d" % j, x.text.split("[")[0].split("(")[0])))
         else:
             for h, s in x.wanted():
                 if not any(fits(s, y) for y in heads.get(h, ())):
@@ -162,12 +169,16 @@ def self_test():
     assert errors("t = u32\nadd[.sat].$t" + rest, both) == []
     assert errors("add[.sat].u32" + rest, have + [("add.u32", "rrr")]) == ["no case runs add.sat.u32"]
     assert errors("add.u32" + rest, both) == ["a case runs add.sat.u32 /rrr, which no line allows"]
-    assert errors("add[.sat].u32" + rest, [x for x in both if x[0] != "cvt.u8"] + [("cvt.u8", "rr")]) == ["no case runs cvt.u8 /ri"]
+    assert errors("add[.sat].u32" + rest, [x for x in both if x[0] != "cvt.u8"]
+                  + [("cvt.u8", "rr")]) == ["no case runs cvt.u8 /ri"]
     assert errors("add[.sat].u32" + rest, both[1:]) == ["no case runs sub.x"]
     assert errors("add[.sat].u32" + rest, both + [("zip", "rr")]) == ["a case runs zip: the line must go"]
     assert errors("add[.sat].u32" + rest.replace("unrun zip: w", ""), both) == ["no line for zip"]
-    assert errors("pairs add[.sat](.a|.b)[.v2].u32" + rest, have + [("add.a.u32", ""), ("add.sat.b.u32", ""), ("add.b.v2.u32", ""), ("add.sat.a.v2.u32", "")]) == []
-    assert len(errors("pairs add[.sat](.a|.b)[.v2].u32" + rest, have + [("add.a.u32", ""), ("add.sat.b.u32", ""), ("add.b.v2.u32", "")])) == 3
+    assert errors("pairs add[.sat](.a|.b)[.v2].u32" + rest,
+                  have + [("add.a.u32", ""), ("add.sat.b.u32", ""), ("add.b.v2.u32", ""),
+                          ("add.sat.a.v2.u32", "")]) == []
+    assert len(errors("pairs add[.sat](.a|.b)[.v2].u32" + rest,
+                      have + [("add.a.u32", ""), ("add.sat.b.u32", ""), ("add.b.v2.u32", "")])) == 3
     shutil.rmtree(folder)
 
 
@@ -182,7 +193,8 @@ def main():
     errors, n, pairs = check(table, ops, ran)
     for x, text in errors:
         print("%s:%d: %s" % (table, x.number, text) if x else text)
-    print("%d forms run; the table has %d, and %d products covered by pairs; %d errors" % (len({h for h, _ in ran}), n, pairs, len(errors)))
+    print("%d forms run; the table has %d, and %d products covered by pairs; %d errors"
+          % (len({h for h, _ in ran}), n, pairs, len(errors)))
     sys.exit(bool(errors))
 
 

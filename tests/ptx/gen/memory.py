@@ -1,6 +1,8 @@
-"""ld, ldu and st: every space with every type and vector, order and scope, and what they ask of caches; mov in all its shapes.
+"""ld, ldu and st: every space with every type and vector, order and scope, and what they ask of caches; mov in all its
+shapes.
 
-A lane has 32 bytes of its own. A load puts its registers, 64 bits each, into d; a store goes over bytes 0xEE, which are then copied to d.
+A lane has 32 bytes of its own. A load puts its registers, 64 bits each, into d; a store goes over bytes 0xEE, which are
+then copied to d.
 """
 from casefile import File, main, rng, table, width
 
@@ -25,9 +27,11 @@ def entry(f, note, buffers, regs, body, outs):
     for b, v in buffers:
         f.head.append("// BUF %s u64 %s" % (b, "0xEEEEEEEEEEEEEEEE*%d" % v if isinstance(v, int) else hexes(v)))
     f.head += ["// OUT %s %s %s" % (b, t, hexes(v)) for b, t, v in outs]
-    f.body.append("\n".join(["// " + note, ".visible .entry %s(%s)" % (name, ", ".join(".param .u64 %s" % b for b, _ in buffers)), "{",
+    f.body.append("\n".join(["// " + note, ".visible .entry %s(%s)"
+                             % (name, ", ".join(".param .u64 %s" % b for b, _ in buffers)), "{",
                              "    .reg .b64 %p, %q, %g, %pol; .reg .b32 %i, %x<8>; " + regs,
-                             "    .shared .align 32 .b8 sh[1024]; .local .align 32 .b8 lo[32];", "    mov.u32 %i, %tid.x;"] +
+                             "    .shared .align 32 .b8 sh[1024]; .local .align 32 .b8 lo[32];",
+                             "    mov.u32 %i, %tid.x;"] +
                             ["    " + x for x in body] + ["    ret;", "}"]))
 
 
@@ -35,7 +39,8 @@ def slot(space, how):
     """code that leaves the address of the lane's bytes in %g; how: the space is named, or the address is generic"""
     if space == "global":
         return ["ld.param.u64 %g, [a];", "mad.wide.u32 %%g, %%i, %d, %%g;" % SLOT]
-    code = ["mov.u64 %g, lo;"] if space == "local" else ["mov.u64 %%g, %s;" % ("sh" if space == "shared" else "co"), "mad.wide.u32 %%g, %%i, %d, %%g;" % SLOT]
+    code = ["mov.u64 %g, lo;"] if space == "local" else ["mov.u64 %%g, %s;" % ("sh" if space == "shared" else "co"),
+                                                         "mad.wide.u32 %%g, %%i, %d, %%g;" % SLOT]
     return code + ([] if how else ["cvta.%s.u64 %%g, %%g;" % space])
 
 
@@ -44,9 +49,11 @@ def fill(space):
     if space in ("global", "const"):
         return []
     at = "[%%q+%d]" if space == "shared" else "[lo+%d]"
-    code = ["ld.param.u64 %p, [a];", "mad.wide.u32 %%p, %%i, %d, %%p;" % SLOT] + (["mov.u64 %q, sh;", "mad.wide.u32 %%q, %%i, %d, %%q;" % SLOT] if space == "shared" else [])
+    code = ["ld.param.u64 %p, [a];", "mad.wide.u32 %%p, %%i, %d, %%p;"
+            % SLOT] + (["mov.u64 %q, sh;", "mad.wide.u32 %%q, %%i, %d, %%q;" % SLOT] if space == "shared" else [])
     for k in (0, 16):
-        code += ["ld.global.v4.b32 {%%x0, %%x1, %%x2, %%x3}, [%%p+%d];" % k, "st.%s.v4.b32 %s, {%%x0, %%x1, %%x2, %%x3};" % (space, at % k)]
+        code += ["ld.global.v4.b32 {%%x0, %%x1, %%x2, %%x3}, [%%p+%d];" % k,
+                 "st.%s.v4.b32 %s, {%%x0, %%x1, %%x2, %%x3};" % (space, at % k)]
     return code
 
 
@@ -54,7 +61,8 @@ def parts(form):
     named = next((m for m in form.mods if m in SPACES), None)
     vec = next((int(m[1]) for m in form.mods if m in ("v2", "v4", "v8")), 1)
     writes = form.op == "st"
-    space = named or rng.choice(("global", "shared", "local") if writes or "acquire" not in form.mods else ("global", "shared"))
+    space = named or rng.choice(("global", "shared", "local") if writes or "acquire" not in form.mods
+                                else ("global", "shared"))
     if any(m in ("relaxed", "acquire", "release", "mmio", "cg") for m in form.mods) and space == "local":
         space = "global"
     if "mmio" in form.mods:
@@ -76,7 +84,8 @@ def register(t, load):
     if t[0] == "f":
         return t
     w = max(width(t), 16)
-    return "b%d" % (rng.choice([x for x in (16, 32, 64) if x >= w]) if load else rng.choice([x for x in (16, 32, 64) if x >= w]))
+    return "b%d" % (rng.choice([x for x in (16, 32, 64) if x >= w]) if load
+                    else rng.choice([x for x in (16, 32, 64) if x >= w]))
 
 
 def loads(f):
@@ -90,17 +99,20 @@ def loads(f):
         pre, pol = policy(form)
         names = ["%%v%d" % k for k in range(vec)]
         body = fill(space) + pre + slot(space, named) + ["%s %s, [%%g]%s;" % (form.text, braces(names), pol),
-                                                          "ld.param.u64 %p, [d];", "mad.wide.u32 %%p, %%i, %d, %%p;" % (8 * vec)]
+                                                          "ld.param.u64 %p, [d];",
+                                                         "mad.wide.u32 %%p, %%i, %d, %%p;" % (8 * vec)]
         for k in range(vec):
             size = "b%d" % rw
-            body += ["mov.u64 %q, 0;", "st.global.b64 [%%p+%d], %%q;" % (8 * k), "st.global.%s [%%p+%d], %%v%d;" % (size, 8 * k, k)]
+            body += ["mov.u64 %q, 0;", "st.global.b64 [%%p+%d], %%q;" % (8 * k),
+                     "st.global.%s [%%p+%d], %%v%d;" % (size, 8 * k, k)]
         want = []
         for lane in range(32):
             for v in words(DATA[lane * SLOT:lane * SLOT + vec * w // 8], w // 8):
                 if t[0] == "s" and v >> (w - 1):
                     v |= ((1 << rw) - 1) & ~((1 << w) - 1)
                 want.append(v)
-        entry(f, form.text, [("a", words(DATA, 8)), ("d", 32 * vec)], ".reg .%s %s;" % (r, ", ".join(names)), body, [("d", "u64", want)])
+        entry(f, form.text, [("a", words(DATA, 8)), ("d", 32 * vec)], ".reg .%s %s;" % (r, ", ".join(names)), body,
+              [("d", "u64", want)])
 
 
 def stores(f):
@@ -113,13 +125,16 @@ def stores(f):
         rw = int(r[1:])
         pre, pol = policy(form)
         names = ["%%v%d" % k for k in range(vec)]
-        values = [rng.choice((0, (1 << 64) - 1, 1 << 63, rng.getrandbits(64), rng.getrandbits(64))) for _ in range(32 * vec)]
-        body = ["ld.param.u64 %p, [v];", "mad.wide.u32 %%p, %%i, %d, %%p;" % (8 * vec)] + ["ld.global.b%d %s, [%%p+%d];" % (rw, n, 8 * k) for k, n in enumerate(names)]
+        values = [rng.choice((0, (1 << 64) - 1, 1 << 63, rng.getrandbits(64), rng.getrandbits(64)))
+                  for _ in range(32 * vec)]
+        body = ["ld.param.u64 %p, [v];", "mad.wide.u32 %%p, %%i, %d, %%p;"
+                % (8 * vec)] + ["ld.global.b%d %s, [%%p+%d];" % (rw, n, 8 * k) for k, n in enumerate(names)]
         body += fill(space) + pre + slot(space, named) + ["%s [%%g], %s%s;" % (form.text, braces(names), pol)]
         if space != "global":
             body += ["ld.param.u64 %p, [a];", "mad.wide.u32 %%p, %%i, %d, %%p;" % SLOT]
             for k in (0, 16):
-                body += ["ld.v4.b32 {%%x0, %%x1, %%x2, %%x3}, [%%g+%d];" % k if not named else "ld.%s.v4.b32 {%%x0, %%x1, %%x2, %%x3}, [%%g+%d];" % (space, k),
+                body += ["ld.v4.b32 {%%x0, %%x1, %%x2, %%x3}, [%%g+%d];" % k if not named
+                         else "ld.%s.v4.b32 {%%x0, %%x1, %%x2, %%x3}, [%%g+%d];" % (space, k),
                          "st.global.v4.b32 [%%p+%d], {%%x0, %%x1, %%x2, %%x3};" % k]
         want = []
         for lane in range(32):
@@ -127,7 +142,8 @@ def stores(f):
             for k in range(vec):
                 b[k * w // 8:(k + 1) * w // 8] = [values[lane * vec + k] >> 8 * j & 255 for j in range(w // 8)]
             want += b
-        entry(f, form.text, [("v", values), ("a", 4 * 32)], ".reg .%s %s;" % (r, ", ".join(names)), body, [("a", "u64", words(want, 8))])
+        entry(f, form.text, [("v", values), ("a", 4 * 32)], ".reg .%s %s;" % (r, ", ".join(names)), body,
+              [("a", "u64", words(want, 8))])
 
 
 def wide(f):
@@ -135,7 +151,8 @@ def wide(f):
     for space in ("global", "shared", "local", "const"):
         for generic in (0, 1):
             ld = "ld.b128" if generic and space != "const" else "ld.%s.b128" % space
-            body = fill(space) + slot(space, not generic or space == "const") + ["%s %%w, [%%g+16];" % ld, "mov.b128 %u, %w;", "mov.b128 {%p, %q}, %u;", "mov.b128 %w, {%q, %p};"]
+            body = fill(space) + slot(space, not generic or space == "const") + ["%s %%w, [%%g+16];" % ld,
+                "mov.b128 %u, %w;", "mov.b128 {%p, %q}, %u;", "mov.b128 %w, {%q, %p};"]
             if space != "const":  # swapped into the other half, and read back
                 st = ld.replace("ld", "st", 1)
                 body += ["%s [%%g], %%w;" % st, "%s %%w, [%%g];" % ld]
@@ -175,7 +192,8 @@ def moves(f):
             regs += ".reg .b8 %s;" % ", ".join(pieces)
             body += ["mov.b%d {%s}, %%v;" % (w, ", ".join(pieces)), "mov.b%d %%u, {%s};" % (w, ", ".join(pieces[::-1]))]
             want = [sum((v >> 8 * k & 255) << 8 * (n - 1 - k) for k in range(n)) for v in values]
-        body += ["ld.param.u64 %p, [d];", "mad.wide.u32 %p, %i, 8, %p;", "mov.u64 %q, 0;", "st.global.b64 [%p], %q;", "st.global.b%d [%%p], %%u;" % w]
+        body += ["ld.param.u64 %p, [d];", "mad.wide.u32 %p, %i, 8, %p;", "mov.u64 %q, 0;", "st.global.b64 [%p], %q;",
+                 "st.global.b%d [%%p], %%u;" % w]
         entry(f, form.text + " " + kinds, [("v", values), ("d", 32)], regs, body, [("d", "u64", want)])
 
 

@@ -1,11 +1,13 @@
-"""Pairs of narrow floats (8, 6, 4 bits, ue8m0) from and to wider ones, f32x2 arithmetic, fma.oob: from the formats of PTX §5.2.3."""
+"""Pairs of narrow floats (8, 6, 4 bits, ue8m0) from and to wider ones, f32x2 arithmetic, fma.oob: from the formats of
+PTX §5.2.3."""
 from fractions import Fraction as F
 
 from casefile import File, floats, main, rng
 from exact import EDGE, add, decode, encode, finish, floor_log2, flush, mul, neg, num
 
 # mantissa bits, exponent bits, bias, width, largest code, code of NaN, infinity
-NARROW = {"e4m3": (3, 4, 7, 8, 0x7E, 0x7F, None), "e5m2": (2, 5, 15, 8, 0x7B, 0x7F, 0x7C), "e2m3": (3, 2, 1, 6, 0x1F, None, None),
+NARROW = {"e4m3": (3, 4, 7, 8, 0x7E, 0x7F, None), "e5m2": (2, 5, 15, 8, 0x7B, 0x7F, 0x7C),
+          "e2m3": (3, 2, 1, 6, 0x1F, None, None),
           "e3m2": (2, 3, 3, 6, 0x1F, None, None), "e2m1": (1, 2, 1, 4, 0x7, None, None)}
 
 
@@ -22,7 +24,8 @@ def value(code, t):
 
 
 def nearest(x, t, relu):
-    """The code of the value closest to x, ties to the even code, by looking at all of them; the largest for what is larger."""
+    """The code of the value closest to x, ties to the even code, by looking at all of them; the largest for what is
+    larger."""
     mb, eb, bias, w, top, nan, inf = NARROW[t]
     if x[0] == "nan":
         return top if nan is None else nan
@@ -77,7 +80,8 @@ def make():
             ys = xs[:]
             rng.shuffle(ys)
             rows = list(zip(xs, ys))
-            want = [nearest(decode(a, "f32"), t_now, relu) << step | nearest(decode(b, "f32"), t_now, relu) for a, b in rows]
+            want = [nearest(decode(a, "f32"), t_now, relu) << step | nearest(decode(b, "f32"), t_now, relu)
+                    for a, b in rows]
             text = "cvt.rn.satfinite%s.%sx2.f32 %%%s, %%a, %%b;" % (r, t_now, "s" if w == 4 else "d")
             regs = " .reg .b8 %s; .reg .b16 %g;"
             if w == 4:  # through a register of 8 bits, as PTX wants it
@@ -88,8 +92,11 @@ def make():
             gs = hs[:]
             rng.shuffle(gs)
             rows = [(a << 16 | b,) for a, b in zip(hs, gs)]
-            want = [nearest(decode(a >> 16, "f16"), t_now, relu) << step | nearest(decode(a & 0xFFFF, "f16"), t_now, relu) for a, in rows]
-            text = "cvt.rn.satfinite%s.%sx2.f16x2 %%%s, %%a;" % (r, t_now, "s" if w == 4 else "d") + ("\ncvt.u16.u8 %d, %s;" if w == 4 else "")
+            want = [nearest(decode(a >> 16, "f16"), t_now, relu) << step | nearest(decode(a & 0xFFFF, "f16"), t_now,
+                relu) for a, in rows]
+            text = "cvt.rn.satfinite%s.%sx2.f16x2 %%%s, %%a;" % (r, t_now,
+                                                                 "s" if w == 4 else "d") + ("\ncvt.u16.u8 %d, %s;"
+                                                                     if w == 4 else "")
             if w == 8:
                 f.case(text, td, ["u32"], rows, want, regs=regs)
             codes = list(range(1 << w))
@@ -102,21 +109,25 @@ def make():
                     h.append(0 if relu and x[0] != "nan" and x[1] else encode(x, "f16"))
                 want.append(h[0] << 16 | h[1])
             if w == 4:
-                f.case("cvt.u8.u16 %%s, %%a;\ncvt.rn%s.f16x2.%sx2 %%d, %%s;" % (r, t_now), "u32", ["u16"], rows, want, regs=regs)
+                f.case("cvt.u8.u16 %%s, %%a;\ncvt.rn%s.f16x2.%sx2 %%d, %%s;" % (r, t_now), "u32", ["u16"], rows, want,
+                       regs=regs)
             else:
                 f.case("cvt.rn%s.f16x2.%sx2 %%d, %%a;" % (r, t_now), "u32", ["u16"], rows, want, regs=regs)
-    powers = [encode(num(s * F(2) ** k * m), "f32") for k in (-149, -130, -127, -126, -1, 0, 1, 100, 127) for m in (F(1), F(3, 2), F(8388609, 8388608)) for s in (1, -1)
+    powers = [encode(num(s * F(2) ** k * m), "f32") for k in (-149, -130, -127, -126, -1, 0, 1, 100, 127)
+              for m in (F(1), F(3, 2), F(8388609, 8388608)) for s in (1, -1)
               if F(2) ** k * m < F(2) ** 128]
     xs = EDGE["f32"] + powers + floats("f32", 40)
     ys = xs[::-1]
     for mode in ("rz", "rp"):
         for sat in (0, 1):
-            f.case("cvt.%s%s.ue8m0x2.f32 %%d, %%a, %%b;" % (mode, ".satfinite" * sat), "u16", ["f32", "f32"], list(zip(xs, ys)),
+            f.case("cvt.%s%s.ue8m0x2.f32 %%d, %%a, %%b;" % (mode, ".satfinite" * sat), "u16", ["f32", "f32"],
+                   list(zip(xs, ys)),
                    [e8(decode(a, "f32"), mode, sat) << 8 | e8(decode(b, "f32"), mode, sat) for a, b in zip(xs, ys)])
             hs = EDGE["bf16"] + floats("bf16", 40)
             rows = [(a << 16 | b,) for a, b in zip(hs, hs[::-1])]
             f.case("cvt.%s%s.ue8m0x2.bf16x2 %%d, %%a;" % (mode, ".satfinite" * sat), "u16", ["u32"], rows,
-                   [e8(decode(a >> 16, "bf16"), mode, sat) << 8 | e8(decode(a & 0xFFFF, "bf16"), mode, sat) for a, in rows])
+                   [e8(decode(a >> 16, "bf16"), mode, sat) << 8 | e8(decode(a & 0xFFFF, "bf16"), mode, sat)
+                    for a, in rows])
     rows = [(c << 8 | (c * 7 + 3) % 256,) for c in range(256)]
     up = lambda c: encode(("nan",) if c == 0xFF else num(F(2) ** (c - 127)), "bf16")
     f.case("cvt.rn.bf16x2.ue8m0x2 %d, %a;", "u32", ["u16"], rows, [up(v >> 8) << 16 | up(v & 255) for v, in rows])
@@ -124,15 +135,18 @@ def make():
     def both(op, n, mode, ftz):
         rows, want = [], []
         for _ in range(96):
-            lanes = [[rng.choice(EDGE["f32"]) if rng.random() < .4 else floats("f32", 1)[0] for _ in range(n)] for _ in range(2)]
+            lanes = [[rng.choice(EDGE["f32"]) if rng.random() < .4 else floats("f32", 1)[0] for _ in range(n)]
+                     for _ in range(2)]
             res = []
             for v in lanes:
                 x = [decode(flush(a, "f32") if ftz else a, "f32") for a in v]
-                y = add(x[0], x[1], mode) if op == "add" else add(x[0], neg(x[1]), mode) if op == "sub" else mul(x[0], x[1]) if op == "mul" else add(mul(x[0], x[1]), x[2], mode)
+                y = add(x[0], x[1], mode) if op == "add" else add(x[0], neg(x[1]), mode) if op == "sub" else mul(x[0],
+                    x[1]) if op == "mul" else add(mul(x[0], x[1]), x[2], mode)
                 res.append(finish(encode(y, "f32", mode), "f32", ftz, 0))
             rows.append(tuple(lanes[0][k] << 32 | lanes[1][k] for k in range(n)))
             want.append(res[0] << 32 | res[1])
-        f.case("%s.%s%s.f32x2 %%d, %s;" % (op, mode, ".ftz" * ftz, ", ".join("%" + c for c in "abc"[:n])), "u64", ["u64"] * n, rows, want)
+        f.case("%s.%s%s.f32x2 %%d, %s;" % (op, mode, ".ftz" * ftz, ", ".join("%" + c for c in "abc"[:n])), "u64",
+               ["u64"] * n, rows, want)
     for op, n in (("add", 2), ("sub", 2), ("mul", 2), ("fma", 3)):
         for mode in ("rn", "rz", "rm", "rp"):
             for ftz in (0, 1):
@@ -140,12 +154,14 @@ def make():
     for t in ("f16", "bf16"):
         for relu in (0, 1):
             one, two = encode(num(F(1)), t), encode(num(F(2)), t)
-            rows = [(0x7FF7, one, one), (one, 0x7FF7, one), (one, two, one), (0x7FFF, one, one), (one, two, 0x7FF7), (one | 0x8000, two, 0)]
+            rows = [(0x7FF7, one, one), (one, 0x7FF7, one), (one, two, one), (0x7FFF, one, one), (one, two, 0x7FF7),
+                    (one | 0x8000, two, 0)]
             nan = encode(("nan",), t)
             want = [0, 0, encode(num(F(3)), t), nan, nan, 0 if relu else two | 0x8000]
             f.case("fma.rn%s.oob.%s %%d, %%a, %%b, %%c;" % (".relu" * relu, t), "u16", ["u16"] * 3, rows, want)
             f.case("fma.rn%s.oob.%sx2 %%d, %%a, %%b, %%c;" % (".relu" * relu, t), "u32", ["u32"] * 3,
-                   [tuple(x << 16 | y for x, y in zip(p, q)) for p, q in zip(rows, rows[1:])], [a << 16 | b for a, b in zip(want, want[1:])])
+                   [tuple(x << 16 | y for x, y in zip(p, q)) for p, q in zip(rows, rows[1:])],
+                   [a << 16 | b for a, b in zip(want, want[1:])])
     return f
 
 

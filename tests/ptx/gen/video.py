@@ -1,13 +1,15 @@
 """Video instructions on two half-words or four bytes, after the manual's pseudocode (PTX ISA, "Video Instructions").
 
-Each form has operands with lanes at the ends of their ranges, in all eight places that a selector may name. Masks are taken in turn, so that every
-one of them occurs with every instruction; selectors and which of them are left out are drawn.
+Each form has operands with lanes at the ends of their ranges, in all eight places that a selector may name. Masks are
+taken in turn, so that every one of them occurs with every instruction; selectors and which of them are left out are
+drawn.
 """
 from itertools import combinations
 
 from casefile import File, main, rng, table
 
-EDGES = {8: (0, 1, 2, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF), 16: (0, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF)}
+EDGES = {8: (0, 1, 2, 0x7E, 0x7F, 0x80, 0x81, 0xFE, 0xFF),
+         16: (0, 1, 2, 0x7FFE, 0x7FFF, 0x8000, 0x8001, 0xFFFE, 0xFFFF)}
 
 
 def lanes_of(word, width, signed):
@@ -29,10 +31,12 @@ def average(s):
 
 
 OPERATION = {
-    "vadd": lambda x, y: x + y, "vsub": lambda x, y: x - y, "vavrg": lambda x, y: average(x + y), "vabsdiff": lambda x, y: abs(x - y),
+    "vadd": lambda x, y: x + y, "vsub": lambda x, y: x - y, "vavrg": lambda x, y: average(x + y), "vabsdiff": lambda x,
+    y: abs(x - y),
     "vmin": min, "vmax": max,
 }
-COMPARE = {"eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y, "gt": lambda x, y: x > y,
+COMPARE = {"eq": lambda x, y: x == y, "ne": lambda x, y: x != y, "lt": lambda x, y: x < y, "le": lambda x, y: x <= y,
+           "gt": lambda x, y: x > y,
            "ge": lambda x, y: x >= y}
 
 
@@ -87,7 +91,8 @@ def make():
                 bsel = tuple(rng.choice(places) for _ in range(n))
                 text[2] += digits(letter, bsel)
         rows = [(word(w), word(w), rng.choice((0, 0xFFFFFFFF, rng.getrandbits(32)))) for _ in range(64)]
-        f.case("%s %s;" % (form.text, ", ".join(text)), "u32", ["u32"] * 3, rows, [meaning(form, *r, mask, asel, bsel) for r in rows])
+        f.case("%s %s;" % (form.text, ", ".join(text)), "u32", ["u32"] * 3, rows,
+               [meaning(form, *r, mask, asel, bsel) for r in rows])
     return f
 
 

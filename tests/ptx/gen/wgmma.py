@@ -1,8 +1,9 @@
 """wgmma.mma_async: a warpgroup's product, with A and B in shared memory under every layout that a descriptor can say.
 
-Fragments are written as PTX ISA 9.0 §9.7.15.5.1.1 has them. Shared memory is filled by the canonical layouts in the notation of CUTLASS
-(make_gmma_desc in cute/atom/mma_traits_sm90_gmma.hpp), which are the manual's (§9.7.15.5.1.2) in closed form: nested shapes and strides in
-elements, T elements to 16 bytes, then the swizzle as an exchange of address bits. The executor computes addresses of 16-byte chunks instead.
+Fragments are written as PTX ISA 9.0 §9.7.15.5.1.1 has them. Shared memory is filled by the canonical layouts in the
+notation of CUTLASS (make_gmma_desc in cute/atom/mma_traits_sm90_gmma.hpp), which are the manual's (§9.7.15.5.1.2) in
+closed form: nested shapes and strides in elements, T elements to 16 bytes, then the swizzle as an exchange of address
+bits. The executor computes addresses of 16-byte chunks instead.
 """
 from fractions import Fraction as F
 
@@ -113,7 +114,8 @@ def whole(rows, cols, t):
     return v, [[code[x] for x in r] for r in v]
 
 
-def case(f, shape, td, ta, tb, ma, mb, mode_a="128", mode_b="128", in_regs=False, add=True, signs=(1, 1), kind="whole", extra="", start=(1024, 0),
+def case(f, shape, td, ta, tb, ma, mb, mode_a="128", mode_b="128", in_regs=False, add=True, signs=(1, 1), kind="whole",
+         extra="", start=(1024, 0),
          base=0, pad=0, compare=True):
     m, n, k = sizes(shape)
     fl = ta not in ("s8", "u8", "b1")
@@ -121,7 +123,8 @@ def case(f, shape, td, ta, tb, ma, mb, mode_a="128", mode_b="128", in_regs=False
     if kind == "whole":
         (va, a), (vb, b), (vc, c) = whole(m, k, ta), whole(k, n, tb), whole(m, n, td)
         cols = list(zip(*vb))
-        s = [[sa * sb * sum(map(int.__mul__, r, col)) + (vc[i][j] if add else 0) for j, col in enumerate(cols)] for i, r in enumerate(va)]
+        s = [[sa * sb * sum(map(int.__mul__, r, col)) + (vc[i][j] if add else 0) for j, col in enumerate(cols)]
+             for i, r in enumerate(va)]
         if fl:
             code = {x: encode(num(F(x)), td) for r in s for x in r}
             d = [[code[x] for x in r] for r in s]
@@ -130,7 +133,8 @@ def case(f, shape, td, ta, tb, ma, mb, mode_a="128", mode_b="128", in_regs=False
     else:
         a, b, c = random_matrix(m, k, ta, kind), random_matrix(k, n, tb, kind), random_matrix(m, n, td, kind)
         flip = lambda x, sign, t: [[v ^ (1 << BITS[t] - 1) if sign < 0 else v for v in r] for r in x]
-        d = product(flip(a, sa, ta), flip(b, sb, tb), c if add else [[0] * n] * m, ta, tb, td, td, ".satfinite" in extra, extra[1:4])
+        d = product(flip(a, sa, ta), flip(b, sb, tb), c if add else [[0] * n] * m, ta, tb, td, td,
+                    ".satfinite" in extra, extra[1:4])
     mem = []
     A = None if in_regs else Shared(mem, mode_a, ma, ta, a, start[0], base, pad)
     first = (len(mem) + 1023) // 1024 * 1024 + start[1]
@@ -153,27 +157,32 @@ def case(f, shape, td, ta, tb, ma, mb, mode_a="128", mode_b="128", in_regs=False
     f.head.append("// OUT d u32 " + flat(D))
     nd = len(D)
     text = "wgmma.mma_async.sync.aligned.%s.%s.%s.%s%s" % (shape, td, ta, tb, extra)
-    ops = ["{%s}" % ", ".join("%%d%d" % r for r in range(nd)), "{%a0, %a1, %a2, %a3}" if in_regs else "%da", "%db", "%scale"]
+    ops = ["{%s}" % ", ".join("%%d%d" % r for r in range(nd)), "{%a0, %a1, %a2, %a3}" if in_regs else "%da", "%db",
+           "%scale"]
     if fl:
         ops += [str(sa), str(sb)]
     if ta in ("f16", "bf16"):
         ops += ([] if in_regs else [str(int(ma == "mn"))]) + [str(int(mb == "mn"))]
     b_ = ["// %s A %s B %s-%s %s" % (text, "registers" if in_regs else ma + "-" + mode_a, mb, mode_b, kind),
           ".visible .entry %s(%s)" % (entry, ", ".join(".param .u64 %s" % x for x in names)), "{",
-          "    .reg .b64 %p, %q, %da, %db; .reg .b32 %t, %i, %x, %z<4>, %a<4>, %d<" + str(nd) + ">; .reg .pred %more, %scale;",
+          "    .reg .b64 %p, %q, %da, %db; .reg .b32 %t, %i, %x, %z<4>, %a<4>, %d<" + str(nd)
+          + ">; .reg .pred %more, %scale;",
           "    .shared .align 1024 .b8 s[%d];" % len(mem),
           "    mov.u32 %t, %tid.x;", "    ld.param.u64 %p, [m];", "    shl.b32 %i, %t, 4;", "COPY:",
-          "    setp.lt.u32 %%more, %%i, %d;" % len(mem), "    @!%more bra DONE;", "    cvt.u64.u32 %q, %i;", "    add.u64 %q, %q, %p;",
+          "    setp.lt.u32 %%more, %%i, %d;" % len(mem), "    @!%more bra DONE;", "    cvt.u64.u32 %q, %i;",
+          "    add.u64 %q, %q, %p;",
           "    ld.global.v4.b32 {%z0, %z1, %z2, %z3}, [%q];", "    mov.u32 %x, s;", "    add.u32 %x, %x, %i;",
           "    st.shared.v4.b32 [%x], {%z0, %z1, %z2, %z3};", "    add.u32 %i, %i, 2048;", "    bra COPY;", "DONE:",
           "    fence.proxy.async;", "    bar.sync 0;"]
     if in_regs:
-        b_ += ["    ld.param.u64 %p, [a];", "    mad.wide.u32 %p, %t, 4, %p;"] + ["    ld.global.b32 %%a%d, [%%p+%d];" % (r, 512 * r) for r in range(4)]
+        b_ += ["    ld.param.u64 %p, [a];", "    mad.wide.u32 %p, %t, 4, %p;"] + ["    ld.global.b32 %%a%d, [%%p+%d];"
+            % (r, 512 * r) for r in range(4)]
     else:
         b_.append("    mov.u64 %%da, %#x;" % A.desc)
     b_ += ["    mov.u64 %%db, %#x;" % B.desc, "    ld.param.u64 %p, [d];", "    mad.wide.u32 %p, %t, 4, %p;"]
     b_ += ["    ld.global.b32 %%d%d, [%%p+%d];" % (r, 512 * r) for r in range(nd)]
-    b_ += ["    setp.eq.u32 %%scale, %d, 1;" % add, "    wgmma.fence.sync.aligned;", "    %s %s;" % (text, ", ".join(ops)),
+    b_ += ["    setp.eq.u32 %%scale, %d, 1;" % add, "    wgmma.fence.sync.aligned;",
+           "    %s %s;" % (text, ", ".join(ops)),
            "    wgmma.commit_group.sync.aligned;", "    wgmma.wait_group.sync.aligned 0;"]
     b_ += ["    st.global.b32 [%%p+%d], %%d%d;" % (512 * r, r) for r in range(nd)] + ["    ret;", "}"]
     f.body.append("\n".join(b_))
@@ -183,13 +192,15 @@ def make():
     f = File("wgmma", "sm_90a")
     for n in range(8, 257, 8):  # each N, with the layouts in turn
         modes = list(WIDE)
-        case(f, "m64n%dk16" % n, "f16", "f16", "f16", "k", ("k", "mn")[n // 8 % 2], modes[n // 8 % 4], modes[n // 16 % 4] if n // 8 % 2 == 0 else "none",
+        case(f, "m64n%dk16" % n, "f16", "f16", "f16", "k", ("k", "mn")[n // 8 % 2], modes[n // 8 % 4],
+             modes[n // 16 % 4] if n // 8 % 2 == 0 else "none",
              in_regs=n % 3 == 0, add=n % 16 == 0)
     # each layout of each operand
     for mode in WIDE:
         for ma, mb in (("k", "k"), ("mn", "k"), ("k", "mn"), ("mn", "mn")):
             n = max(64, 8 * WIDE[mode]) if mb == "mn" else 24
-            case(f, "m64n%dk16" % n, "f32", ("f16", "bf16")[ma == mb], ("f16", "bf16")[ma == mb], ma, mb, mode, mode, pad=(ma == "k") * 256)
+            case(f, "m64n%dk16" % n, "f32", ("f16", "bf16")[ma == mb], ("f16", "bf16")[ma == mb], ma, mb, mode, mode,
+                 pad=(ma == "k") * 256)
     for mode_a, mode_b in (("128", "none"), ("64", "32"), ("32", "128")):
         case(f, "m64n16k16", "f32", "f16", "f16", "k", "k", mode_a, mode_b)
     # a step along K inside a swizzled row; a pattern that does not start at its boundary
@@ -202,13 +213,17 @@ def make():
     for kind in ("whole", "any", "edge"):
         case(f, "m64n8k16", "f32", "f16", "f16", "mn", "k", "none", "32", kind=kind, signs=(-1, 1))
         case(f, "m64n8k16", "f16", "f16", "f16", "k", "k", in_regs=True, kind=kind, signs=(1, -1))
-        case(f, "m64n8k16", "f32", "bf16", "bf16", "k", "k", "64", "64", in_regs=kind == "edge", kind=kind, add=kind != "any")
-        case(f, "m64n8k8", "f32", "tf32", "tf32", "k", "k", "128", "none", in_regs=kind != "any", kind=kind, signs=(-1, -1))
+        case(f, "m64n8k16", "f32", "bf16", "bf16", "k", "k", "64", "64", in_regs=kind == "edge", kind=kind,
+             add=kind != "any")
+        case(f, "m64n8k8", "f32", "tf32", "tf32", "k", "k", "128", "none", in_regs=kind != "any", kind=kind,
+             signs=(-1, -1))
         case(f, "m64n8k32", "f32", "e4m3", "e5m2", "k", "k", "32", "64", kind=kind, in_regs=kind == "any")
         case(f, "m64n8k32", "f16", "e5m2", "e5m2", "k", "k", "none", "128", kind=kind)
-        case(f, "m64n8k32", "s32", "s8", "u8", "k", "k", "128", "128", kind=kind, extra=".satfinite" if kind == "edge" else "")
+        case(f, "m64n8k32", "s32", "s8", "u8", "k", "k", "128", "128", kind=kind, extra=".satfinite" if kind == "edge"
+             else "")
         case(f, "m64n24k32", "s32", "u8", "s8", "k", "k", "64", "none", kind=kind, in_regs=True, add=kind != "any")
-        case(f, "m64n8k256", "s32", "b1", "b1", "k", "k", "128", "32", kind=kind, extra=".and.popc", in_regs=kind == "any")
+        case(f, "m64n8k256", "s32", "b1", "b1", "k", "k", "128", "32", kind=kind, extra=".and.popc",
+             in_regs=kind == "any")
     case(f, "m64n256k8", "f32", "tf32", "tf32", "k", "k")
     case(f, "m64n256k32", "s32", "s8", "s8", "k", "k", "64", "64")
     return f
