@@ -1,26 +1,25 @@
-/* Is the float arithmetic of a changed kernel that of the posted ones? Told from machine code, as the assembler left
- * both.
+/* Is the float arithmetic of a changed kernel that of the posted kernels? Decided from machine code, as the assembler
+ * made it of both.
  *
- * Each float instruction has a shape: opcode, all modifier bits, the sign of a product, for minimum and maximum which;
- * for a comparison what it tells apart, whichever way round it is written. Registers, halves and places of constants
- * are no part of it. A use is a shape, an operand of it (the two factors or summands are one), its sign, and one thing
- * that its value comes from: a float instruction of some shape, a constant by value, or elsewhere (a load, a parameter,
- * integers, bits). A CALL of a subroutine has the shape of all that is in there. What is compared, line by line of the
- * posted PTX:
+ * Each float instruction has a shape: its opcode and all modifier bits, the sign of a product, whether it is a minimum
+ * or a maximum, and for a comparison what it distinguishes, whichever way round it is written. Registers, halves and
+ * places of constants are no part of a shape. A use is a shape, one of its operands (two factors, or two summands,
+ * count as one), the operand's sign, and one thing that its value comes from: a float instruction of some shape, a
+ * constant by value, or something else (a load, a parameter, integers, bits). A CALL of a subroutine has the shape of
+ * everything in the subroutine. Line by line of the posted PTX it refuses
+ *   new       a float instruction or a use that the posted line does not have, or an instruction without a posted line.
+ *             One exception: the posted line has all its own instructions, and the same shape with the same uses is
+ *             elsewhere in the posted kernel. The assembler gives merged equal instructions one line or another.
+ *   missing   a shape that the posted line has and the changed kernel does not have at that line. It is no difference
+ *             if the changed kernel has it anywhere with all its uses (equal instructions were merged), or if the
+ *             changed kernel's PTX has no such line any more, or has it where nothing needs its value.
  *
- *   new       a float instruction that the posted line has not, or a use that it has not, is refused. So is one without
- *             a posted line. (One exception: the posted line has all its own, and the same shape with the same uses is
- *             elsewhere in the posted kernel: the assembler says of merged equal instructions one line or another.)
- *   missing   a shape that the posted line has must be in the changed kernel at that line; or anywhere, with all its
- *             uses: equal ones were merged; or the changed kernel's PTX has no such line any more, or has it where
- *             nobody needs its value.
+ * The assembler itself converts an integer that a rewrite knows (a number of blocks, say): a constant may stand where
+ * the posted line has a converted integer. Shapes are compared as sets, so unrolled and peeled loops are no difference.
+ * An instruction whose operands are all constants may be folded and counts as a constant.
  *
- * An integer that a rewrite knows, a number of blocks, is converted by the assembler itself: a constant may stand where
- * the posted line has a converted integer. Sets, not numbers: unrolled and peeled loops are the same. An instruction of
- * constants alone is folded at will and no more than a constant.
- *
- * What it does not do: integers, bits, addresses, which path is taken, which registers values wait in. That the
- * assembler routes values right is taken from it.
+ * It does not look at integers, bits, addresses, which path is taken, or which registers hold values. It trusts the
+ * assembler to route values right.
  */
 #include "device/machine-priv.h"
 

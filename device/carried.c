@@ -1,16 +1,16 @@
 /* The machine code that a plan carries, on a device.
  *
- * A plan's kernels were compared, as machine code of one assembler, with the posted ones (docs/BITS.md). Another
- * assembler, or another version of it, may make other code of the same PTX, and the driver's compiler is one. So on a
- * real device a module that carries code is
+ * A plan's kernels were compared with the posted ones as machine code of one assembler (docs/BITS.md). Another
+ * assembler, or another version of it, may make other code of the same PTX; the driver's compiler is one. So on a real
+ * device a module of a plan runs as the first of these that is possible:
  *
- *   1. what nvJitLink makes of its PTX here, where that is byte for byte the code that is carried; it is that code, and
- *   no stranger's bytes go to the driver;
- *   2. the same where it is other code, or none is carried, if comparing it again with what the same nvJitLink makes of
- *   the posted modules finds the same arithmetic: rewrite/gate/machine-code.c
- *      (rw_carried) does that and puts it in the place of the carried code;
- *   3. the carried code, where no nvJitLink is at hand, if it is for this architecture and the driver takes it;
- *   4. nothing, else. The posted launches run then (daemon/worker/run.c).
+ *   1. the code that nvJitLink makes of its PTX here, if it equals the carried code byte for byte. Then the driver gets
+ *      no bytes from a stranger.
+ *   2. the code that nvJitLink makes here, if it differs or none is carried, and if another comparison with what the
+ *      same nvJitLink makes of the posted modules finds the same arithmetic. rw_carried of rewrite/ compares and puts
+ *      it in the place of the carried code.
+ *   3. the carried code, if no nvJitLink is at hand, the code is for this architecture and the driver takes it.
+ *   4. nothing: the posted launches run instead (verb `run` of the worker).
  *
  * The software device executes PTX and looks at none of this. libdovetail has no assembler: it loads what is carried
  * (client/plan-load.c).

@@ -1,10 +1,10 @@
-/* Blocks that begin late, on a real GPU: whose order nobody can choose, but many orders of which show when some blocks
- * sleep first.
+/* Delays in front of blocks, on a real GPU. Nobody can choose the order of blocks there, but many orders occur when
+ * some blocks sleep before they begin.
  *
- * Some instructions at the head of every entry hash the block's number with the low bits of the device's clock and let
- * about one block in four sleep, up to 15 times 2 microseconds: other blocks every time. What a plan relies on without
- * having ordered it then shows as other bytes. On the software device the clock stands still within a launch, and its
- * own shuffled orders do this better.
+ * A few instructions at the head of every entry hash the block's number with the low bits of the device's clock. They
+ * let about one block in four sleep, up to 15 times 2 microseconds, other blocks in every run. If a plan relies on an
+ * order that it does not enforce, the bytes differ. The software device needs none of this: its clock stands still
+ * within a launch, and its own shuffled orders find more.
  */
 #include <stdlib.h>
 #include <string.h>

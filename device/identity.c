@@ -1,22 +1,22 @@
-/* Arithmetic identity: no product and sum may be contracted that were not in the original.
+/* Arithmetic identity: no product and sum are contracted that were not contracted in the original.
  *
- * PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction: ptxas may make an
- * FFMA of a mul.f32 and an add.f32 that meet in one kernel, and does so, also when only the store between them goes
- * away. A product that carries .rn is never contracted, whatever it meets (tried for f32, f64, f16, f16x2, bf16: ptxas
- * 13.0). So where products and sums of a kernel can meet every emitted mul carries .rn, and sums stay as they are:
- * `.rn` on them also stops harmless things (1 + ex2(x) is known to be positive, and a division by it then shorter).
- * That must not change the original's own code either: the entry is printed both ways, assembled both ways, and the
- * machine code compared byte for byte (nvcc contracts before it writes PTX, so this ordinarily holds; PTX from
- * elsewhere may lean on ptxas: contract.c).
+ * PTX leaves an add, sub or mul of floating point without a rounding modifier open to contraction. ptxas makes an FFMA
+ * of a mul.f32 and an add.f32 that meet in one kernel, also when only a store between them goes away. A product with
+ * .rn is never contracted, whatever it meets (tried with ptxas 13.0 for f32, f64, f16, f16x2, bf16). So where products
+ * and sums of a kernel can meet, every emitted mul carries .rn. Sums stay as they are: `.rn` on them also stops
+ * harmless simplifications (1 + ex2(x) is known to be positive, which makes a division by it shorter). Adding .rn must
+ * not change the original's own code, so the entry is printed and assembled both ways and the machine code is compared
+ * byte for byte. It is ordinarily equal, as nvcc contracts before it writes PTX; PTX from elsewhere may leave that to
+ * ptxas (contract.c).
  *
- * Where no open product reaches an open sum nothing can be contracted within the kernel, and nothing is changed: `.rn`
- * alone would undo other things (a * b * 0.5f is one FMUL.D2, mul.rn.f32 makes two FMULs of it). Between kernels that
- * are put into one, values are hidden (rewrite/inline/inline.c) or handed over behind a barrier. A product reaches what
- * its register is copied to, through shared and local memory, too, since stores are forwarded to loads; not what is
- * computed of it, and not through `xor` of two registers.
- * Without nvJitLink nothing can be compared: an entry is then taken only where none reaches one. What this does not
- * see: what else ptxas combines. That is for whoever compares the machine code of the posted kernels and of the new
- * one.
+ * Where no open product reaches an open sum, nothing can be contracted within the kernel and nothing is changed: `.rn`
+ * alone would undo other things (a * b * 0.5f is one FMUL.D2, mul.rn.f32 makes two FMULs of it). Values that go from
+ * one kernel's text to another's in one kernel are hidden (level `register`) or pass a barrier. A product reaches
+ * whatever its register is copied to, also through shared and local memory, since stores are forwarded to loads. It
+ * does not reach what is computed from it, and nothing behind an `xor` of two registers.
+ *
+ * Without nvJitLink nothing can be compared; then only entries are taken in which no open product reaches an open sum.
+ * This does not see what else ptxas combines: the comparison of machine code does (arithmetic.c).
  */
 #include <elf.h>
 #include <stdlib.h>

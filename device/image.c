@@ -1,18 +1,16 @@
-/* A module as a driver takes it. The software device takes the PTX. A real one is given machine code:
+/* A module in the form that a driver takes. The software device takes the PTX. A real device gets
  *
- *   1. nvJitLink assembles the PTX for the device's own architecture, "sm_90a" where the module's .target is the
- *   device's with that suffix. It is the ptxas that
- *      passed the module (prog.c) and that proved what contraction leaves alone (contract.c), its registers are those
- *      that are reported, and it runs in a
- *      confined child with a deadline, which the driver's compiler does not.
- *   2. Where nvJitLink is missing, does not know the architecture or refuses, or the driver does not take its machine
- *   code (an older driver, a newer
- *      toolkit), the driver gets the PTX and compiles it; at the version of PTX that it knows, if it says that the
- *      text's is too new.
+ *   1. machine code that nvJitLink makes of the PTX for the device's own architecture ("sm_90a" if the module's .target
+ *      is the device's with that suffix). The same assembler checked the module (prog.c), proved which contractions it
+ *      makes (contract.c) and counted the reported registers; and it runs in a confined child with a deadline, which
+ *      the driver's compiler does not.
+ *   2. the PTX, if nvJitLink is missing, does not know the architecture or refuses, or if the driver does not take the
+ *      machine code (an older driver, a newer toolkit). If the driver says that the text's PTX version is too new, it
+ *      gets the text at the version that it knows.
  *
- * When neither works the error has the words of both. nvJitLink past its deadline ends it: the driver's compiler cannot
- * be stopped. Machine code is kept by digest of PTX, architecture and compiler (memo.c), for the life of the process;
- * not on disk, where somebody might change it.
+ * If neither works the error has both messages. If nvJitLink misses its deadline the module is refused, since the
+ * driver's compiler could not be stopped either. Machine code is kept for the life of the process (memo.c), by a digest
+ * of PTX, architecture and compiler; not on disk, where somebody might change it.
  */
 #include <stdio.h>
 #include <stdlib.h>

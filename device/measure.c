@@ -1,23 +1,19 @@
-/* Arms measured in turns: pass by pass, rotating, so that drift of clocks and temperature falls on all of them alike.
+/* Arms measured in turns: pass by pass, in rotating order, so that drift of clocks and temperature affects all alike.
  *
- *   1. Passes of every arm for 0.3 s, so that the clocks have risen, and a few more before each set of rounds, so that
- *   nothing is loaded or compiled inside a
- *      measured pass. Rounds during which something disturbed the device are measured again, up to three times in all;
- *      the verdict is on the last.
- *   2. `reps` rounds. Each pass lies between two events on its first stream; where a cold L2 is asked for, twice its
- *   size is overwritten
- *      before the first event. Ratios to the first arm are taken within a round.
- *   3. The same under CUPTI, fewer rounds: a pass is then the time from the first start to the last end of what it ran,
- *   its steps are the durations of their
- *      records, and the slowdown by tracing is told (events with over events without). Graphs are instantiated anew for
- *      it, as node ids are given then.
+ *   1. Warm-up: passes of every arm for 0.3 s, so that the clocks have risen, and a few before each set of rounds, so
+ *      that nothing is loaded or compiled inside a measured pass. Rounds during which something disturbed the device
+ *      are measured again, up to three times in all; the verdict is on the last.
+ *   2. `reps` rounds by events. Each pass lies between two events on its first stream. For a cold L2, twice its size is
+ *      overwritten before the first event. Ratios to the first arm are taken within a round.
+ *   3. Fewer rounds under CUPTI. A pass is then the time from the first start to the last end of what it ran, its steps
+ *      are the durations of their records, and the slowdown by tracing is reported (events with over events without).
+ *      Graphs are instantiated anew for this, since node ids are given then.
  *
- * By which of the two a pass is published: CUPTI, unless tracing slowed passes down by more than a tenth, as it does
- * where a graph has many tiny nodes: then events, and the method says so.
+ * CUPTI's time of a pass is published, unless tracing slowed passes down by more than a tenth, as it does where a graph
+ * has many tiny nodes. Then the time is that of events, and the method says so.
  *
- * A record is known to be step i by its place: records of one pass in order of start, each taken by the first free step
- * with its entry's name and grid. Steps that are equal in both and run side by side may swap: their times are those of
- * one kernel.
+ * Records of one pass are assigned to steps in order of start: each goes to the first free step with its entry's name
+ * and grid. Steps that are equal in both and run side by side may swap; their times are those of one kernel.
  */
 #include <math.h>
 #include <stdio.h>

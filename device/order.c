@@ -1,14 +1,14 @@
-/* In which order a plan's launches run: what each follows, by its stream and by `after`; and orders that are all
+/* The order in which a plan's launches run: what each follows, by its stream and by `after`; and all orders that are
  * allowed.
  *
  *   A launch follows the launch before it on its stream, and every launch that its `after` names. Nothing else.
- *   An ordinary edge: it starts when the other has ended. A programmatic edge, from the launch before it on its stream,
- *   both kernels: it may start when
- *   the other's blocks have triggered, and only griddepcontrol.wait waits for its end; that `after` names that launch
- *   too adds nothing.
+ *   ordinary      the launch starts when the other has ended
+ *   programmatic  from the launch before it on its stream, both kernels: the launch may start when the other's blocks
+ *                 have triggered, and only griddepcontrol.wait waits for the other's end. Naming that launch in `after`
+ *                 too adds nothing.
  *
  * Every edge goes to an earlier launch, so there are no cycles (graph/launch.c refuses other names). The CUDA graph
- * (time.c), the streams (run.c), the modelled timeline and the static check of waits (rewrite/gate/waits.c) all take
+ * (time.c), the streams (run.c), the modelled timeline and the static check of a plan's order (rw_waits_check) all take
  * their edges from here.
  */
 #include <stdlib.h>

@@ -1,10 +1,11 @@
-/* The time of one pass, as a CUDA graph: what beating plain stream launches would not prove.
+/* The time of one pass, as a CUDA graph. Plans are compared with graphs because plain stream launches are an easier
+ * baseline.
  *
  * The graph has one explicit node a step, and the edges of order.c, programmatic ones among them. On a real device the
- * graph is replayed: warm-up, then `reps` replays between two events; the median, and as confidence 1.57 times the
- * interquartile range over the root of the number (95 % for a median). Times of single steps come from a second graph
- * with an event record after every node, in program order. On the software device one replay is enough, because its
- * time is modelled and always the same; steps come from dovetailGraphNodeTime.
+ * graph is replayed: warm-up, then `reps` replays between two events. The result is the median, with 1.57 times the
+ * interquartile range over the root of the number as its confidence (95 % for a median). Times of single steps come
+ * from a second graph with an event record after every node, in program order. On the software device one replay is
+ * enough, because its time is modelled and always the same; steps come from dovetailGraphNodeTime.
  *
  * Not done: CUPTI.
  */

@@ -1,15 +1,15 @@
-/* How the GPU is while it is measured: clocks, what slows it down, who else uses it. By NVML, opened with dlopen;
- * without it the state is not known, and a measurement is judged by its own spread alone.
+/* The state of the GPU while it is measured: clocks, what slows it down, who else uses it. By NVML, opened with dlopen.
+ * Without NVML the state is not known, and a measurement is judged by its own spread alone.
  *
  * nvml.h is no part of the CUDA wheels, so the few entries are declared here, as NVIDIA's NVML API reference has them;
- * their binary interface is versioned (_v2, _v3) and stable. The GPU is found by its PCI bus id: NVML knows nothing of
- * CUDA_VISIBLE_DEVICES and numbers otherwise.
+ * their binary interface is versioned (_v2, _v3) and stable. The GPU is found by its PCI bus id, since NVML ignores
+ * CUDA_VISIBLE_DEVICES and numbers GPUs in its own order.
  *
- * What disturbs: slowdown by hardware, heat or power brake; the software's power cap when it moved the SM clock; a
- * clock that moved by over 5 %; another process with a context. In a container the process ids are those of the host,
- * so ours is not looked for: one process is taken to be us, and another one to be the MPS server where the device is
- * one's. On a MIG slice the processes of that slice count, found by the UUID that CUDA gives it; those of the other
- * slices share power and clocks, which are watched.
+ * These disturb a measurement: slowdown by hardware, heat or power brake; the software's power cap if it moved the SM
+ * clock; a clock that moved by over 5 %; another process with a context. In a container the process ids are those of
+ * the host, so ours cannot be recognised: one process is taken to be us, and a second one to be the MPS server where
+ * the device is shared by MPS. On a MIG slice only that slice's processes count, found by the UUID that CUDA gives it;
+ * other slices share power and clocks, which are watched.
  */
 #include <dlfcn.h>
 #include <pthread.h>
