@@ -237,6 +237,27 @@ declared = {(m.upper(), re.sub(r"\{\w+\}", "*", path))
             if m != "parameters"}
 expect(served == declared, f"openapi.json and routes.c differ: {sorted(served ^ declared)}")
 
+# docs/CONTRACT.md names what outsiders script against: every route, verb, option, kind of rewrite and variable.
+with open(os.path.join(ROOT, "docs", "CONTRACT.md"), encoding="utf-8") as f:
+    contract = f.read()
+said = {part[0]: part for part in re.split(r"^## (?=\d)", contract, flags=re.M)[1:]}
+for method, path in served:
+    words = [w for w in path.split("/") if w not in ("", "*", "v1")]
+    expect(all(w in said["6"] for w in words), f"docs/CONTRACT.md §6 has {method} {path}")
+with open(os.path.join(ROOT, "client", "dovetail.c"), encoding="utf-8") as f:
+    text = f.read()
+for verb in re.findall(r'^    \{"(\w+)", "[^"]*", \d, \d, ', text, re.M):
+    expect(re.search(rf"\b{verb}\b", said["5"]), f"docs/CONTRACT.md §5 has the verb {verb}")
+for option in re.findall(r'^    \{"([\w-]+)", (?:NULL|"[^"]+"), O_', text, re.M):
+    expect(option in ("help", "output") or "--" + option in said["5"], f"docs/CONTRACT.md §5 has --{option}")
+kinds = check.bundle(False)["$defs"]["plan"]["$defs"]["rewrite"]["properties"]["kind"]["enum"]
+expect(all(f"`{k}`" in said["4"] for k in kinds), "docs/CONTRACT.md §4 has every kind of rewrite")
+for folder in ("base", "ptx", "graph", "softgpu", "device", "analysis", "rewrite", "cache", "daemon", "client"):
+    for file in glob.glob(os.path.join(ROOT, folder, "**", "*.c"), recursive=True):
+        with open(file, encoding="utf-8") as f:
+            for name in re.findall(r'"(DOVETAIL_[A-Z_]+)"', f.read()):
+                expect(f"`{name}`" in said["8"], f"docs/CONTRACT.md §8 has {name} of {os.path.basename(file)}")
+
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=200) == [], "a job is what GET /v1/jobs/ID answers")
 expect(check.faults(SAMPLES["problem"], "GET /v1/jobs/{id}", status=404) == [], "a problem is what it answers with 404")
 expect(check.faults(SAMPLES["job"], "GET /v1/jobs/{id}", status=404), "a job is not what it answers with 404")

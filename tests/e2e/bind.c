@@ -2,16 +2,14 @@
  * or differently is an option.
  *
  *     bind PLAN [--seed N] [--shift BUFFER BYTES] [--omit BUFFER] [--twice BUFFER] [--overlap A B] [--small BUFFER]
- *     [--change BUFFER]
- *          [--extra NAME] [--graph | --capture | --threads N] [--times N] [--together N] [--count]
+ *          [--change BUFFER] [--extra NAME] [--graph | --capture | --threads N] [--times N] [--together N] [--count]
  *
  * Buffers start as `dovetail run` starts them (graph/fill.c). Prints one JSON document: {"fallback": null or why,
  * "outputs": {BUFFER: "sha256:…"}} or {"error": code, "problem": "…"}. With threads each has memory of its own and a
  * binding of its own, and all must agree; together, all launch one binding at once. --count adds what libdovetail
- * allocated:
- * {"allocations": {"load": N, "bind": N, "launch": N}}, calls of malloc and its like from its code, whether directly or
- * through the C library; what the driver allocates is its own. "device" is how many bytes of device memory there were
- * less after binding, launching and making graphs than before.
+ * allocated, {"allocations": {"load": N, "bind": N, "launch": N}}: calls of malloc and its like from its code, directly
+ * or through the C library, without what the driver allocates. "device" is by how many bytes binding, launching and
+ * making graphs reduced the free device memory.
  */
 #include <cuda.h>
 #include <dlfcn.h>

@@ -2,23 +2,22 @@
  *
  *     run-ptx [--forms OUT] [--check LIST [--seeds N]] FILE-OR-FOLDER…
  *
- * With --check every case that has no FAULT runs in these checking modes too, N times (1) in shuffled orders, and must
- * give the same.
+ * With --check every case without FAULT also runs in these checking modes, N times (1) in shuffled orders, and must
+ * give the same results.
  *
  * Directives are comments at the start of a line; other comments are ignored. A file may hold several cases; each
  * starts with RUN.
  *
  *     // RUN entry [grid=2,1,1] [block=32] [cluster=2,1,1] [shared=BYTES] [seed=N] [max=INSTRUCTIONS] [race]
- *     [check=MODE,MODE] [rough]
- *         race: conflicts between blocks; check=: the checking modes (docs/CHECKING.md); rough: not for --check, as it
- *         does what
- *         they report or depends on the order of threads
+ *            [check=MODE,MODE] [rough]
+ *         race: conflicts between blocks; check=: the checking modes (docs/CHECKING.md); rough: not for --check, as the
+ *         case does what they report, or depends on the order of threads
  *     // BUF name type values     the next argument: address of a buffer of its own
  *     // RAW name bytes           the same, nothing written yet
  *     // ARG type values          the next argument: a scalar, or up to 64 bytes by value
  *     // OUT name type [~TOLERANCE] values    what the buffer holds afterwards (BUFs without OUT may hold anything)
  *     // FAULT code [block=x,y,z] [thread=x,y,z] [at=MARK] [text=WORD] [kind=WORD] [other=x,y,z] [otherat=MARK]
- *         the launch fails; MARK: a comment on the faulting line; other: thread of the earlier access of a race,
+ *         the launch fails; MARK: a comment on the faulting line; other: the thread of a race's earlier access;
  *         otherat: its line
  *
  * Types: u8 … u64, s8 … s64, f32, f64, f16, bf16, x16 (any 16 bits). Values: integers (0x…, negative), for floats also

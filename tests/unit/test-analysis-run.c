@@ -1,9 +1,8 @@
 /* ana_run() end to end on the software device: footprints of kernels against a byte-by-byte account of what they do.
  *
- * A case is a module, launches, and a function that walks blocks and threads as the kernel does and marks each byte it
- * touches
- * (`mark`). The footprints must be equal, byte by byte, with their evidence. How pairs and classes follow from
- * footprints is test-analysis-maps; whole graphs are tests/corpus.
+ * A case is a module, launches, and a function that walks blocks and threads as the kernel does and marks each byte
+ * that it touches (`mark`). The footprints must be equal, byte by byte, with their evidence. How pairs and classes
+ * follow from footprints is test-analysis-maps; whole graphs are tests/corpus.
  */
 #include <setjmp.h>
 #include <stdarg.h>
