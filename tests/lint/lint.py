@@ -8,8 +8,8 @@ Prints FILE:LINE: what; exit status 1 if there is any.
   length     a .c file over 1,000 lines needs the words "lint: long file" in its head comment, with the reason
   columns    a line of a .c, .h or .py file, a comment in a table (.def), and a line of a page ends at column 120 at
              most; in pages tables, links and blocks of code may be wider, in .py the texts of kernels
-  names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root or
-             from the folder of whoever names it
+  names      a file of ours that a comment or a page names exists: `x.c` anywhere in the tree, a path from the root,
+             from the folder of whoever names it, or from one above it
   head       a .c file opens with a comment, of 3 lines or more when it has over 80; so does a header, and a test
   rows       every row of legal.def and legal-solo.def is named in docs/LEGALITY.md
   banned     functions that overrun or that hide errors; not in tests
@@ -145,8 +145,9 @@ def lint_names(path, text, there, bare):
             continue
         if "/" in name and m[2] not in SURE and name.split("/")[0] not in there:
             continue
-        above = [folder.rsplit("/", k)[0] for k in range(folder.count("/") + 1)]  # the folder, and those it is in
-        if any(os.path.normpath(os.path.join(f, name)) in there for f in ["", *above]):
+        while os.path.normpath(os.path.join(folder, name)) not in there and folder:
+            folder = os.path.dirname(folder)
+        if os.path.normpath(os.path.join(folder, name)) in there:
             continue
         if not STRANGERS.fullmatch(name):
             yield text.count("\n", 0, m.start()) + 1, f"names: there is no {name}"
