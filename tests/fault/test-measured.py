@@ -1,5 +1,5 @@
-"""On a real GPU what was measured once is not measured again, where its interval decides (rewrite/times.c): in other
-plannings and graphs, on the same chip, driver and toolkit. Noisy, damaged and forged figures are not believed."""
+"""On a real GPU what was measured once is not measured again, where its interval decides (rewrite/plan/times.c): in
+other plannings and graphs, on the same chip, driver and toolkit. Noisy, damaged and forged figures are not believed."""
 import hashlib
 import json
 import os
