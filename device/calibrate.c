@@ -4,22 +4,19 @@
  * Times are events', medians of REPEATS. Every formula is the model's own closed form, so on the software device its
  * figures come back; on a real GPU they are those with which the model gives the measured time.
  *
- *   launch_us        N more empty launches on a stream                         time / N
- *   event_us         an event record after each of N launches                  time / N - launch_us
- *   block_start_ns   W more waves of empty blocks in one launch                time / W - what the block's instructions
- *                    take
- *   graph_launch_us  N more empty nodes in a chain, a graph                    time / N - block start
- *   dram_sustained   reading 6 instead of 3 times the L2                       bytes / time, over the peak by clock and
- *                    bus width
- *   l2_gbps          reading an eighth of the L2 K more times                  bytes / time
- *   fp32_lanes …     a loop of independent operations, all SMs full            operations / (time x SMs x clock)
- *   l2_near_ns, l2_far_ns   one thread follows four chains of pointers in 2 MB     time / steps, the mean of both
- *                           halves
- *   dram_latency_ns  the same over several times the L2, which was streamed before likewise, as far as it misses
+ *   launch_us        N more empty launches on a stream: time / N
+ *   event_us         an event record after each of N launches: time / N - launch_us
+ *   block_start_ns   W more waves of empty blocks in one launch: time / W - what the block's instructions take
+ *   graph_launch_us  N more empty nodes in a chain, as a graph: time / N - block start
+ *   dram_sustained   reading 6 instead of 3 times the L2: bytes / time, over the peak by clock and bus width
+ *   l2_gbps          reading an eighth of the L2 K more times: bytes / time
+ *   fp32_lanes …     a loop of independent operations, all SMs full: operations / (time x SMs x clock)
+ *   l2_near_ns, l2_far_ns  one thread follows four chains of pointers in 2 MB: time / steps, the mean of both halves
+ *   dram_latency_ns  the same over several times the L2, streamed before in the same way, as far as it misses
  *
- * Launches that are cheaper than what they launch hide (launch_us below graph_launch_us + block start): then the period
- * is that sum. Four chains side by side are what the model takes every thread to have in flight, and what a GPU then
- * has: a step of all four takes one latency on both. The copy rate and L1 are not fitted.
+ * A launch cost below graph_launch_us + block start is hidden: the period of launches is then that sum. The model takes
+ * every thread to have four accesses in flight, hence four chains side by side: a step of all four takes one latency in
+ * the model and on a GPU. The copy rate and L1 are not fitted.
  */
 #include <math.h>
 #include <stdio.h>

@@ -1,11 +1,9 @@
-/* A kernel's float instructions as shapes, and their uses: what device/arithmetic.c compares. See there for what they
- * are.
+/* A kernel's float instructions as shapes, and their uses: what arithmetic.c compares (its head defines both words).
  *
- * A shape is opcode and all modifier bits; HFMA2.MMA is HFMA2 in another pipe. The sign of a product is one, whichever
- * factor carries it, and goes to its constant where it has one. Comparisons are the same whichever way round they are
- * written, and, where they make predicates, if they are turned into their complement: who uses the predicate turns with
- * them. A subroutine's shape is that of all its instructions and uses; what enters it from the caller is a use of the
- * CALL.
+ * A shape is opcode and all modifier bits; HFMA2.MMA is HFMA2 in another pipe. A product has one sign, whichever factor
+ * carries it; if it has a constant, the sign goes there. Comparisons are the same whichever way round they are written.
+ * Those that make predicates may also be turned into their complement; the users of the predicate turn with them. A
+ * subroutine's shape is that of all its instructions and uses; what enters it from the caller is a use of the CALL.
  */
 #include "device/machine-priv.h"
 
