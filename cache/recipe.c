@@ -2,9 +2,9 @@
  *
  * A plan that comes from elsewhere is a claim: its PTX may be anything, and running it shows mistakes but not malice,
  * since the PTX may wait for one particular input. So an import keeps two things of it and throws the rest away: the
- * recipe (which rewrites were made of which launches, rewrite/recipe.c), and a digest of its modules and launches. The
- * worker that gets a graph of the key builds the plan anew out of the poster's kernels, by that recipe and through the
- * whole gate, and compares digests (daemon/worker/recipe.c). If they are equal, the plan becomes an entry like any
+ * recipe (which rewrites were made of which launches, rewrite/plan/recipe.c), and a digest of its modules and launches.
+ * The worker that gets a graph of the key builds the plan anew out of the poster's kernels, by that recipe and through
+ * the whole gate, and compares digests (daemon/worker/recipe.c). If they are equal, the plan becomes an entry like any
  * other, and the recipe is removed. If not, the request is a miss; the recipe stays with the reason, for people to see,
  * and is not tried again. A later import may replace a refused recipe, but not one that waits. A worker that is killed
  * over a recipe cannot refuse it, so it is refused after TRIES tries.

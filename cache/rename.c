@@ -7,7 +7,8 @@
  *   plan      launches[].name, .module, .after[], .args[].buffer, .args[].pointers[].buffer,
  *             .args[].tensor_map.buffer, memset and copy steps, in `launches` and `original.launches`;
  *             rewrites[].launches[]; the keys of modules, original.modules, buffers, scratch, assumes.align,
- *             assumes.constant, verified.special.dropped; verified.special.range[]; and, between marks (base/subject.h), in
+ *             assumes.constant, verified.special.dropped; verified.special.range[]; and, between marks
+ *             (base/subject.h), in
  *             rewrites[].reason
  *   both      warnings[].launch and .buffer
  *

@@ -2,9 +2,9 @@
  * of all launches are laid out.
  *
  * Some mistakes are errors, because neither the plan nor the posted launches could run: an unknown name, memory that is
- * smaller than its buffer, memory that is missing. Others hinder only the plan (`assumes` of docs/CONTRACT.md §4: alignment,
- * content of constant buffers; buffers that overlap): the binding is then one of the posted launches, and keeps the
- * reason.
+ * smaller than its buffer, memory that is missing. Others hinder only the plan (`assumes` of docs/CONTRACT.md §4:
+ * alignment, content of constant buffers; buffers that overlap): the binding is then one of the posted launches, and
+ * keeps the reason.
  */
 #include <stdalign.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
  *
  * `original` holds the launches, and of their modules those that the plan lacks; the other modules are the plan's, by
  * name. A program that cannot run the plan runs these: libdovetail (client/plan-load.c) and verb run
- * (daemon/worker/run.c). The plan's machine code is also compared with theirs (rewrite/gate/machine-code.c). Only what is
- * needed to find them is checked here: the result is for dt_graph_from_json.
+ * (daemon/worker/run.c). The plan's machine code is also compared with theirs (rewrite/gate/machine-code.c). Only what
+ * is needed to find them is checked here: the result is for dt_graph_from_json.
  */
 #include <string.h>
 

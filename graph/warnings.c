@@ -1,5 +1,5 @@
-/* Warnings: what a document says that is probably a mistake. Each is an object as in docs/CONTRACT.md §4: code, message,
- * pointer, and `launch` where it is about one.
+/* Warnings: what a document says that is probably a mistake. Each is an object as in docs/CONTRACT.md §4: code,
+ * message, pointer, and `launch` where it is about one.
  *
  * This file makes those that the document alone shows. They are made anew for every post, since pointers and names are
  * the poster's:
@@ -9,10 +9,9 @@
  *   no-output        no buffer is an output or inout: nothing that the graph computes is looked at, and nothing can be
  *                    compared
  *
- * Warnings about what kernels do are made by analysis/warnings.c and by the gate. A list holds DT_MAX_WARNINGS at most
- * and counts the others, so that the answer to a hostile document is no larger than the document. Plans have no such
- * warnings: they are not
- * written by hand, and other versions may put more members into them.
+ * Warnings about what kernels do are made by analysis/report/warnings.c and by the gate. A list holds DT_MAX_WARNINGS
+ * at most and counts the others, so that the answer to a hostile document is no larger than the document. Plans have no
+ * such warnings: they are not written by hand, and other versions may put more members into them.
  *
  * The document has been parsed before (parse.c): the types of known members are right.
  */

@@ -1,4 +1,5 @@
-/* The slice of an entry: the instructions that remain when it only records its accesses (docs/LEGALITY.md, "Evidence" 7).
+/* The slice of an entry: the instructions that remain when it only records its accesses (docs/LEGALITY.md, "Evidence"
+ * 7).
  *
  * Of `y[i] = expf(x[i]) * s` the slice keeps what computes i and the addresses of x[i] and y[i]; loads, expf and the
  * store go. It has all control flow, and everything that control flow and the recorded accesses (addresses,

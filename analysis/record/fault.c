@@ -80,7 +80,7 @@ int ana_job_crashed(struct ana_rec *s, int rc, struct dt_err *mine)
     struct dt_err plain = {0};
     struct dev_run *run = NULL;
     int r = 0;
-    if (!strcmp(dev_info(s->d)->kind, "soft") &&
+    if (dev_info(s->d)->soft &&
         (rc == DT_E_TRAP || rc == DT_E_BOUNDS || rc == DT_E_DEADLOCK || rc == DT_E_UNSUPPORTED)) {
         r = dev_reset(s->d, &plain);
         if (!r)

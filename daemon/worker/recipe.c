@@ -1,7 +1,7 @@
 /* A plan from an imported recipe (cache/recipe.c), before any search.
  *
- * The recipe names rewrites. They are made of the poster's own kernels and pass the whole gate (rewrite/recipe.c). The
- * plan that comes of them must have the digest that the plan in the bundle had:
+ * The recipe names rewrites. They are made of the poster's own kernels and pass the whole gate (rewrite/plan/recipe.c).
+ * The plan that comes of them must have the digest that the plan in the bundle had:
  *
  *   no recipe under the key, or a refused one ──▶ 0: the worker searches for a plan as usual
  *   the digests are equal                     ──▶ 1: a plan of this host like any other; `verified.reverified` says

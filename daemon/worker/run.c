@@ -1,12 +1,12 @@
 /* Verb run: runs a graph or a plan once, hashes its outputs, times it.
  *
- * Buffers get their fills (docs/CONTRACT.md §2; the seed is added to all but weights and constants). Every step is launched
- * once, and each output and inout buffer is read back and hashed before the timing replays touch it.
+ * Buffers get their fills (docs/CONTRACT.md §2; the seed is added to all but weights and constants). Every step is
+ * launched once, and each output and inout buffer is read back and hashed before the timing replays touch it.
  *
  * A plan runs only if what it assumes holds here: the alignment of buffers, the content of constants, and streams and
- * `after` that keep every hazard (rewrite/waits.c). Otherwise it is refused, and the error names the assumption. On a
- * real device the plan runs as machine code that was compared with the posted kernels, when it was planned or now
- * (rewrite/machine-code.c). Where no comparison is possible, the posted launches run instead, with a warning, and
+ * `after` that keep every hazard (rewrite/gate/waits.c). Otherwise it is refused, and the error names the assumption.
+ * On a real device the plan runs as machine code that was compared with the posted kernels, when it was planned or now
+ * (rewrite/gate/machine-code.c). Where no comparison is possible, the posted launches run instead, with a warning, and
  * `fallback` in the answer says why.
  *
  * Options: `dump` adds the bytes of the outputs as base64; `check` (or the document's own member of that name) and

@@ -45,7 +45,7 @@ int rw_identity(struct rw_cand *c, struct dt_str *why, struct dt_err *e)
         else
             dt_str_addf(why,
                         DT_ROW("arithmetic-identity") ": " DT_LAUNCH " has unmodified mul and add, and without "
-                                                                     "nvJitLink nobody can say that `.rn` "
+                                                      "nvJitLink nobody can say that `.rn` "
                                                       "leaves its code the same",
                         name);
         return 1;

@@ -511,8 +511,8 @@ def main():
     exe, dovetail, names = sys.argv[1], sys.argv[3] if len(sys.argv) > 3 else None, sys.argv[4:]
     bundles = tempfile.TemporaryDirectory(prefix="dovetail-bundles.")
     os.environ["DOVETAIL_BUNDLES"] = bundles.name
-    rows = [r for f in sys.argv[2].split(",") for r in re.findall(r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)",
-                                                                  open(f, encoding="utf-8").read(), re.M)]
+    row = r"^(?:LEGAL|LEVEL|OTHER|INLINE|CLUSTER|SOLO|EDIT)\((\w+)"
+    rows = [r for f in sys.argv[2].split(",") for r in re.findall(row, open(f, encoding="utf-8").read(), re.M)]
     cases = ([(c, "block-fusion", False) for c in CASES] + [(c, "block-fusion", False) for c in INLINED] +
              [(c, "block-fusion", True) for c in HARDWARE] + [(c, "block-fusion", False) for c in CLUSTERS] +
              [(c, "recompute", False) for c in RECOMPUTE] + [(c, "split", False) for c in SPLIT]
