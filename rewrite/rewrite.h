@@ -76,6 +76,6 @@ int rw_carried(struct dev_device *d, struct dt_graph *plan, const struct dt_grap
 int rw_bundles_in(const char *dir);
 
 /* Version of the rewriter: part of the plan key. Raise it when plans change. */
-#define RW_VERSION "19"
+#define RW_VERSION "20"
 
 #endif
